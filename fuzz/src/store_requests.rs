@@ -5,7 +5,7 @@
 #[path = "../../crates/store/tests/oracle/mod.rs"]
 mod oracle;
 
-use store::{Eviction, IndexKind, Mode, Store, StoreConfig};
+use store::{Eviction, IndexKind, Mode, Store, StoreConfig, Tuning};
 
 use oracle::{Action, Oracle, Write, small_config};
 
@@ -16,7 +16,10 @@ const STEPS_PER_RECOUNT: usize = 16;
 /// Of the settings the lowest bits choose mode and eviction, then index, batch and memory.
 pub fn store_requests(data: &[u8]) {
     let mut bytes = Bytes(data);
-    let store = Store::open(config_of(&mut bytes)).expect("every drawn setting is a legal one");
+    let config = config_of(&mut bytes);
+    let room_bytes = 3 * config.memory_bytes;
+    let store = Store::open_with_room(config, Tuning::default(), &[], room_bytes)
+        .expect("every drawn setting is a legal one");
     let mut oracle = Oracle::new(&store);
     let mut step = 0;
     while !bytes.0.is_empty() {

@@ -652,6 +652,15 @@ pub const TABLE: &[Setting] = &[
         help: "The largest value, at most 512MiB",
     },
     Setting {
+        key: "max-atomic-size",
+        value_name: "SIZE",
+        kind: Kind::Size { min_bytes: 1 << 20, max_bytes: 1 << 40 },
+        default: "512MiB",
+        help: "Bytes that one EXEC, WATCH, MSET, MSETNX, MSETEX or BITOP may touch at once, \
+               each key counting as 4KiB; its worker serves no other client meanwhile, for some \
+               60ms at 512MiB",
+    },
+    Setting {
         key: "enable-shutdown",
         value_name: "on|off",
         kind: Kind::Switch,

@@ -66,7 +66,7 @@ pub fn begin() {
 }
 
 /// The server runs; a signal that came too early is heard now.
-pub fn run(running: Running) {
+pub fn run(mut running: Running) {
     let mut state = state();
     if std::mem::take(&mut state.is_reload_asked) {
         running.reload.run();

@@ -35,6 +35,9 @@ pub enum Error {
         /// What came, cut and escaped.
         found: String,
     },
+    /// A pattern beyond the limits of patterns.
+    #[error("{0}")]
+    Pattern(#[from] wire::resp::PatternError),
     /// A file that cannot be read to its end.
     #[error("{path}: {error}")]
     File {
@@ -63,7 +66,10 @@ impl Error {
                     .iter()
                     .any(|word| answer.starts_with(word))
             }
-            Error::Protocol { .. } | Error::File { .. } | Error::Resume { .. } => false,
+            Error::Protocol { .. }
+            | Error::File { .. }
+            | Error::Pattern(_)
+            | Error::Resume { .. } => false,
         }
     }
 }

@@ -11,7 +11,7 @@
 
 use std::time::{Duration, Instant};
 
-use wire::resp::glob_matches;
+use wire::resp::Glob;
 
 use crate::address::Place;
 use crate::copy::{Batch, Source};
@@ -135,12 +135,15 @@ impl FromMemcached {
             let wanted = "memcached's list has no places: start again, what is there stays";
             return Err(Error::Resume { given: given.to_owned(), wanted });
         }
+        let pattern = pattern.map(Glob::new).transpose()?;
+        let is_wanted =
+            |key: &[u8]| pattern.as_ref().is_none_or(|pattern| pattern.matches(key, &mut 0));
         let mut link = MemcachedLink::connect(place)?;
         link.send(b"lru_crawler metadump all\r\n")?;
         let (mut keys, mut unmatched) = (Keys::default(), 0);
         loop {
             match link.listed()? {
-                Listed::Key(key) if pattern.is_none_or(|pattern| glob_matches(pattern, &key)) => {
+                Listed::Key(key) if is_wanted(&key) => {
                     keys.push(&key);
                 }
                 Listed::Key(_) => unmatched += 1,

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use wire::resp::glob_matches;
+use wire::resp::Glob;
 
 use crate::copy::{Batch, Source};
 use crate::error::Error;
@@ -21,7 +21,7 @@ pub struct FromRdb {
     path: PathBuf,
     reader: Reader<File>,
     database: u64,
-    pattern: Option<Vec<u8>>,
+    pattern: Option<Glob>,
     is_dry: bool,
     chunk_keys: usize,
     /// Keys that were given, and those that an earlier copy has done.
@@ -44,6 +44,7 @@ impl FromRdb {
             given: resume.unwrap_or_default().to_owned(),
             wanted: "a number of keys, as an interrupted copy has printed it",
         })?;
+        let pattern = pattern.map(|pattern| Glob::new(&pattern)).transpose()?;
         let failed = |error| Error::File { path: path.display().to_string(), error };
         let file = File::open(path).map_err(|error| failed(RdbError::Io(error)))?;
         let reader = Reader::new(file).map_err(failed)?;
@@ -106,7 +107,7 @@ impl Source for FromRdb {
                     batch.tally.elsewhere += 1;
                     continue;
                 }
-                _ if pattern.is_some_and(|pattern| !glob_matches(pattern, &entry.key)) => {
+                _ if pattern.is_some_and(|pattern| !pattern.matches(&entry.key, &mut 0)) => {
                     batch.tally.unmatched += 1;
                     continue;
                 }

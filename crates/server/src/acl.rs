@@ -73,6 +73,9 @@ pub enum RuleError {
     /// A password that the user has not.
     #[error("The password you are trying to remove from the user does not exist")]
     NoSuchPassword,
+    /// A pattern beyond the limits of patterns.
+    #[error("{0}")]
+    Pattern(wire::resp::PatternError),
     /// No SHA-256.
     #[error(
         "The password hash must be exactly 64 characters and contain only lowercase hexadecimal \

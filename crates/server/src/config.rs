@@ -117,10 +117,8 @@ pub struct Config {
     pub compacts: Compacts,
     /// Within what time 99 of 100 requests are to be answered; `None`: nobody asks.
     pub slo: Option<Duration>,
-    /// Commands that take so many microseconds are put into the slow log; negative: none is.
-    pub slow_log_us: i64,
-    /// Entries of the slow log.
-    pub slow_log_len_max: u64,
+    /// What the slow log takes in.
+    pub slow_log: SlowLogConfig,
     /// Keys whose readers are remembered for client-side caching; 0: as many as have room.
     pub tracking_table_keys_max: u64,
     /// What takes so many milliseconds is sampled for LATENCY; 0: nothing is.
@@ -135,6 +133,8 @@ pub struct Config {
     pub idle_timeout_ms: u64,
     /// The largest value; lowered to what `memory_bytes` can hold.
     pub max_item_size_bytes: u64,
+    /// What one atomic group may touch: bytes, and 4 KiB more for each key.
+    pub atomic_size_max_bytes: u64,
     /// Whether clients of memcached's port may end the server.
     pub enable_shutdown: bool,
     /// Who may use DEBUG.
@@ -281,8 +281,7 @@ impl Default for Config {
             poll: Poll::Auto,
             batch: 32,
             slo: None,
-            slow_log_us: 10_000,
-            slow_log_len_max: 128,
+            slow_log: SlowLogConfig { threshold_us: 10_000, len_max: 128 },
             tracking_table_keys_max: 1_000_000,
             latency_monitor_ms: 0,
             compaction: true,
@@ -292,6 +291,7 @@ impl Default for Config {
             max_connections_per_address: 0,
             idle_timeout_ms: 0,
             max_item_size_bytes: 32 << 20,
+            atomic_size_max_bytes: 512 << 20,
             enable_shutdown: false,
             debug_command: DebugCommand::No,
             requirepass: None,
@@ -325,6 +325,15 @@ pub struct SettingsOrigin {
     pub file: Option<PathBuf>,
     /// Further names and values that CONFIG GET shows.
     pub shown: Vec<(String, String)>,
+}
+
+/// What the slow log takes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowLogConfig {
+    /// Commands that take so many microseconds; negative: none.
+    pub threshold_us: i64,
+    /// Entries that it has.
+    pub len_max: u64,
 }
 
 /// memcached over UDP.

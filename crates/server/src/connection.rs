@@ -71,6 +71,10 @@ pub struct Connection {
     /// Some of its replies were too large to be copied: its requests are no longer gathered, so
     /// that the output limit is looked at after each (K12).
     pub is_large_reader: bool,
+    /// Rounds in which it could not begin a command, for their work was spent before (W1).
+    pub rounds_waited: u32,
+    /// The turn that its last slice was a part of.
+    pub sliced_in_turn: u64,
     /// A large worker sends what it has to send: nobody else may.
     pub is_lent: bool,
     /// Buffers that went with that.
@@ -226,6 +230,8 @@ impl Connection {
             interest: Interest::READ,
             batch_id: 0,
             is_large_reader: false,
+            rounds_waited: 0,
+            sliced_in_turn: 0,
             is_lent: false,
             lent_held_bytes: 0,
             booked: Books::default(),

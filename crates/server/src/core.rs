@@ -17,6 +17,7 @@ use crate::slab::Slab;
 use crate::timing::Timing;
 use crate::tracking::Telling;
 use crate::watchers::Lines;
+use crate::work::Work;
 use crate::worker::resting::Resting;
 
 /// Buffers kept for reuse per worker, and the largest that is worth keeping.
@@ -42,6 +43,15 @@ pub struct Core {
     pub value_max_bytes: u64,
     /// A client with more unsent bytes is not read.
     pub output_limit_bytes: usize,
+    /// A client with as many unsent bytes begins no command: one more than the limit, or 0 while
+    /// the turn's work is spent (W1).
+    parse_stop_bytes: usize,
+    /// Counts turns.
+    turn: u64,
+    /// What the turn has cost so far.
+    work: Work,
+    /// Bytes of large values that the batch has read or copied.
+    pub touched_bytes: u64,
     /// A client whose one command is answered by more copied bytes is closed.
     pub output_copied_bytes_max: usize,
     /// Its connections.
@@ -132,6 +142,10 @@ impl Core {
             hasher: shared.store().key_hasher().clone(),
             value_max_bytes: config.max_item_size_bytes,
             output_limit_bytes: OUTPUT_LIMIT_BYTES_MIN,
+            parse_stop_bytes: OUTPUT_LIMIT_BYTES_MIN + 1,
+            turn: 0,
+            work: Work::default(),
+            touched_bytes: 0,
             output_copied_bytes_max: usize::try_from(shared.buffer_budget().limit_bytes() / 2)
                 .unwrap_or(usize::MAX),
             connections: Slab::new(),
@@ -172,12 +186,63 @@ impl Core {
     /// configured: the fuller the buffers, the sooner a client that does not read is held back,
     /// so that many of them cannot fill everything (the dynamic thresholds of network switches).
     #[inline]
-    pub fn share_output_limit(&mut self) {
+    fn share_output_limit(&mut self) {
         let budget = self.shared.buffer_budget();
         let limit_bytes = output_share(budget.limit_bytes(), budget.granted_bytes())
             .min(self.shared.config().output_limit_bytes);
         self.output_limit_bytes =
             usize::try_from(limit_bytes).unwrap_or(usize::MAX).max(OUTPUT_LIMIT_BYTES_MIN);
+        self.parse_stop_bytes = self.output_limit_bytes.saturating_add(1);
+    }
+
+    /// A turn begins; [`Core::share_output_limit`] lets connections parse again.
+    #[inline]
+    pub fn begin_turn(&mut self) {
+        self.turn += 1;
+        self.work = Work::default();
+        self.share_output_limit();
+    }
+
+    /// A turn ends: the most that one has cost is kept.
+    #[inline]
+    pub fn end_turn(&mut self) {
+        let most = &self.counters().turn_work_units_max;
+        if self.work.units() > most.get() {
+            most.set(self.work.units());
+        }
+    }
+
+    /// A connection had its part of the turn: a slice of a command that is not done.
+    pub fn note_slice(&mut self, slot: usize) {
+        self.connections[slot].sliced_in_turn = self.turn;
+    }
+
+    /// Where a turn was spent before all could begin a command: whether this connection waited.
+    pub fn note_waited(&mut self, slot: usize, consumed_bytes: usize) {
+        let connection = &mut self.connections[slot];
+        let has_waited = consumed_bytes == 0 && connection.sliced_in_turn != self.turn;
+        connection.rounds_waited =
+            if has_waited { connection.rounds_waited.saturating_add(1) } else { 0 };
+    }
+
+    /// Counts work of this turn.
+    #[inline]
+    pub fn charge(&mut self, work: Work) {
+        self.work += work;
+        if self.work.is_spent() {
+            self.parse_stop_bytes = 0;
+        }
+    }
+
+    /// What the turn has cost so far.
+    pub fn work(&self) -> Work {
+        self.work
+    }
+
+    /// Whether the turn begins no further command.
+    #[inline]
+    pub fn is_spent(&self) -> bool {
+        self.work.is_spent()
     }
 
     /// What keeps plain commands from the short way has changed.
@@ -344,7 +409,7 @@ impl Core {
     pub fn may_parse(&self, slot: usize) -> bool {
         let connection = &self.connections[slot];
         connection.ending == Ending::Open
-            && connection.output.unsent_bytes() <= self.output_limit_bytes
+            && connection.output.unsent_bytes() < self.parse_stop_bytes
     }
 }
 

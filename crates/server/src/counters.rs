@@ -172,6 +172,10 @@ pub struct WorkerCounters {
     pub idle_closed: Cell,
     /// Values that could be neither pinned nor copied, and slow readers closed for what they pin.
     pub replies_refused: Cell,
+    /// The most that one turn has cost.
+    pub turn_work_units_max: Cell,
+    /// Atomic groups that were refused, or ended, for `--max-atomic-size`.
+    pub atomic_refused: Cell,
     /// Bytes read.
     pub input_bytes: Cell,
     /// Bytes written.
@@ -577,6 +581,10 @@ pub struct Totals {
     pub connections_idle_closed: u64,
     /// Values that could be neither pinned nor copied, and slow readers closed for what they pin.
     pub replies_refused: u64,
+    /// The most that one turn of a worker has cost, in units of [`crate::work`].
+    pub turn_work_units_max: u64,
+    /// Atomic groups that were refused, or ended, for `--max-atomic-size`.
+    pub atomic_refused: u64,
     /// Bytes read from clients.
     pub net_input_bytes: u64,
     /// Bytes written to clients.
@@ -676,6 +684,12 @@ impl Totals {
             connections_rejected_of_address: sum(|worker| &worker.rejected_of_address),
             connections_idle_closed: sum(|worker| &worker.idle_closed),
             replies_refused: sum(|worker| &worker.replies_refused),
+            turn_work_units_max: workers
+                .clone()
+                .map(|worker| worker.turn_work_units_max.get())
+                .max()
+                .unwrap_or(0),
+            atomic_refused: sum(|worker| &worker.atomic_refused),
             net_input_bytes: sum(|worker| &worker.input_bytes),
             net_output_bytes: sum(|worker| &worker.output_bytes),
             batches: sum(|worker| &worker.batches),
@@ -718,6 +732,7 @@ impl Totals {
             (&mut self.connections_rejected_of_address, baseline.connections_rejected_of_address),
             (&mut self.connections_idle_closed, baseline.connections_idle_closed),
             (&mut self.replies_refused, baseline.replies_refused),
+            (&mut self.atomic_refused, baseline.atomic_refused),
             (&mut self.net_input_bytes, baseline.net_input_bytes),
             (&mut self.net_output_bytes, baseline.net_output_bytes),
             (&mut self.batches, baseline.batches),

@@ -32,6 +32,7 @@ use crate::output::PIN_VALUE_BYTES_MIN_OVER_LIMIT;
 use crate::reply::{Pending, ReplySink, Shape};
 use crate::resp::Fed;
 use crate::rmw::Rmw;
+use crate::work::Work;
 
 /// Requests that go to the store together; it splits them into pipelines of its own size.
 pub const BATCH_REQUESTS_MAX: usize = 128;
@@ -41,6 +42,10 @@ const SMALL_REPLY_BYTES: usize = PIN_VALUE_BYTES_MIN_OVER_LIMIT;
 
 /// Shorter replies outside of the batch count for nothing: a connection's output limit is no less.
 const LONG_REPLY_BYTES: usize = 16 << 10;
+
+/// Requests that may read or copy whole values and go to the store together: of values that are
+/// large, more would be the work of many turns.
+const HEAVY_REQUESTS_MAX: usize = 8;
 
 /// What a worker's notes keep between two batches.
 const NOTES_KEPT_BYTES_MAX: usize = 16 << 10;
@@ -59,6 +64,8 @@ pub struct Gather<'g, 'a, E: Engine> {
     is_routing: bool,
     /// What clients that track read is among the requests: nobody else may execute those.
     pub holds_tracked: bool,
+    /// Of the requests, those that may read or copy whole values.
+    heavy_count: usize,
     requests: ArrayVec<Request<'a, Rmw<'a>>, BATCH_REQUESTS_MAX>,
     pendings: ArrayVec<Pending, BATCH_REQUESTS_MAX>,
     here: E::Here,
@@ -87,6 +94,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
             raw: b"",
             is_routing: false,
             holds_tracked: false,
+            heavy_count: 0,
             requests: ArrayVec::new(),
             pendings: ArrayVec::new(),
             here: E::Here::default(),
@@ -141,6 +149,14 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         let sending = Sending { request: *request, ground: self.ground, answer };
         self.engine.send(self.core, sending, away);
         false
+    }
+
+    /// The request that was added last may read or copy a whole value: few of those are gathered.
+    pub fn weigh(&mut self) {
+        self.heavy_count += 1;
+        if self.heavy_count >= HEAVY_REQUESTS_MAX {
+            self.flush();
+        }
     }
 
     /// Before a command: whether it may begin. One that is not routable is a barrier: it begins
@@ -206,6 +222,10 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
             self.engine.execute(now, &self.requests, &mut sink);
         }
         counters.compaction.add(self.engine.take_compacted());
+        self.heavy_count = 0;
+        let touched = Work::bytes(std::mem::take(&mut self.core.touched_bytes));
+        self.core.charge(Work::keys(self.requests.len()));
+        self.core.charge(touched);
         if is_watched {
             self.show_watched();
         }

@@ -85,13 +85,14 @@ pub mod tracking;
 mod warm;
 mod watchers;
 mod watching;
+pub mod work;
 mod worker;
 
 pub use budget::BufferBudget;
 pub use compaction::Compacts;
 pub use config::{
     AdminAccess, Cat, Config, DebugCommand, NativeTransport, Numa, Pin, Poll, SettingsOrigin,
-    Tuning, UdpConfig, XdpDevice,
+    SlowLogConfig, Tuning, UdpConfig, XdpDevice,
 };
 #[cfg(any(test, feature = "drive"))]
 pub use drive::Drive;

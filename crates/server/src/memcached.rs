@@ -171,6 +171,15 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.push(key, hash, op, caller.answer(shape));
     }
 
+    /// The same of an update that may copy the whole value.
+    fn request_update(&mut self, caller: Caller, key: &'a [u8], op: Op<'a, Rmw<'a>>, shape: Shape) {
+        let copies = matches!(&op, Op::Update(update) if update.copies_value());
+        self.request(caller, key, op, shape);
+        if copies {
+            self.weigh();
+        }
+    }
+
     #[inline]
     fn run_memcached(&mut self, slot: usize, command: Command<'a>) {
         match command {
@@ -284,6 +293,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let expires_at = expiry_from_exptime(touch.exptime, self.core.now);
         let update = Op::Update(Rmw::SetExpiry(expires_at));
         self.request(caller, touch.key, update, Shape::McTouched);
+        self.weigh();
     }
 
     /// flush_all, at once or at a later time; in a cluster all of its shards, for clients here know

@@ -162,6 +162,11 @@ impl Shape {
         }
     }
 
+    /// Whether a reply of this shape is worked out from all of the value.
+    fn reads_value(self) -> bool {
+        matches!(self, Shape::BitCount(_) | Shape::BitPosition(_) | Shape::Digest | Shape::Dump)
+    }
+
     /// What a reply of this shape tells beyond whether something was done.
     pub fn tells(self) -> Tells {
         match self {
@@ -199,6 +204,8 @@ pub struct ReplySink<'s> {
     pub counters: &'s WorkerCounters,
     /// Sums over several requests.
     pub tally: &'s mut Tally,
+    /// Bytes of large values that were read or copied.
+    pub touched_bytes: &'s mut u64,
     /// What replies of the batch repeat of their commands.
     pub notes: &'s [u8],
     /// The round's time.
@@ -226,6 +233,7 @@ impl<'s> ReplySink<'s> {
             pendings,
             counters: core.shared.counters(core.worker.index()),
             tally: &mut core.tally,
+            touched_bytes: &mut core.touched_bytes,
             notes: &core.notes,
             now: core.now,
             output_limit_bytes: core.output_limit_bytes,
@@ -252,6 +260,9 @@ pub trait Destination {
     /// A value follows that [`Destination::is_pinned`] was true of.
     fn expect_large(&mut self);
 
+    /// A request has read or copied so many bytes of a large value.
+    fn touched(&mut self, _bytes: usize) {}
+
     /// Sends a value without copying it; at most once in a reply.
     fn push_pinned(&mut self, value: PinnedValue);
 
@@ -270,6 +281,7 @@ struct Direct<'r> {
     counters: &'r WorkerCounters,
     made_bytes: &'r mut usize,
     made_bytes_max: usize,
+    touched_bytes: &'r mut u64,
     output_limit_bytes: usize,
     pin_bytes_min: usize,
 }
@@ -306,6 +318,12 @@ impl Destination for Direct<'_> {
 
     fn expect_large(&mut self) {
         self.connection.is_large_reader = true;
+    }
+
+    fn touched(&mut self, bytes: usize) {
+        // What follows is not gathered any more: each request is weighed before the next.
+        self.connection.is_large_reader = true;
+        *self.touched_bytes += bytes as u64;
     }
 
     fn push_pinned(&mut self, value: PinnedValue) {
@@ -393,12 +411,14 @@ impl ReplySink<'_> {
         let output_limit_bytes = self.output_limit_bytes;
         let (ledger, counters) = (&mut *self.ledger, self.counters);
         let (made_bytes, made_bytes_max) = (&mut *self.made_bytes, self.made_bytes_max);
+        let touched_bytes = &mut *self.touched_bytes;
         let to = Direct {
             connection,
             ledger,
             counters,
             made_bytes,
             made_bytes_max,
+            touched_bytes,
             output_limit_bytes,
             pin_bytes_min,
         };
@@ -499,6 +519,19 @@ impl<D: Destination> Reply<'_, D> {
         }
     }
 
+    /// Notes what a request has read or copied of values, if they are large.
+    pub(super) fn note_touched(&mut self, shape: Shape, outcome: &Outcome<'_, Refusal>) {
+        let len = |item: &Option<Item<'_>>| item.as_ref().map_or(0, |item| item.value.len());
+        let bytes = match outcome {
+            Outcome::Updated { old, new } if new.is_some() => len(old) + len(new),
+            Outcome::Hit(item) if shape.reads_value() => item.value.len(),
+            _ => 0,
+        };
+        if bytes >= PIN_VALUE_BYTES_MIN {
+            self.to.touched(bytes);
+        }
+    }
+
     /// Sends a value between two encoded pieces without copying it. Where slow readers have half
     /// of the log pinned, a copy is booked first; false: that has no room either, and nothing is
     /// sent.
@@ -559,6 +592,10 @@ impl<D: Destination> Destination for &mut D {
 
     fn expect_large(&mut self) {
         (**self).expect_large();
+    }
+
+    fn touched(&mut self, bytes: usize) {
+        (**self).touched(bytes);
     }
 
     fn push_pinned(&mut self, value: PinnedValue) {

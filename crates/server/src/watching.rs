@@ -48,7 +48,7 @@ impl Watching {
     /// As the settings say.
     pub fn new(config: &Config, budget: &Arc<BufferBudget>) -> Watching {
         Watching {
-            slow_log: SlowLog::new(config.slow_log_us, config.slow_log_len_max),
+            slow_log: SlowLog::new(config.slow_log.threshold_us, config.slow_log.len_max),
             latency_monitor: LatencyMonitor::new(config.latency_monitor_ms),
             auth_log: AuthLog::new(budget),
             admin: AdminCounters::default(),

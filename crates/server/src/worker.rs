@@ -64,6 +64,7 @@ use crate::native::shm::{ShmClient, ShmDoor};
 use crate::poller::{Interest, Poller, Ready};
 use crate::resp::Fed;
 use crate::shared::{Shared, unix_now};
+use crate::work::Work;
 use idle::IdlePass;
 use latency::Latency;
 use read::Region;
@@ -533,6 +534,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 false => Fed::up_to(0, 0),
             };
             region.fed.set(Some(fed));
+            gather.core.charge(Work::bytes(fed.consumed_bytes as u64));
         }
         gather.finish();
         drop(gather);
@@ -544,7 +546,19 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if Self::MEASURES {
             self.watch_latency();
         }
+        if self.core.is_spent() {
+            self.note_waiting();
+        }
         self.keep_rests();
+    }
+
+    /// W1: who could not begin a command goes first in the next round, the longest waiting first.
+    #[cold]
+    fn note_waiting(&mut self) {
+        for region in &self.regions {
+            let consumed_bytes = region.fed.get().map_or(0, |fed| fed.consumed_bytes);
+            self.core.note_waited(region.slot, consumed_bytes);
+        }
     }
 
     /// The round's time, and what came due with it.
@@ -553,7 +567,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if self.gate.as_mut().is_some_and(Gate::has_failed) {
             self.cut_writers();
         }
-        self.core.share_output_limit();
+        self.core.begin_turn();
         self.core.renew_passes();
         self.end_rests();
         self.look_at_watchers();
@@ -580,6 +594,14 @@ impl<E: Home, P: Poller> Worker<E, P> {
     }
 
     fn after_round(&mut self, had_work: bool, started_at: Instant) {
+        self.core.end_turn();
+        if self.core.is_spent() {
+            let connections = &self.core.connections;
+            self.resumable.sort_by_key(|slot| {
+                let waited = connections.get(*slot).map_or(0, |it| it.rounds_waited);
+                std::cmp::Reverse(waited)
+            });
+        }
         let is_stopping = self.core.shared.is_stopping();
         if let Some(kind) = self.core.ledger.outgrown() {
             self.evict_clients(kind);

@@ -27,3 +27,4 @@ mod sizes;
 mod slo;
 mod stealing;
 mod support;
+mod turns;

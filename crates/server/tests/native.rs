@@ -467,7 +467,10 @@ fn a_session_ends_with_a_bye_and_with_its_server() {
 #[test]
 fn sessions_are_bounded() {
     let server = TestServer::with(Config { max_connections: 2, ..config() });
-    let peers = [Peer::connect(&server), Peer::connect(&server)];
+    let mut peers = [Peer::connect(&server), Peer::connect(&server)];
+    for peer in &mut peers {
+        assert_eq!(peer.ask(&[get(b"k")])[0].status, Status::Miss, "sessions that work stay");
+    }
     let third = Peer::bind(&server, None);
     let cookie = Peer::cookie_of(&third.hello(None));
     third.send_hello(cookie);

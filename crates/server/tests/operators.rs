@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use crate::support::{Client, TestServer, bulk, command, config};
-use server::{Config, DebugCommand};
+use server::{Config, DebugCommand, SlowLogConfig};
 
 /// The next whole reply, as it came.
 fn reply(client: &mut Client, ask: &str) -> String {
@@ -194,7 +194,10 @@ fn what_is_not_for_this_server_is_refused_with_what_is_there_instead() {
 
 #[test]
 fn metrics_have_durations_and_the_count_of_slow_entries() {
-    let server = TestServer::with(Config { slow_log_us: 0, ..config() });
+    let server = TestServer::with(Config {
+        slow_log: SlowLogConfig { threshold_us: 0, len_max: 128 },
+        ..config()
+    });
     let mut client = server.resp();
     client.ask("SET a 1\r\nDBSIZE\r\n", "+OK\r\n:1\r\n");
     client.ask(command(&[b"PING"]), "+PONG\r\n");

@@ -43,7 +43,7 @@ pub use discard::Discard;
 pub use error::{CommandError, Elsewhere, ErrorReply};
 pub use error_code::ErrorCode;
 pub use foreign::is_foreign_command;
-pub use glob::{glob_matches, glob_matches_any_case, glob_prefix};
+pub use glob::{Glob, NameGlob, PatternError, STEPS_PER_BYTE, glob_prefix};
 
 pub use limits::Limits;
 pub use parse_command::{NextCommand, asked_command, keys_asked, next_command};

@@ -11,8 +11,8 @@ use server::tls::{ClientCertificates, TlsConfig};
 use server::{
     AdminAccess, Cat, Compacts, Config, DataConfig, DebugCommand, Dispatch, Durability, Eviction,
     Hooks, HotSetSize, HugePages, IndexKind, LargeHelp, Media, Mode, NativeTransport, Numa, Pin,
-    Poll, SettingsOrigin, SizeCost, SizeThreshold, StartError, Tuning, UdpConfig, WritePolicy,
-    XdpDevice,
+    Poll, SettingsOrigin, SizeCost, SizeThreshold, SlowLogConfig, StartError, Tuning, UdpConfig,
+    WritePolicy, XdpDevice,
 };
 use server::{acl, doors};
 
@@ -96,6 +96,7 @@ impl ServeSettings {
                 .time("idle-timeout")
                 .map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
             max_item_size_bytes: lookup.size_bytes("max-item-size").unwrap_or(32 << 20),
+            atomic_size_max_bytes: lookup.size_bytes("max-atomic-size").unwrap_or(512 << 20),
             debug_command: lookup.choice(
                 "enable-debug-command",
                 DebugCommand::No,
@@ -292,10 +293,12 @@ fn routing(lookup: &Lookup<'_>) -> Config {
             false => Compacts::Long,
         },
         slo: lookup.time("slo"),
-        slow_log_us: lookup
-            .time("slowlog-log-slower-than")
-            .map_or(-1, |time| i64::try_from(time.as_micros()).unwrap_or(i64::MAX)),
-        slow_log_len_max: lookup.count("slowlog-max-len").unwrap_or(128) as u64,
+        slow_log: SlowLogConfig {
+            threshold_us: lookup
+                .time("slowlog-log-slower-than")
+                .map_or(-1, |time| i64::try_from(time.as_micros()).unwrap_or(i64::MAX)),
+            len_max: lookup.count("slowlog-max-len").unwrap_or(128) as u64,
+        },
         tracking_table_keys_max: lookup.count("tracking-table-max-keys").unwrap_or(1_000_000)
             as u64,
         latency_monitor_ms: lookup

@@ -29,7 +29,9 @@ pub(super) fn rules_bytes_max<'r>(rules: impl Iterator<Item = &'r [u8]>) -> u64 
     let words = rules.flat_map(|rule| rule.split(u8::is_ascii_whitespace));
     let bytes_max = |word: &[u8]| {
         let own_bytes = if word.starts_with(b"(") { SELECTOR_BYTES } else { RULE_BYTES };
-        own_bytes + 2 * word.len() as u64
+        let may_name_keys = matches!(word.first(), Some(b'~' | b'%' | b'(')) || word == b"allkeys";
+        let keys_bytes = if may_name_keys { Selector::keys_bytes_max(word.len()) } else { 0 };
+        own_bytes + (2 * word.len() + keys_bytes) as u64
     };
     words.map(bytes_max).sum()
 }

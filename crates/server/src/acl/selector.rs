@@ -12,7 +12,7 @@
 
 use std::fmt::Write;
 
-use wire::resp::{ArgIter, CommandId, Flags, Spec, glob_matches, is_foreign_command};
+use wire::resp::{ArgIter, CommandId, Flags, Glob, Spec, is_foreign_command};
 
 use super::RuleError;
 use crate::resp::{Access, categories, key_access};
@@ -77,11 +77,20 @@ impl CommandSet {
 }
 
 /// Keys that something may be done with.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct KeyPattern {
     pattern: Box<[u8]>,
+    glob: Glob,
     access: Access,
 }
+
+impl PartialEq for KeyPattern {
+    fn eq(&self, other: &KeyPattern) -> bool {
+        self.pattern == other.pattern && self.access == other.access
+    }
+}
+
+impl Eq for KeyPattern {}
 
 /// Commands, keys and channels that go together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -100,6 +109,12 @@ pub struct Selector {
 }
 
 impl Selector {
+    /// What a rule of that length adds to its key patterns at most: places in a vector that has
+    /// just grown, and the pattern taken apart.
+    pub(super) const fn keys_bytes_max(rule_len: usize) -> usize {
+        4 * size_of::<KeyPattern>() + Glob::held_bytes_max(rule_len)
+    }
+
     /// What it takes beside itself.
     pub(super) fn held_bytes(&self) -> usize {
         const ALLOCATION_BYTES: usize = 16;
@@ -111,6 +126,7 @@ impl Selector {
             + self.rules.capacity() * size_of::<String>()
             + self.first_args.capacity() * size_of::<(CommandId, String)>()
             + self.keys.capacity() * size_of::<KeyPattern>()
+            + self.keys.iter().map(|key| key.glob.held_bytes()).sum::<usize>()
             + self.channels.capacity() * size_of::<Box<[u8]>>()
     }
 
@@ -136,8 +152,10 @@ impl Selector {
         }
         for (at, key) in spec.keys.of(args).enumerate() {
             let wanted = key_access(spec, at, args);
+            // No key is longer, and so none is there that a pattern could let through.
+            let is_key = key.len() <= store::KEY_LEN_MAX_BYTES;
             let lets = |pattern: &KeyPattern| {
-                pattern.access.covers(wanted) && glob_matches(&pattern.pattern, key)
+                pattern.access.covers(wanted) && is_key && pattern.glob.matches(key, &mut 0)
             };
             if !self.keys.iter().any(lets) {
                 return Err(Denied::Key(at));
@@ -159,7 +177,10 @@ impl Selector {
 
     /// Whether a key may be read.
     pub fn reads_key(&self, key: &[u8]) -> bool {
-        let lets = |known: &KeyPattern| known.access.reads && glob_matches(&known.pattern, key);
+        // No key is longer.
+        let is_key = key.len() <= store::KEY_LEN_MAX_BYTES;
+        let lets =
+            |known: &KeyPattern| known.access.reads && is_key && known.glob.matches(key, &mut 0);
         self.has_all_keys || self.keys.iter().any(lets)
     }
 
@@ -251,7 +272,10 @@ impl Selector {
         }
         match self.keys.iter_mut().find(|known| &*known.pattern == pattern) {
             Some(known) => known.access = known.access.with(access),
-            None => self.keys.push(KeyPattern { pattern: pattern.into(), access }),
+            None => {
+                let glob = Glob::new(pattern).map_err(RuleError::Pattern)?;
+                self.keys.push(KeyPattern { pattern: pattern.into(), glob, access });
+            }
         }
         Ok(())
     }

@@ -110,7 +110,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let caller = self.caller(slot, command, false);
         let op = self.binary_op(request);
         let shape = self.binary_shape(request);
-        self.request(caller, request.key, op, Shape::Binary(shape));
+        self.request_update(caller, request.key, op, Shape::Binary(shape));
     }
 
     /// What is on no key, or on all.

@@ -122,7 +122,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             note_start: note_start as u32,
             note_len: (notes.len() - note_start) as u16,
         };
-        self.request(caller, key, op, Shape::Meta(shape));
+        self.request_update(caller, key, op, Shape::Meta(shape));
     }
 
     fn meta_op(&self, asked: &Asked<'a>) -> Op<'a, Rmw<'a>> {

@@ -119,7 +119,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             }
             let mut ahead = keys;
             let shape = Shape::McValue { with_cas, is_last: ahead.next().is_none() };
-            self.request(caller, key, op, shape);
+            self.request_update(caller, key, op, shape);
             (begun_count, left) = (begun_count + 1, keys);
         }
     }

@@ -40,5 +40,6 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let caller = self.caller(slot, command, store.noreply);
         let part = Bounded { bytes: store.value, max_bytes: self.core.value_max_bytes };
         self.request(caller, store.key, Op::Update(Rmw::Join(part, side)), Shape::McStored);
+        self.weigh();
     }
 }

@@ -83,6 +83,16 @@ fn commands(page: &mut Page, snapshot: &Snapshot) {
         totals.batch_requests,
     );
     compaction::families(page, totals);
+    page.gauge(
+        "dovetail_turn_work_units_max",
+        "The most that one turn of a worker has cost: 64 bytes, an eighth of a key or 8 steps each",
+        totals.turn_work_units_max,
+    );
+    page.counter(
+        "dovetail_atomic_refused",
+        "Commands on many keys and transactions beyond --max-atomic-size",
+        totals.atomic_refused,
+    );
     page.family_with_unit(
         "dovetail_worker_busy_seconds",
         "counter",

@@ -28,6 +28,7 @@ impl<D: Destination> Reply<'_, D> {
             }
             // gat: the item as it is now; a passed exptime leaves only what it was.
             Outcome::Updated { new: Some(item), .. } | Outcome::Deleted { old: Some(item) } => {
+                self.note_touched(Shape::OldValue, &outcome);
                 if !self.mc_block(&item, with_cas) {
                     return self.mc_no_room(is_last);
                 }
@@ -73,6 +74,9 @@ impl<D: Destination> Reply<'_, D> {
     /// set, add, replace, append, prepend, cas.
     #[inline]
     pub(super) fn mc_stored(&mut self, outcome: Outcome<'_, Refusal>) {
+        if matches!(outcome, Outcome::Updated { .. }) {
+            self.note_touched(Shape::McStored, &outcome);
+        }
         let line = match outcome {
             Outcome::Stored { .. } | Outcome::Updated { .. } | Outcome::Deleted { .. } => {
                 Line::Stored

@@ -91,6 +91,7 @@ impl<D: Destination> Reply<'_, D> {
 
     /// Everything but GET and SET.
     pub(super) fn rare(&mut self, shape: Shape, outcome: Outcome<'_, Refusal>) {
+        self.note_touched(shape, &outcome);
         match (&outcome, shape) {
             (_, Shape::McDeleted | Shape::McNumber | Shape::McTouched | Shape::McNothing) => {
                 return self.mc_rare(shape, outcome);

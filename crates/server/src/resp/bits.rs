@@ -10,12 +10,12 @@ use wire::resp::{
 };
 
 use super::Caller;
-use super::locked::{Held, OwnedItem, Work, item_room_bytes};
+use super::locked::{Held, HeldWork, item_room_bytes};
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::reply::Shape;
 use crate::rmw::Rmw;
-use crate::rmw::bits::{self, Fields};
+use crate::rmw::bits::{self, Combined, Fields};
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Runs `command` if it is one of these.
@@ -28,9 +28,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             },
             Command::BitCount { key, range } => {
                 self.single(caller, key, Op::Get, Shape::BitCount(range));
+                self.weigh();
             }
             Command::BitPos { key, search } => {
                 self.single(caller, key, Op::Get, Shape::BitPosition(search));
+                self.weigh();
             }
             Command::BitOp { operation, target, sources } => {
                 self.bit_op(caller, operation, target, sources);
@@ -54,6 +56,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let bit = bit == Some(true);
         let update = Op::Update(Rmw::SetBit { offset_bits, bit });
         self.single(caller, key, update, Shape::OldBit { offset_bits });
+        self.weigh();
     }
 
     fn bit_op(
@@ -121,20 +124,28 @@ struct Combine<'a> {
     sources: Keys<'a>,
 }
 
-impl Work for Combine<'_> {
+impl HeldWork for Combine<'_> {
     /// The length of the result, and how many sources were there.
-    type Done = Result<(i64, u64), ErrorReply<'static>>;
+    type Done = (i64, u64);
 
     fn room_bytes(&self, old_len_max_bytes: usize) -> u64 {
         item_room_bytes(self.target, old_len_max_bytes)
     }
 
-    fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Self::Done {
-        let items: Vec<Option<OwnedItem>> = self.sources.map(|key| held.read(key)).collect();
-        let found = items.iter().flatten().count() as u64;
-        let values: Vec<&[u8]> =
-            items.iter().map(|item| item.as_ref().map_or(&b""[..], |item| &item.value)).collect();
-        let value = bits::combine(self.operation, &values);
+    fn scratch_bytes(&self, old_len_max_bytes: usize) -> u64 {
+        Combined::held_bytes(self.operation, old_len_max_bytes)
+    }
+
+    fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Result<Self::Done, ErrorReply<'static>> {
+        let (mut combined, mut found) = (Combined::new(self.operation), 0);
+        for key in self.sources {
+            if held.look(key, |value| combined.take(value)) {
+                found += 1;
+            } else {
+                combined.take(b"");
+            }
+        }
+        let value = combined.finish();
         if value.is_empty() {
             held.delete(self.target)?;
             return Ok((0, found));
@@ -153,9 +164,9 @@ struct Act<'a> {
     writes: bool,
 }
 
-impl Work for Act<'_> {
+impl HeldWork for Act<'_> {
     /// The answers, and whether the key was there.
-    type Done = Result<(Vec<Option<i64>>, bool), ErrorReply<'static>>;
+    type Done = (Vec<Option<i64>>, bool);
 
     fn room_bytes(&self, old_len_max_bytes: usize) -> u64 {
         if !self.writes {
@@ -165,7 +176,12 @@ impl Work for Act<'_> {
         item_room_bytes(self.key, old_len_max_bytes.max(written_bytes))
     }
 
-    fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Self::Done {
+    /// The old value and the new one.
+    fn scratch_bytes(&self, old_len_max_bytes: usize) -> u64 {
+        old_len_max_bytes as u64 + self.room_bytes(old_len_max_bytes)
+    }
+
+    fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Result<Self::Done, ErrorReply<'static>> {
         let item = held.read(self.key);
         let old = item.as_ref().map_or(&b""[..], |item| &item.value);
         let Fields { value, answers } = bits::act(self.actions, old);

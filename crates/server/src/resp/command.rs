@@ -5,7 +5,7 @@ mod key_specs;
 mod walk;
 
 use wire::resp::{
-    ArgIter, Command, CommandId, CommandList, Encoder, Flags, Group, Spec, glob_matches_any_case,
+    ArgIter, Command, CommandId, CommandList, Encoder, ErrorReply, Flags, Group, NameGlob, Spec,
 };
 
 use arguments::Arguments;
@@ -105,13 +105,20 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 
     fn command_list(&mut self, caller: Caller, filter: CommandList<'a>) {
+        let glob = match filter {
+            CommandList::Pattern(pattern) => match NameGlob::new(pattern) {
+                Ok(glob) => Some(glob),
+                Err(error) => return self.fail(caller, &ErrorReply::Other(error.text())),
+            },
+            _ => None,
+        };
         let is_listed = |spec: &&'static Spec| match filter {
             CommandList::All => true,
             CommandList::Module(_) => false,
             CommandList::AclCategory(category) => {
                 categories(spec).any(|name| name.as_bytes().eq_ignore_ascii_case(category))
             }
-            CommandList::Pattern(pattern) => glob_matches_any_case(pattern, spec.name.as_bytes()),
+            CommandList::Pattern(_) => glob.as_ref().is_some_and(|glob| glob.matches(spec.name)),
         };
         // Subcommands too, unlike COMMAND COUNT: Redis lists every full name.
         let names: Vec<&str> = Spec::all().iter().filter(is_listed).map(|spec| spec.name).collect();

@@ -3,7 +3,7 @@
 mod staged;
 
 use wire::resp::{
-    ArgIter, Command, ConfigPairs, ErrorReply, ShutdownRequest, glob_matches_any_case,
+    ArgIter, Command, ConfigPairs, ErrorReply, NameGlob, PatternError, ShutdownRequest,
 };
 
 use staged::Staged;
@@ -16,6 +16,9 @@ use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::shared::Shared;
 use crate::{Eviction, Mode};
+
+/// Names and patterns that one CONFIG GET takes: each is held against all settings.
+const PATTERNS_MAX: usize = 256;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Runs `command` if it is one of these.
@@ -46,8 +49,15 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 
     fn config_get(&mut self, caller: Caller, patterns: ArgIter<'a>) {
+        if patterns.clone().count() > PATTERNS_MAX {
+            let text = "CONFIG GET takes at most 256 names or patterns";
+            return self.fail(caller, &ErrorReply::Other(text));
+        }
         let settings = settings(&self.core.shared);
-        let found = find_settings(&settings, patterns);
+        let found = match find_settings(&settings, patterns) {
+            Ok(found) => found,
+            Err(error) => return self.fail(caller, &ErrorReply::Other(error.text())),
+        };
         self.say(caller, |encoder| {
             encoder.map_header(found.len());
             for (name, value) in found {
@@ -161,15 +171,15 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 fn find_settings<'f>(
     settings: &'f [(String, String)],
     patterns: impl Iterator<Item = &'f [u8]>,
-) -> Vec<(&'f [u8], &'f str)> {
+) -> Result<Vec<(&'f [u8], &'f str)>, PatternError> {
     let mut found: Vec<(&[u8], &str)> = Vec::new();
     for pattern in patterns {
         let is_glob = pattern.iter().any(|byte| matches!(byte, b'[' | b'*' | b'?'));
+        let glob = is_glob.then(|| NameGlob::new(pattern)).transpose()?;
         for (name, value) in settings {
-            let is_match = if is_glob {
-                glob_matches_any_case(pattern, name.as_bytes())
-            } else {
-                name.as_bytes().eq_ignore_ascii_case(pattern)
+            let is_match = match &glob {
+                Some(glob) => glob.matches(name),
+                None => name.as_bytes().eq_ignore_ascii_case(pattern),
             };
             let is_new =
                 || !found.iter().any(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes()));
@@ -178,7 +188,7 @@ fn find_settings<'f>(
             }
         }
     }
-    found
+    Ok(found)
 }
 
 /// Everything that CONFIG GET shows: the names that Redis tools ask for, then our own.
@@ -313,6 +323,7 @@ mod tests {
             .map(|(name, value)| (name.to_owned(), value.to_owned()));
         let patterns = patterns.iter().map(|pattern| pattern.as_bytes());
         let found: Vec<_> = find_settings(&settings, patterns)
+            .unwrap()
             .into_iter()
             .map(|(name, value)| (String::from_utf8_lossy(name).into_owned(), value.to_owned()))
             .collect();

@@ -263,6 +263,8 @@ fn stats(section: &mut Section<'_>) {
     section.line("expired_keys", expired);
     section.line("evicted_keys", evicted);
     section.line("evicted_clients", 0);
+    section.line("dovetail_turn_work_units_max", totals.turn_work_units_max);
+    section.line("dovetail_atomic_refused", totals.atomic_refused);
     let (hits, misses) = totals.lookups();
     section.line("keyspace_hits", hits);
     section.line("keyspace_misses", misses);

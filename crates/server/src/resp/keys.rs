@@ -15,12 +15,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Runs `command` if it is one of these.
     pub(super) fn run_keys(&mut self, caller: Caller, command: Command<'a>) -> Option<Command<'a>> {
         match command {
-            Command::Del { keys, .. } => self.count_keys(caller, keys, Op::Delete),
+            Command::Del { keys, .. } => self.count_keys(caller, keys, true),
             Command::DelIf { key, comparison, .. } => {
                 self.single(caller, key, Op::Update(Rmw::DeleteIf(comparison)), Shape::Done);
             }
             Command::Exists { keys } | Command::Touch { keys } => {
-                self.count_keys(caller, keys, Op::Get);
+                self.count_keys(caller, keys, false);
             }
             Command::Type { key } => self.single(caller, key, Op::Get, Shape::TypeName),
             Command::Ttl { key, unit, .. } => {
@@ -31,6 +31,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             }
             Command::Persist { key } => {
                 self.single(caller, key, Op::Update(Rmw::Persist), Shape::Done);
+                self.weigh();
             }
             Command::Object { key, id } => self.object(caller, key, id),
             Command::MemoryUsage { key } => {
@@ -49,18 +50,6 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             other => return Some(other),
         }
         None
-    }
-
-    /// DEL, EXISTS, TOUCH: one request per key, one sum.
-    fn count_keys(&mut self, caller: Caller, keys: Keys<'a>, op: Op<'a, Rmw<'a>>) {
-        if self.refuse_long_keys(caller, keys) {
-            return;
-        }
-        let mut left = keys.len();
-        for key in keys {
-            left -= 1;
-            self.single(caller, key, op, Shape::Count { is_last: left == 0 });
-        }
     }
 
     /// Whether a key is too long; answers the error itself. Checked before the first request of
@@ -94,6 +83,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Some(at) => {
                 let update = Op::Update(Rmw::Expire { at, condition });
                 self.single(caller, key, update, Shape::Done);
+                self.weigh();
             }
             None => self.fail(caller, &ErrorReply::InvalidExpireTime(expire.id)),
         }

@@ -14,10 +14,12 @@ use wire::resp::{Command, Encoder, ErrorReply, LcsRequest, LcsWants};
 use super::Caller;
 use super::locked::Observed;
 use super::several::TOO_MANY_PARTS;
+use super::slices::{Slice, Source};
 use crate::budget::Kind;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::rmw::Rmw;
+use crate::work::{TURN_STEPS, Work};
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Runs `command` if it is this one.
@@ -48,9 +50,24 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if !self.core.ledger.try_reserve(Kind::Groups, table_bytes) {
             return self.fail(caller, &TOO_MANY_PARTS);
         }
-        let table = Table::new(&left, &right);
-        self.say(caller, |encoder| answer(encoder, &table, request));
+        let table = Table::new(left, right);
+        let (wants, match_min_bytes) = (request.wants, request.match_min_bytes);
+        let with_lengths = request.with_lengths;
+        let asked = Asked { wants, match_min_bytes, with_lengths };
+        self.begin_slices(caller, Source::Lcs(LcsWalk { table, asked }));
+        // What lasts longer is booked with its connection.
         self.core.ledger.release(Kind::Groups, table_bytes);
+    }
+
+    /// Some rows of the table; the reply comes with the last.
+    pub(super) fn lcs_slice(&mut self, caller: Caller, walk: &mut LcsWalk) -> Slice {
+        let cells = walk.table.fill(TURN_STEPS);
+        self.core.charge(Work::steps(cells));
+        if !walk.table.is_full() {
+            return Slice::More;
+        }
+        self.say(caller, |encoder| answer(encoder, &walk.table, walk.asked));
+        Slice::Last
     }
 
     /// Both values as of one moment.
@@ -91,11 +108,35 @@ impl store::Sink<crate::rmw::Refusal> for Values {
     }
 }
 
+/// An LCS that is being answered.
+pub(super) struct LcsWalk {
+    table: Table,
+    asked: Asked,
+}
+
+/// What the client asks for.
+#[derive(Clone, Copy)]
+struct Asked {
+    wants: LcsWants,
+    match_min_bytes: u64,
+    with_lengths: bool,
+}
+
+impl LcsWalk {
+    /// Memory that it takes.
+    pub fn held_bytes(&self) -> usize {
+        let Table { left, right, lengths, .. } = &self.table;
+        left.len() + right.len() + size_of_val(&lengths[..])
+    }
+}
+
 /// The lengths of the subsequences of all beginnings of the two.
-struct Table<'v> {
-    left: &'v [u8],
-    right: &'v [u8],
+struct Table {
+    left: Vec<u8>,
+    right: Vec<u8>,
     lengths: Vec<u32>,
+    /// Rows that are worked out, besides the first one.
+    row_count: usize,
 }
 
 /// A part that both have in one piece: where it begins in each, and its length.
@@ -106,22 +147,36 @@ struct Match {
     len_bytes: usize,
 }
 
-impl<'v> Table<'v> {
-    fn new(left: &'v [u8], right: &'v [u8]) -> Table<'v> {
-        let width = right.len() + 1;
-        let mut lengths = vec![0; width * (left.len() + 1)];
-        for (row, byte) in left.iter().enumerate() {
-            let (above, below) = lengths.split_at_mut((row + 1) * width);
+impl Table {
+    fn new(left: Vec<u8>, right: Vec<u8>) -> Table {
+        let lengths = vec![0; (right.len() + 1) * (left.len() + 1)];
+        Table { left, right, lengths, row_count: 0 }
+    }
+
+    fn is_full(&self) -> bool {
+        self.row_count == self.left.len()
+    }
+
+    /// Works out rows of `cells_max` cells or a little more in all; how many cells that were.
+    fn fill(&mut self, cells_max: u64) -> u64 {
+        let width = self.right.len() + 1;
+        let mut cells = 0;
+        while cells < cells_max && !self.is_full() {
+            let row = self.row_count;
+            let byte = self.left[row];
+            let (above, below) = self.lengths.split_at_mut((row + 1) * width);
             let above = &above[row * width..];
-            for (column, other) in right.iter().enumerate() {
-                below[column + 1] = if byte == other {
+            for (column, other) in self.right.iter().enumerate() {
+                below[column + 1] = if byte == *other {
                     above[column] + 1
                 } else {
                     above[column + 1].max(below[column])
                 };
             }
+            self.row_count += 1;
+            cells += width as u64;
         }
-        Table { left, right, lengths }
+        cells
     }
 
     fn length(&self, left: usize, right: usize) -> u32 {
@@ -169,25 +224,25 @@ impl<'v> Table<'v> {
     }
 }
 
-fn answer(encoder: &mut Encoder<'_>, table: &Table<'_>, request: &LcsRequest<'_>) {
+fn answer(encoder: &mut Encoder<'_>, table: &Table, asked: Asked) {
     let length = i64::from(table.length(table.left.len(), table.right.len()));
-    match request.wants {
+    match asked.wants {
         LcsWants::Text => encoder.bulk(&table.text()),
         LcsWants::Length => encoder.integer(length),
         LcsWants::Matches => {
             let mut matches = table.matches();
-            matches.retain(|found| found.len_bytes as u64 >= request.match_min_bytes);
+            matches.retain(|found| found.len_bytes as u64 >= asked.match_min_bytes);
             encoder.map_header(2);
             encoder.bulk(b"matches");
             encoder.array_header(matches.len());
             for found in matches {
-                encoder.array_header(2 + usize::from(request.with_lengths));
+                encoder.array_header(2 + usize::from(asked.with_lengths));
                 for start in [found.left, found.right] {
                     encoder.array_header(2);
                     encoder.integer(start as i64);
                     encoder.integer((start + found.len_bytes - 1) as i64);
                 }
-                if request.with_lengths {
+                if asked.with_lengths {
                     encoder.integer(found.len_bytes as i64);
                 }
             }
@@ -203,7 +258,11 @@ mod tests {
 
     #[track_caller]
     fn check(left: &str, right: &str, text: &str, matches: &[(usize, usize, usize)]) {
-        let table = Table::new(left.as_bytes(), right.as_bytes());
+        let mut table = Table::new(left.into(), right.into());
+        // A row at a time.
+        while !table.is_full() {
+            assert_eq!(table.fill(1), right.len() as u64 + 1);
+        }
         assert_eq!(String::from_utf8_lossy(&table.text()), text);
         assert_eq!(table.length(left.len(), right.len()) as usize, text.len());
         let found: Vec<_> =

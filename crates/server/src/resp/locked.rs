@@ -1,8 +1,8 @@
 //! Work on several keys that nobody else changes meanwhile (K11).
 //!
 //! ```text
-//!  a plain command          lock the keys ─▶ Work::run ─▶ unlock
-//!  inside EXEC, in a group             ─▶ Work::run      the keys are held already
+//!  a plain command          lock the keys ─▶ HeldWork::run ─▶ unlock
+//!  inside EXEC, in a group             ─▶ HeldWork::run      the keys are held already
 //! ```
 
 use base::{KeyHash, KeyHasher, UnixMillis};
@@ -10,10 +10,21 @@ use store::{Item, Op, Outcome, Pins, Request, Set, Sink, entry_len_max_bytes};
 use wire::resp::ErrorReply;
 
 use super::Caller;
+use super::several::TOO_MANY_PARTS;
+use crate::budget::Kind;
 use crate::compaction::Answering;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::rmw::{Refusal, Rmw};
+use crate::work::{ATOMIC_KEY_BYTES, Work};
+
+/// Scratch memory of a command is not booked below this.
+const SCRATCH_UNBOOKED_BYTES_MAX: u64 = 64 << 10;
+
+/// What a command is answered that would hold a worker for longer than an atomic group may.
+pub(super) const TOO_MUCH_AT_ONCE: ErrorReply<'static> = ErrorReply::Other(
+    "the command or transaction is larger than max-atomic-size (each key counts 4096 bytes)",
+);
 
 /// A copy of an item that outlives the batch.
 pub(super) struct OwnedItem {
@@ -62,6 +73,23 @@ impl Observed {
     }
 }
 
+/// Shows what a key holds, where it lies.
+struct Looking<F> {
+    see: F,
+    is_found: bool,
+}
+
+impl<F: FnMut(&[u8])> Answering for Looking<F> {}
+
+impl<F: FnMut(&[u8])> Sink<Refusal> for Looking<F> {
+    fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
+        if let Outcome::Hit(item) = outcome {
+            self.is_found = true;
+            (self.see)(item.value);
+        }
+    }
+}
+
 /// Keys that nobody else changes.
 pub(super) struct Held<'h, E> {
     engine: &'h mut E,
@@ -82,6 +110,14 @@ impl<E: Engine> Held<'_, E> {
         self.execute(key, Op::Get, true).item
     }
 
+    /// Shows what a key holds; whether it exists.
+    pub fn look(&mut self, key: &[u8], see: impl FnMut(&[u8])) -> bool {
+        let mut looking = Looking { see, is_found: false };
+        let request = Request { key, hash: self.hasher.hash(key), op: Op::<Rmw<'_>>::Get };
+        self.engine.execute(self.now, &[request], &mut looking);
+        looking.is_found
+    }
+
     /// Whether a key exists.
     pub fn has(&mut self, key: &[u8]) -> bool {
         self.execute(key, Op::Get, false).hit_count > 0
@@ -99,15 +135,18 @@ impl<E: Engine> Held<'_, E> {
 }
 
 /// What is to be done. (A closure cannot be generic over the engine.)
-pub(super) trait Work {
+pub(super) trait HeldWork {
     /// What comes of it.
     type Done;
 
     /// The log space that it needs, if values of the keys are that long at most.
     fn room_bytes(&self, old_len_max_bytes: usize) -> u64;
 
+    /// The memory that it takes meanwhile, likewise.
+    fn scratch_bytes(&self, old_len_max_bytes: usize) -> u64;
+
     /// Does it.
-    fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Self::Done;
+    fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Result<Self::Done, ErrorReply<'static>>;
 }
 
 impl<E: Engine> Gather<'_, '_, E> {
@@ -118,13 +157,33 @@ impl<E: Engine> Gather<'_, '_, E> {
         cells.misses.add(absent);
     }
 
+    /// Whether an atomic group may hold so many keys and touch so many bytes; counts the refusal.
+    pub(super) fn fits_atomic(&self, key_count: usize, bytes: u64) -> bool {
+        let keys_bytes = (key_count as u64).saturating_mul(ATOMIC_KEY_BYTES);
+        let limit_bytes = self.core.shared.config().atomic_size_max_bytes;
+        let fits = keys_bytes.saturating_add(bytes) <= limit_bytes;
+        if !fits {
+            self.core.counters().atomic_refused.add(1);
+        }
+        fits
+    }
+
+    /// The same of a command; answers the error itself.
+    pub(super) fn refuse_atomic(&mut self, caller: Caller, key_count: usize, bytes: u64) -> bool {
+        let fits = self.fits_atomic(key_count, bytes);
+        if !fits {
+            self.fail(caller, &TOO_MUCH_AT_ONCE);
+        }
+        !fits
+    }
+
     /// Does some work on keys; none of them is too long.
-    pub(super) fn with_held<'k, W: Work>(
+    pub(super) fn with_held<'k, W: HeldWork>(
         &mut self,
         slot: usize,
         keys: impl Iterator<Item = &'k [u8]> + Clone,
         work: W,
-    ) -> W::Done {
+    ) -> Result<W::Done, ErrorReply<'static>> {
         self.settle(slot);
         self.core.connections[slot].has_written = true;
         let (now, hasher) = (self.core.now, self.core.hasher.clone());
@@ -135,16 +194,33 @@ impl<E: Engine> Gather<'_, '_, E> {
         let hashes: Vec<KeyHash> = keys.clone().map(|key| hasher.hash(key)).collect();
         // Room is made before the locks are taken; a value may grow in between, and then the write
         // may find no room and say so.
-        let mut old_len_max_bytes = 0;
+        let (mut old_len_max_bytes, mut old_bytes) = (0, 0);
         for (key, hash) in keys.zip(&hashes) {
             let mut seen = Observed::default();
             let request = Request { key, hash: *hash, op: Op::<Rmw<'_>>::Get };
             session.execute(now, &[request], &mut seen);
             old_len_max_bytes = old_len_max_bytes.max(seen.value_len_bytes);
+            old_bytes += seen.value_len_bytes as u64;
+        }
+        if !self.fits_atomic(hashes.len(), old_bytes) {
+            return Err(TOO_MUCH_AT_ONCE);
         }
         let room_bytes = work.room_bytes(old_len_max_bytes);
+        let scratch_bytes = work.scratch_bytes(old_len_max_bytes);
+        let is_booked = scratch_bytes > SCRATCH_UNBOOKED_BYTES_MAX;
+        if is_booked && !self.core.ledger.try_reserve(Kind::Groups, scratch_bytes) {
+            return Err(TOO_MANY_PARTS);
+        }
+        let Some(session) = self.engine.session() else { return Err(TOO_MANY_PARTS) };
         let mut locked = session.lock_keys(now, &hashes, room_bytes);
-        work.run(&mut Held { engine: &mut locked, hasher, now })
+        let done = work.run(&mut Held { engine: &mut locked, hasher, now });
+        drop(locked);
+        if is_booked {
+            self.core.ledger.release(Kind::Groups, scratch_bytes);
+        }
+        self.core.charge(Work::keys(2 * hashes.len()));
+        self.core.charge(Work::bytes(old_bytes + room_bytes + scratch_bytes));
+        done
     }
 }
 

@@ -5,7 +5,7 @@ use store::request::{Condition, Expiry, Op, Set};
 use wire::resp::{Command, ErrorReply, MSetEx, Pairs, Restore, SetCondition, dump};
 
 use super::Caller;
-use super::locked::{Held, Work, item_room_bytes};
+use super::locked::{Held, HeldWork, item_room_bytes};
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::reply::Shape;
@@ -57,6 +57,10 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 None => return,
             },
         };
+        let bytes = request.pairs.map(|(key, value)| (key.len() + value.len()) as u64).sum();
+        if self.refuse_atomic(caller, request.pairs.len(), bytes) {
+            return;
+        }
         let work = StoreAll { pairs: request.pairs, expiry, condition: request.condition };
         match self.with_held(caller.slot, request.pairs.keys(), work) {
             Ok(is_done) => self.say(caller, |encoder| encoder.integer(i64::from(is_done))),
@@ -109,16 +113,21 @@ impl Restoring<'_> {
     }
 }
 
-impl Work for Restoring<'_> {
-    type Done = Result<(), ErrorReply<'static>>;
+impl HeldWork for Restoring<'_> {
+    type Done = ();
 
     fn room_bytes(&self, _: usize) -> u64 {
         let value = dump::load(self.restore.payload, self.value_max_bytes);
         item_room_bytes(self.restore.key, value.map_or(0, |value| value.len()))
     }
 
+    /// A value that was compressed is unpacked.
+    fn scratch_bytes(&self, old_len_max_bytes: usize) -> u64 {
+        self.room_bytes(old_len_max_bytes)
+    }
+
     /// In the order in which Redis looks.
-    fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Self::Done {
+    fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Result<Self::Done, ErrorReply<'static>> {
         let Restore { key, payload, replaces, .. } = self.restore;
         if !replaces && held.has(key) {
             return Err(ErrorReply::BusyKey);
@@ -137,14 +146,18 @@ struct StoreAll<'a> {
     condition: SetCondition,
 }
 
-impl Work for StoreAll<'_> {
-    type Done = Result<bool, ErrorReply<'static>>;
+impl HeldWork for StoreAll<'_> {
+    type Done = bool;
 
     fn room_bytes(&self, _: usize) -> u64 {
         self.pairs.map(|(key, value)| item_room_bytes(key, value.len())).sum()
     }
 
-    fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Self::Done {
+    fn scratch_bytes(&self, _: usize) -> u64 {
+        0
+    }
+
+    fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Result<Self::Done, ErrorReply<'static>> {
         let is_met = match self.condition {
             SetCondition::Always => true,
             SetCondition::IfAbsent => !self.pairs.keys().any(|key| held.has(key)),

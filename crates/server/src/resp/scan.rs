@@ -1,12 +1,11 @@
-//! Commands on the whole keyspace: KEYS, SCAN, RANDOMKEY, DBSIZE, FLUSHALL.
+//! Commands on the whole keyspace: SCAN, RANDOMKEY, DBSIZE, FLUSHALL.
 
-use std::ops::Bound;
 use std::sync::Arc;
 
 use base::UnixMillis;
 use cluster::Slot;
-use store::{Direction, IndexKind, Item, NoOrder, Range, Session, prefix_end};
-use wire::resp::{Encoder, ErrorReply, Protocol, ScanRequest, glob_matches, glob_prefix};
+use store::{IndexKind, Item, Session};
+use wire::resp::{Encoder, ErrorReply, Glob, PatternError, Protocol, ScanRequest, glob_prefix};
 
 use super::Caller;
 use crate::cluster::View;
@@ -14,19 +13,17 @@ use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::hop::replicate::GroupAnswer;
 use crate::shared::random_u64;
+use crate::work::Work;
 
-/// Items that KEYS visits between two quiescent points.
-const KEYS_STEP: usize = 1024;
+/// Items that DBSIZE visits between two quiescent points.
+const COUNT_STEP: usize = 1024;
 
-/// Most items that one SCAN visits, whatever COUNT says.
-const SCAN_COUNT_MAX: u64 = 100_000;
+/// Most items that one SCAN visits, whatever COUNT says: those of a turn.
+const SCAN_COUNT_MAX: u64 = 16_384;
 
 /// Calls of the store that one SCAN makes while it meets too few items. Each looks at a bounded
 /// part of the index, about a quarter of a millisecond; an almost empty server has a large index.
 const SCAN_STEPS_MAX: usize = 8;
-
-/// KEYS may take this part of the client buffers.
-const KEYS_BUFFER_PART: u64 = 4;
 
 /// Beyond so many items DBSIZE of a node with copies of other nodes' keys is an estimate.
 const COUNTED_ITEMS_MAX: u64 = 1 << 18;
@@ -41,71 +38,45 @@ const UNCERTAIN_FLUSH: ErrorReply<'static> =
     ErrorReply::Other("not all shards of this node are flushed: ask again");
 
 /// Whether an item is this node's to show: in a cluster the store holds copies of others' keys too.
-fn is_own(cluster: Option<&View>, item: &Item<'_>) -> bool {
+pub(super) fn is_own(cluster: Option<&View>, item: &Item<'_>) -> bool {
     cluster.is_none_or(|view| view.shows(Slot::of(item.key), item.version))
 }
 
 /// Names that match, encoded.
-struct Names<'p> {
-    pattern: &'p [u8],
+struct Names {
+    glob: Glob,
     cluster: Option<Arc<View>>,
     bytes: Vec<u8>,
     count: usize,
+    /// Of the pattern, since they were last taken.
+    steps: u64,
 }
 
-impl<'p> Names<'p> {
-    fn new(pattern: &'p [u8], cluster: Option<Arc<View>>) -> Names<'p> {
-        Names { pattern, cluster, bytes: Vec::new(), count: 0 }
+impl Names {
+    fn new(pattern: &[u8], cluster: Option<Arc<View>>) -> Result<Names, PatternError> {
+        let glob = Glob::new(pattern)?;
+        Ok(Names { glob, cluster, bytes: Vec::new(), count: 0, steps: 0 })
     }
 
     fn see(&mut self, item: &Item<'_>) {
         let key = item.key;
-        if glob_matches(self.pattern, key) && is_own(self.cluster.as_deref(), item) {
+        if self.glob.matches(key, &mut self.steps) && is_own(self.cluster.as_deref(), item) {
             // Bulk strings are the same in both versions.
             Encoder::new(&mut self.bytes, Protocol::Resp2).bulk(key);
             self.count += 1;
         }
     }
 
+    /// What it took to look at so many items.
+    fn cost(&self, visited: usize) -> Work {
+        let mut cost = Work::keys(visited);
+        cost += Work::steps(self.steps);
+        cost
+    }
+
     fn encode(&self, encoder: &mut Encoder<'_>) {
         encoder.array_header(self.count);
         encoder.out().extend_from_slice(&self.bytes);
-    }
-}
-
-/// Sees every key that starts with `prefix`, until the names take more than `bytes_max`.
-fn see_ordered(
-    session: &mut Session,
-    now: UnixMillis,
-    (names, bytes_max): (&mut Names<'_>, u64),
-) -> Result<(), NoOrder> {
-    let prefix = glob_prefix(names.pattern);
-    let end = prefix_end(prefix);
-    let mut last: Option<Vec<u8>> = None;
-    loop {
-        let range = Range {
-            start: last.as_deref().map_or(Bound::Included(prefix), Bound::Excluded),
-            end: end.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
-            direction: Direction::Forward,
-            item_limit: usize::MAX,
-        };
-        last = session.range(now, &range, |item| names.see(item))?.resume_key;
-        if last.is_none() || names.bytes.len() as u64 > bytes_max {
-            return Ok(());
-        }
-    }
-}
-
-/// The same in the order of a hash index.
-fn see_hashed(session: &mut Session, now: UnixMillis, (names, bytes_max): (&mut Names<'_>, u64)) {
-    let mut cursor = 0;
-    loop {
-        let next = session.scan(now, cursor, KEYS_STEP, |item| names.see(item));
-        // Of a hash index every cursor is known.
-        cursor = next.unwrap_or(0);
-        if cursor == 0 || names.bytes.len() as u64 > bytes_max {
-            return;
-        }
     }
 }
 
@@ -122,7 +93,7 @@ fn own_items(session: &mut Session, now: UnixMillis, view: &View, item_count: u6
     let mut cursor = 0;
     loop {
         // A cursor of the step before is known.
-        cursor = session.scan(now, cursor, KEYS_STEP, |item| see(item)).unwrap_or(0);
+        cursor = session.scan(now, cursor, COUNT_STEP, |item| see(item)).unwrap_or(0);
         if cursor == 0 {
             return own_count;
         }
@@ -130,31 +101,17 @@ fn own_items(session: &mut Session, now: UnixMillis, view: &View, item_count: u6
 }
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// KEYS.
-    pub(super) fn keys(&mut self, caller: Caller, pattern: &'a [u8]) {
-        let bytes_max = self.core.shared.buffer_budget().limit_bytes() / KEYS_BUFFER_PART;
-        let mut names = Names::new(pattern, self.core.cluster.clone());
-        let now = self.core.now;
-        self.with_session(caller, |session| {
-            if see_ordered(session, now, (&mut names, bytes_max)) == Err(NoOrder) {
-                see_hashed(session, now, (&mut names, bytes_max));
-            }
-        });
-        if names.bytes.len() as u64 > bytes_max {
-            let text = "too many keys for the client buffers: use SCAN instead of KEYS";
-            return self.fail(caller, &ErrorReply::Other(text));
-        }
-        self.say(caller, |encoder| names.encode(encoder));
-    }
-
     /// SCAN. An ordered index is walked only where keys start as the pattern does.
     pub(super) fn scan(&mut self, caller: Caller, request: &ScanRequest<'a>) {
         let is_other_type =
             request.type_name.is_some_and(|name| !name.eq_ignore_ascii_case(b"string"));
         let pattern = request.pattern.unwrap_or(b"*");
-        let mut names = Names::new(pattern, self.core.cluster.clone());
+        let mut names = match Names::new(pattern, self.core.cluster.clone()) {
+            Ok(names) => names,
+            Err(error) => return self.fail(caller, &ErrorReply::Other(error.text())),
+        };
         let prefix = match self.core.shared.config().index {
-            IndexKind::Tree => glob_prefix(names.pattern),
+            IndexKind::Tree => glob_prefix(pattern),
             IndexKind::Hash => &[],
         };
         let count = request.count.clamp(1, SCAN_COUNT_MAX) as usize;
@@ -162,19 +119,21 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let (mut next, mut visited, mut is_unknown) = (request.cursor, 0, false);
         self.with_session(caller, |session| {
             for _ in 0..SCAN_STEPS_MAX {
-                let step = session.scan_prefix(now, next, prefix, count - visited, |item| {
+                let step = session.scan_while(now, next, prefix, count - visited, |item| {
                     visited += 1;
                     if !is_other_type {
                         names.see(item);
                     }
+                    !names.cost(visited).is_spent()
                 });
                 is_unknown = step.is_err();
                 next = step.unwrap_or(0);
-                if next == 0 || visited >= count {
+                if next == 0 || visited >= count || names.cost(visited).is_spent() {
                     break;
                 }
             }
         });
+        self.core.charge(names.cost(visited));
         if is_unknown {
             return self.fail(caller, &ErrorReply::InvalidCursor);
         }

@@ -16,6 +16,7 @@ use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::reply::{Pending, ReplySink, Shape};
 use crate::rmw::{Refusal, Rmw};
+use crate::work::Work;
 
 /// What a command of very many keys or a transaction of very many commands is answered when the
 /// client buffers have no room to work on it.
@@ -129,7 +130,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let mut sink =
             SnapshotSink { replies, copied_bytes_max, answered_count: 0, is_full: false };
         session.read_snapshot(now, &hashed, &mut sink);
-        sink.answered_count
+        let answered_count = sink.answered_count;
+        self.core.charge(Work::keys(hashed.len()));
+        answered_count
     }
 
     /// MSET: all values become visible at one moment to MGET and EXEC.
@@ -170,12 +173,15 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if self.engine.session().is_none() {
             return here(self, caller, pairs);
         }
-        self.settle(caller.slot);
-        self.core.connections[caller.slot].has_written = true;
-        let hashes: Vec<KeyHash> = pairs.keys().map(|key| self.core.hash(key)).collect();
         let room_bytes =
             pairs.map(|(key, value)| entry_len_max_bytes(key.len(), value.len()) as u64);
         let (now, room_bytes) = (self.core.now, room_bytes.sum());
+        if self.refuse_atomic(caller, pairs.len(), room_bytes) {
+            return;
+        }
+        self.settle(caller.slot);
+        self.core.connections[caller.slot].has_written = true;
+        let hashes: Vec<KeyHash> = pairs.keys().map(|key| self.core.hash(key)).collect();
         if let Some(session) = self.engine.session() {
             let mut keys = session.lock_keys(now, &hashes, room_bytes);
             let mut gather = Gather::new(&mut keys, self.core);
@@ -207,6 +213,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 self.engine.execute(now, &[request], &mut observed);
             }
         }
+        self.core.charge(Work::keys(2 * pairs.len()));
         match observed.failed {
             Some(error) => self.fail(caller, &error),
             None => {

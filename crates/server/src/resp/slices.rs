@@ -22,7 +22,10 @@ use wire::resp::{Encoder, ErrorReply, Protocol};
 
 use super::Caller;
 use super::command::CommandWalk;
+use super::counting::CountWalk;
 use super::key_range::RangeWalk;
+use super::lcs::LcsWalk;
+use super::names::NamesWalk;
 use super::several::ValueWalk;
 use crate::engine::Engine;
 use crate::gather::Gather;
@@ -51,6 +54,12 @@ pub(super) enum Source {
     Commands(CommandWalk),
     /// MGET.
     Values(ValueWalk),
+    /// DEL, UNLINK, EXISTS and TOUCH.
+    Count(CountWalk),
+    /// KEYS.
+    Names(NamesWalk),
+    /// LCS.
+    Lcs(LcsWalk),
 }
 
 /// How a slice ended.
@@ -72,7 +81,9 @@ impl Slices {
     pub fn held_bytes(&self) -> usize {
         let gathered_bytes = match &self.source {
             Source::Range(walk) => walk.held_bytes(),
-            Source::Commands(_) | Source::Values(_) => 0,
+            Source::Names(walk) => walk.held_bytes(),
+            Source::Lcs(walk) => walk.held_bytes(),
+            Source::Commands(_) | Source::Values(_) | Source::Count(_) => 0,
         };
         size_of::<Slices>() + gathered_bytes + self.rewritten.as_ref().map_or(0, |it| it.len())
     }
@@ -189,10 +200,14 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 
     fn slice(&mut self, caller: Caller, source: &mut Source, command: &[u8]) -> Slice {
+        self.core.note_slice(caller.slot);
         let ended = match source {
             Source::Range(walk) => self.range_slice(caller, walk),
             Source::Commands(walk) => self.commands_slice(caller, walk, command),
             Source::Values(walk) => self.values_slice(caller, walk, command),
+            Source::Count(walk) => self.count_slice(caller, walk, command),
+            Source::Names(walk) => self.names_slice(caller, walk),
+            Source::Lcs(walk) => self.lcs_slice(caller, walk),
         };
         let made_bytes = self.core.connections[caller.slot].output.encoded_bytes();
         self.core.made(made_bytes);

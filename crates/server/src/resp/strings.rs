@@ -22,7 +22,10 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Command::Get { key } => self.single(caller, key, Op::Get, Shape::Value),
             Command::Set(set) => self.set(caller, &set),
             Command::SetIf(set_if) => self.set_if(caller, &set_if),
-            Command::Digest { key } => self.single(caller, key, Op::Get, Shape::Digest),
+            Command::Digest { key } => {
+                self.single(caller, key, Op::Get, Shape::Digest);
+                self.weigh();
+            }
             Command::SetNx { key, value } => {
                 let set = write(value, Expiry::Never, Condition::IfAbsent);
                 self.single(caller, key, set, Shape::Done);
@@ -49,11 +52,13 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Command::Append { key, value } => {
                 let update = Op::Update(Rmw::Append(self.bounded(value)));
                 self.single(caller, key, update, Shape::NewLength);
+                self.weigh();
             }
             Command::SetRange { key, offset_bytes, value } => {
                 let value = self.bounded(value);
                 let update = Op::Update(Rmw::SetRange { offset_bytes, value });
                 self.single(caller, key, update, Shape::NewLength);
+                self.weigh();
             }
             Command::StrLen { key } => self.single(caller, key, Op::Get, Shape::Length),
             Command::GetRange { key, start, end, .. } => {
@@ -116,6 +121,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Some(ExpireTtl::Invalid(reason)) => return self.refuse_get_ex(caller, key, reason),
         };
         self.single(caller, key, Op::Update(Rmw::SetExpiry(expires_at)), Shape::OldValue);
+        self.weigh();
     }
 
     /// A bad time is an error only for a key that exists.

@@ -28,6 +28,7 @@ use wire::resp::{
 };
 
 use super::Caller;
+use super::locked::TOO_MUCH_AT_ONCE;
 use super::redirect::{Keyed, keys_in, slot_of};
 use super::several::TOO_MANY_PARTS;
 use super::subscribe::{NO_SUCH_CHANNEL, has_others};
@@ -38,6 +39,7 @@ use crate::counters::CommandIndex;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::rmw::{Refusal, Rmw, bits};
+use crate::work::Work;
 
 /// One transaction may take this part of the client buffers.
 const QUEUE_BUFFER_PART: u64 = 4;
@@ -210,10 +212,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if self.transaction(caller.slot).is_queueing {
             return self.fail(caller, &ErrorReply::WatchInMulti);
         }
-        if self.refuse_long_keys(caller, keys) {
+        if self.refuse_long_keys(caller, keys) || self.refuse_atomic(caller, keys.len(), 0) {
             return self.drop_idle_transaction(caller.slot);
         }
         self.settle(caller.slot);
+        self.core.charge(Work::keys(keys.len()));
         for key in keys {
             if self.transaction(caller.slot).watched.contains_key(key) {
                 continue;
@@ -261,6 +264,10 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     fn exec_queued(&mut self, caller: Caller, transaction: &Transaction) {
         let limits = super::limits(self.core, caller.slot);
         let commands = parse_again(transaction, &limits);
+        let key_count = commands.iter().flat_map(keys_of).count();
+        if self.refuse_atomic(caller, key_count, transaction.queued.len() as u64) {
+            return;
+        }
         let keys = commands.iter().flat_map(keys_of);
         if self.is_exec_redirected(caller, keys, commands.iter().any(is_write)) {
             return;
@@ -370,7 +377,14 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if is_first {
             self.say(caller, |encoder| encoder.array_header(transaction.command_count));
         }
+        let began = self.core.work();
         for queued in part {
+            // What is behind it has not been done: an error says so, as where memory ends.
+            let done_bytes = self.core.work().bytes_since(began);
+            if !self.fits_atomic(0, done_bytes) {
+                self.fail(caller, &TOO_MUCH_AT_ONCE);
+                continue;
+            }
             self.run_queued(caller, queued);
         }
         self.flush();

@@ -118,58 +118,128 @@ fn find(value: &[u8], bit: bool, first: u64, last: u64) -> Option<u64> {
     };
     let in_middle = || {
         let middle = value.get(first_byte + 1..last_byte)?;
-        let skipped = middle.iter().position(|byte| byte ^ flip != 0)?;
+        // Words first: most of a long value is passed over.
+        let (words, _) = middle.as_chunks::<8>();
+        let same = words.iter().position(|word| *word != [flip; 8]).unwrap_or(words.len()) * 8;
+        let skipped = same + middle[same..].iter().position(|byte| byte ^ flip != 0)?;
         in_byte(first_byte + 1 + skipped)
     };
     in_byte(first_byte).or_else(in_middle).or_else(|| in_byte(last_byte))
 }
 
-/// BITOP: as long as the longest source.
-pub fn combine(operation: BitOperation, sources: &[&[u8]]) -> Vec<u8> {
-    let len = sources.iter().map(|source| source.len()).max().unwrap_or(0);
-    let (first, others) = sources.split_first().map_or((&b""[..], sources), |(it, all)| (*it, all));
-    let mut result = first.to_vec();
-    result.resize(len, 0);
-    match operation {
-        BitOperation::And => {
-            for source in others {
-                each(&mut result, source, |byte, other| byte & other);
+/// BITOP in the making: sources are taken in one by one, each read where it lies. The result is as
+/// long as the longest source; what is missing of the others counts as zeros.
+pub struct Combined {
+    operation: BitOperation,
+    has_first: bool,
+    result: Vec<u8>,
+    /// The first source, where it is held against all the others at the end; bits that several
+    /// sources have, for ONE.
+    aside: Vec<u8>,
+}
+
+impl Combined {
+    /// Without a source.
+    pub fn new(operation: BitOperation) -> Combined {
+        Combined { operation, has_first: false, result: Vec::new(), aside: Vec::new() }
+    }
+
+    /// Memory that it takes for sources of that length.
+    pub fn held_bytes(operation: BitOperation, len_max_bytes: usize) -> u64 {
+        let has_aside =
+            matches!(operation, BitOperation::Diff1 | BitOperation::AndOr | BitOperation::One);
+        len_max_bytes as u64 * if has_aside { 2 } else { 1 }
+    }
+
+    /// Takes the next source in.
+    pub fn take(&mut self, source: &[u8]) {
+        if !std::mem::replace(&mut self.has_first, true) {
+            return self.take_first(source);
+        }
+        if self.result.len() < source.len() {
+            self.result.resize(source.len(), 0);
+        }
+        let result = &mut self.result[..];
+        match self.operation {
+            BitOperation::And => {
+                each(result, source, |word, other| word & other);
                 result[source.len()..].fill(0);
             }
-        }
-        BitOperation::Or => {
-            others.iter().for_each(|it| each(&mut result, it, |byte, other| byte | other));
-        }
-        BitOperation::Xor => {
-            others.iter().for_each(|it| each(&mut result, it, |byte, other| byte ^ other));
-        }
-        BitOperation::Not => result.iter_mut().for_each(|byte| *byte = !*byte),
-        BitOperation::Diff => each(&mut result, &any(others, len), |byte, other| byte & !other),
-        BitOperation::Diff1 => each(&mut result, &any(others, len), |byte, other| !byte & other),
-        BitOperation::AndOr => each(&mut result, &any(others, len), |byte, other| byte & other),
-        BitOperation::One => {
-            let mut repeated = vec![0; len];
-            for source in others {
-                let both = combine(BitOperation::And, &[&result, source]);
-                each(&mut repeated, &both, |byte, other| byte | other);
-                each(&mut result, source, |byte, other| byte | other);
+            BitOperation::Or | BitOperation::Diff1 | BitOperation::AndOr => {
+                each(result, source, |word, other| word | other);
             }
-            each(&mut result, &repeated, |byte, other| byte & !other);
+            BitOperation::Xor => each(result, source, |word, other| word ^ other),
+            BitOperation::Diff => each(result, source, |word, other| word & !other),
+            BitOperation::One => {
+                self.aside.resize(result.len(), 0);
+                each_of_two(&mut self.aside, result, source);
+                each(result, source, |word, other| word | other);
+            }
+            // It has one source.
+            BitOperation::Not => {}
         }
     }
-    result
+
+    fn take_first(&mut self, source: &[u8]) {
+        match self.operation {
+            BitOperation::Diff1 | BitOperation::AndOr => {
+                self.aside = source.to_vec();
+                self.result = vec![0; source.len()];
+            }
+            _ => self.result = source.to_vec(),
+        }
+    }
+
+    /// The result.
+    pub fn finish(mut self) -> Vec<u8> {
+        let result = &mut self.result[..];
+        match self.operation {
+            BitOperation::Not => {
+                let (words, rest) = result.as_chunks_mut::<8>();
+                words
+                    .iter_mut()
+                    .for_each(|word| *word = (!u64::from_ne_bytes(*word)).to_ne_bytes());
+                rest.iter_mut().for_each(|byte| *byte = !*byte);
+            }
+            BitOperation::Diff1 | BitOperation::One => {
+                each(result, &self.aside, |word, other| word & !other);
+            }
+            BitOperation::AndOr => {
+                each(result, &self.aside, |word, other| word & other);
+                result[self.aside.len()..].fill(0);
+            }
+            _ => {}
+        }
+        self.result
+    }
 }
 
-/// The bits of any source, filled up with zeros.
-fn any(sources: &[&[u8]], len: usize) -> Vec<u8> {
-    let mut result = combine(BitOperation::Or, sources);
-    result.resize(len, 0);
-    result
+/// Combines words of both, as far as both go.
+#[inline]
+fn each(result: &mut [u8], source: &[u8], combine: impl Fn(u64, u64) -> u64) {
+    let len = result.len().min(source.len());
+    let (words, rest) = result[..len].as_chunks_mut::<8>();
+    let (others, other_rest) = source[..len].as_chunks::<8>();
+    for (word, other) in words.iter_mut().zip(others) {
+        *word = combine(u64::from_ne_bytes(*word), u64::from_ne_bytes(*other)).to_ne_bytes();
+    }
+    for (byte, other) in rest.iter_mut().zip(other_rest) {
+        *byte = combine(u64::from(*byte), u64::from(*other)) as u8;
+    }
 }
 
-fn each(result: &mut [u8], source: &[u8], combine: impl Fn(u8, u8) -> u8) {
-    for (byte, other) in result.iter_mut().zip(source) {
-        *byte = combine(*byte, *other);
+/// Adds to `several` what both of the others have.
+fn each_of_two(several: &mut [u8], one: &[u8], other: &[u8]) {
+    let len = one.len().min(other.len());
+    let (words, rest) = several[..len].as_chunks_mut::<8>();
+    let (ones, one_rest) = one[..len].as_chunks::<8>();
+    let (others, other_rest) = other[..len].as_chunks::<8>();
+    for ((word, one), other) in words.iter_mut().zip(ones).zip(others) {
+        let both = u64::from_ne_bytes(*one) & u64::from_ne_bytes(*other);
+        *word = (u64::from_ne_bytes(*word) | both).to_ne_bytes();
+    }
+    for ((byte, one), other) in rest.iter_mut().zip(one_rest).zip(other_rest) {
+        *byte |= one & other;
     }
 }
 

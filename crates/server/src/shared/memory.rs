@@ -248,14 +248,14 @@ mod tests {
 
     #[test]
     fn a_cap_in_which_clients_that_stay_have_no_room_is_refused() {
-        let shared = Shared::new(Config { memory_bytes: 512 * MIB, ..Config::default() });
+        let shared = Shared::new(Config { memory_bytes: 1024 * MIB, ..Config::default() });
         let budget = shared.buffer_budget();
         let held_bytes = budget.kind_limit_bytes(Kind::Connections);
         let held = Reservation::try_new(budget, Kind::Connections, held_bytes).unwrap();
-        let reason = shared.set_memory(128 * MIB).unwrap_err();
+        let reason = shared.set_memory(320 * MIB).unwrap_err();
         assert!(reason.contains("half of whose client buffers"), "{reason}");
-        assert_eq!(shared.memory_bytes(), 512 * MIB);
+        assert_eq!(shared.memory_bytes(), 1024 * MIB);
         drop(held);
-        shared.set_memory(128 * MIB).unwrap();
+        shared.set_memory(320 * MIB).unwrap();
     }
 }

@@ -43,17 +43,51 @@ impl Session {
         (item_target, bucket_max): (usize, u32),
         mut visit: impl FnMut(&Item<'_>),
     ) -> Result<u64, UnknownCursor> {
+        self.scan_bounded(now, cursor, &[], (item_target, bucket_max), |item| {
+            visit(item);
+            true
+        })
+    }
+
+    /// [`Session::scan_prefix`] that also ends, behind the bucket, once `visit` has had enough. The
+    /// tree goes on to the end of the call.
+    ///
+    /// # Errors
+    /// As for `scan`.
+    pub fn scan_while(
+        &mut self,
+        now: UnixMillis,
+        cursor: u64,
+        prefix: &[u8],
+        item_target: usize,
+        visit: impl FnMut(&Item<'_>) -> bool,
+    ) -> Result<u64, UnknownCursor> {
+        self.scan_bounded(now, cursor, prefix, (item_target, SCAN_HEADS_MAX), visit)
+    }
+
+    fn scan_bounded(
+        &mut self,
+        now: UnixMillis,
+        cursor: u64,
+        prefix: &[u8],
+        (item_target, bucket_max): (usize, u32),
+        mut visit: impl FnMut(&Item<'_>) -> bool,
+    ) -> Result<u64, UnknownCursor> {
         if self.inner.tree.is_some() {
-            return self.scan_ordered(now, cursor, &[], item_target, visit);
+            let visit = |item: &Item<'_>| {
+                visit(item);
+            };
+            return self.scan_ordered(now, cursor, prefix, item_target, visit);
         }
         if cursor >> (u64::BITS - CURSOR_SHIFT) != 0 {
             return Ok(0);
         }
         let mut next = Some(KeyHash(cursor << CURSOR_SHIFT));
-        let (mut heads, mut visited, mut slots) = (0, 0, Vec::new());
+        let (mut heads, mut visited, mut slots, mut goes_on) = (0, 0, Vec::new(), true);
         while let Some(hash) = next
             && heads < bucket_max.max(1)
             && visited < item_target.max(1)
+            && goes_on
         {
             slots.clear();
             let place = self.inner.index.collect(hash, &mut slots);
@@ -61,7 +95,8 @@ impl Session {
             let is_whole = place.first_hash(hash) == hash;
             for entry in self.live_entries(now, &slots) {
                 if is_whole || self.inner.hasher.hash(entry.key()) >= hash {
-                    visit(&entry.see().item());
+                    let seen = entry.see();
+                    goes_on &= !seen.item().key.starts_with(prefix) || visit(&seen.item());
                     visited += 1;
                 }
             }
@@ -98,13 +133,9 @@ impl Session {
         item_target: usize,
         mut visit: impl FnMut(&Item<'_>),
     ) -> Result<u64, UnknownCursor> {
-        if self.inner.tree.is_some() {
-            return self.scan_ordered(now, cursor, prefix, item_target, visit);
-        }
-        self.scan(now, cursor, item_target, |item| {
-            if item.key.starts_with(prefix) {
-                visit(item);
-            }
+        self.scan_while(now, cursor, prefix, item_target, |item| {
+            visit(item);
+            true
         })
     }
 

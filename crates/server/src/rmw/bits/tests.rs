@@ -83,6 +83,12 @@ fn without_an_end_zeros_follow() {
     assert_eq!(position(Some(b"\xff\xff"), closed), -1);
 }
 
+fn combine(operation: BitOperation, sources: &[&[u8]]) -> Vec<u8> {
+    let mut combined = Combined::new(operation);
+    sources.iter().for_each(|source| combined.take(source));
+    combined.finish()
+}
+
 #[test]
 fn operations_are_those_of_the_model() {
     let mut draws = Draws(5);

@@ -1,0 +1,96 @@
+//! What one turn of a worker costs, in units that are counted and never timed (K28).
+//!
+//! ```text
+//!  round: [ connection 3: GET GET SETBIT ][ connection 7: BITCOUNT ]│ connection 9 │ connection 4
+//!          units: 8 + 8 + 262,144 ...      is spent ────────────────┘ parse in the next round,
+//!                                                                     before 3 and 7
+//! ```
+//!
+//! A unit is about 10 ns of work: 64 bytes that are read or copied, an eighth of a key that is
+//! looked up, or 8 steps of a pattern or cells of a table.
+//!
+//! # Invariants
+//! W1: once a turn has used [`TURN_UNITS`], no connection begins a command in it. So a turn takes
+//!     at most that, and what its last command takes.
+
+use std::ops::AddAssign;
+
+/// Units after which a turn begins no further command: some 1.3 ms.
+pub const TURN_UNITS: u64 = 1 << 17;
+
+/// Bytes that are read or copied in one unit.
+const UNIT_BYTES: u64 = 64;
+/// Units of a key that is looked up.
+const KEY_UNITS: u64 = 8;
+/// Steps of a pattern, or cells of a table, in one unit.
+const UNIT_STEPS: u64 = 8;
+
+/// Steps of a pattern, or cells of a table, that a turn takes.
+pub const TURN_STEPS: u64 = TURN_UNITS * UNIT_STEPS;
+
+/// What a key of an atomic group counts besides its bytes, against the group's limit.
+pub const ATOMIC_KEY_BYTES: u64 = 4 << 10;
+
+/// An amount of work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Work {
+    units: u64,
+}
+
+impl Work {
+    /// Reads or copies bytes.
+    pub fn bytes(bytes: u64) -> Work {
+        Work { units: bytes.div_ceil(UNIT_BYTES) }
+    }
+
+    /// Looks up keys.
+    pub fn keys(count: usize) -> Work {
+        Work { units: count as u64 * KEY_UNITS }
+    }
+
+    /// Takes steps of a pattern, or fills cells of a table.
+    pub fn steps(steps: u64) -> Work {
+        Work { units: steps.div_ceil(UNIT_STEPS) }
+    }
+
+    /// What was done since then, as bytes.
+    pub fn bytes_since(self, before: Work) -> u64 {
+        self.units.saturating_sub(before.units).saturating_mul(UNIT_BYTES)
+    }
+
+    /// In units.
+    pub fn units(self) -> u64 {
+        self.units
+    }
+
+    /// Whether a turn that has done so much begins no further command.
+    pub fn is_spent(self) -> bool {
+        self.units >= TURN_UNITS
+    }
+}
+
+impl AddAssign for Work {
+    fn add_assign(&mut self, more: Work) {
+        self.units = self.units.saturating_add(more.units);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_is_spent_by_bytes_keys_and_steps_alike() {
+        for (almost, last) in [
+            (Work::bytes(8 << 20), Work::default()),
+            (Work::keys(16_383), Work::keys(1)),
+            (Work::steps((1 << 20) - 8), Work::bytes(1)),
+        ] {
+            let mut work = almost;
+            work += last;
+            assert!(work.is_spent(), "{work:?}");
+        }
+        assert!(!Work::bytes((8 << 20) - 64).is_spent());
+        assert!(!Work::keys(16_383).is_spent());
+    }
+}

@@ -1,0 +1,243 @@
+//! What one turn of a worker costs, by the units that it counts: no command holds it (K28).
+
+use std::io::Read;
+
+use server::Config;
+use server::work::TURN_UNITS;
+
+use crate::support::{Client, TestServer, bulk, command, config};
+
+const LARGE_BYTES: usize = 4 << 20;
+
+/// Units of one request that reads a large value, and copies it twice at most.
+const LARGE_UNITS: u64 = 2 * (LARGE_BYTES as u64 + 64) / 64;
+
+/// Requests that go to the store before the first large value is noticed.
+const HEAVY_BATCH: u64 = 8;
+
+/// A number of INFO stats.
+fn stat(client: &mut Client, name: &str) -> u64 {
+    client.send(command(&[b"INFO", b"stats"]));
+    let text = body(client);
+    let text = String::from_utf8_lossy(&text);
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap().parse().unwrap()
+}
+
+fn line(client: &mut Client) -> String {
+    let mut line = Vec::new();
+    while !line.ends_with(b"\r\n") {
+        let mut byte = [0];
+        client.stream.read_exact(&mut byte).unwrap();
+        line.push(byte[0]);
+    }
+    String::from_utf8_lossy(&line[..line.len() - 2]).into_owned()
+}
+
+fn body(client: &mut Client) -> Vec<u8> {
+    let head = line(client);
+    let mut body = vec![0; head[1..].parse::<usize>().unwrap() + 2];
+    client.stream.read_exact(&mut body).unwrap();
+    body.truncate(body.len() - 2);
+    body
+}
+
+/// So many commands in one go, and their replies, each on a line.
+fn pipelined(client: &mut Client, words: &[&[u8]], count: usize) -> Vec<String> {
+    client.send(command(words).repeat(count));
+    (0..count).map(|_| line(client)).collect()
+}
+
+/// Stores keys of a name and a number, a thousand at a time.
+fn store_keys(client: &mut Client, count: usize) -> Vec<String> {
+    let names: Vec<String> = (0..count).map(|number| format!("key:{number}")).collect();
+    for names in names.chunks(1000) {
+        let pairs = names.iter().flat_map(|name| [name.as_bytes(), b"v"]);
+        let words: Vec<&[u8]> = std::iter::once(&b"MSET"[..]).chain(pairs).collect();
+        client.ask(command(&words), "+OK\r\n");
+    }
+    names
+}
+
+#[test]
+fn commands_on_large_values_take_many_turns() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    client.ask(command(&[b"SET", b"large", &vec![0; LARGE_BYTES]]), "+OK\r\n");
+    let commands: [&[&[u8]]; 7] = [
+        &[b"BITCOUNT", b"large"],
+        &[b"BITPOS", b"large", b"1"],
+        &[b"SETRANGE", b"large", b"5", b"x"],
+        &[b"SETBIT", b"large", b"7", b"0"],
+        &[b"DIGEST", b"large"],
+        &[b"EXPIRE", b"large", b"1000"],
+        &[b"PERSIST", b"large"],
+    ];
+    for words in commands {
+        // One after the other they would be 60 times as much.
+        let mut client = server.resp();
+        if words[0] == b"DIGEST" {
+            client.send(command(words).repeat(60));
+            (0..60).for_each(|_| assert_eq!(body(&mut client).len(), 16));
+        } else {
+            let replies = pipelined(&mut client, words, 60);
+            assert!(replies.iter().all(|reply| reply.starts_with(':')), "{replies:?}");
+        }
+        let most = stat(&mut client, "dovetail_turn_work_units_max");
+        assert!(most <= TURN_UNITS + HEAVY_BATCH * LARGE_UNITS, "{most} of {words:?}");
+        assert!(most >= LARGE_BYTES as u64 / 64, "nothing was counted");
+    }
+}
+
+#[test]
+fn memcached_appends_to_large_values_take_many_turns() {
+    let server = TestServer::start();
+    let mut client = server.memcached();
+    client.send(format!("set large 0 0 {}\r\n", LARGE_BYTES / 4));
+    client.send(vec![b'x'; LARGE_BYTES / 4]);
+    client.ask("\r\n", "STORED\r\n");
+    client.send("append large 0 0 1\r\ny\r\n".repeat(100));
+    (0..100).for_each(|_| assert_eq!(line(&mut client), "STORED"));
+    let most = stat(&mut server.resp(), "dovetail_turn_work_units_max");
+    assert!(most <= TURN_UNITS + HEAVY_BATCH * LARGE_UNITS / 4, "{most}");
+    assert!(most >= TURN_UNITS / 4, "nothing was counted");
+}
+
+#[test]
+fn a_hostile_pattern_takes_a_turn_for_a_few_keys() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    for number in 0..40 {
+        let key = format!("{number}{}", "a".repeat(60_000));
+        client.ask(command(&[b"SET", key.as_bytes(), b"v"]), "+OK\r\n");
+    }
+    let keys_of = |pattern: &str| command(&[b"KEYS", pattern.as_bytes()]);
+    client.ask(keys_of(&format!("*{}b*", "a".repeat(15))), "*0\r\n");
+    client.ask(keys_of(&format!("*?{}b*", "a".repeat(1000))), "*0\r\n");
+    client.ask(keys_of(&format!("*{}b*", "a".repeat(30_000))), "*0\r\n");
+    let most = stat(&mut client, "dovetail_turn_work_units_max");
+    // A bucket of the index is looked at as a whole.
+    assert!(most <= 8 * TURN_UNITS, "{most}");
+    assert!(most >= TURN_UNITS, "nothing was counted");
+    let refused = format!("*?{}*", "a".repeat(2000));
+    let text = "-ERR the pattern is too complex: its long parts with ? or [] between stars have \
+                more than 16 words of 64 places\r\n";
+    client.ask(keys_of(&refused), text);
+    client.ask(command(&[b"SCAN", b"0", b"MATCH", refused.as_bytes()]), text);
+}
+
+#[track_caller]
+fn check_keys(index: server::IndexKind) {
+    const KEYS: usize = 40_000;
+    let server = TestServer::with(Config { index, ..config() });
+    let mut client = server.resp();
+    let mut names = store_keys(&mut client, KEYS);
+    client.send(command(&[b"KEYS", b"key:*"]));
+    assert_eq!(line(&mut client), format!("*{KEYS}"));
+    let mut found: Vec<String> =
+        (0..KEYS).map(|_| String::from_utf8(body(&mut client)).unwrap()).collect();
+    found.sort();
+    names.sort();
+    assert_eq!(found, names);
+    client.ask(command(&[b"KEYS", b"*:39999"]), [&b"*1\r\n"[..], &bulk(b"key:39999")].concat());
+    let most = stat(&mut client, "dovetail_turn_work_units_max");
+    assert!(most <= 2 * TURN_UNITS, "{most}");
+}
+
+#[test]
+fn keys_finds_every_key_over_many_turns() {
+    check_keys(server::IndexKind::Hash);
+}
+
+#[test]
+fn keys_finds_every_key_of_an_ordered_index_over_many_turns() {
+    check_keys(server::IndexKind::Tree);
+}
+
+#[test]
+fn commands_on_very_many_keys_take_many_turns_and_count_for_themselves() {
+    const KEYS: usize = 40_000;
+    // One worker: the commands of both clients alternate on it.
+    let server = TestServer::with(Config { threads: 1, ..config() });
+    let (mut one, mut other) = (server.resp(), server.resp());
+    let names = store_keys(&mut one, KEYS);
+    let on_all = |verb: &[u8], names: &[String]| {
+        let keys = names.iter().map(String::as_bytes);
+        command(&std::iter::once(verb).chain(keys).collect::<Vec<&[u8]>>())
+    };
+    one.send([on_all(b"EXISTS", &names), command(&[b"PING"])].concat());
+    other.send(on_all(b"TOUCH", &names[KEYS / 2..]));
+    one.expect(format!(":{KEYS}\r\n+PONG\r\n"));
+    other.expect(format!(":{}\r\n", KEYS / 2));
+    one.ask(on_all(b"UNLINK", &names[1..]), format!(":{}\r\n", KEYS - 1));
+    one.ask(command(&[b"DBSIZE"]), ":1\r\n");
+    let most = stat(&mut one, "dovetail_turn_work_units_max");
+    assert!(most <= 2 * TURN_UNITS, "{most}");
+}
+
+#[test]
+fn a_long_common_subsequence_takes_many_turns() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    let (left, right) = ("ab".repeat(750), "ba".repeat(750));
+    client.ask(command(&[b"MSET", b"l", left.as_bytes(), b"r", right.as_bytes()]), "+OK\r\n");
+    client.send([command(&[b"LCS", b"l", b"r", b"LEN"]), command(&[b"PING"])].concat());
+    client.expect(":1499\r\n+PONG\r\n");
+    client.send(command(&[b"LCS", b"l", b"r"]));
+    assert_eq!(body(&mut client).len(), 1499);
+    let most = stat(&mut client, "dovetail_turn_work_units_max");
+    // 2.25 M cells are more than two turns.
+    assert!((TURN_UNITS..2 * TURN_UNITS).contains(&most), "{most}");
+}
+
+const TOO_MUCH: &str = "-ERR the command or transaction is larger than max-atomic-size (each key \
+                        counts 4096 bytes)\r\n";
+
+#[test]
+fn an_atomic_group_beyond_its_limit_changes_nothing() {
+    let server =
+        TestServer::with(Config { atomic_size_max_bytes: 1 << 20, threads: 1, ..config() });
+    let mut client = server.resp();
+    let names: Vec<String> = (0..257).map(|number| format!("k{number}")).collect();
+    let pairs = names.iter().flat_map(|name| [name.as_bytes(), b"v"]);
+    let words = |verb: &'static [u8]| std::iter::once(verb).chain(pairs.clone());
+    for verb in [&b"MSET"[..], b"MSETNX"] {
+        client.ask(command(&words(verb).collect::<Vec<_>>()), TOO_MUCH);
+    }
+    client.ask("MULTI\r\n", "+OK\r\n");
+    for name in &names {
+        client.ask(command(&[b"SET", name.as_bytes(), b"v"]), "+QUEUED\r\n");
+    }
+    client.ask("EXEC\r\n", TOO_MUCH);
+    let keys = names.iter().map(String::as_bytes);
+    let mget: Vec<&[u8]> = std::iter::once(&b"MGET"[..]).chain(keys).collect();
+    // MGET reads as many snapshots as it needs.
+    client.ask(command(&mget), format!("*257\r\n{}", "$-1\r\n".repeat(257)));
+    client.ask(command(&[b"DBSIZE"]), ":0\r\n");
+    let half = vec![b'x'; 600 << 10];
+    client.ask(command(&[b"SET", b"a", &half]), "+OK\r\n");
+    client.ask(command(&[b"SET", b"b", &half]), "+OK\r\n");
+    client.ask(command(&[b"BITOP", b"AND", b"c", b"a", b"b"]), TOO_MUCH);
+    client.ask(command(&[b"EXISTS", b"c"]), ":0\r\n");
+    client.ask(command(&[b"BITOP", b"NOT", b"c", b"a"]), format!(":{}\r\n", 600 << 10));
+    assert_eq!(stat(&mut client, "dovetail_atomic_refused"), 4);
+    // 256 keys are not too many.
+    client.ask(command(&words(b"MSET").take(1 + 2 * 250).collect::<Vec<_>>()), "+OK\r\n");
+}
+
+#[test]
+fn a_transaction_that_does_too_much_ends_in_errors() {
+    let server =
+        TestServer::with(Config { atomic_size_max_bytes: 2 * LARGE_BYTES as u64, ..config() });
+    let mut client = server.resp();
+    client.ask(command(&[b"SET", b"large", &vec![1; LARGE_BYTES]]), "+OK\r\n");
+    client.ask("MULTI\r\n", "+OK\r\n");
+    let queued = pipelined(&mut client, &[b"BITCOUNT", b"large"], 40);
+    assert!(queued.iter().all(|reply| reply == "+QUEUED"));
+    client.ask("EXEC\r\n", "*40\r\n");
+    let replies: Vec<String> = (0..40).map(|_| line(&mut client)).collect();
+    let counted = replies.iter().take_while(|reply| **reply == format!(":{LARGE_BYTES}")).count();
+    assert!((1..=HEAVY_BATCH as usize + 2).contains(&counted), "{replies:?}");
+    assert!(replies[counted..].iter().all(|reply| reply == TOO_MUCH.trim_end()), "{replies:?}");
+    client.ask("PING\r\n", "+PONG\r\n");
+}
