@@ -44,12 +44,15 @@ pub struct Core {
     /// A client with more unsent bytes is not read.
     pub output_limit_bytes: usize,
     /// A client with as many unsent bytes begins no command: one more than the limit, or 0 while
-    /// the turn's work is spent (W1).
+    /// its part or the turn is spent (W1, W2).
     parse_stop_bytes: usize,
     /// Counts turns.
     turn: u64,
     /// What the turn has cost so far.
     work: Work,
+    /// At so much work the connection that is fed begins no further command: its part, or the
+    /// turn, is spent.
+    part_end: Work,
     /// Bytes of large values that the batch has read or copied.
     pub touched_bytes: u64,
     /// A client whose one command is answered by more copied bytes is closed.
@@ -145,6 +148,7 @@ impl Core {
             parse_stop_bytes: OUTPUT_LIMIT_BYTES_MIN + 1,
             turn: 0,
             work: Work::default(),
+            part_end: Work::default(),
             touched_bytes: 0,
             output_copied_bytes_max: usize::try_from(shared.buffer_budget().limit_bytes() / 2)
                 .unwrap_or(usize::MAX),
@@ -195,12 +199,23 @@ impl Core {
         self.parse_stop_bytes = self.output_limit_bytes.saturating_add(1);
     }
 
-    /// A turn begins; [`Core::share_output_limit`] lets connections parse again.
+    /// A turn begins.
     #[inline]
     pub fn begin_turn(&mut self) {
         self.turn += 1;
         self.work = Work::default();
+        self.part_end = self.work.end_of_part();
         self.share_output_limit();
+    }
+
+    /// A connection is fed: it has a part of the turn, so that many that ask for much leave room
+    /// for others in each.
+    #[inline]
+    pub fn begin_part(&mut self) {
+        self.part_end = self.work.end_of_part();
+        if !self.work.is_spent() {
+            self.parse_stop_bytes = self.output_limit_bytes.saturating_add(1);
+        }
     }
 
     /// A turn ends: the most that one has cost is kept.
@@ -229,9 +244,14 @@ impl Core {
     #[inline]
     pub fn charge(&mut self, work: Work) {
         self.work += work;
-        if self.work.is_spent() {
+        if self.work >= self.part_end {
             self.parse_stop_bytes = 0;
         }
+    }
+
+    /// Counts turns.
+    pub fn turn(&self) -> u64 {
+        self.turn
     }
 
     /// What the turn has cost so far.

@@ -20,6 +20,7 @@
 //! I4: the router is told once of each request that it left here, behind its reply (K6).
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrayvec::ArrayVec;
 use base::KeyHash;
@@ -271,6 +272,13 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         }
     }
 
+    /// Runs what has no work to count: the turn is charged the time.
+    pub fn on_the_clock(&mut self, run: impl FnOnce(&mut Self)) {
+        let began = Instant::now();
+        run(self);
+        self.core.charge(Work::elapsed(began.elapsed()));
+    }
+
     /// Appends a reply that does not come from the batch (I1).
     #[inline]
     pub fn reply_to<T>(&mut self, slot: usize, encode: impl FnOnce(&mut Vec<u8>) -> T) -> T {
@@ -279,8 +287,11 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
             return self.engine.say(self.core, slot, encode);
         }
         let output = &mut self.core.connections[slot].output;
+        let unsent_bytes = output.unsent_bytes();
         let result = output.append(encode);
+        let reply_bytes = output.unsent_bytes() - unsent_bytes;
         let encoded_bytes = output.encoded_bytes();
+        self.core.charge(Work::reply(reply_bytes as u64));
         if encoded_bytes > LONG_REPLY_BYTES {
             self.core.made(encoded_bytes);
         }

@@ -30,6 +30,7 @@ use crate::hop::replicate::GroupAnswer;
 use crate::reply::Shape;
 use crate::resp::Fed;
 use crate::rmw::Rmw;
+use crate::work::Work;
 
 pub(crate) use several::Reading;
 
@@ -143,6 +144,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     fn reject(&mut self, slot: usize, rejection: &Rejection<'a>) {
         let caller = self.caller(slot, MemcachedCommand::Unknown, rejection.reply.is_none());
         self.core.counters().command(caller.index).errors.add(1);
+        self.core.charge(Work::command());
         if let Some(reply) = rejection.reply {
             self.say_line(caller, reply);
         }
@@ -237,7 +239,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 self.settle(slot);
                 self.core.connections[slot].ending = Ending::AfterFlush;
             }
-            Command::Stats(kind) => self.stats(slot, kind),
+            Command::Stats(kind) => self.on_the_clock(|gather| gather.stats(slot, kind)),
             Command::Dump(kind) => self.dump(slot, kind),
             Command::ConfigGetCluster => self.cluster_config(slot),
             Command::Shutdown { is_valid } => self.shut_down(slot, is_valid),

@@ -62,6 +62,7 @@ use crate::reply::Shape;
 use crate::rmw::Rmw;
 use crate::slow_log::is_timed_alone;
 use crate::timing;
+use crate::work::Work;
 
 /// How far [`Gather::feed_resp`] came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,6 +228,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let standing = resp.pass.standing;
         let is_queueing = resp.is_queueing();
         self.core.counters().called(index);
+        self.core.charge(Work::command());
         let allowed_before_auth = id.is_some_and(|id| id.spec().flags.contains(Flags::NO_AUTH));
         if standing == Standing::NeedsAuth && !allowed_before_auth {
             self.turn_away(caller, &parsed);

@@ -29,6 +29,7 @@ use crate::core::Core;
 use crate::counters::{CommandIndex, WorkerCounters};
 use crate::latency_monitor::Kind;
 use crate::slow_log::{cut_args, is_timed_alone};
+use crate::work::Work;
 
 /// What a worker keeps for it.
 #[derive(Debug)]
@@ -104,6 +105,7 @@ pub(crate) fn ran_alone(
     raw: &[u8],
 ) {
     let took = began.elapsed();
+    core.charge(Work::elapsed(took));
     core.timing.alone += took;
     core.timing.alone_in_batch += took;
     core.counters().spent_ns[index.position()].add(nanoseconds(took));

@@ -7,21 +7,38 @@
 //! ```
 //!
 //! A unit is about 10 ns of work: 64 bytes that are read or copied, an eighth of a key that is
-//! looked up, or 8 steps of a pattern or cells of a table.
+//! looked up, or 8 steps of a pattern or cells of a table. Commands that run by themselves and look
+//! at the whole server (INFO, `stats`, ACL GENPASS) have nothing to count: each is charged the time
+//! that it took.
 //!
 //! # Invariants
 //! W1: once a turn has used [`TURN_UNITS`], no connection begins a command in it. So a turn takes
 //!     at most that, and what its last command takes.
+//! W2: a connection that has used a sixteenth of a turn begins no further command in it, so that
+//!     the next in line comes after some of the others' commands and not all.
+//! W3: a turn sends at most 1 MiB of a long reply, and once it is spent a little of each.
 
 use std::ops::AddAssign;
+use std::time::Duration;
 
 /// Units after which a turn begins no further command: some 1.3 ms.
 pub const TURN_UNITS: u64 = 1 << 17;
+
+/// Bytes of one long reply that a turn sends, and one that is spent (W3).
+const SEND_BYTES_MAX: usize = 1 << 20;
+const SPENT_SEND_BYTES_MAX: usize = 64 << 10;
+
+/// The part of one connection (W2).
+const PART_UNITS: u64 = TURN_UNITS / 16;
 
 /// Bytes that are read or copied in one unit.
 const UNIT_BYTES: u64 = 64;
 /// Units of a key that is looked up.
 const KEY_UNITS: u64 = 8;
+/// Units of a command that is no request to the store, whatever it does, and of a reply to one.
+const COMMAND_UNITS: u64 = 16;
+/// Of one unit.
+const UNIT_NS: u128 = 10;
 /// Steps of a pattern, or cells of a table, in one unit.
 const UNIT_STEPS: u64 = 8;
 
@@ -48,6 +65,26 @@ impl Work {
         Work { units: count as u64 * KEY_UNITS }
     }
 
+    /// Begins a command that is no request to the store.
+    pub fn command() -> Work {
+        Work { units: COMMAND_UNITS }
+    }
+
+    /// Encodes a reply of that length by itself.
+    pub fn reply(bytes: u64) -> Work {
+        Work { units: COMMAND_UNITS + bytes.div_ceil(UNIT_BYTES) }
+    }
+
+    /// Does what cannot be counted.
+    pub fn elapsed(time: Duration) -> Work {
+        Work { units: u64::try_from(time.as_nanos() / UNIT_NS).unwrap_or(u64::MAX) }
+    }
+
+    /// What may be sent of one long reply in a turn that has done so much (W3).
+    pub fn send_bytes_max(self) -> usize {
+        if self.is_spent() { SPENT_SEND_BYTES_MAX } else { SEND_BYTES_MAX }
+    }
+
     /// Takes steps of a pattern, or fills cells of a table.
     pub fn steps(steps: u64) -> Work {
         Work { units: steps.div_ceil(UNIT_STEPS) }
@@ -61,6 +98,12 @@ impl Work {
     /// In units.
     pub fn units(self) -> u64 {
         self.units
+    }
+
+    /// Where the part of a connection ends that begins here.
+    #[inline]
+    pub fn end_of_part(self) -> Work {
+        Work { units: self.units.saturating_add(PART_UNITS).min(TURN_UNITS) }
     }
 
     /// Whether a turn that has done so much begins no further command.
@@ -85,6 +128,7 @@ mod tests {
             (Work::bytes(8 << 20), Work::default()),
             (Work::keys(16_383), Work::keys(1)),
             (Work::steps((1 << 20) - 8), Work::bytes(1)),
+            (Work::elapsed(Duration::from_micros(1310)), Work::reply(1024)),
         ] {
             let mut work = almost;
             work += last;

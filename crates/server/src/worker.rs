@@ -529,6 +529,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let mut gather = Gather::new(&mut self.engine, &mut self.core);
         for region in &self.regions {
             gather.ground = region.ground();
+            gather.core.begin_part();
             let fed = match gather.core.may_feed(region.slot) {
                 true => gather.feed(region.slot, region.bytes(arena)),
                 false => Fed::up_to(0, 0),

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use rustls::ClientConfig;
 
 use super::door::{self, Address, Door, PASSWORD, Stream, USER};
@@ -14,8 +14,6 @@ use super::pump::{Flood, Reading};
 use super::script::Script;
 use crate::conformance::reply::{Reply, Wire};
 
-/// How often values are stored until all of them stay.
-const LOADS_MAX: usize = 8;
 /// Values that a shape loads are not larger than this, or than an item may be.
 const VALUE_MAX_BYTES: u64 = 30_000_000;
 /// And not than this part of the cap, so that several fit.
@@ -172,26 +170,22 @@ impl Target {
         (self.cap_bytes / VALUE_CAP_PART).min(VALUE_MAX_BYTES) as usize
     }
 
-    /// Stores `large:0` ... of that length each, until all of them are there: a full cache may
-    /// evict one for the next, and an attack on absent keys would prove nothing.
+    /// Stores `large:0` ... of that length each, in an emptied server: a full cache would evict one
+    /// for the next, and an attack on absent keys would prove nothing.
     pub fn load_large(&self, count: usize) -> Result<()> {
         let mut wire = self.operator()?;
         let value = vec![b'v'; self.large_bytes()];
         let keys: Vec<String> = (0..count).map(|index| format!("large:{index}")).collect();
-        for _ in 0..LOADS_MAX {
-            for key in &keys {
-                self.store(&mut wire, &[b"SET", key.as_bytes(), &value])?;
-            }
-            let mut is_whole = true;
-            for key in &keys {
-                let length = wire.ask(&[b"STRLEN", key.as_bytes()])?.integer();
-                is_whole &= length == i64::try_from(value.len()).ok();
-            }
-            if is_whole {
-                return Ok(());
-            }
+        self.store(&mut wire, &[b"FLUSHALL"])?;
+        for key in &keys {
+            self.store(&mut wire, &[b"SET", key.as_bytes(), &value])?;
         }
-        bail!("{count} values of {} bytes do not stay in the server", value.len())
+        for key in &keys {
+            let length = wire.ask(&[b"STRLEN", key.as_bytes()])?.integer();
+            let is_there = length == i64::try_from(value.len()).ok();
+            ensure!(is_there, "{key} of {} bytes does not stay in the server", value.len());
+        }
+        Ok(())
     }
 
     /// Stores `small:0` ... with short values.

@@ -117,7 +117,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     fn binary_rare(&mut self, slot: usize, request: &Request<'a>) {
         let Request { head, is_quiet, .. } = *request;
         match request.verb {
-            Verb::Stat => self.binary_stats(slot, request),
+            Verb::Stat => self.on_the_clock(|gather| gather.binary_stats(slot, request)),
             Verb::ListMechanisms | Verb::Authenticate | Verb::Step => self.sasl(slot, request),
             Verb::Version => {
                 self.caller(slot, MemcachedCommand::Version, false);

@@ -36,27 +36,42 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             return;
         }
         self.settle(caller.slot);
-        let values = self.values_of([request.left, request.right]);
-        let found = values.iter().flatten().count() as u64;
-        self.count_lookups(caller, found, 2 - found);
+        let keys = [request.left, request.right];
         // An absent key is empty.
-        let [left, right] = values.map(Option::unwrap_or_default);
-        let table_bytes = (left.len() as u64 + 1)
-            .saturating_mul(right.len() as u64 + 1)
-            .saturating_mul(size_of::<u32>() as u64);
+        let lens = keys.map(|key| self.value_len_of(key));
+        let found = lens.iter().flatten().count() as u64;
+        self.count_lookups(caller, found, 2 - found);
+        let lens = lens.map(|len| len.unwrap_or(0) as u64);
+        let table_bytes =
+            (lens[0] + 1).saturating_mul(lens[1] + 1).saturating_mul(size_of::<u32>() as u64);
         if table_bytes > self.core.value_max_bytes {
             return self.fail(caller, &ErrorReply::LcsMemory);
         }
-        if !self.core.ledger.try_reserve(Kind::Groups, table_bytes) {
+        let scratch_bytes = table_bytes + lens[0] + lens[1];
+        if !self.core.ledger.try_reserve(Kind::Groups, scratch_bytes) {
             return self.fail(caller, &TOO_MANY_PARTS);
         }
+        self.core.charge(Work::bytes(lens[0] + lens[1]));
+        match self.values_of(keys, lens) {
+            Some([left, right]) => self.begin_lcs(caller, request, left, right),
+            None => self.fail(caller, &GREW),
+        }
+        // What lasts longer is booked with its connection.
+        self.core.ledger.release(Kind::Groups, scratch_bytes);
+    }
+
+    fn begin_lcs(
+        &mut self,
+        caller: Caller,
+        request: &LcsRequest<'a>,
+        left: Vec<u8>,
+        right: Vec<u8>,
+    ) {
         let table = Table::new(left, right);
         let (wants, match_min_bytes) = (request.wants, request.match_min_bytes);
         let with_lengths = request.with_lengths;
         let asked = Asked { wants, match_min_bytes, with_lengths };
         self.begin_slices(caller, Source::Lcs(LcsWalk { table, asked }));
-        // What lasts longer is booked with its connection.
-        self.core.ledger.release(Kind::Groups, table_bytes);
     }
 
     /// Some rows of the table; the reply comes with the last.
@@ -70,30 +85,51 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         Slice::Last
     }
 
-    /// Both values as of one moment.
-    fn values_of(&mut self, keys: [&[u8]; 2]) -> [Option<Vec<u8>>; 2] {
+    /// How long a value is, if it is there.
+    fn value_len_of(&mut self, key: &[u8]) -> Option<usize> {
+        let (now, mut seen) = (self.core.now, Observed::default());
+        let request = Request { key, hash: self.core.hash(key), op: Op::<Rmw<'_>>::Get };
+        match self.engine.session() {
+            Some(session) => session.execute(now, &[request], &mut seen),
+            None => {
+                self.flush();
+                self.engine.execute(now, &[request], &mut seen);
+            }
+        }
+        (seen.hit_count > 0).then_some(seen.value_len_bytes)
+    }
+
+    /// Copies of both values as of one moment, if they are no longer than that.
+    fn values_of(&mut self, keys: [&[u8]; 2], lens_max: [u64; 2]) -> Option<[Vec<u8>; 2]> {
         let now = self.core.now;
         let hashed: [(KeyHash, &[u8]); 2] = keys.map(|key| (self.core.hash(key), key));
-        let mut values = Values::default();
+        let mut values = Values { lens_max, ..Values::default() };
         match self.engine.session() {
             Some(session) => session.read_snapshot(now, &hashed, &mut values),
             None => {
-                self.flush();
+                // The keys are held, so that their lengths are what they were.
                 for (index, (hash, key)) in hashed.into_iter().enumerate() {
                     let mut seen = Observed { keeps_item: true, ..Observed::default() };
                     let request = Request { key, hash, op: Op::<Rmw<'_>>::Get };
                     self.engine.execute(now, &[request], &mut seen);
-                    values.0[index] = seen.item.map(|item| item.value);
+                    values.copies[index] = seen.item.map(|item| item.value).unwrap_or_default();
                 }
             }
         }
-        values.0
+        (!values.have_grown).then_some(values.copies)
     }
 }
 
-/// Copies what a snapshot found.
+/// A value became longer between two looks at it.
+const GREW: ErrorReply<'static> = ErrorReply::Other("a value has grown meanwhile: try again");
+
+/// Copies what a snapshot found, as far as that is booked.
 #[derive(Default)]
-struct Values([Option<Vec<u8>>; 2]);
+struct Values {
+    copies: [Vec<u8>; 2],
+    lens_max: [u64; 2],
+    have_grown: bool,
+}
 
 impl store::Sink<crate::rmw::Refusal> for Values {
     fn outcome(
@@ -103,7 +139,10 @@ impl store::Sink<crate::rmw::Refusal> for Values {
         _: store::Pins<'_>,
     ) {
         if let store::Outcome::Hit(item) = outcome {
-            self.0[request_index] = Some(item.value.to_vec());
+            match item.value.len() as u64 <= self.lens_max[request_index] {
+                true => self.copies[request_index] = item.value.to_vec(),
+                false => self.have_grown = true,
+            }
         }
     }
 }

@@ -124,19 +124,27 @@ impl Stream {
         Received::Sealed(count)
     }
 
-    /// Seals and sends what the socket takes.
+    /// Seals and sends what the socket takes, at most about `bytes_max`.
     pub fn send(
         &mut self,
         output: &mut Output,
         socket: BorrowedFd<'_>,
+        bytes_max: usize,
         sent_total: &mut u64,
     ) -> io::Result<Sent> {
+        let mut sealed_bytes = 0;
         let sent = output.send_by(|piece| {
             self.flush(socket, sent_total)?;
+            if sealed_bytes >= bytes_max {
+                return Err(ErrorKind::WouldBlock.into());
+            }
             let piece = &piece[..piece.len().min(PIECE_BYTES_MAX)];
             match self.session.writer().write(piece)? {
                 0 => Err(ErrorKind::WouldBlock.into()),
-                count => Ok(count),
+                count => {
+                    sealed_bytes += count;
+                    Ok(count)
+                }
             }
         })?;
         match self.flush(socket, sent_total) {

@@ -108,18 +108,30 @@ impl<E: Home, P: Poller> Worker<E, P> {
     ) -> usize {
         debug_assert!(self.regions.is_empty(), "I1");
         let mut used_bytes = 0;
+        // By turns, and each first in every other turn: clients that wait for the rest of long
+        // commands keep none waiting that has just sent one, nor the other way round.
+        let mut is_resumed_next = self.core.turn().is_multiple_of(2);
         while self.arena.len() - used_bytes >= HELD_BYTES_MAX + READ_BYTES_MAX {
-            if let Some(slot) = resumable.next() {
-                self.resume(slot);
-            } else if let Some(event) = ready.next() {
-                match event.token {
+            let (mut resumed, mut event) = (None, None);
+            if is_resumed_next {
+                resumed = resumable.next();
+            }
+            if resumed.is_none() {
+                event = ready.next();
+            }
+            if event.is_none() && !is_resumed_next {
+                resumed = resumable.next();
+            }
+            is_resumed_next = !is_resumed_next;
+            match (resumed, event) {
+                (Some(slot), _) => self.resume(slot),
+                (None, Some(event)) => match event.token {
                     super::TOKEN_WAKER => self.take_control(),
                     // Loans, ports and doorbells are looked after elsewhere.
                     crate::hop::TOKEN_LOAN.. => {}
                     token => used_bytes = self.read_event(token as usize, event, used_bytes),
-                }
-            } else {
-                break;
+                },
+                (None, None) => break,
             }
         }
         used_bytes

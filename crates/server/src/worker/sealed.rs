@@ -170,13 +170,21 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// Sends what a connection has to send; whether the socket takes no more for now.
+    /// Sends what a connection has to send, at most about `bytes_max`; whether some is left that the
+    /// poller has to tell of.
     #[inline]
-    pub(super) fn send_unsent(connection: &mut Connection, sent_bytes: &mut u64) -> bool {
+    pub(super) fn send_unsent(
+        connection: &mut Connection,
+        bytes_max: usize,
+        sent_bytes: &mut u64,
+    ) -> bool {
         let Connection { tls, output, socket, .. } = connection;
         let sent = match tls {
+            None if bytes_max < usize::MAX => {
+                output.send_slice(socket.as_fd(), bytes_max, sent_bytes)
+            }
             None => output.send(socket.as_fd(), sent_bytes),
-            Some(tls) => tls.send(output, socket.as_fd(), sent_bytes),
+            Some(tls) => tls.send(output, socket.as_fd(), bytes_max, sent_bytes),
         };
         match sent {
             Ok(Sent::All) => false,
