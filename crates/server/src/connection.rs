@@ -20,8 +20,8 @@ use crate::budget::{Books, Kind};
 use crate::clients::Client;
 use crate::doors::Door;
 use crate::hop::Awaiting;
-use crate::memcached::Reading;
 use crate::memcached::udp::Exchange;
+use crate::memcached::{DumpWalk, Reading};
 use crate::output::Output;
 use crate::poller::Interest;
 use crate::resp::slices::Slices;
@@ -193,6 +193,8 @@ pub struct Memcached {
     pub reading: Option<Reading>,
     /// Why some key of it was not read: what is told at its end.
     pub failed_read: Option<Box<[u8]>>,
+    /// A list of keys that has begun: its line is still the first of the input.
+    pub dump: Option<Box<DumpWalk>>,
     /// Its first byte decides.
     pub framing: Framing,
     /// Lines of watch that had no room.
@@ -251,6 +253,23 @@ impl Connection {
         }
     }
 
+    /// Whether it certainly has nothing to book: so it is between two requests, mostly.
+    #[inline]
+    pub fn holds_nothing(&self) -> bool {
+        let has_queued = match &self.speech {
+            Speech::Resp(Resp { transaction, slices, .. }) => {
+                transaction.is_some() || slices.is_some()
+            }
+            Speech::Memcached(_) => false,
+        };
+        self.input.held.capacity() == 0
+            && !self.output.has_buffer()
+            && self.output.is_empty()
+            && self.tls.is_none()
+            && self.lent_held_bytes == 0
+            && !has_queued
+    }
+
     /// Buffers that it holds and that count against the budget, by kind.
     #[inline]
     pub fn books(&self) -> Books {
@@ -284,7 +303,9 @@ impl Connection {
                 transaction.as_ref().map_or(0, |transaction| transaction.held_bytes())
                     + slices.as_ref().map_or(0, |slices| slices.held_bytes())
             }
-            Speech::Memcached(_) => 0,
+            Speech::Memcached(Memcached { dump, .. }) => {
+                dump.as_ref().map_or(0, |walk| walk.held_bytes())
+            }
         }
     }
 

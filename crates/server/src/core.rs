@@ -354,7 +354,7 @@ impl Core {
     }
 
     /// Gives a connection a buffer for its replies.
-    #[inline]
+    #[inline(always)]
     pub fn lend_buffer(&mut self, slot: usize) {
         let output = &mut self.connections[slot].output;
         if !output.has_buffer() {

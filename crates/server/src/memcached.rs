@@ -32,6 +32,7 @@ use crate::resp::Fed;
 use crate::rmw::Rmw;
 use crate::work::Work;
 
+pub(crate) use dump::DumpWalk;
 pub(crate) use several::Reading;
 
 /// What `version` answers: the protocol of this memcached.
@@ -63,8 +64,13 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
         let value_max_bytes = usize::try_from(self.core.value_max_bytes).unwrap_or(usize::MAX);
         let limits = Limits::new(value_max_bytes);
-        let mut at = 0;
-        if !E::ROUTES
+        let (mut at, mut last_bytes) = (0, 0);
+        if self.core.connections[slot].memcached().dump.is_some() {
+            at = self.dump_on(slot);
+            if at == 0 {
+                return Fed::up_to(0, 0);
+            }
+        } else if !E::ROUTES
             && self.may_parse(slot)
             && let Some(reading) = self.core.connections[slot].memcached().reading.take()
         {
@@ -73,8 +79,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         loop {
             at += self.swallow(slot, &input[at..]);
             if at == input.len() || !self.may_parse(slot) {
-                // A get that has stopped (`several` I4) is the last command of these.
+                // What has stopped (I4 of `several`, I2 of `dump`) is the last command of these.
                 let left_bytes = if E::ROUTES { 0 } else { self.left_bytes(slot, &input[..at]) };
+                let left_bytes = left_bytes + self.dump_left_bytes(slot, last_bytes);
                 return Fed::up_to(at.saturating_sub(left_bytes), 0);
             }
             let rest = &input[at..];
@@ -91,6 +98,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                         return Fed::up_to(at, 0);
                     }
                     at += consumed_bytes;
+                    last_bytes = consumed_bytes;
                     self.memcached_command(slot, value);
                     if E::ROUTES {
                         at -= self.left_bytes(slot, &rest[..consumed_bytes]);

@@ -204,42 +204,54 @@ pub struct ReplySink<'s> {
     pub counters: &'s WorkerCounters,
     /// Sums over several requests.
     pub tally: &'s mut Tally,
-    /// Bytes of large values that were read or copied.
-    pub touched_bytes: &'s mut u64,
+    /// What replies may take.
+    pub room: Room<'s>,
     /// What replies of the batch repeat of their commands.
     pub notes: &'s [u8],
     /// The round's time.
     pub now: UnixMillis,
-    /// Of unsent bytes; past it values are pinned rather than copied.
-    pub output_limit_bytes: usize,
-    /// The worker's: a value that cannot be pinned is booked before it is copied.
-    pub ledger: &'s mut Ledger,
-    /// Of the gathering ([`Core::made`]).
-    pub made_bytes: &'s mut usize,
-    /// Past it values are pinned rather than copied.
-    pub made_bytes_max: usize,
     /// Of copied bytes; a client whose one command is answered by more is closed.
     pub output_copied_bytes_max: usize,
     /// What became of the requests, while somebody watches.
     pub seen: Option<&'s mut Vec<Seen>>,
 }
 
+/// What the replies of a gathering may take, and what they have cost.
+pub struct Room<'s> {
+    /// The worker's: a value that cannot be pinned is booked before it is copied.
+    pub ledger: &'s mut Ledger,
+    counters: &'s WorkerCounters,
+    /// Of the gathering ([`Core::made`]).
+    made_bytes: &'s mut usize,
+    /// Past it values are pinned rather than copied.
+    made_bytes_max: usize,
+    /// Bytes of large values that were read or copied.
+    touched_bytes: &'s mut u64,
+    /// Of unsent bytes; past it values are pinned rather than copied.
+    output_limit_bytes: usize,
+}
+
 impl<'s> ReplySink<'s> {
     /// A sink for requests that `pendings` describe.
     #[inline]
     pub fn new(core: &'s mut Core, pendings: &'s [Pending]) -> ReplySink<'s> {
+        let counters = core.shared.counters(core.worker.index());
+        let room = Room {
+            ledger: &mut core.ledger,
+            counters,
+            made_bytes: &mut core.made_bytes,
+            made_bytes_max: core.made_bytes_max,
+            touched_bytes: &mut core.touched_bytes,
+            output_limit_bytes: core.output_limit_bytes,
+        };
         ReplySink {
             connections: &mut core.connections,
             pendings,
-            counters: core.shared.counters(core.worker.index()),
+            counters,
             tally: &mut core.tally,
-            touched_bytes: &mut core.touched_bytes,
+            room,
             notes: &core.notes,
             now: core.now,
-            output_limit_bytes: core.output_limit_bytes,
-            ledger: &mut core.ledger,
-            made_bytes: &mut core.made_bytes,
-            made_bytes_max: core.made_bytes_max,
             output_copied_bytes_max: core.output_copied_bytes_max,
             seen: core.is_watched.then_some(&mut core.lines.seen),
         }
@@ -275,14 +287,9 @@ pub trait Destination {
 }
 
 /// The output of a connection of this worker.
-struct Direct<'r> {
+struct Direct<'r, 's> {
     connection: &'r mut Connection,
-    ledger: &'r mut Ledger,
-    counters: &'r WorkerCounters,
-    made_bytes: &'r mut usize,
-    made_bytes_max: usize,
-    touched_bytes: &'r mut u64,
-    output_limit_bytes: usize,
+    room: &'r mut Room<'s>,
     pin_bytes_min: usize,
 }
 
@@ -300,7 +307,7 @@ impl Answering for ReplySink<'_> {
     }
 }
 
-impl Destination for Direct<'_> {
+impl Destination for Direct<'_, '_> {
     #[inline]
     fn append<T>(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         self.connection.output.append(encode)
@@ -323,7 +330,7 @@ impl Destination for Direct<'_> {
     fn touched(&mut self, bytes: usize) {
         // What follows is not gathered any more: each request is weighed before the next.
         self.connection.is_large_reader = true;
-        *self.touched_bytes += bytes as u64;
+        *self.room.touched_bytes += bytes as u64;
     }
 
     fn push_pinned(&mut self, value: PinnedValue) {
@@ -336,11 +343,11 @@ impl Destination for Direct<'_> {
         if len_bytes < PIN_VALUE_BYTES_MIN {
             return true; // A batch of these is 8 MiB.
         }
-        let has_room = self.ledger.try_reserve(Kind::Replies, bytes);
+        let has_room = self.room.ledger.try_reserve(Kind::Replies, bytes);
         if has_room {
             self.connection.booked.add(Kind::Replies, bytes);
         } else {
-            self.counters.replies_refused.add(1);
+            self.room.counters.replies_refused.add(1);
         }
         has_room
     }
@@ -351,7 +358,7 @@ impl Destination for Direct<'_> {
     }
 }
 
-impl Direct<'_> {
+impl Direct<'_, '_> {
     /// Middle-sized values are copied while the client takes its replies and the gathering may make
     /// more of them.
     #[inline(never)]
@@ -359,9 +366,9 @@ impl Direct<'_> {
         if value_len_bytes >= self.pin_bytes_min {
             return true;
         }
-        *self.made_bytes += value_len_bytes;
-        *self.made_bytes > self.made_bytes_max
-            || self.connection.output.unsent_bytes() > self.output_limit_bytes
+        *self.room.made_bytes += value_len_bytes;
+        *self.room.made_bytes > self.room.made_bytes_max
+            || self.connection.output.unsent_bytes() > self.room.output_limit_bytes
     }
 }
 
@@ -408,20 +415,7 @@ impl ReplySink<'_> {
             connection.ending = Ending::Now;
             return;
         }
-        let output_limit_bytes = self.output_limit_bytes;
-        let (ledger, counters) = (&mut *self.ledger, self.counters);
-        let (made_bytes, made_bytes_max) = (&mut *self.made_bytes, self.made_bytes_max);
-        let touched_bytes = &mut *self.touched_bytes;
-        let to = Direct {
-            connection,
-            ledger,
-            counters,
-            made_bytes,
-            made_bytes_max,
-            touched_bytes,
-            output_limit_bytes,
-            pin_bytes_min,
-        };
+        let to = Direct { connection, room: &mut self.room, pin_bytes_min };
         let mut reply = Reply { to, tally: self.tally, notes: self.notes, pins, now: self.now };
         reply.answer(pending.shape, outcome);
     }

@@ -432,7 +432,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         // Summing the counters at every sleep would cost a blocking server a few percent.
         if self.expiring_checked_at != self.core.now {
             self.expiring_checked_at = self.core.now;
-            self.is_expiring = shared.store_stats().items_with_expiry > 0;
+            self.is_expiring = shared.store().is_expiring();
         }
         let mut sleep = if self.is_expiring { SLEEP_MAX_EXPIRING } else { SLEEP_MAX };
         if !self.starved.is_empty()
@@ -527,6 +527,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.begin_replies();
         let arena = &self.arena[..used_bytes];
         let mut gather = Gather::new(&mut self.engine, &mut self.core);
+        let mut consumed_bytes = 0;
         for region in &self.regions {
             gather.ground = region.ground();
             gather.core.begin_part();
@@ -534,10 +535,11 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 true => gather.feed(region.slot, region.bytes(arena)),
                 false => Fed::up_to(0, 0),
             };
+            consumed_bytes += fed.consumed_bytes as u64;
             region.fed.set(Some(fed));
-            gather.core.charge(Work::bytes(fed.consumed_bytes as u64));
         }
         gather.finish();
+        gather.core.charge(Work::bytes(consumed_bytes));
         drop(gather);
         self.starve_short_of_pins();
         self.tell_changes();

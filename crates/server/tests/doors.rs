@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::support::native::{Peer, get};
-use crate::support::{Client, PATIENCE, TestServer, config};
+use crate::support::{Client, PATIENCE, TestServer, config, free_udp_port};
 use landing::shm::{ClientConfig, ClientEnd, Woken};
 use server::counters::{DropReason, UdpDrop};
 use server::doors::{Access, DefaultUser, Door, State, answer};
@@ -32,10 +32,6 @@ impl Files {
     fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
-}
-
-fn free_udp_port() -> u16 {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A server with all doors that need no certificates.

@@ -6,6 +6,7 @@ mod compaction;
 mod control;
 mod counts;
 mod doors;
+mod dump;
 mod full;
 mod hardship;
 mod hot_set;

@@ -1,7 +1,7 @@
 //! Threads change roles while requests flow: nothing is lost, answered twice or reordered, whatever
 //! state a connection is in when it changes its worker. There are more threads than processors.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -529,6 +529,40 @@ fn a_range_goes_on_where_its_connection_is() {
         }
     });
     assert!(server.stop(PATIENCE));
+}
+
+/// A list of keys is made over many rounds, some of them at other workers.
+#[test]
+fn a_list_of_keys_goes_on_where_its_connection_is() {
+    for index in [server::IndexKind::Hash, server::IndexKind::Tree] {
+        let output_limit_bytes = 16 << 10;
+        let server = TestServer::with(Config { threads: 4, index, output_limit_bytes, ..config() });
+        let (mut sets, mut want) = (String::new(), Vec::new());
+        for key in 10_000..20_000 {
+            sets += &format!("SET {key} v\r\n");
+            want.push(format!("mg {key}"));
+        }
+        talk(&mut server.resp(), (sets, "+OK\r\n".repeat(10_000)));
+        let list_bytes = want.len() * "mg 10000\r\n".len() + "EN\r\nMN\r\n".len();
+        let mut clients: Vec<Client> = (0..6).map(|_| server.memcached()).collect();
+        while_changing(&server, || {
+            for _ in 0..4 {
+                for client in &mut clients {
+                    client.send("lru_crawler mgdump all\r\nmn\r\n");
+                }
+                for client in &mut clients {
+                    let mut list = vec![0; list_bytes];
+                    client.stream.read_exact(&mut list).unwrap();
+                    let list = String::from_utf8(list).unwrap();
+                    let lines = list.strip_suffix("EN\r\nMN\r\n").unwrap();
+                    let mut lines: Vec<&str> = lines.split_terminator("\r\n").collect();
+                    lines.sort_unstable();
+                    assert_eq!(lines, want);
+                }
+            }
+        });
+        assert!(server.stop(PATIENCE));
+    }
 }
 
 /// Two large commands do not fit the buffers together: one waits for the other's end, wherever

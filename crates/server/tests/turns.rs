@@ -16,7 +16,7 @@ const LARGE_UNITS: u64 = 2 * (LARGE_BYTES as u64 + 64) / 64;
 const HEAVY_BATCH: u64 = 8;
 
 /// A number of INFO stats.
-fn stat(client: &mut Client, name: &str) -> u64 {
+pub fn stat(client: &mut Client, name: &str) -> u64 {
     client.send(command(&[b"INFO", b"stats"]));
     let text = body(client);
     let text = String::from_utf8_lossy(&text);
@@ -49,7 +49,7 @@ fn pipelined(client: &mut Client, words: &[&[u8]], count: usize) -> Vec<String> 
 }
 
 /// Stores keys of a name and a number, a thousand at a time.
-fn store_keys(client: &mut Client, count: usize) -> Vec<String> {
+pub fn store_keys(client: &mut Client, count: usize) -> Vec<String> {
     let names: Vec<String> = (0..count).map(|number| format!("key:{number}")).collect();
     for names in names.chunks(1000) {
         let pairs = names.iter().flat_map(|name| [name.as_bytes(), b"v"]);

@@ -564,8 +564,10 @@ impl Log {
     pub(crate) fn space(&self) -> LogSpace {
         let mut space = LogSpace::default();
         // The lock is given back now and then: nobody who writes waits for the whole table.
-        for first in (0..self.row_count).step_by(SPACE_ROWS as usize) {
-            let end = self.row_count.min(first + SPACE_ROWS);
+        // Rows from the top on are parked: they are room to grow.
+        let row_count = self.allocator().top();
+        for first in (0..row_count).step_by(SPACE_ROWS as usize) {
+            let end = row_count.min(first + SPACE_ROWS);
             let live_bytes = |segment| self.live_bytes(segment);
             let segment_bytes = self.segment_bytes();
             self.allocator().add_space(&mut space, first..end, segment_bytes, live_bytes);

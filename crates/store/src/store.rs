@@ -405,6 +405,11 @@ impl Store {
         &self.inner.config
     }
 
+    /// Whether there are items that expire. Cheaper than [`Store::stats`].
+    pub fn is_expiring(&self) -> bool {
+        fold(self.inner.counts.iter().map(|counts| &**counts)).items_with_expiry > 0
+    }
+
     /// Folds the counters of all sessions; they lag by at most one batch.
     pub fn stats(&self) -> StoreStats {
         let inner = &self.inner;

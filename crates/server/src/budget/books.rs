@@ -19,6 +19,12 @@ const _: () = {
 pub struct Books([u64; KINDS.len()]);
 
 impl Books {
+    /// Whether nothing is booked.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.into_iter().fold(0, |all, bytes| all | bytes) == 0
+    }
+
     /// What is booked of a kind.
     #[inline]
     pub fn of(&self, kind: Kind) -> u64 {

@@ -1,84 +1,289 @@
-//! lru_crawler metadump and mgdump: all keys at once, as long as the client buffers hold them;
-//! stats cachedump: some of them.
+//! lru_crawler metadump and mgdump: all keys, a slice a turn, as the client reads them; stats
+//! cachedump: some of them.
+//!
+//! ```text
+//!  turn 1: metadump all ─▶ some lines, sent                DumpWalk: its place, kept with the
+//!  turn 2: (the output has drained) ─▶ some lines, sent    connection, its line still the first
+//!  turn n: the last lines, END, and the line is consumed   of the input
+//! ```
+//!
+//! # Invariants
+//! I1: while a connection has a [`DumpWalk`], its input begins with the command's line.
+//! I2: a slice that is not the last ends where no command may begin: the turn is spent, or the
+//!     output is full. So no command is parsed behind it, and nothing is awaited.
+//! I3: a walk is plain data and names no slot: it moves with its connection to another worker.
+//! I4: what a datagram asks for is answered as a whole or refused: the exchange's own limit bounds
+//!     its list, and not the output's.
+
+use std::ops::Bound;
 
 use base::UnixMillis;
 use store::request::{Item, LastUse};
-use store::{Session, entry_len_bytes};
+use store::{Direction, IndexKind, Range, Session, entry_len_bytes};
 use wire::memcached::{DumpKind, DumpedFacts, Encoder, Reply};
 
+use crate::cluster::View;
+use crate::connection::Connection;
+use crate::core::Core;
 use crate::counters::MemcachedCommand;
 use crate::engine::Engine;
 use crate::gather::Gather;
+use crate::resp::is_own;
+use crate::work::{TURN_STEPS, Work};
 
-/// Items that are visited between two quiescent points.
-const STEP_ITEMS: usize = 1024;
+/// Items that one call on an ordered index visits.
+const ORDERED_STEP: usize = 64;
 
-/// The lines may take this part of the client buffers, as KEYS may.
-const BUFFER_PART: u64 = 4;
+/// Calls on a hash index that make a turn: each looks at a bounded part of it, which may be empty.
+const HASHED_CALLS_PER_TURN: u64 = 4;
 
 /// What memcached's `stats cachedump` shows at most.
-const ITEMS_BYTES_MAX: u64 = 2 << 20;
+const ITEMS_BYTES_MAX: usize = 2 << 20;
+
+/// A list of keys that has begun.
+pub struct DumpWalk {
+    place: Place,
+    wanted: Wanted,
+    /// The command's length in the input.
+    command_bytes: usize,
+}
+
+/// What is listed.
+struct Wanted {
+    kind: DumpKind,
+    /// Items and bytes that may still be shown.
+    left_count: usize,
+    left_bytes: usize,
+}
+
+impl Wanted {
+    fn is_nothing(&self) -> bool {
+        self.left_count == 0 || self.left_bytes == 0
+    }
+}
+
+/// How far a walk has come.
+enum Place {
+    /// Behind this key of an ordered index.
+    Ordered(Option<Vec<u8>>),
+    /// At this cursor of a hash index.
+    Hashed(u64),
+    End,
+}
+
+impl DumpWalk {
+    /// Memory that it takes.
+    pub fn held_bytes(&self) -> usize {
+        let key_bytes = match &self.place {
+            Place::Ordered(Some(key)) => key.capacity(),
+            Place::Ordered(None) | Place::Hashed(_) | Place::End => 0,
+        };
+        size_of::<DumpWalk>() + key_bytes
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.place, Place::End) || self.wanted.is_nothing()
+    }
+}
+
+/// One call of the store for a walk.
+struct Step<'s> {
+    wanted: &'s mut Wanted,
+    cluster: Option<&'s View>,
+    now: UnixMillis,
+    lines: &'s mut Vec<u8>,
+    lines_start: usize,
+    /// Whether the output takes no more behind so many bytes of lines.
+    is_full: &'s dyn Fn(usize) -> bool,
+    /// What the turn has cost before.
+    turn: Work,
+    /// Of this call, besides the items.
+    call: Work,
+    visited: usize,
+}
+
+impl Step<'_> {
+    fn see(&mut self, item: &Item<'_>) {
+        self.visited += 1;
+        if self.wanted.is_nothing() || !is_own(self.cluster, item) {
+            return;
+        }
+        let len_before = self.lines.len();
+        line_of(self.wanted.kind, item, self.now, self.lines);
+        let line_bytes = self.lines.len() - len_before;
+        self.wanted.left_count -= usize::from(line_bytes > 0);
+        self.wanted.left_bytes = self.wanted.left_bytes.saturating_sub(line_bytes);
+    }
+
+    fn lines_bytes(&self) -> usize {
+        self.lines.len() - self.lines_start
+    }
+
+    fn cost(&self) -> Work {
+        let mut cost = self.call;
+        cost += Work::keys(self.visited);
+        // Lines are made of numbers and of keys that are encoded byte by byte.
+        cost += Work::steps(self.lines_bytes() as u64);
+        cost
+    }
+
+    fn has_enough(&self) -> bool {
+        let mut turn = self.turn;
+        turn += self.cost();
+        turn.is_spent() || (self.is_full)(self.lines_bytes()) || self.wanted.is_nothing()
+    }
+
+    /// Visits the items behind `last`; the key that it ends at, if there are more.
+    fn visit_ordered(&mut self, session: &mut Session, last: Option<&[u8]>) -> Option<Vec<u8>> {
+        let range = Range {
+            start: last.map_or(Bound::Unbounded, Bound::Excluded),
+            end: Bound::Unbounded,
+            direction: Direction::Forward,
+            item_limit: ORDERED_STEP,
+        };
+        let mut stopped_at = None;
+        let end = session.range(self.now, &range, |item| {
+            if stopped_at.is_none() {
+                self.see(item);
+                stopped_at = self.has_enough().then(|| item.key.to_vec());
+            }
+        });
+        debug_assert!(end.is_ok(), "an index that is configured as a tree has an order");
+        stopped_at.or(end.ok().and_then(|end| end.resume_key))
+    }
+
+    /// Visits the items from a cursor on; the next cursor, 0 at the end.
+    fn visit_hashed(&mut self, session: &mut Session, cursor: u64) -> u64 {
+        let next = session.scan_while(self.now, cursor, &[], usize::MAX, |item| {
+            self.see(item);
+            !self.has_enough()
+        });
+        // Of a hash index every cursor is known.
+        next.unwrap_or(0)
+    }
+
+    /// Visits some items from a place on; the place behind them.
+    fn visit(&mut self, session: &mut Session, place: &Place) -> Place {
+        match place {
+            Place::Ordered(last) => {
+                self.call = Work::keys(1);
+                let last = self.visit_ordered(session, last.as_deref());
+                last.map_or(Place::End, |last| Place::Ordered(Some(last)))
+            }
+            Place::Hashed(cursor) => {
+                self.call = Work::steps(TURN_STEPS / HASHED_CALLS_PER_TURN);
+                match self.visit_hashed(session, *cursor) {
+                    0 => Place::End,
+                    cursor => Place::Hashed(cursor),
+                }
+            }
+            Place::End => Place::End,
+        }
+    }
+}
 
 impl<E: Engine> Gather<'_, '_, E> {
     /// Lists what this server has; in a cluster what it serves.
     pub(super) fn dump(&mut self, slot: usize, kind: DumpKind) {
-        let (command, wanted) = match kind {
-            DumpKind::Items { class: 1, count_max: 0 } => (MemcachedCommand::Stats, usize::MAX),
+        let (command, left_count, left_bytes) = match kind {
+            DumpKind::Items { class: 1, count_max: 0 } => {
+                (MemcachedCommand::Stats, usize::MAX, ITEMS_BYTES_MAX)
+            }
             DumpKind::Items { class: 1, count_max } => {
-                (MemcachedCommand::Stats, count_max as usize)
+                (MemcachedCommand::Stats, count_max as usize, ITEMS_BYTES_MAX)
             }
-            DumpKind::Items { .. } => (MemcachedCommand::Stats, 0),
-            DumpKind::Facts | DumpKind::Gets => (MemcachedCommand::LruCrawler, usize::MAX),
+            DumpKind::Items { .. } => (MemcachedCommand::Stats, 0, 0),
+            DumpKind::Facts | DumpKind::Gets => {
+                (MemcachedCommand::LruCrawler, usize::MAX, usize::MAX)
+            }
         };
-        let is_part = command == MemcachedCommand::Stats;
-        let caller = self.caller(slot, command, false);
+        self.caller(slot, command, false);
         self.settle(slot);
-        let mut bytes_max = self.core.shared.buffer_budget().limit_bytes() / BUFFER_PART;
-        if is_part {
-            bytes_max = bytes_max.min(ITEMS_BYTES_MAX);
-        }
-        let (now, cluster) = (self.core.now, self.core.cluster.clone());
-        let is_own = |item: &Item<'_>| {
-            let slot = cluster::Slot::of(item.key);
-            cluster.as_ref().is_none_or(|view| view.shows(slot, item.version))
+        let place = match self.core.shared.config().index {
+            IndexKind::Tree => Place::Ordered(None),
+            IndexKind::Hash => Place::Hashed(0),
         };
-        let (mut lines, mut shown) = (Vec::new(), 0);
-        let Some(session) = self.engine.session() else {
-            return self.say_line(caller, Reply::TooManyKeys);
-        };
-        let is_whole = each_item(session, now, |item| {
-            if is_own(item) && shown < wanted {
-                let len_before = lines.len();
-                line_of(kind, item, now, &mut lines);
-                shown += usize::from(lines.len() > len_before);
-            }
-            lines.len() as u64 <= bytes_max && shown < wanted
-        });
-        if !is_whole && !is_part {
-            return self.say_line(caller, Reply::TooManyKeys);
-        }
-        self.reply_to(caller.slot, |out| {
-            out.extend_from_slice(&lines);
-            let end = if kind == DumpKind::Gets { Reply::MetaMiss } else { Reply::End };
-            Encoder::new(out).reply(end);
-        });
+        let wanted = Wanted { kind, left_count, left_bytes };
+        let walk = DumpWalk { place, wanted, command_bytes: 0 };
+        self.dump_slice(slot, Box::new(walk));
     }
-}
 
-/// Visits all items as long as `visit` wants more; whether it did to the end.
-fn each_item(
-    session: &mut Session,
-    now: UnixMillis,
-    mut visit: impl FnMut(&Item<'_>) -> bool,
-) -> bool {
-    let (mut cursor, mut goes_on) = (0, true);
-    loop {
-        // A cursor of the step before is known.
-        let next = session.scan(now, cursor, STEP_ITEMS, |item| goes_on &= visit(item));
-        cursor = next.unwrap_or(0);
-        if cursor == 0 || !goes_on {
-            return goes_on;
+    /// Goes on with a list; how many bytes of the input are consumed: none, or its line (I1).
+    #[cold]
+    pub(super) fn dump_on(&mut self, slot: usize) -> usize {
+        if !self.may_list(slot) {
+            return 0;
         }
+        let Some(walk) = self.core.connections[slot].memcached().dump.take() else { return 0 };
+        let command_bytes = walk.command_bytes;
+        self.dump_slice(slot, walk);
+        match self.core.connections[slot].memcached().dump.is_some() {
+            true => 0,
+            false => command_bytes,
+        }
+    }
+
+    /// Of a command of that length which began last: what of it is not consumed.
+    #[inline]
+    pub(super) fn dump_left_bytes(&mut self, slot: usize, command_bytes: usize) -> usize {
+        let Some(walk) = &mut self.core.connections[slot].memcached().dump else { return 0 };
+        walk.command_bytes = command_bytes;
+        command_bytes
+    }
+
+    /// Whether lines may be added: see I2 and I4.
+    fn may_list(&self, slot: usize) -> bool {
+        match self.core.connections[slot].exchange {
+            Some(_) => !self.core.is_spent(),
+            None => self.core.may_parse(slot),
+        }
+    }
+
+    /// Lists as much as the turn and the output take.
+    fn dump_slice(&mut self, slot: usize, mut walk: Box<DumpWalk>) {
+        debug_assert!(self.core.connections[slot].awaiting.is_empty(), "I2");
+        self.core.note_slice(slot);
+        while !walk.is_over() && self.may_list(slot) {
+            self.dump_step(slot, &mut walk);
+        }
+        let connection = &mut self.core.connections[slot];
+        if walk.is_over() {
+            let end = if walk.wanted.kind == DumpKind::Gets { Reply::MetaMiss } else { Reply::End };
+            connection.output.append(|out| Encoder::new(out).reply(end));
+        } else {
+            connection.memcached().dump = Some(walk);
+        }
+        let made_bytes = connection.output.encoded_bytes();
+        self.core.made(made_bytes);
+    }
+
+    fn dump_step(&mut self, slot: usize, walk: &mut DumpWalk) {
+        let (now, turn) = (self.core.now, self.core.work());
+        let Some(session) = self.engine.session() else {
+            debug_assert!(false, "commands on all keys never run under locks");
+            walk.place = Place::End;
+            return;
+        };
+        let Core { connections, cluster, output_limit_bytes, .. } = &mut *self.core;
+        let Connection { exchange, output, .. } = &mut connections[slot];
+        let unsent_bytes = output.unsent_bytes();
+        let exchange = exchange.as_deref();
+        let is_full = |lines_bytes: usize| match exchange {
+            Some(exchange) => !exchange.allows(unsent_bytes + lines_bytes),
+            None => unsent_bytes + lines_bytes > *output_limit_bytes,
+        };
+        let (cluster, DumpWalk { place, wanted, .. }) = (cluster.as_deref(), &mut *walk);
+        let (cost, lines_bytes) = output.append(|lines| {
+            let (lines_start, is_full, call) = (lines.len(), &is_full, Work::default());
+            let mut step =
+                Step { wanted, cluster, now, lines, lines_start, is_full, turn, call, visited: 0 };
+            *place = step.visit(session, place);
+            (step.cost(), step.lines_bytes())
+        });
+        if exchange.is_some() && is_full(lines_bytes) {
+            walk.place = Place::End; // I4: it is refused.
+        }
+        self.core.charge(cost);
     }
 }
 

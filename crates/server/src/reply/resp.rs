@@ -34,19 +34,24 @@ impl<D: Destination> Reply<'_, D> {
 
     #[inline]
     fn bulk_part(&mut self, item: &Item<'_>, part: Range<usize>) {
-        if self.to.is_pinned(part.len()) {
-            let (protocol, len_bytes) = (self.to.protocol(), part.len());
-            let is_sent = self.pinned_part(
-                item,
-                part,
-                |out| Encoder::new(out, protocol).bulk_header(len_bytes),
-                |out| Encoder::new(out, protocol).line_end(),
-            );
-            if !is_sent {
-                self.error(&NO_ROOM);
-            }
-        } else {
-            self.encode(|encoder| encoder.bulk(&item.value[part]));
+        match self.to.is_pinned(part.len()) {
+            true => self.bulk_pinned(item, part),
+            false => self.encode(|encoder| encoder.bulk(&item.value[part])),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn bulk_pinned(&mut self, item: &Item<'_>, part: Range<usize>) {
+        let (protocol, len_bytes) = (self.to.protocol(), part.len());
+        let is_sent = self.pinned_part(
+            item,
+            part,
+            |out| Encoder::new(out, protocol).bulk_header(len_bytes),
+            |out| Encoder::new(out, protocol).line_end(),
+        );
+        if !is_sent {
+            self.error(&NO_ROOM);
         }
     }
 

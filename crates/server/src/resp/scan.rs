@@ -38,7 +38,7 @@ const UNCERTAIN_FLUSH: ErrorReply<'static> =
     ErrorReply::Other("not all shards of this node are flushed: ask again");
 
 /// Whether an item is this node's to show: in a cluster the store holds copies of others' keys too.
-pub(super) fn is_own(cluster: Option<&View>, item: &Item<'_>) -> bool {
+pub(crate) fn is_own(cluster: Option<&View>, item: &Item<'_>) -> bool {
     cluster.is_none_or(|view| view.shows(Slot::of(item.key), item.version))
 }
 

@@ -190,6 +190,14 @@ impl<E: Home, P: Poller> Worker<E, P> {
     /// Brings the budget's books up to date with what the connection holds.
     #[inline]
     pub(super) fn book(&mut self, slot: usize) {
+        let connection = &self.core.connections[slot];
+        if !(connection.holds_nothing() && connection.booked.is_empty()) {
+            self.rebook(slot);
+        }
+    }
+
+    #[inline(never)]
+    fn rebook(&mut self, slot: usize) {
         let connection = &mut self.core.connections[slot];
         let held = connection.books();
         self.core.ledger.rebook(&mut connection.booked, held);

@@ -6,7 +6,7 @@
 pub mod native;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use server::{Cat, Config, Dispatch, Pin, Poll, Server, SizeThreshold, Tuning, WritePolicy};
@@ -79,6 +79,11 @@ fn plain_config() -> Config {
         poll: Poll::Block,
         ..Config::default()
     }
+}
+
+/// A port that no other process had a moment ago.
+pub fn free_udp_port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl TestServer {

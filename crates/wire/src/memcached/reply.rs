@@ -91,8 +91,6 @@ pub enum Reply {
     LimitTooSmall,
     /// `MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes`
     LimitInBytes,
-    /// `SERVER_ERROR too many keys for the client buffers: use SCAN on the RESP port`
-    TooManyKeys,
     /// `CLIENT_ERROR line too long`
     LineTooLong,
     /// `SERVER_ERROR object too large for cache`
@@ -174,9 +172,6 @@ impl Reply {
             Reply::DetailUsage => b"CLIENT_ERROR usage: stats detail on|off|dump\r\n",
             Reply::LimitTooSmall => b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n",
             Reply::LimitInBytes => b"MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n",
-            Reply::TooManyKeys => {
-                b"SERVER_ERROR too many keys for the client buffers: use SCAN on the RESP port\r\n"
-            }
             Reply::LineTooLong => b"CLIENT_ERROR line too long\r\n",
             Reply::TooLarge => b"SERVER_ERROR object too large for cache\r\n",
             Reply::TooLargeForUdp => b"SERVER_ERROR reply beyond udp-reply-factor: use TCP\r\n",

@@ -389,7 +389,7 @@ impl Sink<Refusal> for HereSink<'_, '_> {
                 // SAFETY: the ticket is here, so this front holds the cell (I1), and nothing else
                 // refers to it while the batch is executed.
                 let cell = unsafe { &mut *self.cells.at(place.ticket) };
-                let books = (self.direct.counters, self.direct.ledger.budget());
+                let books = (self.direct.counters, self.direct.room.ledger.budget());
                 back::answer(cell, books, self.direct.now, outcome, pins);
             }
             _ if self.sizes.is_some() => {

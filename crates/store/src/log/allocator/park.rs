@@ -70,6 +70,11 @@ impl Allocator {
         self.rows.len() as u32 - self.parking.wanted_count
     }
 
+    /// P3.
+    pub(crate) fn top(&self) -> u32 {
+        self.top as u32
+    }
+
     /// Segments that are not parked.
     pub(crate) fn unparked_count(&self) -> u32 {
         self.rows.len() as u32 - self.parking.parked_count
