@@ -39,6 +39,7 @@ const LEAVE_MAX: Duration = Duration::from_secs(3);
 
 /// Runs the server until it is told to stop.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    server::return_large_blocks();
     signals::watch()?;
     let machine = Machine::detect();
     let gathered = cli::gather(matches, &machine)?;

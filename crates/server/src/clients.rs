@@ -342,7 +342,7 @@ impl Clients {
         }
     }
 
-    /// Who counts what an address has.
+    /// Counts what each address has.
     pub(crate) fn addresses(&self) -> &Arc<Addresses> {
         &self.addresses
     }
@@ -484,7 +484,7 @@ mod tests {
             clients.remove(client.id);
         }
         assert_eq!(again.peer, End::Ip(SocketAddr::from((mapped, 1))));
-        assert!(unpoisoned(clients.addresses.0.lock()).is_empty(), "nobody is left");
+        assert!(unpoisoned(clients.addresses.0.lock()).is_empty(), "none is left");
     }
 
     #[test]

@@ -50,9 +50,9 @@ pub struct Core {
     turn: u64,
     /// What the turn has cost so far.
     work: Work,
-    /// At so much work the connection that is fed begins no further command: its part, or the
+    /// At so many units the connection that is fed begins no further command: its part, or the
     /// turn, is spent.
-    part_end: Work,
+    part_end_units: u64,
     /// Bytes of large values that the batch has read or copied.
     pub touched_bytes: u64,
     /// A client whose one command is answered by more copied bytes is closed.
@@ -148,7 +148,7 @@ impl Core {
             parse_stop_bytes: OUTPUT_LIMIT_BYTES_MIN + 1,
             turn: 0,
             work: Work::default(),
-            part_end: Work::default(),
+            part_end_units: 0,
             touched_bytes: 0,
             output_copied_bytes_max: usize::try_from(shared.buffer_budget().limit_bytes() / 2)
                 .unwrap_or(usize::MAX),
@@ -204,7 +204,7 @@ impl Core {
     pub fn begin_turn(&mut self) {
         self.turn += 1;
         self.work = Work::default();
-        self.part_end = self.work.end_of_part();
+        self.part_end_units = self.work.end_of_part();
         self.share_output_limit();
     }
 
@@ -212,7 +212,7 @@ impl Core {
     /// for others in each.
     #[inline]
     pub fn begin_part(&mut self) {
-        self.part_end = self.work.end_of_part();
+        self.part_end_units = self.work.end_of_part();
         if !self.work.is_spent() {
             self.parse_stop_bytes = self.output_limit_bytes.saturating_add(1);
         }
@@ -244,7 +244,7 @@ impl Core {
     #[inline]
     pub fn charge(&mut self, work: Work) {
         self.work += work;
-        if self.work >= self.part_end {
+        if self.work.all_units() >= self.part_end_units {
             self.parse_stop_bytes = 0;
         }
     }

@@ -642,6 +642,9 @@ impl Totals {
         let sum = |pick: fn(&WorkerCounters) -> &Cell| {
             workers.clone().map(|worker| pick(worker).get()).sum::<u64>()
         };
+        let most = |pick: fn(&WorkerCounters) -> &Cell| {
+            workers.clone().map(|worker| pick(worker).get()).max().unwrap_or(0)
+        };
         let command = |index: usize| {
             let (protocol, name) = CommandIndex::describe(index);
             let sum = |pick: fn(&CommandCells) -> &Cell| {
@@ -662,10 +665,9 @@ impl Totals {
         let mut commands: Vec<CommandTotals> = (0..CommandIndex::COUNT).map(command).collect();
         let forms = commands.split_off(CommandIndex::FORM_START);
         meta::add_to_commands(&mut commands, &forms);
-        let is_native = |command: &&CommandTotals| command.protocol == Protocol::Native;
-        let requests = commands.iter().filter(is_native).map(|command| command.calls).sum();
+        let native = NativeTotals::of(&commands, workers.clone());
         Totals {
-            native: NativeTotals { requests, ..NativeTotals::sum(workers.clone()) },
+            native,
             tls: TlsTotals::sum(workers.clone()),
             doors: DoorTotals::sum(workers.clone()),
             udp: UdpTotals::sum(workers.clone()),
@@ -684,11 +686,7 @@ impl Totals {
             connections_rejected_of_address: sum(|worker| &worker.rejected_of_address),
             connections_idle_closed: sum(|worker| &worker.idle_closed),
             replies_refused: sum(|worker| &worker.replies_refused),
-            turn_work_units_max: workers
-                .clone()
-                .map(|worker| worker.turn_work_units_max.get())
-                .max()
-                .unwrap_or(0),
+            turn_work_units_max: most(|worker| &worker.turn_work_units_max),
             atomic_refused: sum(|worker| &worker.atomic_refused),
             net_input_bytes: sum(|worker| &worker.input_bytes),
             net_output_bytes: sum(|worker| &worker.output_bytes),

@@ -115,6 +115,7 @@ pub use slo::{LatencyCounts, SLO_MAX, SLO_MIN, Slo, SloError};
 pub use store::durable::FORMAT as DATA_FORMAT;
 pub use store::durable::backup::Copied as DataCopied;
 pub use store::durable::check::{CheckpointState, Report as DataReport};
+pub use store::heap::return_large_blocks;
 pub use store::medium::Media;
 pub use store::{Eviction, HugePages, IndexKind, Mode, StoreStats};
 pub use warm::Warm;

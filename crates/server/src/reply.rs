@@ -210,8 +210,6 @@ pub struct ReplySink<'s> {
     pub notes: &'s [u8],
     /// The round's time.
     pub now: UnixMillis,
-    /// Of copied bytes; a client whose one command is answered by more is closed.
-    pub output_copied_bytes_max: usize,
     /// What became of the requests, while somebody watches.
     pub seen: Option<&'s mut Vec<Seen>>,
 }
@@ -229,6 +227,8 @@ pub struct Room<'s> {
     touched_bytes: &'s mut u64,
     /// Of unsent bytes; past it values are pinned rather than copied.
     output_limit_bytes: usize,
+    /// Of copied bytes; a client whose one command is answered by more is closed.
+    output_copied_bytes_max: usize,
 }
 
 impl<'s> ReplySink<'s> {
@@ -243,6 +243,7 @@ impl<'s> ReplySink<'s> {
             made_bytes_max: core.made_bytes_max,
             touched_bytes: &mut core.touched_bytes,
             output_limit_bytes: core.output_limit_bytes,
+            output_copied_bytes_max: core.output_copied_bytes_max,
         };
         ReplySink {
             connections: &mut core.connections,
@@ -252,7 +253,6 @@ impl<'s> ReplySink<'s> {
             room,
             notes: &core.notes,
             now: core.now,
-            output_copied_bytes_max: core.output_copied_bytes_max,
             seen: core.is_watched.then_some(&mut core.lines.seen),
         }
     }
@@ -343,7 +343,10 @@ impl Destination for Direct<'_, '_> {
         if len_bytes < PIN_VALUE_BYTES_MIN {
             return true; // A batch of these is 8 MiB.
         }
-        let has_room = self.room.ledger.try_reserve(Kind::Replies, bytes);
+        // Beyond the limit the connection would be closed, and lose what it has coming.
+        let copied_bytes = self.connection.output.encoded_bytes() + len_bytes;
+        let has_room = copied_bytes <= self.room.output_copied_bytes_max
+            && self.room.ledger.try_reserve(Kind::Replies, bytes);
         if has_room {
             self.connection.booked.add(Kind::Replies, bytes);
         } else {
@@ -371,6 +374,9 @@ impl Direct<'_, '_> {
             || self.connection.output.unsent_bytes() > self.room.output_limit_bytes
     }
 }
+
+/// Of what follows a value in its reply.
+const TAIL_BYTES_MAX: usize = 64;
 
 /// Everything that the reply to one request needs.
 pub struct Reply<'r, D> {
@@ -410,7 +416,7 @@ impl ReplySink<'_> {
             return;
         }
         let connection = &mut self.connections[pending.slot as usize];
-        if connection.output.encoded_bytes() > self.output_copied_bytes_max {
+        if connection.output.encoded_bytes() > self.room.output_copied_bytes_max {
             // Only one command with a great many keys comes here: others stop at the limit.
             connection.ending = Ending::Now;
             return;
@@ -561,7 +567,11 @@ impl<D: Destination> Reply<'_, D> {
                 pinned.narrow(part);
                 self.to.push_pinned(pinned);
             }
-            None => self.to.append(|out| out.extend_from_slice(&item.value[part])),
+            None => self.to.append(|out| {
+                // As much as was booked, and the line's end.
+                out.reserve_exact(part.len() + TAIL_BYTES_MAX);
+                out.extend_from_slice(&item.value[part]);
+            }),
         }
         self.to.append(tail);
         true

@@ -40,9 +40,10 @@ use crossbeam_utils::CachePadded;
 
 use crate::budget::{BufferBudget, Kind, Reservation};
 use crate::watchers::UnderWay;
-pub use prefixes::{Broadcast, Overlap, find_overlap};
+use crate::work::Work;
+pub use prefixes::{Broadcast, Overlap};
 use registry::Registry;
-pub use registry::{Consent, Mode, Tracker};
+pub use registry::{Consent, Mode, Refused, Tracker};
 use table::{Table, Taken};
 pub(crate) use tell::{CHANNEL, Messages, Telling, redirect_target};
 
@@ -146,9 +147,20 @@ impl Tracking {
         self.seen.iter().all(|seen| seen.load(Ordering::Acquire) == word)
     }
 
-    /// The client tracks from now on, as `tracker` says. Only after [`Tracking::is_ready`].
-    pub fn start(&self, tracker: &Arc<Tracker>) {
-        self.registry().insert(tracker);
+    /// The client tracks from now on, as `tracker` says, and has more prefixes if it broadcasts.
+    /// Only after [`Tracking::is_ready`].
+    pub fn start<'p>(
+        &self,
+        tracker: &Arc<Tracker>,
+        more: &[&'p [u8]],
+        budget: &Arc<BufferBudget>,
+    ) -> Result<(), Refused<'p>> {
+        self.registry().insert(tracker, more, budget)
+    }
+
+    /// The prefixes of a client, in their order.
+    pub fn prefixes_of(&self, client_id: u64) -> Vec<Box<[u8]>> {
+        self.registry().prefixes_of(client_id).cloned().collect()
     }
 
     /// The client tracks no more, if it did. It may go on at once.
@@ -195,10 +207,10 @@ impl Tracking {
         self.registry().prefixes.count()
     }
 
-    /// The keys that changed, by the prefixes that somebody has asked for; for
-    /// [`Tracking::broadcast_to`].
-    pub fn note_broadcast(&self, broadcast: &mut Broadcast, key: &[u8], by: Option<u64>) {
-        self.registry().prefixes.note(broadcast, key, by);
+    /// A key has changed: it is noted by the prefixes that clients have asked for, for
+    /// [`Tracking::broadcast_to`]. Returns what that took.
+    pub fn note_broadcast(&self, broadcast: &mut Broadcast, key: &[u8], by: Option<u64>) -> Work {
+        self.registry().prefixes.note(broadcast, key, by)
     }
 
     /// Who has asked for that prefix.

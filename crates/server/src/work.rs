@@ -49,35 +49,42 @@ pub const TURN_STEPS: u64 = TURN_UNITS * UNIT_STEPS;
 pub const ATOMIC_KEY_BYTES: u64 = 4 << 10;
 
 /// An amount of work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
+    /// Counted: the same whatever the machine does.
     units: u64,
+    /// Of what was on the clock.
+    timed_units: u64,
 }
 
 impl Work {
+    fn counted(units: u64) -> Work {
+        Work { units, timed_units: 0 }
+    }
+
     /// Reads or copies bytes.
     pub fn bytes(bytes: u64) -> Work {
-        Work { units: bytes.div_ceil(UNIT_BYTES) }
+        Work::counted(bytes.div_ceil(UNIT_BYTES))
     }
 
     /// Looks up keys.
     pub fn keys(count: usize) -> Work {
-        Work { units: count as u64 * KEY_UNITS }
+        Work::counted(count as u64 * KEY_UNITS)
     }
 
     /// Begins a command that is no request to the store.
     pub fn command() -> Work {
-        Work { units: COMMAND_UNITS }
+        Work::counted(COMMAND_UNITS)
     }
 
     /// Encodes a reply of that length by itself.
     pub fn reply(bytes: u64) -> Work {
-        Work { units: COMMAND_UNITS + bytes.div_ceil(UNIT_BYTES) }
+        Work::counted(COMMAND_UNITS + bytes.div_ceil(UNIT_BYTES))
     }
 
     /// Does what cannot be counted.
     pub fn elapsed(time: Duration) -> Work {
-        Work { units: u64::try_from(time.as_nanos() / UNIT_NS).unwrap_or(u64::MAX) }
+        Work { units: 0, timed_units: u64::try_from(time.as_nanos() / UNIT_NS).unwrap_or(u64::MAX) }
     }
 
     /// What may be sent of one long reply in a turn that has done so much (W3).
@@ -87,34 +94,46 @@ impl Work {
 
     /// Takes steps of a pattern, or fills cells of a table.
     pub fn steps(steps: u64) -> Work {
-        Work { units: steps.div_ceil(UNIT_STEPS) }
+        Work::counted(steps.div_ceil(UNIT_STEPS))
     }
 
-    /// What was done since then, as bytes.
+    /// Runs a command on the whole server in an atomic group.
+    pub fn alone() -> Work {
+        Work::keys(4096)
+    }
+
+    /// What was counted since then, as bytes.
     pub fn bytes_since(self, before: Work) -> u64 {
         self.units.saturating_sub(before.units).saturating_mul(UNIT_BYTES)
     }
 
-    /// In units.
+    /// In units, of what was counted.
     pub fn units(self) -> u64 {
         self.units
     }
 
-    /// Where the part of a connection ends that begins here.
+    /// How much a turn has done that ends the part of a connection which begins here.
     #[inline]
-    pub fn end_of_part(self) -> Work {
-        Work { units: self.units.saturating_add(PART_UNITS).min(TURN_UNITS) }
+    pub fn end_of_part(self) -> u64 {
+        (self.all_units() + PART_UNITS).min(TURN_UNITS)
+    }
+
+    /// Counted or timed.
+    #[inline]
+    pub fn all_units(self) -> u64 {
+        self.units.saturating_add(self.timed_units)
     }
 
     /// Whether a turn that has done so much begins no further command.
     pub fn is_spent(self) -> bool {
-        self.units >= TURN_UNITS
+        self.all_units() >= TURN_UNITS
     }
 }
 
 impl AddAssign for Work {
     fn add_assign(&mut self, more: Work) {
         self.units = self.units.saturating_add(more.units);
+        self.timed_units = self.timed_units.saturating_add(more.timed_units);
     }
 }
 
@@ -128,7 +147,7 @@ mod tests {
             (Work::bytes(8 << 20), Work::default()),
             (Work::keys(16_383), Work::keys(1)),
             (Work::steps((1 << 20) - 8), Work::bytes(1)),
-            (Work::elapsed(Duration::from_micros(1310)), Work::reply(1024)),
+            (Work::elapsed(Duration::from_micros(1310)), Work::reply(8192)),
         ] {
             let mut work = almost;
             work += last;

@@ -555,7 +555,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.keep_rests();
     }
 
-    /// W1: who could not begin a command goes first in the next round, the longest waiting first.
+    /// W1: connections that could not begin a command go first in the next round, the longest
+    /// waiting first.
     #[cold]
     fn note_waiting(&mut self) {
         for region in &self.regions {

@@ -28,4 +28,5 @@ mod sizes;
 mod slo;
 mod stealing;
 mod support;
+mod tracking;
 mod turns;

@@ -299,7 +299,7 @@ impl Log {
     }
 
     /// From now on the log has `usable` segments, of which the index may borrow `lent_max`; what is
-    /// too many is given up by who reclaims, and `spare` stay for writes meanwhile.
+    /// too many is given up by the session that reclaims, and `spare` stay for writes meanwhile.
     pub(crate) fn resize(&self, usable: u32, (spare, lent_max): (u32, u32)) {
         let mut allocator = self.allocator();
         self.segments.usable.store(usable, Ordering::Relaxed);

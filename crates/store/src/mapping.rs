@@ -167,7 +167,7 @@ impl Mapping {
     /// Best effort: where the kernel refuses they stay resident. Not for the pages of a file.
     ///
     /// # Safety
-    /// Nothing refers to those bytes, and nobody else reads or writes them meanwhile.
+    /// Nothing refers to those bytes, and no other thread reads or writes them meanwhile.
     pub(crate) unsafe fn discard(&self, offset_bytes: usize, len_bytes: usize) {
         assert!(offset_bytes + len_bytes <= self.len_bytes, "it stays inside the mapping");
         // SAFETY: the range is inside the mapping (asserted).

@@ -30,7 +30,7 @@ pub(super) fn rules_bytes_max<'r>(rules: impl Iterator<Item = &'r [u8]>) -> u64 
     let bytes_max = |word: &[u8]| {
         let own_bytes = if word.starts_with(b"(") { SELECTOR_BYTES } else { RULE_BYTES };
         let may_name_keys = matches!(word.first(), Some(b'~' | b'%' | b'(')) || word == b"allkeys";
-        let keys_bytes = if may_name_keys { Selector::keys_bytes_max(word.len()) } else { 0 };
+        let keys_bytes = if may_name_keys { Selector::keys_bytes_max(word) } else { 0 };
         own_bytes + (2 * word.len() + keys_bytes) as u64
     };
     words.map(bytes_max).sum()

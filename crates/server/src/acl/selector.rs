@@ -109,10 +109,10 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// What a rule of that length adds to its key patterns at most: places in a vector that has
+    /// What a rule adds to its key patterns at most: places in a vector that has
     /// just grown, and the pattern taken apart.
-    pub(super) const fn keys_bytes_max(rule_len: usize) -> usize {
-        4 * size_of::<KeyPattern>() + Glob::held_bytes_max(rule_len)
+    pub(super) fn keys_bytes_max(rule: &[u8]) -> usize {
+        4 * size_of::<KeyPattern>() + Glob::held_bytes_max(rule)
     }
 
     /// What it takes beside itself.

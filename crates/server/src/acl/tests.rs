@@ -180,7 +180,7 @@ fn rules_never_take_more_than_was_booked_for_them() {
             let drawn = base::hash::mix(seed * 100 + step) as usize;
             let rules: Vec<&str> = words.into_iter().chain(more).collect();
             let long = format!("~{}", "k".repeat(drawn % 700));
-            let rule = if drawn % 3 == 0 { &*long } else { rules[drawn % rules.len()] };
+            let rule = if drawn.is_multiple_of(3) { &*long } else { rules[drawn % rules.len()] };
             bytes_max += room::rules_bytes_max(std::iter::once(rule.as_bytes()));
             let _ = user.apply(rule.as_bytes());
             assert!(user.held_bytes() <= bytes_max, "{seed}, {step}: {rule}");

@@ -1,6 +1,6 @@
 //! What is counted of native clients.
 
-use super::{Cell, WorkerCounters};
+use super::{Cell, CommandTotals, Protocol, WorkerCounters};
 
 /// What one worker counts of native clients beside their commands.
 #[derive(Debug, Default)]
@@ -123,6 +123,16 @@ pub struct NativeTotals {
 }
 
 impl NativeTotals {
+    /// The same sums, with the requests that `commands` count.
+    pub(super) fn of<'a>(
+        commands: &[CommandTotals],
+        workers: impl Iterator<Item = &'a WorkerCounters> + Clone,
+    ) -> NativeTotals {
+        let is_native = |command: &&CommandTotals| command.protocol == Protocol::Native;
+        let requests = commands.iter().filter(is_native).map(|command| command.calls).sum();
+        NativeTotals { requests, ..NativeTotals::sum(workers) }
+    }
+
     /// Sums over workers; what is open now is the caller's to fill in.
     pub(super) fn sum<'a>(
         workers: impl Iterator<Item = &'a WorkerCounters> + Clone,

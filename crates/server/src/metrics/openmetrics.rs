@@ -104,6 +104,11 @@ fn commands(page: &mut Page, snapshot: &Snapshot) {
         let worker = worker.to_string();
         page.sample("dovetail_worker_busy_seconds_total", &[("worker", &worker)], seconds);
     }
+    refusals(page, snapshot);
+}
+
+fn refusals(page: &mut Page, snapshot: &Snapshot) {
+    let totals = &snapshot.totals;
     page.counter(
         "dovetail_protocol_errors",
         "Requests that broke the protocol",

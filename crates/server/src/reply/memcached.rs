@@ -21,11 +21,8 @@ impl<D: Destination> Reply<'_, D> {
         is_last: bool,
     ) {
         match outcome {
-            Outcome::Hit(item) => {
-                if !self.mc_block(&item, with_cas) {
-                    return self.mc_no_room(is_last);
-                }
-            }
+            Outcome::Hit(item) if self.mc_block(&item, with_cas) => {}
+            Outcome::Hit(_) => return self.mc_no_room(is_last),
             // gat: the item as it is now; a passed exptime leaves only what it was.
             Outcome::Updated { new: Some(item), .. } | Outcome::Deleted { old: Some(item) } => {
                 self.note_touched(Shape::OldValue, &outcome);

@@ -49,7 +49,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 
     fn config_get(&mut self, caller: Caller, patterns: ArgIter<'a>) {
-        if patterns.clone().count() > PATTERNS_MAX {
+        if patterns.count() > PATTERNS_MAX {
             let text = "CONFIG GET takes at most 256 names or patterns";
             return self.fail(caller, &ErrorReply::Other(text));
         }

@@ -12,6 +12,7 @@ use wire::resp::{ArgPlace, Copy, ErrorReply, Keys, Pairs};
 use super::locked::Observed;
 use super::slices::{SLICE_BYTES, Slice, Source};
 use super::{Caller, strings};
+use crate::budget::Kind;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::reply::{Pending, ReplySink, Shape};
@@ -282,17 +283,33 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let now = self.core.now;
         let source = (source, self.core.hash(source));
         let target = (target, self.core.hash(target));
-        let Some(session) = self.engine.session() else {
+        if self.engine.session().is_none() {
             self.flush();
-            return transfer(self.engine, now, source, target, policy, after);
-        };
-        // Room is made before the locks are taken; the value may grow in between, and then the
-        // write may find no room and say so.
+        }
+        // Room is made, and the copy booked, before the locks are taken; the value may grow in
+        // between, and then the write may find no room and say so.
         let mut seen = Observed::default();
-        session.execute(now, &[get(source.0, source.1)], &mut seen);
+        let request = [get(source.0, source.1)];
+        match self.engine.session() {
+            Some(session) => session.execute(now, &request, &mut seen),
+            None => self.engine.execute(now, &request, &mut seen),
+        }
+        let copy_bytes = seen.value_len_bytes as u64;
+        self.core.charge(Work::keys(2));
+        self.core.charge(Work::bytes(2 * copy_bytes));
+        if !self.core.ledger.try_reserve(Kind::Groups, copy_bytes) {
+            return Err(TOO_MANY_PARTS);
+        }
         let room_bytes = entry_len_max_bytes(target.0.len(), seen.value_len_bytes) as u64;
-        let mut locked = session.lock_keys(now, &[source.1, target.1], room_bytes);
-        transfer(&mut locked, now, source, target, policy, after)
+        let done = match self.engine.session() {
+            Some(session) => {
+                let mut locked = session.lock_keys(now, &[source.1, target.1], room_bytes);
+                transfer(&mut locked, now, source, target, policy, after)
+            }
+            None => transfer(self.engine, now, source, target, policy, after),
+        };
+        self.core.ledger.release(Kind::Groups, copy_bytes);
+        done
     }
 }
 

@@ -11,7 +11,6 @@
 //! I1: commands of a client that tracks are executed by its own worker, in its gathering: as
 //!     barriers, where requests are routed (tracking T4).
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use wire::resp::number::parse_i64;
@@ -25,7 +24,8 @@ use crate::connection::Resp;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::shared::Shared;
-use crate::tracking::{Consent, Mode, Overlap, Tracker, find_overlap, redirect_target};
+use crate::tracking::{Consent, Mode, Overlap, Refused, Tracker, redirect_target};
+use crate::work::Work;
 
 const NOT_ASKED: ErrorReply<'static> = ErrorReply::Other(
     "CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT \
@@ -311,12 +311,18 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             _ => {
                 let resp = self.core.connections[caller.slot].resp();
                 let (tracker, is_asked) = (resp.tracker.clone(), resp.is_caching_asked);
-                self.say(caller, |encoder| encode_info(encoder, tracker.as_deref(), is_asked));
+                let client_id = self.core.connections[caller.slot].client.id;
+                let prefixes = self.core.shared.tracking().prefixes_of(client_id);
+                self.say(caller, |encoder| {
+                    encode_info(encoder, tracker.as_deref(), &prefixes, is_asked);
+                });
             }
         }
     }
 
     fn start_tracking(&mut self, caller: Caller, wanted: &Wanted<'a>) {
+        // Each is looked up among those of the command, of its client and of all clients.
+        self.core.charge(Work::keys(3 * wanted.prefixes.len()));
         let before = self.core.connections[caller.slot].resp().tracker.clone();
         if self.core.cluster.is_some() {
             return self.fail(caller, &NOT_IN_CLUSTER);
@@ -327,36 +333,24 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if wanted.is_broadcasting && self.is_prefix_denied(caller, &wanted.prefixes) {
             return self.fail(caller, &DENIED_KEY);
         }
-        let mode = if wanted.is_broadcasting {
-            let mut prefixes: BTreeSet<Box<[u8]>> = match before.as_deref() {
-                Some(Tracker { mode: Mode::Broadcast(prefixes), .. }) => prefixes.clone(),
-                _ => BTreeSet::new(),
-            };
-            if let Some(overlap) = find_overlap(&prefixes, &wanted.prefixes) {
-                let Overlap { prefix, ref other, is_known } = overlap;
-                return self.fail(caller, &ErrorReply::PrefixOverlap { prefix, other, is_known });
-            }
-            prefixes.extend(wanted.prefixes.iter().map(|prefix| Box::from(*prefix)));
-            if wanted.prefixes.is_empty() {
-                // Who names none wants all keys, beside those that it has named before.
-                prefixes.insert(Box::default());
-            }
-            Mode::Broadcast(prefixes)
-        } else {
-            Mode::Read(wanted.consent())
-        };
-        let connection = &mut self.core.connections[caller.slot];
-        let mut tracker = Tracker::new(&connection.client, mode);
+        let mode =
+            if wanted.is_broadcasting { Mode::Broadcast } else { Mode::Read(wanted.consent()) };
+        let mut tracker = Tracker::new(&self.core.connections[caller.slot].client, mode);
         tracker.is_no_loop = wanted.is_no_loop;
         tracker.redirect = wanted.redirect;
-        if tracker.is_broadcasting() && !tracker.book(self.core.shared.buffer_budget()) {
-            return self.fail(caller, &NO_ROOM);
-        }
-        let connection = &mut self.core.connections[caller.slot];
         let tracker = Arc::new(tracker);
-        connection.resp().tracker = Some(Arc::clone(&tracker));
-        self.core.shared.tracking().start(&tracker);
-        self.say(caller, |encoder| encoder.ok());
+        let shared = &self.core.shared;
+        match shared.tracking().start(&tracker, &wanted.prefixes, shared.buffer_budget()) {
+            Ok(()) => {
+                self.core.connections[caller.slot].resp().tracker = Some(tracker);
+                self.say(caller, |encoder| encoder.ok());
+            }
+            Err(Refused::NoRoom) => self.fail(caller, &NO_ROOM),
+            Err(Refused::Overlap(Overlap { prefix, other, is_known })) => {
+                let other = &other;
+                self.fail(caller, &ErrorReply::PrefixOverlap { prefix, other, is_known });
+            }
+        }
     }
 
     /// Whether the client's user may not read all keys with one of these prefixes; none: all keys.
@@ -399,10 +393,14 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 }
 
 /// CLIENT TRACKINGINFO.
-fn encode_info(encoder: &mut Encoder<'_>, tracker: Option<&Tracker>, is_asked: bool) {
+fn encode_info(
+    encoder: &mut Encoder<'_>,
+    tracker: Option<&Tracker>,
+    prefixes: &[Box<[u8]>],
+    is_asked: bool,
+) {
     let mut flags = vec![if tracker.is_some() { "on" } else { "off" }];
     let mut redirect = -1;
-    let mut prefixes: Vec<&[u8]> = Vec::new();
     if let Some(tracker) = tracker {
         match tracker.consent() {
             None => flags.push("bcast"),
@@ -419,7 +417,6 @@ fn encode_info(encoder: &mut Encoder<'_>, tracker: Option<&Tracker>, is_asked: b
         flags.extend(tracker.is_no_loop.then_some("noloop"));
         flags.extend(tracker.is_broken().then_some("broken_redirect"));
         redirect = tracker.redirect_shown();
-        prefixes.extend(tracker.prefixes());
     }
     encoder.map_header(3);
     encoder.bulk(b"flags");

@@ -294,13 +294,14 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 
     fn exec_parts(&mut self, caller: Caller, transaction: &Transaction, commands: &[Queued<'_>]) {
+        let began = self.core.work();
         let mut rest = commands;
         let mut is_first = true;
         while is_first || !rest.is_empty() {
             let on_keys = rest.iter().take_while(|queued| !needs_session(queued)).count();
             let (part, after) = rest.split_at(on_keys);
             if (is_first || !part.is_empty())
-                && !self.exec_part(caller, transaction, part, is_first)
+                && !self.exec_part(caller, (transaction, began), part, is_first)
             {
                 return;
             }
@@ -308,7 +309,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             let (alone, after) = after.split_at(after.len().min(1));
             for queued in alone {
                 let mut gather = Gather::new(self.engine, self.core);
-                gather.run_queued(caller, queued);
+                gather.run_in_exec(caller, queued, began);
+                gather.core.charge(Work::alone());
                 gather.flush();
             }
             rest = after;
@@ -319,7 +321,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     fn exec_part(
         &mut self,
         caller: Caller,
-        transaction: &Transaction,
+        (transaction, began): (&Transaction, Work),
         part: &[Queued<'_>],
         is_first: bool,
     ) -> bool {
@@ -332,11 +334,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         };
         let Some(session) = self.engine.session() else {
             let mut gather = Gather::new(self.engine, self.core);
-            return gather.exec_locked(caller, transaction, part, is_first);
+            return gather.exec_locked(caller, (transaction, began), part, is_first);
         };
         let mut locked = session.lock_keys(now, &hashes, room_bytes);
         let mut gather = Gather::new(&mut locked, self.core);
-        gather.exec_locked(caller, transaction, part, is_first)
+        gather.exec_locked(caller, (transaction, began), part, is_first)
     }
 
     /// The keys whose locks a part needs, and the room.
@@ -364,7 +366,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     fn exec_locked(
         &mut self,
         caller: Caller,
-        transaction: &Transaction,
+        (transaction, began): (&Transaction, Work),
         part: &[Queued<'a>],
         is_first: bool,
     ) -> bool {
@@ -377,18 +379,22 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if is_first {
             self.say(caller, |encoder| encoder.array_header(transaction.command_count));
         }
-        let began = self.core.work();
         for queued in part {
-            // What is behind it has not been done: an error says so, as where memory ends.
-            let done_bytes = self.core.work().bytes_since(began);
-            if !self.fits_atomic(0, done_bytes) {
-                self.fail(caller, &TOO_MUCH_AT_ONCE);
-                continue;
-            }
-            self.run_queued(caller, queued);
+            self.run_in_exec(caller, queued, began);
         }
         self.flush();
         true
+    }
+
+    /// The next command of a group that has `began` at that work: unless it has done too much.
+    fn run_in_exec(&mut self, caller: Caller, queued: &Queued<'a>, began: Work) {
+        let done_bytes = self.core.work().bytes_since(began);
+        if self.fits_atomic(0, done_bytes) {
+            self.run_queued(caller, queued);
+        } else {
+            // It is not done, as where memory ends, and so are those behind it.
+            self.fail(caller, &TOO_MUCH_AT_ONCE);
+        }
     }
 
     fn run_queued(&mut self, caller: Caller, queued: &Queued<'a>) {

@@ -7,16 +7,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::prefixes::Prefixes;
+use super::prefixes::{Overlap, Prefixes, find_overlap};
 use crate::budget::{BufferBudget, Kind, Reservation};
 use crate::clients::Client;
 
-/// A prefix stands in the tracker, in the registry, and for a while in the one before.
-const PREFIX_COPIES: usize = 3;
+/// A prefix stands among those of its client, and among those of all.
+const PREFIX_COPIES: usize = 2;
 /// One client may take this part of the client buffers for them.
 const PREFIXES_PART: u64 = 16;
 /// What each takes besides its bytes.
-const PREFIX_BYTES: usize = 200;
+const PREFIX_BYTES: usize = 280;
+
+/// Begins every key.
+const ALL: &[&[u8]] = &[b""];
 
 /// Whether what a client reads is remembered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,8 +38,55 @@ pub enum Consent {
 pub enum Mode {
     /// Keys that it has read.
     Read(Consent),
-    /// BCAST: all keys with one of these prefixes.
-    Broadcast(BTreeSet<Box<[u8]>>),
+    /// BCAST: all keys with one of the client's prefixes ([`Registry::prefixes_of`]).
+    Broadcast,
+}
+
+/// Why a client does not get prefixes that it asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused<'p> {
+    /// The client buffers have no room for them.
+    NoRoom,
+    /// Two prefixes of which one begins with the other.
+    Overlap(Overlap<'p>),
+}
+
+/// The prefixes of one client.
+#[derive(Debug)]
+struct Own {
+    prefixes: BTreeSet<Box<[u8]>>,
+    /// For them, of the client buffers.
+    booked: Reservation,
+}
+
+impl Own {
+    fn new(budget: &Arc<BufferBudget>) -> Own {
+        let booked = Reservation::empty(budget, Kind::Tracking);
+        Own { prefixes: BTreeSet::new(), booked }
+    }
+
+    /// Books room for more prefixes and adds them all, or none; `more` is empty for all keys,
+    /// beside those that were named before.
+    fn add<'p>(&mut self, more: &[&'p [u8]], bytes_max: u64) -> Result<(), Refused<'p>> {
+        let is_all = more.is_empty();
+        if is_all && self.prefixes.contains(ALL[0]) {
+            return Ok(());
+        }
+        let more = if is_all { ALL } else { more };
+        let bytes_before = self.booked.bytes();
+        let bytes: usize =
+            more.iter().map(|prefix| PREFIX_COPIES * prefix.len() + PREFIX_BYTES).sum();
+        let bytes = bytes_before + bytes as u64;
+        if bytes > bytes_max || !self.booked.try_resize(bytes) {
+            return Err(Refused::NoRoom);
+        }
+        if !is_all && let Some(overlap) = find_overlap(&self.prefixes, more) {
+            self.booked.try_resize(bytes_before); // Less always fits.
+            return Err(Refused::Overlap(overlap));
+        }
+        self.prefixes.extend(more.iter().map(|prefix| Box::from(*prefix)));
+        Ok(())
+    }
 }
 
 /// A client that tracks.
@@ -50,8 +100,6 @@ pub struct Tracker {
     pub is_no_loop: bool,
     /// REDIRECT: which client is told in its place.
     pub redirect: Option<u64>,
-    /// For its prefixes, of the client buffers.
-    booked: Option<Reservation>,
     /// That client was gone when it was to be told something.
     is_broken: AtomicBool,
 }
@@ -60,27 +108,7 @@ impl Tracker {
     /// One that is not in the registry yet.
     pub fn new(client: &Arc<Client>, mode: Mode) -> Tracker {
         let client = Arc::clone(client);
-        let (is_no_loop, redirect, booked) = (false, None, None);
-        Tracker { client, mode, is_no_loop, redirect, booked, is_broken: false.into() }
-    }
-
-    /// Books the memory that its prefixes take; false: that is not there.
-    pub fn book(&mut self, budget: &Arc<BufferBudget>) -> bool {
-        let bytes: usize =
-            self.prefixes().map(|prefix| PREFIX_COPIES * prefix.len() + PREFIX_BYTES).sum();
-        let bytes_max = budget.limit_bytes() / PREFIXES_PART;
-        self.booked = Reservation::try_new(budget, Kind::Tracking, bytes as u64)
-            .filter(|held| held.bytes() <= bytes_max);
-        self.booked.is_some()
-    }
-
-    /// Its prefixes; none, unless it broadcasts.
-    pub fn prefixes(&self) -> impl Iterator<Item = &[u8]> {
-        let prefixes = match &self.mode {
-            Mode::Broadcast(prefixes) => Some(prefixes),
-            Mode::Read(_) => None,
-        };
-        prefixes.into_iter().flatten().map(|prefix| &**prefix)
+        Tracker { client, mode, is_no_loop: false, redirect: None, is_broken: false.into() }
     }
 
     /// Who is told in its place, as CLIENT GETREDIR says it; 0: nobody.
@@ -90,14 +118,14 @@ impl Tracker {
 
     /// Whether it does.
     pub fn is_broadcasting(&self) -> bool {
-        matches!(self.mode, Mode::Broadcast(_))
+        self.mode == Mode::Broadcast
     }
 
     /// How what it reads is remembered.
     pub fn consent(&self) -> Option<Consent> {
         match self.mode {
             Mode::Read(consent) => Some(consent),
-            Mode::Broadcast(_) => None,
+            Mode::Broadcast => None,
         }
     }
 
@@ -117,7 +145,9 @@ impl Tracker {
 pub struct Registry {
     wanting: BTreeSet<u64>,
     trackers: BTreeMap<u64, Arc<Tracker>>,
-    /// Of those who broadcast.
+    /// Of each client that broadcasts.
+    own: BTreeMap<u64, Own>,
+    /// The same of all of them.
     pub prefixes: Prefixes,
 }
 
@@ -134,24 +164,54 @@ impl Registry {
         self.wanting.remove(&client_id) && self.wanting.is_empty()
     }
 
-    /// A client tracks, in another way if it did.
-    pub fn insert(&mut self, tracker: &Arc<Tracker>) {
+    /// A client tracks, in another way if it did. If it broadcasts, it gets more prefixes; none:
+    /// all keys.
+    pub fn insert<'p>(
+        &mut self,
+        tracker: &Arc<Tracker>,
+        more: &[&'p [u8]],
+        budget: &Arc<BufferBudget>,
+    ) -> Result<(), Refused<'p>> {
         let client_id = tracker.client.id;
         debug_assert!(self.wanting.contains(&client_id), "I1");
-        self.remove(client_id);
-        for prefix in tracker.prefixes() {
-            self.prefixes.add(prefix, client_id);
+        if tracker.is_broadcasting() {
+            self.add_prefixes(client_id, more, budget)?;
+        } else {
+            self.remove(client_id);
         }
         self.trackers.insert(client_id, Arc::clone(tracker));
+        Ok(())
+    }
+
+    fn add_prefixes<'p>(
+        &mut self,
+        client_id: u64,
+        more: &[&'p [u8]],
+        budget: &Arc<BufferBudget>,
+    ) -> Result<(), Refused<'p>> {
+        let mut own = self.own.remove(&client_id).unwrap_or_else(|| Own::new(budget));
+        let added = own.add(more, budget.limit_bytes() / PREFIXES_PART);
+        if !own.prefixes.is_empty() {
+            self.own.insert(client_id, own);
+        }
+        added?;
+        for prefix in if more.is_empty() { ALL } else { more } {
+            self.prefixes.add(prefix, client_id);
+        }
+        Ok(())
     }
 
     /// It tracks no more.
     pub fn remove(&mut self, client_id: u64) {
-        if let Some(tracker) = self.trackers.remove(&client_id)
-            && let Mode::Broadcast(prefixes) = &tracker.mode
-        {
-            self.prefixes.remove(prefixes, client_id);
+        self.trackers.remove(&client_id);
+        if let Some(own) = self.own.remove(&client_id) {
+            self.prefixes.remove(&own.prefixes, client_id);
         }
+    }
+
+    /// The prefixes of a client, in their order; none, unless it broadcasts.
+    pub fn prefixes_of(&self, client_id: u64) -> impl Iterator<Item = &Box<[u8]>> {
+        self.own.get(&client_id).into_iter().flat_map(|own| &own.prefixes)
     }
 
     /// One of them.
@@ -162,5 +222,50 @@ impl Registry {
     /// All of them.
     pub fn trackers(&self) -> impl Iterator<Item = &Arc<Tracker>> {
         self.trackers.values()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn prefixes_without_room_are_refused_before_they_are_compared() {
+        let budget = Arc::new(BufferBudget::new(64 * MIB));
+        let mut own = Own::new(&budget);
+        let words: Vec<String> = (0..1000).map(|at| format!("{at:04}")).collect();
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        let bytes = words.len() * (PREFIX_BYTES + PREFIX_COPIES * 4);
+        let twice = [&words[..], &words].concat();
+        assert_eq!(own.add(&twice, bytes as u64), Err(Refused::NoRoom));
+        assert_eq!((own.prefixes.len(), own.booked.bytes()), (0, 0));
+        assert_eq!(own.add(&words, bytes as u64), Ok(()));
+        assert_eq!((own.prefixes.len(), own.booked.bytes()), (1000, bytes as u64));
+        assert_eq!(own.add(&[], bytes as u64), Err(Refused::NoRoom));
+        drop(own);
+        assert_eq!(budget.kind_bytes(Kind::Tracking), 0);
+    }
+
+    #[test]
+    fn prefixes_that_overlap_leave_what_was_booked_before() {
+        let budget = Arc::new(BufferBudget::new(64 * MIB));
+        let mut own = Own::new(&budget);
+        assert_eq!(own.add(&[b"foo"], MIB), Ok(()));
+        let before = own.booked.bytes();
+        for (more, other, is_known) in
+            [(&[b"bar", b"fo"], "foo", true), (&[b"b", b"b"], "b", false)]
+                as [(&[&[u8]], &str, bool); 2]
+        {
+            let prefix = more[usize::from(is_known)];
+            let overlap = Overlap { prefix, other: other.as_bytes().into(), is_known };
+            assert_eq!(own.add(more, MIB), Err(Refused::Overlap(overlap)));
+            assert_eq!((own.prefixes.len(), own.booked.bytes()), (1, before));
+        }
+        for _ in 0..2 {
+            assert_eq!(own.add(&[], MIB), Ok(())); // All keys: once.
+            assert_eq!((own.prefixes.len(), own.booked.bytes() - before), (2, PREFIX_BYTES as u64));
+        }
     }
 }

@@ -26,6 +26,7 @@ use crate::connection::{Connection, Ending, Speech};
 use crate::core::Core;
 use crate::counters::Dialect;
 use crate::shared::{Control, Shared};
+use crate::work::Work;
 
 /// Where clients of RESP2 hear of invalidations.
 pub(crate) const CHANNEL: &[u8] = b"__redis__:invalidate";
@@ -225,14 +226,16 @@ impl Core {
             telling.has_all = true;
         }
         let has_prefixes = tracking.has_prefixes();
+        let mut work = Work::default();
         for (key, origin) in telling.changes.iter() {
             let by = by.filter(|_| origin == Origin::Request);
             if has_prefixes {
-                tracking.note_broadcast(&mut telling.broadcast, key, by);
+                work += tracking.note_broadcast(&mut telling.broadcast, key, by);
             }
             telling.taken.extend(tracking.take(key, by));
         }
         telling.changes.clear();
+        self.charge(work);
     }
 
     /// Tells who has read what was looked up; keys by prefix wait for [`Core::tell_broadcast`].

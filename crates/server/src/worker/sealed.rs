@@ -170,8 +170,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// Sends what a connection has to send, at most about `bytes_max`; whether some is left that the
-    /// poller has to tell of.
+    /// Sends what a connection has to send, at most about `bytes_max`; whether some is left, of
+    /// which the poller tells.
     #[inline]
     pub(super) fn send_unsent(
         connection: &mut Connection,

@@ -33,6 +33,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 return;
             }
             self.finish_touched();
+            if self.core.is_spent() {
+                return; // W1: what has not been received waits as what connections have sent does.
+            }
         }
     }
 
@@ -43,8 +46,11 @@ impl<E: Home, P: Poller> Worker<E, P> {
             .filter_map(|at| self.open_exchange(udp, at).map(|slot| (slot, at)))
             .collect();
         let mut gather = Gather::new(&mut self.engine, &mut self.core);
-        let fed: Vec<_> =
-            slots.iter().map(|(slot, at)| gather.feed(*slot, udp.asked(*at))).collect();
+        let mut fed = Vec::with_capacity(slots.len());
+        for (slot, at) in &slots {
+            gather.core.begin_part();
+            fed.push(gather.feed(*slot, udp.asked(*at)));
+        }
         gather.finish();
         drop(gather);
         self.look_at_slowness();

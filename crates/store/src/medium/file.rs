@@ -23,7 +23,7 @@ impl FileMedium {
     pub fn open(path: &Path) -> io::Result<FileMedium> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        // What clients store is nobody else's, whatever the umask.
+        // What clients store is their owner's alone, whatever the umask.
         Ok(FileMedium { file: options.mode(0o600).open(path)? })
     }
 

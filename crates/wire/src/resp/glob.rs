@@ -183,16 +183,20 @@ impl Glob {
         true
     }
 
-    /// What [`Glob::held_bytes`] is at most for a pattern of so many bytes. Each byte is an element,
-    /// two may be a class, two a part, and a long part has its words.
-    pub const fn held_bytes_max(pattern_len: usize) -> usize {
-        let pair_bytes = size_of::<Class>() + size_of::<Part>() + 2 * size_of::<Element>();
-        let literal_count = pattern_len / SHORT_MAX;
-        let word_count = if literal_count < WORDS_MAX { literal_count } else { WORDS_MAX };
-        let row_bytes = size_of::<u64>() << 8;
-        (pattern_len + 2) / 2 * pair_bytes
-            + literal_count * (size_of::<Finder<'_>>() + SHORT_MAX)
-            + word_count * row_bytes
+    /// What [`Glob::held_bytes`] of this pattern is at most, without taking it apart.
+    pub fn held_bytes_max(pattern: &[u8]) -> usize {
+        let count_of = |byte: u8| memchr::memchr_iter(byte, pattern).count();
+        let (stars, classes) = (count_of(b'*'), count_of(b'['));
+        let long_count = pattern.len() / SHORT_MAX;
+        let word_count = match classes + count_of(b'?') {
+            0 => 0,
+            _ => long_count.min(WORDS_MAX),
+        };
+        pattern.len() * size_of::<Element>()
+            + classes * size_of::<Class>()
+            + stars * size_of::<Part>()
+            + stars.min(long_count) * size_of::<Finder<'_>>()
+            + word_count * (size_of::<u64>() << 8)
     }
 
     /// Bytes that it takes besides its own.

@@ -23,6 +23,7 @@ use crate::gather::Gather;
 use crate::output::{Output, PIN_VALUE_BYTES_MIN, PIN_VALUE_BYTES_MIN_OVER_LIMIT};
 use crate::resp::Caller;
 use crate::rmw::Rmw;
+use crate::work::Work;
 
 /// So many replies with values of any length need no look at the values: what is copied of them is
 /// as much as one batch may copy.
@@ -47,7 +48,12 @@ impl<E: Engine> Gather<'_, '_, E> {
     /// Books what the replies may hold; how much. `None`: that is too much, and said so.
     pub(super) fn book_replies(&mut self, caller: Caller, commands: &[Queued<'_>]) -> Option<u64> {
         let bytes_max = self.core.shared.buffer_budget().limit_bytes() / QUEUE_BUFFER_PART;
+        let began = self.core.work();
         let bound_bytes = self.bound_of(caller, commands, bytes_max);
+        let looked_bytes = self.core.work().bytes_since(began);
+        if self.refuse_atomic(caller, 0, looked_bytes) {
+            return None;
+        }
         if bound_bytes <= bytes_max && self.core.ledger.try_reserve(Kind::Replies, bound_bytes) {
             return Some(bound_bytes);
         }
@@ -61,12 +67,17 @@ impl<E: Engine> Gather<'_, '_, E> {
         let tellers = commands.iter().filter(|queued| tells_values(queued));
         let looks = tellers.flat_map(keys_of).count() > UNMEASURED_VALUES_MAX;
         let mut lengths = Lengths::default();
-        let mut sum_bytes = 0;
+        let (mut sum_bytes, began) = (0, self.core.work());
         for queued in commands {
             sum_bytes += SHORT_REPLY_BYTES + queued.raw.len() as u64;
             match &queued.parsed {
                 Ok(command) if is_measured(command) => {
-                    sum_bytes += self.measure(caller, queued, bytes_max - sum_bytes.min(bytes_max));
+                    let left_bytes = bytes_max - sum_bytes.min(bytes_max);
+                    sum_bytes += self.measure(caller, queued, left_bytes);
+                    self.core.charge(Work::alone());
+                    if self.has_looked_enough(began) {
+                        break;
+                    }
                 }
                 Ok(Command::Info { .. } | Command::Operator { .. }) => {
                     sum_bytes += OPERATOR_REPLY_BYTES;
@@ -79,6 +90,11 @@ impl<E: Engine> Gather<'_, '_, E> {
             }
         }
         sum_bytes
+    }
+
+    /// Whether measuring has taken as much as the group may.
+    fn has_looked_enough(&self, began: Work) -> bool {
+        self.core.work().bytes_since(began) > self.core.shared.config().atomic_size_max_bytes
     }
 
     /// What is copied of the values that a command tells, and what it makes of its keys' lengths.
@@ -115,7 +131,8 @@ impl<E: Engine> Gather<'_, '_, E> {
     /// Makes a reply slice by slice, drops it, and says how long it was; more than `bytes_max`: at
     /// least that.
     fn measure(&mut self, caller: Caller, queued: &Queued<'_>, bytes_max: u64) -> u64 {
-        let slot = caller.slot;
+        let (slot, began) = (caller.slot, self.core.work());
+        let work_bytes_max = self.core.shared.config().atomic_size_max_bytes;
         let kept = std::mem::take(&mut self.core.connections[slot].output);
         let mut gather = Gather::new(self.engine, self.core);
         gather.raw = queued.raw;
@@ -129,7 +146,8 @@ impl<E: Engine> Gather<'_, '_, E> {
             sum_bytes += connection.output.encoded_bytes() as u64;
             connection.output = Output::default();
             let Some(slices) = connection.resp().slices.take() else { break };
-            if sum_bytes > bytes_max {
+            let done_bytes = gather.core.work().bytes_since(began);
+            if sum_bytes > bytes_max || done_bytes > work_bytes_max {
                 break;
             }
             gather.next_slice(slices, queued.raw);

@@ -1,0 +1,93 @@
+//! Clients that track prefixes: what they are told, and what they are refused.
+
+use std::fmt::Write;
+use std::io::Read;
+
+use crate::support::{Client, TestServer};
+
+/// A client of RESP3 that tracks these prefixes.
+fn tracker(server: &TestServer, prefixes: &[String]) -> Client {
+    let mut client = server.resp();
+    client.send("HELLO 3\r\nECHO end\r\n");
+    read_to_echo(&mut client);
+    client.ask(tracking(prefixes), "+OK\r\n");
+    client
+}
+
+/// What is read up to the reply to `ECHO end`.
+fn read_to_echo(client: &mut Client) -> String {
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"$3\r\nend\r\n") {
+        let mut byte = [0];
+        client.stream.read_exact(&mut byte).unwrap();
+        seen.push(byte[0]);
+    }
+    String::from_utf8(seen).unwrap()
+}
+
+fn tracking(prefixes: &[String]) -> String {
+    let mut line = "CLIENT TRACKING ON BCAST".to_owned();
+    prefixes.iter().for_each(|prefix| write!(line, " PREFIX {prefix}").unwrap());
+    line + "\r\n"
+}
+
+fn told(key: &str) -> String {
+    format!(">2\r\n$10\r\ninvalidate\r\n*1\r\n${}\r\n{key}\r\n", key.len())
+}
+
+#[test]
+fn a_written_key_is_told_to_exactly_the_clients_that_have_a_prefix_of_it() {
+    let server = TestServer::start();
+    // Each has an end of its own, which shows that nothing else was told before it.
+    let many = |letter: char| (0..500).map(move |at| format!("{letter}{at:03}"));
+    let prefixes: [Vec<String>; 5] = [
+        many('a').chain(["end".to_owned()]).collect(),
+        many('b').chain(["a", "end"].map(str::to_owned)).collect(),
+        ["a0", "a1", "b007:x", "e"].map(str::to_owned).to_vec(),
+        vec!["a007:x".to_owned(), "end".to_owned()],
+        vec![], // All keys.
+    ];
+    let mut clients: Vec<Client> = prefixes.iter().map(|them| tracker(&server, them)).collect();
+    let mut writer = server.resp();
+    let keys = ["a007:x", "a007", "a00", "a1", "A007", "b007:x", "b499z", "c", "a499", "b5", "end"];
+    for key in keys {
+        writer.ask(format!("SET {key} v\r\n"), "+OK\r\n");
+    }
+    for (client, prefixes) in clients.iter_mut().zip(&prefixes) {
+        let has = |key: &&&str| {
+            prefixes.is_empty() || prefixes.iter().any(|prefix| key.starts_with(&**prefix))
+        };
+        let want: String = keys.iter().filter(has).map(|key| told(key)).collect();
+        client.expect(want);
+    }
+    // A client that tracks no more is told nothing, and leaves the others theirs.
+    clients[1].ask("CLIENT TRACKING OFF\r\n", "+OK\r\n");
+    writer.ask("SET a007 v\r\nSET end v\r\n", "+OK\r\n+OK\r\n");
+    clients[1].ask("PING\r\n", "+PONG\r\n");
+    clients[0].expect(told("a007") + &told("end"));
+}
+
+#[test]
+fn prefixes_of_a_client_that_overlap_are_refused_and_none_of_the_command_stays() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    let many: Vec<String> = (0..2000).map(|at| format!("p{at:04}")).collect();
+    client.ask(tracking(&many), "+OK\r\n");
+    let known = |one: &str, other: &str| {
+        format!(
+            "-ERR Prefix '{one}' overlaps with an existing prefix '{other}'. Prefixes for a \
+             single client must not overlap.\r\n"
+        )
+    };
+    client.ask("CLIENT TRACKING ON BCAST PREFIX q PREFIX p\r\n", known("p", "p0000"));
+    client.ask("CLIENT TRACKING ON BCAST PREFIX p1999:x PREFIX q\r\n", known("p1999:x", "p1999"));
+    client.ask("CLIENT TRACKING ON BCAST PREFIX q PREFIX r PREFIX q1\r\n", {
+        "-ERR Prefix 'q' overlaps with another provided prefix 'q1'. Prefixes for a single client \
+         must not overlap.\r\n"
+    });
+    client.ask("CLIENT TRACKING ON BCAST PREFIX q1\r\n", "+OK\r\n");
+    client.send("CLIENT TRACKINGINFO\r\nECHO end\r\n");
+    let seen = read_to_echo(&mut client);
+    assert_eq!(seen.matches("p").count() - "prefixes".matches("p").count(), many.len());
+    assert!(seen.contains("*2001") && seen.contains("q1"), "{seen}");
+}
