@@ -204,15 +204,15 @@ impl Core {
     pub fn begin_turn(&mut self) {
         self.turn += 1;
         self.work = Work::default();
-        self.part_end_units = self.work.end_of_part();
+        self.part_end_units = self.work.end_of_part(true);
         self.share_output_limit();
     }
 
     /// A connection is fed: it has a part of the turn, so that many that ask for much leave room
     /// for others in each.
     #[inline]
-    pub fn begin_part(&mut self) {
-        self.part_end_units = self.work.end_of_part();
+    pub fn begin_part(&mut self, is_alone: bool) {
+        self.part_end_units = self.work.end_of_part(is_alone);
         if !self.work.is_spent() {
             self.parse_stop_bytes = self.output_limit_bytes.saturating_add(1);
         }

@@ -14,7 +14,7 @@
 //! # Invariants
 //! W1: once a turn has used [`TURN_UNITS`], no connection begins a command in it. So a turn takes
 //!     at most that, and what its last command takes.
-//! W2: a connection that has used a sixteenth of a turn begins no further command in it, so that
+//! W2: of several connections one that has used a sixteenth of a turn begins no further command in it, so that
 //!     the next in line comes after some of the others' commands and not all.
 //! W3: a turn sends at most 1 MiB of a long reply, and once it is spent a little of each.
 
@@ -82,9 +82,11 @@ impl Work {
         Work::counted(COMMAND_UNITS + bytes.div_ceil(UNIT_BYTES))
     }
 
-    /// Does what cannot be counted.
+    /// Does what cannot be counted. One such command alone never ends a turn, however long the
+    /// machine kept its thread waiting: what a pipeline shows stays the same.
     pub fn elapsed(time: Duration) -> Work {
-        Work { units: 0, timed_units: u64::try_from(time.as_nanos() / UNIT_NS).unwrap_or(u64::MAX) }
+        let timed_units = u64::try_from(time.as_nanos() / UNIT_NS).unwrap_or(u64::MAX);
+        Work { units: 0, timed_units: timed_units.min(TURN_UNITS / 2) }
     }
 
     /// What may be sent of one long reply in a turn that has done so much (W3).
@@ -112,10 +114,12 @@ impl Work {
         self.units
     }
 
-    /// How much a turn has done that ends the part of a connection which begins here.
+    /// How much a turn has done that ends the part of a connection which begins here; one that is
+    /// alone in it has all of it.
     #[inline]
-    pub fn end_of_part(self) -> u64 {
-        (self.all_units() + PART_UNITS).min(TURN_UNITS)
+    pub fn end_of_part(self, is_alone: bool) -> u64 {
+        let part_units = if is_alone { TURN_UNITS } else { PART_UNITS };
+        (self.all_units() + part_units).min(TURN_UNITS)
     }
 
     /// Counted or timed.
@@ -147,7 +151,7 @@ mod tests {
             (Work::bytes(8 << 20), Work::default()),
             (Work::keys(16_383), Work::keys(1)),
             (Work::steps((1 << 20) - 8), Work::bytes(1)),
-            (Work::elapsed(Duration::from_micros(1310)), Work::reply(8192)),
+            (Work::elapsed(Duration::from_secs(1)), Work::bytes(4 << 20)),
         ] {
             let mut work = almost;
             work += last;
@@ -155,5 +159,6 @@ mod tests {
         }
         assert!(!Work::bytes((8 << 20) - 64).is_spent());
         assert!(!Work::keys(16_383).is_spent());
+        assert!(!Work::elapsed(Duration::from_secs(1)).is_spent());
     }
 }

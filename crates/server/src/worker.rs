@@ -527,10 +527,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.begin_replies();
         let arena = &self.arena[..used_bytes];
         let mut gather = Gather::new(&mut self.engine, &mut self.core);
-        let mut consumed_bytes = 0;
+        let (mut consumed_bytes, is_alone) = (0, self.regions.len() == 1);
         for region in &self.regions {
             gather.ground = region.ground();
-            gather.core.begin_part();
+            gather.core.begin_part(is_alone);
             let fed = match gather.core.may_feed(region.slot) {
                 true => gather.feed(region.slot, region.bytes(arena)),
                 false => Fed::up_to(0, 0),

@@ -48,7 +48,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let mut gather = Gather::new(&mut self.engine, &mut self.core);
         let mut fed = Vec::with_capacity(slots.len());
         for (slot, at) in &slots {
-            gather.core.begin_part();
+            gather.core.begin_part(count == 1);
             fed.push(gather.feed(*slot, udp.asked(*at)));
         }
         gather.finish();
