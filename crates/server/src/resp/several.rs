@@ -297,7 +297,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let copy_bytes = seen.value_len_bytes as u64;
         self.core.charge(Work::keys(2));
         self.core.charge(Work::bytes(2 * copy_bytes));
-        if !self.core.ledger.try_reserve(Kind::Groups, copy_bytes) {
+        if !self.core.ledger.try_reserve(Kind::Bodies, copy_bytes) {
             return Err(TOO_MANY_PARTS);
         }
         let room_bytes = entry_len_max_bytes(target.0.len(), seen.value_len_bytes) as u64;
@@ -308,7 +308,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             }
             None => transfer(self.engine, now, source, target, policy, after),
         };
-        self.core.ledger.release(Kind::Groups, copy_bytes);
+        self.core.ledger.release(Kind::Bodies, copy_bytes);
         done
     }
 }
