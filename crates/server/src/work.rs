@@ -14,8 +14,8 @@
 //! # Invariants
 //! W1: once a turn has used [`TURN_UNITS`], no connection begins a command in it. So a turn takes
 //!     at most that, and what its last command takes.
-//! W2: of several connections one that has used a sixteenth of a turn begins no further command in it, so that
-//!     the next in line comes after some of the others' commands and not all.
+//! W2: beside others, a connection that has used a sixteenth of a turn begins no further command
+//!     in it, so that the next in line comes after some of the others' commands and not all.
 //! W3: a turn sends at most 1 MiB of a long reply, and once it is spent a little of each.
 
 use std::ops::AddAssign;
