@@ -22,6 +22,7 @@ mod operators;
 mod policies;
 mod replies;
 mod resp;
+mod role_settings;
 #[path = "routed.rs"]
 mod routed;
 mod sizes;
