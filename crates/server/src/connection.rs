@@ -216,6 +216,11 @@ pub enum Framing {
 }
 
 impl Connection {
+    /// Whether nothing is made for it any more.
+    pub fn is_closing(&self) -> bool {
+        matches!(self.ending, Ending::AfterFlush | Ending::Now)
+    }
+
     /// A connection that has just been accepted.
     pub fn new(socket: TcpStream, client: Arc<Client>, speech: Speech) -> Connection {
         Connection {

@@ -322,13 +322,21 @@ impl Core {
         self.turn_away_stranger(slot);
         let needs_auth = self.doors.of(Door::Memcached).asks_login();
         let has_rights = self.shared.users().is_some() || self.acl.default().is_unrestricted();
-        match &mut self.connections[slot].speech {
-            Speech::Resp(resp) => resp.pass.renew(&self.acl),
+        let connection = &mut self.connections[slot];
+        let client_id = connection.client.id;
+        let (fate, may_watch) = match &mut connection.speech {
+            Speech::Resp(resp) => {
+                let fate = resp.pass.renew(&self.acl);
+                (fate, !self.shared.monitors().has(client_id) || resp.pass.may_monitor(&self.acl))
+            }
             Speech::Memcached(memcached) => {
                 memcached.needs_auth = (memcached.needs_auth && needs_auth) || !has_rights;
-                acl::Fate::GoesOn
+                let is_watcher = self.shared.watchers().has(client_id);
+                (acl::Fate::GoesOn, !(is_watcher && memcached.needs_auth))
             }
-        }
+        };
+        // Redis goes on showing it: it closes the clients of a user that is deleted, no others.
+        if may_watch { fate } else { acl::Fate::Closes }
     }
 
     /// This worker's counters.

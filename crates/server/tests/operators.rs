@@ -151,6 +151,39 @@ fn debug_is_for_whom_the_settings_allow() {
 }
 
 #[test]
+fn a_monitor_that_loses_the_right_sees_nothing_more() {
+    let server = TestServer::with(Config { threads: 2, ..config() });
+    let mut boss = server.resp();
+    for change in ["ACL SETUSER eve -monitor\r\n", "ACL DELUSER eve\r\n"] {
+        boss.ask("ACL SETUSER eve on >e ~* +@all\r\n", "+OK\r\n");
+        let mut monitors: Vec<Client> = (0..4).map(|_| server.resp()).collect();
+        for monitor in &mut monitors {
+            monitor.ask("AUTH eve e\r\nMONITOR\r\n", "+OK\r\n+OK\r\n");
+        }
+        boss.ask("SET shown 1\r\n", "+OK\r\n");
+        reply(&mut boss, change);
+        boss.ask("SET hidden 1\r\n", "+OK\r\n");
+        for monitor in &mut monitors {
+            let seen = String::from_utf8(monitor.read_to_end()).unwrap();
+            assert!(!seen.contains("hidden"), "{change}: {seen}");
+        }
+    }
+}
+
+#[test]
+fn a_monitor_that_becomes_another_user_keeps_only_what_that_one_may() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    client.ask("ACL SETUSER eve on >e ~* +@all -monitor\r\n", "+OK\r\n");
+    client.ask("ACL SETUSER bob on >b ~* +@all\r\n", "+OK\r\n");
+    client.ask("MONITOR\r\n", "+OK\r\n");
+    client.send("AUTH bob b\r\nPING\r\n");
+    while !line(&mut client).contains("\"PING\"") {}
+    client.send("AUTH eve e\r\n");
+    client.read_to_end();
+}
+
+#[test]
 fn a_monitor_on_another_worker_sees_every_command_until_it_resets() {
     let server = TestServer::start();
     let mut watchers: Vec<Client> = (0..4).map(|_| server.resp()).collect();

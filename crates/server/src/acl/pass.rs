@@ -21,7 +21,7 @@ pub enum Standing {
 pub enum Fate {
     /// It goes on.
     GoesOn,
-    /// Its user is gone.
+    /// Its user is gone, or it is shown what others do and has lost the right to that.
     Closes,
 }
 
@@ -88,6 +88,15 @@ impl Pass {
     #[inline]
     pub fn needs_auth(&self) -> bool {
         self.standing == Standing::NeedsAuth
+    }
+
+    /// Whether MONITOR may go on showing what others do.
+    pub fn may_monitor(&self, table: &Table) -> bool {
+        match self.standing {
+            Standing::Open => true,
+            Standing::Restricted => self.user(table).may_run(b"MONITOR\r\n"),
+            Standing::NeedsAuth => false,
+        }
     }
 
     fn judge(&mut self, table: &Table) {

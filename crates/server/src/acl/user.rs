@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use wire::resp::{ArgIter, Spec};
+use wire::Parsed;
+use wire::resp::{ArgIter, Limits, Parser, Spec, asked_command};
 
 use super::RuleError;
 use super::selector::{Denied, Selector};
@@ -95,6 +96,15 @@ impl User {
             }
         }
         Err(denied)
+    }
+
+    /// Whether it may run the command of this line.
+    pub fn may_run(&self, line: &[u8]) -> bool {
+        let Parsed::Done { value: args, .. } = Parser::default().parse(line, &Limits::default())
+        else {
+            return false;
+        };
+        asked_command(args.iter()).is_some_and(|spec| self.check(spec, args.iter()).is_ok())
     }
 
     /// Whether it may read a key, by whatever command.

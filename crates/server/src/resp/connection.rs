@@ -5,8 +5,8 @@ use wire::resp::{AuthRequest, Command, ErrorReply, HelloRequest, Protocol, Reply
 use super::Caller;
 use super::client::NO_ROOM_FOR_NAME;
 use super::subscribe::encode_pong;
-use crate::acl::{DEFAULT_USER, Pass};
-use crate::connection::{Replies, Resp};
+use crate::acl::{DEFAULT_USER, Fate, Pass};
+use crate::connection::{Ending, Replies, Resp};
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::logins::Origin;
@@ -129,6 +129,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             connection.resp().pass.log_in(user, &table);
             // The table may be newer than this worker's.
             self.core.renew_passes();
+            // MONITOR of the user before is not that of this one.
+            let is_to_close = self.core.renew_pass(caller.slot) == Fate::Closes;
+            let ending = &mut self.core.connections[caller.slot].ending;
+            if is_to_close && *ending != Ending::Now {
+                *ending = Ending::AfterFlush;
+            }
             return Ok(());
         }
         self.note_failed_login(caller, auth);

@@ -126,9 +126,11 @@ impl<E: Home, P: Poller> Worker<E, P> {
     /// What MONITOR shows a client; one that has not taken what came before is cut off.
     fn feed(&mut self, client_id: u64, lines: &str) {
         self.core.shared.monitors().under_way.remove(lines.len());
+        // What was done behind a change of its rights is not shown to it: acl A2.
+        self.core.renew_passes();
         for slot in self.core.connections.slots() {
             let connection = &mut self.core.connections[slot];
-            if connection.client.id != client_id {
+            if connection.client.id != client_id || connection.is_closing() {
                 continue;
             }
             if connection.output.unsent_bytes() > self.core.output_limit_bytes {

@@ -60,7 +60,11 @@ impl<E: Home, P: Poller> Worker<E, P> {
     /// Shows a client of this worker's what it watches, as far as it has taken what came before.
     pub(super) fn show_watcher(&mut self, client_id: u64, lines: &Watched) {
         self.core.shared.watchers().under_way.remove(lines.text.len());
-        let is_it = |slot: &usize| self.core.connections[*slot].client.id == client_id;
+        self.core.renew_passes(); // As MONITOR: acl A2.
+        let is_it = |slot: &usize| {
+            let connection = &self.core.connections[*slot];
+            connection.client.id == client_id && !connection.is_closing()
+        };
         let Some(slot) = self.core.connections.slots().into_iter().find(is_it) else {
             return self.core.shared.watchers().counts.skip_sent(lines.count);
         };
