@@ -36,6 +36,8 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
+use crate::clients::End;
+use crate::logins::Origin;
 use crate::shared::Shared;
 use write_limit::WriteLimit;
 
@@ -123,6 +125,8 @@ impl Drop for AdminThread {
 struct Connection {
     /// The server's address, as this client reached it.
     local: SocketAddr,
+    /// Where its failed logins are counted.
+    origin: Origin,
     /// A request for the server's health is being answered.
     is_health: Arc<AtomicBool>,
 }
@@ -151,12 +155,12 @@ async fn accept_until_stopped(
     let mut open = VecDeque::with_capacity(CONNECTIONS_MAX);
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted.and_then(|(stream, _)| {
-                Ok((stream.local_addr()?, stream))
+            accepted = listener.accept() => accepted.and_then(|(stream, peer)| {
+                Ok((stream.local_addr()?, peer, stream))
             }),
             _ = stopped.changed() => return,
         };
-        let (local, stream) = match accepted {
+        let (local, peer, stream) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "the admin port could not accept a connection");
@@ -166,7 +170,8 @@ async fn accept_until_stopped(
         };
         make_room(&mut open, &shared);
         let is_health = Arc::new(AtomicBool::new(false));
-        let connection = Connection { local, is_health: Arc::clone(&is_health) };
+        let origin = Origin::of(&End::Ip(peer));
+        let connection = Connection { local, origin, is_health: Arc::clone(&is_health) };
         let acceptor = acceptor(&shared);
         let served = serve(stream, acceptor, router.clone().layer(Extension(connection)));
         // How it ended is the client's business.

@@ -17,8 +17,6 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Uri, Version, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use wire::Parsed;
-use wire::resp::{Limits, Parser, asked_command};
 
 use crate::acl::{DEFAULT_USER, Table, User};
 use crate::config::Config;
@@ -64,6 +62,8 @@ pub(super) enum Access {
     NeedsLogin,
     /// 401: its login is wrong.
     WrongLogin,
+    /// 429: too many logins of its address have failed; this one was not looked at.
+    TooManyFailed,
     /// 403: this user may not run INFO, or the door is closed.
     Denied,
 }
@@ -107,10 +107,15 @@ impl Guard {
                 _ => Access::NeedsLogin,
             };
         };
+        if !request.may_log_in {
+            return Access::TooManyFailed;
+        }
         match user_of(credentials.as_bytes(), users) {
             None => Access::WrongLogin,
-            Some(user) if !may(user, READ_RIGHT) => Access::Denied,
-            Some(user) => Access::Granted { shows_keys: self.shows_keys && may(user, KEYS_RIGHT) },
+            Some(user) if !user.may_run(READ_RIGHT) => Access::Denied,
+            Some(user) => {
+                Access::Granted { shows_keys: self.shows_keys && user.may_run(KEYS_RIGHT) }
+            }
         }
     }
 
@@ -153,6 +158,8 @@ pub(super) struct Asked<'r> {
     pub(super) version: Version,
     pub(super) uri: &'r Uri,
     pub(super) headers: &'r HeaderMap,
+    /// Whether a login of its address is looked at now (`logins.rs`).
+    pub(super) may_log_in: bool,
 }
 
 /// Whose name and password these are. A user without a password is none: it proves nothing.
@@ -166,14 +173,6 @@ fn user_of<'t>(credentials: &[u8], users: &'t Table) -> Option<&'t User> {
     let name = if colon == 0 { DEFAULT_USER } else { &decoded[..colon] };
     let user = users.user(name)?;
     (!user.has_no_password && user.admits(&decoded[colon + 1..])).then_some(user)
-}
-
-/// Whether the user may run this command.
-fn may(user: &User, line: &[u8]) -> bool {
-    let Parsed::Done { value: args, .. } = Parser::default().parse(line, &Limits::default()) else {
-        return false;
-    };
-    asked_command(args.iter()).is_some_and(|spec| user.check(spec, args.iter()).is_ok())
 }
 
 #[cfg(test)]
@@ -213,7 +212,8 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, HeaderValue::from_bytes(host.as_bytes()).unwrap());
         let uri = Uri::from_static("/stats");
-        let asked = Asked { version: Version::HTTP_11, uri: &uri, headers: &headers };
+        let asked =
+            Asked { version: Version::HTTP_11, uri: &uri, headers: &headers, may_log_in: true };
         assert_eq!(guard(AdminDoor::Open, false).is_ours(&asked, LOCAL), want, "{host}");
     }
 
@@ -266,7 +266,7 @@ mod tests {
                 headers.append(header::HOST, HeaderValue::from_static(host));
             }
             let uri = Uri::from_static(target);
-            guard.is_ours(&Asked { version, uri: &uri, headers: &headers }, LOCAL)
+            guard.is_ours(&Asked { version, uri: &uri, headers: &headers, may_log_in: true }, LOCAL)
         };
         assert!(judge(Version::HTTP_10, "/", &[]));
         assert!(!judge(Version::HTTP_11, "/", &[]));
@@ -285,7 +285,8 @@ mod tests {
             headers.insert(header::AUTHORIZATION, HeaderValue::from_str(&value).unwrap());
         }
         let uri = Uri::from_static(path);
-        let asked = Asked { version: Version::HTTP_11, uri: &uri, headers: &headers };
+        let asked =
+            Asked { version: Version::HTTP_11, uri: &uri, headers: &headers, may_log_in: true };
         assert_eq!(guard.judge(&asked, LOCAL, &users().table()), want, "{path} {login:?}");
     }
 
@@ -315,6 +316,20 @@ mod tests {
             }
             check_login(&guard, "/metrics", Some("get:pw"), Access::Denied);
         }
+    }
+
+    #[test]
+    fn no_password_is_looked_at_where_too_many_have_failed() {
+        let asked = |headers: &HeaderMap| {
+            let uri = Uri::from_static("/stats");
+            let asked = Asked { version: Version::HTTP_10, uri: &uri, headers, may_log_in: false };
+            guard(AdminDoor::Login, true).judge(&asked, LOCAL, &users().table())
+        };
+        let mut headers = HeaderMap::new();
+        assert_eq!(asked(&headers), Access::NeedsLogin);
+        let right = format!("Basic {}", STANDARD.encode("boss:pw"));
+        headers.insert(header::AUTHORIZATION, HeaderValue::from_str(&right).unwrap());
+        assert_eq!(asked(&headers), Access::TooManyFailed);
     }
 
     #[test]

@@ -11,11 +11,13 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
+use base::UnixMillis;
 
 use super::Connection;
 use super::guard::{Access, Asked, Guard, is_health_path};
+use crate::logins::{Logins, Origin, Pace};
 use crate::metrics::{Snapshot, openmetrics};
-use crate::shared::Shared;
+use crate::shared::{Shared, unix_now};
 
 /// For all workers together to store and read back a value.
 const PROBE_MAX: Duration = Duration::from_secs(1);
@@ -35,9 +37,11 @@ const WRONG_HOST: &str = "the name in Host is not this server's: \
     allowed are loopback names, the address of the connection, and --admin-hosts\n";
 const NEEDS_LOGIN: &str = "a login is needed: of a user with a password who may run INFO\n";
 const WRONG_LOGIN: &str = "wrong name or password\n";
+const TOO_MANY_FAILED: &str =
+    "too many failed logins from this address: it may try again in a few seconds\n";
 const DENIED: &str = "this user may not run INFO\n";
 
-/// Before a wrong login is answered.
+/// Before a wrong login is answered, at least.
 const WRONG_LOGIN_PAUSE: Duration = Duration::from_millis(500);
 
 /// With every answer: nothing is cached, framed, or loaded from elsewhere.
@@ -88,11 +92,19 @@ async fn pass(
     mut request: Request,
     next: Next,
 ) -> Response {
+    let (logins, now) = (gate.shared.logins(), unix_now());
     let access = {
         let (version, uri, headers) = (request.version(), request.uri(), request.headers());
-        let asked = Asked { version, uri, headers };
+        let may_log_in = !logins.refuses(connection.origin, now);
+        let asked = Asked { version, uri, headers, may_log_in };
         gate.guard.judge(&asked, connection.local.ip(), &gate.shared.acl().table())
     };
+    let is_looked_at = request.headers().contains_key(header::AUTHORIZATION)
+        && !matches!(access, Access::WrongHost | Access::TooManyFailed)
+        && !is_health_path(request.uri().path());
+    if is_looked_at {
+        tokio::time::sleep(login_wait(logins, connection.origin, access, now)).await;
+    }
     let counters = gate.shared.admin_counters();
     let refuse = |count: &AtomicU64, status, text: &'static str| {
         count.fetch_add(1, Ordering::Relaxed);
@@ -114,9 +126,9 @@ async fn pass(
             refuse(&counters.wrong_host, StatusCode::MISDIRECTED_REQUEST, WRONG_HOST)
         }
         Access::NeedsLogin => refuse(&counters.denied, StatusCode::UNAUTHORIZED, NEEDS_LOGIN),
-        Access::WrongLogin => {
-            tokio::time::sleep(WRONG_LOGIN_PAUSE).await;
-            refuse(&counters.wrong_login, StatusCode::UNAUTHORIZED, WRONG_LOGIN)
+        Access::WrongLogin => refuse(&counters.wrong_login, StatusCode::UNAUTHORIZED, WRONG_LOGIN),
+        Access::TooManyFailed => {
+            refuse(&counters.wrong_login, StatusCode::TOO_MANY_REQUESTS, TOO_MANY_FAILED)
         }
         Access::Denied => refuse(&counters.denied, StatusCode::FORBIDDEN, DENIED),
     };
@@ -128,6 +140,22 @@ async fn pass(
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+/// How long the answer to a login waits. As at the other ports a failure counts against its
+/// address, whose next answers wait longer, right or wrong.
+pub(super) fn login_wait(
+    logins: &Logins,
+    origin: Origin,
+    access: Access,
+    now: UnixMillis,
+) -> Duration {
+    let is_wrong = access == Access::WrongLogin;
+    let least = if is_wrong { WRONG_LOGIN_PAUSE } else { Duration::ZERO };
+    match logins.pace(origin, !is_wrong, now) {
+        Pace::Now => least,
+        Pace::At(until) => least.max(Duration::from_millis(until.0.saturating_sub(now.0))),
+    }
 }
 
 async fn metrics(State(shared): State<Arc<Shared>>) -> Response {

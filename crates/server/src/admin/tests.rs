@@ -114,6 +114,31 @@ fn a_wrong_login_is_refused_and_counted_where_none_is_needed() {
 }
 
 #[test]
+fn failed_logins_here_and_at_other_ports_slow_one_another() {
+    let port = start_with(Config { requirepass: Some("right".to_owned()), ..Config::default() });
+    let before = crate::shared::unix_now();
+    let wrong = get(&port, "/stats", "localhost", Some("default:wrong"));
+    assert!(wrong.starts_with("HTTP/1.1 401"), "{wrong}");
+    let origin = Origin::of(&End::Ip(([127, 0, 0, 1], 1).into()));
+    let paces = (0..10).map(|_| port.shared.logins().pace(origin, false, before));
+    // Ten are free, and these ten are not the first.
+    let last = paces.reduce(|_, pace| pace);
+    assert_ne!(last, Some(crate::logins::Pace::Now));
+}
+
+#[test]
+fn answers_to_logins_wait_as_long_as_at_other_ports() {
+    let far = Origin::of(&End::Ip(([192, 0, 2, 1], 1).into()));
+    let (logins, now) = (crate::logins::Logins::default(), base::UnixMillis(1_000_000));
+    let waits: Vec<Duration> =
+        (0..12).map(|_| routes::login_wait(&logins, far, guard::Access::WrongLogin, now)).collect();
+    let ms = |ms| Duration::from_millis(ms);
+    assert!(waits[..11].iter().all(|wait| *wait == ms(500)), "{waits:?}");
+    let granted = guard::Access::Granted { shows_keys: false };
+    assert_eq!((waits[11], routes::login_wait(&logins, far, granted, now)), (ms(1000), ms(1000)));
+}
+
+#[test]
 fn health_is_answered_while_other_clients_do_not_read() {
     let port = start();
     let flood = b"GET /stats HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(20);
