@@ -208,7 +208,12 @@ fn too_many_line(protocol: Dialect, too_many: TooMany) -> &'static [u8] {
             b"-ERR max number of clients of this address reached\r\n"
         }
         (Dialect::Resp, TooMany::NoRoom) => {
-            b"-ERR max number of clients reached: more connections need a larger --memory\r\n"
+            b"-ERR connections fill their part of the client buffers, below max-connections: \
+              a larger --memory has more room\r\n"
+        }
+        (Dialect::Memcached, TooMany::NoRoom) => {
+            b"SERVER_ERROR out of memory: connections fill their part of the client buffers; \
+              a larger --memory has more room\r\n"
         }
         (Dialect::Memcached, _) => b"ERROR Too many open connections\r\n",
     }
@@ -220,4 +225,20 @@ fn turn_away(socket: &TcpStream, reply: &[u8]) {
     let _ = rustix::net::send(socket, reply, rustix::net::SendFlags::NOSIGNAL);
     let _ = rustix::net::recv(socket, &mut [0_u8; 1024], rustix::net::RecvFlags::empty());
     let _ = socket.shutdown(std::net::Shutdown::Write);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_told_which_limit_it_met() {
+        for protocol in [Dialect::Resp, Dialect::Memcached] {
+            let line = |too_many| String::from_utf8_lossy(too_many_line(protocol, too_many));
+            assert!(!line(TooMany::All).contains("--memory"));
+            let of_memory = line(TooMany::NoRoom);
+            assert!(of_memory.contains("client buffers") && of_memory.contains("--memory"));
+            assert!(of_memory.ends_with("\r\n") && of_memory.matches('\n').count() == 1);
+        }
+    }
 }
