@@ -20,6 +20,7 @@
 
 mod file;
 mod pass;
+mod prefixes;
 mod room;
 mod selector;
 #[cfg(test)]
@@ -35,6 +36,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use file::{LineError, Wrong, check as check_file};
 pub(crate) use pass::{Fate, Pass, Standing};
+pub(crate) use prefixes::{PATTERN_BYTES, ReadPrefixes};
 pub use room::NoRoom;
 pub(crate) use selector::{CATEGORIES, Denied, Selector};
 pub use user::User;

@@ -43,7 +43,7 @@ use crate::watchers::UnderWay;
 use crate::work::Work;
 pub use prefixes::{Broadcast, Overlap};
 use registry::Registry;
-pub use registry::{Consent, Mode, Refused, Tracker};
+pub use registry::{Consent, Mode, Refused, Tracker, prefix_count_max};
 use table::{Table, Taken};
 pub(crate) use tell::{CHANNEL, Messages, Telling, redirect_target};
 

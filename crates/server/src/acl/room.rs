@@ -45,7 +45,7 @@ pub(super) fn file_bytes_max(text: &[u8]) -> u64 {
 
 impl User {
     /// What it takes.
-    pub(super) fn held_bytes(&self) -> u64 {
+    pub fn held_bytes(&self) -> u64 {
         let passwords = self.passwords.capacity() * size_of::<String>()
             + self.passwords.iter().map(|digest| 16 + digest.len()).sum::<usize>();
         let selectors = self.selectors.capacity() * size_of::<Selector>()

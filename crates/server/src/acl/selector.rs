@@ -190,6 +190,21 @@ impl Selector {
         self.has_all_keys || self.keys.iter().any(lets)
     }
 
+    /// Whether that is so of every prefix.
+    pub fn reads_prefix_by_all(&self) -> bool {
+        self.has_all_keys
+    }
+
+    /// How many patterns of keys it has.
+    pub fn pattern_count(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// What patterns begin with that let every key behind it be read.
+    pub fn read_prefixes(&self) -> impl Iterator<Item = &[u8]> {
+        self.keys.iter().filter(|known| known.access.reads).filter_map(|it| plain_of(&it.pattern))
+    }
+
     /// Takes all its commands, keys and channels back.
     pub fn reset(&mut self) {
         *self = Selector::default();
@@ -418,11 +433,16 @@ impl Selector {
     }
 }
 
+/// The bytes before the star of a pattern that is plain bytes and a star behind them.
+fn plain_of(pattern: &[u8]) -> Option<&[u8]> {
+    let plain = pattern.strip_suffix(b"*")?;
+    let is_plain = plain.iter().all(|byte| !matches!(byte, b'*' | b'?' | b'[' | b'\\'));
+    is_plain.then_some(plain)
+}
+
 /// Whether a pattern is plain bytes and a star behind them, and these begin the prefix.
 fn covers_prefix(pattern: &[u8], prefix: &[u8]) -> bool {
-    let plain = pattern.strip_suffix(b"*").unwrap_or_default();
-    let is_plain = plain.iter().all(|byte| !matches!(byte, b'*' | b'?' | b'[' | b'\\'));
-    pattern.ends_with(b"*") && is_plain && prefix.starts_with(plain)
+    plain_of(pattern).is_some_and(|plain| prefix.starts_with(plain))
 }
 
 /// Whether a name or a pattern could not stand in a line.

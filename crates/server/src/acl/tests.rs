@@ -305,3 +305,24 @@ fn a_file_is_loaded_as_a_whole_and_saved_so_that_it_reads_back() {
     let config = Config { requirepass: Some("r".into()), ..config };
     assert_eq!(door_state(&config).unwrap().default_user, DefaultUser::Locked);
 }
+
+#[test]
+fn prefixes_that_may_be_read_are_those_of_one_pattern_each() {
+    let words = ["", "a", "ab", "abc", "ac", "b", "ba", "c?", "a*b"];
+    for bits in 0..1_u32 << words.len() {
+        let chosen = words.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1);
+        let rules: Vec<String> = chosen
+            .map(|(at, word)| match at % 3 {
+                0 => format!("%R~{word}*"),
+                1 => format!("({word}*)").replace('(', "(%RW~"),
+                _ => format!("%W~{word}* %R~{word}"),
+            })
+            .collect();
+        let user = user(&format!("on {}", rules.join(" ")));
+        let readable = ReadPrefixes::new(&user);
+        for prefix in ["", "a", "aa", "ab", "abd", "abcd", "ac", "b", "bab", "c", "ca", "c?x"] {
+            let want = user.reads_prefix(prefix.as_bytes());
+            assert_eq!(readable.covers(prefix.as_bytes()), want, "{rules:?} {prefix}");
+        }
+    }
+}

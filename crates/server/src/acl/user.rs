@@ -117,6 +117,12 @@ impl User {
         self.root.reads_prefix(prefix) || self.selectors.iter().any(|it| it.reads_prefix(prefix))
     }
 
+    /// How many patterns of keys it has.
+    pub fn pattern_count(&self) -> usize {
+        let others = self.selectors.iter().map(Selector::pattern_count);
+        self.root.pattern_count() + others.sum::<usize>()
+    }
+
     /// Applies one rule.
     pub fn apply(&mut self, rule: &[u8]) -> Result<(), RuleError> {
         let is = |word: &str| rule.eq_ignore_ascii_case(word.as_bytes());

@@ -19,12 +19,15 @@ use wire::resp::{ArgIter, Command, CommandError, CommandId, Encoder, ErrorReply,
 use super::acl_log::DENIED_KEY;
 use super::redirect::keys_in;
 use super::{Caller, id_of};
-use crate::acl::Standing;
+use crate::acl::{PATTERN_BYTES, ReadPrefixes, Standing};
+use crate::budget::Kind;
 use crate::connection::Resp;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::shared::Shared;
-use crate::tracking::{Consent, Mode, Overlap, Refused, Tracker, redirect_target};
+use crate::tracking::{
+    Consent, Mode, Overlap, Refused, Tracker, prefix_count_max, redirect_target,
+};
 use crate::work::Work;
 
 const NOT_ASKED: ErrorReply<'static> = ErrorReply::Other(
@@ -95,6 +98,10 @@ impl<'a> Wanted<'a> {
                 let id = u64::try_from(id).map_err(|_| NO_TARGET)?;
                 wanted.redirect = Some(redirect_target(shared, id).ok_or(NO_TARGET)?.id);
             } else if is("prefix") && args.len() > 0 {
+                // Before they are gathered: more than one client may have is refused anyway.
+                if wanted.prefixes.len() >= prefix_count_max(shared.buffer_budget()) {
+                    return Err(NO_ROOM);
+                }
                 wanted.prefixes.extend(args.next());
             } else if is("bcast") {
                 wanted.is_broadcasting = true;
@@ -330,8 +337,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if let Some(error) = wanted.error(before.as_deref()) {
             return self.fail(caller, &error);
         }
-        if wanted.is_broadcasting && self.is_prefix_denied(caller, &wanted.prefixes) {
-            return self.fail(caller, &DENIED_KEY);
+        if wanted.is_broadcasting {
+            match self.is_prefix_denied(caller, &wanted.prefixes) {
+                Ok(false) => {}
+                Ok(true) => return self.fail(caller, &DENIED_KEY),
+                Err(error) => return self.fail(caller, &error),
+            }
         }
         let mode =
             if wanted.is_broadcasting { Mode::Broadcast } else { Mode::Read(wanted.consent()) };
@@ -354,16 +365,32 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 
     /// Whether the client's user may not read all keys with one of these prefixes; none: all keys.
-    fn is_prefix_denied(&mut self, caller: Caller, prefixes: &[&[u8]]) -> bool {
+    fn is_prefix_denied(
+        &mut self,
+        caller: Caller,
+        prefixes: &[&[u8]],
+    ) -> Result<bool, ErrorReply<'static>> {
         let all: &[&[u8]] = &[b""];
         let prefixes = if prefixes.is_empty() { all } else { prefixes };
         let core = &mut *self.core;
         let user = Arc::clone(core.connections[caller.slot].resp().pass.user(&core.acl));
-        let denied = prefixes.iter().find(|prefix| !user.reads_prefix(prefix));
+        let pattern_count = user.pattern_count();
+        let scratch_bytes = ((pattern_count + prefixes.len()) * PATTERN_BYTES) as u64;
+        if !core.ledger.try_reserve(Kind::Groups, scratch_bytes) {
+            return Err(NO_ROOM);
+        }
+        // They are sorted, and each prefix is looked up among them.
+        let sort_steps = pattern_count * (1 + pattern_count.checked_ilog2().unwrap_or(0) as usize);
+        core.charge(Work::keys(prefixes.len()));
+        core.charge(Work::steps((sort_steps + user.held_bytes() as usize) as u64));
+        let readable = ReadPrefixes::new(&user);
+        let denied = prefixes.iter().find(|prefix| !readable.covers(prefix));
+        drop(readable);
+        core.ledger.release(Kind::Groups, scratch_bytes);
         if let Some(prefix) = denied {
             self.note_denied_prefix(caller, prefix, &user);
         }
-        denied.is_some()
+        Ok(denied.is_some())
     }
 
     /// CLIENT CACHING.

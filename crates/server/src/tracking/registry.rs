@@ -18,6 +18,11 @@ const PREFIXES_PART: u64 = 16;
 /// What each takes besides its bytes.
 const PREFIX_BYTES: usize = 280;
 
+/// How many prefixes one client may have at most.
+pub fn prefix_count_max(budget: &BufferBudget) -> usize {
+    usize::try_from(budget.limit_bytes() / PREFIXES_PART).unwrap_or(usize::MAX) / PREFIX_BYTES
+}
+
 /// Begins every key.
 const ALL: &[&[u8]] = &[b""];
 
