@@ -5,13 +5,10 @@
 
 use std::sync::Arc;
 
-use base::UnixMillis;
 use cluster::{Configuration, NodeId, Slot};
-use store::Session;
 use wire::resp::{ClusterRequest, Command, Encoder, ErrorReply};
 
 use super::Caller;
-use crate::cluster::View;
 use crate::cluster::told::{self, Peers, Told};
 use crate::durable::Durability;
 use crate::engine::Engine;
@@ -20,9 +17,6 @@ use crate::gather::Gather;
 /// Redis' words without an append-only file.
 const NO_AOF: ErrorReply<'static> =
     ErrorReply::Other("WAITAOF cannot be used when numlocal is set but appendonly is disabled.");
-
-/// Items that are looked at between two quiescent points.
-const SLOT_SCAN_STEP: usize = 1024;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Runs `command` if it is one of these.
@@ -131,15 +125,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 self.say(caller, |encoder| encoder.integer(i64::from(slot)));
             }
             ClusterRequest::CountKeysInSlot { slot } => {
-                let mut count = 0;
-                self.each_key_of(caller, Slot(slot), |_| {
-                    count += 1;
-                    true
-                });
-                self.say(caller, |encoder| encoder.integer(count));
+                self.count_in_slot(caller, Slot(slot));
             }
             ClusterRequest::GetKeysInSlot { slot, count } => {
-                self.keys_of_slot(caller, Slot(slot), count);
+                let count_max = usize::try_from(count).unwrap_or(usize::MAX);
+                self.names_in_slot(caller, Slot(slot), count_max);
             }
             ClusterRequest::Links => self.say(caller, |encoder| encoder.array_header(0)),
             ClusterRequest::Administer { id } => self.fail(caller, &ErrorReply::Managed(id)),
@@ -222,50 +212,6 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 encoder.bulk(line.as_bytes());
             }
         });
-    }
-
-    fn keys_of_slot(&mut self, caller: Caller, slot: Slot, count: u64) {
-        let count = usize::try_from(count).unwrap_or(usize::MAX);
-        let mut keys: Vec<Vec<u8>> = Vec::new();
-        if count > 0 {
-            self.each_key_of(caller, slot, |key| {
-                keys.push(key.to_vec());
-                keys.len() < count
-            });
-        }
-        self.say(caller, |encoder| {
-            encoder.array_header(keys.len());
-            for key in &keys {
-                encoder.bulk(key);
-            }
-        });
-    }
-
-    /// Each key of a slot that this node holds, until `visit` says no. The store knows no slots:
-    /// all keys are looked at.
-    fn each_key_of(&mut self, caller: Caller, slot: Slot, visit: impl FnMut(&[u8]) -> bool) {
-        let now = self.core.now;
-        let Some(view) = self.core.cluster.clone() else { return };
-        self.with_session(caller, |session| keys_of(session, now, (&view, slot), visit));
-    }
-}
-
-fn keys_of(
-    session: &mut Session,
-    now: UnixMillis,
-    (view, slot): (&View, Slot),
-    mut visit: impl FnMut(&[u8]) -> bool,
-) {
-    let (mut cursor, mut goes_on) = (0, true);
-    while goes_on {
-        let step = session.scan(now, cursor, SLOT_SCAN_STEP, |item| {
-            if goes_on && Slot::of(item.key) == slot && !view.is_flushed(slot, item.version) {
-                goes_on = visit(item.key);
-            }
-        });
-        // A cursor of the step before is known.
-        cursor = step.unwrap_or(0);
-        goes_on &= cursor != 0;
     }
 }
 

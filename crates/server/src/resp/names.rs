@@ -1,8 +1,10 @@
-//! KEYS: the names that match, gathered a turn's work at a time.
+//! KEYS, CLUSTER GETKEYSINSLOT and COUNTKEYSINSLOT: names among all, gathered or counted a turn's
+//! work at a time. The store knows no slots: all keys are looked at.
 
 use std::ops::Bound;
 use std::sync::Arc;
 
+use cluster::Slot;
 use store::{Direction, Item, NoOrder, Range, prefix_end};
 use wire::resp::{ErrorReply, Glob, glob_prefix};
 
@@ -19,14 +21,49 @@ const ORDERED_STEP: usize = 64;
 /// Calls of one slice on a hash index; each looks at a bounded part of it.
 const HASHED_CALLS_MAX: usize = 4;
 
-/// A KEYS that is being answered.
+/// A command that is being answered.
 pub(super) struct NamesWalk {
-    glob: Box<Glob>,
+    wanted: Wanted,
     /// What the names start with; an ordered index is walked only there.
     prefix: Box<[u8]>,
     place: Place,
-    cluster: Option<Arc<View>>,
+    /// How many names are told.
+    count_max: usize,
     gathered: Gathered,
+    /// Names that were counted and not gathered; `None`: they are gathered.
+    counted: Option<u64>,
+}
+
+/// Which names are wanted.
+enum Wanted {
+    /// Those of own slots that match.
+    Matching(Box<Glob>, Option<Arc<View>>),
+    /// Those of one slot, of which this node may have a copy.
+    InSlot(Slot, Arc<View>),
+}
+
+impl Wanted {
+    fn is_it(&self, item: &Item<'_>, steps: &mut u64) -> bool {
+        match self {
+            Wanted::Matching(glob, cluster) => {
+                glob.matches(item.key, steps) && is_own(cluster.as_deref(), item)
+            }
+            Wanted::InSlot(slot, view) => {
+                *steps += item.key.len() as u64;
+                Slot::of(item.key) == *slot && !view.is_flushed(*slot, item.version)
+            }
+        }
+    }
+
+    /// What a client is told for whom there are too many.
+    fn too_many(&self) -> ErrorReply<'static> {
+        ErrorReply::Other(match self {
+            Wanted::Matching(..) => {
+                "too many keys for the client buffers: use SCAN instead of KEYS"
+            }
+            Wanted::InSlot(..) => "too many keys for the client buffers: ask for fewer",
+        })
+    }
 }
 
 /// How far the walk has come.
@@ -40,9 +77,10 @@ enum Place {
 
 /// What one slice does with the items that it visits.
 struct Visit<'v> {
-    glob: &'v Glob,
-    cluster: Option<&'v View>,
+    wanted: &'v Wanted,
+    count_max: usize,
     gathered: &'v mut Gathered,
+    counted: &'v mut Option<u64>,
     visited: usize,
     steps: u64,
 }
@@ -50,9 +88,18 @@ struct Visit<'v> {
 impl Visit<'_> {
     fn see(&mut self, item: &Item<'_>) {
         self.visited += 1;
-        if self.glob.matches(item.key, &mut self.steps) && is_own(self.cluster, item) {
-            self.gathered.push(item.key);
+        if self.has_all() || !self.wanted.is_it(item, &mut self.steps) {
+            return;
         }
+        match self.counted {
+            Some(count) => *count += 1,
+            None => self.gathered.push(item.key),
+        }
+    }
+
+    /// Whether no further name is told.
+    fn has_all(&self) -> bool {
+        self.gathered.count >= self.count_max
     }
 
     fn cost(&self) -> Work {
@@ -62,14 +109,18 @@ impl Visit<'_> {
     }
 
     fn is_over(&self) -> bool {
-        self.cost().is_spent() || self.gathered.is_too_long
+        self.cost().is_spent() || self.gathered.is_too_long || self.has_all()
     }
 }
 
 impl NamesWalk {
     /// Memory that it takes.
     pub fn held_bytes(&self) -> usize {
-        self.gathered.bytes.capacity() + self.glob.held_bytes() + self.prefix.len()
+        let wanted_bytes = match &self.wanted {
+            Wanted::Matching(glob, _) => glob.held_bytes(),
+            Wanted::InSlot(..) => 0,
+        };
+        self.gathered.bytes.capacity() + wanted_bytes + self.prefix.len()
     }
 }
 
@@ -80,21 +131,43 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Ok(glob) => Box::new(glob),
             Err(error) => return self.fail(caller, &ErrorReply::Other(error.text())),
         };
-        let walk = NamesWalk {
-            glob,
-            prefix: glob_prefix(pattern).into(),
-            place: Place::Ordered(None),
-            cluster: self.core.cluster.clone(),
-            gathered: self.gathered(),
-        };
+        let wanted = Wanted::Matching(glob, self.core.cluster.clone());
+        self.begin_names(caller, wanted, glob_prefix(pattern).into(), usize::MAX, None);
+    }
+
+    /// CLUSTER GETKEYSINSLOT.
+    pub(super) fn names_in_slot(&mut self, caller: Caller, slot: Slot, count_max: usize) {
+        if let Some(view) = self.core.cluster.clone() {
+            self.begin_names(caller, Wanted::InSlot(slot, view), [].into(), count_max, None);
+        }
+    }
+
+    /// CLUSTER COUNTKEYSINSLOT.
+    pub(super) fn count_in_slot(&mut self, caller: Caller, slot: Slot) {
+        if let Some(view) = self.core.cluster.clone() {
+            self.begin_names(caller, Wanted::InSlot(slot, view), [].into(), usize::MAX, Some(0));
+        }
+    }
+
+    fn begin_names(
+        &mut self,
+        caller: Caller,
+        wanted: Wanted,
+        prefix: Box<[u8]>,
+        count_max: usize,
+        counted: Option<u64>,
+    ) {
+        let (place, gathered) = (Place::Ordered(None), self.gathered());
+        let walk = NamesWalk { wanted, prefix, place, count_max, gathered, counted };
         self.begin_slices(caller, Source::Names(walk));
     }
 
     /// The next items.
     pub(super) fn names_slice(&mut self, caller: Caller, walk: &mut NamesWalk) -> Slice {
         self.settle(caller.slot);
-        let NamesWalk { glob, prefix, place, cluster, gathered } = walk;
-        let mut visit = Visit { glob, cluster: cluster.as_deref(), gathered, visited: 0, steps: 0 };
+        let NamesWalk { wanted, prefix, place, count_max, gathered, counted } = walk;
+        let count_max = *count_max;
+        let mut visit = Visit { wanted, count_max, gathered, counted, visited: 0, steps: 0 };
         if let Place::Ordered(last) = place
             && self.see_ordered(prefix, last, &mut visit) == Err(NoOrder)
         {
@@ -109,14 +182,22 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             }
         }
         let cost = visit.cost();
+        if visit.has_all() {
+            *place = Place::End;
+        }
         self.core.charge(cost);
         let gathered = std::mem::take(&mut walk.gathered);
         if gathered.is_too_long {
-            let text = "too many keys for the client buffers: use SCAN instead of KEYS";
-            self.fail(caller, &ErrorReply::Other(text));
+            self.fail(caller, &walk.wanted.too_many());
             self.drop_gathered(gathered);
         } else if matches!(walk.place, Place::End) {
-            self.say_gathered(caller, gathered);
+            match walk.counted {
+                None => self.say_gathered(caller, gathered),
+                Some(count) => {
+                    self.drop_gathered(gathered);
+                    self.say(caller, |encoder| encoder.integer(count.cast_signed()));
+                }
+            }
         } else if self.may_gather_on(caller) {
             walk.gathered = gathered;
             return Slice::More;

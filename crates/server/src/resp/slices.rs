@@ -56,7 +56,7 @@ pub(super) enum Source {
     Values(ValueWalk),
     /// DEL, UNLINK, EXISTS and TOUCH.
     Count(CountWalk),
-    /// KEYS.
+    /// KEYS, CLUSTER GETKEYSINSLOT and COUNTKEYSINSLOT.
     Names(NamesWalk),
     /// LCS.
     Lcs(LcsWalk),

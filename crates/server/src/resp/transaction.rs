@@ -23,8 +23,8 @@ use base::KeyHash;
 use store::{Op, Outcome, Pins, Request, Sink, entry_len_max_bytes};
 use wire::Parsed;
 use wire::resp::{
-    Command, CommandError, CommandId, ErrorReply, FieldActions, Flags, Keys, Limits, Parser, dump,
-    next_command, read_offset,
+    ClusterRequest, Command, CommandError, CommandId, ErrorReply, FieldActions, Flags, Keys,
+    Limits, Parser, dump, next_command, read_offset,
 };
 
 use super::Caller;
@@ -482,7 +482,10 @@ fn needs_session(queued: &Queued<'_>) -> bool {
             | Command::KvRange(_)
             | Command::RandomKey
             | Command::Flush { .. }
-            | Command::DbSize)
+            | Command::DbSize
+            | Command::Cluster(
+                ClusterRequest::CountKeysInSlot { .. } | ClusterRequest::GetKeysInSlot { .. }
+            ))
     )
 }
 

@@ -256,6 +256,31 @@ fn a_slot_whose_primary_is_unknown_is_not_served() {
     assert!(bench.ask("CLUSTER INFO").contains("cluster_slots_fail:5461\r\n"));
 }
 
+/// More keys than one turn looks at: what is asked beside them is answered in between.
+#[test]
+fn keys_of_a_slot_are_counted_in_slices() {
+    for index in [store::IndexKind::Hash, store::IndexKind::Tree] {
+        let mut bench = Bench::new(Some(view_of(2)), index);
+        for number in 0..40_000 {
+            let tag = ["bar", "hello"][number % 2];
+            assert_eq!(bench.ask(&format!("SET {{{tag}}}{number} 1")), "+OK\r\n");
+        }
+        let slot = Slot::of(b"bar").0;
+        let count = format!("CLUSTER COUNTKEYSINSLOT {slot}");
+        assert_eq!(bench.ask(&count), ":20000\r\n");
+        bench.client.write_all(format!("{count}\r\n").as_bytes()).unwrap();
+        bench.drive.turn(0).unwrap();
+        let early = bench.client.read(&mut [0; 64]).map_err(|error| error.kind());
+        assert_eq!(early, Err(ErrorKind::WouldBlock), "one turn is not enough");
+        assert_eq!(bench.ask("PING"), ":20000\r\n+PONG\r\n");
+        let many = bench.ask(&format!("CLUSTER GETKEYSINSLOT {slot} 2000"));
+        assert!(many.starts_with("*2000\r\n") && !many.contains("hello"));
+        let some = bench.ask(&format!("CLUSTER GETKEYSINSLOT {slot} 10"));
+        assert!(some.starts_with("*10\r\n"), "{some}");
+        assert_eq!(bench.ask(&format!("CLUSTER GETKEYSINSLOT {slot} 0")), "*0\r\n");
+    }
+}
+
 /// The store holds copies of other nodes' slots, which are not this node's to show.
 #[test]
 fn only_own_keys_are_shown() {

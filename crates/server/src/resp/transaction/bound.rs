@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 use base::KeyHash;
 use store::{Op, Request};
-use wire::resp::{Command, CommandId, ErrorReply, Flags};
+use wire::resp::{ClusterRequest, Command, CommandId, ErrorReply, Flags};
 
 use super::{LengthSink, QUEUE_BUFFER_PART, Queued, grows_to_bytes, is_write, keys_of};
 use crate::budget::Kind;
@@ -171,6 +171,7 @@ fn is_measured(command: &Command<'_>) -> bool {
             | Command::Keys { .. }
             | Command::Scan(_)
             | Command::KvRange(_)
+            | Command::Cluster(ClusterRequest::GetKeysInSlot { .. })
     ) || matches!(
         command,
         Command::Operator {
