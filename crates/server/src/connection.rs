@@ -199,6 +199,8 @@ pub struct Memcached {
     pub framing: Framing,
     /// Lines of watch that had no room.
     pub skipped_lines: u64,
+    /// What it sent was no request.
+    pub is_garbled: bool,
     /// A mechanism of SASL has been named and wants its message.
     pub is_sasl_begun: bool,
 }

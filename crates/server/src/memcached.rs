@@ -112,6 +112,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                     if let Some(reply) = error.reply() {
                         self.reply_to(slot, |out| Encoder::new(out).reply(reply));
                     }
+                    self.core.connections[slot].memcached().is_garbled = true;
                     self.core.connections[slot].ending = Ending::AfterFlush;
                     return Fed::up_to(input.len(), 0);
                 }
@@ -154,6 +155,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.core.counters().command(caller.index).errors.add(1);
         self.core.charge(Work::command());
         if let Some(reply) = rejection.reply {
+            let is_too_large = reply == Reply::TooLarge;
+            self.core.counters().oversized_commands.add(u64::from(is_too_large));
             self.say_line(caller, reply);
         }
         self.delete_refused(caller, rejection);

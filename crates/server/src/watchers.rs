@@ -301,7 +301,7 @@ impl Lines {
                 End::Ip(peer) => {
                     write!(line, "rip={} rport={} transport=tcp ", peer.ip(), peer.port())
                 }
-                End::Unix(_) => write!(line, "rip=unix rport=0 transport=unix "),
+                End::Unix(_) => write!(line, "rip=unix rport=0 transport=local "),
             };
             if let Some(reason) = closed {
                 let _ = write!(line, "reason={reason} ");

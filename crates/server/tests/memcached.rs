@@ -159,6 +159,35 @@ fn stats_name_what_exporters_read() {
 }
 
 #[test]
+fn stats_count_values_that_were_too_large() {
+    let server = TestServer::with(server::Config { max_item_size_bytes: 1000, ..config() });
+    let mut client = server.memcached();
+    let set = format!("set a 0 0 2000\r\n{}\r\n", "x".repeat(2000));
+    client.ask(set, "SERVER_ERROR object too large for cache\r\n");
+    client.send("stats\r\nstats settings\r\nquit\r\n");
+    let stats = String::from_utf8(client.read_to_end()).unwrap();
+    for line in ["store_too_large 1", "store_no_memory 0", "detail_enabled no", "idle_timeout 0"] {
+        assert!(stats.contains(&format!("STAT {line}\r\n")), "{line} is missing in {stats}");
+    }
+}
+
+#[test]
+fn a_connection_that_sends_no_request_is_told_to_end_by_an_error() {
+    let server = TestServer::start();
+    let mut watcher = server.memcached();
+    watcher.ask("watch connevents\r\n", "OK\r\n");
+    for (sent, reason) in [("quit\r\n", "reason=normal"), ("GET / HTTP/1.1\r\n", "reason=error")] {
+        let mut client = server.memcached();
+        client.send(sent);
+        client.read_to_end();
+        // Another worker may tell that it came behind the one that tells that it went.
+        let next = || watcher.expect_line_with("type=conn_");
+        let went = std::iter::repeat_with(next).find(|line| line.contains("conn_close"));
+        assert!(went.is_some_and(|line| line.contains(reason)));
+    }
+}
+
+#[test]
 fn a_delayed_flush_comes_when_it_is_due() {
     let server = TestServer::start();
     let mut client = server.memcached();

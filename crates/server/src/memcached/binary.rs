@@ -68,6 +68,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 }
                 Parsed::Bad(_) => {
                     self.core.counters().protocol_errors.add(1);
+                    self.core.connections[slot].memcached().is_garbled = true;
                     self.core.connections[slot].ending = Ending::AfterFlush;
                     return Fed::up_to(input.len(), 0);
                 }
@@ -93,6 +94,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     fn refuse_binary(&mut self, slot: usize, refusal: &Refusal<'a>) {
         let caller = self.caller(slot, MemcachedCommand::Unknown, false);
         self.core.counters().command(caller.index).errors.add(1);
+        let is_too_large = refusal.status == Status::TooLarge;
+        self.core.counters().oversized_commands.add(u64::from(is_too_large));
         self.binary_refuse(slot, refusal.head, refusal.status);
         if let Some(key) = refusal.delete_key {
             self.request(caller, key, Op::Delete, Shape::McNothing);

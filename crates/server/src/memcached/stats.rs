@@ -164,6 +164,8 @@ fn general(to: &mut Writer<'_>, shared: &Shared) {
     let watchers = shared.watchers();
     watchers.counts.named().into_iter().for_each(|(name, count)| to.stat(name, count));
     to.stat("log_watchers", watchers.len());
+    to.stat("store_too_large", totals.oversized_commands);
+    to.stat("store_no_memory", store.out_of_memory);
     for fact in facts(&store) {
         to.stat(&format!("dovetail_{}", fact.name), fact.amount);
     }
@@ -330,7 +332,13 @@ fn settings(to: &mut Writer<'_>, shared: &Shared) {
     to.stat("verbosity", 0);
     to.stat("oldest", 0);
     to.stat("evictions", on_off(config.mode == Mode::Evict));
-    to.stat("domain_socket", "NULL");
+    match &config.memcached_unix_socket {
+        Some(path) => {
+            to.stat("domain_socket", path.display());
+            to.stat("umask", format_args!("{:o}", config.unix_mode));
+        }
+        None => to.stat("domain_socket", "NULL"),
+    }
     to.stat("num_threads", config.threads);
     to.stat("cas_enabled", "yes");
     let has_auth = shared.doors().of(Door::Memcached).asks_login();
@@ -342,6 +350,11 @@ fn settings(to: &mut Writer<'_>, shared: &Shared) {
     to.stat("flush_enabled", "yes");
     to.stat("binding_protocol", "auto-negotiate");
     to.stat("shutdown_command", yes_no(config.enable_shutdown));
+    to.stat("dump_enabled", "yes");
+    to.stat("stat_key_prefix", ":");
+    to.stat("detail_enabled", yes_no(shared.watchers().prefixes.is_on()));
+    to.stat("idle_timeout", shared.live().idle_timeout_ms() / 1000);
+    to.stat("ssl_enabled", yes_no(config.tls_memcached.is_some()));
     to.stat("watcher_logbuf_size", LINES_BYTES_MAX);
     to.stat("dovetail_eviction", config.eviction_name());
     to.stat("dovetail_index", config.index_name());

@@ -116,7 +116,7 @@ fn refusals(page: &mut Page, snapshot: &Snapshot) {
     );
     page.counter(
         "dovetail_oversized_commands",
-        "Commands of Redis clients that were refused for their size and skipped",
+        "Commands of Redis and memcached clients that were refused for their size and skipped",
         totals.oversized_commands,
     );
     page.counter("dovetail_auth_attempts", "Attempts to log in", totals.auth_attempts);
