@@ -37,6 +37,8 @@ mod ledger;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use store::{ScratchRoom, Store};
+
 pub use books::Books;
 pub use kind::{Class, Kind};
 pub use ledger::Ledger;
@@ -93,6 +95,13 @@ impl BufferBudget {
             standing_bytes: AtomicU64::new(0),
             kinds: Default::default(),
         }
+    }
+
+    /// The same, in which the store books what it makes long values in.
+    pub fn of_store(limit_bytes: u64, store: &Store) -> Arc<BufferBudget> {
+        let budget = Arc::new(BufferBudget::new(limit_bytes));
+        store.book_scratch(Scratch(Arc::clone(&budget)));
+        budget
     }
 
     /// The most that may be granted.
@@ -232,6 +241,23 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         self.budget.give_back(self.kind, self.bytes);
+    }
+}
+
+/// Where the store books long values that updates make.
+struct Scratch(Arc<BufferBudget>);
+
+impl ScratchRoom for Scratch {
+    fn try_take(&self, bytes: usize) -> bool {
+        let has_room = self.0.try_grant(Kind::Scratch, bytes as u64);
+        if !has_room {
+            self.0.note_refusal(Kind::Scratch);
+        }
+        has_room
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.0.give_back(Kind::Scratch, bytes as u64);
     }
 }
 

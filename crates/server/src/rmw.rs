@@ -231,6 +231,44 @@ impl Update for Rmw<'_> {
         }
     }
 
+    fn value_len_max(&self, old: Option<&Item<'_>>) -> usize {
+        let old_len = old.map_or(0, |old| old.value.len());
+        let joined = |part: &[u8], max_bytes: u64| {
+            let len = old_len + part.len();
+            if len as u64 <= max_bytes { len } else { 0 }
+        };
+        match self {
+            Rmw::Append(part) | Rmw::Prepend(part) | Rmw::Join(part, _) => {
+                joined(part.bytes, part.max_bytes)
+            }
+            Rmw::MetaAppend(part) | Rmw::MetaPrepend(part) => {
+                joined(part.bytes, part.max_bytes.into())
+            }
+            Rmw::SetRange { offset_bytes, value } => {
+                text::len_with_range(old_len, *offset_bytes, *value)
+            }
+            Rmw::SetBit { offset_bits, bit } => bits::len_with_bit(old, *offset_bits, *bit),
+            Rmw::SetIf { value, .. } => value.len(),
+            Rmw::MetaStore(store) => store.value.len(),
+            Rmw::MetaGet(get) => get.copied_len(old),
+            Rmw::Named(named) => named.update.value_len_max(old),
+            Rmw::Increase(_)
+            | Rmw::Decrease(_)
+            | Rmw::MetaIncrease(_)
+            | Rmw::MetaDecrease(_)
+            | Rmw::MetaInvalidate(_) => old_len,
+            // Numbers are short; a new time alone is written from where the value lies.
+            Rmw::IncrementBy(_)
+            | Rmw::IncrementByFloat(_)
+            | Rmw::DeleteVersion(_)
+            | Rmw::DeleteToken(_)
+            | Rmw::DeleteIf(_)
+            | Rmw::SetExpiry(_)
+            | Rmw::Expire { .. }
+            | Rmw::Persist => 0,
+        }
+    }
+
     #[inline]
     fn may_read(&self) -> bool {
         match self {

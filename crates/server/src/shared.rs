@@ -270,7 +270,7 @@ impl Shared {
         }
         let sizes = Sizes::for_dispatch(&config, roles.layers());
         let sample_every = sizes.as_ref().map(|_| config.size_sample);
-        let budget = Arc::new(BufferBudget::new(plan.buffers_bytes));
+        let budget = BufferBudget::of_store(plan.buffers_bytes, &store);
         Ok(Shared {
             flush_at: AtomicU64::new(warm_flush_at(warm.as_ref())),
             tracking: Tracking::new(config.threads, config.tracking_table_keys_max, &budget),

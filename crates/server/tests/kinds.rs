@@ -49,6 +49,27 @@ fn the_seed_of_the_index_is_in_no_welcome() {
 }
 
 #[test]
+fn new_values_are_booked_while_they_are_made() {
+    let server = TestServer::with(small());
+    let (mut client, mut meta) = (server.resp(), server.memcached());
+    let scratch = || {
+        let kinds = server.server().shared().buffer_budget();
+        kinds.kinds().find(|numbers| numbers.kind.name() == "scratch").unwrap()
+    };
+    let value = "v".repeat(4_500_000);
+    client.ask(format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$4500000\r\n{value}\r\n"), "+OK\r\n");
+    client.ask("APPEND k xyz\r\nSETRANGE k 4600000 abc\r\n", ":4500003\r\n:4600003\r\n");
+    client.ask("SETBIT k 7 1\r\nSTRLEN k\r\n", ":0\r\n:4600003\r\n");
+    assert_eq!((scratch().bytes, scratch().refusals), (0, 0));
+    // The command and what it makes of it are more than 7 MiB together.
+    let refused = "SERVER_ERROR out of memory storing object\r\n";
+    meta.ask(format!("ms n 4500000 E7\r\n{value}\r\n"), refused);
+    assert_eq!((scratch().bytes, scratch().refusals), (0, 1));
+    meta.ask("mg n\r\n", "EN\r\n");
+    serves_others(&server);
+}
+
+#[test]
 fn users_that_fill_their_part_are_refused_and_others_are_served() {
     let server = TestServer::with(small());
     let mut client = server.resp();

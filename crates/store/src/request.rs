@@ -107,6 +107,12 @@ pub trait Update {
     /// bucket lock: it must be short, must not block and must not call the store.
     fn apply(&self, old: Option<&Item<'_>>, value: &mut Vec<u8>) -> Verdict<Self::Refusal>;
 
+    /// How long `value` becomes at most where the old item is this one: what is long has to have
+    /// room before it is made ([`ScratchRoom`]).
+    fn value_len_max(&self, old: Option<&Item<'_>>) -> usize {
+        old.map_or(0, |old| old.value.len())
+    }
+
     /// Whether it may turn out to be a plain read: then the store asks [`Update::reads`] before it
     /// takes the lock.
     #[inline]
@@ -123,6 +129,15 @@ pub trait Update {
     fn reads(&self, _old: Option<&Item<'_>>) -> bool {
         false
     }
+}
+
+/// Keeps the books of memory that updates make long values in.
+pub trait ScratchRoom: Send + Sync {
+    /// Books so many bytes, or none.
+    fn try_take(&self, bytes: usize) -> bool;
+
+    /// So many bytes are free again.
+    fn give_back(&self, bytes: usize);
 }
 
 /// What an [`Update`] decided.

@@ -31,6 +31,7 @@ mod replica;
 mod resize;
 mod room;
 mod scan;
+mod scratch;
 mod several;
 mod update;
 mod write;
@@ -60,13 +61,12 @@ pub(crate) use keep::{has_expired, is_whole_entry};
 pub(crate) use recover::Named;
 pub use replica::Sweep;
 pub(crate) use room::low_water;
+pub(crate) use scratch::ScratchBooks;
 pub use several::LockedSession;
 
 /// Blocks of the index that are freed in one go, beyond as many as the same step retired: some
 /// 10 us.
 const FREED_MAX: usize = 128;
-/// Scratch that a large read-modify-write has grown is given back above this.
-const SCRATCH_KEPT_BYTES: usize = 1 << 20;
 
 /// One thread's session with a store.
 pub struct Session {
@@ -104,7 +104,7 @@ struct Local {
     /// Items added since the index was told, less those removed, and without `counts`.
     unsettled: i64,
     /// New values of read-modify-writes.
-    scratch: Vec<u8>,
+    scratch: scratch::Scratch,
     /// Heads whose lock this session holds across requests, ascending (K11).
     held: Vec<u32>,
     /// Length of the value last read: how far ahead stage 2 prefetches.
@@ -164,7 +164,7 @@ impl Session {
             are_hints_good: false,
             retired: VecDeque::new(),
             unsettled: 0,
-            scratch: Vec::new(),
+            scratch: scratch::Scratch::default(),
             held: Vec::new(),
             value_len_hint: 0,
             guesses: Vec::new(),

@@ -22,7 +22,8 @@ use crate::log::{Log, log_min_bytes, segment_bytes_for, segment_count_min};
 use crate::mapping::PageKind;
 use crate::placement::{NodeShare, Placement};
 use crate::replica::{RecoveredDelete, ShardCounts};
-use crate::session::Session;
+use crate::request::ScratchRoom;
+use crate::session::{ScratchBooks, Session};
 use crate::tree::{NodeMemory, Tree};
 use crate::tuning::Tuning;
 use crate::warm::Table as WarmTable;
@@ -64,6 +65,8 @@ pub(crate) struct Inner {
     pub recovered_deletes: Mutex<Vec<RecoveredDelete>>,
     /// Once somebody wants to know.
     pub shard_counts: std::sync::OnceLock<ShardCounts>,
+    /// Where long values of updates are booked, if they are.
+    pub scratch_room: std::sync::OnceLock<ScratchBooks>,
     /// The first hash of the next chain that the expiry pass looks at; sessions share the pass.
     pub expiry_cursor: CachePadded<AtomicU64>,
     /// When the whole index was last swept for expired items, in milliseconds since 1970.
@@ -287,8 +290,7 @@ impl Store {
         let segment_bytes = begin
             .segment_bytes()
             .unwrap_or_else(|| segment_bytes_for(mapped_bytes, config.session_max));
-        let room_bytes = begin.room_bytes().saturating_sub(ghost_bytes);
-        let space = (mapped_bytes, room_bytes, segment_bytes);
+        let space = (mapped_bytes, begin.room_bytes().saturating_sub(ghost_bytes), segment_bytes);
         let mut log = Log::new(space, &config, tuning, (nodes, begin.file()))
             .map_err(|source| OpenError::Map { bytes: mapped_bytes, source })?;
         let durable = begin.take(&mut log, &config)?;
@@ -319,6 +321,7 @@ impl Store {
             counts: (0..config.session_max).map(|_| CachePadded::default()).collect(),
             recovered_deletes: Mutex::default(),
             shard_counts: std::sync::OnceLock::new(),
+            scratch_room: std::sync::OnceLock::new(),
             expiry_cursor: CachePadded::new(AtomicU64::new(0)),
             swept_at_ms: AtomicU64::new(0),
             expiry_key: Mutex::new(None),
@@ -343,6 +346,11 @@ impl Store {
     /// What the committer covers, if this store is durable.
     pub fn durable(&self) -> Option<&Arc<Durable>> {
         self.inner.durable.as_ref()
+    }
+
+    /// Books what sessions make long values of updates in, from now on. Once.
+    pub fn book_scratch(&self, room: impl ScratchRoom + 'static) {
+        let _ = self.inner.scratch_room.set(ScratchBooks(Box::new(room)));
     }
 
     /// A session for the calling thread; dropping it gives its place back.

@@ -21,6 +21,7 @@ mod replica;
 mod replica_durable;
 #[cfg(not(any(loom, miri)))]
 mod resize;
+mod scratch;
 mod several;
 mod space;
 mod threads;

@@ -29,6 +29,8 @@ pub enum Kind {
     Udp,
     /// Values that native clients send in parts.
     Transfers,
+    /// New values of commands that change what is there, while they are made.
+    Scratch,
     /// Connections themselves: their records, and TLS sessions behind the handshake.
     Connections,
     /// Names that clients give themselves or log in with.
@@ -70,6 +72,7 @@ const ROWS: [Row; Kind::COUNT] = [
     row(Kind::Groups, "groups", Class::Passing, 32),
     row(Kind::Udp, "udp", Class::Passing, 16),
     row(Kind::Transfers, "transfers", Class::Passing, 48),
+    row(Kind::Scratch, "scratch", Class::Passing, 56),
     row(Kind::Connections, "connections", Class::Standing, 28),
     row(Kind::Names, "names", Class::Standing, 4),
     row(Kind::Handshakes, "handshakes", Class::Standing, 8),

@@ -38,6 +38,14 @@ pub(super) fn set(
     write_keeping(old)
 }
 
+/// How long the value is with that bit; 0: it is not written.
+pub(super) fn len_with_bit(old: Option<&Item<'_>>, offset_bits: u64, bit: bool) -> usize {
+    let old_value = old.map_or(&b""[..], |old| old.value);
+    let byte = (offset_bits / 8) as usize;
+    let is_kept = byte < old_value.len() && self::bit(old_value, offset_bits) == bit;
+    if is_kept { 0 } else { old_value.len().max(byte + 1) }
+}
+
 /// One bit.
 pub fn bit(value: &[u8], offset_bits: u64) -> bool {
     let byte = usize::try_from(offset_bits / 8).ok().and_then(|byte| value.get(byte));

@@ -123,6 +123,11 @@ impl MetaGet {
         ends_soon || item.client_flags & STALE != 0
     }
 
+    /// How much of the old value it copies.
+    pub(super) fn copied_len(&self, old: Option<&Item<'_>>) -> usize {
+        old.filter(|item| self.wins(item)).map_or(0, |item| item.value.len())
+    }
+
     pub(super) fn apply(&self, old: Option<&Item<'_>>, value: &mut Vec<u8>) -> Verdict<Refusal> {
         let Some(item) = old else {
             return match self.vivify.get() {

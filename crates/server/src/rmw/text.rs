@@ -24,6 +24,13 @@ pub(super) fn join(
     write_keeping(old)
 }
 
+/// How long the value is with a range; 0: it is not written.
+pub(super) fn len_with_range(old_len: usize, offset_bytes: u64, part: Bounded<'_>) -> usize {
+    let end = offset_bytes.saturating_add(part.bytes.len() as u64);
+    let is_written = !part.bytes.is_empty() && end <= part.max_bytes;
+    if is_written { old_len.max(end as usize) } else { 0 }
+}
+
 /// Overwrites from an offset on; zero bytes fill a gap. No bytes change nothing.
 pub(super) fn set_range(
     old: Option<&Item<'_>>,

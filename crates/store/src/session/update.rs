@@ -7,9 +7,9 @@
 
 use base::{KeyHash, UnixMillis};
 
+use super::Local;
 use super::execute::{Call, find};
 use super::write::Found;
-use super::{Local, SCRATCH_KEPT_BYTES};
 use crate::entry::{Header, Meta, Seen, Shape};
 use crate::index::slot::Tag;
 use crate::index::{Chain, IndexFull};
@@ -17,6 +17,9 @@ use crate::log::{Appender, Purpose, Queue};
 use crate::pin::Pins;
 use crate::request::{Item, LastUse, Outcome, Sink, Update, Use, Verdict, fold_token};
 use crate::store::Inner;
+
+/// A token behind a value.
+const TOKEN_BYTES: usize = size_of::<u64>();
 
 /// How one attempt at a write under the lock ended.
 enum Attempt<'a, R> {
@@ -83,9 +86,7 @@ impl Local {
                 }
             }
         }
-        if self.scratch.capacity() > SCRATCH_KEPT_BYTES {
-            self.scratch = Vec::new();
-        }
+        self.scratch.settle(&inner.scratch_room);
     }
 
     /// Answers an update that is a read of what is there; false: it is not. Without the lock, as
@@ -138,8 +139,7 @@ impl Local {
         seen: &'s mut Seens<'a>,
     ) -> Attempt<'s, U::Refusal> {
         let Call { inner, now, guess, .. } = call;
-        let tag = Tag::of(hash);
-        let chain = self.lock_chain(inner, hash);
+        let (tag, chain) = (Tag::of(hash), self.lock_chain(inner, hash));
         let found = Local::find_locked(inner, &chain, guess, tag, key);
         let Seens { old, new } = seen;
         *old = Local::see_live(found.map(|(_, entry)| entry), now);
@@ -147,20 +147,21 @@ impl Local {
         if old.is_none() && found.is_some() {
             self.note_gone(key);
         }
-        let mut value = std::mem::take(&mut self.scratch);
-        value.clear();
+        let Some(mut value) = self.buffer_for(inner, update, old.as_ref()) else {
+            return Attempt::Done(Outcome::OutOfMemory);
+        };
         let verdict = update.apply(old.as_ref(), &mut value);
         let (client_flags, expires_at) = match (verdict, old) {
             (Verdict::Keep, _) | (Verdict::Touch { .. }, None) => {
-                self.scratch = value;
+                self.scratch.buffer = value;
                 return Attempt::Done(Outcome::Updated { old, new: None });
             }
             (Verdict::Refuse(why), _) => {
-                self.scratch = value;
+                self.scratch.buffer = value;
                 return Attempt::Done(Outcome::Refused(why));
             }
             (Verdict::Delete, _) => {
-                self.scratch = value;
+                self.scratch.buffer = value;
                 return Attempt::Done(match self.delete_locked(inner, chain, found) {
                     true => Outcome::Deleted { old },
                     false => Outcome::OutOfMemory,
@@ -180,7 +181,7 @@ impl Local {
             }
         };
         if expires_at.is_some_and(|at| at <= now) {
-            self.scratch = value;
+            self.scratch.buffer = value;
             return Attempt::Done(match self.delete_locked(inner, chain, found) {
                 true => Outcome::Deleted { old },
                 false => Outcome::OutOfMemory,
@@ -193,7 +194,7 @@ impl Local {
         let last_use = use_after(update.usage(), is_touch, old, now);
         let write = Write { key, tag, value: new_value, meta, last_use, queue, space };
         let written = self.write_locked(inner, chain, found, write);
-        self.scratch = value;
+        self.scratch.buffer = value;
         match written {
             Written::Entry(entry) => {
                 let new = Some(new.insert(entry).item());
@@ -205,6 +206,22 @@ impl Local {
                 Attempt::Done(Local::too_large(inner, key, len_bytes))
             }
         }
+    }
+
+    /// An empty buffer with room for what the update makes; `None`: memory has none.
+    fn buffer_for<U: Update>(
+        &mut self,
+        inner: &Inner,
+        update: &U,
+        old: Option<&Item<'_>>,
+    ) -> Option<Vec<u8>> {
+        // A token that stays is copied with its value.
+        let kept_len = old.filter(|item| item.token.is_some()).map_or(0, |item| item.value.len());
+        let len_max = update.value_len_max(old).max(kept_len) + TOKEN_BYTES;
+        self.scratch.buffer.clear();
+        let has_room = self.scratch.make_room(&inner.scratch_room, len_max);
+        self.counts.out_of_memory += u64::from(!has_room);
+        has_room.then(|| std::mem::take(&mut self.scratch.buffer))
     }
 
     fn write_locked<'a>(

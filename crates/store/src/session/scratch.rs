@@ -1,0 +1,87 @@
+//! Where read-modify-writes make their values: kept from one to the next while it is short, and
+//! booked while it is long.
+//!
+//! ```text
+//!  an update of a long value ─▶ room? ─ no ─▶ out of memory, and nothing has changed
+//!                                │ yes
+//!                                └▶ a buffer of that length ─▶ the log ─▶ freed, and given back
+//! ```
+//!
+//! # Invariants
+//! S1: a buffer above [`KEPT_BYTES`] is booked before it is allocated, and is freed with the
+//!     update that needed it.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use crate::request::ScratchRoom;
+
+/// What a session keeps from one update to the next, unbooked.
+const KEPT_BYTES: usize = 64 << 10;
+
+/// Where long buffers are booked.
+pub struct ScratchBooks(pub Box<dyn ScratchRoom>);
+
+impl fmt::Debug for ScratchBooks {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("ScratchBooks")
+    }
+}
+
+/// One session's.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    /// Taken while an update is decided.
+    pub buffer: Vec<u8>,
+    booked_bytes: usize,
+}
+
+impl Scratch {
+    /// Makes room for a value of that length; false: there is none.
+    #[inline]
+    pub fn make_room(&mut self, books: &OnceLock<ScratchBooks>, len_bytes: usize) -> bool {
+        if len_bytes > KEPT_BYTES {
+            return self.make_long_room(books, len_bytes);
+        }
+        // Not twice as long as before: that could be more than is kept.
+        self.buffer.reserve_exact(len_bytes);
+        true
+    }
+
+    #[cold]
+    fn make_long_room(&mut self, books: &OnceLock<ScratchBooks>, len_bytes: usize) -> bool {
+        if len_bytes <= self.buffer.capacity() {
+            return true;
+        }
+        // Another attempt, for which the value has become longer, or the one that is kept.
+        self.drop_long(books);
+        self.buffer = Vec::new();
+        if let Some(books) = books.get() {
+            if !books.0.try_take(len_bytes) {
+                return false;
+            }
+            self.booked_bytes = len_bytes;
+        }
+        self.buffer.reserve_exact(len_bytes);
+        true
+    }
+
+    /// Behind an update: what is long goes.
+    #[inline]
+    pub fn settle(&mut self, books: &OnceLock<ScratchBooks>) {
+        if self.buffer.capacity() > KEPT_BYTES {
+            self.drop_long(books);
+        }
+    }
+
+    #[cold]
+    fn drop_long(&mut self, books: &OnceLock<ScratchBooks>) {
+        if self.buffer.capacity() > KEPT_BYTES {
+            self.buffer = Vec::new();
+        }
+        let booked_bytes = std::mem::take(&mut self.booked_bytes);
+        if let Some(books) = books.get().filter(|_| booked_bytes > 0) {
+            books.0.give_back(booked_bytes);
+        }
+    }
+}

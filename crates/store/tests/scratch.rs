@@ -1,0 +1,92 @@
+//! Long values of updates are made in memory that is booked first.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use base::UnixMillis;
+use store::request::{Item, NoUpdate, Op, Outcome, Request, Sink, Update, Verdict};
+use store::{Eviction, HugePages, IndexKind, Mode, Pins, ScratchRoom, Store, StoreConfig, Tuning};
+
+const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
+
+/// Lends that much.
+struct Room(Arc<AtomicUsize>);
+
+impl ScratchRoom for Room {
+    fn try_take(&self, bytes: usize) -> bool {
+        let take = |free: usize| free.checked_sub(bytes);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Adds so many bytes.
+struct Longer(usize);
+
+impl Update for Longer {
+    type Refusal = NoUpdate;
+
+    fn apply(&self, old: Option<&Item<'_>>, value: &mut Vec<u8>) -> Verdict<NoUpdate> {
+        value.extend_from_slice(old.map_or(&[], |item| item.value));
+        value.resize(value.len() + self.0, b'x');
+        Verdict::Write { client_flags: 0, expires_at: None }
+    }
+
+    fn value_len_max(&self, old: Option<&Item<'_>>) -> usize {
+        old.map_or(0, |item| item.value.len()) + self.0
+    }
+}
+
+/// How long the value is now; `None`: there was no room.
+#[derive(Default)]
+struct Length(Option<usize>);
+
+impl<R> Sink<R> for Length {
+    fn outcome(&mut self, _: usize, outcome: Outcome<'_, R>, _: Pins<'_>) {
+        self.0 = match outcome {
+            Outcome::Hit(item) | Outcome::Updated { new: Some(item), .. } => Some(item.value.len()),
+            Outcome::OutOfMemory => None,
+            other => panic!("{:?}", std::mem::discriminant(&other)),
+        };
+    }
+}
+
+fn run<U: Update>(store: &Arc<Store>, op: Op<'_, U>) -> Option<usize> {
+    let mut length = Length::default();
+    let hash = store.key_hasher().hash(b"k");
+    let mut session = store.session().unwrap();
+    session.execute(NOW, &[Request { key: b"k", hash, op }], &mut length);
+    length.0
+}
+
+#[test]
+fn what_has_no_room_changes_nothing_and_all_is_given_back() {
+    let config = StoreConfig {
+        memory_bytes: 64 << 20,
+        index_bytes: 64 << 10,
+        index: IndexKind::Hash,
+        mode: Mode::Clean,
+        eviction: Eviction::S3Fifo,
+        lossy_index: false,
+        session_max: 2,
+        item_max_bytes: 4 << 20,
+        hash_seed: 7,
+        batch: 32,
+        huge_pages: HugePages::Off,
+    };
+    let store = Store::open_tuned(config, Tuning::default()).expect("it fits");
+    let free = Arc::new(AtomicUsize::new(1 << 20));
+    store.book_scratch(Room(Arc::clone(&free)));
+    let by = |bytes| run(&store, Op::Update(Longer(bytes)));
+    assert_eq!(by(50_000), Some(50_000), "short ones are not booked");
+    assert_eq!(by(500_000), Some(550_000));
+    assert_eq!(by(400_000), Some(950_000));
+    assert_eq!(by(100_000), None, "longer than 1 MiB");
+    assert_eq!(run::<NoUpdate>(&store, Op::Get), Some(950_000));
+    assert_eq!(by(10), Some(950_010));
+    assert_eq!(free.load(Ordering::Relaxed), 1 << 20);
+    store.validate();
+}
