@@ -13,7 +13,7 @@ use wire::resp::{Command, Encoder, ErrorReply, LcsRequest, LcsWants};
 
 use super::Caller;
 use super::locked::Observed;
-use super::several::TOO_MANY_PARTS;
+use super::several::NO_ROOM_FOR_VALUES;
 use super::slices::{Slice, Source};
 use crate::budget::Kind;
 use crate::engine::Engine;
@@ -49,7 +49,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
         let scratch_bytes = table_bytes + lens[0] + lens[1];
         if !self.core.ledger.try_reserve(Kind::Groups, scratch_bytes) {
-            return self.fail(caller, &TOO_MANY_PARTS);
+            return self.fail(caller, &NO_ROOM_FOR_VALUES);
         }
         self.core.charge(Work::bytes(lens[0] + lens[1]));
         match self.values_of(keys, lens) {

@@ -10,7 +10,7 @@ use store::{Item, Op, Outcome, Pins, Request, Set, Sink, entry_len_max_bytes};
 use wire::resp::ErrorReply;
 
 use super::Caller;
-use super::several::TOO_MANY_PARTS;
+use super::several::{NO_ROOM_FOR_VALUES, TOO_MANY_PARTS};
 use crate::budget::Kind;
 use crate::compaction::Answering;
 use crate::engine::Engine;
@@ -209,7 +209,7 @@ impl<E: Engine> Gather<'_, '_, E> {
         let scratch_bytes = work.scratch_bytes(old_len_max_bytes);
         let is_booked = scratch_bytes > SCRATCH_UNBOOKED_BYTES_MAX;
         if is_booked && !self.core.ledger.try_reserve(Kind::Groups, scratch_bytes) {
-            return Err(TOO_MANY_PARTS);
+            return Err(NO_ROOM_FOR_VALUES);
         }
         let Some(session) = self.engine.session() else { return Err(TOO_MANY_PARTS) };
         let mut locked = session.lock_keys(now, &hashes, room_bytes);

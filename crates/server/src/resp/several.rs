@@ -19,6 +19,12 @@ use crate::reply::{Pending, ReplySink, Shape};
 use crate::rmw::{Refusal, Rmw};
 use crate::work::Work;
 
+/// What a command is answered that copies values, or works on them in memory of its own, where
+/// the client buffers have no room for that.
+pub(super) const NO_ROOM_FOR_VALUES: ErrorReply<'static> = ErrorReply::Other(
+    "the values have no room in the client buffers: try again, or give a larger --memory",
+);
+
 /// What a command of very many keys or a transaction of very many commands is answered when the
 /// client buffers have no room to work on it.
 pub(super) const TOO_MANY_PARTS: ErrorReply<'static> =
@@ -298,7 +304,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.core.charge(Work::keys(2));
         self.core.charge(Work::bytes(2 * copy_bytes));
         if !self.core.ledger.try_reserve(Kind::Bodies, copy_bytes) {
-            return Err(TOO_MANY_PARTS);
+            return Err(NO_ROOM_FOR_VALUES);
         }
         let room_bytes = entry_len_max_bytes(target.0.len(), seen.value_len_bytes) as u64;
         let done = match self.engine.session() {
