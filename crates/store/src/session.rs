@@ -127,6 +127,8 @@ struct Local {
     changes: Option<Box<changed::Changes>>,
     /// When the expiry pass last took a step.
     expiry_step_at: UnixMillis,
+    /// Much of what that step looked at had expired: the next one need not wait.
+    is_expiry_pressing: bool,
 }
 
 /// What a session's housekeeping has done since it began: for bounding its steps.
@@ -176,6 +178,7 @@ impl Session {
             evicted: None,
             changes: None,
             expiry_step_at: UnixMillis(0),
+            is_expiry_pressing: false,
         };
         local.prefer(region);
         Session { inner, local }

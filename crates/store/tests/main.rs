@@ -7,6 +7,7 @@ mod backup;
 mod batch;
 mod durable;
 mod eviction;
+mod expiry;
 mod fragmentation;
 mod growth;
 mod hot;

@@ -20,8 +20,10 @@ const HEADS_PER_MS_MIN: u64 = 64;
 const HEADS_PER_MS_MAX: u64 = 1024;
 /// ... at most at so many at once, ...
 const STEP_HEADS_MAX: u64 = 16 << 10;
-/// ... unless it has met so many items before: some tens of microseconds of work.
-const STEP_ITEMS_MAX: usize = 128;
+/// ... unless it has met so many items for each of them before: some tens of microseconds of work,
+const ITEMS_PER_MS: u64 = 128;
+/// ... or so many altogether.
+const STEP_ITEMS_MAX: u64 = 1024;
 /// Buckets whose items are fetched from memory together.
 const RANGE_HEADS: u64 = 8;
 /// The pass goes on at once while more than one in this many items with an expiry had expired.
@@ -39,6 +41,11 @@ fn step_heads(heads: u64, elapsed_ms: u64) -> u64 {
     elapsed_ms.saturating_mul(per_ms).min(STEP_HEADS_MAX)
 }
 
+/// Items that a step looks at.
+fn step_items(elapsed_ms: u64) -> usize {
+    elapsed_ms.saturating_mul(ITEMS_PER_MS).min(STEP_ITEMS_MAX) as usize
+}
+
 /// What the pass found among some items.
 #[derive(Default)]
 struct Swept {
@@ -49,27 +56,32 @@ struct Swept {
 }
 
 impl Local {
-    /// One step of the pass; true: much has expired, come again soon.
+    /// One step of the pass; true: much has expired, come again at once.
     pub(super) fn expire_step(&mut self, inner: &Inner, now: UnixMillis) -> bool {
         // A clock that was set back starts anew (K3).
         let elapsed_ms = match now < self.expiry_step_at {
             true => 1,
             false => now.0 - self.expiry_step_at.0,
         };
-        if elapsed_ms == 0 {
+        if elapsed_ms == 0 && !self.is_expiry_pressing {
             return false;
         }
         self.expiry_step_at = now;
-        if !self.has_expiring_items(inner) {
-            return false;
-        }
+        self.is_expiry_pressing =
+            self.has_expiring_items(inner) && self.expire_some(inner, now, elapsed_ms.max(1));
+        self.is_expiry_pressing
+    }
+
+    /// Whether much of what it looked at had expired.
+    fn expire_some(&mut self, inner: &Inner, now: UnixMillis, elapsed_ms: u64) -> bool {
         if let Some(tree) = &inner.tree {
             return self.expire_step_ordered(inner, tree, now);
         }
         let mut heads_left = step_heads(inner.index.size().heads, elapsed_ms);
+        let items_max = step_items(elapsed_ms);
         let (mut seen, mut expired, mut looked_at) = (0, 0, 0);
         let mut slots = Vec::new();
-        while heads_left > 0 && looked_at < STEP_ITEMS_MAX {
+        while heads_left > 0 && looked_at < items_max {
             let (start, end) = inner.next_expiry_range(RANGE_HEADS);
             slots.clear();
             let mut next = Some(start);
@@ -217,5 +229,6 @@ mod tests {
         assert_eq!(step_heads(1 << 20, 1), HEADS_PER_MS_MAX);
         assert_eq!(step_heads(1 << 10, 1), HEADS_PER_MS_MIN);
         assert_eq!(step_heads(1 << 30, u64::MAX), STEP_HEADS_MAX);
+        assert_eq!([1, 8, 20, u64::MAX].map(step_items), [128, 1024, 1024, 1024]);
     }
 }
