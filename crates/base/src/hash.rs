@@ -1,8 +1,9 @@
 //! The key hash: rapidhash v3, seeded per server or data set (K26); and a mix of 64 bits.
 //!
 //! The `v3` functions promise the same output across versions and platforms, so hashes may be
-//! persisted and shared with clients. They resist collision attacks only minimally, and only
-//! while the seed is secret.
+//! persisted. They resist collision attacks only minimally, and only while the seed is secret: the
+//! seed of the index is told to no client (K26). Native clients steer, and CAS tokens are told
+//! apart, by hashes with seeds of their own that order nothing.
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 
