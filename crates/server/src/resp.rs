@@ -8,6 +8,7 @@
 
 mod acl;
 mod acl_log;
+mod bit_operation;
 mod bits;
 mod client;
 mod cluster;

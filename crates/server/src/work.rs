@@ -48,6 +48,9 @@ pub const TURN_STEPS: u64 = TURN_UNITS * UNIT_STEPS;
 /// What a key of an atomic group counts besides its bytes, against the group's limit.
 pub const ATOMIC_KEY_BYTES: u64 = 4 << 10;
 
+/// Bytes that a turn reads or copies.
+pub const TURN_BYTES: usize = (TURN_UNITS * UNIT_BYTES) as usize;
+
 /// An amount of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {

@@ -1,6 +1,7 @@
 //! What one turn of a worker costs, by the units that it counts: no command holds it (K28).
 
 use std::io::Read;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use server::Config;
 use server::work::TURN_UNITS;
@@ -240,4 +241,62 @@ fn a_transaction_that_does_too_much_ends_in_errors() {
     assert!((1..=HEAVY_BATCH as usize + 2).contains(&counted), "{replies:?}");
     assert!(replies[counted..].iter().all(|reply| reply == TOO_MUCH.trim_end()), "{replies:?}");
     client.ask("PING\r\n", "+PONG\r\n");
+}
+
+#[test]
+fn bitop_of_large_values_takes_many_turns() {
+    const SOURCES: usize = 12;
+    let server = TestServer::with(Config { memory_bytes: 256 << 20, threads: 1, ..config() });
+    let mut client = server.resp();
+    let names: Vec<String> = (0..SOURCES).map(|number| format!("source:{number}")).collect();
+    let mut want = Vec::new();
+    for (number, name) in names.iter().enumerate() {
+        // No two are of the same length, and the longest is in the middle.
+        let value = vec![1 << (number % 8); LARGE_BYTES - (number.abs_diff(5) << 10)];
+        want.resize(LARGE_BYTES.max(want.len()), 0);
+        want.iter_mut().zip(&value).for_each(|(sum, byte)| *sum ^= byte);
+        client.ask(command(&[b"SET", name.as_bytes(), &value]), "+OK\r\n");
+    }
+    let head: [&[u8]; 3] = [b"BITOP", b"XOR", b"made"];
+    let words: Vec<&[u8]> = head.into_iter().chain(names.iter().map(String::as_bytes)).collect();
+    client.send([command(&words), command(&[b"GET", b"made"])].concat());
+    assert_eq!(line(&mut client), format!(":{LARGE_BYTES}"));
+    assert!(body(&mut client) == want);
+    let most = stat(&mut client, "dovetail_turn_work_units_max");
+    // All at once they would be 6 turns and more.
+    assert!(most <= 2 * TURN_UNITS + LARGE_UNITS, "{most}");
+}
+
+#[test]
+fn bitop_combines_what_the_sources_hold_at_one_moment() {
+    // Of each source a slice reads a quarter.
+    const VALUE_BYTES: usize = 1 << 20;
+    let server = TestServer::with(Config { memory_bytes: 256 << 20, threads: 2, ..config() });
+    let is_over = AtomicBool::new(false);
+    // One bit of each byte, or two.
+    let whole = [1, 2].map(|bits| format!(":{}", bits * VALUE_BYTES));
+    let fills = [1, 3].map(|byte| {
+        let value = vec![byte; VALUE_BYTES];
+        command(&[b"MSET", b"a", &value, b"b", &value])
+    });
+    let mut client = server.resp();
+    client.ask(&fills[0], "+OK\r\n");
+    let mut counts = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = server.resp();
+            for fill in fills.iter().cycle().take_while(|_| !is_over.load(Ordering::Relaxed)) {
+                writer.ask(fill, "+OK\r\n");
+            }
+        });
+        let head: [&[u8]; 3] = [b"BITOP", b"OR", b"made"];
+        let words: Vec<&[u8]> = head.into_iter().chain([&b"a"[..], b"b"].repeat(16)).collect();
+        for _ in 0..100 {
+            client.ask(command(&words), format!(":{VALUE_BYTES}\r\n"));
+            client.send(command(&[b"BITCOUNT", b"made"]));
+            counts.push(line(&mut client));
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert!(counts.iter().all(|count| whole.contains(count)), "blocks of several moments");
 }

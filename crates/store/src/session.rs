@@ -62,7 +62,7 @@ pub(crate) use recover::Named;
 pub use replica::Sweep;
 pub(crate) use room::low_water;
 pub(crate) use scratch::ScratchBooks;
-pub use several::LockedSession;
+pub use several::{LockedSession, Room};
 
 /// Blocks of the index that are freed in one go, beyond as many as the same step retired: some
 /// 10 us.

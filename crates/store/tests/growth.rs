@@ -164,7 +164,11 @@ fn an_index_grows_with_items_that_are_only_ever_written_several_at_a_time() {
                 .zip(&hashes)
                 .map(|(key, hash)| Request { key, hash: *hash, op: set(b"a value") })
                 .collect();
-            session.lock_keys(NOW, &hashes, 0).execute(NOW, &requests, &mut Ignore);
+            session.lock_keys(NOW, &hashes, store::Room::of([0])).execute(
+                NOW,
+                &requests,
+                &mut Ignore,
+            );
         }
         let stats = store.stats();
         assert_eq!(stats.items, 40_000);

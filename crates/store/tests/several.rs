@@ -53,14 +53,14 @@ fn fill(store: &Store, keys_at_once: u64, value_bytes: fn(u64) -> usize) -> Tall
         let hashes: Vec<KeyHash> =
             names.iter().map(|name| store.key_hasher().hash(name.as_bytes())).collect();
         let mut requests = Vec::new();
-        let mut room_bytes = 0;
+        let mut room = store::Room::default();
         for (index, (name, hash)) in names.iter().zip(&hashes).enumerate() {
             let value = &value[..value_bytes(first + index as u64)];
-            room_bytes += store::entry_len_max_bytes(name.len(), value.len()) as u64;
+            room.add(store::entry_len_max_bytes(name.len(), value.len()) as u64);
             let op: Op<'_, NoUpdate> = Op::Set(Set { value, client_flags: 0, expiry, condition });
             requests.push(Request { key: name.as_bytes(), hash: *hash, op });
         }
-        session.lock_keys(now, &hashes, room_bytes).execute(now, &requests, &mut tally);
+        session.lock_keys(now, &hashes, room).execute(now, &requests, &mut tally);
         if round % 3 == 0 {
             session.maintain(now);
         }

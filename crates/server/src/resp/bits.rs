@@ -1,13 +1,10 @@
 //! Commands on bits: SETBIT, GETBIT, BITCOUNT, BITPOS, BITOP, BITFIELD.
 //!
-//! Those on one key are one request; BITOP and BITFIELD, whose answers are longer than an old
-//! value, work on keys that they hold.
+//! Those on one key are one request; BITFIELD, whose answer is longer than an old value, works on a
+//! key that it holds. BITOP is in `bit_operation`.
 
 use store::request::{Condition, Expiry, Op, Set};
-use wire::resp::{
-    ArgIter, BitOperation, Command, CommandId, ErrorReply, FieldAction, FieldActions, Keys,
-    read_offset,
-};
+use wire::resp::{ArgIter, Command, CommandId, ErrorReply, FieldAction, FieldActions, read_offset};
 
 use super::Caller;
 use super::locked::{Held, HeldWork, item_room_bytes};
@@ -15,7 +12,7 @@ use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::reply::Shape;
 use crate::rmw::Rmw;
-use crate::rmw::bits::{self, Combined, Fields};
+use crate::rmw::bits::{self, Fields};
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Runs `command` if it is one of these.
@@ -59,27 +56,6 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.weigh();
     }
 
-    fn bit_op(
-        &mut self,
-        caller: Caller,
-        operation: BitOperation,
-        target: &'a [u8],
-        sources: Keys<'a>,
-    ) {
-        let keys = std::iter::once(target).chain(sources);
-        if self.refuse_long_key(caller, keys.clone()) {
-            return;
-        }
-        let source_count = sources.count() as u64;
-        match self.with_held(caller.slot, keys, Combine { operation, target, sources }) {
-            Ok((len_bytes, found)) => {
-                self.count_lookups(caller, found, source_count - found);
-                self.say(caller, |encoder| encoder.integer(len_bytes));
-            }
-            Err(error) => self.fail(caller, &error),
-        }
-    }
-
     fn bit_field(&mut self, caller: Caller, key: &'a [u8], args: ArgIter<'a>, id: CommandId) {
         let actions = FieldActions::new(args, self.core.value_max_bytes);
         let mut writes = false;
@@ -114,46 +90,6 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             }
             Err(error) => self.fail(caller, &error),
         }
-    }
-}
-
-/// BITOP.
-struct Combine<'a> {
-    operation: BitOperation,
-    target: &'a [u8],
-    sources: Keys<'a>,
-}
-
-impl HeldWork for Combine<'_> {
-    /// The length of the result, and how many sources were there.
-    type Done = (i64, u64);
-
-    fn room_bytes(&self, old_len_max_bytes: usize) -> u64 {
-        item_room_bytes(self.target, old_len_max_bytes)
-    }
-
-    fn scratch_bytes(&self, old_len_max_bytes: usize) -> u64 {
-        Combined::held_bytes(self.operation, old_len_max_bytes)
-    }
-
-    fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Result<Self::Done, ErrorReply<'static>> {
-        let (mut combined, mut found) = (Combined::new(self.operation), 0);
-        for key in self.sources {
-            if held.look(key, |value| combined.take(value)) {
-                found += 1;
-            } else {
-                combined.take(b"");
-            }
-        }
-        let value = combined.finish();
-        if value.is_empty() {
-            held.delete(self.target)?;
-            return Ok((0, found));
-        }
-        let condition = Condition::Always;
-        let set = Set { value: &value, client_flags: 0, expiry: Expiry::Never, condition };
-        held.write(self.target, set)?;
-        Ok((value.len() as i64, found))
     }
 }
 

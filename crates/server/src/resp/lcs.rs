@@ -38,10 +38,10 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.settle(caller.slot);
         let keys = [request.left, request.right];
         // An absent key is empty.
-        let lens = keys.map(|key| self.value_len_of(key));
-        let found = lens.iter().flatten().count() as u64;
+        let seen = keys.map(|key| self.glimpse(key));
+        let found = seen.iter().filter(|it| it.version != 0).count() as u64;
         self.count_lookups(caller, found, 2 - found);
-        let lens = lens.map(|len| len.unwrap_or(0) as u64);
+        let lens = seen.map(|it| it.value_len_bytes as u64);
         let table_bytes =
             (lens[0] + 1).saturating_mul(lens[1] + 1).saturating_mul(size_of::<u32>() as u64);
         if table_bytes > self.core.value_max_bytes {
@@ -83,20 +83,6 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
         self.say(caller, |encoder| answer(encoder, &walk.table, walk.asked));
         Slice::Last
-    }
-
-    /// How long a value is, if it is there.
-    fn value_len_of(&mut self, key: &[u8]) -> Option<usize> {
-        let (now, mut seen) = (self.core.now, Observed::default());
-        let request = Request { key, hash: self.core.hash(key), op: Op::<Rmw<'_>>::Get };
-        match self.engine.session() {
-            Some(session) => session.execute(now, &[request], &mut seen),
-            None => {
-                self.flush();
-                self.engine.execute(now, &[request], &mut seen);
-            }
-        }
-        (seen.hit_count > 0).then_some(seen.value_len_bytes)
     }
 
     /// Copies of both values as of one moment, if they are no longer than that.

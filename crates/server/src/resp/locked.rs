@@ -1,4 +1,4 @@
-//! Work on several keys that nobody else changes meanwhile (K11).
+//! Work on several keys that no other client changes meanwhile (K11).
 //!
 //! ```text
 //!  a plain command          lock the keys ─▶ HeldWork::run ─▶ unlock
@@ -6,7 +6,7 @@
 //! ```
 
 use base::{KeyHash, KeyHasher, UnixMillis};
-use store::{Item, Op, Outcome, Pins, Request, Set, Sink, entry_len_max_bytes};
+use store::{Item, Op, Outcome, Pins, Request, Room, Set, Sink, entry_len_max_bytes};
 use wire::resp::ErrorReply;
 
 use super::Caller;
@@ -74,9 +74,17 @@ impl Observed {
 }
 
 /// Shows what a key holds, where it lies.
-struct Looking<F> {
+pub(super) struct Looking<F> {
     see: F,
-    is_found: bool,
+    /// 0: the key is not there.
+    pub version: u64,
+}
+
+impl<F: FnMut(&[u8])> Looking<F> {
+    /// Calls `see` with the value, if there is one.
+    pub fn new(see: F) -> Looking<F> {
+        Looking { see, version: 0 }
+    }
 }
 
 impl<F: FnMut(&[u8])> Answering for Looking<F> {}
@@ -84,20 +92,32 @@ impl<F: FnMut(&[u8])> Answering for Looking<F> {}
 impl<F: FnMut(&[u8])> Sink<Refusal> for Looking<F> {
     fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
         if let Outcome::Hit(item) = outcome {
-            self.is_found = true;
+            self.version = item.version;
             (self.see)(item.value);
         }
     }
 }
 
-/// Keys that nobody else changes.
+/// What one look at a key shows; 0 and 0: it is not there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Glimpse {
+    pub version: u64,
+    pub value_len_bytes: usize,
+}
+
+/// Keys that no other client changes.
 pub(super) struct Held<'h, E> {
     engine: &'h mut E,
     hasher: KeyHasher,
     now: UnixMillis,
 }
 
-impl<E: Engine> Held<'_, E> {
+impl<'h, E: Engine> Held<'h, E> {
+    /// The engine holds the keys.
+    pub fn new(engine: &'h mut E, hasher: KeyHasher, now: UnixMillis) -> Held<'h, E> {
+        Held { engine, hasher, now }
+    }
+
     fn execute(&mut self, key: &[u8], op: Op<'_, Rmw<'_>>, keeps_item: bool) -> Observed {
         let mut seen = Observed { keeps_item, ..Observed::default() };
         let request = Request { key, hash: self.hasher.hash(key), op };
@@ -112,10 +132,19 @@ impl<E: Engine> Held<'_, E> {
 
     /// Shows what a key holds; whether it exists.
     pub fn look(&mut self, key: &[u8], see: impl FnMut(&[u8])) -> bool {
-        let mut looking = Looking { see, is_found: false };
+        self.show(key, see) != 0
+    }
+
+    /// The version of what a key holds; 0: nothing.
+    pub fn version(&mut self, key: &[u8]) -> u64 {
+        self.show(key, |_| ())
+    }
+
+    fn show(&mut self, key: &[u8], see: impl FnMut(&[u8])) -> u64 {
+        let mut looking = Looking::new(see);
         let request = Request { key, hash: self.hasher.hash(key), op: Op::<Rmw<'_>>::Get };
         self.engine.execute(self.now, &[request], &mut looking);
-        looking.is_found
+        looking.version
     }
 
     /// Whether a key exists.
@@ -157,6 +186,21 @@ impl<E: Engine> Gather<'_, '_, E> {
         cells.misses.add(absent);
     }
 
+    /// Looks at a key, behind what the batch has gathered.
+    pub(super) fn glimpse(&mut self, key: &[u8]) -> Glimpse {
+        let (now, mut value_len_bytes) = (self.core.now, 0);
+        let mut looking = Looking::new(|value| value_len_bytes = value.len());
+        let request = Request { key, hash: self.core.hash(key), op: Op::<Rmw<'_>>::Get };
+        match self.engine.session() {
+            Some(session) => session.execute(now, &[request], &mut looking),
+            None => {
+                self.flush();
+                self.engine.execute(now, &[request], &mut looking);
+            }
+        }
+        Glimpse { version: looking.version, value_len_bytes }
+    }
+
     /// Whether an atomic group may hold so many keys and touch so many bytes; counts the refusal.
     pub(super) fn fits_atomic(&self, key_count: usize, bytes: u64) -> bool {
         let keys_bytes = (key_count as u64).saturating_mul(ATOMIC_KEY_BYTES);
@@ -189,7 +233,7 @@ impl<E: Engine> Gather<'_, '_, E> {
         let (now, hasher) = (self.core.now, self.core.hasher.clone());
         let Some(session) = self.engine.session() else {
             self.flush();
-            return work.run(&mut Held { engine: self.engine, hasher, now });
+            return work.run(&mut Held::new(self.engine, hasher, now));
         };
         let hashes: Vec<KeyHash> = keys.clone().map(|key| hasher.hash(key)).collect();
         // Room is made before the locks are taken; a value may grow in between, and then the write
@@ -212,8 +256,8 @@ impl<E: Engine> Gather<'_, '_, E> {
             return Err(NO_ROOM_FOR_VALUES);
         }
         let Some(session) = self.engine.session() else { return Err(TOO_MANY_PARTS) };
-        let mut locked = session.lock_keys(now, &hashes, room_bytes);
-        let done = work.run(&mut Held { engine: &mut locked, hasher, now });
+        let mut locked = session.lock_keys(now, &hashes, Room::of([room_bytes]));
+        let done = work.run(&mut Held::new(&mut locked, hasher, now));
         drop(locked);
         if is_booked {
             self.core.ledger.release(Kind::Groups, scratch_bytes);

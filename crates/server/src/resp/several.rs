@@ -6,7 +6,7 @@
 
 use base::{KeyHash, UnixMillis};
 use store::pin::Pins;
-use store::{Condition, Expiry, Op, Outcome, Request, Set, Sink, entry_len_max_bytes};
+use store::{Condition, Expiry, Op, Outcome, Request, Room, Set, Sink, entry_len_max_bytes};
 use wire::resp::{ArgPlace, Copy, ErrorReply, Keys, Pairs};
 
 use super::locked::Observed;
@@ -180,17 +180,16 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if self.engine.session().is_none() {
             return here(self, caller, pairs);
         }
-        let room_bytes =
-            pairs.map(|(key, value)| entry_len_max_bytes(key.len(), value.len()) as u64);
-        let (now, room_bytes) = (self.core.now, room_bytes.sum());
-        if self.refuse_atomic(caller, pairs.len(), room_bytes) {
+        let lens = pairs.map(|(key, value)| entry_len_max_bytes(key.len(), value.len()) as u64);
+        let (now, room) = (self.core.now, Room::of(lens));
+        if self.refuse_atomic(caller, pairs.len(), room.bytes()) {
             return;
         }
         self.settle(caller.slot);
         self.core.connections[caller.slot].has_written = true;
         let hashes: Vec<KeyHash> = pairs.keys().map(|key| self.core.hash(key)).collect();
         if let Some(session) = self.engine.session() {
-            let mut keys = session.lock_keys(now, &hashes, room_bytes);
+            let mut keys = session.lock_keys(now, &hashes, room);
             let mut gather = Gather::new(&mut keys, self.core);
             locked(&mut gather, caller, pairs);
             gather.flush();
@@ -309,7 +308,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let room_bytes = entry_len_max_bytes(target.0.len(), seen.value_len_bytes) as u64;
         let done = match self.engine.session() {
             Some(session) => {
-                let mut locked = session.lock_keys(now, &[source.1, target.1], room_bytes);
+                let mut locked =
+                    session.lock_keys(now, &[source.1, target.1], Room::of([room_bytes]));
                 transfer(&mut locked, now, source, target, policy, after)
             }
             None => transfer(self.engine, now, source, target, policy, after),

@@ -21,6 +21,7 @@
 use wire::resp::{Encoder, ErrorReply, Protocol};
 
 use super::Caller;
+use super::bit_operation::BitOpWalk;
 use super::command::CommandWalk;
 use super::counting::CountWalk;
 use super::key_range::RangeWalk;
@@ -60,6 +61,8 @@ pub(super) enum Source {
     Names(NamesWalk),
     /// LCS.
     Lcs(LcsWalk),
+    /// BITOP.
+    BitOp(BitOpWalk),
 }
 
 /// How a slice ended.
@@ -83,6 +86,7 @@ impl Slices {
             Source::Range(walk) => walk.held_bytes(),
             Source::Names(walk) => walk.held_bytes(),
             Source::Lcs(walk) => walk.held_bytes(),
+            Source::BitOp(walk) => walk.held_bytes(),
             Source::Commands(_) | Source::Values(_) | Source::Count(_) => 0,
         };
         size_of::<Slices>() + gathered_bytes + self.rewritten.as_ref().map_or(0, |it| it.len())
@@ -208,6 +212,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Source::Count(walk) => self.count_slice(caller, walk, command),
             Source::Names(walk) => self.names_slice(caller, walk),
             Source::Lcs(walk) => self.lcs_slice(caller, walk),
+            Source::BitOp(walk) => self.bit_op_slice(caller, walk, command),
         };
         let made_bytes = self.core.connections[caller.slot].output.encoded_bytes();
         self.core.made(made_bytes);

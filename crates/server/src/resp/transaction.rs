@@ -20,7 +20,7 @@ mod bound;
 use std::collections::BTreeMap;
 
 use base::KeyHash;
-use store::{Op, Outcome, Pins, Request, Sink, entry_len_max_bytes};
+use store::{Op, Outcome, Pins, Request, Room, Sink, entry_len_max_bytes};
 use wire::Parsed;
 use wire::resp::{
     ClusterRequest, Command, CommandError, CommandId, ErrorReply, FieldActions, Flags, Keys,
@@ -55,7 +55,7 @@ pub struct Transaction {
     is_spoilt: bool,
     /// The commands' bytes, one after another.
     queued: Vec<u8>,
-    command_count: usize,
+    pub(super) command_count: usize,
     /// Versions when the keys were watched; 0: it did not exist.
     watched: BTreeMap<Box<[u8]>, u64>,
     watched_bytes: usize,
@@ -328,15 +328,15 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let now = self.core.now;
         self.core.connections[caller.slot].has_written = true;
         // A group has no session: its shard is held already.
-        let (hashes, room_bytes) = match self.engine.session().is_some() {
+        let (hashes, room) = match self.engine.session().is_some() {
             true => self.locks_for(transaction, part, is_first),
-            false => (Vec::new(), 0),
+            false => (Vec::new(), Room::default()),
         };
         let Some(session) = self.engine.session() else {
             let mut gather = Gather::new(self.engine, self.core);
             return gather.exec_locked(caller, (transaction, began), part, is_first);
         };
-        let mut locked = session.lock_keys(now, &hashes, room_bytes);
+        let mut locked = session.lock_keys(now, &hashes, room);
         let mut gather = Gather::new(&mut locked, self.core);
         gather.exec_locked(caller, (transaction, began), part, is_first)
     }
@@ -347,22 +347,22 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         transaction: &Transaction,
         part: &[Queued<'_>],
         is_first: bool,
-    ) -> (Vec<KeyHash>, u64) {
+    ) -> (Vec<KeyHash>, Room) {
         let watched = transaction.watched.iter().filter(|_| is_first);
         let mut hashes: Vec<KeyHash> = watched.map(|(key, _)| self.core.hash(key)).collect();
-        let mut room_bytes = 0;
+        let mut room = Room::default();
         for queued in part {
             for key in keys_of(queued) {
                 hashes.push(self.core.hash(key));
             }
             if is_write(queued) {
-                room_bytes += self.room_of(queued);
+                room.add(self.room_of(queued));
             }
         }
-        (hashes, room_bytes)
+        (hashes, room)
     }
 
-    /// The same with nobody in between any more.
+    /// The same: no other client comes in between.
     fn exec_locked(
         &mut self,
         caller: Caller,

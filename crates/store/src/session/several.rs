@@ -13,7 +13,7 @@ use super::execute::{Call, NO_GUESS, find, prefetch_entry};
 use super::{Changes, Local, Session};
 use crate::entry::{HEADER_BYTES, Seen};
 use crate::index::slot::Tag;
-use crate::log::Purpose;
+use crate::log::{Log, Purpose};
 use crate::pin::Pins;
 use crate::prefetch::Near;
 use crate::request::{LastUse, Op, Outcome, Request, Sink, Update};
@@ -59,23 +59,23 @@ impl Session {
         local.quiesce_after_reads(inner, now);
     }
 
-    /// Locks the chains of all keys (I1) and makes room for `room_bytes` of entries before.
+    /// Locks the chains of all keys (I1), and makes room for entries before.
     pub fn lock_keys(
         &mut self,
         now: UnixMillis,
         hashes: &[KeyHash],
-        room_bytes: u64,
+        room: Room,
     ) -> LockedSession<'_> {
         let Session { inner, local } = self;
-        if room_bytes > 0 {
+        if room.bytes > 0 {
             local.have_nodes_for(inner, now, hashes.len());
         }
-        if room_bytes > local.room_bytes(inner) {
-            let segments = room_bytes.div_ceil(inner.log.segment_bytes()) + 1;
+        if room.bytes > local.room_bytes(inner) {
+            let (run_len, count) = room.segments(&inner.log);
             // For more than a quarter of the log nothing is reclaimed ahead: a cache would be
             // emptied for writes that may not come. The write that finds no room says so.
-            if segments <= u64::from(inner.log.segment_count() / 4) {
-                local.make_room(inner, now, 1, segments as u32);
+            if u64::from(run_len) * u64::from(count) <= u64::from(inner.log.segment_count() / 4) {
+                local.make_room(inner, now, run_len, count);
             }
         }
         debug_assert!(local.held.is_empty());
@@ -83,6 +83,49 @@ impl Session {
         local.have_nodes(inner);
         inner.index.lock_all(hashes.iter().copied(), &mut local.held);
         LockedSession { session: self }
+    }
+}
+
+/// Long entries for which one run of segments is freed.
+const ENTRIES_IN_RUN_MAX: u64 = 4;
+
+/// Log space for entries that are written under the locks of their keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    bytes: u64,
+    longest_bytes: u64,
+}
+
+impl Room {
+    /// For entries of these lengths in bytes.
+    pub fn of(lens_bytes: impl IntoIterator<Item = u64>) -> Room {
+        let mut room = Room::default();
+        lens_bytes.into_iter().for_each(|len_bytes| room.add(len_bytes));
+        room
+    }
+
+    /// One entry more.
+    pub fn add(&mut self, len_bytes: u64) {
+        self.bytes = self.bytes.saturating_add(len_bytes);
+        self.longest_bytes = self.longest_bytes.max(len_bytes);
+    }
+
+    /// All together.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// How long a run of segments, and how many: where entries are longer than a segment, a run
+    /// takes several of them, for segments that are free here and there may each be too short.
+    fn segments(self, log: &Log) -> (u32, u32) {
+        let all = log.run_len(self.bytes).saturating_add(1);
+        let longest = log.run_len(self.longest_bytes);
+        if longest <= 1 {
+            return (1, all);
+        }
+        let entries = self.bytes.div_ceil(self.longest_bytes).min(ENTRIES_IN_RUN_MAX);
+        let run_len = longest.saturating_mul(entries as u32);
+        (run_len, all.div_ceil(run_len))
     }
 }
 

@@ -509,7 +509,7 @@ impl Oracle {
             .collect();
         let hashes: Vec<_> = requests.iter().map(|request| request.hash).collect();
         let mut answers = Answers::default();
-        let mut locked = self.session.lock_keys(self.now, &hashes, 1 << 16);
+        let mut locked = self.session.lock_keys(self.now, &hashes, store::Room::of([1 << 16]));
         locked.execute(self.now, &requests, &mut answers);
         drop(locked);
         for (((key, _), value), answer) in pairs.iter().zip(values).zip(answers.0) {

@@ -307,7 +307,7 @@ fn locks_for_more_than_the_log_holds_evict_nothing() {
         driver.set(id, 1000, Expiry::Never);
     }
     let hash = driver.store.key_hasher().hash(b"a");
-    drop(driver.session.lock_keys(driver.now, &[hash], 1 << 30));
+    drop(driver.session.lock_keys(driver.now, &[hash], store::Room::of([1 << 30])));
     assert_eq!(driver.store.stats().items, 1000);
 }
 

@@ -257,7 +257,8 @@ fn keys_written_together_are_read_together() {
                         .zip(hashes)
                         .map(|(key, hash)| Request { key, hash: *hash, op })
                         .collect();
-                    let mut locked = session.lock_keys(UnixMillis(0), hashes, 1024);
+                    let mut locked =
+                        session.lock_keys(UnixMillis(0), hashes, store::Room::of([1024]));
                     locked.execute(UnixMillis(0), &requests, &mut Ignore);
                 }
             });
@@ -436,7 +437,7 @@ fn what_stays_is_always_found_while_the_index_grows_and_shrinks() {
                 let hashes: Vec<_> = some.iter().map(|key| hash(key)).collect();
                 let gets: Vec<_> =
                     some.iter().map(|key| Request { key: &key[..], hash: hash(key), op }).collect();
-                let mut locked = session.lock_keys(UnixMillis(1), &hashes, 0);
+                let mut locked = session.lock_keys(UnixMillis(1), &hashes, store::Room::of([0]));
                 locked.execute(UnixMillis(1), &gets, &mut count);
                 drop(locked);
                 assert_eq!(count.0, KEYS + 10);

@@ -407,7 +407,7 @@ impl<'s> Worker<'s> {
             let request = |at: usize| Request { key: &keys[at][..], hash: hashes[at], op: op(at) };
             (0..keys.len()).map(request).collect()
         };
-        let mut locked = self.session().lock_keys(now, &hashes, 2048);
+        let mut locked = self.session().lock_keys(now, &hashes, store::Room::of([2048]));
         let mut before = Group::default();
         locked.execute(now, &requests(&|_| Op::Get), &mut before);
         let mut after = Group::default();
