@@ -75,6 +75,8 @@ pub struct Connection {
     pub rounds_waited: u32,
     /// The turn that its last slice was a part of.
     pub sliced_in_turn: u64,
+    /// Connections that ask for little go before it (W4).
+    pub is_slow: bool,
     /// A large worker sends what it has to send: nobody else may.
     pub is_lent: bool,
     /// Buffers that went with that.
@@ -241,6 +243,7 @@ impl Connection {
             is_large_reader: false,
             rounds_waited: 0,
             sliced_in_turn: 0,
+            is_slow: false,
             is_lent: false,
             lent_held_bytes: 0,
             booked: Books::default(),

@@ -53,6 +53,10 @@ pub struct Core {
     /// At so many units the connection that is fed begins no further command: its part, or the
     /// turn, is spent.
     part_end_units: u64,
+    /// Of long replies, in this turn.
+    sent_when_spent_bytes: usize,
+    /// Others are fed in the same turn.
+    is_beside_others: bool,
     /// Bytes of large values that the batch has read or copied.
     pub touched_bytes: u64,
     /// A client whose one command is answered by more copied bytes is closed.
@@ -159,6 +163,8 @@ impl Core {
             made_bytes: 0,
             made_bytes_max: MADE_BYTES_MIN,
             holds_back: false,
+            sent_when_spent_bytes: 0,
+            is_beside_others: false,
             short_of_pins: Vec::new(),
             now: UnixMillis(0),
             acl: shared.acl().table(),
@@ -204,6 +210,7 @@ impl Core {
     pub fn begin_turn(&mut self) {
         self.turn += 1;
         self.work = Work::default();
+        self.sent_when_spent_bytes = 0;
         self.part_end_units = self.work.end_of_part(true);
         self.share_output_limit();
     }
@@ -213,9 +220,36 @@ impl Core {
     #[inline]
     pub fn begin_part(&mut self, is_alone: bool) {
         self.part_end_units = self.work.end_of_part(is_alone);
+        self.is_beside_others = !is_alone;
         if !self.work.is_spent() {
             self.parse_stop_bytes = self.output_limit_bytes.saturating_add(1);
         }
+    }
+
+    /// A connection was fed: what it has cost since then decides where it stands in later turns.
+    #[inline]
+    pub fn end_part(&mut self, slot: usize, before: Work) {
+        let is_long = self.work.is_long_since(before);
+        let connection = &mut self.connections[slot];
+        if connection.is_slow != is_long {
+            connection.is_slow = is_long || connection.sliced_in_turn == self.turn;
+        }
+    }
+
+    /// A connection is about to ask for much: it stands behind those that ask for little.
+    #[cold]
+    pub fn slow_down(&mut self, slot: usize) {
+        self.connections[slot].is_slow = true;
+    }
+
+    /// Whether connections that ask for little go before this one.
+    pub fn is_slow(&self, slot: usize) -> bool {
+        self.connections.get(slot).is_some_and(|it| it.is_slow)
+    }
+
+    /// Whether the connection that is fed shares the turn with others.
+    pub fn is_beside_others(&self) -> bool {
+        self.is_beside_others
     }
 
     /// A turn ends: the most that one has cost is kept.
@@ -229,7 +263,9 @@ impl Core {
 
     /// A connection had its part of the turn: a slice of a command that is not done.
     pub fn note_slice(&mut self, slot: usize) {
-        self.connections[slot].sliced_in_turn = self.turn;
+        let connection = &mut self.connections[slot];
+        connection.sliced_in_turn = self.turn;
+        connection.is_slow = true;
     }
 
     /// Where a turn was spent before all could begin a command: whether this connection waited.
@@ -247,6 +283,19 @@ impl Core {
         if self.work.all_units() >= self.part_end_units {
             self.parse_stop_bytes = 0;
         }
+    }
+
+    /// What may be sent of one long reply (W3).
+    pub fn send_bytes_max(&self) -> usize {
+        self.work.send_bytes_max(self.sent_when_spent_bytes)
+    }
+
+    /// So many bytes of a long reply were sent (W3).
+    pub fn note_sent(&mut self, sent_bytes: u64) {
+        if self.is_spent() {
+            self.sent_when_spent_bytes += sent_bytes as usize;
+        }
+        self.charge(Work::bytes(sent_bytes));
     }
 
     /// Counts turns.

@@ -28,6 +28,7 @@ mod lcs;
 mod locked;
 mod memory;
 mod names;
+mod pace;
 mod persistence;
 mod redirect;
 mod restore;
@@ -211,6 +212,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 return true;
             }
             _ => {}
+        }
+        if self.core.is_beside_others() && self.stands_back(slot, &parsed, raw) {
+            return false;
         }
         let id = id_of(&parsed);
         let asks_to_track = id == Some(CommandId::ClientTracking);

@@ -16,7 +16,11 @@
 //!     at most that, and what its last command takes.
 //! W2: beside others, a connection that has used a sixteenth of a turn begins no further command
 //!     in it, so that the next in line comes after some of the others' commands and not all.
-//! W3: a turn sends at most 1 MiB of a long reply, and once it is spent a little of each.
+//! W3: a turn sends at most 1 MiB of a long reply, and once it is spent a little of each, 2 MiB of
+//!     all.
+//! W4: where clients wait, a slow connection stands behind all others: one that used more than a
+//!     part when it was fed last, or is about to. In every other turn the slow one that waits
+//!     longest goes first.
 
 use std::ops::AddAssign;
 use std::time::Duration;
@@ -27,6 +31,8 @@ pub const TURN_UNITS: u64 = 1 << 17;
 /// Bytes of one long reply that a turn sends, and one that is spent (W3).
 const SEND_BYTES_MAX: usize = 1 << 20;
 const SPENT_SEND_BYTES_MAX: usize = 64 << 10;
+/// Bytes of all long replies that a turn sends once it is spent.
+const SPENT_TURN_SEND_BYTES_MAX: usize = 2 << 20;
 
 /// The part of one connection (W2).
 const PART_UNITS: u64 = TURN_UNITS / 16;
@@ -92,9 +98,14 @@ impl Work {
         Work { units: 0, timed_units: timed_units.min(TURN_UNITS / 2) }
     }
 
-    /// What may be sent of one long reply in a turn that has done so much (W3).
-    pub fn send_bytes_max(self) -> usize {
-        if self.is_spent() { SPENT_SEND_BYTES_MAX } else { SEND_BYTES_MAX }
+    /// What may be sent of one long reply in a turn that has done so much, and has sent so much of
+    /// long replies since it was spent (W3).
+    pub fn send_bytes_max(self, sent_when_spent_bytes: usize) -> usize {
+        match self.is_spent() {
+            false => SEND_BYTES_MAX,
+            true => SPENT_SEND_BYTES_MAX
+                .min(SPENT_TURN_SEND_BYTES_MAX.saturating_sub(sent_when_spent_bytes)),
+        }
     }
 
     /// Takes steps of a pattern, or fills cells of a table.
@@ -129,6 +140,12 @@ impl Work {
     #[inline]
     pub fn all_units(self) -> u64 {
         self.units.saturating_add(self.timed_units)
+    }
+
+    /// Whether what was done since then is more than a small command takes (W4).
+    #[inline]
+    pub fn is_long_since(self, before: Work) -> bool {
+        self.all_units() - before.all_units() > PART_UNITS
     }
 
     /// Whether a turn that has done so much begins no further command.

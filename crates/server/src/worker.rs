@@ -471,8 +471,11 @@ impl<E: Home, P: Poller> Worker<E, P> {
             // The ready list is taken so that handlers may borrow the worker.
             let mut ready = std::mem::take(&mut self.ready);
             let mut resumable = std::mem::take(&mut self.resumable);
-            let mut rest = ready.iter().copied();
-            let mut rest_resumable = resumable.drain(..);
+            if !resumable.is_empty() {
+                self.put_in_order(&mut ready, &mut resumable);
+            }
+            let mut rest = ready.iter().copied().peekable();
+            let mut rest_resumable = resumable.drain(..).peekable();
             loop {
                 let used_bytes = self.read_ready(&mut rest, &mut rest_resumable);
                 if self.regions.is_empty() && self.core.touched.is_empty() {
@@ -531,10 +534,14 @@ impl<E: Home, P: Poller> Worker<E, P> {
         for region in &self.regions {
             gather.ground = region.ground();
             gather.core.begin_part(is_alone);
+            let before = gather.core.work();
             let fed = match gather.core.may_feed(region.slot) {
                 true => gather.feed(region.slot, region.bytes(arena)),
                 false => Fed::up_to(0, 0),
             };
+            if fed.consumed_bytes > 0 {
+                gather.core.end_part(region.slot, before);
+            }
             consumed_bytes += fed.consumed_bytes as u64;
             region.fed.set(Some(fed));
         }
@@ -599,13 +606,6 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     fn after_round(&mut self, had_work: bool, started_at: Instant) {
         self.core.end_turn();
-        if self.core.is_spent() {
-            let connections = &self.core.connections;
-            self.resumable.sort_by_key(|slot| {
-                let waited = connections.get(*slot).map_or(0, |it| it.rounds_waited);
-                std::cmp::Reverse(waited)
-            });
-        }
         let is_stopping = self.core.shared.is_stopping();
         if let Some(kind) = self.core.ledger.outgrown() {
             self.evict_clients(kind);

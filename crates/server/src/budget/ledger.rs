@@ -127,6 +127,12 @@ impl Ledger {
         self.budget.granted_bytes() > self.budget.limit_bytes()
     }
 
+    /// Whether less than an eighth of the budget is left.
+    pub fn is_tight(&self) -> bool {
+        let limit_bytes = self.budget.limit_bytes();
+        self.budget.granted_bytes() > limit_bytes - limit_bytes / 8
+    }
+
     /// Whether a kind is beyond its sub-limit.
     pub fn is_over_in(&self, kind: Kind) -> bool {
         self.budget.kind_bytes(kind) > self.budget.kind_limit_bytes(kind)

@@ -224,3 +224,54 @@ fn a_large_body_is_read_in_slices_and_others_are_answered_in_between() {
         assert!(round_count >= BODY_BYTES / SLICE_BYTES as usize, "{round_count} rounds");
     }
 }
+
+/// W4: clients that ask for much all the time, and one that asks for little in between.
+#[track_caller]
+fn check_turns_waited(asks_for_much: &str, prepare: &str) {
+    const CLIENTS: usize = 24;
+    let mut bench = Bench::new(2, None, "crew key-hash");
+    let mut small = bench.client(0);
+    let mut slow: Vec<TcpStream> = (0..CLIENTS).map(|_| bench.client(0)).collect();
+    let mut rest = prepare.as_bytes();
+    while !rest.is_empty() {
+        // As much as the sockets take.
+        while let Ok(count @ 1..) = small.write(rest) {
+            rest = &rest[count..];
+        }
+        bench.settle();
+        received(&mut small);
+    }
+    (0..8).for_each(|_| bench.settle());
+    received(&mut small);
+    slow.iter_mut().for_each(|client| client.write_all(asks_for_much.as_bytes()).unwrap());
+    let (mut turns_waited, mut turns_waited_max, mut answered) = (0, 0, 0);
+    small.write_all(b"PING\r\n").unwrap();
+    for _ in 0..100 {
+        bench.turn(0);
+        bench.turn(1);
+        for client in &mut slow {
+            if !received(client).is_empty() {
+                answered += 1;
+                client.write_all(asks_for_much.as_bytes()).unwrap();
+            }
+        }
+        turns_waited += 1;
+        if !received(&mut small).is_empty() {
+            turns_waited_max = turns_waited_max.max(turns_waited);
+            turns_waited = 0;
+            small.write_all(b"PING\r\n").unwrap();
+        }
+    }
+    assert!(turns_waited.max(turns_waited_max) <= 2, "{turns_waited_max} of {asks_for_much}");
+    // And those are served too.
+    assert!(answered >= CLIENTS, "{answered} of {asks_for_much}");
+}
+
+#[test]
+fn a_small_command_waits_for_one_turn_of_long_ones() {
+    let large = set("large", &"x".repeat(2 << 20));
+    check_turns_waited("BITCOUNT large\r\n", &large);
+    check_turns_waited("DIGEST large\r\n", &large);
+    let keys: String = (0..10_000).map(|number| format!("SET key:{number} v\r\n")).collect();
+    check_turns_waited("KEYS nothing*\r\n", &keys);
+}

@@ -34,10 +34,20 @@ pub(super) const TOO_MANY_PARTS: ErrorReply<'static> =
 /// the chain's word, the entry) is 72 bytes: about 1 MiB of all.
 pub(super) const SNAPSHOT_KEYS_MAX: usize = 16 << 10;
 
+/// An MGET of so many keys is as good as a pipeline of GETs.
+const SHORT_SNAPSHOT_KEYS: usize = 256;
+
 /// Where an MGET stands: its keys, each `step` arguments from the one before.
 pub(super) struct ValueWalk {
     keys: ArgPlace,
     step: u32,
+}
+
+impl ValueWalk {
+    /// Whether so many keys are left that others go first.
+    pub fn is_long(&self) -> bool {
+        self.keys.remaining() / self.step.max(1) as usize > SHORT_SNAPSHOT_KEYS
+    }
 }
 
 /// The replies to the first keys of a snapshot, as far as there is room.

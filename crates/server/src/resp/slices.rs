@@ -65,6 +65,16 @@ pub(super) enum Source {
     BitOp(BitOpWalk),
 }
 
+impl Source {
+    /// Whether it is more than some lookups.
+    fn is_long(&self) -> bool {
+        match self {
+            Source::Values(walk) => walk.is_long(),
+            _ => true,
+        }
+    }
+}
+
 /// How a slice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slice {
@@ -143,9 +153,14 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// Makes the first slice of a reply; the connection keeps what makes the others.
+    /// Makes the first slice of a reply; the connection keeps what makes the others. Beside other
+    /// connections a long one begins behind their commands (W4).
     pub(super) fn begin_slices(&mut self, caller: Caller, mut source: Source) {
         self.settle(caller.slot);
+        if source.is_long() && self.core.is_beside_others() {
+            self.core.note_slice(caller.slot);
+            return self.keep_slices(caller, source);
+        }
         if self.slice(caller, &mut source, self.raw) == Slice::More {
             self.keep_slices(caller, source);
         }
@@ -219,9 +234,10 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         ended
     }
 
-    /// Whether what sources have gathered has room; answers the error itself.
+    /// Whether what sources have gathered has room; answers the error itself. Some is left for the
+    /// copies that are sent: beyond the limit clients are closed.
     pub(super) fn may_gather_on(&mut self, caller: Caller) -> bool {
-        let has_room = !self.core.ledger.is_over();
+        let has_room = !self.core.ledger.is_tight();
         if !has_room {
             let text = "the client buffers are full: try again, or ask for less";
             self.fail(caller, &ErrorReply::Other(text));

@@ -14,7 +14,6 @@ use crate::counters::Dialect;
 use crate::durable::Passage;
 use crate::engine::Home;
 use crate::poller::{Interest, Poller};
-use crate::work::Work;
 
 /// Unread bytes that are thrown away before a close. Closing with unread bytes would reset the
 /// connection, and the client could lose our last reply.
@@ -108,7 +107,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             return self.finish_exchange(slot);
         }
         let sender = if E::ROUTES { self.sender_of(slot) } else { Sender::Own };
-        let long_bytes_max = self.core.work().send_bytes_max();
+        let long_bytes_max = self.core.send_bytes_max();
         let Some(connection) = self.core.connections.get_mut(slot) else { return };
         connection.is_touched = false;
         let mut is_blocked = sender != Sender::Own;
@@ -116,17 +115,18 @@ impl<E: Home, P: Poller> Worker<E, P> {
             && !matches!(connection.ending, Ending::Now | Ending::Resting)
             && (!connection.output.is_empty() || connection.tls.is_some())
         {
-            let (mut sent_bytes, mut bytes_max) = (0, usize::MAX);
-            if connection.output.unsent_bytes() > SENT_UNCOUNTED_BYTES_MAX {
-                bytes_max = long_bytes_max;
-            }
-            is_blocked = Self::send_unsent(connection, bytes_max, &mut sent_bytes);
+            let is_long = connection.output.unsent_bytes() > SENT_UNCOUNTED_BYTES_MAX;
+            let (mut sent_bytes, bytes_max) =
+                (0, if is_long { long_bytes_max } else { usize::MAX });
+            // Of no bytes nothing leaves, and the next turn goes on.
+            is_blocked =
+                bytes_max == 0 || Self::send_unsent(connection, bytes_max, &mut sent_bytes);
             if sent_bytes > 0 && connection.interest.write {
                 connection.client.set_active(self.core.now); // Slow, not idle.
             }
             self.core.counters().output_bytes.add(sent_bytes);
-            if bytes_max < usize::MAX {
-                self.core.charge(Work::bytes(sent_bytes)); // W3.
+            if is_long {
+                self.core.note_sent(sent_bytes);
             }
             if E::ROUTES && !is_blocked {
                 self.engine.deliver_more(&mut self.core, slot);

@@ -13,6 +13,7 @@
 
 use std::cell::Cell;
 use std::io::{self, Read};
+use std::iter::Peekable;
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -100,38 +101,69 @@ fn arrived(result: Result<usize, Errno>, wanted_bytes: usize) -> Arrived {
 }
 
 impl<E: Home, P: Poller> Worker<E, P> {
+    /// W1, W4: those that ask for little before those that ask for much, of each the longest
+    /// waiting first; in every other turn one of the latter goes before all.
+    #[cold]
+    pub(super) fn put_in_order(&self, ready: &mut [Ready], resumable: &mut [usize]) {
+        ready.sort_by_key(|event| self.is_slow(event.token));
+        let connections = &self.core.connections;
+        resumable.sort_by_key(|slot| {
+            let waited = connections.get(*slot).map_or(0, |it| it.rounds_waited);
+            (self.is_slow(*slot as u64), std::cmp::Reverse(waited))
+        });
+        if self.is_slow_first() {
+            let first_slow = resumable.iter().position(|slot| self.is_slow(*slot as u64));
+            if let Some(first_slow) = first_slow {
+                resumable[..=first_slow].rotate_right(1);
+            }
+        }
+    }
+
+    fn is_slow_first(&self) -> bool {
+        self.core.turn().is_multiple_of(2)
+    }
+
+    /// Whether it is a connection that asks for much.
+    fn is_slow(&self, token: u64) -> bool {
+        usize::try_from(token).is_ok_and(|slot| self.core.is_slow(slot))
+    }
+
     /// Reads until the arena is full or nothing is ready any more; how much of the arena is used.
+    /// Both lists are in order.
     pub(super) fn read_ready(
         &mut self,
-        ready: &mut impl Iterator<Item = Ready>,
-        resumable: &mut impl Iterator<Item = usize>,
+        ready: &mut Peekable<impl Iterator<Item = Ready>>,
+        resumable: &mut Peekable<impl Iterator<Item = usize>>,
     ) -> usize {
         debug_assert!(self.regions.is_empty(), "I1");
         let mut used_bytes = 0;
-        // By turns, and each first in every other turn: clients that wait for the rest of long
-        // commands keep none waiting that has just sent one, nor the other way round.
-        let mut is_resumed_next = self.core.turn().is_multiple_of(2);
+        // By turns, and each first in every other turn: clients that wait for the rest of what
+        // they sent keep none waiting that has just sent something, nor the other way round.
+        let mut is_slow_due = self.is_slow_first();
+        let mut is_resumed_next = is_slow_due;
         while self.arena.len() - used_bytes >= HELD_BYTES_MAX + READ_BYTES_MAX {
-            let (mut resumed, mut event) = (None, None);
-            if is_resumed_next {
-                resumed = resumable.next();
+            let is_resumed = match (ready.peek(), resumable.peek()) {
+                (_, None) => false,
+                (None, Some(_)) => true,
+                (Some(event), Some(slot)) => {
+                    match (self.is_slow(event.token), self.is_slow(*slot as u64)) {
+                        (true, false) => true,
+                        (false, true) => std::mem::take(&mut is_slow_due),
+                        _ => is_resumed_next,
+                    }
+                }
+            };
+            is_resumed_next = !is_resumed;
+            if is_resumed {
+                resumable.next().into_iter().for_each(|slot| self.resume(slot));
+                continue;
             }
-            if resumed.is_none() {
-                event = ready.next();
-            }
-            if event.is_none() && !is_resumed_next {
-                resumed = resumable.next();
-            }
-            is_resumed_next = !is_resumed_next;
-            match (resumed, event) {
-                (Some(slot), _) => self.resume(slot),
-                (None, Some(event)) => match event.token {
-                    super::TOKEN_WAKER => self.take_control(),
-                    // Loans, ports and doorbells are looked after elsewhere.
-                    crate::hop::TOKEN_LOAN.. => {}
-                    token => used_bytes = self.read_event(token as usize, event, used_bytes),
-                },
-                (None, None) => break,
+            let Some(event) = ready.next() else { break };
+            match event.token {
+                super::TOKEN_WAKER => self.take_control(),
+                // Loans, ports and doorbells are looked after elsewhere.
+                crate::hop::TOKEN_LOAN.. => {}
+                token => used_bytes = self.read_event(token as usize, event, used_bytes),
             }
         }
         used_bytes

@@ -28,6 +28,9 @@ use crate::resp::GivenUp;
 /// How often waiting connections are asked whether their clients still are there.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// Clients are closed one by one as buffers fill: one line of the log tells of many.
+const LOG_EVICTIONS_EVERY: Duration = Duration::from_secs(10);
+
 /// Who waits for room in the buffers.
 pub(super) struct Starved {
     /// Connections that are not read until there is some.
@@ -38,6 +41,9 @@ pub(super) struct Starved {
     looked_at_pins: Instant,
     /// When somebody who had waited was last given some.
     fed_at: Option<Instant>,
+    /// When the log told of closed clients, and how many it has not told of.
+    logged_at: Option<Instant>,
+    closed_unlogged: u64,
 }
 
 impl Starved {
@@ -48,6 +54,8 @@ impl Starved {
             looked_at: now,
             looked_at_pins: now,
             fed_at: None,
+            logged_at: None,
+            closed_unlogged: 0,
         }
     }
 
@@ -291,7 +299,11 @@ impl<E: Home, P: Poller> Worker<E, P> {
             self.core.shared.buffer_budget().note_refusal(kind.unwrap_or(Kind::Small));
             self.close(slot);
         }
-        if closed_count > 0 {
+        self.starved.closed_unlogged += closed_count;
+        let may_log = self.starved.logged_at.is_none_or(|at| at.elapsed() >= LOG_EVICTIONS_EVERY);
+        if closed_count > 0 && may_log {
+            self.starved.logged_at = Some(Instant::now());
+            let closed_count = std::mem::take(&mut self.starved.closed_unlogged);
             let of = kind.map_or("client buffers", Kind::name);
             tracing::warn!(closed_count, of, "buffers are full: closed the clients that held most");
         }

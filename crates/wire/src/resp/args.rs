@@ -158,6 +158,11 @@ impl<'a> ArgIter<'a> {
 }
 
 impl ArgPlace {
+    /// Arguments that are left.
+    pub fn remaining(self) -> usize {
+        self.remaining as usize
+    }
+
     /// The walk that goes on there; over nothing if `command` is shorter than it was.
     pub fn walk(self, command: &[u8]) -> ArgIter<'_> {
         match command.get(self.start..) {

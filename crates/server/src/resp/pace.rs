@@ -1,0 +1,72 @@
+//! Which commands stand behind those of other connections, before they begin (W4 of `work`).
+//!
+//! What a command on one key costs is known behind its lookup: so where others wait, one that may
+//! read or copy a whole value looks at its length first. A connection that has stood back is slow
+//! for a while, and its command is parsed again in its turn.
+
+use wire::resp::{Command, CommandError};
+
+use crate::engine::Engine;
+use crate::gather::Gather;
+
+/// A value of so many bytes is read and copied within a part of a turn.
+const SHORT_VALUE_BYTES_MAX: usize = 64 << 10;
+/// A command that is longer, such as an MSET of many keys, is as much work.
+const SHORT_COMMAND_BYTES_MAX: usize = 64 << 10;
+/// Commands of a transaction that are no more work than a pipeline.
+const SHORT_TRANSACTION_COMMANDS_MAX: usize = 16;
+
+impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// Whether a command waits until connections that ask for little have had their turn.
+    pub(super) fn stands_back(
+        &mut self,
+        slot: usize,
+        parsed: &Result<Command<'a>, CommandError<'a>>,
+        raw: &[u8],
+    ) -> bool {
+        let Ok(command) = parsed else { return false };
+        if self.core.is_slow(slot) || !self.is_long(slot, command, raw) {
+            return false;
+        }
+        self.core.slow_down(slot);
+        true
+    }
+
+    fn is_long(&mut self, slot: usize, command: &Command<'a>, raw: &[u8]) -> bool {
+        if raw.len() > SHORT_COMMAND_BYTES_MAX {
+            return true;
+        }
+        let resp = self.core.connections[slot].resp();
+        if let Some(transaction) = &resp.transaction {
+            return matches!(command, Command::Exec)
+                && transaction.command_count > SHORT_TRANSACTION_COMMANDS_MAX;
+        }
+        let key = value_key(command).filter(|key| key.len() <= store::KEY_LEN_MAX_BYTES);
+        let is_long =
+            key.is_some_and(|key| self.glimpse(key).value_len_bytes > SHORT_VALUE_BYTES_MAX);
+        if is_long {
+            // Nothing is gathered with it: several such values would be the work of many turns.
+            self.core.connections[slot].is_large_reader = true;
+        }
+        is_long
+    }
+}
+
+/// The key of a command that may read or copy its whole value.
+fn value_key<'a>(command: &Command<'a>) -> Option<&'a [u8]> {
+    match command {
+        Command::Append { key, .. }
+        | Command::BitCount { key, .. }
+        | Command::BitField { key, .. }
+        | Command::BitPos { key, .. }
+        | Command::Digest { key }
+        | Command::Expire { key, .. }
+        | Command::GetEx { key, .. }
+        | Command::Persist { key }
+        | Command::SetBit { key, .. }
+        | Command::SetRange { key, .. } => Some(key),
+        Command::Copy(copy) => Some(copy.source),
+        Command::Rename { source, .. } => Some(source),
+        _ => None,
+    }
+}
