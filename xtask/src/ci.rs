@@ -27,8 +27,8 @@ pub fn run(root: &Path, scope: Scope) -> bool {
 fn run_clients(root: &Path, report: &mut Report) -> bool {
     let clients = blackbox::prepare(root, Profile::Dev);
     clients.skipped.into_iter().for_each(|reason| report.skip(reason));
-    let conformance = conformance_step(root);
-    let mut steps = clients.steps.iter().chain(&clients.short_pass).chain([&conformance]);
+    let last = [conformance_step(root), attack_step(root)];
+    let mut steps = clients.steps.iter().chain(&clients.short_pass).chain(&last);
     steps.all(|step| report.take(step, root))
 }
 
@@ -55,6 +55,13 @@ fn conformance_step(root: &Path) -> Step {
     let binary = Profile::Dev.binary(&target(root)).display().to_string();
     let line = "cargo run --quiet --locked --package xtask -- conformance --commands 6000";
     Step::new("conformance", line).and(&["--binary", &binary])
+}
+
+/// Every shape once, at the smallest cap.
+fn attack_step(root: &Path) -> Step {
+    let binary = Profile::Dev.binary(&target(root)).display().to_string();
+    let line = "cargo run --quiet --locked --package xtask -- attack --quick";
+    Step::new("attack", line).and(&["--binary", &binary])
 }
 
 /// Where cargo builds.

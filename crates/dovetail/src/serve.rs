@@ -39,7 +39,6 @@ const LEAVE_MAX: Duration = Duration::from_secs(3);
 
 /// Runs the server until it is told to stop.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    server::return_large_blocks();
     signals::watch()?;
     let machine = Machine::detect();
     let gathered = cli::gather(matches, &machine)?;
@@ -54,6 +53,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     settings.config.hooks.before_begin = Some(signals::begin);
     settings.without_effect.iter().for_each(|line| warn!("{line}"));
     refuse_what_is_bad(&settings.config, &machine)?;
+    server::return_large_blocks(settings.config.memory_bytes);
     let server = Server::start(settings.config).map_err(|error| match error.is_of_settings() {
         true => Failure::Usage(error.to_string()),
         false => Failure::Runtime(error.to_string()),

@@ -118,9 +118,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             let is_long = connection.output.unsent_bytes() > SENT_UNCOUNTED_BYTES_MAX;
             let (mut sent_bytes, bytes_max) =
                 (0, if is_long { long_bytes_max } else { usize::MAX });
-            // Of no bytes nothing leaves, and the next turn goes on.
-            is_blocked =
-                bytes_max == 0 || Self::send_unsent(connection, bytes_max, &mut sent_bytes);
+            is_blocked = Self::send_unsent(connection, bytes_max, &mut sent_bytes);
             if sent_bytes > 0 && connection.interest.write {
                 connection.client.set_active(self.core.now); // Slow, not idle.
             }

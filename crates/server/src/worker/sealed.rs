@@ -180,6 +180,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     ) -> bool {
         let Connection { tls, output, socket, .. } = connection;
         let sent = match tls {
+            _ if bytes_max == 0 => Ok(Sent::Part), // The next turn goes on.
             None if bytes_max < usize::MAX => {
                 output.send_slice(socket.as_fd(), bytes_max, sent_bytes)
             }
