@@ -20,8 +20,10 @@ mod faults;
 mod history;
 mod judge;
 mod keys;
+mod kill_all;
 mod load;
 pub(crate) mod memcached;
+mod pipe;
 mod place;
 mod quota;
 mod reshard;
@@ -92,6 +94,12 @@ pub struct Args {
     /// For so long nobody is killed before, and leases that end are counted
     #[arg(long, default_value_t = 10, value_name = "SECONDS")]
     calm_seconds: u64,
+    /// Instead: kills all servers at once so often, and prints how long until all is served again
+    #[arg(long, value_name = "ROUNDS", conflicts_with = "failover_times")]
+    kill_all: Option<usize>,
+    /// Keys that are written before all servers are killed, and read after that
+    #[arg(long, default_value_t = 100_000)]
+    keys: usize,
     /// Instead: makes one shard hot, and draws what its move costs
     #[arg(long, requires = "timeline")]
     reshard: bool,
@@ -114,6 +122,9 @@ pub fn run(root: &Path, args: &Args) -> Result<bool> {
     if let Some(times) = args.failover_times {
         let calm = Duration::from_secs(args.calm_seconds);
         return failover::run(&mut crew, times, seed, calm).map(|()| true);
+    }
+    if let Some(rounds) = args.kill_all {
+        return kill_all::run(&mut crew, rounds, args, seed);
     }
     if let (true, Some(path)) = (args.reshard, &args.timeline) {
         return reshard::run(&mut crew, args.clients, seed, path).map(|()| true);

@@ -107,13 +107,15 @@ fn tell(what: &str, taken: &[Taken], of: fn(&Taken) -> f64) {
 /// Of each shard, when the last write that was acknowledged began and ended.
 type Last = Vec<Option<(Instant, Instant)>>;
 
-struct Polled {
+/// One client per shard that writes without a pause.
+pub struct Polled {
     is_over: Arc<AtomicBool>,
     last: Arc<Mutex<Last>>,
 }
 
 impl Polled {
-    fn start(crew: &Crew) -> Polled {
+    /// Begins.
+    pub fn start(crew: &Crew) -> Polled {
         let shards = crew.plan().shards;
         let polled = Polled {
             is_over: Arc::default(),
@@ -142,7 +144,7 @@ impl Polled {
     }
 
     /// When every shard had taken a write that began after `since`.
-    fn wait(&self, since: Instant) -> Result<Instant> {
+    pub fn wait(&self, since: Instant) -> Result<Instant> {
         // Of each shard, its first such write.
         let mut first: Vec<Option<Instant>> = Vec::new();
         loop {

@@ -145,7 +145,8 @@ pub fn exchange(connection: &mut BufReader<TcpStream>, commands: &[&[&str]]) -> 
     error.or(refused).or_else(|| replies.last().cloned()).context("something was asked")
 }
 
-fn reply(connection: &mut BufReader<TcpStream>) -> Result<Reply> {
+/// The next reply.
+pub fn reply(connection: &mut BufReader<TcpStream>) -> Result<Reply> {
     let mut line = String::new();
     if connection.read_line(&mut line)? == 0 {
         bail!("the connection was closed");
@@ -175,7 +176,7 @@ fn reply(connection: &mut BufReader<TcpStream>) -> Result<Reply> {
 pub fn page(address: &str, path: &str) -> Result<String> {
     let mut stream = TcpStream::connect_timeout(&address.parse()?, CONNECT_TIME_MAX)?;
     stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: demo\r\nConnection: close\r\n\r\n")?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
