@@ -217,6 +217,8 @@ struct ShardState {
     primary: Option<Primary>,
     /// What was under way when it ceased to be.
     limbo: Limbo,
+    /// Under which term this copy took in what a new primary has scattered.
+    united: Option<Term>,
 }
 
 impl ShardState {
@@ -229,6 +231,7 @@ impl ShardState {
             sessions,
             primary: None,
             limbo: Limbo::default(),
+            united: None,
         }
     }
 
@@ -566,6 +569,7 @@ fn to_node(to: NodeId, message: Message) -> Action {
     Action::Send { to: Peer::Node(to), message }
 }
 
+pub use answers::TURN_WORK;
 pub use landing::LandingCounters;
 
 #[cfg(test)]

@@ -22,8 +22,11 @@ use crate::message::{Contents, Message};
 use crate::node::{Action, Node, to_node};
 use crate::shelf::{Part, Shelf};
 
-/// Entries that one step reads.
-const STEP_ENTRIES: usize = 1_024;
+/// Entries that one step reads; a part of a copy counts as so many.
+pub(super) const STEP_ENTRIES: usize = 1_024;
+/// A driver takes no more messages in a turn than have made so much [work](Node::take_work), the
+/// last of them whole, and a step.
+pub const TURN_WORK: usize = 2_048;
 
 /// Questions without an answer, by shard and by the node that asks.
 #[derive(Debug, Default)]
@@ -63,7 +66,7 @@ impl<S: Shelf> Node<S> {
     }
 
     /// Entries that were read from the shelf, or put there together, since the last call: the
-    /// node's driver renews the lease between so many.
+    /// node's driver renews the lease between [`TURN_WORK`] of them.
     pub fn take_work(&mut self) -> usize {
         std::mem::take(&mut self.work)
     }

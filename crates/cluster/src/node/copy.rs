@@ -11,12 +11,15 @@
 //!     comes later lands there before it is on the shelf. Versions decide between the two.
 //! J2: "joined" is said under one term, of one copy that began and ended while the node stayed
 //!     joining.
+//! J3: a part that is made is work of the turn, also where an acknowledgement asks for it: a driver
+//!     makes two or so between two looks at its lease.
 
 use base::Instant;
 
 use crate::configuration::{Role, Shard};
 use crate::ids::{NodeId, ShardId};
 use crate::message::{Contents, Message, Peer};
+use crate::node::answers::STEP_ENTRIES;
 use crate::node::durable::Held;
 use crate::node::{Action, Node, to_node};
 use crate::settings::after;
@@ -105,6 +108,7 @@ impl<S: Shelf> Node<S> {
             None => {
                 let entry_max = self.settings.copy_part_entries;
                 let Part { entries, next } = self.shelf.part(id, copy.cursor, entry_max);
+                self.work += STEP_ENTRIES;
                 let is_last = next.is_none();
                 let sessions = if is_last { state.sessions.settled() } else { Vec::new() };
                 (now, Contents { entries, sessions }, next)

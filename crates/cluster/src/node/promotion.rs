@@ -20,6 +20,8 @@
 //!     below its own CommitVer.
 //! P2: nobody's CommitVer is raised before all copies have the union.
 //! P3: while copies wait (C6) a promotion does not end: they may lack what the union would show.
+//! P4: there is one union of a shard under a term: a copy takes it in once, and answers again for
+//!     what it has. Unions that come again before the answers do not hold the answers up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -203,10 +205,15 @@ impl<S: Shelf> Node<S> {
         if !self.is_backup_of(id, from) {
             return;
         }
-        if !self.receive(id, &contents, actions) {
+        let term = self.term();
+        let is_here = self.shards.get(&id).is_some_and(|state| state.united == Some(term));
+        if !is_here && !self.receive(id, &contents, actions) {
             return; // It is sent again.
         }
-        let message = Message::Scattered { term: self.term(), shard: id };
+        if let Some(state) = self.shards.get_mut(&id) {
+            state.united = Some(term); // P4
+        }
+        let message = Message::Scattered { term, shard: id };
         let held = Held::Send { to: Peer::Node(from), message };
         self.when_durable(held, Instant::default(), actions);
     }

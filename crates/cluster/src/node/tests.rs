@@ -1,5 +1,6 @@
 //! Nodes message by message: the way of a write, of a retry, of a promotion.
 
+mod cold;
 mod groups;
 mod later;
 
