@@ -15,6 +15,7 @@ mod facts;
 mod flushes;
 mod forwards;
 mod groups;
+mod keeper;
 mod landing;
 mod lookup;
 mod outstanding;

@@ -13,9 +13,9 @@
 //! T1: the view is brought up to date after each input that may change roles and before what that
 //!     input wants said is said: no manager hears that this node has installed a configuration
 //!     while workers still read by the old one (N1).
-//! T2: nothing here waits but in the poller, and, where the node's data is kept on a disk, once a
-//!     second at most for the small file that says what is kept; and for a digest thread that is
-//!     behind (D3 of shelf/crew.rs) or has a shard that something else is asked of.
+//! T2: nothing here waits but in the poller, and for a digest thread that is behind (D3 of
+//!     shelf/crew.rs) or has a shard that something else is asked of; for a disk never: threads
+//!     beside this one do (syncing.rs, keeper.rs).
 //! T3: a round's work is bounded, whatever the store holds and however much has come: the lease is
 //!     renewed between two rounds (K28).
 
@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use base::Instant;
 use cluster::message::{Change, Compute};
-use cluster::node::{Action, Event, Stage};
+use cluster::node::{Action, Event, Stage, TURN_WORK};
 use cluster::{
     ClientId, Configuration, Message, Node, NodeId, Operation, Outcome, Peer, Request, ShardId,
     Slot, Term, Version,
@@ -53,8 +53,6 @@ use crate::shared::{Shared, unix_now};
 
 /// Inputs of one kind between two looks at the others, ...
 const INPUTS_MAX: usize = 512;
-/// ... or entries that messages have brought, or have made the node look at.
-const WORK_MAX: usize = 2_048;
 /// Between two ticks while something is under way, ...
 const TICK_BUSY: Duration = Duration::from_millis(1);
 /// ... shortly after it, ...
@@ -123,7 +121,7 @@ pub(super) struct State {
     /// By shard, as published.
     places: Vec<Place>,
     floors: Vec<Version>,
-    /// A sync that could not be ordered: what is to be known first cannot be written down.
+    /// A sync that could not be ordered: what is to be known first is not written down.
     owes_sync: bool,
     peers: BTreeMap<NodeId, Endpoint>,
     /// What other nodes execute for this one's clients: tickets by number.
@@ -220,12 +218,13 @@ impl Control {
             self.try_again(now);
             self.give_up_forwards(now);
             self.syncing.keep(self.node.shelf(), now);
-            if self.state.owes_sync {
-                self.order_sync();
-            }
             self.tell_facts(now);
             self.look_at_room();
             self.look_at_departure();
+        }
+        self.keep();
+        if self.state.owes_sync {
+            self.order_sync();
         }
         self.landing.send(now);
         self.ends.wake_fronts(&self.fabric, &self.shared);
@@ -235,7 +234,7 @@ impl Control {
     fn hear_links(&mut self, now: Instant) {
         let mut work = self.node.take_work();
         for _ in 0..INPUTS_MAX {
-            if work >= WORK_MAX {
+            if work >= TURN_WORK {
                 break;
             }
             let Ok(event) = self.events.try_recv() else { break };
@@ -503,13 +502,17 @@ impl Control {
 
     /// What is installed shall be durable; floors of flushes are, before any of it is said to be.
     fn order_sync(&mut self) {
-        let kept = self.node.shelf().keep_floors();
-        self.state.owes_sync = kept.is_err();
-        match kept {
-            Ok(()) => self.syncing.order(self.node.appended_bytes()),
-            Err(error) => {
-                tracing::warn!("the data directory's file NODE cannot be written: {error}");
-            }
+        self.keep();
+        self.state.owes_sync = !self.node.shelf().has_kept_floors();
+        if !self.state.owes_sync {
+            self.syncing.order(self.node.appended_bytes());
+        }
+    }
+
+    /// What is kept beside the log: another thread writes it, and wakes this one.
+    fn keep(&self) {
+        if let Err(error) = self.node.shelf().keep_step() {
+            tracing::warn!("the data directory's file NODE cannot be written: {error}");
         }
     }
 

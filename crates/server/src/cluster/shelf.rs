@@ -12,7 +12,7 @@
 //!     what is installed meanwhile waits, and the node asks for no copy before [`Shelf::is_ready`].
 //! S3: the store knows a shard by a number (kept.rs), at first its id plus one; 0 is what is not
 //!     replicated. In a durable store a shard that is cleared gets another number, which is
-//!     written down before anything of the old one is removed.
+//!     written down before anything of the old one is removed, or of the new one installed.
 //! S4: an entry that does not fit is not acknowledged, and its sender tries again;
 //!     [`StoreShelf::refused_count`] says how often that was.
 //!
@@ -26,6 +26,7 @@ mod digester;
 mod finding;
 mod flushing;
 mod installing;
+mod keeping;
 mod kept;
 mod load;
 mod numbers;
@@ -48,10 +49,12 @@ use clearing::Clearing;
 use crew::Crew;
 use finding::{Finding, Found as FoundKey};
 use installing::install_in;
+use keeping::Keeping;
 use remembered::{RECENT_BYTES, RECENT_MAX_BYTES, Remembered, Why};
 
 pub use crew::DigestFigures;
 pub use digester::Call;
+pub use keeping::Keep;
 pub use kept::{Kept, Owner};
 pub use numbers::ShardNumbers;
 
@@ -88,7 +91,7 @@ struct State {
     crew: Option<Crew>,
     kept: Kept,
     /// Writes down what is kept; none: nothing outlives this node.
-    keep: Option<Keep>,
+    keeping: Option<Keeping>,
     /// Shards of which the log may have something; only where something is kept.
     used: BTreeSet<ShardId>,
     numbers: Arc<ShardNumbers>,
@@ -96,17 +99,14 @@ struct State {
     finding: Finding,
     /// A flush was begun or has ended since somebody asked.
     has_flushed: bool,
-    /// Floors that are not written down.
-    has_new_floors: bool,
+    /// Changes of what is kept: the last shard that is void, ...
+    void_change: u64,
+    /// ... and the last floor.
+    floor_change: u64,
     /// All numbers of a shard were given: nothing is taken any more.
     is_broken: bool,
-    /// What had to be written down could not be: nothing is taken until it is.
-    is_unkept: bool,
     refused_count: u64,
 }
-
-/// Puts the bytes of [`Kept`] where they survive, before it returns.
-pub type Keep = Box<dyn FnMut(&[u8]) -> std::io::Result<()> + Send>;
 
 impl StoreShelf {
     /// A shelf over a store that is empty and does not outlive this node; nobody else writes to it.
@@ -121,11 +121,19 @@ impl StoreShelf {
     ///
     /// # Errors
     /// All places for sessions are taken.
-    pub fn durable(store: &Arc<Store>, kept: Kept, keep: Keep) -> Result<StoreShelf, NoSession> {
-        StoreShelf::over(store, kept, Some(keep))
+    pub fn durable(
+        store: &Arc<Store>,
+        kept: Kept,
+        keep: Box<dyn Keep>,
+    ) -> Result<StoreShelf, NoSession> {
+        StoreShelf::over(store, kept, Some(Keeping::new(keep)))
     }
 
-    fn over(store: &Arc<Store>, kept: Kept, keep: Option<Keep>) -> Result<StoreShelf, NoSession> {
+    fn over(
+        store: &Arc<Store>,
+        kept: Kept,
+        keeping: Option<Keeping>,
+    ) -> Result<StoreShelf, NoSession> {
         let mut session = store.session()?;
         session.count_shards();
         let numbers = (0..SLOT_COUNT).map(|shard| kept.number_of(ShardId(shard)).into()).collect();
@@ -137,33 +145,34 @@ impl StoreShelf {
             shards: BTreeMap::new(),
             crew: None,
             kept,
-            keep,
+            keeping,
             used: BTreeSet::new(),
             numbers: Arc::new(ShardNumbers(numbers, floors)),
             clearing: Clearing::default(),
             finding: Finding::default(),
             has_flushed: false,
-            has_new_floors: false,
+            void_change: 0,
+            floor_change: 0,
             is_broken: false,
-            is_unkept: false,
             refused_count: 0,
         };
         state.remember_recovered();
         Ok(StoreShelf { state: RefCell::new(state) })
     }
 
-    /// Writes down how far CommitVer is; about once a second.
+    /// How far CommitVer is shall be written down, and what could not be before; about once a
+    /// second.
+    pub fn ask_to_keep(&self) {
+        self.state.borrow_mut().keeping.iter_mut().for_each(Keeping::ask);
+    }
+
+    /// Between the node's inputs: hears what was written down, and has written down what waits.
     ///
     /// # Errors
-    /// It cannot be written.
-    pub fn keep(&self) -> std::io::Result<()> {
-        let state = &mut *self.state.borrow_mut();
-        if let Some(keep) = &mut state.keep {
-            keep(&state.kept.encode())?;
-        }
-        state.is_unkept = false;
-        state.has_new_floors = false;
-        Ok(())
+    /// What was given before could not be written.
+    pub fn keep_step(&self) -> std::io::Result<()> {
+        let State { keeping, kept, .. } = &mut *self.state.borrow_mut();
+        keeping.as_mut().map_or(Ok(()), |keeping| keeping.step(|| kept.encode()))
     }
 
     /// Shards of which something was recovered, and what of each is on all copies.
@@ -290,11 +299,11 @@ impl State {
 
     /// `own_key`: the key, if somebody has it already.
     fn install(&mut self, plain: &Plain<'_>, own_key: Option<&Arc<[u8]>>) -> Installed {
+        if self.takes_nothing() {
+            return Installed::NoRoom;
+        }
         if self.clearing.has(plain.shard) {
             return self.wait(Arc::new(plain.to_entry()));
-        }
-        if self.is_broken || self.is_unkept {
-            return Installed::NoRoom;
         }
         self.recall(plain.shard);
         let number = self.numbers.of(plain.shard);
@@ -304,10 +313,15 @@ impl State {
         let installed = install_in(session, *now, remembered, (plain, number), own_key, hash);
         match installed {
             Installed::NoRoom => self.refused_count += 1,
-            Installed::Newest if self.keep.is_some() => drop(self.used.insert(plain.shard)),
+            Installed::Newest if self.keeping.is_some() => drop(self.used.insert(plain.shard)),
             _ => {}
         }
         installed
+    }
+
+    /// What had to be written down could not be: nothing is taken until it is.
+    fn takes_nothing(&self) -> bool {
+        self.is_broken || self.keeping.as_ref().is_some_and(Keeping::is_stuck)
     }
 
     /// Until the shard is cleared.
@@ -461,9 +475,9 @@ impl State {
     /// One walk over the index for all shards, by their numbers.
     fn walk_recovered(&mut self) -> BTreeMap<u16, Recovered> {
         let mut recovered: BTreeMap<u16, Recovered> = BTreeMap::new();
-        let State { session, kept, keep, now, .. } = self;
+        let State { session, kept, keeping, now, .. } = self;
         let mut cursor = 0;
-        while keep.is_some() {
+        while keeping.is_some() {
             let next = session.scan(*now, cursor, SCAN_ITEMS, |item| {
                 let of_number =
                     recovered.entry(item.shard).or_insert_with(|| Recovered::new(item.shard, kept));

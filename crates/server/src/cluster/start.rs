@@ -24,6 +24,7 @@ use crossbeam_channel::{Receiver, bounded, unbounded};
 use super::control::{Control, State};
 use super::departure::{self, Asking};
 use super::desk::{self, Desks, Post};
+use super::keeper::Keeper;
 use super::landing::Landing;
 use super::shelf::{Call, Owner, StoreShelf};
 use super::socket::Socket;
@@ -136,7 +137,7 @@ pub fn prepare(shared: &Arc<Shared>, joined: Joined) -> Result<Prepared, StartEr
     let links = Links::start(Peer::Node(id), Some(config.peer), stored.key.clone(), heard, wake)
         .map_err(in_use)?;
     let call: Call = Arc::new(ends.caller());
-    let digest = (config.digest_threads, &call);
+    let digest = (config.digest_threads, &call, &ends.waker);
     let mut node = node_of(shared, tenancy, (id, settings), digest)?;
     node.set_addresses(addresses(shared, &config));
     let syncing = match shared.data() {
@@ -198,7 +199,7 @@ fn node_of(
     shared: &Shared,
     tenancy: Option<Tenancy>,
     (id, settings): (NodeId, Settings),
-    (digest_threads, call): (usize, &Call),
+    (digest_threads, call, waker): (usize, &Call, &Waker),
 ) -> Result<Node<StoreShelf>, StartError> {
     let failed = |source| StartError::System { what: "start the digest threads", source };
     let no_session = |error: store::NoSession| StartError::Store { reason: error.to_string() };
@@ -207,9 +208,11 @@ fn node_of(
         shelf.employ(digest_threads, call).map_err(failed)?;
         return Ok(Node::new(id, settings, 1, shelf));
     };
-    let keep = Box::new(tenancy.keeper());
+    let keep = Keeper::start(tenancy.keeper(), waker.clone())
+        .map_err(|source| StartError::System { what: "start the thread of NODE", source })?;
     let Tenancy { kept, recovered, .. } = tenancy;
-    let mut shelf = StoreShelf::durable(shared.store(), kept, keep).map_err(no_session)?;
+    let mut shelf =
+        StoreShelf::durable(shared.store(), kept, Box::new(keep)).map_err(no_session)?;
     shelf.employ(digest_threads, call).map_err(failed)?;
     let shards = shelf.recovered();
     match &recovered {

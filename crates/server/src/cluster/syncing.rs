@@ -24,7 +24,7 @@ use crate::poller::Waker;
 
 /// A full disk is looked at again so often.
 const STALL_REST: Duration = Duration::from_millis(200);
-/// How far CommitVer is, is written down so often.
+/// How far CommitVer is, is written down so often, by keeper.rs.
 const KEEP_EVERY_NS: u64 = 1_000_000_000;
 
 /// What has to be covered, and how far the node's log was then.
@@ -87,15 +87,13 @@ impl Syncing {
         self.thread.as_ref().is_none_or(|thread| !thread.durable.is_refusing())
     }
 
-    /// Writes down how far CommitVer is, once a second.
+    /// How far CommitVer is, is written down once a second.
     pub fn keep(&mut self, shelf: &StoreShelf, now: Instant) {
         if self.thread.is_none() || now.ns.saturating_sub(self.kept_at.ns) < KEEP_EVERY_NS {
             return;
         }
         self.kept_at = now;
-        if let Err(error) = shelf.keep() {
-            tracing::warn!("the data directory's file NODE cannot be written: {error}");
-        }
+        shelf.ask_to_keep();
     }
 }
 

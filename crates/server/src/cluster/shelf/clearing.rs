@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  clear ─▶ next ─▶ now ─ a walk over the whole index ─▶ gone; what waited is installed
+//!            └ that it is void is written down: one write for all shards of a configuration
 //! ```
 
 use std::collections::{BTreeMap, HashMap};
@@ -66,32 +67,32 @@ impl State {
             return; // Nothing was installed since.
         }
         let number = self.numbers.of(shard).get();
-        if self.used.remove(&shard) {
-            self.void(shard);
-        }
+        let is_void = self.used.remove(&shard) && self.void(shard);
         // Relaxed: as all numbers.
         let floor = self.numbers.1.get(shard.index());
         floor.into_iter().for_each(|floor| floor.store(0, Ordering::Relaxed));
         // A walk for a flush would remove what is installed anew.
         let is_walked = self.clearing.flushing_now.contains_key(&shard);
-        if is_walked || self.store.shard_item_count(number) > 0 {
+        if is_void || is_walked || self.store.shard_item_count(number) > 0 {
             self.clearing.next.insert(shard, number);
         }
     }
 
-    /// Whatever the log has of a shard does not count any more.
-    fn void(&mut self, shard: ShardId) {
-        let Some(keep) = &mut self.keep else { return };
+    /// Whatever the log has of a shard does not count any more, once that is written down (S3).
+    /// False: nothing outlives this node.
+    fn void(&mut self, shard: ShardId) -> bool {
+        let Some(keeping) = &mut self.keeping else { return false };
         self.is_broken |= !self.kept.void(shard);
-        // A disk that is full has room again later: `StoreShelf::keep` is tried each second.
-        self.is_unkept |= keep(&self.kept.encode()).is_err();
+        self.void_change = keeping.change();
         let number = self.kept.number_of(shard);
         self.numbers.0[shard.index()].store(number, Ordering::Relaxed);
+        true
     }
 
     pub(super) fn clear_step(&mut self) -> bool {
-        if self.clearing.gone.is_empty() && !self.clearing.begin() {
-            return false;
+        let is_kept = self.keeping.as_ref().is_none_or(|keeping| keeping.has(self.void_change));
+        if self.clearing.gone.is_empty() && !(is_kept && self.clearing.begin()) {
+            return false; // What is written down wakes this thread.
         }
         let Clearing { sweep, gone, .. } = &mut self.clearing;
         let is_gone =

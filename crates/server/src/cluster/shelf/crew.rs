@@ -317,13 +317,13 @@ impl State {
 
     /// Whoever installs what lands for a shard; none: this thread, now.
     fn crew_for(&mut self, shard: ShardId) -> Option<(&mut Crew, &mut Session)> {
-        if self.is_broken || self.is_unkept || self.clearing.has(shard) {
+        if self.takes_nothing() || self.clearing.has(shard) {
             return None;
         }
         let crew = self.crew.as_mut()?;
         if !crew.is_lent(shard) {
             crew.lend(shard, self.shards.remove(&shard).unwrap_or_default());
-            if self.keep.is_some() {
+            if self.keeping.is_some() {
                 self.used.insert(shard);
             }
         }
@@ -337,7 +337,7 @@ impl State {
             None => self.shards.entry(shard).or_default().commit(version),
         }
         // What is on all copies is on this one: it was acknowledged (E1 of cluster::node::later).
-        if self.keep.is_some() && version > self.kept.commit_of(shard) {
+        if self.keeping.is_some() && version > self.kept.commit_of(shard) {
             self.kept.set_commit(shard, version);
         }
     }

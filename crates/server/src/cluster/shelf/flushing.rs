@@ -36,15 +36,10 @@ impl StoreShelf {
         std::mem::take(&mut self.state.borrow_mut().has_flushed)
     }
 
-    /// Before the log is synced: writes down the floors that are not yet (F1).
-    ///
-    /// # Errors
-    /// They cannot be written: nothing of them is durable.
-    pub fn keep_floors(&self) -> std::io::Result<()> {
-        if !self.state.borrow().has_new_floors {
-            return Ok(());
-        }
-        self.keep()
+    /// Whether all floors are written down: the log is not synced before (F1).
+    pub fn has_kept_floors(&self) -> bool {
+        let state = self.state.borrow();
+        state.keeping.as_ref().is_none_or(|keeping| keeping.has(state.floor_change))
     }
 }
 
@@ -64,16 +59,16 @@ impl State {
     }
 
     pub(super) fn flush(&mut self, shard: ShardId, version: Version) -> Installed {
-        if self.is_broken || self.is_unkept {
+        if self.takes_nothing() {
             return Installed::NoRoom;
         }
         self.recall(shard);
         self.shards.entry(shard).or_default().flush(version);
         self.has_flushed = true;
-        if self.keep.is_some() {
+        if let Some(keeping) = &mut self.keeping {
             self.used.insert(shard);
             self.kept.set_floor(shard, version);
-            self.has_new_floors = true;
+            self.floor_change = keeping.change();
         }
         self.sweep_below(shard, version);
         Installed::Newest

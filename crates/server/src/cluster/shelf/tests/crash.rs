@@ -14,6 +14,39 @@ const SHARDS: usize = 2;
 /// A file that says so cannot be written.
 const FULL: &[u8] = b"full";
 
+/// A file that is written some time later, as by another thread.
+struct Later {
+    file: Arc<Mutex<Vec<u8>>>,
+    given: Option<Vec<u8>>,
+    /// Looks until it is written.
+    left: u64,
+    rng: Rng,
+    write_count: Arc<Mutex<usize>>,
+}
+
+impl Keep for Later {
+    fn give(&mut self, bytes: Vec<u8>) {
+        assert!(self.given.is_none(), "one at a time");
+        self.given = Some(bytes);
+        self.left = self.rng.below(4);
+        *self.write_count.lock().unwrap() += 1;
+    }
+
+    fn done(&mut self) -> Option<std::io::Result<()>> {
+        if self.left > 0 {
+            self.left -= 1;
+            return None;
+        }
+        let bytes = self.given.take()?;
+        let mut file = self.file.lock().unwrap();
+        if *file == FULL {
+            return Some(Err(std::io::ErrorKind::StorageFull.into()));
+        }
+        *file = bytes;
+        Some(Ok(()))
+    }
+}
+
 /// SplitMix64.
 struct Rng(u64);
 
@@ -31,6 +64,7 @@ struct World {
     shelf: StoreShelf,
     committer: Committer<FaultyMedium>,
     file: Arc<Mutex<Vec<u8>>>,
+    write_count: Arc<Mutex<usize>>,
     /// Of each key: what it had at the last commit, and since.
     had: Vec<Vec<State>>,
     pending: Vec<u64>,
@@ -41,6 +75,7 @@ fn open(
     medium: FaultyMedium,
     kept: Kept,
     file: &Arc<Mutex<Vec<u8>>>,
+    write_count: &Arc<Mutex<usize>>,
 ) -> (StoreShelf, Committer<FaultyMedium>) {
     let config = StoreConfig {
         memory_bytes: 9 << 18,
@@ -60,15 +95,8 @@ fn open(
     let tuning = (Tuning::default(), &[][..]);
     let Opened { store, committer, .. } =
         open_replicas(medium, config, tuning, new, &is_gone, &mut |_, _| {}).unwrap();
-    let file = Arc::clone(file);
-    let keep = Box::new(move |bytes: &[u8]| {
-        let mut file = file.lock().unwrap();
-        if *file == FULL {
-            return Err(std::io::ErrorKind::StorageFull.into());
-        }
-        *file = bytes.to_vec();
-        Ok(())
-    });
+    let (file, write_count, rng) = (Arc::clone(file), Arc::clone(write_count), Rng(3));
+    let keep = Box::new(Later { file, given: None, left: 0, rng, write_count });
     (StoreShelf::durable(&store, kept, keep).unwrap(), committer)
 }
 
@@ -78,11 +106,11 @@ fn shard_of(id: usize) -> ShardId {
 
 impl World {
     fn new(seed: u64) -> World {
-        let file = Arc::default();
+        let (file, write_count) = (Arc::default(), Arc::default());
         let medium = FaultyMedium::new(seed, Faults::default());
-        let (shelf, committer) = open(medium, Kept::new(1), &file);
+        let (shelf, committer) = open(medium, Kept::new(1), &file, &write_count);
         let (had, pending) = (vec![vec![None]; KEYS], (1..=8).collect());
-        World { shelf, committer, file, had, pending, rng: Rng(seed) }
+        World { shelf, committer, file, write_count, had, pending, rng: Rng(seed) }
     }
 
     fn step(&mut self) {
@@ -90,7 +118,8 @@ impl World {
         match self.rng.below(1_000) {
             0..850 => self.install(id),
             850..950 => self.commit(),
-            950..995 => drop(self.shelf.work()),
+            950..980 => drop(self.shelf.work()),
+            980..995 => self.shelf.keep_step().unwrap(),
             995..997 => self.flush(shard_of(id)),
             _ => self.clear(shard_of(id)),
         }
@@ -130,7 +159,9 @@ impl World {
 
     /// What all copies have on their media may be counted as such.
     fn commit(&mut self) {
-        self.shelf.keep_floors().unwrap();
+        while !self.shelf.has_kept_floors() {
+            self.shelf.keep_step().unwrap();
+        }
         self.shelf.park();
         let committed = self.committer.commit(|| unreachable!("everybody is parked"));
         self.shelf.unpark();
@@ -147,13 +178,14 @@ impl World {
             }
         }
         if self.rng.below(3) == 0 {
-            self.shelf.keep().unwrap();
+            self.shelf.ask_to_keep();
         }
     }
 
     fn clear(&mut self, shard: ShardId) {
         self.shelf.clear(shard);
         while !self.shelf.is_ready(shard) {
+            self.shelf.keep_step().unwrap();
             self.shelf.work();
         }
         for id in (0..KEYS).filter(|id| shard_of(*id) == shard) {
@@ -178,7 +210,7 @@ impl World {
         let left = std::mem::replace(self.committer.medium_mut(), empty).crash();
         let medium = FaultyMedium::over(left, self.rng.below(1 << 40), Faults::default());
         let kept = Kept::decode(&self.file.lock().unwrap()).unwrap_or(Kept::new(1));
-        let (shelf, committer) = open(medium, kept.clone(), &self.file);
+        let (shelf, committer) = open(medium, kept.clone(), &self.file, &self.write_count);
         (self.shelf, self.committer) = (shelf, committer);
         let value = |state: &State| {
             let entry = state.clone().filter(|entry| entry.value.is_some())?;
@@ -226,16 +258,58 @@ fn a_shelf_that_could_not_write_down_what_is_void_takes_nothing_until_it_can() {
     (0..KEYS).for_each(|id| world.install(id));
     let kept = std::mem::replace(&mut *world.file.lock().unwrap(), FULL.to_vec());
     world.shelf.clear(ShardId(0));
-    while !world.shelf.is_ready(ShardId(0)) {
-        world.shelf.work();
-    }
+    let until_written = |world: &World| loop {
+        assert!(!world.shelf.work() && !world.shelf.is_ready(ShardId(0)), "nothing is removed");
+        if let Err(error) = world.shelf.keep_step() {
+            return error;
+        }
+    };
+    until_written(&world);
     let version = Version::from_bits(1 << 30).unwrap();
     let entry = Entry { value: Some([1].into()), ..delete_of(ShardId(0), (*b"a").into(), version) };
     let entry = Arc::new(entry);
     assert_eq!(world.shelf.install(entry.clone()), Installed::NoRoom);
-    assert!(world.shelf.keep().is_err(), "the disk is still full");
-    assert_eq!(world.shelf.install(entry.clone()), Installed::NoRoom);
+    let before = *world.write_count.lock().unwrap();
+    (0..10).for_each(|_| world.shelf.keep_step().unwrap());
+    assert_eq!(*world.write_count.lock().unwrap(), before, "it is not tried before it is asked");
+    world.shelf.ask_to_keep();
+    until_written(&world);
+    assert_eq!(world.shelf.install(entry.clone()), Installed::NoRoom, "the disk is still full");
     *world.file.lock().unwrap() = kept;
-    world.shelf.keep().unwrap();
+    world.shelf.ask_to_keep();
+    while !world.shelf.is_ready(ShardId(0)) {
+        world.shelf.keep_step().unwrap();
+        world.shelf.work();
+    }
     assert_eq!(world.shelf.install(entry), Installed::Newest);
+}
+
+#[test]
+fn shards_that_are_void_together_are_written_down_together_and_hold_up_no_other() {
+    const COUNT: u16 = 64;
+    let world = &mut World::new(2);
+    // A key has one shard.
+    let key = |shard: u16| format!("key {shard}").into_bytes();
+    let entry = |shard, bits| {
+        let version = Version::from_bits(bits).unwrap();
+        let delete = delete_of(ShardId(shard), key(shard).into(), version);
+        Arc::new(Entry { value: Some([1].into()), ..delete })
+    };
+    let install = |shelf: &mut StoreShelf, shard, bits| {
+        assert_eq!(shelf.install(entry(shard, bits)), Installed::Newest);
+    };
+    (0..=COUNT).for_each(|shard| install(&mut world.shelf, shard, 7));
+    (0..COUNT).for_each(|shard| world.shelf.clear(ShardId(shard)));
+    assert_eq!(*world.write_count.lock().unwrap(), 0, "nothing waits for the disk");
+    install(&mut world.shelf, COUNT, 8);
+    assert_eq!(world.shelf.get(ShardId(COUNT), &key(COUNT)), Some(entry(COUNT, 8)));
+    // What comes meanwhile is there when the shard is.
+    install(&mut world.shelf, 0, 9);
+    while (0..COUNT).any(|shard| !world.shelf.is_ready(ShardId(shard))) {
+        world.shelf.keep_step().unwrap();
+        world.shelf.work();
+    }
+    assert_eq!(*world.write_count.lock().unwrap(), 1);
+    assert_eq!(world.shelf.get(ShardId(0), &key(0)), Some(entry(0, 9)));
+    assert_eq!(world.shelf.get(ShardId(1), &key(1)), None);
 }

@@ -1,0 +1,83 @@
+//! When what is kept beside the log is written down, and what waits for that: never this thread.
+//!
+//! ```text
+//!  void, flush ── changed ──┐
+//!  a second is over, asked ─┴─▶ give ─▶ another thread writes ─▶ done ─▶ what waited goes on
+//!                               one at a time: what changes meanwhile is in the next one
+//! ```
+//!
+//! # Invariants
+//! Y1: a change is on the disk once a write that was given after it is done.
+//! Y2: what failed is tried again when it is asked for, not at once. Meanwhile nothing is taken.
+
+use std::io;
+
+/// Where the bytes of [`Kept`](super::Kept) go: to a place where they survive.
+pub trait Keep: Send {
+    /// Takes bytes, once what was given before is done; they are written beside the caller.
+    fn give(&mut self, bytes: Vec<u8>);
+
+    /// What became of them; none: they are being written, or this was said before.
+    fn done(&mut self) -> Option<io::Result<()>>;
+}
+
+/// See the module's page.
+pub(super) struct Keeping {
+    keep: Box<dyn Keep>,
+    /// Changes that something waits for, so far.
+    changes: u64,
+    /// How many of them the write has that is under way.
+    giving: Option<u64>,
+    /// How many are on the disk.
+    kept: u64,
+    is_asked: bool,
+    has_failed: bool,
+}
+
+impl Keeping {
+    pub(super) fn new(keep: Box<dyn Keep>) -> Keeping {
+        Keeping { keep, changes: 0, giving: None, kept: 0, is_asked: false, has_failed: false }
+    }
+
+    /// Something has changed that has to be written down; the number of the change.
+    pub(super) fn change(&mut self) -> u64 {
+        self.changes += 1;
+        self.changes
+    }
+
+    /// Whether a change is on the disk (Y1).
+    pub(super) fn has(&self, change: u64) -> bool {
+        change <= self.kept
+    }
+
+    /// Whether a change could not be written down, and is not by now.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.has_failed && self.kept < self.changes
+    }
+
+    /// Writes all down, whether something waits for it or not; what has failed too (Y2).
+    pub(super) fn ask(&mut self) {
+        self.is_asked = true;
+    }
+
+    /// Hears what became of a write, and gives the next one. An error is that of a write.
+    pub(super) fn step(&mut self, bytes: impl FnOnce() -> Vec<u8>) -> io::Result<()> {
+        let done = self.giving.and_then(|changes| Some((changes, self.keep.done()?)));
+        let mut result = Ok(());
+        if let Some((changes, done)) = done {
+            self.giving = None;
+            self.has_failed = done.is_err();
+            match done {
+                Ok(()) => self.kept = changes,
+                Err(error) => result = Err(error),
+            }
+        }
+        let is_behind = self.kept < self.changes && !self.has_failed;
+        if self.giving.is_none() && (is_behind || self.is_asked) {
+            self.is_asked = false;
+            self.giving = Some(self.changes);
+            self.keep.give(bytes());
+        }
+        result
+    }
+}
