@@ -29,7 +29,7 @@ impl Pipe {
     }
 
     /// Sends each request, a line, to the server of its slot. In their order what was answered;
-    /// none: the slot is elsewhere or not served, or nobody knows.
+    /// none: the slot is elsewhere or not served, or that is not known.
     pub fn ask(&mut self, requests: &[(u16, String)]) -> Vec<Option<Reply>> {
         let mut by_server: HashMap<String, Vec<usize>> = HashMap::new();
         for (index, (slot, _)) in requests.iter().enumerate() {

@@ -55,7 +55,7 @@ impl Wanted {
         }
     }
 
-    /// What a client is told for whom there are too many.
+    /// What the client is told where there are too many.
     fn too_many(&self) -> ErrorReply<'static> {
         ErrorReply::Other(match self {
             Wanted::Matching(..) => {
