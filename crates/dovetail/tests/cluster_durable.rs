@@ -86,7 +86,10 @@ impl Cluster {
     }
 
     fn command(&self, node: usize, url: &str) -> Command {
-        let mut command = dovetail();
+        // A write beyond a limit of the system is an error, as that of a broken disk is.
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_dovetail")]);
+        command.env("DOVETAIL_MODE", "store").stdin(Stdio::null());
         command.args(["serve", "--memory", self.memory, "--threads", "2", "--log-format", "json"]);
         command.args(["--resp", "127.0.0.1:0", "--memcached", "off", "--native", "off"]);
         command.args(["--admin", "off", "--cluster", url]);
@@ -133,6 +136,13 @@ impl Cluster {
             let waited = client.ask_at(&node.resp, &["WAITAOF", "1", "2", "0"]).unwrap();
             assert_eq!(waited, "*2\r\n:1\r\n:2\r\n");
         }
+    }
+
+    /// From now on the system refuses whatever a node writes to a file.
+    fn break_files(&self, node: usize) {
+        let pid = self.nodes[node].as_ref().unwrap().child.id().to_string();
+        let limited = Command::new("prlimit").args(["--pid", &pid, "--fsize=0:0"]).status();
+        assert!(limited.expect("util-linux is there").success());
     }
 
     fn check(&self, node: usize) -> Output {
@@ -399,6 +409,51 @@ fn many_shards_are_served_again_after_a_kill_of_all_nodes() {
     // Three that go, three that come, and copies; hundreds where servers are expelled in turn.
     let terms = cluster.term() - before;
     assert!(terms < 60, "{terms} configurations");
+}
+
+/// One line in a connection that stays; empty: it was closed.
+fn say(stream: &mut BufReader<TcpStream>, text: &str) -> String {
+    let mut line = String::new();
+    let sent = stream.get_mut().write_all(text.as_bytes());
+    let _ = sent.and_then(|()| stream.read_line(&mut line));
+    line
+}
+
+#[test]
+fn a_node_whose_log_fails_keeps_its_connections_and_others_take_its_shards() {
+    const COUNT: usize = 24;
+    let cluster = Cluster::start();
+    cluster.until_whole();
+    let mut client = cluster.client();
+    for id in 0..COUNT {
+        assert_eq!(client.asked(&["SET", &format!("key:{id}"), "1"]), "+OK\r\n");
+    }
+    let broken = cluster.nodes[0].as_ref().unwrap().resp.clone();
+    let stream = TcpStream::connect(&broken).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut stays = BufReader::new(stream);
+    assert_eq!(say(&mut stays, "PING\r\n"), "+PONG\r\n");
+    cluster.break_files(0);
+    // Where it has to acknowledge, too, nothing is acknowledged until it is no member any more.
+    for id in 0..COUNT {
+        let (began, key) = (Instant::now(), format!("key:{id}"));
+        let others = cluster.nodes[1..].iter().flatten().map(|node| node.resp.clone());
+        let others: Vec<String> = others.collect();
+        for at in others.iter().cycle() {
+            let reply = client.ask_at(at, &["SET", &key, "2"]);
+            if reply.is_ok_and(|reply| reply == "+OK\r\n") {
+                break;
+            }
+            assert_eq!(say(&mut stays, "PING\r\n"), "+PONG\r\n");
+            assert!(began.elapsed() < PATIENCE, "{key} is not served");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    for id in 0..COUNT {
+        assert_eq!(say(&mut stays, "PING\r\n"), "+PONG\r\n");
+        let refused = say(&mut stays, &format!("SET key:{id} 3\r\n"));
+        assert!(refused.starts_with('-') && refused.ends_with('\n'), "{refused:?}");
+    }
 }
 
 #[test]
