@@ -1,11 +1,11 @@
 //! What clients cause is booked by kind: what fills one kind leaves the others their room.
 
-use std::io::{Read, Write};
+use std::io::Write;
 
 use server::Config;
 
+use crate::support::TestServer;
 use crate::support::native::{Peer, config};
-use crate::support::{Client, TestServer, text};
 
 const MIB: u64 = 1 << 20;
 
@@ -16,16 +16,6 @@ fn small() -> Config {
 fn refusals(server: &TestServer, name: &str) -> u64 {
     let kinds = server.server().shared().buffer_budget();
     kinds.kinds().find(|numbers| numbers.kind.name() == name).unwrap().refusals
-}
-
-fn line(client: &mut Client) -> String {
-    let mut bytes = Vec::new();
-    while !bytes.ends_with(b"\r\n") {
-        let mut byte = [0];
-        client.stream.read_exact(&mut byte).unwrap();
-        bytes.push(byte[0]);
-    }
-    text(&bytes)
 }
 
 /// A SET of 100 KB and a GET of another key.
@@ -81,7 +71,7 @@ fn users_that_fill_their_part_are_refused_and_others_are_served() {
         let len = 1 + pattern.len();
         let head = format!("*4\r\n$3\r\nACL\r\n$7\r\nSETUSER\r\n$4\r\n{name:04}\r\n");
         client.send(format!("{head}${len}\r\n~{pattern}\r\n"));
-        let reply = line(&mut client);
+        let reply = client.line();
         assert!(reply.starts_with("+OK") || reply.contains("--memory"), "{reply}");
     }
     serves_others(&server);

@@ -14,7 +14,7 @@ fn reply(client: &mut Client, ask: &str) -> String {
 }
 
 fn read_reply(client: &mut Client, text: &mut String) {
-    let line = line(client);
+    let line = client.line();
     let count = line[1..].parse::<i64>().unwrap_or(0);
     text.push_str(&line);
     text.push_str("\r\n");
@@ -28,16 +28,6 @@ fn read_reply(client: &mut Client, text: &mut String) {
         }
         _ => {}
     }
-}
-
-fn line(client: &mut Client) -> String {
-    let mut line = Vec::new();
-    while !line.ends_with(b"\r\n") {
-        let mut byte = [0];
-        client.stream.read_exact(&mut byte).unwrap();
-        line.push(byte[0]);
-    }
-    String::from_utf8_lossy(&line[..line.len() - 2]).into_owned()
 }
 
 /// The bulk strings and numbers of a reply, one to a line, without what frames them.
@@ -178,7 +168,7 @@ fn a_monitor_that_becomes_another_user_keeps_only_what_that_one_may() {
     client.ask("ACL SETUSER bob on >b ~* +@all\r\n", "+OK\r\n");
     client.ask("MONITOR\r\n", "+OK\r\n");
     client.send("AUTH bob b\r\nPING\r\n");
-    while !line(&mut client).contains("\"PING\"") {}
+    while !client.line().contains("\"PING\"") {}
     client.send("AUTH eve e\r\n");
     client.read_to_end();
 }
@@ -195,11 +185,11 @@ fn a_monitor_on_another_worker_sees_every_command_until_it_resets() {
     client.ask(command(&[b"SET", b"b", b"1"]), "+OK\r\n");
     for watcher in &mut watchers {
         for shown in [r#""SET" "a" "x\n""#, r#""GET" "a""#, r#""SET" "b" "1""#] {
-            let seen = line(watcher);
+            let seen = watcher.line();
             assert!(seen.ends_with(shown), "{seen}");
         }
         watcher.send("RESET\r\n");
-        while line(watcher) != "+RESET" {}
+        while watcher.line() != "+RESET" {}
     }
     client.ask("GET b\r\n", bulk(b"1"));
     for watcher in &mut watchers {

@@ -1,6 +1,5 @@
 //! What one turn of a worker costs, by the units that it counts: no command holds it (K28).
 
-use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use server::Config;
@@ -19,34 +18,16 @@ const HEAVY_BATCH: u64 = 8;
 /// A number of INFO stats.
 pub fn stat(client: &mut Client, name: &str) -> u64 {
     client.send(command(&[b"INFO", b"stats"]));
-    let text = body(client);
+    let text = client.bulk();
     let text = String::from_utf8_lossy(&text);
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.unwrap().parse().unwrap()
 }
 
-fn line(client: &mut Client) -> String {
-    let mut line = Vec::new();
-    while !line.ends_with(b"\r\n") {
-        let mut byte = [0];
-        client.stream.read_exact(&mut byte).unwrap();
-        line.push(byte[0]);
-    }
-    String::from_utf8_lossy(&line[..line.len() - 2]).into_owned()
-}
-
-fn body(client: &mut Client) -> Vec<u8> {
-    let head = line(client);
-    let mut body = vec![0; head[1..].parse::<usize>().unwrap() + 2];
-    client.stream.read_exact(&mut body).unwrap();
-    body.truncate(body.len() - 2);
-    body
-}
-
 /// So many commands in one go, and their replies, each on a line.
 fn pipelined(client: &mut Client, words: &[&[u8]], count: usize) -> Vec<String> {
     client.send(command(words).repeat(count));
-    (0..count).map(|_| line(client)).collect()
+    (0..count).map(|_| client.line()).collect()
 }
 
 /// Stores keys of a name and a number, a thousand at a time.
@@ -79,7 +60,7 @@ fn commands_on_large_values_take_many_turns() {
         let mut client = server.resp();
         if words[0] == b"DIGEST" {
             client.send(command(words).repeat(60));
-            (0..60).for_each(|_| assert_eq!(body(&mut client).len(), 16));
+            (0..60).for_each(|_| assert_eq!(client.bulk().len(), 16));
         } else {
             let replies = pipelined(&mut client, words, 60);
             assert!(replies.iter().all(|reply| reply.starts_with(':')), "{replies:?}");
@@ -98,7 +79,7 @@ fn memcached_appends_to_large_values_take_many_turns() {
     client.send(vec![b'x'; LARGE_BYTES / 4]);
     client.ask("\r\n", "STORED\r\n");
     client.send("append large 0 0 1\r\ny\r\n".repeat(100));
-    (0..100).for_each(|_| assert_eq!(line(&mut client), "STORED"));
+    (0..100).for_each(|_| assert_eq!(client.line(), "STORED"));
     let most = stat(&mut server.resp(), "dovetail_turn_work_units_max");
     assert!(most <= TURN_UNITS + HEAVY_BATCH * LARGE_UNITS / 4, "{most}");
     assert!(most >= TURN_UNITS / 4, "nothing was counted");
@@ -134,9 +115,9 @@ fn check_keys(index: server::IndexKind) {
     let mut client = server.resp();
     let mut names = store_keys(&mut client, KEYS);
     client.send(command(&[b"KEYS", b"key:*"]));
-    assert_eq!(line(&mut client), format!("*{KEYS}"));
+    assert_eq!(client.line(), format!("*{KEYS}"));
     let mut found: Vec<String> =
-        (0..KEYS).map(|_| String::from_utf8(body(&mut client)).unwrap()).collect();
+        (0..KEYS).map(|_| String::from_utf8(client.bulk()).unwrap()).collect();
     found.sort();
     names.sort();
     assert_eq!(found, names);
@@ -185,7 +166,7 @@ fn a_long_common_subsequence_takes_many_turns() {
     client.send([command(&[b"LCS", b"l", b"r", b"LEN"]), command(&[b"PING"])].concat());
     client.expect(":1499\r\n+PONG\r\n");
     client.send(command(&[b"LCS", b"l", b"r"]));
-    assert_eq!(body(&mut client).len(), 1499);
+    assert_eq!(client.bulk().len(), 1499);
     let most = stat(&mut client, "dovetail_turn_work_units_max");
     // 2.25 M cells are more than two turns.
     assert!((TURN_UNITS..2 * TURN_UNITS).contains(&most), "{most}");
@@ -236,7 +217,7 @@ fn a_transaction_that_does_too_much_ends_in_errors() {
     let queued = pipelined(&mut client, &[b"BITCOUNT", b"large"], 40);
     assert!(queued.iter().all(|reply| reply == "+QUEUED"));
     client.ask("EXEC\r\n", "*40\r\n");
-    let replies: Vec<String> = (0..40).map(|_| line(&mut client)).collect();
+    let replies: Vec<String> = (0..40).map(|_| client.line()).collect();
     let counted = replies.iter().take_while(|reply| **reply == format!(":{LARGE_BYTES}")).count();
     assert!((1..=HEAVY_BATCH as usize + 2).contains(&counted), "{replies:?}");
     assert!(replies[counted..].iter().all(|reply| reply == TOO_MUCH.trim_end()), "{replies:?}");
@@ -260,8 +241,8 @@ fn bitop_of_large_values_takes_many_turns() {
     let head: [&[u8]; 3] = [b"BITOP", b"XOR", b"made"];
     let words: Vec<&[u8]> = head.into_iter().chain(names.iter().map(String::as_bytes)).collect();
     client.send([command(&words), command(&[b"GET", b"made"])].concat());
-    assert_eq!(line(&mut client), format!(":{LARGE_BYTES}"));
-    assert!(body(&mut client) == want);
+    assert_eq!(client.line(), format!(":{LARGE_BYTES}"));
+    assert!(client.bulk() == want);
     let most = stat(&mut client, "dovetail_turn_work_units_max");
     // All at once they would be 6 turns and more.
     assert!(most <= 2 * TURN_UNITS + LARGE_UNITS, "{most}");
@@ -294,7 +275,7 @@ fn bitop_combines_what_the_sources_hold_at_one_moment() {
         for _ in 0..100 {
             client.ask(command(&words), format!(":{VALUE_BYTES}\r\n"));
             client.send(command(&[b"BITCOUNT", b"made"]));
-            counts.push(line(&mut client));
+            counts.push(client.line());
         }
         is_over.store(true, Ordering::Relaxed);
     });

@@ -181,16 +181,30 @@ impl Client {
         self.expect(want);
     }
 
+    /// The next line, without its end.
+    pub fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            let mut byte = [0];
+            self.stream.read_exact(&mut byte).unwrap();
+            line.push(byte[0]);
+        }
+        String::from_utf8_lossy(&line[..line.len() - 2]).into_owned()
+    }
+
+    /// The next bulk string, with its length before it.
+    pub fn bulk(&mut self) -> Vec<u8> {
+        let head = self.line();
+        let mut body = vec![0; head[1..].parse::<usize>().unwrap() + 2];
+        self.stream.read_exact(&mut body).unwrap();
+        body.truncate(body.len() - 2);
+        body
+    }
+
     /// The next line has `part`, and no line before it: returns the line.
     #[track_caller]
     pub fn expect_line_with(&mut self, part: &str) -> String {
-        let mut line = Vec::new();
-        let mut byte = [0];
-        while !line.ends_with(b"\n") {
-            self.stream.read_exact(&mut byte).unwrap();
-            line.extend_from_slice(&byte);
-        }
-        let line = String::from_utf8_lossy(&line).into_owned();
+        let line = self.line();
         assert!(line.contains(part), "{line:?} has no {part:?}");
         line
     }
