@@ -226,6 +226,18 @@ impl Reservation {
         self.budget.kind_limit_bytes(self.kind)
     }
 
+    /// Grows within the part of its kind, whatever others have filled: for a little that must not
+    /// wait for them.
+    pub fn try_grow_beside(&mut self, bytes: u64) -> bool {
+        let more_bytes = bytes.saturating_sub(self.bytes);
+        let has_room = self.budget.kind_bytes(self.kind) + more_bytes <= self.limit_bytes();
+        if has_room {
+            self.budget.force_grant(self.kind, more_bytes);
+            self.bytes += more_bytes;
+        }
+        has_room
+    }
+
     /// Grows if there is room, or shrinks.
     pub fn try_resize(&mut self, bytes: u64) -> bool {
         if bytes > self.bytes && !self.budget.try_grant(self.kind, bytes - self.bytes) {

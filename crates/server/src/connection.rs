@@ -38,7 +38,8 @@ const SMALL_INPUT_BYTES_MAX: usize = 48 << 10;
 /// Replies up to this length are those of small commands.
 const SMALL_OUTPUT_BYTES_MAX: usize = 16 << 10;
 
-fn reply_kind(output_bytes: usize) -> Kind {
+/// What a reply of that length is booked as.
+pub fn reply_kind(output_bytes: usize) -> Kind {
     if output_bytes <= SMALL_OUTPUT_BYTES_MAX { Kind::Small } else { Kind::Replies }
 }
 

@@ -16,6 +16,8 @@ fn check_beside(server: &TestServer, other: &mut Client) {
         let value = format!("{number}");
         other.ask(command(&[b"SET", b"other", value.as_bytes()]), "+OK\r\n");
         other.ask("GET other\r\n", bulk(value.as_bytes()));
+        let transaction = "MULTI\r\nSTRLEN other\r\nEXEC\r\n";
+        other.ask(transaction, format!("+OK\r\n+QUEUED\r\n*1\r\n:{}\r\n", value.len()));
         let (granted_bytes, limit_bytes) = (budget.granted_bytes(), budget.limit_bytes());
         assert!(granted_bytes <= limit_bytes, "{granted_bytes} of {limit_bytes}");
     }

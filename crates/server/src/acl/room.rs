@@ -16,8 +16,8 @@ pub(super) const USER_BYTES: u64 = size_of::<User>() as u64 + 160;
 /// The users fill their part of the client buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "users and their rules fill their part of the client buffers, {limit_bytes} bytes: a larger \
-     --memory has more room"
+    "users and their rules have no more room: their part of the client buffers is {limit_bytes} \
+     bytes, and a larger --memory has more"
 )]
 pub struct NoRoom {
     /// Of the kind.

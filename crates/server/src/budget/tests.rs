@@ -152,3 +152,14 @@ fn a_lower_limit_refuses_until_enough_was_released() {
     assert!(ledger.try_reserve(Kind::Small, 500) && !ledger.is_over());
     assert!(!ledger.try_reserve(Kind::Small, 1), "a kind's part follows the limit");
 }
+
+#[test]
+fn replies_that_fill_everything_do_not_keep_users_from_being_changed() {
+    let (budget, mut ledger) = ledger(6400);
+    ledger.force(Kind::Replies, 7000);
+    let mut users = Reservation::empty(&budget, Kind::Acl);
+    assert!(!users.try_resize(1));
+    assert!(users.try_grow_beside(800));
+    assert!(!users.try_grow_beside(801), "their own part is an eighth");
+    assert_eq!(budget.granted_bytes(), 7800, "and counts");
+}

@@ -272,9 +272,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if self.is_exec_redirected(caller, keys, commands.iter().any(is_write)) {
             return;
         }
-        let Some(booked_bytes) = self.book_replies(caller, &commands) else { return };
+        let Some((kind, booked_bytes)) = self.book_replies(caller, &commands) else { return };
         self.exec_booked(caller, transaction, &commands);
-        self.core.ledger.release(Kind::Replies, booked_bytes);
+        self.core.ledger.release(kind, booked_bytes);
     }
 
     fn exec_booked(&mut self, caller: Caller, transaction: &Transaction, commands: &[Queued<'_>]) {

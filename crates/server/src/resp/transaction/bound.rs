@@ -18,6 +18,7 @@ use wire::resp::{ClusterRequest, Command, CommandId, ErrorReply, Flags};
 
 use super::{LengthSink, QUEUE_BUFFER_PART, Queued, grows_to_bytes, is_write, keys_of};
 use crate::budget::Kind;
+use crate::connection::reply_kind;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::output::{Output, PIN_VALUE_BYTES_MIN, PIN_VALUE_BYTES_MIN_OVER_LIMIT};
@@ -45,8 +46,13 @@ const TOO_MUCH_TO_REPLY: ErrorReply<'static> = ErrorReply::Other(
 struct Lengths(HashMap<KeyHash, u64>);
 
 impl<E: Engine> Gather<'_, '_, E> {
-    /// Books what the replies may hold; how much. `None`: that is too much, and said so.
-    pub(super) fn book_replies(&mut self, caller: Caller, commands: &[Queued<'_>]) -> Option<u64> {
+    /// Books what the replies may hold; how much, and as what. `None`: that is too much, and said
+    /// so.
+    pub(super) fn book_replies(
+        &mut self,
+        caller: Caller,
+        commands: &[Queued<'_>],
+    ) -> Option<(Kind, u64)> {
         let bytes_max = self.core.shared.buffer_budget().limit_bytes() / QUEUE_BUFFER_PART;
         let began = self.core.work();
         let bound_bytes = self.bound_of(caller, commands, bytes_max);
@@ -54,8 +60,10 @@ impl<E: Engine> Gather<'_, '_, E> {
         if self.refuse_atomic(caller, 0, looked_bytes) {
             return None;
         }
-        if bound_bytes <= bytes_max && self.core.ledger.try_reserve(Kind::Replies, bound_bytes) {
-            return Some(bound_bytes);
+        // Few words have their room also where long replies fill theirs.
+        let kind = reply_kind(usize::try_from(bound_bytes).unwrap_or(usize::MAX));
+        if bound_bytes <= bytes_max && self.core.ledger.try_reserve(kind, bound_bytes) {
+            return Some((kind, bound_bytes));
         }
         self.core.counters().replies_refused.add(1);
         self.fail(caller, &TOO_MUCH_TO_REPLY);
