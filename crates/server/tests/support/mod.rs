@@ -184,12 +184,13 @@ impl Client {
     /// The next line, without its end.
     pub fn line(&mut self) -> String {
         let mut line = Vec::new();
-        while !line.ends_with(b"\r\n") {
+        // Those that memcached's `watch` tells end without a carriage return.
+        while !line.ends_with(b"\n") {
             let mut byte = [0];
             self.stream.read_exact(&mut byte).unwrap();
             line.push(byte[0]);
         }
-        String::from_utf8_lossy(&line[..line.len() - 2]).into_owned()
+        String::from_utf8_lossy(line.trim_ascii_end()).into_owned()
     }
 
     /// The next bulk string, with its length before it.
