@@ -104,8 +104,10 @@ impl Hosts {
         let domain = socket2::Domain::for_address(to);
         let socket = self.on_client(|| {
             let socket = socket2::Socket::new(domain, socket2::Type::DGRAM, None).unwrap();
-            socket.set_reuse_address(true).unwrap();
             socket.bind(&SocketAddr::new(ip, 0).into()).unwrap();
+            // Another may send from this port later. Set after `bind`: the kernel gives a free
+            // port to two sockets that have it, and then one address comes from two flows.
+            socket.set_reuse_address(true).unwrap();
             socket
         });
         socket.connect(&to.into()).unwrap();
