@@ -5,6 +5,7 @@
 //!                             ├▶ manifests  arrows between crates, reasons, lints
 //!                             ├▶ purity     what a crate must not mention or depend on
 //!                             ├▶ documents  decisions, formats, links, commands of the README
+//!                             ├▶ citations  rules, decisions and sections of papers that are cited
 //!                             └▶ supply     licences, sources, bans, copies, what nothing uses
 //! ```
 //!
@@ -17,6 +18,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+mod citations;
 mod documents;
 mod manifests;
 mod purity;
@@ -72,6 +74,7 @@ fn check(repository: &Repository) -> Vec<Problem> {
     problems.extend(manifests::check(repository));
     problems.extend(purity::check_sources(repository));
     problems.extend(documents::check(repository));
+    problems.extend(citations::check(repository));
     problems.extend(supply::check(repository));
     problems
 }

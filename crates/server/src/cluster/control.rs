@@ -338,7 +338,7 @@ impl Control {
             node.shelf().foresee(frames.clone());
             for bytes in frames {
                 if let Some(desks) = desks.as_ref().filter(|_| way.is_mark()) {
-                    desk::empty(desks, node, taken, now, actions); // K2 there
+                    desk::empty(desks, node, taken, now, actions); // D2 of `desk`
                 }
                 node.input(Event::Landed { lane, way, bytes }, now, actions);
                 way.at = way.at.map(|at| at.saturating_add(bytes.len() as u64));

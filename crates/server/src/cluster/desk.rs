@@ -10,12 +10,12 @@
 //! ```
 //!
 //! # Invariants
-//! K1: a desk takes nothing but under the term that it is open for. It is closed, and emptied into
+//! D1: a desk takes nothing but under the term that it is open for. It is closed, and emptied into
 //!     the node, before another configuration is installed (N3): what was acknowledged under a term
 //!     is digested under it.
-//! K2: desks are emptied before the node hears a message or what is on all copies (L4 of
+//! D2: desks are emptied before the node hears a message or what is on all copies (L4 of
 //!     cluster::node::landing): whatever was acknowledged before that was sent is there by then.
-//! K3: with `fsync` a clerk acknowledges nothing: the node does, once it is on the medium (K21).
+//! D3: with `fsync` a clerk acknowledges nothing: the node does, once it is on the medium (K21).
 
 use std::io;
 use std::net::UdpSocket;
@@ -45,7 +45,7 @@ pub(super) struct Desks {
     desks: Vec<Mutex<Desk>>,
 }
 
-/// See K1.
+/// See D1.
 #[derive(Default)]
 struct Desk {
     term: Option<Term>,
@@ -87,7 +87,7 @@ impl Desks {
         self.desks[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on entries of this term are taken (K1).
+    /// From now on entries of this term are taken (D1).
     pub fn open(&self, term: Term) {
         (0..self.desks.len()).for_each(|index| self.desk(index).term = Some(term));
     }
@@ -128,7 +128,7 @@ pub struct Clerk {
     socket: Socket,
     desks: Arc<Desks>,
     acks: AckBuilder,
-    /// Whom to wake for what this one may not acknowledge (K3).
+    /// Whom to wake for what this one may not acknowledge (D3).
     waker: Option<Waker>,
 }
 
@@ -177,7 +177,7 @@ impl Control {
         }
     }
 
-    /// Before a message: a configuration finds desks closed (K1).
+    /// Before a message: a configuration finds desks closed (D1).
     pub(super) fn ready_desks(&mut self, message: &Message, now: Instant) {
         if let (Some(desks), Message::Install(_)) = (&self.desks, message) {
             desks.close();
@@ -194,7 +194,7 @@ impl Control {
     }
 }
 
-/// Gives the node what desks have. What was not acknowledged (K3) it acknowledges itself.
+/// Gives the node what desks have. What was not acknowledged (D3) it acknowledges itself.
 pub(super) fn empty(
     desks: &Desks,
     node: &mut Node<StoreShelf>,
@@ -290,7 +290,7 @@ fn ids(frame: &[u8]) -> Vec<BlockId> {
 }
 
 impl Desk {
-    /// Appends a frame; whether there is room and it is of the term (K1).
+    /// Appends a frame; whether there is room and it is of the term (D1).
     fn take(&mut self, lane: Lane, way: Way, frame: &[u8]) -> bool {
         let has_room = self.taken.bytes.len() + frame.len() <= DESK_BYTES_MAX;
         if self.term != Some(lane.term) || !has_room {
