@@ -55,7 +55,7 @@ fn damaged(damage: &[u8]) -> Checkpoint {
         let committer = open_file(disk, false).expect("the log is good").committer;
         let mut checkpointer = committer.checkpointer();
         checkpointer.begin();
-        checkpointer.collect().expect("nobody else is there")
+        checkpointer.collect().expect("there is no other user")
     });
     let mut checkpoint = good.clone();
     for [which, flip @ ..] in damage.as_chunks::<9>().0 {

@@ -491,8 +491,8 @@ pub fn policy_events(rng: &mut Rng) -> Vec<u8> {
 pub fn windows(rng: &mut Rng) -> Vec<u8> {
     let keys = 1 + rng.below(5);
     let step = |rng: &mut Rng| {
-        let who = rng.below(keys) + 5 * rng.below(3);
-        [rng.next_u64() as u8, who as u8, rng.next_u64() as u8]
+        let actor = rng.below(keys) + 5 * rng.below(3);
+        [rng.next_u64() as u8, actor as u8, rng.next_u64() as u8]
     };
     let steps: Vec<u8> = (0..rng.below(120)).flat_map(|_| step(rng)).collect();
     let rules = [rng.below(200) as u8, rng.next_u64() as u8, rng.below(100) as u8];

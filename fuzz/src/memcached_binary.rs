@@ -82,7 +82,7 @@ fn check(request: &Request<'_>, rules: &Rules) {
     assert!(request.key.len() <= Limits::KEY_MAX_BYTES);
     if request.verb.is_on_one_key() {
         assert!(!request.key.is_empty() && request.value.len() <= rules.value_max_bytes);
-        assert_ne!(rules.access, Access::Stranger, "who has not logged in gets at no key");
+        assert_ne!(rules.access, Access::Stranger, "a client without a login gets at no key");
     }
     let exptime = request.exptime();
     assert!(exptime >= 0 && request.initial().is_none_or(|_| exptime < i64::from(u32::MAX)));

@@ -129,10 +129,10 @@ impl World {
     }
 
     fn step(&mut self, bytes: &mut Bytes<'_>) {
-        let (what, who) = (bytes.next(), bytes.next());
-        let index = usize::from(who) % CLIENTS;
+        let (what, actor) = (bytes.next(), bytes.next());
+        let index = usize::from(actor) % CLIENTS;
         match what {
-            0..60 => self.turn(usize::from(who)),
+            0..60 => self.turn(usize::from(actor)),
             60..80 => self.peers[index].send(),
             80..82 => {
                 // With the requests that are on their way, whose outcome nobody will tell.
@@ -140,8 +140,8 @@ impl World {
                 self.peers[index] = self.connect(index, life);
             }
             82..85 => {
-                let threads = 1 + usize::from(who) % THREADS;
-                let fronts = 1 + usize::from(who >> 4) % threads;
+                let threads = 1 + usize::from(actor) % THREADS;
+                let fronts = 1 + usize::from(actor >> 4) % threads;
                 // Some settings fix who polls.
                 let _ = self.drive.shared().set_roles(threads, fronts);
             }

@@ -221,7 +221,7 @@ pub fn windows(data: &[u8]) {
     let mut windows = Windows::new(rules, WINDOWS_MAX);
     let (mut store, mut queue, mut now) = (Store::default(), VecDeque::new(), 0_u64);
     let mut received_count = 0;
-    for [what, who, how] in steps.as_chunks::<3>().0 {
+    for [what, actor, how] in steps.as_chunks::<3>().0 {
         let mut actions = Vec::new();
         let value = i64::from(how % 4);
         let command = match what % 12 {
@@ -234,13 +234,13 @@ pub fn windows(data: &[u8]) {
             _ => None,
         };
         if let Some(command) = command {
-            let (key, connection) = ([who % 5], u64::from(who / 5 % 3));
+            let (key, connection) = ([actor % 5], u64::from(actor / 5 % 3));
             queue.push_back(Operation { number: received_count, key, connection, command });
             received_count += 1;
             continue;
         }
         match what % 12 {
-            9 => serve(&mut windows, &mut store, &mut queue, now, 1 + usize::from(who % 8)),
+            9 => serve(&mut windows, &mut store, &mut queue, now, 1 + usize::from(actor % 8)),
             10 => {
                 now += u64::from(*how) * 8;
                 let at = Instant { ns: now };
@@ -249,7 +249,7 @@ pub fn windows(data: &[u8]) {
                 windows.elapse(at, &mut actions);
             }
             _ => {
-                let connection = u64::from(who % 3);
+                let connection = u64::from(actor % 3);
                 windows.close_where(|operation| operation.connection == connection, &mut actions);
             }
         }

@@ -278,7 +278,7 @@ fn report(history: &History, findings: &Findings, marks: &[Mark]) {
         println!("{count:>8} x {line}");
     }
     if findings.halves > 0 {
-        println!("{} reads saw half of a write that nobody has answered", findings.halves);
+        println!("{} reads saw half of a write that was not answered", findings.halves);
     }
 }
 

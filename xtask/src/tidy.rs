@@ -6,6 +6,7 @@
 //!                             ├▶ purity     what a crate must not mention or depend on
 //!                             ├▶ documents  decisions, formats, links, commands of the README
 //!                             ├▶ citations  rules, decisions and sections of papers that are cited
+//!                             ├▶ words      "who" and its like, in documents and strings
 //!                             └▶ supply     licences, sources, bans, copies, what nothing uses
 //! ```
 //!
@@ -25,6 +26,7 @@ mod purity;
 mod sizes;
 mod sources;
 mod supply;
+mod words;
 
 /// The text files of the repository by their path from the root.
 #[derive(Debug, Default)]
@@ -75,6 +77,7 @@ fn check(repository: &Repository) -> Vec<Problem> {
     problems.extend(purity::check_sources(repository));
     problems.extend(documents::check(repository));
     problems.extend(citations::check(repository));
+    problems.extend(words::check(repository));
     problems.extend(supply::check(repository));
     problems
 }

@@ -54,7 +54,7 @@ impl ClientId {
     const ANONYMOUS: u64 = 1 << 63;
 
     /// Of what nobody will ask about again: stands in entries, never in a session.
-    pub const NOBODY: ClientId = ClientId(u64::MAX);
+    pub const NONE: ClientId = ClientId(u64::MAX);
 
     /// Whom a driver can find again by these 63 bits, and who has no session: each of its requests
     /// is sent once, and nothing is remembered of it.

@@ -126,7 +126,7 @@ impl Plain<'_> {
         Entry {
             shard: self.shard,
             version: self.version,
-            client: ClientId::NOBODY,
+            client: ClientId::NONE,
             sequence: 0,
             answered: Answered::Done,
             key: self.key.into(),

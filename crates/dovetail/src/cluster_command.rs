@@ -106,7 +106,7 @@ const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// The subcommand.
 pub fn command() -> Command {
     Action::augment_subcommands(Command::new("cluster"))
-        .about("Look at a cluster, and change who has what")
+        .about("Look at a cluster, and move its shards")
         .subcommand_required(true)
         .disable_help_subcommand(true)
 }

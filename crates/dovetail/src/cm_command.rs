@@ -142,7 +142,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "dovetail cm");
     if station.place.is_open() {
         warn!(
-            "whoever reaches the register can read the cluster's key and change the cluster: give \
+            "each client of the register can read the cluster's key and change the cluster: give \
              ZooKeeper a user, as zk://USER:PASSWORD@HOSTS/PATH"
         );
     }

@@ -136,7 +136,7 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::SocketPath,
         default: "off",
         help: "Unix socket at which clients on this host get shared memory to speak the native \
-               protocol through; for whom, --shm-access says; beside a password only with \
+               protocol through; --shm-access sets its permissions; beside a password only with \
                --native-key-file",
     },
     Setting {
@@ -160,32 +160,32 @@ pub const TABLE: &[Setting] = &[
         value_name: "COUNT",
         kind: Kind::Count { min: 0, max: 1_000_000 },
         default: "10",
-        help: "Bytes that are answered over UDP for each byte of a request, so that nobody is \
-               flooded in somebody else's name: a longer reply becomes one short error; 0: any",
+        help: "The most bytes that UDP answers for each byte of a request; a longer reply becomes \
+               one short error, so that a forged sender address floods no host; 0: no limit",
     },
     Setting {
         key: "unix-socket",
         value_name: "PATH|off",
         kind: Kind::SocketPath,
         default: "off",
-        help: "Unix socket at which Redis clients on this host connect (redis-cli -s); for whom, \
-               --unix-mode says",
+        help: "Unix socket at which Redis clients on this host connect (redis-cli -s); \
+               --unix-mode sets its permissions",
     },
     Setting {
         key: "memcached-unix-socket",
         value_name: "PATH|off",
         kind: Kind::SocketPath,
         default: "off",
-        help: "Unix socket at which memcached clients on this host connect; for whom, --unix-mode \
-               says",
+        help: "Unix socket at which memcached clients on this host connect; --unix-mode sets \
+               its permissions",
     },
     Setting {
         key: "unix-mode",
         value_name: "MODE",
         kind: Kind::Mode,
         default: "0700",
-        help: "Mode of the files of these sockets, octal: who may write one may connect, 0700 the \
-               server's own user and root, 0770 its group too, 0777 everybody",
+        help: "Permissions of the files of these sockets, octal: 0700 lets the server's own user \
+               and root connect, 0770 its group too, 0777 every user",
     },
     Setting {
         key: "tls-resp",
@@ -221,15 +221,15 @@ pub const TABLE: &[Setting] = &[
         value_name: "PATH",
         kind: Kind::Path,
         default: "",
-        help: "Who signs the certificates that clients show, in PEM",
+        help: "The authorities whose client certificates are accepted, in PEM",
     },
     Setting {
         key: "tls-auth-clients",
         value_name: "auto|yes|optional|no",
         kind: Kind::Choice(&["auto", "yes", "optional", "no"]),
         default: "auto",
-        help: "Whether clients show a certificate: yes lets nobody in without, optional takes who \
-               shows none, no does not ask; auto is yes with --tls-ca, else no",
+        help: "Client certificates: yes requires one, optional accepts clients without one too, \
+               no requests none; auto is yes with --tls-ca, else no",
     },
     Setting {
         key: "admin",
@@ -243,15 +243,15 @@ pub const TABLE: &[Setting] = &[
         value_name: "on|off",
         kind: Kind::Switch,
         default: "off",
-        help: "The admin port speaks TLS, with --tls-cert and --tls-key. Beyond loopback it has \
-               to, and asks for the login of a user who may run INFO",
+        help: "The admin port speaks TLS, with --tls-cert and --tls-key. Beyond loopback TLS is \
+               required, and the login of a user with the right to run INFO",
     },
     Setting {
         key: "admin-show-keys",
         value_name: "on|off",
         kind: Kind::Switch,
         default: "off",
-        help: "The admin port shows the hottest keys to users who log in and may run HOTKEYS",
+        help: "The admin port shows the hottest keys after a login with the right to run HOTKEYS",
     },
     Setting {
         key: "admin-hosts",
@@ -433,7 +433,7 @@ pub const TABLE: &[Setting] = &[
         default: "auto",
         help: "Where memory lies on a machine with several NUMA nodes: auto gives each node its \
                part, by the workers that run there, and spreads the index over all; off leaves \
-               it to who touches it first",
+               it to the thread that touches it first",
     },
     Setting {
         key: "threads",
@@ -474,21 +474,21 @@ pub const TABLE: &[Setting] = &[
         value_name: "auto|erew|crew|d-crew|crcw",
         kind: Kind::Choice(&["auto", "erew", "crew", "d-crew", "crcw"]),
         default: "auto",
-        help: "Who may write a partition of the keys: erew only its owner, who alone reads it too; \
-               crew only its owner; d-crew whoever has writes of it outstanding; crcw anyone. \
-               auto: d-crew with four threads or more that have a core each, else crcw",
+        help: "The thread that may write a partition of the keys: erew its owner, which alone \
+               reads it too; crew its owner; d-crew the thread with outstanding writes of it; \
+               crcw any. auto: d-crew with four threads or more that have a core each, else crcw",
     },
     Setting {
         key: "dispatch",
         value_name: "auto|any|key-hash|jbsq:N|round-robin|hand-off:N|steal|size-aware",
         kind: Kind::Dispatch,
         default: "auto",
-        help: "Who executes what the write policy leaves open: any the thread that received it, \
-               key-hash its key's owner, jbsq:N the shortest queue of those with less than N, \
-               round-robin each in turn, hand-off:N an idle one of those that the first N threads \
-               hand over to, steal the one that received it or whoever is idle, size-aware \
-               threads of their own for large items. auto: size-aware with four threads or more \
-               that have a core each, else any",
+        help: "The thread that executes a request, where the write policy leaves that open: any \
+               the receiving thread, key-hash the owner of the key, jbsq:N the shortest queue of \
+               those with less than N, round-robin each in turn, hand-off:N an idle one of those \
+               behind the first N threads, which only receive, steal the receiving thread, or any \
+               idle thread, size-aware separate threads for large items. auto: size-aware with \
+               four threads or more that have a core each, else any",
     },
     Setting {
         key: "size-threshold",
@@ -551,7 +551,7 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Choice(&["auto", "on", "off"]),
         default: "auto",
         help: "Store several writes of one key that wait together as one; each gets its own reply. \
-               auto does so under every write policy, within a batch and on condition that nobody \
+               auto does so under every write policy, within a batch and on condition that no \
                else wrote; on asks for a policy that gives each key one writer",
     },
     Setting {
@@ -672,8 +672,8 @@ pub const TABLE: &[Setting] = &[
         value_name: "no|local|yes",
         kind: Kind::Choice(&["no", "local", "yes"]),
         default: "no",
-        help: "Whether clients may use DEBUG, which can hold up a thread: nobody, those on this \
-               machine, or everybody",
+        help: "Whether clients may use DEBUG, which can hold up a thread: no client, those on this \
+               machine, or every client",
     },
     Setting {
         key: "requirepass",
@@ -697,8 +697,8 @@ pub const TABLE: &[Setting] = &[
         value_name: "PATH",
         kind: Kind::Path,
         default: "",
-        help: "A file of lines user:password: who memcached's clients may be, in the place of \
-               --requirepass. Read at the start, and anew at SIGHUP",
+        help: "A file of lines user:password: the users of memcached's ports, instead of \
+               --requirepass. Read at the start, and again at SIGHUP",
     },
     Setting {
         key: "insecure",

@@ -146,8 +146,8 @@ fn what_cannot_be_is_refused_in_one_line() {
     check_error(&anywhere, 2, "write --advertise HOST:PORT");
     let few = run(&["cm", "--register", &url, "--min-copies", "9", "--log", "off"]);
     check_error(&few, 2, "min-copies = 9 is wrong");
-    let nobody = run(&["cluster", "status", "--register", &url, "--timeout", "1s"]);
-    check_error(&nobody, 1, "start `dovetail cm` with it");
+    let no_manager = run(&["cluster", "status", "--register", &url, "--timeout", "1s"]);
+    check_error(&no_manager, 1, "start `dovetail cm` with it");
 }
 
 /// What a release with another format of the links says first.

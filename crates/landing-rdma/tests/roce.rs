@@ -156,7 +156,7 @@ fn replies_go_back_over_the_same_connection() {
         let (_, _, reply) = land(&mut [client, &mut server], 1).remove(0);
         assert_eq!(reply, [&[index as u8; 10][..], b"!"].concat());
     }
-    assert_eq!(server.rdma.queue(Lane(9).into(), b"nobody"), Err(SendError::NoPeer));
+    assert_eq!(server.rdma.queue(Lane(9).into(), b"nothing"), Err(SendError::NoPeer));
     let too_long = SendError::TooLong { len_bytes: 1025, max_bytes: 1024 };
     assert_eq!(server.rdma.queue(Lane(0).into(), &[0; 1025]), Err(too_long));
 }

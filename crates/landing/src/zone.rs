@@ -465,7 +465,7 @@ impl Zone {
     /// The device has written the message and writes no byte of the slot from now on, until it is
     /// posted again (Z4). The slot holds no other message (Z3).
     pub unsafe fn land_in(&mut self, sender: Sender, slot: Window, len_bytes: usize) {
-        assert!(self.is_lent, "Z6: slots are for who fills a zone alone");
+        assert!(self.is_lent, "Z6: slots are for the only thread that fills a zone");
         assert!(len_bytes <= slot.len_bytes, "Z3: a message lies in one slot");
         let region_bytes = self.region.len_bytes();
         let is_inside =
@@ -481,7 +481,7 @@ impl Zone {
     /// # Safety
     /// The device writes no byte of that buffer from now on, until it is posted again (Z4).
     pub unsafe fn close_filled(&mut self, filled_bytes: usize) {
-        assert!(self.is_lent, "Z6: slots are for who fills a zone alone");
+        assert!(self.is_lent, "Z6: slots are for the only thread that fills a zone");
         let window = self.window().expect("a posted buffer is closed");
         self.counters.skipped_bytes += window.len_bytes.saturating_sub(filled_bytes) as u64;
         if !self.buffers.fill(filled_bytes, self.next) {

@@ -35,7 +35,7 @@ fn connect(acceptor: &Acceptor, path: &Path) -> (Accepted, Result<ClientEnd, Con
         let client = scope.spawn(|| ClientEnd::connect(path, ClientConfig::default()));
         let accepted = loop {
             match acceptor.accept().unwrap() {
-                Accepted::Nobody => std::thread::yield_now(),
+                Accepted::NoClient => std::thread::yield_now(),
                 accepted => break accepted,
             }
         };

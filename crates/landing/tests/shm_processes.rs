@@ -66,7 +66,7 @@ impl Server {
 
 fn wait_readable(fd: impl AsFd) {
     let mut polled = [PollFd::new(&fd, PollFlags::IN)];
-    assert_eq!(rustix::event::poll(&mut polled, Some(&PATIENCE)), Ok(1), "nobody rang");
+    assert_eq!(rustix::event::poll(&mut polled, Some(&PATIENCE)), Ok(1), "no bell rang");
 }
 
 /// Answers every request with itself, sleeping in between, until the client goes.

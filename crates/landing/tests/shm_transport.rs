@@ -48,7 +48,7 @@ impl Server {
             let end = loop {
                 match acceptor.accept().unwrap() {
                     Accepted::Client(end) => break end,
-                    Accepted::Nobody => std::thread::yield_now(),
+                    Accepted::NoClient => std::thread::yield_now(),
                     _ => panic!("there is room for it"),
                 }
             };

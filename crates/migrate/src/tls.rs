@@ -112,7 +112,7 @@ pub(crate) fn of_rustls(error: io::Error) -> io::Error {
     let wrong = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match wrong {
         Some(rustls::Error::InvalidCertificate(_)) => {
-            lasting(format!("{error}; --tls-ca FILE names who has signed it"))
+            lasting(format!("{error}; --tls-ca FILE names the authority that signed it"))
         }
         Some(rustls::Error::InvalidMessage(_)) => lasting("the port does not speak it"),
         Some(rustls::Error::AlertReceived(_)) => {

@@ -105,7 +105,7 @@ impl Proxy {
         // Ends with the process.
         std::thread::spawn(move || {
             for inward in listener.incoming().map_while(Result::ok) {
-                let mut state = shared.lock().expect("nobody panics with it");
+                let mut state = shared.lock().expect("no thread panics with it");
                 if state.is_cut {
                     continue;
                 }
@@ -121,7 +121,7 @@ impl Proxy {
     }
 
     fn cut(&self, is_cut: bool) {
-        let mut state = self.state.lock().expect("nobody panics with it");
+        let mut state = self.state.lock().expect("no thread panics with it");
         state.is_cut = is_cut;
         for stream in state.streams.drain(..) {
             let _ = stream.shutdown(Shutdown::Both);

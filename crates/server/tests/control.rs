@@ -118,7 +118,7 @@ fn a_saturated_server_is_tuned_while_it_serves() {
         let told: Vec<String> = shared
             .decisions()
             .into_iter()
-            .filter_map(|(who, change, _)| (who == "tuner").then_some(change))
+            .filter_map(|(controller, change, _)| (controller == "tuner").then_some(change))
             .collect();
         if told.iter().any(|change| ended(change)) {
             break told;

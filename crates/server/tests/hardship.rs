@@ -158,7 +158,7 @@ fn clients_that_give_up_while_they_wait_for_room_take_none() {
     drop(halves);
     let started = Instant::now();
     while server.server().shared().totals().connections_resp > 0 {
-        assert!(started.elapsed() < PATIENCE, "who has gone still takes room");
+        assert!(started.elapsed() < PATIENCE, "a client that has gone still takes room");
         std::thread::yield_now();
     }
     let mut last = server.resp();

@@ -21,7 +21,7 @@ fn stolen_count(server: &TestServer) -> u64 {
 fn until_stolen(server: &TestServer, ask: impl Fn()) {
     let (start, before) = (Instant::now(), stolen_count(server));
     while stolen_count(server) == before {
-        assert!(start.elapsed() < PATIENCE, "nobody steals");
+        assert!(start.elapsed() < PATIENCE, "no thread steals");
         ask();
     }
 }

@@ -213,7 +213,7 @@ fn text(results: &[(usize, usize, Plan)], request_count: usize) -> String {
          crossing from one layer to the other and back 60 ns. Of run to completion and seven \
          splits into two layers the joint default gets the best, as its tuner may choose. Two \
          things of this model weigh against it. Stealing is free but for that hop, and finds every \
-         idle core at once. And whoever holds a hot key pays for each of its writes, between two \
+         idle core at once. And the holder of a hot key pays for each of its writes, between two \
          layers without receiving and answering it, while presets without an owner spread that \
          over all cores and only contend for the index's line.",
         results.len(),

@@ -241,7 +241,7 @@ impl Log {
     }
 
     /// Memory of segments before the first session: what is restored goes there.
-    #[expect(clippy::mut_from_ref, reason = "the memory is shared, and nobody else uses it yet")]
+    #[expect(clippy::mut_from_ref, reason = "the memory is shared, and nothing else uses it yet")]
     pub(crate) fn memory_before_use(&self, offset_bytes: u64, len_bytes: usize) -> &mut [u8] {
         assert!(offset_bytes as usize + len_bytes <= self.memory.len_bytes());
         // SAFETY: mapped and zero or written before; the one caller restores each segment once,

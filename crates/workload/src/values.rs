@@ -13,7 +13,7 @@
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The upper half of a product: ids below 2^32 rarely share one, and never with a neighbour. Id 0
-/// has one too, so that memory that nobody wrote is no value.
+/// has one too, so that memory that was never written is no value.
 #[inline(always)]
 fn tag(id: u64) -> u64 {
     (id ^ STEP).wrapping_mul(STEP) >> 32
@@ -125,7 +125,7 @@ mod tests {
         fill(77, 5, &mut value);
         assert!(is_of::<16>(77, &value) && !is_of::<8>(77, &value));
         assert!(!is_of::<16>(78, &value) && !is_of::<16>(77, &value[..15]));
-        assert!(!is_of::<16>(0, &[0; 16]), "memory that nobody wrote is no value");
+        assert!(!is_of::<16>(0, &[0; 16]), "memory that was never written is no value");
     }
 
     #[test]

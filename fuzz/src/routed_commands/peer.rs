@@ -136,7 +136,7 @@ impl Peer {
         let received = &self.received[..];
         match self.wanted.front() {
             None => {
-                assert!(received.is_empty(), "nobody asked for {:?}", shown(received));
+                assert!(received.is_empty(), "unasked for: {:?}", shown(received));
                 None
             }
             Some(Reply::Is(bytes)) => {

@@ -65,7 +65,7 @@ impl Load {
     pub fn findings(&self) -> Findings {
         let mut findings = lock(&self.findings).clone();
         if let Some(line) = lock(&self.history).complaints.first() {
-            let line = format!("an answer that nobody can give: {line}");
+            let line = format!("an impossible answer: {line}");
             findings.violation.get_or_insert((line, String::new()));
         }
         findings
@@ -92,7 +92,7 @@ impl Load {
         let mut history = std::mem::take(&mut *lock(&history));
         history.windows.truncate(length);
         if let Some(line) = history.complaints.first() {
-            let line = format!("an answer that nobody can give: {line}");
+            let line = format!("an impossible answer: {line}");
             findings.violation.get_or_insert((line, String::new()));
         }
         (history, findings)

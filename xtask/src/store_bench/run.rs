@@ -68,7 +68,7 @@ impl Programs {
         let _ = std::fs::remove_file(&path);
         let report: Value = serde_json::from_str(&text).context("the report is not JSON")?;
         let is_right = number(&report, "/mismatches")? == 0.0;
-        ensure!(is_right, "dovetail bench {target}: values that nobody wrote were read");
+        ensure!(is_right, "dovetail bench {target}: values that were never written were read");
         let refused = report.pointer("/first_error").and_then(Value::as_str);
         ensure!(refused.is_none(), "dovetail bench {target}: {}", refused.unwrap_or_default());
         Window::new(report, "/ops_per_cpu_second", "/client_cpu_share")

@@ -42,7 +42,10 @@ impl Shared {
         assert_eq!(twin, index + 100, "an entry is one");
         let named = &self.named[index as usize];
         let asked = named.get();
-        assert!(asked > 0 && asked < 10, "the request is whole, and nobody has done it: {asked}");
+        assert!(
+            asked > 0 && asked < 10,
+            "the request is whole, and no thread has done it: {asked}"
+        );
         named.set(asked + 10);
         self.done.set(0, 1 << index);
         true

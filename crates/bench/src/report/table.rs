@@ -119,8 +119,8 @@ fn cpu_rows(plan: &Plan, summary: &Summary, rows: &mut Vec<(&str, String)>) {
         rows.push(("server CPU", format!("{ns:.0} ns per operation, {:.0} % busy", share * 100.0)));
     }
     let share = summary.client_cpu_share() * 100.0;
-    let who = if plan.target.is_in_process() { "thread CPU" } else { "client CPU" };
-    rows.push((who, format!("{share:.0} % of {} threads' time", summary.thread_count)));
+    let label = if plan.target.is_in_process() { "thread CPU" } else { "client CPU" };
+    rows.push((label, format!("{share:.0} % of {} threads' time", summary.thread_count)));
 }
 
 fn latency_rows(summary: &Summary) -> String {

@@ -47,7 +47,7 @@ impl Drop for Counted<'_> {
 pub(super) async fn serve(hub: Rc<Hub>, listener: TcpListener) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
-        Err(error) => return hub.warn(format!("nobody can link to this process: {error}")),
+        Err(error) => return hub.warn(format!("no peer can link to this process: {error}")),
     };
     let counts = Rc::new(Counts::default());
     loop {

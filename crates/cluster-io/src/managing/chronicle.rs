@@ -88,7 +88,7 @@ impl Chronicle {
             && let Err(why) = Configuration::decode(bytes)
         {
             let line = why.to_string();
-            error!("the register's configuration is not touched, and nobody leads: {line}");
+            error!("the register's configuration is not touched, and no manager leads: {line}");
         }
     }
 

@@ -70,6 +70,6 @@ mod tests {
         fence.installed(first);
         assert_eq!(fence.until(), at(40));
         fence.installed(second);
-        assert_eq!(fence.until(), at(10), "F1 says nothing of those that nobody knows");
+        assert_eq!(fence.until(), at(10), "F1 says nothing of unknown nodes");
     }
 }

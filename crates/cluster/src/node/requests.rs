@@ -250,7 +250,7 @@ pub(super) fn to_client(client: ClientId, sequence: u64, outcome: Outcome) -> Ac
 /// Whose an entry is.
 fn author_of(request: &Request) -> (ClientId, u64) {
     match request.client.is_anonymous() {
-        true => (ClientId::NOBODY, 0),
+        true => (ClientId::NONE, 0),
         false => (request.client, request.sequence),
     }
 }

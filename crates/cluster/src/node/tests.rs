@@ -455,7 +455,7 @@ fn entry(version: Version, len_bytes: usize) -> Entry {
     Entry {
         shard: SHARD,
         version,
-        client: ClientId::NOBODY,
+        client: ClientId::NONE,
         sequence: 0,
         answered: Answered::Done,
         key: (*b"k").into(),

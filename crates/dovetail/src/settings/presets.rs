@@ -161,7 +161,7 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "c4-dcrew",
-        about: "C-4 §4.2: whoever has writes of a partition outstanding writes it",
+        about: "C-4 §4.2: the worker with outstanding writes of a partition writes it",
         settings: &[
             ("mode", "store"),
             ("index", "hash"),

@@ -171,7 +171,10 @@ fn tls_of(lookup: &Lookup<'_>) -> Result<Option<TlsConfig>, SettingError> {
         ],
     );
     if authority.is_none() && clients != ClientCertificates::No {
-        return refuse("tls-auth-clients", "nobody is named who signs them; give --tls-ca PATH");
+        return refuse(
+            "tls-auth-clients",
+            "the authorities that sign them are not set; give --tls-ca PATH",
+        );
     }
     Ok(Some(TlsConfig { certificate, key, authority, clients }))
 }

@@ -220,11 +220,15 @@ fn journal(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
     writeln!(out, "\ndecisions, newest first ({state})")?;
     for entry in entries.iter().rev().take(JOURNAL_LINES_MAX) {
         let ago_seconds = ((now_ms - number(entry, "/at_ms")) / 1000.0).max(0.0);
-        let (who, change) = (words(entry, "/controller"), words(entry, "/change"));
+        let (controller, change) = (words(entry, "/controller"), words(entry, "/change"));
         let reason = words(entry, "/reason");
         let count = number(entry, "/count");
         let often = if count > 1.0 { format!(" ({count} times)") } else { String::new() };
-        writeln!(out, "{:>9}  {who:<9} {change}: {reason}{often}", format!("-{ago_seconds:.0} s"))?;
+        writeln!(
+            out,
+            "{:>9}  {controller:<9} {change}: {reason}{often}",
+            format!("-{ago_seconds:.0} s")
+        )?;
     }
     Ok(())
 }

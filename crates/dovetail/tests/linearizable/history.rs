@@ -89,7 +89,9 @@ pub fn record(
             let (shared, failures, change_count) = (&shared, &failures, &change_count);
             scope.spawn(move || match mover::run(server.resp, seed, || shared.is_over()) {
                 Ok(count) => change_count.store(count, Ordering::Relaxed),
-                Err(error) => failures.lock().unwrap().push(format!("who moves threads: {error}")),
+                Err(error) => {
+                    failures.lock().unwrap().push(format!("the thread that moves threads: {error}"))
+                }
             });
         }
         for (index, dialect) in CLIENTS.into_iter().enumerate() {

@@ -52,7 +52,7 @@ impl Default for AcceptorConfig {
 /// Who came.
 pub enum Accepted {
     /// Nobody is waiting.
-    Nobody,
+    NoClient,
     /// A client that was sent away, with the reason.
     Refused(Refusal),
     /// A client that went before it was served.
@@ -94,7 +94,7 @@ impl Acceptor {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = match rustix::net::accept_with(&self.claim.socket, flags) {
             Ok(socket) => socket,
-            Err(Errno::AGAIN) => return Ok(Accepted::Nobody),
+            Err(Errno::AGAIN) => return Ok(Accepted::NoClient),
             Err(Errno::CONNABORTED | Errno::INTR) => return Ok(Accepted::Vanished),
             Err(error) => return Err(error.into()),
         };

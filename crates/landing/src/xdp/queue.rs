@@ -145,7 +145,7 @@ fn rings(socket: &Socket, len: u32) -> io::Result<Rings> {
 
 impl Queue {
     fn frames(&self) -> MutexGuard<'_, Frames> {
-        self.frames.lock().expect("nobody panics while he moves frames")
+        self.frames.lock().expect("no thread panics while it moves frames")
     }
 
     /// Gives the kernel frames to receive into again; whether it must be told.

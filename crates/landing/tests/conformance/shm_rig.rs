@@ -57,7 +57,7 @@ impl Mapped {
             let end = loop {
                 match acceptor.accept().unwrap() {
                     Accepted::Client(end) => break end,
-                    Accepted::Nobody => std::thread::yield_now(),
+                    Accepted::NoClient => std::thread::yield_now(),
                     Accepted::Refused(refusal) => panic!("{refusal}"),
                     Accepted::Vanished => panic!("the client went before it was served"),
                 }

@@ -35,7 +35,10 @@ const REASONS: [(&str, &str); 43] = [
     ("always-show-logo", "there is none"),
     ("aof-", "the log in --data-dir has one form"),
     ("auto-aof-rewrite", "the log is cleaned by itself, in bounded steps"),
-    ("client-output-buffer-limit", "buffers lie inside --memory, and who does not read is cut off"),
+    (
+        "client-output-buffer-limit",
+        "buffers lie inside --memory, and a client that does not read is cut off",
+    ),
     ("client-query-buffer-limit", "buffers lie inside --memory"),
     ("cluster-", "a cluster is described in its register: see docs/cluster.md"),
     ("crash-", "there is none"),

@@ -125,7 +125,10 @@ mod tests {
         assert!(!helping.may_take(&plan, WorkerId(2), false), "it is small");
         assert!(!helping.may_take(&plan, WorkerId(4), false), "the plan is for four");
         let all_small = SizePlan::all_small(4, 1000);
-        assert!(!helping.may_take(&all_small, WorkerId(3), false), "who stands by is small");
+        assert!(
+            !helping.may_take(&all_small, WorkerId(3), false),
+            "a worker that stands by is small"
+        );
     }
 
     #[test]

@@ -74,7 +74,7 @@ fn with_all_small_the_last_worker_stands_by() {
     assert!(plan.is_small(WorkerId(3)), "it serves small requests meanwhile");
     assert!(plan.reads_network(WorkerId(3), false));
     assert!(!plan.reads_network(WorkerId(3), true), "\"which then becomes a large core\"");
-    assert!(plan.reads_network(WorkerId(2), true), "nobody else does");
+    assert!(plan.reads_network(WorkerId(2), true), "no other does");
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn the_picture_of_a_word_is_its_layout() {
 fn a_second_write_of_a_partition_follows_the_first() {
     let table = WriteTable::new(128);
     assert_eq!(table.pin(PN, || Some(T1)), Pin::New(T1));
-    assert_eq!(table.pin(PN, || panic!("nobody asks")), Pin::Existing(T1));
+    assert_eq!(table.pin(PN, || panic!("not asked for")), Pin::Existing(T1));
     assert_eq!(table.unpin(PN), Unpin::Held);
     assert_eq!(table.holder(PN), Some(T1));
     assert_eq!(table.unpin(PN), Unpin::Freed);
@@ -55,7 +55,7 @@ fn a_full_set_refuses_all_but_its_own_partitions() {
     for id in 0..WAYS as u32 {
         assert_eq!(table.pin(PartitionId(id), || Some(T1)), Pin::New(T1));
     }
-    assert_eq!(table.pin(PN, || panic!("nobody asks")), Pin::Full);
+    assert_eq!(table.pin(PN, || panic!("not asked for")), Pin::Full);
     assert_eq!(table.pin(PartitionId(3), || None), Pin::Existing(T1));
     table.unpin(PartitionId(0));
     assert_eq!(table.pin(PN, || Some(T2)), Pin::New(T2));
@@ -103,7 +103,7 @@ fn the_first_word_is_not_empty_while_others_are_taken() {
     table.validate();
     assert_eq!(Word::load(&table.set(P1).0[0]).state(), State::Empty);
     assert_ne!(Word::load(&table.set(P1).0[0]), Word::EMPTY);
-    assert_eq!(table.pin(PN, || panic!("nobody asks")), Pin::Existing(T2));
+    assert_eq!(table.pin(PN, || panic!("not asked for")), Pin::Existing(T2));
     assert_eq!(table.pin(P1, || Some(T2)), Pin::New(T2));
     for (partition, left) in [(PN, Unpin::Held), (PN, Unpin::Freed), (P1, Unpin::Freed)] {
         assert_eq!(table.unpin(partition), left);

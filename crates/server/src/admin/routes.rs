@@ -35,7 +35,8 @@ const JSON: &str = "application/json";
 
 const WRONG_HOST: &str = "the name in Host is not this server's: \
     allowed are loopback names, the address of the connection, and --admin-hosts\n";
-const NEEDS_LOGIN: &str = "a login is needed: of a user with a password who may run INFO\n";
+const NEEDS_LOGIN: &str =
+    "a login is needed: of a user with a password and the right to run INFO\n";
 const WRONG_LOGIN: &str = "wrong name or password\n";
 const TOO_MANY_FAILED: &str =
     "too many failed logins from this address: it may try again in a few seconds\n";

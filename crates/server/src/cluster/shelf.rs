@@ -268,7 +268,7 @@ fn delete_of(shard: ShardId, key: Arc<[u8]>, version: Version) -> Entry {
     Entry {
         shard,
         version,
-        client: ClientId::NOBODY,
+        client: ClientId::NONE,
         sequence: 0,
         answered: Answered::Done,
         key,

@@ -67,7 +67,7 @@ pub use replicated::Replicated;
 /// Cells that stay free for refusals, which no client can ask for more than once.
 const CELLS_RESERVED: usize = 32;
 
-const NOBODY: u32 = u32::MAX;
+const NO_CONNECTION: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -87,7 +87,7 @@ enum State {
 /// What the front remembers of a cell.
 struct Ticket {
     state: State,
-    /// The connection, or [`NOBODY`] once that is closed.
+    /// The connection, or [`NO_CONNECTION`] once that is closed.
     slot: u32,
     next: u32,
     /// The router's, once it is sent.
@@ -162,7 +162,7 @@ impl Front {
         let own_worker = plan.is_back(own.index()).then_some(own);
         let ticket = |_| Ticket {
             state: State::Free,
-            slot: NOBODY,
+            slot: NO_CONNECTION,
             next: NO_TICKET,
             worker: own,
             hash: KeyHash(0),
@@ -550,7 +550,7 @@ impl Front {
         if self.is_handed_on(core, index) {
             return;
         }
-        if slot == NOBODY {
+        if slot == NO_CONNECTION {
             self.release(core, index);
         } else if core.connections[slot as usize].awaiting.first == index {
             self.deliver(core, slot as usize);
@@ -603,7 +603,7 @@ impl Front {
         let mut index = awaiting.first;
         while index != NO_TICKET {
             let Ticket { next, state, .. } = self.tickets[index as usize];
-            self.tickets[index as usize].slot = NOBODY;
+            self.tickets[index as usize].slot = NO_CONNECTION;
             match state {
                 State::Sent | State::Offered | State::Replicating => {}
                 State::Done => self.release(core, index),

@@ -289,7 +289,7 @@ impl Refused {
             Refused::Full => "out of memory storing object".to_owned(),
             Refused::Down => "no node serves this key now".to_owned(),
             Refused::TooFewCopies => "too few copies of this key are left to write it".to_owned(),
-            Refused::Uncertain => "nobody knows whether this was written".to_owned(),
+            Refused::Uncertain => "it is unknown whether this was written".to_owned(),
         }
     }
 

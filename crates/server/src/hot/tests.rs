@@ -219,7 +219,7 @@ fn the_journal_hears_of_the_beginning_and_the_end() {
         let told = bench.epochs.tick(Instant { ns: bench.now_ns }, &observed);
         told.map(|decision| decision.change)
     };
-    assert_eq!([tick(false, 1), tick(false, 0)], [None, None], "nobody reads them");
+    assert_eq!([tick(false, 1), tick(false, 0)], [None, None], "no thread reads them");
     assert_eq!(tick(true, 1).as_deref(), Some("hot keys from 0 to 1"));
     assert_eq!(tick(true, 3), None);
     assert_eq!(tick(true, 0).as_deref(), Some("hot keys from 3 to 0"));

@@ -38,7 +38,8 @@ pub fn why_not(config: &Config, core_count: usize) -> Option<String> {
     }
     if let policy::Dispatch::HandOff(_) = config.dispatch {
         let dispatch = config.dispatch;
-        return Some(format!("--dispatch {dispatch} says who polls: give another --dispatch"));
+        let reason = format!("--dispatch {dispatch} fixes the threads that poll");
+        return Some(format!("{reason}: give another --dispatch"));
     }
     if config.threads < 2 {
         let on = if config.tuning == Tuning::On { "" } else { ", and --tuner on" };
@@ -382,7 +383,7 @@ mod tests {
         assert_eq!(why_not(&fixed, 4).as_deref(), Some(words));
         let dispatch = policy::Dispatch::HandOff(1);
         let hand_off = Config { cr_threads: None, dispatch, ..fixed };
-        let words = "--dispatch hand-off:1 says who polls: give another --dispatch";
+        let words = "--dispatch hand-off:1 fixes the threads that poll: give another --dispatch";
         assert_eq!(why_not(&hand_off, 4).as_deref(), Some(words));
     }
 }

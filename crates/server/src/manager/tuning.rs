@@ -275,7 +275,7 @@ fn told(event: &Event, measurement: &Measurement) -> Decision {
             (Vec::new(), "the search begins anew".to_owned(), reason)
         }
         Event::GivenUp => {
-            let reason = "nobody asks for anything any more".to_owned();
+            let reason = "there are no requests any more".to_owned();
             (Vec::new(), "the search is given up".to_owned(), reason)
         }
         Event::Kept { configuration, confirmed } => {

@@ -107,7 +107,7 @@ impl ShmDoor {
     /// Takes one client that waits, if any does; `None` inside: it was not admitted.
     pub fn accept(&self) -> io::Result<Option<Option<ShmGuest>>> {
         let end = match self.acceptor.accept()? {
-            Accepted::Nobody => return Ok(None),
+            Accepted::NoClient => return Ok(None),
             Accepted::Client(end) => end,
             Accepted::Refused(refusal) => {
                 tracing::debug!("a client in shared memory was refused: {refusal}");

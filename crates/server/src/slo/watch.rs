@@ -310,7 +310,7 @@ mod tests {
         watch.rest();
         assert_eq!(shown(), Lately { target_ns, ..EMPTY }, "no traffic");
         serve(&mut watch, 60);
-        assert_eq!(shown().samples, 0, "nobody knows how long that took");
+        assert_eq!(shown().samples, 0, "how long that took is unknown");
         serve(&mut watch, 61);
         assert_eq!((shown().samples, shown().goodput_rps), (200, 750.0));
     }

@@ -294,7 +294,7 @@ impl Peer {
             match pull.accept(span, &reply.reply()).unwrap() {
                 PullStep::More | PullStep::Done => {}
                 PullStep::Short(rest) => spans.push(rest),
-                PullStep::Changed => panic!("nobody changes it"),
+                PullStep::Changed => panic!("it does not change"),
             }
         }
         pull.into_bytes()

@@ -67,7 +67,9 @@ impl Plant {
             Plant::Lease => "leases never end",
             Plant::Tombstone => "deletes leave nothing behind",
             Plant::Flush => "flushes leave nothing behind",
-            Plant::Forget => "managers forget who had all of a shard when few copies are left",
+            Plant::Forget => {
+                "managers forget which servers had all of a shard when few copies are left"
+            }
             Plant::Hasty => "managers do not wait until leases have ended",
             Plant::Suspend => "clocks of servers stop while those are paused",
             Plant::Reuse => "a new primary uses the old one's versions again",

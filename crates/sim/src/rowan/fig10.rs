@@ -200,7 +200,7 @@ fn text(results: &[((usize, usize), Outcome)]) -> String {
     text.push_str(
         "\n`share` is where the model is wrong: the paper finds that entries of one log, sent over \
          24 connections, arrive so far out of order that lines leave the buffer in pieces. Ways of \
-         about 2 us, as here, do not reorder that far; nobody says what the paper's network did. \
+         about 2 us, as here, do not reorder that far; what the paper's network did is unknown. \
          The paper states rowan's and rpc's as less than 1.032, write's 1.54 with all PUTs, and a \
          range of 1.28 to 1.39 for share, of which the larger is taken for all PUTs; its text has \
          no number for batch beyond 12 % less than write.\n",

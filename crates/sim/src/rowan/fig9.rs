@@ -152,7 +152,7 @@ fn tails(rowan: &[Curve], curves: &Curves) -> String {
         let Some(us) = find(scheme).and_then(|of| tail_us(of)) else { continue };
         let _ = write!(text, "; {} {:.2}x ({paper}x)", scheme.name(), us / ours_us);
     }
-    text.push_str(". Who is missing does not get so far here.\n");
+    text.push_str(". Schemes without a point do not get so far here.\n");
     if let Some(rpc) = find(Scheme::Rpc) {
         let _ = writeln!(
             text,

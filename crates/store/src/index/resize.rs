@@ -141,7 +141,7 @@ impl Resizer {
     /// Lines of both blocks of moving partitions and of all others; checks the shape.
     pub(super) fn validate(&self, index: &Index) -> u64 {
         let state = self.state();
-        assert_eq!(state.idle.len() as u64, state.moving, "nobody works on a move");
+        assert_eq!(state.idle.len() as u64, state.moving, "no session works on a move");
         let directory = &index.directory;
         let mut lines = 0;
         for partition in 0..directory.partition_count() {

@@ -76,7 +76,7 @@ impl LineFlush {
     }
 
     /// Returns when all lines that were flushed are where they stay.
-    #[expect(clippy::unused_self, reason = "who has detected no flush needs no fence")]
+    #[expect(clippy::unused_self, reason = "without a flush there is no fence")]
     pub(super) fn fence(self) {
         // SAFETY: every processor of this kind has the instruction.
         unsafe { arch::_mm_sfence() };

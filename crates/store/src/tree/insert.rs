@@ -225,7 +225,7 @@ impl Tree {
                 return;
             }
             node.unlock();
-            position = self.find(key, keys).expect("nobody else removes this key");
+            position = self.find(key, keys).expect("no other writer removes this key");
         }
     }
 }

@@ -506,8 +506,7 @@ impl ErrorReply<'_> {
 }
 
 /// Of commands that would change who has which slots.
-const MANAGED: &str =
-    " is not for this server: the configuration manager decides who has which slots";
+const MANAGED: &str = " is not for this server: the configuration manager assigns the slots";
 
 /// `MOVED slot host:port`.
 fn push_redirect(out: &mut Vec<u8>, word: &str, elsewhere: Elsewhere<'_>) {
@@ -711,7 +710,7 @@ mod tests {
         check(ErrorReply::Ask(elsewhere), "ASK 12182 10.0.0.7:6379");
         check(ErrorReply::UnknownNode(b"x"), "ERR Unknown node x");
         let managed = "ERR CLUSTER SET-CONFIG-EPOCH is not for this server: the configuration \
-                       manager decides who has which slots";
+                       manager assigns the slots";
         check(ErrorReply::Managed(CommandId::ClusterSetConfigEpoch), managed);
     }
 

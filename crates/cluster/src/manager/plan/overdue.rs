@@ -109,7 +109,7 @@ mod tests {
         bench.joined.insert((ShardId(0), node(3)));
         assert!(bench.next(&all, true));
         assert_eq!((&bench.shard().backups[..]), [node(3)]);
-        assert!(!bench.next(&all, true), "who is shunned is not asked at once");
+        assert!(!bench.next(&all, true), "a node that is backing off is not asked at once");
         bench.shunned.clear();
         bench.overdue.clear();
         assert!(bench.next(&all, true));

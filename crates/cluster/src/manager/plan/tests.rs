@@ -119,7 +119,7 @@ fn a_shard_that_nobody_has_any_more_begins_empty_only_if_it_is_given_up() {
     bench.is_grace_over = true;
     assert!(bench.next(&later, false));
     assert!(bench.current.members.iter().all(|node| node.life == 2));
-    assert!(!bench.next(&later, true), "nobody serves it");
+    assert!(!bench.next(&later, true), "no node serves it");
     assert_eq!((bench.shard().primary, bench.shard().epoch), (node(1), 1));
     bench.abandoned.insert(ShardId(0));
     assert!(bench.next(&later, true));

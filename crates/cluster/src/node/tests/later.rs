@@ -108,7 +108,7 @@ fn land(node: &mut Node<LateShelf>, blocks: &[Arc<[u8]>], actions: &mut Vec<Acti
 #[test]
 fn it_is_acknowledged_once_it_is_installed_and_not_before() {
     let (mut node, mut actions) = backup(Durability::Replicated);
-    let (_, blocks) = blocks_of(ClientId::NOBODY, 50);
+    let (_, blocks) = blocks_of(ClientId::NONE, 50);
     land(&mut node, &blocks, &mut actions);
     node.input(Event::Tick, NOW, &mut actions);
     node.input(Event::Digested, NOW, &mut actions);
@@ -123,7 +123,7 @@ fn it_is_acknowledged_once_it_is_installed_and_not_before() {
 #[test]
 fn with_fsync_it_is_acknowledged_once_what_was_installed_is_durable() {
     let (mut node, mut actions) = backup(Durability::Fsync);
-    let (_, blocks) = blocks_of(ClientId::NOBODY, 50);
+    let (_, blocks) = blocks_of(ClientId::NONE, 50);
     let synced = |node: &mut Node<LateShelf>, actions: &mut Vec<Action>| {
         let through_bytes = node.appended_bytes();
         node.input(Event::Synced { through_bytes }, NOW, actions);
@@ -143,7 +143,7 @@ fn with_fsync_it_is_acknowledged_once_what_was_installed_is_durable() {
 #[test]
 fn what_had_no_room_is_whole_again_when_its_last_block_comes_again() {
     let (mut node, mut actions) = backup(Durability::Replicated);
-    let (entry, blocks) = blocks_of(ClientId::NOBODY, 5_000);
+    let (entry, blocks) = blocks_of(ClientId::NONE, 5_000);
     node.shelf().is_full.set(true);
     land(&mut node, &blocks, &mut actions);
     node.shelf().digest();
@@ -181,7 +181,7 @@ fn a_promotion_gathers_it_with_its_clients_session() {
 #[test]
 fn it_is_installed_before_another_term_is() {
     let (mut node, mut actions) = backup(Durability::Replicated);
-    let (entry, blocks) = blocks_of(ClientId::NOBODY, 50);
+    let (entry, blocks) = blocks_of(ClientId::NONE, 50);
     land(&mut node, &blocks, &mut actions);
     let message = Message::Install(configuration(2, 2, 1, &[2]));
     node.input(Event::Message { from: Peer::Manager(0), message }, NOW, &mut actions);

@@ -44,7 +44,7 @@ impl Client for Native {
             connection.wait(None)?;
             while let Some(completion) = connection.next_completion() {
                 let place = waiting.iter().position(|(token, _)| *token == completion.token);
-                let place = place.ok_or_else(|| bad("an answer nobody asked for".to_owned()))?;
+                let place = place.ok_or_else(|| bad("an answer without a request".to_owned()))?;
                 let (_, index) = waiting.remove(place);
                 match completion.result {
                     Ok(answer) => take(index, Some(answer_of(&pipeline[index], &answer)?)),

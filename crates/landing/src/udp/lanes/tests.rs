@@ -80,7 +80,7 @@ fn a_closed_lane_is_heard_no_more_and_gets_nothing() {
     peers[0].send(b"landed").unwrap();
     lanes.receive(&mut zone).unwrap();
     peers[0].send(b"too late").unwrap();
-    lanes.queue(Lane(0).into(), b"to nobody").unwrap();
+    lanes.queue(Lane(0).into(), b"to no peer").unwrap();
     lanes.queue(Lane(1).into(), b"to somebody").unwrap();
     lanes.close(Lane(0));
     lanes.close(Lane(0));

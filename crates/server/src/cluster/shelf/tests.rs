@@ -70,7 +70,7 @@ struct Pair {
 impl Pair {
     fn new(index: IndexKind, seed: u64, digest_threads: usize) -> Pair {
         let mut tested = StoreShelf::new(&open(index)).unwrap();
-        tested.employ(digest_threads, &digest::nobody()).unwrap();
+        tested.employ(digest_threads, &digest::ring_nothing()).unwrap();
         let (model, commits) = (MemoryShelf::default(), [1 << 32; SHARDS as usize]);
         let pending = ((1 << 32) + 1..=(1 << 32) + 40).collect();
         let (done, rng) = (Vec::new(), Rng(seed));

@@ -10,13 +10,13 @@ use super::*;
 use crate::rmw::Bounded;
 
 /// All are one connection's, and tell nothing.
-struct Nobody;
+struct NoSink;
 
-impl Sink<Refusal> for Nobody {
+impl Sink<Refusal> for NoSink {
     fn outcome(&mut self, _: usize, _: Outcome<'_, Refusal>, _: Pins<'_>) {}
 }
 
-impl Answering for Nobody {
+impl Answering for NoSink {
     fn tells(&self, _: usize) -> Tells {
         Tells::Nothing
     }
@@ -53,7 +53,7 @@ fn interrupted(
         run(&mut session, hash, blind_set(value));
     }
     let requests: Vec<_> = ops.iter().map(|op| Request { key: b"k", hash, op: *op }).collect();
-    let members = members(&requests, 0, NOW, &Nobody, Compacts::All).unwrap();
+    let members = members(&requests, 0, NOW, &NoSink, Compacts::All).unwrap();
     let (mut scratch, mut value) = (Vec::new(), Vec::new());
     let mut replay = Replay::new(&mut session, NOW, &mut scratch, &mut value);
     let mut running = replay.load(&members[0]);
@@ -81,7 +81,7 @@ fn check(before: Option<&'static [u8]>, ops: &[Op<'static, Rmw<'static>>], alone
     assert_eq!(interrupted(before, ops, None), (alone.map(<[u8]>::to_vec), false));
     let other = b"another's".as_slice();
     let (found, is_given_up) = interrupted(before, ops, Some(blind_set(other)));
-    assert_eq!(found.as_deref(), Some(other), "nobody overwrites what was written meanwhile");
+    assert_eq!(found.as_deref(), Some(other), "what was written meanwhile is not overwritten");
     assert!(is_given_up);
 }
 

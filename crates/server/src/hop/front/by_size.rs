@@ -4,7 +4,7 @@
 use base::WorkerId;
 use policy::size_class::SizePlan;
 
-use super::{Front, NOBODY, State};
+use super::{Front, NO_CONNECTION, State};
 use crate::core::Core;
 use crate::hop::cell::Verdict;
 use crate::sizes::PlanReader;
@@ -106,7 +106,7 @@ impl Front {
         if let Some(by_size) = &mut self.by_size {
             by_size.count_returned(thread);
         }
-        if slot == NOBODY {
+        if slot == NO_CONNECTION {
             // What the connection sent behind it on its key comes back as well, so that of a dead
             // client's writes none is left out between two that are done.
             return self.release(core, index);

@@ -137,7 +137,7 @@ struct Place {
 /// Who has the connection's last request on a key that is not executed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leader {
-    Nobody,
+    NoWorker,
     /// It is in the batch that is gathered.
     Here,
     /// It was sent, or waits to be.
@@ -278,9 +278,13 @@ impl Front {
         }
         let awaiting = &connection.awaiting;
         if awaiting.is_empty() {
-            return Leader::Nobody;
+            return Leader::NoWorker;
         }
-        if self.before(awaiting, hash, NO_TICKET).is_some() { Leader::Away } else { Leader::Nobody }
+        if self.before(awaiting, hash, NO_TICKET).is_some() {
+            Leader::Away
+        } else {
+            Leader::NoWorker
+        }
     }
 
     /// Gives a request of the batch a ticket behind what its connection waits for (D3).

@@ -241,7 +241,7 @@ impl Front {
     fn take_back(&mut self, core: &mut Core, index: u32) {
         self.tickets[index as usize].state = State::Parked;
         let slot = self.tickets[index as usize].slot;
-        if slot == super::NOBODY {
+        if slot == super::NO_CONNECTION {
             return self.release(core, index);
         }
         let Ticket { hash, request, .. } = self.tickets[index as usize];

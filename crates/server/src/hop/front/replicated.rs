@@ -59,7 +59,7 @@ impl Front {
         let stays = match leader {
             super::direct::Leader::Away => false,
             super::direct::Leader::Here => is_read,
-            super::direct::Leader::Nobody => {
+            super::direct::Leader::NoWorker => {
                 place == Place::Here || self.reads_copy(core, answer.slot, is_read, request.key)
             }
         };

@@ -191,8 +191,8 @@ fn what_changes_a_cluster_is_refused_by_name() {
     assert_eq!(bench.ask("MULTI"), "+OK\r\n");
     assert_eq!(bench.ask("FLUSHALL"), want);
     assert!(bench.ask("EXEC").starts_with("-EXECABORT"));
-    let managed = "-ERR CLUSTER MEET is not for this server: the configuration manager decides \
-                   who has which slots\r\n";
+    let managed = "-ERR CLUSTER MEET is not for this server: the configuration manager assigns \
+                   the slots\r\n";
     assert_eq!(bench.ask("CLUSTER MEET 127.0.0.1 7000"), managed);
     assert_eq!(
         bench.ask("COPY bar {bar}1 DB 1"),
@@ -251,7 +251,7 @@ fn a_slot_whose_primary_is_unknown_is_not_served() {
     view.set_configuration(Arc::new(gone));
     view.set_place(Slot::of(b"bar"), Place::Nowhere);
     let mut bench = Bench::new(Some(view), store::IndexKind::Hash);
-    assert_eq!(bench.ask("GET foo"), down, "Elsewhere, but nobody knows where");
+    assert_eq!(bench.ask("GET foo"), down, "Elsewhere, at an unknown server");
     assert_eq!(bench.ask("GET bar"), down, "Nowhere");
     assert!(bench.ask("CLUSTER INFO").contains("cluster_slots_fail:5461\r\n"));
 }

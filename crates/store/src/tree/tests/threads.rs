@@ -67,7 +67,7 @@ fn write(shared: &Shared, seed: u64) {
             assert!(inserted.is_ok(), "no key here shares more than a few slices");
         } else {
             tree.remove(key, table, &mut retired);
-            assert!(tree.find(key, table).is_none(), "nobody else writes this key");
+            assert!(tree.find(key, table).is_none(), "no other thread writes this key");
         }
         drop(stripe);
         epochs.quiesce(place);

@@ -94,7 +94,7 @@ command_rows! {
     ClientPause = "client|pause", -3, [A S L T], (0, 0, 0), Connection, "2.9.50",
         "Holds back commands for a while";
     ClientGetRedir = "client|getredir", 2, [S L T], (0, 0, 0), Connection, "6.0.0",
-        "Tells who gets this connection's invalidations";
+        "Tells the client that gets this connection's invalidations";
     ClientTracking = "client|tracking", -3, [S L T], (0, 0, 0), Connection, "6.0.0",
         "Turns client-side caching on or off";
     ClientTrackingInfo = "client|trackinginfo", 2, [S L T], (0, 0, 0), Connection, "6.2.0",
@@ -300,7 +300,7 @@ command_rows! {
     MemoryMallocStats = "memory|malloc-stats", 2, [], (0, 0, 0), Server, "4.0.0",
         "Tells what the allocator counts";
     MemoryPurge = "memory|purge", 2, [], (0, 0, 0), Server, "4.0.0",
-        "Gives back what nobody needs";
+        "Returns unused memory";
     Save = "save", 1, [A S X Y], (0, 0, 0), Server, "1.0.0",
         "Waits until everything is on the disk";
     BgSave = "bgsave", -1, [A S Y], (0, 0, 0), Server, "1.0.0",
@@ -370,7 +370,7 @@ command_rows! {
     AclLoad = "acl|load", 2, [A S L T], (0, 0, 0), Server, "6.0.0",
         "Reads the users from the ACL file";
     AclLog = "acl|log", -2, [A S L T], (0, 0, 0), Server, "6.0.0",
-        "Shows who was refused";
+        "Shows refused commands and logins";
     AclSave = "acl|save", 2, [A S L T], (0, 0, 0), Server, "6.0.0",
         "Writes the users to the ACL file";
     AclSetUser = "acl|setuser", -3, [A S L T], (0, 0, 0), Server, "6.0.0",
@@ -378,7 +378,7 @@ command_rows! {
     AclUsers = "acl|users", 2, [A S L T], (0, 0, 0), Server, "6.0.0",
         "Lists the users";
     AclWhoAmI = "acl|whoami", 2, [S L T], (0, 0, 0), Server, "6.0.0",
-        "Tells who this connection is";
+        "Tells the user of this connection";
     Slowlog = "slowlog", -2, [], (0, 0, 0), Server, "2.2.12",
         "Commands about the slow log";
     SlowlogGet = "slowlog|get", -2, [A L T], (0, 0, 0), Server, "2.2.12",

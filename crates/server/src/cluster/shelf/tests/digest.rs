@@ -6,7 +6,7 @@ use cluster::record::BlockId;
 use super::*;
 
 /// Of a thread that looks by itself.
-pub(super) fn nobody() -> Call {
+pub(super) fn ring_nothing() -> Call {
     Arc::new(|| {})
 }
 
@@ -44,7 +44,7 @@ fn it_answers_as_the_one_in_plain_maps_does() {
 
 #[test]
 fn an_entry_is_installed_by_the_digest_thread_of_its_shard() {
-    let (_, mut shelf) = open_with(DIGEST_THREADS, &nobody());
+    let (_, mut shelf) = open_with(DIGEST_THREADS, &ring_nothing());
     for number in 1..=700 {
         let shard = ShardId((number % 7) as u16);
         assert_eq!(take_in(&mut shelf, &put(shard, "k", number)), Installed::Later);
@@ -61,14 +61,14 @@ fn an_entry_is_installed_by_the_digest_thread_of_its_shard() {
     done.sort_by_key(|done| done.landed.block.shard); // Stable.
     assert!(done.is_sorted_by_key(order), "within a shard in the order in which they came");
     // Without them the control thread does, at once.
-    let (_, mut shelf) = open_with(0, &nobody());
+    let (_, mut shelf) = open_with(0, &ring_nothing());
     assert_eq!(take_in(&mut shelf, &put(ShardId(0), "k", 1)), Installed::Newest);
     assert_eq!(shelf.digest_figures(), []);
 }
 
 #[test]
 fn who_asks_for_a_shard_sees_all_that_was_taken_in_for_it() {
-    let (_, mut shelf) = open_with(DIGEST_THREADS, &nobody());
+    let (_, mut shelf) = open_with(DIGEST_THREADS, &ring_nothing());
     let shard = ShardId(1);
     for number in 1..=2_000 {
         take_in(&mut shelf, &put(shard, "k", number));
@@ -97,7 +97,7 @@ fn who_asks_for_a_shard_sees_all_that_was_taken_in_for_it() {
 
 #[test]
 fn what_has_no_room_is_said_to_have_none() {
-    let (_, mut shelf) = open_with(1, &nobody());
+    let (_, mut shelf) = open_with(1, &ring_nothing());
     let value: Arc<[u8]> = vec![7; 1 << 19].into();
     for number in 1..=100 {
         let key = format!("k{number}");
@@ -136,7 +136,7 @@ fn they_sleep_until_there_is_something_and_call_when_it_is_done() {
 
 #[test]
 fn what_follows_what_had_no_room_in_its_frame_has_none_either() {
-    let (_, mut shelf) = open_with(1, &nobody());
+    let (_, mut shelf) = open_with(1, &ring_nothing());
     let shard = ShardId(0);
     // More than the store takes.
     let large = |number| {

@@ -1,0 +1,77 @@
+//! Rules for words: a thread, a socket or a client is named by a noun.
+//!
+//! ```text
+//!  Rust   strings and names of code; comments are not looked at yet
+//!  *.md   all lines, but for decisions and the change log, which stay as they were written
+//! ```
+
+use crate::tidy::{Problem, Repository};
+
+const REFUSED: [&str; 4] = ["who", "whoever", "whom", "nobody"];
+
+/// Where one of the words is right, with what the line has.
+const EXCEPTIONS: [&str; 1] = [
+    // The Unix user, in command lines of memcached.
+    "-u nobody",
+];
+
+/// All rules of this module.
+pub fn check(repository: &Repository) -> Vec<Problem> {
+    [documents, code].iter().flat_map(|rule| rule(repository)).collect()
+}
+
+fn documents(repository: &Repository) -> Vec<Problem> {
+    let is_living = |path: &str| {
+        path.ends_with(".md") && !path.starts_with("docs/decisions/") && path != "CHANGELOG.md"
+    };
+    let lines = |(path, text): (&str, &str)| problems_in(path, text.lines());
+    repository.named(is_living).flat_map(lines).collect()
+}
+
+fn code(repository: &Repository) -> Vec<Problem> {
+    let is_code = |path: &str| path.ends_with(".rs") && path != "xtask/src/tidy/words.rs";
+    let lines = |(path, text): (&str, &str)| problems_in(path, text.lines().map(code_of));
+    repository.named(is_code).flat_map(lines).collect()
+}
+
+/// A line without its comment; `//` inside of a string is taken for one unless a `:` is before it.
+fn code_of(line: &str) -> &str {
+    let is_comment = |at: &usize| *at == 0 || line.as_bytes()[at - 1] != b':';
+    line.match_indices("//").map(|(at, _)| at).find(is_comment).map_or(line, |at| &line[..at])
+}
+
+fn problems_in<'t>(path: &str, lines: impl Iterator<Item = &'t str>) -> Vec<Problem> {
+    let is_allowed = |line: &str| EXCEPTIONS.iter().any(|words| line.contains(words));
+    let mut problems = Vec::new();
+    for (index, line) in lines.enumerate().filter(|(_, line)| !is_allowed(line)) {
+        let words = line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        let lowered = words.map(str::to_ascii_lowercase);
+        for word in lowered.filter(|word| REFUSED.contains(&word.as_str())) {
+            let message = format!("`{word}`: name the thread, client, socket or node by a noun");
+            problems.push(Problem::at(path, index + 1, message));
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{code, documents};
+    use crate::tidy::testing::expect;
+
+    #[test]
+    fn documents_name_nouns() {
+        expect(documents, "docs/cluster.md", "# Cluster\nThe leader sends.\n", &[]);
+        expect(documents, "docs/cluster.md", "# Cluster\nWhoever leads, sends.\n", &["md:2: `who"]);
+        expect(documents, "docs/decisions/0001-a.md", "Nobody asks.\n", &[]);
+    }
+
+    #[test]
+    fn strings_and_names_name_nouns() {
+        let path = "crates/server/src/lib.rs";
+        expect(code, path, "let url = \"redis://whoami\"; // whoever asks\n", &[]);
+        expect(code, path, "panic!(\"nobody asks\");\n", &["lib.rs:1: `nobody`"]);
+        expect(code, path, "enum Found { Nobody }\n", &["`nobody`"]);
+        expect(code, "xtask/src/peers.rs", "let line = \"-m 64 -u nobody\";\n", &[]);
+    }
+}
