@@ -4,7 +4,10 @@ use crate::tidy::{Problem, Repository};
 
 /// All rules of this module.
 pub fn check(repository: &Repository) -> Vec<Problem> {
-    [decisions, formats, links, commands].iter().flat_map(|rule| rule(repository)).collect()
+    [decisions, formats, links, code_links, commands]
+        .iter()
+        .flat_map(|rule| rule(repository))
+        .collect()
 }
 
 const DECISION_PARTS: [&str; 5] =
@@ -84,6 +87,30 @@ fn links(repository: &Repository) -> Vec<Problem> {
                 if !exists {
                     problems.push(Problem::at(path, index + 1, format!("no such file: {target}")));
                 }
+            }
+        }
+    }
+    problems
+}
+
+/// A link in ARCHITECTURE.md whose text is a name of code leads to a file that defines it.
+fn code_links(repository: &Repository) -> Vec<Problem> {
+    const PATH: &str = "ARCHITECTURE.md";
+    const KINDS: [&str; 5] = ["fn", "struct", "enum", "trait", "mod"];
+    let mut problems = Vec::new();
+    for (index, line) in repository.text(PATH).unwrap_or_default().lines().enumerate() {
+        for rest in line.split("[`").skip(1) {
+            let Some((name, rest)) = rest.split_once("`](") else { continue };
+            let target = rest.split(')').next().unwrap_or_default();
+            let text = repository.text(target).unwrap_or_default();
+            let defines = |kind: &&str| {
+                text.match_indices(&format!("{kind} {name}")).any(|(at, found)| {
+                    let after = text[at + found.len()..].chars().next().unwrap_or(' ');
+                    !(after.is_alphanumeric() || after == '_')
+                })
+            };
+            if target.ends_with(".rs") && !KINDS.iter().any(|kind| defines(&kind)) {
+                problems.push(Problem::at(PATH, index + 1, format!("{target} has no `{name}`")));
             }
         }
     }
@@ -185,6 +212,16 @@ mod tests {
         let parts = DECISION_PARTS.iter().filter(|part| **part != without);
         let body: String = parts.map(|part| format!("## {part}\nWords.\n")).collect();
         format!("# {number} A title\n{body}")
+    }
+
+    #[test]
+    fn a_link_to_code_that_has_moved_is_found() {
+        let source =
+            ("crates/server/src/worker.rs", "impl Worker { fn round_up() {} fn run() {} }");
+        let page = |name: &str| format!("- [`{name}`](crates/server/src/worker.rs)\n");
+        let (good, bad) = (page("run"), page("round"));
+        expect_all(code_links, &[("ARCHITECTURE.md", &good), source], &[]);
+        expect_all(code_links, &[("ARCHITECTURE.md", &bad), source], &["has no `round`"]);
     }
 
     #[test]
