@@ -10,10 +10,10 @@
 //! ```
 //!
 //! # Invariants
-//! A1: a table never changes; whoever holds one sees users of one moment. A2: what a client sends
-//! behind the reply to a change is judged by what was changed: workers look at the generation
-//! behind each read. A3: the default user always exists, with the number 0. A4: a connection whose
-//! user may do everything is judged by one comparison, that of its `Standing`.
+//! A1: a table never changes; a thread that holds one sees the users of one moment. A2: what a
+//! client sends behind the reply to a change is judged by what was changed: workers look at the
+//! generation behind each read. A3: the default user always exists, with the number 0. A4: a
+//! connection whose user may do everything is judged by one comparison, that of its `Standing`.
 //!
 //! # Concurrency
 //! Any thread may change the table, under a lock; a request never takes it.
@@ -94,7 +94,7 @@ pub enum RuleError {
 pub(crate) enum SetUserError {
     /// A name with a space.
     Name,
-    /// A parenthesis that nobody closes.
+    /// A parenthesis that is never closed.
     Parenthesis(Vec<u8>),
     /// This rule.
     Rule(Vec<u8>, RuleError),
@@ -376,7 +376,7 @@ impl Acl {
         Ok(())
     }
 
-    /// ACL SAVE: whoever reads the file finds the old one or the new one, whole.
+    /// ACL SAVE: a reader of the file finds the old one or the new one, whole.
     pub(crate) fn save(&self) -> io::Result<()> {
         match &self.file {
             Some(path) => file::write(path, &self.table().text()),
@@ -384,7 +384,7 @@ impl Acl {
         }
     }
 
-    /// These users instead of those of now. Who is the same as before keeps its connections.
+    /// Replaces all users. A user that is the same as before keeps its connections.
     fn replace(&self, users: Vec<User>) {
         let default = User::default_user(self.requirepass().as_deref());
         let fresh = users.into_iter().map(|mut user| {
@@ -441,7 +441,7 @@ pub fn door_state(config: &Config) -> Result<State, StartError> {
     Ok(State::new(config, Acl::open(config, &budget)?.table().default()))
 }
 
-/// Puts together what stands between parentheses; an error: the one that nobody closes.
+/// Puts together what stands between parentheses; an error: the one that is never closed.
 fn merge_selectors<'r>(rules: impl Iterator<Item = &'r [u8]>) -> Result<Vec<Vec<u8>>, Vec<u8>> {
     let mut merged = Vec::new();
     let mut open: Option<(Vec<u8>, Vec<u8>)> = None;
@@ -466,7 +466,7 @@ fn merge_selectors<'r>(rules: impl Iterator<Item = &'r [u8]>) -> Result<Vec<Vec<
     }
 }
 
-/// Reads a file's text, for who has no server: its users, as lines that read back to the same.
+/// Reads a file's text where no server runs: its users, as lines that read back to the same.
 ///
 /// # Errors
 /// What is wrong, by line.

@@ -15,7 +15,8 @@
 //!     not read. A new client is always accepted: one that asks for its health is served last of
 //!     all those that could make room.
 //! I3: only GET and HEAD; nothing can be changed through this port.
-//! I4: keys are shown to a user who logged in and may run HOTKEYS, with `--admin-show-keys`.
+//! I4: keys are shown after a login by a user with the right to run HOTKEYS, with
+//!     `--admin-show-keys`.
 
 use std::collections::VecDeque;
 use std::io;

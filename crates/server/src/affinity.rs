@@ -20,7 +20,7 @@ pub fn processor_count() -> usize {
     sched_getaffinity(None).map_or(1, |mask| mask.count().max(1) as usize)
 }
 
-/// The processors that the process may use; empty: nobody says.
+/// The processors that the process may use; empty: the kernel does not say.
 pub fn allowed() -> Vec<usize> {
     sched_getaffinity(None).map(|mask| processors(&mask)).unwrap_or_default()
 }

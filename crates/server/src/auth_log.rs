@@ -1,4 +1,4 @@
-//! ACL LOG: who failed to log in, and who asked for what it may not have, newest first.
+//! ACL LOG: failed logins and refused commands, keys and channels, newest first.
 //!
 //! # Invariants
 //! A1: as many entries as [`LEN_MAX`], with names cut, whatever clients send. A2: no password is
@@ -54,7 +54,7 @@ pub struct Attempt {
     pub is_in_multi: bool,
     /// The command's name, or the key.
     pub object: Vec<u8>,
-    /// As whom.
+    /// The user's name.
     pub user: Vec<u8>,
 }
 
@@ -67,7 +67,7 @@ pub struct Failure {
     pub attempt: Attempt,
     /// When the last one was.
     pub at: UnixMillis,
-    /// The line of CLIENT LIST of whoever tried last.
+    /// The line of CLIENT LIST of the client that tried last.
     pub client_info: String,
 }
 

@@ -17,11 +17,11 @@
 //! # Invariants
 //! I1: a sink sees each request's outcome exactly once and in order, as without compaction.
 //! I2: outcomes of a group reach the sink only after its one write is visible (K6). A group whose
-//!     write fails, or whose key somebody else wrote meanwhile, runs one by one instead.
-//! I3: who looked at the stored value writes on condition that it is still there, so that nothing
-//!     rests on the worker being its key's only writer.
+//!     write fails, or whose key another thread wrote meanwhile, runs one by one instead.
+//! I3: a group that looked at the stored value writes on condition that it is still there, so that
+//!     nothing rests on the worker being its key's only writer.
 //! I4: keys are compared in full (K8).
-//! I5: a group in which somebody is told a version is left alone: versions of values that never
+//! I5: a group in which a client is told a version is left alone: versions of values that never
 //!     reached the store do not exist.
 //!
 //! I6: a read that is not part of its key's group finds what the group leaves; none whose own
@@ -73,8 +73,8 @@ pub enum Tells {
 
 /// A sink that knows what its replies tell.
 pub trait Answering: Sink<Refusal> {
-    /// Of the reply to `requests[request_index]`; whoever does not say gets each request executed
-    /// by itself.
+    /// What the reply to `requests[request_index]` tells. A sink that does not say gets each request
+    /// executed by itself.
     fn tells(&self, request_index: usize) -> Tells {
         let _ = request_index;
         Tells::Version

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::user::User;
 use super::{RuleError, merge_selectors, selector};
 
-/// The mode of a file that was not there: digests of passwords are nobody else's business.
+/// The mode of a file that was not there: only the server's own account reads digests of passwords.
 const MODE: u32 = 0o600;
 
 const NOTHING_CHANGED: &str = "WARNING: ACL errors detected, no change to the previously active \
@@ -35,7 +35,7 @@ pub enum Wrong {
     Name(String),
     /// The second line of one user.
     Duplicate(String),
-    /// A parenthesis that nobody closes.
+    /// A parenthesis that is never closed.
     Parenthesis,
     /// One of its rules.
     Rule {
@@ -160,7 +160,7 @@ pub(super) fn write(path: &Path, text: &[u8]) -> io::Result<()> {
     let temporary = path.with_file_name(name);
     let written = write_through(&path, &temporary, text);
     if written.is_err() {
-        // What is left of it is in nobody's way; the error says what happened.
+        // A file that is left behind does no harm; the error says what happened.
         let _ = fs::remove_file(&temporary);
     }
     written

@@ -1,4 +1,4 @@
-//! Who a connection is, and what that lets it do.
+//! The user of a connection, and what that user may do.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub enum Fate {
     Closes,
 }
 
-/// Who a connection is.
+/// The user of a connection.
 #[derive(Clone, Debug)]
 pub struct Pass {
     /// What that means, as of the table that it was judged by last.
@@ -36,7 +36,7 @@ pub struct Pass {
 }
 
 impl Default for Pass {
-    /// Of nobody.
+    /// Of a connection without a user.
     fn default() -> Pass {
         Pass { standing: Standing::NeedsAuth, is_logged_in: false, user: None }
     }
@@ -74,7 +74,7 @@ impl Pass {
         Fate::GoesOn
     }
 
-    /// Who it is.
+    /// The connection's user.
     pub fn user<'t>(&'t self, table: &'t Table) -> &'t Arc<User> {
         self.user.as_ref().unwrap_or(table.default())
     }

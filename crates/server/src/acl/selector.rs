@@ -354,7 +354,7 @@ impl Selector {
                 self.put(spec, is_in);
                 self.note(spec.name, is_in);
             }
-            // A command of Redis on a type that there is not here: nobody runs it, and files of
+            // A command of Redis on a type that there is not here: no client runs it, and files of
             // Redis name it.
             (None, Ok(foreign)) if is_foreign_command(first) && !has_space(&lower) => {
                 self.note(foreign, is_in);

@@ -1,4 +1,4 @@
-//! A user: who it is, and what it may do.
+//! A user: its name, its passwords, and what it may do.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const HASH_DIGITS: usize = 64;
 pub struct User {
     /// Its name.
     pub name: Box<[u8]>,
-    /// Another one for each that is created: who is deleted and comes again is somebody else.
+    /// A new one for each user that is created, also if a deleted user had the same name.
     pub id: u64,
     /// Whether one may log in as it.
     pub is_on: bool,
@@ -67,7 +67,7 @@ impl User {
         self.root.is_unrestricted() || self.selectors.iter().any(Selector::is_unrestricted)
     }
 
-    /// Whether whoever connects is this user without a word.
+    /// Whether a connection is this user without a login.
     pub fn takes_anybody(&self) -> bool {
         self.is_on && self.has_no_password
     }
@@ -81,7 +81,7 @@ impl User {
         self.is_on && (self.has_no_password | self.passwords.iter().fold(false, is_right))
     }
 
-    /// The same where no command is checked: whoever may not do everything stays out.
+    /// The same where no command is checked: only a user that may do everything is admitted.
     pub fn admits_everywhere(&self, given: &[u8]) -> bool {
         self.admits(given) && self.is_unrestricted()
     }

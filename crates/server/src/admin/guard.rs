@@ -8,8 +8,8 @@
 //!
 //! # Invariants
 //! G1: a name that is not ours is refused, so that a page of another site cannot read through a
-//! browser what its own name was made to point at (DNS rebinding). G2: keys are shown only to a
-//! user who logged in, never because a door is open.
+//! browser what its own name was made to point at (DNS rebinding). G2: keys are shown only after a
+//! login, never because a port is open.
 
 use std::net::{IpAddr, SocketAddr};
 

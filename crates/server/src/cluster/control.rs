@@ -88,7 +88,7 @@ pub(super) struct Control {
     /// Between two ticks while nothing is under way: an eighth of a lease.
     pub tick_idle: Duration,
     pub departure: Departure,
-    /// The workers have ended: nobody waits for anything any more.
+    /// The workers have ended: no thread waits for anything any more.
     pub is_ended: Arc<AtomicBool>,
     pub state: State,
 }
@@ -161,7 +161,7 @@ impl Control {
         let is_clearing = self.node.shelf().work();
         let is_sending = self.landing.has_unsent();
         let has_more = has_work || is_clearing || is_sending || self.state.has_landed;
-        // Digest threads are looked at last: they, too, wake who may sleep.
+        // Digest threads are looked at last: they, too, wake this thread once it may sleep.
         let is_woken = has_more || !self.ends.may_sleep() || self.node.shelf().has_digested();
         let time = match is_woken {
             true => Duration::ZERO,
@@ -259,7 +259,8 @@ impl Control {
         if self.departure.is_asked() {
             self.node.end();
         }
-        // Without a manager nobody could be told, and who is no member has nothing to give.
+        // Without a manager there is no node to tell, and a node that is no member has nothing to
+        // give.
         let is_alone = self.node.is_ending() && self.state.leader.is_none();
         if is_alone || self.node.has_left() {
             self.departure.tell(!self.node.is_member());
@@ -432,7 +433,7 @@ impl Control {
         self.finish(ticket, &errand, refused);
     }
 
-    /// The errand is over: its cell goes back to who gave it.
+    /// The errand is over: its cell goes back to the worker that gave it.
     pub(super) fn finish(&mut self, ticket: u32, errand: &Errand, refused: Option<Refused>) {
         self.state.outstanding.remove(ticket);
         let is_elsewhere = matches!(refused, Some(Refused::Moved { .. } | Refused::Down));
@@ -571,7 +572,7 @@ impl Control {
             let place = match self.node.stage(id) {
                 Some(Stage::Serving) if now < until && !shelf.is_flushing(id) => Place::Here,
                 Some(_) => Place::ThroughControl,
-                // An earlier life of this server is nobody to send clients to.
+                // Clients are never sent to an earlier life of this server.
                 None if shard.primary.name == self.node.id().name => Place::Nowhere,
                 None if configuration.has(shard.primary) => Place::Elsewhere,
                 None => Place::Nowhere,

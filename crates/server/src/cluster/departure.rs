@@ -5,7 +5,7 @@
 //! ```
 //!
 //! # Invariants
-//! D1: clients are served all the while; who stops waiting loses nothing but time.
+//! D1: clients are served all the while; an owner that stops waiting loses nothing but time.
 
 use std::time::Duration;
 

@@ -128,7 +128,7 @@ pub struct Clerk {
     socket: Socket,
     desks: Arc<Desks>,
     acks: AckBuilder,
-    /// Whom to wake for what this one may not acknowledge (D3).
+    /// Wakes the control thread for what this clerk may not acknowledge (D3).
     waker: Option<Waker>,
 }
 
@@ -259,7 +259,7 @@ impl Clerk {
     }
 }
 
-/// Whom, under which term, what.
+/// The receiver of the acknowledgement, the lane, and the blocks.
 type Answer = (Sender, Lane, Vec<BlockId>);
 
 /// One entry, one answer.

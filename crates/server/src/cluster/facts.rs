@@ -1,4 +1,4 @@
-//! What a node tells of itself every 500 ms: to the manager, who moves shards by it (Rowan-KV
+//! What a node tells of itself every 500 ms: to the manager, which moves shards by it (Rowan-KV
 //! §4.6), and to the view, for people and metrics.
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use crate::hop::replicate::Errand;
 
 const WINDOW_NS: u64 = 500_000_000;
 
-/// Reads that one worker has executed, by slots; nobody else writes.
+/// Reads that one worker has executed, by slots; only that worker writes.
 pub struct SlotReads(Box<[AtomicU64]>);
 
 /// Slots that are counted together.

@@ -3,7 +3,7 @@
 //! ```text
 //!  worker ─ Flush ─▶ job: its shards ─┬─ own ──────▶ node: Operation::Flush ─▶ on all copies
 //!                                     └─ another's ▶ Forward ─▶ its control thread: a job there
-//!  worker ◀─ answer ─ all of them are done; or one of them is not, and nobody knows why
+//!  worker ◀─ answer ─ all of them are done; or one of them is not, for a reason unknown
 //! ```
 //!
 //! # Invariants
@@ -36,7 +36,7 @@ pub(super) struct Flushes {
     keys: Vec<Arc<[u8]>>,
 }
 
-/// Who wants to know.
+/// The receiver of the answer.
 #[derive(Clone, Copy, Debug)]
 enum Asker {
     Front(usize),
@@ -46,7 +46,7 @@ enum Asker {
 struct Job {
     asker: Asker,
     since: Instant,
-    /// Those that nobody was asked for.
+    /// Those that no node was asked for yet.
     left: BTreeSet<ShardId>,
     /// Those that the node was asked for, by ticket.
     asked: BTreeMap<u32, ShardId>,

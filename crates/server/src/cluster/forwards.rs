@@ -7,7 +7,7 @@
 //! ```
 //!
 //! # Invariants
-//! F1: a request is sent to another node once; if no answer comes, nobody knows what came of it.
+//! F1: a request is sent to another node once; if no answer comes, its outcome is unknown.
 //! F2: a guest goes no further.
 //! F3: so few are under way at a time that no link's queue is full of them, for what does not fit
 //!     there is lost; others wait in the order of their shard.
@@ -66,7 +66,7 @@ impl Control {
         }
     }
 
-    /// What another node has had for too long: nobody knows what came of it.
+    /// Gives up what another node has had for too long: its outcome is unknown.
     pub(super) fn give_up_forwards(&mut self, now: Instant) {
         let is_late = |ticket: &u32| {
             let waiter = self.state.outstanding.at(*ticket);

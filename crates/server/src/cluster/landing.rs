@@ -135,8 +135,8 @@ impl Landing {
         self.socket.as_fd()
     }
 
-    /// Another configuration: who is where. What is in the making under an older term is dropped,
-    /// for nobody would take it any more.
+    /// Another configuration: the address of each node. What is in the making under an older term
+    /// is dropped, for no node would take it any more.
     pub fn set_peers<'p>(&mut self, term: Term, peers: impl Iterator<Item = (NodeId, &'p str)>) {
         let limit_bytes = self.datagram_bytes;
         self.looking = Arc::new(());

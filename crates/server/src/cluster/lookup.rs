@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  look up ─ none, or no answer ─▶ 100 ms ─▶ look up ─▶ 200 ms ─▶ ... ─▶ 5 s ─▶ look up
-//!  another configuration: whoever still needs the address begins anew
+//!  another configuration: a link that still needs the address begins anew
 //! ```
 
 use std::io;
@@ -15,7 +15,8 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Looks `name` up until there is an address, or until nobody wants it any more: `wanted` is gone.
+/// Looks `name` up until there is an address, or until no caller wants it any more: `wanted` is
+/// gone.
 pub(super) fn until_found(
     name: &str,
     mut resolve: impl FnMut() -> io::Result<Option<SocketAddr>>,

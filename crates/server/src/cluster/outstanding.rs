@@ -21,7 +21,7 @@ use cluster::ShardId;
 
 use crate::hop::replicate::ErrandChange;
 
-/// Who waits, by ticket.
+/// The requests that wait, by ticket.
 #[derive(Default)]
 pub(super) struct Outstanding {
     tickets: Vec<Option<Waiter>>,
@@ -42,7 +42,7 @@ pub(super) struct Waiter {
     pub errand: Option<Arc<ErrandChange>>,
     pub key: Arc<[u8]>,
     pub shard: ShardId,
-    /// Tells a reply to this one from one to whoever had the ticket before.
+    /// Tells a reply to this one from a reply to the request that had the ticket before.
     pub sequence: u64,
     pub came_at: Instant,
     filling_bytes: u64,
@@ -146,7 +146,7 @@ impl Outstanding {
         self.later.entry(shard).or_default().insert(place, ticket);
     }
 
-    /// Shards with requests that were put off, and that nobody holds.
+    /// Shards with requests that were put off, except the one that is held.
     pub fn shards_put_off(&self) -> Vec<ShardId> {
         self.later.keys().copied().filter(|shard| self.held != Some(*shard)).collect()
     }

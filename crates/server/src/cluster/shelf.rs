@@ -8,8 +8,9 @@
 //!
 //! # Invariants
 //! S1: a key's newest entry is in the store, or its delete is remembered, never both.
-//! S2: while a shard is being cleared its old entries are still in the index, and nobody is told:
-//!     what is installed meanwhile waits, and the node asks for no copy before [`Shelf::is_ready`].
+//! S2: while a shard is being cleared its old entries are still in the index, and no reader sees
+//!     them: what is installed meanwhile waits, and the node asks for no copy before
+//!     [`Shelf::is_ready`].
 //! S3: the store knows a shard by a number (kept.rs), at first its id plus one; 0 is what is not
 //!     replicated. In a durable store a shard that is cleared gets another number, which is
 //!     written down before anything of the old one is removed, or of the new one installed.
@@ -109,7 +110,8 @@ struct State {
 }
 
 impl StoreShelf {
-    /// A shelf over a store that is empty and does not outlive this node; nobody else writes to it.
+    /// A shelf over a store that is empty and does not outlive this node; only the shelf writes to
+    /// it.
     ///
     /// # Errors
     /// All places for sessions are taken.
@@ -117,7 +119,8 @@ impl StoreShelf {
         StoreShelf::over(store, Kept::new(0), None)
     }
 
-    /// A shelf over a durable store, as recovered under what was kept; nobody has written to it.
+    /// A shelf over a durable store, as recovered under what was kept; nothing has been written to
+    /// it since.
     ///
     /// # Errors
     /// All places for sessions are taken.
@@ -249,8 +252,8 @@ impl Sink<NoUpdate> for Found {
     }
 }
 
-/// An item as the entry that it was installed as. Who asked for it is not kept: sessions know what
-/// they were answered.
+/// An item as the entry that it was installed as. The client that asked for it is not kept:
+/// sessions know what they were answered.
 fn entry_of((shard, number): (ShardId, NonZeroU16), item: &Item<'_>) -> Option<Arc<Entry>> {
     if item.shard != number.get() {
         return None;
@@ -376,7 +379,8 @@ impl State {
         self.part_of_items(shard, cursor & !ITEMS, entry_max, Vec::new())
     }
 
-    /// Remembered deletes behind a version. New ones come at the end, and land at who walks.
+    /// Remembered deletes behind a version. New ones come at the end, and a walk under way finds
+    /// them.
     fn part_of_deletes(&self, shard: ShardId, floor: u64, entry_max: usize) -> Part {
         let (Some(remembered), Some(floor)) = (self.shards.get(&shard), Version::from_bits(floor))
         else {

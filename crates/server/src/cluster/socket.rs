@@ -6,7 +6,7 @@
 //! ```
 //!
 //! # Limits
-//! What the socket does not take is lost, as on any network; whoever sent it sends it again.
+//! What the socket does not take is lost, as on any network; its sender sends it again.
 
 use std::io;
 use std::net::UdpSocket;
@@ -100,7 +100,7 @@ impl Socket {
         }
     }
 
-    /// Nobody knows where it is to go.
+    /// Counts a message as lost because its receiver's address is unknown.
     pub fn count_lost(&mut self) {
         self.counters.lost += 1;
     }

@@ -53,7 +53,7 @@ pub struct Joined {
     stored: Arc<Stored>,
     door: Door,
     ends: Ends,
-    /// As whom the data directory is opened, if there is one.
+    /// The tenant that opens the data directory, if there is one.
     pub tenant: Tenant,
 }
 
@@ -94,7 +94,7 @@ pub fn join(all: &Config, config: &ClusterConfig) -> Result<Joined, StartError> 
     let (told, found) = unbounded();
     let waker = ends.waker.clone();
     let discovery = Discovery::start(&config.register, move |what| {
-        // Nobody listens any more: the server is ending.
+        // The receiver is gone: the server is ending.
         let _ = told.send(what);
         waker.wake();
     })

@@ -72,7 +72,7 @@ impl Syncing {
         let mut mark = Vec::new();
         thread.durable.mark(&mut mark); // S1
         if let Some(orders) = &thread.orders {
-            // Nobody listens once the log has failed for good: then nothing is told any more.
+            // The thread is gone once the log has failed for good: then nothing is told any more.
             let _ = orders.send(Order { mark, through_bytes });
         }
     }

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! # Invariants
-//! T1: a node that is primary of a slot is a master and nobody's replica: clients keep one role
+//! T1: a node that is primary of a slot is a master and no node's replica: clients keep one role
 //!     per node, and take the first that they see. That it also has copies of other slots is not
-//!     told. A node that only has copies is a replica of whom it has most of.
+//!     told. A node that only has copies is a replica of the node that it has most copies of.
 //! T2: a node's id is a function of its name: it outlives the process.
 //! T3: a range is told only if its primary can be reached by RESP.
 
@@ -38,7 +38,7 @@ pub struct Range {
     pub first: Slot,
     /// The last one, which belongs to it.
     pub last: Slot,
-    /// Who serves it.
+    /// The node that serves it.
     pub primary: NodeId,
     /// Replicas that have it (T1).
     pub replicas: Vec<NodeId>,
@@ -86,12 +86,12 @@ impl<'c> Told<'c> {
         self.configuration.members.iter().copied()
     }
 
-    /// Members that are nobody's replica (T1).
+    /// Members that are no node's replica (T1).
     pub fn masters(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.members().filter(|node| self.master_of(*node).is_none())
     }
 
-    /// Whom a node is a replica of; `None`: it is a master (T1).
+    /// The master of a replica; `None`: the node is a master (T1).
     pub fn master_of(&self, node: NodeId) -> Option<NodeId> {
         if self.configuration.primary_count(node) > 0 {
             return None;
@@ -107,7 +107,7 @@ impl<'c> Told<'c> {
         most.map(|(primary, _)| primary)
     }
 
-    /// Whom this node is a replica of.
+    /// The master of this node, if it is a replica.
     pub fn own_master(&self) -> Option<NodeId> {
         self.master_of(self.own)
     }
@@ -117,7 +117,7 @@ impl<'c> Told<'c> {
         self.members().filter(move |node| self.master_of(*node) == Some(master))
     }
 
-    /// Whoever has copies of what this node serves, masters too: for INFO and ROLE.
+    /// The nodes that have copies of what this node serves, masters too: for INFO and ROLE.
     pub fn own_backups(&self) -> Vec<NodeId> {
         let own = self.configuration.shards.iter().filter(|shard| shard.primary == self.own);
         let mut backups: Vec<NodeId> = own.flat_map(|shard| shard.backups.clone()).collect();
@@ -248,12 +248,12 @@ impl RoleCounts {
     }
 }
 
-/// Who is around this node, as ROLE and INFO say it: hosts and RESP ports.
+/// The nodes around this one, as ROLE and INFO say it: hosts and RESP ports.
 #[derive(Debug, Default)]
 pub struct Peers {
-    /// Whom it is a replica of.
+    /// The node that it is a replica of.
     pub master: Option<(String, u16)>,
-    /// Who has copies of what it serves, and how many bytes each has not acknowledged yet.
+    /// The nodes with copies of what it serves, and how many bytes each has not acknowledged yet.
     pub backups: Vec<(String, u16, u64)>,
 }
 

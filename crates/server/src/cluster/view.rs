@@ -1,10 +1,12 @@
-//! What workers see of the cluster: who serves which slot, and until when this node may answer.
+//! What workers see of the cluster: which node serves which slot, and until when this node may
+//! answer.
 //!
-//! The control thread writes it, workers read it, nobody waits.
+//! The control thread writes it, workers read it, no thread waits.
 //!
 //! # Invariants
 //! W1: a slot is `Here` only while the node's shard serves and its lease was held when that was
-//!     published; whoever has read from it asks [`View::may_answer`] before the reply leaves (K22).
+//!     published; a worker that has read from it asks [`View::may_answer`] before the reply leaves
+//!     (K22).
 //! W2: `generation` grows before a slot ceases to be `Here`; a worker that finds it changed after
 //!     it has executed looks again.
 //!     A flush is no such change: what was read before it was asked for before it had ended.
@@ -22,7 +24,7 @@ use cluster::{Configuration, NodeId, Role, Scheme, ShardId, Slot, Version};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Place {
-    /// Nobody is known to serve it.
+    /// No node is known to serve it.
     Nowhere = 0,
     /// Another node is its primary; the configuration says which.
     Elsewhere = 1,

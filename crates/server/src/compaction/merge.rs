@@ -52,7 +52,7 @@ impl Kept {
         match self {
             Kept::Hit(kept) => Outcome::Hit(item(kept)),
             Kept::Miss => Outcome::Miss,
-            // Nobody is told (I5 of the module above).
+            // No client is told the version (I5 of the module above).
             Kept::Stored { old } => Outcome::Stored { version: 0, old: maybe(old) },
             Kept::NotStored { old } => Outcome::NotStored { old: maybe(old) },
             Kept::VersionMismatch { old } => Outcome::VersionMismatch { old: item(old) },

@@ -31,10 +31,10 @@ pub(super) enum GivenUp {
     Refused,
 }
 
-/// What the store held when somebody looked.
+/// What the store held when the replay looked.
 #[derive(Clone, Copy)]
 enum Looked {
-    /// Nobody has.
+    /// It has not looked.
     No,
     Absent,
     Version(u64),
@@ -278,7 +278,7 @@ impl<'r> Executor<Member<'r>> for Replay<'_> {
         if !found {
             return Kept::Miss;
         }
-        // Nobody is told what it was, only that it was there.
+        // No client is told what it was, only that it was there.
         let old = KeptItem { value: 0..0, client_flags: 0, version: 0, expires_at: None };
         Kept::Deleted { old: Some(old) }
     }

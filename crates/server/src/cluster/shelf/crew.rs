@@ -15,8 +15,8 @@
 //!     was lent to. It goes there before the shard's first entry, and comes back behind its last.
 //! D2: jobs of a shard are done in the order in which they were given, for one thread does them:
 //!     entries, CommitVer, what may be forgotten (K2).
-//! D3: what is not acknowledged is bounded: so many loads a thread. Who has none left waits
-//!     for one, with its session parked.
+//! D3: what is not acknowledged is bounded: so many loads a thread. When none is left, the control
+//!     thread waits for one, with its session parked.
 //!
 //! # Concurrency
 //! Loads are moved through channels, there and back; nothing is shared but the store.
@@ -50,7 +50,7 @@ pub(super) struct Crew {
     hands: Vec<Hand>,
     /// By shard: whether its thread has it (D1).
     lent: Vec<bool>,
-    /// What nobody has asked for yet.
+    /// Results that the control thread has not taken yet.
     done: Vec<Done>,
     back: Vec<(ShardId, Box<Remembered>)>,
     now: UnixMillis,
@@ -238,7 +238,7 @@ impl Hand {
         if let Ok(load) = self.returned.try_recv() {
             return load;
         }
-        session.park(); // Nobody waits for this session meanwhile.
+        session.park(); // No thread waits for this session meanwhile.
         let load = self.returned.recv();
         session.unpark();
         load.unwrap_or_else(|_| self.give_up())
@@ -315,7 +315,7 @@ impl State {
         Some(Installed::Later)
     }
 
-    /// Whoever installs what lands for a shard; none: this thread, now.
+    /// The digest threads that install what lands for a shard; none: this thread, now.
     fn crew_for(&mut self, shard: ShardId) -> Option<(&mut Crew, &mut Session)> {
         if self.takes_nothing() || self.clearing.has(shard) {
             return None;

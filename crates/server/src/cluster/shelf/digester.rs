@@ -1,4 +1,4 @@
-//! A digest thread: it installs what has landed for its shards, and nobody else does meanwhile.
+//! A digest thread: it installs what has landed for its shards, and no other thread does meanwhile.
 //!
 //! ```text
 //!  crew.rs ─ loads ─▶ jobs in order ─ Session::install ─▶ index ◀─ GET ─ workers
@@ -44,7 +44,7 @@ pub(super) struct Digester {
 }
 
 impl Digester {
-    /// Until nobody gives it anything any more.
+    /// Runs until the channel of loads is closed.
     pub fn run(mut self) {
         while let Some(mut load) = self.next() {
             self.now = load.now;
@@ -71,7 +71,8 @@ impl Digester {
             self.bell.raise();
             if self.loads.is_empty() {
                 self.session.park();
-                // Whoever gives something, or goes, unparks: before this or during it.
+                // The control thread unparks this one when it gives something or goes: before this
+                // or during it.
                 match is_tidy {
                     true => std::thread::park(),
                     false => std::thread::park_timeout(TIDY_REST),

@@ -1,4 +1,4 @@
-//! A flush: what is older leaves the index step by step, and is seen by nobody meanwhile.
+//! A flush: what is older leaves the index step by step, and no read sees it meanwhile.
 //!
 //! ```text
 //!  install flush V ─▶ floor of the shard = V ─▶ written down before it counts as durable

@@ -16,7 +16,7 @@ pub struct ShardNumbers(pub(super) Box<[AtomicU16]>, pub(super) Box<[AtomicU64]>
 
 impl ShardNumbers {
     pub(super) fn of(&self, shard: ShardId) -> NonZeroU16 {
-        // Relaxed: whoever asks counts, and nothing more.
+        // Relaxed: the callers only count with it.
         let number = self.0.get(shard.index()).map_or(1, |number| number.load(Ordering::Relaxed));
         NonZeroU16::new(number).unwrap_or(NonZeroU16::MIN)
     }

@@ -120,7 +120,8 @@ impl Pair {
         }
         self.tested.work();
         let (shard, key) = self.key();
-        // Who looks at a shard waits for its digest thread: seldom, so that this has something.
+        // A look at a shard waits for its digest thread: looks are rare, so that the thread has
+        // work.
         let looks = self.digest_threads == 0 || self.rng.below(50) == 0;
         if looks && self.tested.is_ready(shard) {
             let tested = self.tested.get(shard, key.as_bytes());

@@ -1,4 +1,4 @@
-//! The shelf with digest threads: what it answers is the same, and who installs is another.
+//! The shelf with digest threads: its answers are the same, and another thread installs.
 
 use cluster::message::Lane;
 use cluster::record::BlockId;
