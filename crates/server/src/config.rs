@@ -1,4 +1,5 @@
-//! What a server is started with: plain values, already checked for spelling by whoever read them.
+//! What a server is started with: plain values, already checked for spelling by the code that read
+//! them.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -39,7 +40,7 @@ pub struct Config {
     pub unix_socket: Option<PathBuf>,
     /// The same for memcached clients.
     pub memcached_unix_socket: Option<PathBuf>,
-    /// The mode of these sockets' files: who may write one may connect.
+    /// The mode of these sockets' files: a process that may write one may connect.
     pub unix_mode: u16,
     /// Where native clients send their datagrams; `None`: off. Port 0 takes a free port.
     pub native: Option<SocketAddr>,
@@ -87,9 +88,9 @@ pub struct Config {
     /// Of these, threads that poll connections; the rest execute what those send. `None`: all
     /// poll, and all execute.
     pub cr_threads: Option<usize>,
-    /// Who may write a partition.
+    /// Which workers may write a partition.
     pub write_policy: WritePolicy,
-    /// Who executes what the write policy leaves open.
+    /// Which worker executes what the write policy leaves open.
     pub dispatch: Dispatch,
     /// Whether threads move between the layers by themselves.
     pub tuning: Tuning,
@@ -115,7 +116,7 @@ pub struct Config {
     pub compaction: bool,
     /// Which writes that is done for.
     pub compacts: Compacts,
-    /// Within what time 99 of 100 requests are to be answered; `None`: nobody asks.
+    /// Within what time 99 of 100 requests are to be answered; `None`: no objective.
     pub slo: Option<Duration>,
     /// What the slow log takes in.
     pub slow_log: SlowLogConfig,
@@ -137,7 +138,7 @@ pub struct Config {
     pub atomic_size_max_bytes: u64,
     /// Whether clients of memcached's port may end the server.
     pub enable_shutdown: bool,
-    /// Who may use DEBUG.
+    /// The clients that may use DEBUG.
     pub debug_command: DebugCommand,
     /// The default user's password, which clients must give on both protocols.
     pub requirepass: Option<String>,
@@ -312,7 +313,7 @@ impl Default for Config {
 pub struct AdminAccess {
     /// It speaks TLS. Needs [`Config::tls`].
     pub is_tls: bool,
-    /// It shows keys, to users who logged in and may run HOTKEYS.
+    /// It shows keys, after a login by a user with the right to run HOTKEYS.
     pub shows_keys: bool,
     /// Names and addresses that clients may call it by, beside loopback's and its own address.
     pub hosts: Vec<String>,
@@ -345,10 +346,10 @@ pub struct UdpConfig {
     pub reply_factor: usize,
 }
 
-/// Who may use DEBUG.
+/// The clients that may use DEBUG.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DebugCommand {
-    /// Nobody.
+    /// No client.
     No,
     /// Clients on this machine.
     Local,

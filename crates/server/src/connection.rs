@@ -78,7 +78,7 @@ pub struct Connection {
     pub sliced_in_turn: u64,
     /// Connections that ask for little go before it (W4).
     pub is_slow: bool,
-    /// A large worker sends what it has to send: nobody else may.
+    /// A large worker sends what it has to send: no other worker may.
     pub is_lent: bool,
     /// Buffers that went with that.
     pub lent_held_bytes: usize,
@@ -148,7 +148,7 @@ pub struct Resp {
     pub discard: Option<resp::Discard>,
     /// RESP2 or RESP3.
     pub protocol: resp::Protocol,
-    /// Who it is, and what it may do.
+    /// Its user, and what that user may do.
     pub pass: Pass,
     /// CLIENT REPLY.
     pub replies: Replies,

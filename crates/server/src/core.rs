@@ -107,13 +107,13 @@ pub struct Core {
     pub watch_topics: WatchTopics,
     /// What becomes of requests is among it.
     pub is_watched: bool,
-    /// What is shown to those who watch.
+    /// Lines for clients of MONITOR and of memcached's `watch`.
     pub lines: Lines,
     /// What several requests of one command add up to.
     pub tally: Tally,
     /// What the replies to meta commands of the batch repeat.
     pub notes: Vec<u8>,
-    /// Whom other slots belong to, if this server is a node of a cluster.
+    /// The nodes that other slots belong to, if this server is a node of a cluster.
     pub cluster: Option<Arc<View>>,
     /// A read of a cluster's slot was executed here since replies last left.
     pub has_read_here: bool,

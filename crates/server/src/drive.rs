@@ -1,4 +1,4 @@
-//! Workers without threads: whoever has a [`Drive`] chooses which of them takes a round next. A
+//! Workers without threads: the caller of a [`Drive`] chooses which of them takes a round next. A
 //! test hook, in no shipped binary (feature `drive`).
 //!
 //! ```text
@@ -32,7 +32,8 @@ use crate::poller::{Interest, Poller, READY_MAX, Ready};
 use crate::shared::Shared;
 use crate::worker::{Worker, WorkerSockets};
 
-/// Says of every socket that it is ready: who finds nothing there is told so by the kernel.
+/// Says of every socket that it is ready: a worker that finds nothing there is told so by the
+/// kernel.
 #[derive(Default)]
 struct Everything {
     watched: Vec<(RawFd, u64, Interest)>,
@@ -67,7 +68,7 @@ impl Poller for Everything {
     }
 }
 
-/// The workers of a server that routes, and nobody who runs them.
+/// The workers of a server that routes, without threads of their own.
 pub struct Drive {
     shared: Arc<Shared>,
     #[cfg(test)]

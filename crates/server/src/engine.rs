@@ -1,5 +1,5 @@
-//! What executes a batch: a whole session, or some of its keys under their locks; or who sends
-//! requests to the worker that shall execute them.
+//! What executes a batch: a whole session, or some of its keys under their locks; or a front that
+//! sends requests to the worker that shall execute them.
 //!
 //! Commands are written once, against this trait; inside EXEC they run on locked keys.
 
@@ -77,7 +77,7 @@ pub trait Engine {
         Apart::Done
     }
 
-    /// The group ends. False: nobody must be answered from it.
+    /// Ends the group. Returns false if its replies must be discarded.
     fn end_group(&mut self) -> bool {
         true
     }
@@ -112,13 +112,13 @@ pub trait Engine {
         true
     }
 
-    /// Asks who executes a request that would be the one after `batch_len` others in the batch that
-    /// is gathered. One that stays here must join it. Only after [`Engine::may_send`].
+    /// Picks the worker for a request, given the length of the batch that is gathered. One that
+    /// stays here must join it. Only after [`Engine::may_send`].
     fn ask(&mut self, _core: &mut Core, _here: &mut Self::Here, _asking: Asking<'_>) -> Asked {
         unreachable!("only an engine that routes is asked where a request goes");
     }
 
-    /// A request joins the batch that nobody was asked about.
+    /// A request joins the batch without a call of [`Engine::ask`].
     fn join(&mut self, _here: &mut Self::Here, _hash: KeyHash, _key: &[u8]) {
         unreachable!("only an engine that routes remembers anything of a batch");
     }
@@ -178,7 +178,7 @@ pub struct Asking<'s> {
     pub batch_len: usize,
 }
 
-/// Who executes a request.
+/// Which worker executes a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Asked {
     /// This worker, in the batch that is gathered.
@@ -213,7 +213,7 @@ pub trait Home: Engine {
     /// The worker's session.
     fn own_session(&mut self) -> &mut Session;
 
-    /// The end of a gathering: what was sent is shown to those who execute it (K15).
+    /// The end of a gathering: what was sent is shown to the workers that execute it (K15).
     #[inline]
     fn publish(&mut self, _core: &mut Core) {}
 
@@ -241,7 +241,7 @@ pub trait Home: Engine {
     #[inline]
     fn get_up(&mut self) {}
 
-    /// A worker may sleep so long although nobody wakes it.
+    /// A worker sleeps at most so long without being woken.
     #[inline]
     fn sleep_max(&self) -> Duration {
         Duration::MAX
@@ -265,7 +265,7 @@ pub trait Home: Engine {
     /// Acts by another plan from now on; only when drained.
     fn take_up(&mut self, _core: &mut Core, _turn: Turn) {}
 
-    /// Nothing comes any more from who sends to this worker no longer.
+    /// Nothing comes any more from the fronts that, by this plan, send to this worker no longer.
     fn settle(&mut self, _core: &Core, _plan: &RolePlan) {}
 
     /// Which sizes are small, where that matters.
@@ -308,7 +308,7 @@ pub trait Home: Engine {
     #[inline]
     fn deliver_more(&mut self, _core: &mut Core, _slot: usize) {}
 
-    /// A connection closes: nobody wants the replies that it waits for.
+    /// A connection closes: the replies that it waits for are dropped.
     #[inline]
     fn abandon(&mut self, _core: &mut Core, _awaiting: &mut Awaiting) {}
 

@@ -101,7 +101,7 @@ pub enum StartError {
         /// What would be right.
         reason: String,
     },
-    /// Nobody is left to execute what is handed over.
+    /// No thread is left to execute what is handed over.
     #[error(
         "--dispatch hand-off:{workers} leaves none of {threads} threads to execute: give --threads \
          {} or more",

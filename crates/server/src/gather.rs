@@ -10,7 +10,7 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a connection's replies are appended in the order of its commands (K10): whoever writes a
+//! I1: a connection's replies are appended in the order of its commands (K10): code that writes a
 //!     reply past the batch calls [`Gather::reply_to`], which flushes the connection's requests
 //!     first.
 //! I2: `requests` and `pendings` have equal lengths.
@@ -63,7 +63,7 @@ pub struct Gather<'g, 'a, E: Engine> {
     pub raw: &'a [u8],
     /// The command's request goes where the router says.
     is_routing: bool,
-    /// What clients that track read is among the requests: nobody else may execute those.
+    /// What clients that track read is among the requests: no other worker may execute those.
     pub holds_tracked: bool,
     /// Of the requests, those that may read or copy whole values.
     heavy_count: usize,
@@ -136,7 +136,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         }
     }
 
-    /// Whether a request is to join the batch; if not, it is sent to who executes it.
+    /// Whether a request is to join the batch; if not, it is sent to the worker that executes it.
     #[inline]
     fn stays(&mut self, request: &Request<'a, Rmw<'a>>, answer: Answer) -> bool {
         let asking = Asking { request, answer, batch_len: self.requests.len() };
@@ -187,7 +187,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
     }
 
     /// A batch of its own behind this one, for requests on bytes that are gone before the round
-    /// ends; whoever asks for it flushes it.
+    /// ends; its caller flushes it.
     pub fn apart<'i>(&mut self) -> Gather<'_, 'i, E> {
         self.flush();
         Gather { is_routing: self.is_routing, ..Gather::new(self.engine, self.core) }

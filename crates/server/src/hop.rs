@@ -15,8 +15,8 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | `layers` | who may have which half, and the routers, from the settings |
-//! | `roles` | who has which half now, and how that changes |
+//! | `layers` | which thread may have which half, and the routers, from the settings |
+//! | `roles` | which thread has which half now, and how that changes |
 //! | `lane` | what one front sends to one back |
 //! | `fabric` | what lies between workers: bells, and ends of rings on their way |
 //! | `cell` | one request and its answer, in memory that both sides reach |

@@ -9,18 +9,20 @@
 //! ```
 //!
 //! Nothing is cached: the item stays where it is, and the index entry is the one that all use,
-//! so that a front reads what a back has written (K7, K9). What is hot only decides who looks, and
-//! over a tree where it looks first: the epoch has the hot keys in a sorted array too, beside which
-//! each front's session remembers the key's place in the tree (`store::HotArray`, decision 0042).
+//! so that a front reads what a back has written (K7, K9). What is hot only decides which thread
+//! looks, and over a tree where it looks first: the epoch has the hot keys in a sorted array too,
+//! beside which each front's session remembers the key's place in the tree (`store::HotArray`,
+//! decision 0042).
 //!
 //! # Invariants
-//! H1: what is hot changes nothing but who executes a read: each epoch is right with each other.
-//! H2: publishing waits for nobody's round, and no round waits for a publication: a front that
+//! H1: what is hot changes nothing but which thread executes a read: each epoch is right with each
+//!     other.
+//! H2: publishing waits for no front's round, and no round waits for a publication: a front that
 //!     meets the other side at the lock takes the new epoch in its next round.
 //! H3: samples that find their buffer full are dropped.
 //! H4: without two layers samples are counted, for the tuner and for people, and no key is hot.
 //!
-//! Where each worker executes what it receives, nobody asks where a request goes, and requests are
+//! Where each worker executes what it receives, no request is routed, and requests are
 //! not sampled one by one: every few milliseconds a worker reads the bytes of a gathering again
 //! ([`glance`]). [`session`] counts what HOTKEYS START asks for.
 //!
@@ -274,7 +276,7 @@ impl HotKeys {
         self.size_in_force.load(Ordering::Acquire) == self.size_for(has_readers)
     }
 
-    /// How many keys may be hot while there are, or are no, threads that only poll: nobody else
+    /// How many keys may be hot while there are, or are no, threads that only poll: no other thread
     /// reads them (H4).
     fn size_for(&self, has_readers: bool) -> usize {
         if has_readers { self.size() } else { 0 }
@@ -322,9 +324,9 @@ impl HotKeys {
 
     fn publish(&self, next: Published, size: usize) {
         *self.published.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
-        // Release: whoever sees the id finds what it stands for, or something newer.
+        // Release: a thread that sees the id finds what it stands for, or something newer.
         self.epoch_id.fetch_add(1, Ordering::Release);
-        // Release: pairs with `is_in_force`; who sees it finds at least this epoch.
+        // Release: pairs with `is_in_force`; a thread that sees it finds at least this epoch.
         self.size_in_force.store(size, Ordering::Release);
     }
 }

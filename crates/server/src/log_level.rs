@@ -8,7 +8,7 @@ pub struct LogLevel(u8);
 pub type SetLogLevel = fn(&'static str);
 
 /// Ours and Redis's, from nothing to everything. What Redis calls debug is our debug too: only
-/// trace may show keys, and nobody should get that by Redis's word.
+/// trace may show keys, and Redis's word must not turn that on.
 const LEVELS: [(&str, &str); 7] = [
     ("off", "nothing"),
     ("error", "warning"),

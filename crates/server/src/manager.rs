@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A controller reads what workers publish, decides by pure code of `policy`, and publishes what
-//! follows: a plan, a set, roles. Nobody waits for it, and it waits for nobody.
+//! follows: a plan, a set, roles. No thread waits for it, and it waits for none.
 //!
 //! # Invariants
 //! I1: on an idle server the thread wakes once a second, looks at the counts of requests, and
@@ -16,7 +16,7 @@
 //! I2: a controller is asked no sooner than its own period after it was asked before, unless
 //!     another waits for what it is to do ([`Controller::is_urgent`]).
 //! I3: each decision stands in the journal, with its reason, what it was made from, and its time.
-//! I4: whoever shows what was measured lately hears when the server turns idle.
+//! I4: a controller that shows what was measured lately hears when the server turns idle.
 //!
 //! # Limits
 //! Traffic that begins on an idle server is seen after up to a second.
@@ -57,7 +57,7 @@ const IDLE_LOOK: Duration = Duration::from_secs(1);
 /// A controller that wants to be asked sooner than this is asked this late.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
 
-/// What the manager shows to whoever looks.
+/// What the manager shows to other threads.
 #[derive(Debug, Default)]
 pub struct Published {
     /// What was decided lately.
@@ -111,7 +111,7 @@ fn controllers(shared: &Arc<Shared>) -> Vec<Box<dyn Controller>> {
     controllers
 }
 
-/// When to ask whom. Time comes in as an argument.
+/// When to ask which controller. Time comes in as an argument.
 struct Manager {
     controllers: Vec<Due>,
     request_count: u64,
@@ -136,7 +136,7 @@ impl Manager {
         }
     }
 
-    /// Asks whoever is due; how long nobody is.
+    /// Asks the controllers that are due; how long none is.
     fn step(&mut self, now: Instant, observed: &Observed, journal: &Journal) -> Duration {
         let was_idle = self.is_idle;
         self.look(now, observed);

@@ -264,19 +264,19 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// config get cluster: members that speak memcached. Who is alone names the address that the
+    /// config get cluster: members that speak memcached. A server alone names the address that the
     /// client has found.
     fn cluster_config(&mut self, slot: usize) {
         let caller = self.caller(slot, MemcachedCommand::Config, false);
         let Some(view) = &self.core.cluster else {
-            // By a Unix socket nobody finds an address.
+            // A Unix socket has no address: the one of the settings is named.
             let local = match self.core.connections[slot].client.local {
                 End::Ip(local) => Some(local),
                 End::Unix(_) => self.core.shared.config().memcached,
             };
             let Some(local) = local else { return self.say_line(caller, Reply::Error) };
             let host = local.ip().to_canonical().to_string();
-            // Who asks by a datagram is told where connections go.
+            // A client that asks by a datagram is told where connections go.
             let is_datagram = self.core.connections[slot].exchange.is_some();
             let configured = self.core.shared.config().memcached.filter(|_| is_datagram);
             let port = configured.map_or(0, |it| it.port());
@@ -309,8 +309,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.weigh();
     }
 
-    /// flush_all, at once or at a later time; in a cluster all of its shards, for clients here know
-    /// nothing of who serves what. What is to come later only this server knows.
+    /// flush_all, at once or at a later time; in a cluster all of its shards, for clients here do
+    /// not know which node serves what. What is to come later only this server knows.
     fn flush_later(&mut self, slot: usize, delay: i64, noreply: bool) {
         let caller = self.caller(slot, MemcachedCommand::FlushAll, noreply);
         let flushed = self.flush_at(slot, delay);

@@ -58,9 +58,9 @@ pub struct Snapshot {
     pub roles: (usize, usize, usize),
     /// How many poll, if that was set by hand; `None`: `auto`.
     pub cr_threads: Option<usize>,
-    /// Counts the plans of who does what.
+    /// Counts the plans of roles.
     pub role_epoch: u64,
-    /// Where small items end and who serves which, if the dispatch is size-aware.
+    /// Where small items end and which worker serves which sizes, if the dispatch is size-aware.
     pub sizes: Option<SizeNumbers>,
     /// Requests by the size of their item, if the dispatch is size-aware.
     pub size_counts: Vec<SizeCount>,

@@ -8,7 +8,7 @@
 //!
 //! # Invariants
 //! M1: without a monitor a gathering costs one relaxed load.
-//! M2: a monitor that does not read as fast as commands come is cut off: nobody waits for it.
+//! M2: a monitor that does not read as fast as commands come is cut off: no worker waits for it.
 //! M3: passwords are not shown, nor what clients send that have not logged in.
 //!
 //! # Limits
@@ -32,7 +32,7 @@ use crate::watchers::UnderWay;
 /// Beside the number of clients that watch: a session of HOTKEYS counts keys.
 const COUNTS_KEYS: usize = 1 << (usize::BITS - 1);
 
-/// Who watches.
+/// The clients that watch.
 #[derive(Debug, Default)]
 pub struct Monitors {
     /// How many clients, and [`COUNTS_KEYS`]: one word, so that a gathering looks at one.
@@ -145,7 +145,7 @@ impl Feed {
         self.lines.push_str("\r\n");
     }
 
-    /// To all who watch.
+    /// To all monitors.
     pub fn send(self, shared: &Shared) {
         if self.lines.is_empty() {
             return;

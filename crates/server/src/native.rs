@@ -152,18 +152,18 @@ impl Native {
         Native { shop, desk, ports, shm, helms: Vec::new(), swept_at_ms: 0 }
     }
 
-    /// From now on this side says who hears datagrams.
+    /// From now on this side says which thread hears datagrams.
     pub fn take_helms(&mut self, helms: Vec<Helm>) {
         self.helms = helms;
     }
 
-    /// Other threads poll: datagrams go to the first `front_count` from now on, and who says hello
-    /// is told so. Clients that were told before need not know (U2).
+    /// Other threads poll: datagrams go to the first `front_count` from now on, and a client that
+    /// says hello is told so. Clients that were told before need not know (U2).
     pub fn steer(&self, front_count: usize) {
         for helm in &self.helms {
             match helm.steer(front_count) {
                 Ok(()) => self.shop.set_front_count(front_count),
-                // Whoever heard them goes on serving them.
+                // The threads that heard them go on serving them.
                 Err(error) => tracing::warn!("native datagrams stay with their threads: {error}"),
             }
         }

@@ -53,7 +53,7 @@ fn item_text(item: &Item<'_>) -> String {
 
 impl Sink<Refusal> for Heard {
     fn outcome(&mut self, request_index: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
-        // What nobody is told may differ.
+        // What no client is told may differ.
         let tells_old = self.tells.get(request_index) == Some(&Tells::Old);
         let old_text = |old: Option<Item<'_>>| match old {
             Some(item) if tells_old => item_text(&item),

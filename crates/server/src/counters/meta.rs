@@ -2,7 +2,7 @@
 //! touched, what `ma` with MD finds as decreased.
 //!
 //! A form has cells of its own in place of its command's, but for the call, which both count. The
-//! sums put them together again, for all who ask by command.
+//! sums by command put them together again.
 
 use super::{CommandIndex, CommandTotals, MemcachedCommand, Totals};
 

@@ -29,7 +29,7 @@ pub struct NativeCells {
     pub truncated: Cell,
     /// Receives that found the zone full.
     pub starved: Cell,
-    /// Datagrams that the kernel dropped because nobody took them in time.
+    /// Datagrams that the kernel dropped because no worker took them in time.
     pub kernel_drops: Cell,
 }
 
@@ -40,7 +40,7 @@ pub enum DropReason {
     NotOurs,
     /// Of a version that this server does not read.
     Version,
-    /// Not from someone who has the key.
+    /// Not from a sender that has the key.
     Tag,
     /// Shorter than it says.
     Truncated,

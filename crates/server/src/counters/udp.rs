@@ -15,7 +15,7 @@ pub struct UdpCells {
     pub too_long: Cell,
     /// Replies that found no room on their way out.
     pub lost_replies: Cell,
-    /// Datagrams that the kernel dropped because nobody took them in time.
+    /// Datagrams that the kernel dropped because no worker took them in time.
     pub kernel_drops: Cell,
 }
 

@@ -1,4 +1,4 @@
-//! The data directory: who may have it, what lies in it, and reading it at the start.
+//! The data directory: which process may have it, what lies in it, and reading it at the start.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -88,7 +88,7 @@ pub fn open_store(
     Ok((store, Some(data)))
 }
 
-/// A backup that was interrupted looks like an empty directory to whoever looks for a log.
+/// A backup that was interrupted looks like an empty directory to a server that looks for a log.
 fn refuse_unfinished(path: &Path) -> Result<(), String> {
     let is_there = |name| path.join(name).exists();
     if is_there(LOG_NEW_FILE) && !is_there(LOG_FILE) {

@@ -8,7 +8,7 @@
 //! # Invariants
 //! I1: NODE is there before the log is, so that a log without it is of a server without a cluster.
 //! I2: a log that is lost or damaged is not the node's any more: before anything is in a new one,
-//!     NODE says which life began it, and nobody takes that one for what earlier lives had.
+//!     NODE says which life began it, and no life takes that one for what earlier lives had.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};

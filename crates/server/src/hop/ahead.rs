@@ -71,7 +71,7 @@ impl Keys {
         let mut keys = Keys { found: ArrayVec::new(), filter: 0, compacts };
         for cell in cells {
             // SAFETY: the entry that names the cell was taken and is not completed, so it is this
-            // worker's (Cell's I1), and nobody refers to it mutably now.
+            // worker's (Cell's I1), and no thread refers to it mutably now.
             let request = unsafe { &**cell }.request();
             if compacts.may_open(&request.op) {
                 keys.add(request.hash.0);
@@ -133,7 +133,7 @@ pub(super) fn join(
             let Some(key) = keys.position(hash) else { continue };
             let cell = lane.cells.at(index as u32);
             // SAFETY: the entry that names the cell is published and not completed, so it is this
-            // worker's (Cell's I1), and nobody refers to it mutably now.
+            // worker's (Cell's I1), and no thread refers to it mutably now.
             let request = unsafe { &*cell }.request();
             if keys.compacts.may_open(&request.op) {
                 keys.found[key].1 = keys.found[key].1.saturating_add(1);

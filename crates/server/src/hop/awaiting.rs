@@ -4,7 +4,8 @@ use base::KeyHash;
 
 /// Requests that one connection may have outstanding.
 pub const DEPTH_MAX: u32 = 256;
-/// The same at first, of one whose replies come from other nodes: nobody knows how long they are.
+/// The same at first, of one whose replies come from other nodes, with lengths unknown until they
+/// are here.
 pub const DEPTH_AT_FIRST: u32 = 8;
 
 /// The end of a list of tickets.

@@ -215,7 +215,8 @@ struct CellSink<'s> {
 
 impl CellSink<'_> {
     fn cell(&self, request_index: usize) -> &Cell {
-        // SAFETY: as in `execute`; nobody else refers to the cell while its request is asked about.
+        // SAFETY: as in `execute`; no other thread refers to the cell while its request is asked
+        // about.
         unsafe { &*self.cells[request_index] }
     }
 }

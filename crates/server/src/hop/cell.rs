@@ -53,7 +53,8 @@ pub(super) struct Cell {
     pub shape: Shape,
     protocol: resp::Protocol,
     pub is_quiet: bool,
-    /// It was routed by the size that it carries or was found to have: whoever has it executes it.
+    /// It was routed by the size that it carries or was found to have: the worker that has it
+    /// executes it.
     pub is_sized: bool,
     /// What has become of it; the back's to say.
     pub verdict: Verdict,
@@ -61,7 +62,7 @@ pub(super) struct Cell {
     pub order: u64,
     /// How many requests its front had got back unexecuted from this back when it was sent.
     pub returned_seen: u64,
-    /// The cell whose request follows this one, by whoever executes this one (stands).
+    /// The cell of the request that the same worker executes after this one (stands).
     pub follower: u32,
     /// Whose it is, among the connections of all fronts.
     pub connection: u64,
@@ -178,8 +179,8 @@ impl Cell {
         self.request = Some(moved(request, &mut self.named, |source| {
             let start = bytes.len();
             bytes.extend_from_slice(source);
-            // SAFETY: the bytes were reserved, so they do not move, and nobody changes them before
-            // `clear` has dropped the request (I2).
+            // SAFETY: the bytes were reserved, so they do not move, and no thread changes them
+            // before `clear` has dropped the request (I2).
             unsafe { outlive(&bytes[start..]) }
         }));
         len_bytes

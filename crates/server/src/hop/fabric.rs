@@ -1,4 +1,4 @@
-//! What lies between the workers: every worker's bell, and who may still send.
+//! What lies between the workers: every worker's bell, and how many may still send.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -60,7 +60,7 @@ impl Fabric {
         }
     }
 
-    /// As a thread does before it sleeps, for tests of who wakes it.
+    /// As a thread does before it sleeps, for tests of which thread wakes it.
     #[cfg(test)]
     pub(crate) fn lay_down(&self, thread: usize) {
         self.bells[thread].raise();
@@ -81,7 +81,7 @@ impl Fabric {
 
     /// A thread will send nothing more, and everything it sent is done; whether it was the last.
     pub(super) fn close_sender(&self) -> bool {
-        // AcqRel: whoever sees none left sees all that they did.
+        // AcqRel: a thread that sees none left sees all that they did.
         self.senders_open.fetch_sub(1, Ordering::AcqRel) == 1
     }
 

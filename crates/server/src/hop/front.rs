@@ -1,5 +1,5 @@
-//! The front half of a worker: decides who executes a request, sends it there, and puts the replies
-//! into each connection's order.
+//! The front half of a worker: decides which worker executes a request, sends it there, and puts
+//! the replies into each connection's order.
 //!
 //! ```text
 //!             ┌ free ◀────────────────────────────────────────────────┐
@@ -110,7 +110,7 @@ impl Ticket {
 pub(super) struct Front {
     fabric: Arc<Fabric>,
     cells: Arc<Cells>,
-    /// Who may be sent to.
+    /// Which threads may be sent to.
     plan: RolePlan,
     decider: Decider,
     hot: Option<Watcher>,
@@ -122,8 +122,8 @@ pub(super) struct Front {
     own_worker: Option<WorkerId>,
     /// Reads stay here unasked, as the router says.
     keeps_reads: bool,
-    /// Between two layers nobody receives who could execute, so each back stands for the receiver
-    /// in turn.
+    /// Between two layers no receiving thread executes, so each back stands for the receiver in
+    /// turn.
     next_receiver: u16,
     tickets: Vec<Ticket>,
     free: Vec<u32>,
@@ -574,7 +574,7 @@ impl Front {
         if self.is_parked {
             return;
         }
-        // With nothing on the way nobody would come back for those that are left now.
+        // With nothing on the way no completion would come for those that are left now.
         let count = match self.free.len().saturating_sub(CELLS_RESERVED) {
             _ if self.is_drained() => self.short.len(),
             count => count,

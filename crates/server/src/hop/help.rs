@@ -3,7 +3,7 @@
 //! ```text
 //!  front 0   executes [a][b][c]...   offers [x][y][z] ◀─ one ─ large worker, while it is idle
 //!  front 1   executes [d]            offers                       │ executes, sets the done bit
-//!            ▲ takes back at its next turn what nobody took       ▼
+//!            ▲ takes back at its next turn what no other took     ▼
 //!            └────────────────────────── bell ◀───────────────────┘
 //! ```
 //!
@@ -43,7 +43,7 @@ pub(super) struct HelpStand {
 
 /// What all fronts offer.
 pub(super) struct Help {
-    /// What may be taken, by whom.
+    /// What may be taken, and by which workers.
     pub helping: Helping,
     by_front: Box<[CachePadded<HelpStand>]>,
     /// Large workers that are awake and look for something to take.

@@ -18,7 +18,7 @@ pub(super) const PLACES_AHEAD_MAX: usize = u32::BITS as usize;
 
 /// What one front sends to one back; on its way to that, or there.
 pub struct Lane {
-    /// Who sends.
+    /// The worker that sends.
     pub(super) front: WorkerId,
     /// The plan by which it was opened.
     pub(super) epoch: u64,
@@ -36,7 +36,7 @@ impl fmt::Debug for Lane {
 }
 
 impl Lane {
-    /// Of a ring that nobody has taken anything from.
+    /// Of a ring that nothing was taken from.
     pub(super) fn new(front: WorkerId, epoch: u64, cells: Arc<Cells>, receiver: Receiver) -> Lane {
         Lane { front, epoch, cells, receiver, answered: 0 }
     }

@@ -1,4 +1,4 @@
-//! Which threads receive, which execute, and who decides: from the settings.
+//! Which threads receive, which execute, and which decide: from the settings.
 //!
 //! ```text
 //!  thread                       0      1      2      3
@@ -31,7 +31,7 @@ const TABLE_ENTRIES_PER_BACK: usize = 4096;
 pub type Decider = Box<dyn Router + Send>;
 
 /// With `--cr-threads auto`, so many threads and more can be divided into two layers while the
-/// server runs; on fewer, two layers hardly ever pay (K17), and nobody pays for the question.
+/// server runs; on fewer, two layers hardly ever pay (K17), and no request pays for the question.
 const MOVABLE_THREADS_MIN: usize = 4;
 
 /// One of the write table.
@@ -139,7 +139,7 @@ impl Layers {
         if self.has_fixed_fronts() { self.start.fronts } else { self.thread_max }
     }
 
-    /// Whether the dispatch says who polls.
+    /// Whether the dispatch says which threads poll.
     pub fn has_fixed_fronts(&self) -> bool {
         matches!(self.dispatch, Dispatch::HandOff(_))
     }
@@ -151,7 +151,7 @@ impl Layers {
         config.cluster.is_some() || plan.fronts < plan.threads || (plan.threads > 1 && !stays)
     }
 
-    /// Entries of the write table under that plan; `None`: nobody looks at one.
+    /// Entries of the write table under that plan; `None`: no front looks at one.
     pub fn table_entries(&self, plan: &RolePlan, config: &Config) -> Option<usize> {
         let has_table = config.write_policy == WritePolicy::DCrew && self.is_routing(plan, config);
         has_table.then(|| WriteTable::capacity(plan.backs * TABLE_ENTRIES_PER_BACK))

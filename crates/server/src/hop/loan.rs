@@ -164,7 +164,7 @@ impl Loans {
                 let interest = Interest { read: false, write: true };
                 *is_watched = true;
                 if poller.add(loan.socket.as_fd(), TOKEN_LOAN + slot as u64, interest).is_err() {
-                    step = Step::Broken; // Nobody would tell when it goes on.
+                    step = Step::Broken; // No event would tell when it goes on.
                 }
             }
             match step {

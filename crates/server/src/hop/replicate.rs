@@ -50,7 +50,7 @@ pub struct Errand {
     pub(super) front: u16,
 }
 
-/// Why a request was not executed, or nobody knows whether it was.
+/// Why a request was not executed, or why it is unknown whether it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// Another node serves the slot.
@@ -60,7 +60,7 @@ pub enum Refused {
         /// Its RESP address.
         address: String,
     },
-    /// Nobody serves the slot.
+    /// No node serves the slot.
     Down,
     /// The log is full.
     Full,
@@ -189,7 +189,7 @@ impl Deref for ErrandChange {
     }
 }
 
-/// A plain SET is blind: nobody is told what was there.
+/// A plain SET is blind: no client is told what was there.
 fn kind_of(op: &Op<'_, Rmw<'_>>) -> ChangeKind {
     match op {
         Op::Get => ChangeKind::Read,
@@ -235,7 +235,7 @@ impl Change for ErrandChange {
     }
 
     fn kind(&self) -> ChangeKind {
-        // Whoever asks for the old value has a shape that tells it.
+        // A request for the old value has a shape that tells it.
         match self.kind {
             // SAFETY: as in `compute`.
             ChangeKind::Blind if unsafe { &*self.errand.cell() }.tells_old() => ChangeKind::Update,

@@ -1,4 +1,4 @@
-//! Who has which half now, and how that changes while requests flow.
+//! Which thread has which half now, and how that changes while requests flow.
 //!
 //! ```text
 //!  CONFIG SET, tuner ──set_roles──▶ latest: plan, routers ──Control::Roles──▶ every worker
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! # Concurrency
-//! Any thread may ask for other roles; it waits for nobody. The lock is held while a plan and its
+//! Any thread may ask for other roles; it waits for no other. The lock is held while a plan and its
 //! routers are made, and by each worker once for each plan.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,7 +33,7 @@ pub enum RolesError {
         /// The most.
         most: usize,
     },
-    /// The setting says who polls.
+    /// The setting says which threads poll.
     #[error("--dispatch hand-off:{workers} fixes which threads poll; start with another dispatch")]
     HandOff {
         /// As the dispatch says.
@@ -70,7 +70,7 @@ pub struct PublishedRoles {
 pub struct Turn {
     pub plan: RolePlan,
     pub is_routing: bool,
-    /// None for who does not poll.
+    /// None for a thread that does not poll.
     pub decider: Option<Decider>,
 }
 

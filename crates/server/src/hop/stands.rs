@@ -9,13 +9,15 @@
 //! ```
 //!
 //! A request is offered in the queue that its front has for its *home*, the worker that the router
-//! names. Its home takes it, or a thief does; who has executed it sets its bit at the front.
+//! names. Its home takes it, or a thief does; the worker that has executed it sets its bit at the
+//! front.
 //!
 //! # Invariants
 //! I1: a cell that is offered is its front's until the entry that leads to it is published, from
 //!     then on the taker's, and its front's again once its bit is set (cell's I1).
 //! I2: an entry leads to a cell and, by [`Cell::follower`], to those behind it: requests of the
-//!     same connection on the same key, which whoever takes the first executes in order (K10).
+//!     same connection on the same key, which the worker that takes the first executes in order
+//!     (K10).
 //! I3: a stand is its thread's for life, whatever roles that has, so that nothing of it is handed
 //!     over or dropped when plans change.
 
@@ -56,7 +58,7 @@ impl Stand {
         Offerer::of(self.queues[home].get_or_init(|| Arc::new(Offers::new(CELLS))))
     }
 
-    /// The cells of an entry, in order (I2). Only who has taken it may ask (I1).
+    /// The cells of an entry, in order (I2). Only the worker that has taken it may call this (I1).
     pub fn chain(&self, [_, first]: Entry) -> impl Iterator<Item = (u32, *mut Cell)> {
         let mut next = first as u32;
         std::iter::from_fn(move || {
@@ -111,7 +113,8 @@ impl Stands {
     }
 
     /// Says that a thread begins or ends something that takes long. Then at least one of two sees
-    /// the other: who begins, that something waits, or who publishes, that it has begun.
+    /// the other: the thread that begins sees that something waits, or the front that publishes
+    /// sees that it has begun.
     pub fn set_at_length(&self, thread: usize, is_at_length: bool) {
         self.at_length[thread].store(is_at_length, Ordering::Relaxed);
         fence(Ordering::SeqCst);

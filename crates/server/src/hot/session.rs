@@ -15,7 +15,7 @@
 //!
 //! # Invariants
 //! S1: without a session nothing is counted, and a gathering pays nothing for that.
-//! S2: a worker's part is locked by that worker and by who asks for the counts only.
+//! S2: a worker's part is locked only by that worker and by a worker that asks for the counts.
 //! S3: what parts may hold at most is taken from the buffers' budget at the start.
 //!
 //! # Limits

@@ -26,7 +26,7 @@ pub trait Controller: Send {
     /// Looks, decides, publishes; what it changed, if it did.
     fn tick(&mut self, now: Instant, observed: &Observed) -> Option<Decision>;
 
-    /// The server is idle from now on: nobody is asked until there are requests again.
+    /// The server is idle from now on: no controller is asked until there are requests again.
     fn rest(&mut self) {}
 }
 

@@ -6,9 +6,10 @@
 //! ```
 //!
 //! A load that swings makes the same decisions again and again, and would push everything else out
-//! within the hour. So decisions of one shape (who decided, and the words without their numbers)
-//! have [`ALIKE_MAX`] entries at most: from then on the last of them counts, and shows the latest.
-//! There are so many shapes as controllers have words, and so the journal keeps what happened once.
+//! within the hour. So decisions of one shape (which controller decided, and the words without
+//! their numbers) have [`ALIKE_MAX`] entries at most: from then on the last of them counts, and
+//! shows the latest. There are so many shapes as controllers have words, and so the journal keeps
+//! what happened once.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, VecDeque};
@@ -42,7 +43,7 @@ pub struct Entry {
     pub first_at: UnixMillis,
     /// How often it happened.
     pub count: u64,
-    /// Who decided.
+    /// The controller that decided.
     pub controller: &'static str,
     /// What, and why; the last, if it happened several times.
     pub decision: Decision,

@@ -141,7 +141,7 @@ impl Knobs for ServerKnobs {
         let plan = self.shared.role_plan();
         let (threads, by_hand) = self.shared.roles().asked();
         if by_hand.is_some() || threads < 2 {
-            // Whoever divides the threads by hand has the usual hot set.
+            // With threads divided by hand, the hot set has its usual size.
             self.set_hot_size(ITEMS_DEFAULT);
             return None;
         }
@@ -213,7 +213,7 @@ impl Knobs for ServerKnobs {
     }
 }
 
-/// Keeps the memory-resident threads, whoever made them that, in their group.
+/// Keeps the memory-resident threads in their group, whether a setting or the tuner made them that.
 pub struct WaysFollower {
     shared: Arc<Shared>,
     ways: SharedWays,
@@ -221,7 +221,7 @@ pub struct WaysFollower {
 }
 
 impl WaysFollower {
-    /// Nobody is in the group yet.
+    /// No thread is in the group yet.
     pub fn new(shared: Arc<Shared>, ways: SharedWays) -> WaysFollower {
         WaysFollower { shared, ways, epoch: None }
     }

@@ -1,4 +1,4 @@
-//! When the manager asks whom, in virtual time.
+//! When the manager asks which controller, in virtual time.
 
 use std::sync::Mutex;
 

@@ -1,4 +1,4 @@
-//! What is shown of the cluster: who has which slots in which role, and what moves.
+//! What is shown of the cluster: the slots and roles of each node, and what moves.
 
 use std::sync::Arc;
 
@@ -170,7 +170,8 @@ pub(super) fn families(page: &mut Page, cluster: Option<&ClusterNumbers>) {
     digest(page, &cluster.figures.digest);
 }
 
-/// Who installs what has landed, where the control thread does not; without such threads nothing.
+/// The threads that install what has landed, where the control thread does not; without them
+/// nothing.
 fn digest(page: &mut Page, threads: &[DigestFigures]) {
     if threads.is_empty() {
         return;

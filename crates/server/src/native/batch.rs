@@ -53,7 +53,7 @@ pub struct Batch<'b, 'a, 'k, E, T> {
     pub out: Outgoing<'b, 'k, T>,
     /// Where replies wait for the disk.
     gate: Option<Gate>,
-    /// At a node of a cluster: who has which key.
+    /// At a node of a cluster: which node has which key.
     pub(super) placed: Option<Placed>,
     /// For the items of a range.
     pub items: &'b mut [u8],
@@ -138,7 +138,8 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
         if self.gate.is_none() && self.placed.is_none() || !self.out.holds() {
             return;
         }
-        // Whoever executes alone has a session; locked keys are answered within a connection.
+        // An engine that executes alone has a session; locked keys are answered within a
+        // connection.
         let session = self.engine.session();
         let is_durable = match &mut self.gate {
             Some(gate) => session.is_some_and(|session| {

@@ -51,7 +51,7 @@ struct Seen<'a> {
 }
 
 impl Desk {
-    /// A desk that has met nobody.
+    /// A desk that knows no client.
     pub fn new() -> Desk {
         let buffer = || vec![0; FRAME_MAX_BYTES].into_boxed_slice();
         Desk { known: Known::default(), frame: buffer(), items: buffer() }
@@ -196,7 +196,7 @@ fn admit_frame<'a, E, T: Outlet>(
         Err(error) => error,
     };
     counters.native.drop_frame(drop_reason(&error));
-    // Who speaks another version is told so, if it is there that it begins.
+    // A client of another version is told so, if this frame is its hello.
     if let Some(frame) = Frame::parse_foreign_hello(bytes, key) {
         service.shop.refuse(Caller { sender, frame: &frame }, Reason::Version, counters, outlet);
     }

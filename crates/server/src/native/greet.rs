@@ -39,7 +39,7 @@ const RETRY_AFTER_US: u32 = 1_000;
 /// What all workers share for native clients.
 #[derive(Debug)]
 pub struct Shop {
-    /// Who is served.
+    /// The clients that are served.
     pub sessions: Sessions,
     /// What arrives in parts.
     pub transfers: Transfers,
@@ -72,7 +72,7 @@ pub struct Terms {
     pub features: u64,
 }
 
-/// Who says something, and what.
+/// A client's frame, and where it came from.
 #[derive(Clone, Copy)]
 pub struct Caller<'f> {
     /// Its address or lane.
@@ -135,7 +135,7 @@ impl Shop {
         self.welcome(caller, (&hello, version, id), counters, outlet);
     }
 
-    /// Whether a client receives where it says it is. Who has a lane does.
+    /// Whether a client receives where it says it is. A client with a lane does.
     fn is_address_true(&self, sender: Sender, hello: &Hello, clock: Clock) -> bool {
         let Some(address) = sender.as_address() else { return true };
         hello.cookie.is_some_and(|cookie| {
@@ -250,7 +250,7 @@ impl Shop {
         self.end(header.session);
     }
 
-    /// Ends a session at the word of who knows its id.
+    /// Ends a session at the word of a client that knows its id.
     pub fn end(&self, id: SessionId) {
         if self.sessions.end(id) {
             self.transfers.end_session(id);

@@ -15,7 +15,8 @@
 //!     many it has got back from this worker so far ([`Cell::returned_seen`]).
 //!     A request that comes a second time may find that some behind it were given back: what is
 //!     behind is told by [`Cell::order`].
-//! I3: whoever is sent here by its size is executed here, so that nothing is handed on for ever.
+//! I3: a request that is sent here by its size is executed here, so that nothing is handed on for
+//!     ever.
 //!
 //! # Trade-offs
 //! A read is executed as far as its item's header, which costs nothing more, and the verdict is in
@@ -194,7 +195,7 @@ impl Sizing {
 /// before this one is executed (I2).
 #[inline]
 fn follows_a_read(part: &[*mut Cell], cell: *mut Cell) -> bool {
-    // SAFETY: the back holds all cells of the batch (Cell's I1); nobody changes them here.
+    // SAFETY: the back holds all cells of the batch (Cell's I1); no thread changes them here.
     let cell = unsafe { &*cell };
     let hash = cell.request().hash;
     part.iter().any(|before| {
@@ -217,7 +218,7 @@ pub(super) struct Judge<'s> {
 }
 
 impl<'s> Judge<'s> {
-    /// Where whoever has a request executes it.
+    /// For servers where the worker that has a request executes it.
     pub fn counts_only(counts: Option<&'s WorkerSizes>) -> Judge<'s> {
         Judge { counts, above_bytes: u64::MAX }
     }

@@ -9,8 +9,8 @@
 //!
 //! # Invariants
 //! T1: what is taken is executed in the order of its queue, and each chain by one worker (K10).
-//! T2: whoever sleeps has seen all queues empty behind its raised bell; whoever leaves a long
-//!     queue, or makes one wait behind something long, rings one bell afterwards. What waits
+//! T2: a thread that sleeps has seen all queues empty behind its raised bell; a thread that leaves
+//!     a long queue, or makes one wait behind something long, rings one bell afterwards. What waits
 //!     otherwise is less than a batch, and its home is awake.
 
 use std::ops::Range;
@@ -41,7 +41,7 @@ const _: () = assert!(OWN_MAX - 1 + CHAIN_MAX <= CELLS_MAX, "a batch has room fo
 pub(super) struct Stealing {
     /// The front that the last batch ended with.
     last_front: usize,
-    /// Who executes by the plan, this thread or others.
+    /// The threads that execute by the plan, this one or others.
     backs: Range<usize>,
     /// Whether the plan lets this thread execute what others were sent.
     may_steal: bool,
@@ -174,7 +174,7 @@ impl Stealing {
     }
 }
 
-/// Whom a thread may steal from, in the policy's order.
+/// The threads that a thread may steal from, in the policy's order.
 fn victims(own: usize, thread_count: usize) -> impl Iterator<Item = usize> {
     Steal::victims(WorkerId(own as u16), thread_count).map(WorkerId::index)
 }

@@ -1,12 +1,12 @@
 //! Replies that are known go into their connection's output, in its order.
 //!
-//! Replies from other nodes are copies, and nobody knows how long they will be before they are
-//! there: what a client's output has no room for waits in its cells until the client has read.
+//! Replies from other nodes are copies, of a length unknown before they are there: what a client's
+//! output has no room for waits in its cells until the client has read.
 //!
 //! # Invariants
 //! E1: a connection's first reply that is known waits only if its slot is among `holders`.
-//! E2: nobody's replies wait so while the client buffers are over their budget or others want
-//!     cells: who does not read is cut, as everywhere (K12).
+//! E2: no connection's replies wait so while the client buffers are over their budget or others
+//!     want cells: a client that does not read is cut, as everywhere (K12).
 
 use super::{CELLS_RESERVED, Front, State};
 use crate::connection::{Connection, Ending};

@@ -77,7 +77,7 @@ pub struct Here {
 }
 
 impl Here {
-    /// A request joins the batch that nobody was asked about.
+    /// A request joins the batch without a question to the router.
     pub(in crate::hop) fn join(&mut self) {
         self.has_unasked = true;
         self.has_parts = true;
@@ -134,7 +134,7 @@ struct Place {
     ticket: u32,
 }
 
-/// Who has the connection's last request on a key that is not executed.
+/// Where the connection's last request on a key is that is not executed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leader {
     NoWorker,
@@ -268,7 +268,7 @@ impl Front {
         question.access == Access::Read && self.hot.as_ref().is_some_and(|hot| hot.is_hot(hash))
     }
 
-    /// Who has the connection's last request on that key.
+    /// Where the connection's last request on that key is.
     #[inline]
     pub(super) fn leader(&self, core: &Core, here: &Here, slot: usize, hash: KeyHash) -> Leader {
         let connection = &core.connections[slot];
@@ -324,7 +324,7 @@ impl Front {
             Op::Delete | Op::Update(_) => (Access::Write, None),
         };
         let received_by = self.own_worker.unwrap_or_else(|| {
-            // Between two layers nobody receives who could execute: each back in turn.
+            // Between two layers no receiving thread executes: each back in turn.
             self.next_receiver = (self.next_receiver + 1) % self.plan.backs as u16;
             WorkerId(self.next_receiver)
         });
@@ -333,7 +333,7 @@ impl Front {
     }
 }
 
-/// Whether what it costs depends on what is there, and nobody knows yet how large that is.
+/// Whether what it costs depends on what is there, and its size is not known yet.
 #[inline]
 fn may_be_large(request: &Request<'_, Rmw<'_>>) -> bool {
     matches!(&request.op, Op::Update(update) if update.copies_value())

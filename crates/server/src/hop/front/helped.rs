@@ -38,7 +38,7 @@ const BEFORE_MIN: usize = 8;
 /// Offers at a time: more would come back untaken.
 const OFFERS_MAX: usize = 16;
 
-/// With nobody awake, so many offers are worth waking a large worker.
+/// With no large worker awake, so many offers are worth waking one.
 const WAKING_MIN: usize = 8;
 
 const FILTER_WORDS: usize = 64;
@@ -168,7 +168,7 @@ impl Front {
     }
 
     /// Offers a new ticket that no small worker has room for; false: it has to wait. What came back
-    /// untaken waits for room like all others, so that nobody turns in circles with it.
+    /// untaken waits for room like all others, so that it is not offered in circles.
     pub(super) fn offer_new(&mut self, core: &Core, index: u32) -> bool {
         let fabric = Arc::clone(&self.fabric);
         let Some(help) = &fabric.help else { return false };
@@ -237,7 +237,7 @@ impl Front {
         has_any
     }
 
-    /// An offer that nobody took is sent as if it had never been one.
+    /// An offer that no worker took is sent as if it had never been one.
     fn take_back(&mut self, core: &mut Core, index: u32) {
         self.tickets[index as usize].state = State::Parked;
         let slot = self.tickets[index as usize].slot;

@@ -8,8 +8,8 @@
 //!
 //! # Invariants
 //! O1: of one connection's requests on one key at most one entry is published and not done; the
-//!     others stand behind it in its chain, or are parked (K10). For who takes an entry later may
-//!     execute it earlier.
+//!     others stand behind it in its chain, or are parked (K10). Otherwise a worker that takes an
+//!     entry later could execute it earlier.
 //! O2: a cell's `follower` is written by the front before the entry that leads to it is published.
 
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl Offering {
         self.offerers[home].get_or_insert_with(|| stand.offerer(home))
     }
 
-    /// Whether another request may stand behind that one: nobody has seen it yet (O2).
+    /// Whether another request may stand behind that one: no other worker has seen it yet (O2).
     fn may_follow(&self, leader: u32) -> bool {
         let Offered { home, number, place } = self.offered[leader as usize];
         let is_seen = self.offerers[home].as_ref().is_none_or(|own| own.is_published(number));

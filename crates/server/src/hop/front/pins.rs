@@ -53,7 +53,7 @@ impl Front {
         hops.pins_opened.set(now.opened as u64);
     }
 
-    /// The router goes; its table is empty by now, whoever freed what this front had opened.
+    /// The router goes; its table is empty by now, whichever front freed what this one had opened.
     pub(super) fn end_pins(&mut self, core: &Core) {
         self.show_pins(core);
         self.pins.shown = PinCounts::default();

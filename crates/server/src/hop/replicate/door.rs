@@ -129,7 +129,7 @@ impl Ends {
         }
     }
 
-    /// Before a wait: whether nothing has come. From then on whoever sends wakes.
+    /// Before a wait: whether nothing has come. From then on each sender wakes this thread.
     pub fn may_sleep(&self) -> bool {
         self.is_asleep.store(true, Ordering::SeqCst);
         if self.errands.is_empty() && self.groups.is_empty() {

@@ -371,7 +371,7 @@ impl Guests {
         let command = CommandIndex::UNKNOWN_RESP;
         let answer = Answer { slot: 0, command, is_quiet: false, shape };
         let origin = Origin { answer, notes, protocol: Protocol::Resp2, connection: 0, now };
-        // SAFETY: the cell is free, so nobody else has it; the control thread is its front too.
+        // SAFETY: the cell is free, so no other thread has it; the control thread is its front too.
         let cell = unsafe { &mut *self.cells.at(index) };
         cell.fill(&Request { key, hash: self.hasher.hash(key), op }, None, &origin);
         self.whose[index as usize] = (from, id);

@@ -16,7 +16,8 @@
 //! P1: while a shard is held, nothing of it is executed but the holder's requests: a group is
 //!     atomic among all that goes through the control thread. Reads that workers execute see what
 //!     all copies have, so perhaps half of a group (K11).
-//! P2: a group that is not good is answered to nobody: what it changed may take effect or not.
+//! P2: no client gets an answer from a group that is not good: what it changed may take effect or
+//!     not.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -53,7 +54,7 @@ pub enum GroupCall {
 pub enum GroupAnswer {
     /// Held; executed; everywhere.
     Good,
-    /// Not here, not now, or nobody knows: see [`GroupChange::take`] and P2.
+    /// Not here, not now, or unknown: see [`GroupChange::take`] and P2.
     Bad,
     /// Fewer copies than `--min-copies` (K23).
     TooFewCopies,
@@ -71,7 +72,7 @@ pub struct GroupChange {
 // SAFETY: the cell is made by the worker and only read afterwards; its request borrows what the
 // cell itself keeps (Cell's I2).
 unsafe impl Send for GroupChange {}
-// SAFETY: as above: nobody changes the cell while it is shared.
+// SAFETY: as above: no thread changes the cell while it is shared.
 unsafe impl Sync for GroupChange {}
 
 /// An outcome that outlives what it was read from.
@@ -116,7 +117,7 @@ impl GroupChange {
         cell.fill(request, None, origin);
         GroupChange {
             kind: match kind_of(&request.op) {
-                // Whoever asks for several keys may want to know what was there.
+                // A request for several keys may want to know what was there.
                 ChangeKind::Blind => ChangeKind::Update,
                 kind => kind,
             },

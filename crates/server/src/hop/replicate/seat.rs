@@ -23,7 +23,7 @@ pub struct Seat {
     item_max_bytes: u64,
     /// A group was begun and not ended.
     is_held: bool,
-    /// Something of it was not executed, or nobody knows.
+    /// Something of it was not executed, or its outcome is unknown.
     is_bad: bool,
 }
 
@@ -133,7 +133,7 @@ impl Seat {
     }
 
     fn ask(&self, session: &mut Session, call: GroupCall) -> GroupAnswer {
-        session.park(); // The control thread's cleaning waits for nobody who waits for it.
+        session.park(); // The control thread's cleaning waits for no worker that waits for it.
         let answer = self.door.ask(self.front, call);
         session.unpark();
         answer
@@ -147,7 +147,7 @@ pub enum Apart {
     Done,
     /// Nothing was executed.
     NotExecuted,
-    /// Nobody knows: nothing was told (P2).
+    /// The outcome is unknown: nothing was told (P2).
     Unknown,
 }
 
