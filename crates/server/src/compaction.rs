@@ -73,8 +73,8 @@ pub enum Tells {
 
 /// A sink that knows what its replies tell.
 pub trait Answering: Sink<Refusal> {
-    /// What the reply to `requests[request_index]` tells. A sink that does not say gets each request
-    /// executed by itself.
+    /// What the reply to `requests[request_index]` tells. A sink that does not say gets each
+    /// request executed by itself.
     fn tells(&self, request_index: usize) -> Tells {
         let _ = request_index;
         Tells::Version

@@ -107,7 +107,7 @@ pub struct Core {
     pub watch_topics: WatchTopics,
     /// What becomes of requests is among it.
     pub is_watched: bool,
-    /// Lines for clients of MONITOR and of memcached's `watch`.
+    /// Lines for clients of memcached's `watch`.
     pub lines: Lines,
     /// What several requests of one command add up to.
     pub tally: Tally,

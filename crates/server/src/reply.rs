@@ -428,7 +428,7 @@ impl ReplySink<'_> {
 }
 
 impl ReplySink<'_> {
-    /// Whether nothing is sent; notes the outcome for those who watch.
+    /// Whether nothing is sent; notes the outcome for watchers.
     #[cold]
     fn is_silent(&mut self, pending: &Pending, outcome: &Outcome<'_, Refusal>) -> bool {
         if let Some(seen) = &mut self.seen {

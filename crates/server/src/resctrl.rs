@@ -82,7 +82,7 @@ pub enum ResctrlError {
         /// All ways.
         most: u32,
     },
-    /// A file says what nobody expects.
+    /// A file has unexpected text.
     #[error("{} says `{text}`, which is {wanted}", path.display())]
     Unreadable {
         /// The file.
@@ -202,7 +202,7 @@ impl CacheWays {
 
 impl Drop for CacheWays {
     fn drop(&mut self) {
-        // The kernel's directories go with their files; a fake one stays, and nobody minds.
+        // The kernel's directories go with their files; a fake one stays, and does no harm.
         let _ = fs::remove_dir(&self.group);
     }
 }

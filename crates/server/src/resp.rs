@@ -285,7 +285,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.perform(caller, parsed, raw)
     }
 
-    /// A command of who has not logged in. What is no command at all is said to be none first.
+    /// A command of a client that has not logged in. What is no command at all is said to be none
+    /// first.
     #[cold]
     fn turn_away(&mut self, caller: Caller, parsed: &Result<Command<'a>, CommandError<'a>>) {
         match parsed {

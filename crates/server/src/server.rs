@@ -122,7 +122,7 @@ impl Server {
                 .map_err(|source| StartError::System { what: "start the admin port", source })?;
             server.admin = Some(admin);
         }
-        // Whoever is refused reads one line.
+        // Logged last: a start that is refused prints one line only.
         tracing::info!("memory: {}", server.shared.memory_plan().words());
         Ok(server)
     }
@@ -358,7 +358,7 @@ fn run<E: Home, P: Poller>(
     let made = poller.and_then(|poller| Worker::new(shared, id, engine, poller, sockets));
     match made {
         Ok(worker) => {
-            // Nobody may be waiting any more.
+            // The thread that waits for this may be gone.
             let _ = report.send(Ok(()));
             worker.run();
         }

@@ -330,17 +330,17 @@ impl Shared {
         &self.live
     }
 
-    /// What the settings say about who receives and who executes.
+    /// What the settings say about which threads receive and which execute.
     pub(crate) fn layers(&self) -> &Layers {
         self.roles.layers()
     }
 
-    /// Who does, and how that changes.
+    /// Which threads do, and how that changes.
     pub(crate) fn roles(&self) -> &Roles {
         &self.roles
     }
 
-    /// Who receives and who executes, by the latest plan.
+    /// Which threads receive and which execute, by the latest plan.
     pub fn role_plan(&self) -> RolePlan {
         *self.roles.latest().plan()
     }
@@ -395,12 +395,12 @@ impl Shared {
     }
 
     /// Requests by the size of their item, summed over the workers: empty unless the dispatch is
-    /// size-aware, and without the sizes that nobody asked for.
+    /// size-aware, and without the sizes that no request asked for.
     pub fn size_histogram(&self) -> Vec<SizeCount> {
         sizes::sum(self.size_counts())
     }
 
-    /// Each worker's, for who ends an epoch of [`Sizes`].
+    /// Each worker's, for the thread that ends an epoch of [`Sizes`].
     pub(crate) fn size_counts(&self) -> impl Iterator<Item = &WorkerSizes> {
         self.counters.iter().filter_map(|counters| counters.sizes.as_ref())
     }
@@ -437,7 +437,7 @@ impl Shared {
         &self.watching.latency_monitor
     }
 
-    /// Who failed to log in.
+    /// Failed logins and refused commands.
     pub(crate) fn auth_log(&self) -> &crate::auth_log::AuthLog {
         &self.watching.auth_log
     }
@@ -498,7 +498,7 @@ impl Shared {
         &self.budget
     }
 
-    /// Who is connected.
+    /// The connected clients.
     pub fn clients(&self) -> &Clients {
         &self.clients
     }
@@ -583,7 +583,7 @@ impl Shared {
         self.counters.iter().map(|padded| &**padded)
     }
 
-    /// What was decided lately, by whom: each change, and how often it was made.
+    /// What was decided lately, by which controller: each change, and how often it was made.
     pub fn decisions(&self) -> Vec<(&'static str, String, u64)> {
         let entries = self.control.journal.entries().into_iter();
         entries.map(|entry| (entry.controller, entry.decision.change, entry.count)).collect()
@@ -662,7 +662,8 @@ impl Shared {
     }
 
     pub(crate) fn stop(&self) {
-        // First: who sees that the server stops sees that no connection changes its worker.
+        // First: a thread that sees that the server stops sees that no connection changes its
+        // worker.
         self.roles.transit.stop();
         self.is_stopping.store(true, Ordering::Release);
         self.wake_all();

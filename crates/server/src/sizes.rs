@@ -8,11 +8,12 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a histogram has one writer, its worker (`WorkerCounters::sizes`); whoever folds them resets
-//!     nothing.
-//! I2: nobody who serves requests waits for a plan: a reader that meets the publisher goes on with
-//!     the plan it has, and looks again in its next round.
-//! I3: a plan is advice. Whoever executes a request by an older one is right too (decision 0039).
+//! I1: a histogram has one writer, its worker (`WorkerCounters::sizes`); the thread that folds them
+//!     resets nothing.
+//! I2: no thread that serves requests waits for a plan: a reader that meets the publisher goes on
+//!     with the plan it has, and looks again in its next round.
+//! I3: a plan is advice. A worker that executes a request by an older one is right too (decision
+//!     0039).
 //!
 //! # Trade-offs
 //! The manager ends an epoch each second in which something is asked (`watcher`); the first
@@ -99,7 +100,8 @@ impl Sizes {
 
     fn publish(&self, plan: Arc<SizePlan>) {
         *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = plan;
-        // Release: who sees the new number finds the new plan (or a later one) under the lock.
+        // Release: a thread that sees the new number finds the new plan (or a later one) under the
+        // lock.
         self.published_count.fetch_add(1, Ordering::Release);
     }
 }

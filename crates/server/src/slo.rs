@@ -1,5 +1,5 @@
 //! The service-level objective (`--slo`): within what time requests are to be answered, how many
-//! are, and who is told.
+//! are, and where that is shown.
 //!
 //! ```text
 //!  worker: one read in flight is watched ─▶ Sampler ─▶ LatencyCells

@@ -35,7 +35,7 @@ const ARGS_MAX: usize = 32;
 /// Bytes that are kept of an argument, as in Redis.
 const ARG_BYTES_MAX: usize = 128;
 
-/// In the place of what nobody may read.
+/// In the place of arguments that are never shown.
 const REDACTED: &[u8] = b"(redacted)";
 
 /// What took long.
@@ -49,7 +49,7 @@ pub struct Entry {
     pub took_us: u64,
     /// Cut.
     pub args: Vec<Vec<u8>>,
-    /// Who sent it.
+    /// The client that sent it.
     pub peer: String,
     /// CLIENT SETNAME.
     pub name: String,
@@ -179,7 +179,7 @@ pub fn cut_args(args: ArgIter<'_>, others: usize) -> Vec<Vec<u8>> {
     cut
 }
 
-/// All arguments, for who watches (L3).
+/// All arguments, for clients that watch (L3).
 pub(crate) fn shown_args(args: ArgIter<'_>, mut show: impl FnMut(&[u8])) {
     let hidden = Hidden::of(args);
     let mut before: &[u8] = b"";
@@ -198,7 +198,7 @@ fn cut_arg(arg: &[u8]) -> Vec<u8> {
     cut
 }
 
-/// What of a command nobody may read.
+/// What of a command is never shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hidden {
     Nothing,

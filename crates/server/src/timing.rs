@@ -8,8 +8,8 @@
 //! ```
 //!
 //! # Invariants
-//! T1: per request one bit is set; who ran, and how often, is read from the counts of calls at the
-//!     end of a round.
+//! T1: per request one bit is set; which commands ran, and how often, is read from the counts of
+//!     calls at the end of a round.
 //! T2: the sum of what commands have spent is at most the worker's busy time.
 //!
 //! # Limits

@@ -7,8 +7,8 @@
 //!
 //! # Invariants
 //! P1: what is here, and the resume key that [`Page::resume`] answers, fit the room together.
-//! P2: each page goes on behind the one before, so that whoever follows resume keys comes to the
-//!     end. Keys that no reply has room for are passed over.
+//! P2: each page goes on behind the one before, so that a client that follows resume keys comes to
+//!     the end. Keys that no reply has room for are passed over.
 
 use std::mem::size_of;
 

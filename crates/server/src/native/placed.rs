@@ -15,7 +15,7 @@
 //!     what the session remembers.
 //! L2: requests of a shard that come behind one that goes through the control thread do so too, so
 //!     that they see its effect (I2 of `batch`).
-//! L3: a write of which nobody knows what became is not answered, and stays under way for its
+//! L3: a write whose outcome is unknown is not answered, and stays under way for its
 //!     session: it is never executed again.
 
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl Placed {
         configuration.map_or(ShardId(0), |configuration| configuration.shard_of_slot(slot))
     }
 
-    /// Who has a slot, in the words of a reply; empty: not even that is known.
+    /// The node that has a slot, in the words of a reply; empty: not even that is known.
     fn moved(&self, slot: Slot) -> String {
         let Some(configuration) = self.view.configuration() else { return String::new() };
         let Some(shard) = configuration.shard(configuration.shard_of_slot(slot)) else {

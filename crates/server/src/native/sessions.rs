@@ -120,8 +120,8 @@ impl Session {
     /// on relies on its never being executed from then on.
     #[inline]
     pub fn hear_floor(&self, floor: u32) {
-        // Relaxed: the lock orders what is remembered; this only saves taking it. The floor of who
-        // reads alone stays 0.
+        // Relaxed: the lock orders what is remembered; this only saves taking it. The floor of a
+        // client that only reads stays 0.
         if self.floor.load(Ordering::Relaxed) < floor {
             self.raise_floor(floor);
         }

@@ -194,7 +194,8 @@ pub struct ShmPort {
     client_count: usize,
     arena: Box<[u8]>,
     frames: Vec<Arrived>,
-    /// Who is read first in the next round, so that a full arena is not always full of the same.
+    /// The client that is read first in the next round, so that a full arena is not always full of
+    /// the same.
     first: usize,
 }
 
@@ -210,7 +211,7 @@ impl ShmPort {
         }
     }
 
-    /// Whether there is nobody.
+    /// Whether there is no client.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.client_count == 0

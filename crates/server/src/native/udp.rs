@@ -56,7 +56,7 @@ impl Helm {
     }
 
     /// From now on datagrams go to the first `front_count` sockets. What has arrived stays where
-    /// it is; so whoever hears nothing more still serves that.
+    /// it is; so a thread that hears nothing more still serves that.
     pub fn steer(&self, front_count: usize) -> io::Result<()> {
         match self {
             Helm::Group(socket) => landing::steer::steer(socket, count_of(front_count)),

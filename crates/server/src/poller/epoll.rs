@@ -82,7 +82,7 @@ fn flags(interest: Interest) -> EventFlags {
 pub struct Waker(Arc<OwnedFd>);
 
 impl Waker {
-    /// A waker that is watched by nobody yet.
+    /// A waker that no poller watches yet.
     pub fn new() -> io::Result<Waker> {
         Ok(Waker(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
     }
@@ -93,7 +93,7 @@ impl Waker {
         let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
     }
 
-    /// Whether there is a wake-up that nobody has taken; it is taken by that.
+    /// Whether there is a wake-up that was not taken yet; this call takes it.
     #[cfg(test)]
     pub fn is_awake(&self) -> bool {
         rustix::io::read(&*self.0, &mut [0_u8; 8]).is_ok()

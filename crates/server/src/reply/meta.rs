@@ -181,7 +181,7 @@ impl<D: Destination> Reply<'_, D> {
     ) {
         let (old, new) = match outcome {
             Outcome::Updated { old, new: Some(new) } => (*old, *new),
-            // It has got a time that has passed; what it counted to nobody will see.
+            // It has got a time that has passed; no client will see what it counted to.
             Outcome::Deleted { old } => (*old, old.unwrap_or(NOTHING)),
             Outcome::Refused(Refusal::OtherVersion(_)) => {
                 return self.meta_status(shape, echo, b"EX", None);

@@ -56,13 +56,13 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         Some((view.own(), view.configuration()?))
     }
 
-    /// Whom clients are told that this node is a replica of.
+    /// The master of this node, as clients are told.
     pub(super) fn own_master(&self) -> Option<NodeId> {
         let (own, configuration) = self.installed()?;
         Told::new(&configuration, own).own_master()
     }
 
-    /// ROLE: in a cluster with who has copies.
+    /// ROLE: in a cluster with the nodes that have copies.
     pub(super) fn role(&mut self, caller: Caller) {
         let peers = self.core.shared.cluster().map(|view| Peers::of(view)).unwrap_or_default();
         let text = |encoder: &mut Encoder<'_>, number: u16| {
@@ -103,7 +103,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         installed.map_or(0, |(own, all)| Told::new(&all, own).own_copies_min() as i64)
     }
 
-    /// WAITAOF: with `fsync` a write is answered when all disks have it, else nobody says when.
+    /// WAITAOF: with `fsync` a write is answered when all disks have it, else at no time that is
+    /// known.
     fn wait_aof(&mut self, caller: Caller, is_local: bool) {
         let data = self.core.shared.data();
         let is_durable = data.is_some_and(|data| data.durability() == Durability::Fsync);

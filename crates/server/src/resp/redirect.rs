@@ -1,4 +1,5 @@
-//! In a cluster, before a command runs: whether its keys are served here, and if not, by whom.
+//! In a cluster, before a command runs: whether its keys are served here, and if not, by which
+//! node.
 //!
 //! ```text
 //!  keys ─▶ one slot? ─ no ─▶ CROSSSLOT
@@ -110,7 +111,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 run(self);
                 self.flush();
                 if !self.engine.end_group() {
-                    // Nobody knows what came of it: no reply says so better than a closed
+                    // Its outcome is unknown: no reply says so better than a closed
                     // connection, which clients do not take for success.
                     self.core.connections[caller.slot].ending = Ending::Now;
                 }
@@ -201,7 +202,7 @@ impl<E: Engine> Gather<'_, '_, E> {
         true
     }
 
-    /// MOVED to whoever is the primary.
+    /// MOVED to the primary.
     #[cold]
     fn move_on(&mut self, caller: Caller, slot: Slot) {
         let Some((own, configuration)) = self.installed() else {

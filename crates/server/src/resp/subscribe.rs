@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::tracking::CHANNEL;
 
-/// What who listens may ask for in RESP2.
+/// The commands that a subscriber may send in RESP2.
 const ALLOWED: [CommandId; 5] = [
     CommandId::Ping,
     CommandId::Subscribe,
@@ -17,7 +17,7 @@ const ALLOWED: [CommandId; 5] = [
     CommandId::Reset,
 ];
 
-/// What who asks for another channel hears.
+/// The reply to a client that asks for another channel.
 pub(super) const NO_SUCH_CHANNEL: ErrorReply<'static> = ErrorReply::Other(
     "unknown command 'SUBSCRIBE': this server has strings only, no pub/sub but the channel \
      __redis__:invalidate",

@@ -216,7 +216,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.core.tell();
     }
 
-    /// Executes what was gathered, and looks up who is to be told what that has changed.
+    /// Executes what was gathered, and looks up which clients are to be told what that has changed.
     fn look_up_changes(&mut self, by: Option<u64>) {
         self.flush();
         self.engine.take_changes(&mut self.core.telling.changes);
@@ -253,11 +253,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// Behind CLIENT TRACKING: who does not track by then is not about to, either.
+    /// Behind CLIENT TRACKING: a client that does not track by then is not about to, either.
     #[cold]
     pub(super) fn end_asking(&mut self, slot: usize) {
         let resp = self.core.connections[slot].resp();
-        // What is queued may ask for it; who listens counts as one that tracks.
+        // What is queued may ask for it; a subscriber counts as one that tracks.
         if resp.tracker.is_none() && !resp.is_queueing() && !resp.is_subscribed {
             let client_id = self.core.connections[slot].client.id;
             self.core.shared.tracking().forget(client_id);

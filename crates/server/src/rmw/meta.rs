@@ -9,9 +9,9 @@
 //! ```
 //!
 //! An item is *stale* or *won* by marks beside its client flags ([`STALE`], [`WON`]): part of what
-//! the key has, so that they are logged and replicated as values are. Who is told that he has won
-//! has written the item, which therefore has another CAS token from then on, unless a client had
-//! chosen it (E): that one stays until the next value.
+//! the key has, so that they are logged and replicated as values are. A client that is told that it
+//! has won has written the item, which therefore has another CAS token from then on, unless a
+//! client had chosen it (E): that one stays until the next value.
 
 use base::UnixMillis;
 use store::request::{Item, MARKS_MASK, STALE, Update, Verdict, WON};
@@ -69,7 +69,7 @@ pub enum Regard {
     Read,
     /// Nothing: mg with u.
     Unnoted,
-    /// Nothing, and nobody wins by it: me, and OBJECT.
+    /// Nothing, and no client wins by it: me, and OBJECT.
     Look,
 }
 
@@ -80,7 +80,7 @@ pub struct MetaGet {
     pub vivify: NewExpiry,
     /// T.
     pub touch: NewExpiry,
-    /// R: who asks wins what ends earlier.
+    /// R: the client wins what ends earlier.
     pub recache: NewExpiry,
     /// T stands before R.
     pub is_touched_first: bool,
@@ -176,7 +176,7 @@ pub struct Named<'a> {
 impl Named<'_> {
     pub(super) fn apply(&self, old: Option<&Item<'_>>, value: &mut Vec<u8>) -> Verdict<Refusal> {
         match self.update.apply(old, value) {
-            // Who wins an item changes no value.
+            // A client that wins an item changes no value.
             verdict if old.is_some() && matches!(self.update, Rmw::MetaGet(_)) => verdict,
             Verdict::Write { client_flags, expires_at } => {
                 Verdict::WriteToken { client_flags, expires_at, token: self.token }
@@ -287,7 +287,7 @@ impl MetaInvalidate {
             return Verdict::Write { client_flags: mark, expires_at: self.touch.or(None) };
         }
         value.extend_from_slice(item.value);
-        // Who comes next may win.
+        // The next client may win.
         let client_flags = item.client_flags & !WON | mark;
         Verdict::Write { client_flags, expires_at: self.touch.or(item.expires_at) }
     }

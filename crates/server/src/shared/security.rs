@@ -1,4 +1,4 @@
-//! Who is let in: users, certificates, and their files, which are read again while the server runs.
+//! Access: users, certificates, and their files, which are read again while the server runs.
 
 use std::net::SocketAddr;
 
@@ -15,7 +15,7 @@ use crate::tls::Certificates;
 pub type Reloaded = Result<&'static str, String>;
 
 impl Shared {
-    /// Whom memcached's port lets in; before the workers start.
+    /// The users that memcached's port lets in; before the workers start.
     pub(crate) fn set_users(&self, users: Users) {
         // Set once, at the start.
         let _ = self.users.set(users);

@@ -1,4 +1,4 @@
-//! Who watches what the server does, by MONITOR, HOTKEYS, watch or client-side caching.
+//! The clients that watch what the server does, by MONITOR, HOTKEYS, watch or client-side caching.
 
 use super::Shared;
 use crate::hot::session::HotSessions;
@@ -7,7 +7,7 @@ use crate::tracking::Tracking;
 use crate::watchers::Watchers;
 
 impl Shared {
-    /// Who watches all commands of the RESP port.
+    /// The clients that watch all commands of the RESP port.
     pub(crate) fn monitors(&self) -> &Monitors {
         &self.watching.monitors
     }
@@ -17,12 +17,12 @@ impl Shared {
         &self.watching.hot_sessions
     }
 
-    /// Who keeps copies of what it reads.
+    /// The clients that keep copies of what they read.
     pub(crate) fn tracking(&self) -> &Tracking {
         &self.tracking
     }
 
-    /// Who watches items and connections, at memcached's port.
+    /// The clients that watch items and connections, at memcached's port.
     pub(crate) fn watchers(&self) -> &Watchers {
         &self.watching.watchers
     }

@@ -37,7 +37,7 @@ impl SizeEpochs {
     /// Ends an epoch: the new plan with its reason, if it differs from the one in force.
     ///
     /// A worker gets another part only when two epochs in a row want that (while nothing
-    /// is known one will do), so that a load that swings from second to second moves nobody.
+    /// is known one will do), so that a load that swings from second to second moves no worker.
     pub fn size_epoch(&mut self, workers: &[&WorkerSizes]) -> Option<SizeChange> {
         let wanted = self.controller.end_epoch(workers);
         if *wanted == *self.plan {

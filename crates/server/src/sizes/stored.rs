@@ -6,8 +6,8 @@
 //! ```
 //!
 //! # Invariants
-//! S1: a server that nobody looks at draws nothing.
-//! S2: who looks waits for nobody: it sees what the looks before it drew.
+//! S1: a server whose `/stats` is not read draws nothing.
+//! S2: a look waits for no worker: it sees what the looks before it drew.
 
 use std::sync::{Mutex, PoisonError};
 

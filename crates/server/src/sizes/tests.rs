@@ -1,4 +1,4 @@
-//! Tests of epochs, plans and those who read them.
+//! Tests of epochs, plans and their readers.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The files: a certificate, its key, and who may sign clients' certificates.
+//! The files: a certificate, its key, and the authority that may sign clients' certificates.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ pub enum ClientCertificates {
     No,
     /// They are asked; one that is shown has to be right.
     Optional,
-    /// Nobody comes in without.
+    /// A client without one is refused.
     Required,
 }
 
@@ -31,7 +31,7 @@ pub struct TlsConfig {
     pub certificate: PathBuf,
     /// Its private key, in PEM.
     pub key: PathBuf,
-    /// Who signs certificates of clients, in PEM.
+    /// The authority that signs certificates of clients, in PEM.
     pub authority: Option<PathBuf>,
     /// Whether clients show one.
     pub clients: ClientCertificates,

@@ -1,4 +1,4 @@
-//! One connection's TLS, moved by whoever has bytes: it never waits.
+//! One connection's TLS, moved by the thread that has bytes: it never waits.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -71,7 +71,7 @@ impl Stream {
         has_room
     }
 
-    /// Whether the client has not shown yet who it is.
+    /// Whether the handshake has not ended yet.
     pub fn is_handshaking(&self) -> bool {
         self.is_handshaking
     }
@@ -160,7 +160,7 @@ impl Stream {
         self.alert(socket);
     }
 
-    /// Sends what waits sealed, if the socket takes that at once: nobody waits for it any more.
+    /// Sends what waits sealed, if the socket takes that at once: no thread waits for it any more.
     pub fn alert(&mut self, socket: BorrowedFd<'_>) {
         let _ = self.flush(socket, &mut 0);
     }

@@ -1,7 +1,7 @@
 //! What four servers of Redis 7.0.15 answered, and what a node in their place answers.
 //!
 //! ```text
-//!  n1 :7302  master of 5461..10922       n2 :7301  master of 0..5460, whom most was asked
+//!  n1 :7302  master of 5461..10922       n2 :7301  master of 0..5460, the one asked most
 //!  n3 :7303  master of 10923..16383      n4 :7304  replica of n2
 //! ```
 //!
@@ -309,7 +309,8 @@ fn only_own_keys_are_shown() {
     }
 }
 
-/// Who has lost its lease and has not heard of it may be asked for keys that others write by now.
+/// A node that has lost its lease without hearing of it may be asked for keys that others write by
+/// now.
 #[test]
 fn reads_past_the_router_are_told_only_under_the_lease() {
     for reading in ["MGET bar {bar}2", "EXISTS bar {bar}2", "WATCH bar\r\nGET bar"] {

@@ -113,7 +113,7 @@ impl Access {
         Access { reads: self.reads | other.reads, writes: self.writes | other.writes }
     }
 
-    /// Whether whoever has this may do that.
+    /// Whether this access permits that one.
     pub fn covers(self, wanted: Access) -> bool {
         (self.reads || !wanted.reads) && (self.writes || !wanted.writes)
     }
