@@ -1,4 +1,4 @@
-//! Client-side caching: who has read what, and who is told when that changes.
+//! Client-side caching: which client has read what, and which is told when that changes.
 //!
 //! ```text
 //!  a client that tracks ─ reads ─▶ table: key ─▶ its readers      (64 parts, each with a lock)
@@ -7,21 +7,21 @@
 //! ```
 //!
 //! # Invariants
-//! T1: while nobody tracks, a round costs one relaxed load, and a change of a key one look at the
-//!     session's own option.
-//! T2: nobody tracks before every thread that writes has seen that somebody will
-//!     ([`Tracking::is_ready`]): what such a thread has written before is seen by whoever reads
-//!     from then on, and what it writes from then on it looks up here.
-//! T3: a client's key is in the table before it is read. Who writes looks a key up behind the
-//!     write. Both take the lock of the key's part: either the reader is found, or its lock was
-//!     taken later than the writer's, and it reads what was written.
+//! T1: while no client tracks, a round costs one relaxed load, and a change of a key one look at
+//!     the session's own option.
+//! T2: no client tracks before every thread that writes has seen that one will
+//!     ([`Tracking::is_ready`]): what such a thread has written before is seen by all reads from
+//!     then on, and what it writes from then on it looks up here.
+//! T3: a client's key is in the table before it is read. A writer looks a key up behind the write.
+//!     Both take the lock of the key's part: either the reader is found, or its lock was taken
+//!     later than the writer's, and it reads what was written.
 //! T4: a message is put behind the reply to the read that it is about: a gathering executes what
 //!     it has registered before its worker takes or makes any message.
 //! T5: what is taken out of the table is told; what is flushed is taken out before it is told, so
-//!     that who reads in between is told once too often rather than not at all.
+//!     that a client that reads in between is told once too often rather than not at all.
 //! T6: a message is never lost as long as its client is connected: those that have no room on their
 //!     way, or in the output of a client that does not read, become one that says that everything
-//!     has changed. Nobody is cut off for what others have written.
+//!     has changed. No client is cut off for what others have written.
 //!
 //! # Limits
 //! The table holds at most `tracking-table-max-keys` keys, and a quarter of the client buffers;
@@ -65,9 +65,9 @@ struct Part {
     booked: Reservation,
 }
 
-/// Who tracks, and what they have read.
+/// The clients that track, and what they have read.
 pub struct Tracking {
-    /// Odd while somebody tracks or is about to; changes each time that this does.
+    /// Odd while a client tracks or is about to; changes each time that this does.
     word: AtomicU64,
     /// By thread that writes: which word it has acted by last.
     seen: Vec<CachePadded<AtomicU64>>,
@@ -98,7 +98,7 @@ pub struct TableTotals {
 }
 
 impl Tracking {
-    /// Nobody tracks; `thread_count` threads write, and the table holds `keys_max` keys.
+    /// No client tracks; `thread_count` threads write, and the table holds `keys_max` keys.
     pub fn new(thread_count: usize, keys_max: u64, budget: &Arc<BufferBudget>) -> Tracking {
         let part = || {
             let booked = Reservation::empty(budget, Kind::Tracking);
@@ -129,7 +129,7 @@ impl Tracking {
     /// A thread acts by that word: from now on it looks up what it writes, if it says so.
     pub fn set_seen(&self, thread: usize, word: u64) {
         // Release, with the Acquire of `is_ready`: what the thread has written before is visible to
-        // who finds it ready (T2).
+        // a thread that finds it ready (T2).
         self.seen[thread].store(word, Ordering::Release);
     }
 
@@ -140,7 +140,7 @@ impl Tracking {
         if registry.begin(client_id) {
             self.word.fetch_add(1, Ordering::Relaxed);
         }
-        // Nobody changes it: this client is about to track.
+        // No thread changes it: this client is about to track.
         let word = self.word();
         debug_assert!(is_on(word), "somebody is about to track");
         drop(registry);
@@ -179,12 +179,12 @@ impl Tracking {
         registry.remove(client_id);
         if registry.end(client_id) {
             self.word.fetch_add(1, Ordering::Relaxed);
-            // Nobody is told of anything: nobody is here.
+            // No client is told of anything: none tracks.
             self.clear();
         }
     }
 
-    /// Who tracks for that client.
+    /// The tracker of that client.
     pub fn tracker(&self, client_id: u64) -> Option<Arc<Tracker>> {
         if !is_on(self.word()) {
             return None;
@@ -192,7 +192,7 @@ impl Tracking {
         self.registry().tracker(client_id).cloned()
     }
 
-    /// All who track.
+    /// All trackers.
     pub fn trackers(&self) -> Vec<Arc<Tracker>> {
         self.registry().trackers().cloned().collect()
     }
@@ -213,7 +213,7 @@ impl Tracking {
         self.registry().prefixes.note(broadcast, key, by)
     }
 
-    /// Who has asked for that prefix.
+    /// The trackers that have asked for that prefix.
     pub fn broadcast_to(&self, prefix: &[u8]) -> Vec<Arc<Tracker>> {
         let registry = self.registry();
         let clients = registry.prefixes.clients_of(prefix);
@@ -225,8 +225,8 @@ impl Tracking {
         self.registry().prefixes.count() > 0
     }
 
-    /// A client is about to read a key (T3). What had no room any more is added to `crowded`: who
-    /// has read it is to be told, behind what has been read meanwhile (T4).
+    /// A client is about to read a key (T3). What had no room any more is added to `crowded`: its
+    /// readers are to be told, behind what has been read meanwhile (T4).
     pub fn remember(&self, key: &[u8], client_id: u64, crowded: &mut Vec<Taken>) {
         let index = self.part_of(key);
         let mut part = self.part(index);
@@ -252,7 +252,7 @@ impl Tracking {
         }
     }
 
-    /// A key has changed: who has read it is to be told. `keeps` has changed it and does not want
+    /// A key has changed: its readers are to be told. `keeps` has changed it and does not want
     /// to know.
     pub fn take(&self, key: &[u8], keeps: Option<u64>) -> Option<Taken> {
         let mut part = self.part(self.part_of(key));

@@ -13,7 +13,7 @@
 //!     came before gets no more than its output may hold: what is left out is counted and told, as
 //!     `skipped=`. Lines that wait in an output are part of the client buffers; those on their way
 //!     to a worker are at most a thirty-second of them ([`UnderWay`]).
-//! W3: nobody waits for a watcher.
+//! W3: no worker waits for a watcher.
 //!
 //! # Limits
 //! Lines of several workers come as they come; their numbers (gid) say in what order they were
@@ -43,10 +43,10 @@ pub const LINES_BYTES_MAX: usize = 256 << 10;
 /// Of the client buffers, for what is under way.
 const UNDER_WAY_PART: u64 = 32;
 
-/// Who watches what.
+/// The clients that watch, and what each watches.
 #[derive(Debug, Default)]
 pub struct Watchers {
-    /// All that somebody watches.
+    /// All topics that some client watches.
     topics: AtomicU8,
     last_line: AtomicU64,
     /// Lines on their way to watchers' workers.
@@ -138,7 +138,7 @@ impl Watchers {
     }
 
     fn publish(&self, clients: &[(Arc<Client>, WatchTopics)]) {
-        // Who watches nothing that happens here is here all the same.
+        // A client whose topics never occur here counts as a watcher all the same.
         let none = if clients.is_empty() { WatchTopics::NONE } else { WatchTopics::OTHERS };
         let none = if self.prefixes.is_on() { none.with(WatchTopics::PREFIXES) } else { none };
         let all = clients.iter().fold(none, |all, (_, topics)| all.with(*topics));
@@ -352,7 +352,7 @@ impl Lines {
         }
     }
 
-    /// To all who watch.
+    /// To all watchers.
     #[cold]
     pub fn send(&mut self, shared: &Shared) {
         let counts = &shared.watchers().counts;
@@ -404,7 +404,7 @@ impl UnderWay {
     }
 }
 
-/// Lines on their way to who watches.
+/// Lines on their way to watchers.
 #[derive(Debug)]
 pub struct Watched {
     /// Each ends in a line feed.

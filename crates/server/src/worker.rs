@@ -121,7 +121,7 @@ struct Listener {
 enum Ear {
     /// Its own share of a port.
     Tcp(TcpListener),
-    /// A Unix socket, which all workers have together: whoever is first accepts.
+    /// A Unix socket, which all workers have together: the first one accepts.
     Unix(Arc<UnixListener>),
 }
 
@@ -346,7 +346,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.close_all();
     }
 
-    /// One round, for whoever runs several workers in turn.
+    /// One round, for a thread that runs several workers in turn.
     #[cfg(any(test, feature = "drive"))]
     pub(crate) fn step(&mut self) -> io::Result<()> {
         self.wait()?;

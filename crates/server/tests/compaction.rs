@@ -114,7 +114,7 @@ fn windows_reach_over_the_queue_of_another_worker() {
 }
 
 /// Several clients append to one short key and write their own, each in one pipeline: nothing is
-/// lost, and each sees its own effects in order, whoever else is put together with it.
+/// lost, and each sees its own effects in order, whichever other clients are put together with it.
 #[test]
 fn clients_that_share_a_short_key_lose_nothing_and_see_their_own_writes() {
     const CLIENTS: usize = 4;

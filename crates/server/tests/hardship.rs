@@ -124,7 +124,7 @@ fn many_half_sent_large_commands_stay_within_the_budget() {
     let mut other = server.resp();
     other.ask("SET small 1\r\nGET small\r\n", "+OK\r\n$1\r\n1\r\n");
     assert!(shared.buffer_budget().granted_bytes() <= limit_bytes + (1 << 20));
-    // Who gives up makes room for the others.
+    // A client that gives up makes room for the others.
     let mut last = halves.pop().unwrap();
     drop(halves);
     last.send(vec![b'x'; value_bytes - 100_000]);

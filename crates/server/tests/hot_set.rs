@@ -167,7 +167,7 @@ fn a_pipeline_on_a_hot_key_is_answered_in_its_order() {
     }
 }
 
-/// Readers of one hot counter and a writer who knows when each increment began and was answered:
+/// Readers of one hot counter and a writer that knows when each increment began and was answered:
 /// no read sees less than what was answered before it began, nor more than what had begun.
 #[test]
 fn a_hot_counter_is_linearizable() {

@@ -218,8 +218,9 @@ fn clients_that_die_leave_nothing_behind() {
     assert!(server.stop(PATIENCE), "every ticket comes back");
 }
 
-/// Reads that nobody took and that find no room again, each with a write of its key behind it: more
-/// of such writes than are tried at a time would wait for ever, were they tried before the reads.
+/// Reads that no worker took and that find no room again, each with a write of its key behind it:
+/// more of such writes than are tried at a time would wait for ever, were they tried before the
+/// reads.
 #[test]
 fn what_nobody_took_is_tried_before_what_waits_for_it() {
     let server = start(Config {

@@ -475,7 +475,7 @@ fn what_is_lent_comes_back_to_where_its_connection_is() {
             }
             wait_until(|| shared.are_roles_settled());
             if threads < 2 {
-                divide(shared, (4, 4)); // One alone lends to nobody.
+                divide(shared, (4, 4)); // One alone lends to no other.
             }
         }
         assert!(server.stop(PATIENCE));
@@ -628,7 +628,7 @@ fn stopping_loses_no_connection_on_its_way() {
     }
 }
 
-/// Whoever is killed while on its way between two workers is closed where it arrives.
+/// A client that is killed while on its way between two workers is closed where it arrives.
 #[test]
 fn nobody_escapes_a_kill_on_the_way() {
     let server = start("crcw any", None);
@@ -698,7 +698,7 @@ fn native_clients_do_not_notice() {
     assert!(server.stop(PATIENCE));
 }
 
-/// U2: whoever polls hears datagrams, also of clients that were told of other threads.
+/// U2: the threads that poll hear datagrams, also of clients that were told of other threads.
 #[test]
 fn native_datagrams_go_to_the_threads_that_poll() {
     for native_transport in [NativeTransport::Recvmmsg, NativeTransport::IoUring] {

@@ -100,7 +100,8 @@ fn check(native_transport: NativeTransport) {
         copies_left -= 1;
         flooders.iter_mut().for_each(Flooder::send_unanswered);
     }
-    // Answers were lost too, since nobody took them: what is open is asked for until it is known.
+    // Answers were lost too, since no client took them: what is open is asked for until it is
+    // known.
     let deadline = std::time::Instant::now() + PATIENCE;
     while !flooders.iter().all(Flooder::is_done) {
         for flooder in &mut flooders {

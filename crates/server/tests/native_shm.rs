@@ -282,7 +282,7 @@ fn divide(server: &TestServer, (threads, fronts): (usize, usize)) {
     wait_for(|| shared.are_roles_settled());
 }
 
-/// U2: whoever polls serves them, and they do not notice.
+/// U2: the threads that poll serve them, and the clients do not notice.
 #[test]
 fn clients_in_shared_memory_go_to_the_threads_that_poll() {
     let server =
@@ -304,7 +304,7 @@ fn clients_in_shared_memory_go_to_the_threads_that_poll() {
     wait_for(|| totals(&server).shm_clients == 0 && totals(&server).sessions == 0);
 }
 
-/// Replies that wait for room in their ring go along, and so do frames that nobody has read.
+/// Replies that wait for room in their ring go along, and so do frames that no thread has read.
 #[test]
 fn a_client_that_does_not_read_loses_nothing_when_it_changes_threads() {
     let server = TestServer::with(Config { threads: 4, ..config("unsent") });

@@ -45,7 +45,7 @@ fn settings_change_roles_and_say_what_would_be_right() {
     check("CONFIG GET threads", &shown("threads", "4"));
 }
 
-/// On few threads nobody pays for what only two layers need; their number changes all the same.
+/// On few threads no worker pays for what only two layers need; their number changes all the same.
 #[test]
 fn a_server_that_runs_to_completion_changes_only_how_many_threads_work() {
     let server = TestServer::with(Config { threads: 3, ..config() });

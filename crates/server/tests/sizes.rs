@@ -1,5 +1,5 @@
-//! Large items beside small ones: who executes what, in which order it is answered, by whom it
-//! leaves, and what is left behind. There are more threads than processors.
+//! Large items beside small ones: which worker executes what, in which order it is answered, which
+//! worker sends it, and what is left behind. There are more threads than processors.
 
 use std::io::{Read, Write};
 use std::time::Instant;
@@ -36,8 +36,8 @@ fn talk(client: &mut Client, asks: &[u8], answers: &[u8]) {
     });
 }
 
-/// Between two layers, so that the router alone says who executes: the first back is small, the
-/// second stands by for large requests.
+/// Between two layers, so that the router alone says which worker executes: the first back is
+/// small, the second stands by for large requests.
 #[test]
 fn what_is_found_large_is_executed_by_a_large_worker_and_once() {
     let server = TestServer::with(size_aware(WritePolicy::Crcw, Some(1)));
@@ -183,7 +183,7 @@ fn read_version(reader: &mut Client) -> u32 {
     String::from_utf8_lossy(&value[..8]).parse().unwrap()
 }
 
-/// The slow client's socket is with a large worker that waits for it; nobody else waits.
+/// The slow client's socket is with a large worker that waits for it; no other client waits.
 #[test]
 fn a_client_that_does_not_read_its_large_values_holds_up_nobody() {
     for config in [size_aware(WritePolicy::Crcw, None), size_aware(WritePolicy::Crcw, Some(1))] {
@@ -303,8 +303,8 @@ fn one_request_in_so_many_is_counted() {
     }
 }
 
-/// With `auto`, the first epoch with requests says where small ends, and two in a row who is large.
-/// Requests flow on while both change.
+/// With `auto`, the first epoch with requests says where small ends, and two in a row which workers
+/// are large. Requests flow on while both change.
 #[test]
 fn the_plan_follows_the_load_while_requests_flow() {
     let threshold = SizeThreshold::Quantile(0.99);

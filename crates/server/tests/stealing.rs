@@ -136,7 +136,7 @@ fn thieves_sleep_when_there_is_nothing_to_steal() {
     assert!(server.stop(PATIENCE));
 }
 
-/// Whoever has no role executes nothing, also nothing that it could steal.
+/// A thread without a role executes nothing, also nothing that it could steal.
 #[test]
 fn threads_without_a_role_do_not_steal() {
     let server = start(WritePolicy::Crew, None);

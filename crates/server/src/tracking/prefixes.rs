@@ -37,7 +37,7 @@ pub struct Prefixes {
     seed: RandomState,
 }
 
-/// Keys that changed, each with who has changed it last.
+/// Keys that changed, each with the client that changed it last.
 pub type ChangedKeys = BTreeMap<Box<[u8]>, Option<u64>>;
 
 /// What changed in a gathering, by prefix.

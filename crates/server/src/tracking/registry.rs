@@ -1,4 +1,4 @@
-//! Who tracks, in which way, and who is about to.
+//! The clients that track, in which way, and those that are about to.
 //!
 //! # Invariants
 //! I1: a client that tracks has begun: `wanting` has the id of every tracker.
@@ -116,7 +116,7 @@ impl Tracker {
         Tracker { client, mode, is_no_loop: false, redirect: None, is_broken: false.into() }
     }
 
-    /// Who is told in its place, as CLIENT GETREDIR says it; 0: nobody.
+    /// The client that is told in its place, as CLIENT GETREDIR says it; 0: none.
     pub fn redirect_shown(&self) -> i64 {
         self.redirect.map_or(0, u64::cast_signed)
     }
@@ -134,7 +134,7 @@ impl Tracker {
         }
     }
 
-    /// Whether who is told in its place is gone.
+    /// Whether the client that is told in its place is gone.
     pub fn is_broken(&self) -> bool {
         // Relaxed: what a list shows.
         self.is_broken.load(Ordering::Relaxed)

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a key is here exactly while some client would be told of its change; whoever takes it out
-//!     tells them.
+//! I1: a key is here exactly while some client would be told of its change; the thread that takes
+//!     it out tells them.
 //! I2: `order` names each key that is here once by its number, and at most as many others, plus
 //!     `STALE_MAX`.
 //! I3: `item_count` is how many clients all keys have, `held_bytes` what they take.
@@ -25,12 +25,12 @@ const KEY_OVERHEAD_BYTES: usize = 200;
 /// Clients that have read a key, by their ids; few, as a rule.
 pub type Readers = Vec<u64>;
 
-/// A key that was taken out, and who is to be told.
+/// A key that was taken out, and the clients to be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// The key.
     pub key: Arc<[u8]>,
-    /// Who has read it.
+    /// The clients that have read it.
     pub readers: Readers,
 }
 
@@ -84,7 +84,8 @@ impl Table {
         self.keys.insert(key, Read { number, readers: vec![client_id] });
     }
 
-    /// The key has changed: who has read it is told once, and `keeps` stays as if it had not been.
+    /// The key has changed: each of its readers is told once, and `keeps` stays as if it had not
+    /// been.
     pub fn take(&mut self, key: &[u8], keeps: Option<u64>) -> Option<Taken> {
         let is_kept = |read: &Read| keeps.is_some_and(|keeps| read.readers.contains(&keeps));
         if let Some(read) = self.keys.get_mut(key).filter(|read| is_kept(read)) {

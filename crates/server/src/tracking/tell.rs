@@ -192,7 +192,7 @@ impl Outgoing {
     }
 }
 
-/// Whom a message for a tracker goes to, and what it is told.
+/// The client that a message for a tracker goes to, and what it is told.
 fn address(shared: &Shared, tracker: &Tracker, what: What) -> Message {
     let own = |what| Message { client: Arc::clone(&tracker.client), is_redirected: false, what };
     let Some(target_id) = tracker.redirect else { return own(what) };
@@ -216,8 +216,8 @@ fn null_of(tracker: &Tracker) -> Protocol {
 }
 
 impl Core {
-    /// Looks up who has read what has changed, for [`Core::tell`]. `by`, who has changed what
-    /// requests did, does not want to know.
+    /// Looks up the readers of what has changed, for [`Core::tell`]. `by`, the client whose
+    /// requests changed it, does not want to know.
     #[cold]
     pub fn look_up_changes(&mut self, by: Option<u64>) {
         let (tracking, telling) = (self.shared.tracking(), &mut self.telling);
@@ -238,7 +238,7 @@ impl Core {
         self.charge(work);
     }
 
-    /// Tells who has read what was looked up; keys by prefix wait for [`Core::tell_broadcast`].
+    /// Tells the readers of what was looked up; keys by prefix wait for [`Core::tell_broadcast`].
     #[cold]
     pub fn tell(&mut self) {
         let shared = Arc::clone(&self.shared);
@@ -287,7 +287,7 @@ impl Core {
 
     fn tell_readers(&mut self, tracking: &Tracking, taken: Taken, outgoing: &mut Outgoing) {
         for reader in taken.readers {
-            // Who has gone, or tracks in another way by now, is not told.
+            // A client that has gone, or tracks in another way by now, is not told.
             let tracker = tracking.tracker(reader).filter(|tracker| !tracker.is_broadcasting());
             if let Some(tracker) = tracker {
                 self.tell_one(&tracker, What::Key(Arc::clone(&taken.key)), outgoing);
@@ -367,7 +367,7 @@ impl Core {
     }
 
     fn hand_over(&mut self, message: &Message) -> Handed {
-        // Where the client is, or was: whoever is there may be another.
+        // Where the client is, or was: the connection there may be another client's.
         let Some(slot) = self.slot_of(&message.client) else { return Handed::Elsewhere };
         let connection = &mut self.connections[slot];
         let Speech::Resp(resp) = &connection.speech else { return Handed::Over };
@@ -383,7 +383,7 @@ impl Core {
         if message.is_sum() {
             message.client.end_sum();
         }
-        // Who is told something is there, as far as anybody knows.
+        // A client that is told something counts as active.
         message.client.set_active(self.now);
         self.lend_buffer(slot);
         message.encode(&mut self.connections[slot]);
@@ -397,7 +397,7 @@ impl Core {
         (connection.client.id == client.id).then_some(slot)
     }
 
-    /// Who was told in the place of others is gone: those learn it now.
+    /// The client that was told in the place of others is gone: those learn it now.
     #[cold]
     pub fn tell_of_end(&mut self, client_id: u64) {
         let shared = Arc::clone(&self.shared);

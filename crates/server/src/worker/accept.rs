@@ -128,7 +128,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                     TooMany::All | TooMany::NoRoom => counters.rejected.add(1),
                     TooMany::OfAddress => counters.rejected_of_address.add(1),
                 }
-                // Who speaks TLS would not understand.
+                // A client that speaks TLS would not understand.
                 return if !is_tls {
                     turn_away(&socket, too_many_line(protocol, too_many))
                 };
@@ -221,7 +221,7 @@ fn too_many_line(protocol: Dialect, too_many: TooMany) -> &'static [u8] {
 
 /// Tells a client why it does not come in, and closes.
 fn turn_away(socket: &TcpStream, reply: &[u8]) {
-    // It fits an empty socket buffer; if the client has gone, nobody misses it.
+    // It fits an empty socket buffer; if the client has gone, its loss does no harm.
     let _ = rustix::net::send(socket, reply, rustix::net::SendFlags::NOSIGNAL);
     let _ = rustix::net::recv(socket, &mut [0_u8; 1024], rustix::net::RecvFlags::empty());
     let _ = socket.shutdown(std::net::Shutdown::Write);

@@ -48,7 +48,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         for message in receiver.try_iter() {
             match message {
                 Control::Probe(answer) => {
-                    // Nobody may be waiting any more.
+                    // The thread that waits for this may be gone.
                     let _ = answer.send(self.probe());
                 }
                 Control::Draw => self.draw(),
@@ -163,11 +163,11 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.close_udp();
         self.accept_again_at = None;
         self.read_all_last();
-        // Whoever was parked goes on as it is.
+        // A worker that was parked goes on as it is.
         self.due.push(Due::Roles);
     }
 
-    /// Whoever has not said that it is the last is read once more: also a client whose turn came to
+    /// Reads once more each connection whose input has not ended: also one whose turn came to
     /// nothing, as its replies were just being sent, or whose bytes ended where a read did.
     pub(super) fn read_all_last(&mut self) {
         let connections = &self.core.connections;

@@ -36,8 +36,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// A node of a cluster: what was read here was this node's to tell, or whoever would be told
-    /// is cut (K22). That happens when a lease ends or a shard moves in the middle of a round.
+    /// A node of a cluster: what was read here was this node's to tell, or the connections that
+    /// would be told are cut (K22). That happens when a lease ends or a shard moves in the middle
+    /// of a round.
     fn look_at_lease(&mut self) {
         self.core.has_read_here = false;
         let seen = self.core.places_seen;

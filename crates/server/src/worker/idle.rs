@@ -7,7 +7,7 @@
 //!
 //! # Invariants
 //! I1: a connection is closed only if nothing was read from it and nothing left for as long as the
-//!     setting says; never while others execute for it, and never who listens only: a MONITOR, a
+//!     setting says; never while others execute for it, and never if it only listens: a MONITOR, a
 //!     watcher, a subscriber (as in Redis). What a client that tracks is told counts as its own.
 //! I2: without the setting a pass costs one comparison each time house is kept; with it an idle
 //!     worker wakes when the next connection is due, and not before.
@@ -23,7 +23,7 @@ use crate::poller::Poller;
 
 /// Connections that are looked at together: some 10 us, if none is in the cache.
 const STEP_SLOTS: usize = 256;
-/// Until who is overdue and is spared is looked at again.
+/// Until a connection that is overdue and spared is looked at again.
 const SPARED_MS: u64 = 1000;
 /// Between two passes.
 const PASS_EVERY_MS: u64 = 50;
@@ -81,7 +81,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 self.core.counters().idle_closed.add(1);
                 self.close(slot);
             } else {
-                // Who is overdue and spared is looked at again after a while.
+                // A connection that is overdue and spared is looked at again after a while.
                 let due_ms = if due_ms <= now_ms { now_ms + SPARED_MS } else { due_ms };
                 self.idle.earliest_ms = self.idle.earliest_ms.min(due_ms);
             }

@@ -15,7 +15,7 @@ use crate::poller::{Poller, Ready};
 use crate::shared::Control;
 use crate::sizes::LENT_BYTES_MIN;
 
-/// Who sends a connection's output.
+/// The worker that sends a connection's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sender {
     /// This worker.
@@ -122,8 +122,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
             return;
         };
         match client.worker() {
-            // It has left here and not arrived. Whoever takes it in may wait for other work of this
-            // worker's, so this one goes on and looks again in its next round.
+            // It has left here and not arrived. The worker that takes it in may wait for other work
+            // of this one, so this one goes on and looks again in its next round.
             own if own == self.core.worker => self.due.push(Due::TakeBack(returned)),
             other => shared.send(other.index(), Control::Return(returned)),
         }

@@ -1,4 +1,4 @@
-//! Native clients in a worker's round: its datagrams, its doorbells, and who comes in.
+//! Native clients in a worker's round: its datagrams, its doorbells, and the clients that come in.
 
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -77,8 +77,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.watch_shm(slot);
     }
 
-    /// Takes in clients that other workers have parted with, or passes them on to who polls. Where
-    /// the server stops they have been left.
+    /// Takes in clients that other workers have parted with, or passes them on to workers that
+    /// poll. Where the server stops they have been left.
     pub(super) fn receive_shm(&mut self) {
         let is_front = self.member.plan().is_front(self.core.worker.index());
         for client in std::mem::take(&mut self.shm_arrivals) {

@@ -178,7 +178,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.touch(slot);
         let connection = &mut self.core.connections[slot];
         if event.broken && !connection.interest.read {
-            // Nobody will read what is left to send.
+            // The client will not read what is left to send.
             connection.ending = Ending::Now;
             return used_bytes;
         }

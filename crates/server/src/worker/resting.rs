@@ -16,7 +16,7 @@ use crate::engine::Home;
 use crate::logins::{Origin, Pace};
 use crate::poller::Poller;
 
-/// Who rests until when.
+/// The connections that rest, and until when.
 #[derive(Debug, Default)]
 pub struct Resting {
     /// By the connection's place; and whose it is.

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //!  Control::Roles ─▶ park ─▶ drained ─▶ hand over ─▶ take up, acknowledge ─▶ settle
-//!  Control::Move  ─▶ arrivals ─▶ polls itself: watch, finish     else: on to who polls
+//!  Control::Move  ─▶ arrivals ─▶ polls itself: watch, finish     else: on to a worker that polls
 //! ```
 //!
 //! # Invariants
 //! I1: a connection is at one worker, or counted in the `Transit`.
 //! I2: connections change workers between two rounds, when none is touched: no event, region or
 //!     batch of the round names a position that is another's by then.
-//! I3: a listener stays open for life; who does not poll accepts, and hands over at once (K16).
+//! I3: a listener stays open for life; a worker that does not poll accepts, and hands over at once
+//!     (K16).
 
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -28,7 +29,8 @@ use crate::poller::Poller;
 use crate::shared::Control;
 
 impl<E: Home, P: Poller> Worker<E, P> {
-    /// Goes as far towards the latest plan as is possible now, and takes in who has arrived.
+    /// Goes as far towards the latest plan as is possible now, and takes in connections that have
+    /// arrived.
     #[cold]
     pub(super) fn change_roles(&mut self) {
         self.finish_touched(); // I2.
@@ -80,7 +82,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         (slots.split_off(kept_count), before.fronts..plan.fronts)
     }
 
-    /// Whoever parts with connections has begun a transit, so that the server goes on.
+    /// A worker that parts with connections has begun a transit, so that the server goes on.
     fn take_up(&mut self, latest: &Arc<PublishedRoles>, plan: RolePlan) {
         let own = self.core.worker.index();
         self.steer_udp(plan.fronts);
@@ -130,7 +132,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.send_on(Box::new(Moving::pack(connection, booked)), targets);
     }
 
-    /// Who polls by the latest plan; while the server drains, who polls under every plan.
+    /// The workers that poll by the latest plan; while the server drains, those that poll under
+    /// every plan.
     pub(super) fn fronts_now(&self) -> Range<usize> {
         0..if self.is_draining { 1 } else { self.core.shared.role_plan().fronts }
     }
@@ -156,8 +159,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// Takes in who has arrived, or passes them on; who is parked lets them wait until it knows
-    /// whether it polls.
+    /// Takes in connections that have arrived, or passes them on; a worker that is parked lets them
+    /// wait until it knows whether it polls.
     fn receive(&mut self) {
         if self.member.is_parked() {
             return;
@@ -202,7 +205,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     }
 }
 
-/// Who has no role sleeps, whatever the setting says.
+/// A thread without a role sleeps, whatever the setting says.
 fn poll_of(configured: Poll, is_idle: bool) -> Poll {
     if is_idle { Poll::Block } else { configured }
 }

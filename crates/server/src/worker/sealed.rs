@@ -17,7 +17,7 @@ use crate::tls::{HANDSHAKE_BYTES, Received, Stream, append, fill};
 /// [`READ_BYTES_MAX`].
 const SEALED_READ_BYTES: usize = 15 << 10;
 
-/// A client that has not shown by then who it is, is cut off.
+/// A client whose handshake has not ended by then is cut off.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Handshakes that are under way, the oldest first.
@@ -67,7 +67,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// Cuts off who takes too long. A worker that sleeps looks every second.
+    /// Cuts off clients that take too long. A worker that sleeps looks every second.
     #[inline]
     pub(super) fn end_handshakes(&mut self, now: Instant) {
         while let Some(first) = self.handshakes.0.front().filter(|first| first.until <= now) {
@@ -161,7 +161,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             Received::Refused(error) => {
                 tracing::debug!(client = %connection.client.peer, "TLS: {error}");
                 counters.tls.refused.add(1);
-                // Who does not speak TLS would take an alert for a reply.
+                // A client that does not speak TLS would take an alert for a reply.
                 if !is_plain(error) {
                     tls.alert(connection.socket.as_fd());
                 }

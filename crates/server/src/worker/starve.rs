@@ -1,10 +1,10 @@
-//! What happens when the client buffers are full: who waits, who is refused, who is closed.
+//! What happens when the client buffers are full: which connections wait, are refused, are closed.
 //!
 //! ```text
 //!  large command, no room ─▶ starved: not read ─▶ room: goes on
 //!                                              ├▶ its client has gone: closed
-//!                                              └▶ no room for long: who has stalled is refused,
-//!                                                 or else who waits longest
+//!                                              └▶ no room for long: the stalled are refused,
+//!                                                 or else those that wait longest
 //! ```
 //!
 //! # Invariants
@@ -31,7 +31,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Clients are closed one by one as buffers fill: one line of the log tells of many.
 const LOG_EVICTIONS_EVERY: Duration = Duration::from_secs(10);
 
-/// Who waits for room in the buffers.
+/// The connections that wait for room in the buffers.
 pub(super) struct Starved {
     /// Connections that are not read until there is some.
     slots: Vec<usize>,
@@ -39,7 +39,7 @@ pub(super) struct Starved {
     looked_at: Instant,
     /// When connections that hold pins were looked at.
     looked_at_pins: Instant,
-    /// When somebody who had waited was last given some.
+    /// When a connection that had waited was last given some.
     fed_at: Option<Instant>,
     /// When the log told of closed clients, and how many it has not told of.
     logged_at: Option<Instant>,
@@ -203,17 +203,17 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if self.starved.is_empty() {
             self.starved.since = None;
         } else if is_late && self.starved.looked_at == now && !has_refused {
-            // After a refusal the next look tells whether who got the room has stalled too.
+            // After a refusal the next look tells whether those that got the room have stalled too.
             self.refuse_late(now);
         }
         self.finish_touched();
     }
 
-    /// Refuses the older half of those who have waited for too long, so that what they hold is
-    /// room for the others: two clients may each have half of a command and wait for the other's
-    /// room, and a thousand may have a little of theirs. The next look takes half of the rest, but
-    /// the last of them waits until those who were just given room have had their time: they may
-    /// have stalled, and then they are the ones to refuse.
+    /// Refuses the older half of the connections that have waited for too long, so that what they
+    /// hold is room for the others: two clients may each have half of a command and wait for the
+    /// other's room, and a thousand may have a little of theirs. The next look takes half of the
+    /// rest, but the last of them waits until those that were just given room have had their time:
+    /// they may have stalled, and then they are the ones to refuse.
     fn refuse_late(&mut self, now: Instant) {
         let time_max = self.core.shared.config().starved_time_max;
         let connections = &self.core.connections;
@@ -247,8 +247,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// Refuses those whose half of a command takes the room that others wait for, and who have
-    /// sent nothing of the rest for long; whether there was one.
+    /// Refuses the connections whose half of a command takes the room that others wait for, and
+    /// that have sent nothing of the rest for long; whether there was one.
     fn refuse_stalled(&mut self) -> bool {
         let now_ms = self.core.now.0;
         let time_max = self.core.shared.config().starved_time_max;

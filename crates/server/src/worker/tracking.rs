@@ -1,7 +1,8 @@
-//! Client-side caching in a worker's round: whether anybody tracks, and when who does is told.
+//! Client-side caching in a worker's round: whether any client tracks, and when those that do are
+//! told.
 //!
 //! # Invariants
-//! I1: while nobody tracks, a round looks at one word.
+//! I1: while no client tracks, a round looks at one word.
 //! I2: what a gathering has changed is told before its replies leave; what else a round has
 //!     changed, at its end.
 

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! I1: an exchange ends here and nowhere else ([`Worker::end_exchange`]), but for one that is cut.
-//! I2: a datagram is executed where it came in, or by whom the router names; a worker that does not
-//!     poll drops what still reaches it.
+//! I2: a datagram is executed where it came in, or by the worker that the router names; a worker
+//!     that does not poll drops what still reaches it.
 
 use super::Worker;
 use crate::budget::{Books, Kind};
@@ -161,7 +161,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.cut_exchanges();
     }
 
-    /// Nothing more comes by UDP; who waits for an answer asks again, elsewhere.
+    /// Nothing more comes by UDP; a client that waits for an answer asks again, elsewhere.
     pub(super) fn close_udp(&mut self) {
         self.cut_exchanges();
         if let Some(udp) = self.udp.take() {

@@ -28,7 +28,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.engine.own_session().watch_evictions(topics.has(WatchTopics::EVICTIONS));
     }
 
-    /// A round ends: its lines go to those who watch.
+    /// A round ends: its lines go to the watchers.
     #[inline]
     pub(super) fn send_watched(&mut self) {
         if self.core.shared.watchers().topics() != WatchTopics::NONE {

@@ -2,7 +2,7 @@
 //! the samples that run all the time.
 //!
 //! # Invariants
-//! W1: for a gathering that nobody watches this is one branch on two loads.
+//! W1: for a gathering that no client watches this is one branch on two loads.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -28,7 +28,7 @@ const SHORT_REPLY_BYTES: u64 = 5;
 
 impl<E: Home, P: Poller> Worker<E, P> {
     /// Behind a gathering whose batches took so long, if that is known: what it was made of, for
-    /// those who watch.
+    /// the clients that watch.
     #[inline]
     pub(super) fn feed_watchers(&mut self, took: Option<Duration>) {
         if self.core.shared.monitors().is_watched() | self.is_glance_due {
