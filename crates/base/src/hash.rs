@@ -35,7 +35,7 @@ impl KeyHasher {
 }
 
 impl std::fmt::Debug for KeyHasher {
-    /// Leaves the seed out: whoever knows it can aim at one bucket.
+    /// Leaves the seed out: a client that knows it can aim at one bucket.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("KeyHasher")
     }

@@ -8,16 +8,16 @@
 //!  done      one bit for what each entry names: takers set it, the owner clears it
 //! ```
 //!
-//! The owner pushes entries and publishes them together by one store of `head`. Whoever has time
+//! The owner pushes entries and publishes them together by one store of `head`. A taker with time
 //! takes the oldest one by moving `taken` past it, works on what it names, and sets its bit in the
-//! owner's [`DoneSet`]. So a slow taker holds up nobody: the work of others shows before its own.
+//! owner's [`DoneSet`]. So a slow taker holds up no other: their work shows before its own.
 //! Whatever an entry names is the taker's from the taking on, and the owner's again once its bit is
 //! set.
 //!
 //! # Invariants
 //! I1: `taken <= head <= pushed <= taken + capacity`; all count entries since the beginning, and an
 //!     entry's place is its number modulo the capacity.
-//! I2: each entry is taken once: `taken` moves by ones, and who moves it has the entry.
+//! I2: each entry is taken once: `taken` moves by ones, and the taker that moves it has the entry.
 //! I3: a place is written only by the owner, and only when its last entry is taken.
 //!
 //! # Concurrency
@@ -28,8 +28,9 @@
 //! Relaxed: it only counts up, so that a taker that was overtaken fails, whatever it has read.
 //!
 //! # Limits
-//! The capacity is a power of two. The owner sees to it that it never has more entries waiting: who
-//! pushes only what names a thing that is not on the way, of so many things, never does.
+//! The capacity is a power of two. The owner never has more entries waiting. It keeps to that if
+//! entries name things out of so many, and it pushes an entry only for a thing that is not on the
+//! way.
 //!
 //! # Trade-offs
 //! A ring with one receiver (`ring`) needs no CAS, and one tail tells of a whole batch; but its
@@ -123,7 +124,8 @@ impl Offerer {
         Offerer { offers: Arc::clone(offers), pushed: published, published }
     }
 
-    /// Puts an entry behind the last; nobody sees it before [`Offerer::publish`]. Its number.
+    /// Puts an entry behind the last and returns its number; takers see it only after
+    /// [`Offerer::publish`].
     #[inline]
     pub fn push(&mut self, entry: Entry) -> u64 {
         debug_assert!(
@@ -168,7 +170,7 @@ impl Offerer {
     }
 }
 
-/// A bit for each of a number of things: set by whoever has worked on it, cleared by its owner.
+/// A bit for each of a number of things: set by the taker that worked on it, cleared by its owner.
 #[derive(Debug)]
 pub struct DoneSet {
     words: Box<[AtomicU64]>,
@@ -200,7 +202,7 @@ impl DoneSet {
     /// Whether anything is done that was not taken.
     #[inline]
     pub fn has_any(&self) -> bool {
-        // Relaxed: whoever acts on it takes.
+        // Relaxed: an owner that acts on it calls `take`, which acquires (D2).
         self.words.iter().any(|word| word.load(Ordering::Relaxed) != 0)
     }
 

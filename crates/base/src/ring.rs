@@ -106,7 +106,7 @@ impl Sender {
         self.pushed - self.reclaimed < self.ring.places.len() as u64
     }
 
-    /// Puts an entry behind the last; nobody sees it before [`Sender::publish`].
+    /// Puts an entry behind the last; the receiver sees it only after [`Sender::publish`].
     ///
     /// # Panics
     /// If there is no room.
@@ -239,7 +239,7 @@ pub struct Bell {
 }
 
 impl Bell {
-    /// A bell that nobody waits for.
+    /// A bell that no thread waits for.
     pub fn new() -> Bell {
         Bell { is_raised: AtomicBool::new(false) }
     }

@@ -1,4 +1,5 @@
-//! Roles of threads, and how they change while requests flow: who polls connections, who executes.
+//! Roles of threads, and how they change while requests flow: which threads poll connections, and
+//! which execute.
 //!
 //! ```text
 //!  plan 7   F F B B .     fronts 2, threads 4 of at most 5    F: polls and sends  B: executes
@@ -19,9 +20,9 @@
 //! I1: a thread sends by the plan that it has taken up, and takes up another only when nothing that
 //!     it sent is on the way.
 //! I2: a thread acknowledges a publication at most once, behind everything that I1 speaks of.
-//! I3: a publication is settled when all threads have acknowledged it: then nobody sends, or will
-//!     ever send, by an earlier plan.
-//! I4: thread 0 polls under every plan, so that there always is somebody to hand over to.
+//! I3: a publication is settled when all threads have acknowledged it: then no thread sends, or
+//!     will ever send, by an earlier plan.
+//! I4: thread 0 polls under every plan, so that there always is a thread to hand over to.
 //! I5: a connection on its way to another thread is counted from before it leaves until it is
 //!     there; nothing leaves once the server has stopped.
 //!
@@ -55,7 +56,7 @@ pub enum Executing {
     All,
 }
 
-/// Who polls and who executes, of threads `0..threads`; the others do neither.
+/// The threads that poll and those that execute, of `0..threads`; the others do neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RolePlan {
     /// Counts plans; the one that a server starts with is 0.
@@ -71,7 +72,7 @@ pub struct RolePlan {
 }
 
 impl RolePlan {
-    /// A plan, unless there is nobody to poll (I4) or more would poll than there are.
+    /// A plan, unless no thread would poll (I4) or more would poll than there are.
     pub fn new(
         epoch: u64,
         threads: usize,
@@ -138,7 +139,7 @@ impl Publication {
 
     /// One more thread has taken the plan up (I2); whether it was the last.
     pub fn acknowledge(&self) -> bool {
-        // AcqRel, A1: who sees the last one sees what every thread did before its own.
+        // AcqRel, A1: the thread that gives the last one sees what every thread did before its own.
         self.unacknowledged.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
@@ -169,7 +170,7 @@ pub enum Step {
     Park,
     /// Sends again: the plan that it was parked for is not taken up.
     GoOn,
-    /// Acts by this plan from now on, and acknowledges it (I2). Who has polled and does not any
+    /// Acts by this plan from now on, and acknowledges it (I2). A thread that polled and polls no
     /// more first hands its connections over.
     TakeUp(RolePlan),
     /// Drops the ends of rings by which nothing can come any more (I3).
@@ -237,8 +238,8 @@ impl Member {
 /// Connections that are on their way from one thread to another.
 ///
 /// ```text
-///  who hands over   count one ─ fence ─ has it stopped? ─▶ yes: uncount, keep the connection
-///  who stops        say so ─ fence ─ is nothing counted? ─▶ nobody will ever send anything more
+///  handing over     count one ─ fence ─ has it stopped? ─▶ yes: uncount, keep the connection
+///  stopping         say so ─ fence ─ is nothing counted? ─▶ no thread will ever send anything more
 /// ```
 #[derive(Debug, Default)]
 pub struct Transit {
@@ -263,8 +264,8 @@ impl Transit {
         true
     }
 
-    /// Before another connection leaves, by who has begun and not ended: until then nobody who
-    /// could receive it ends.
+    /// Before another connection leaves, by a thread that has begun and not ended: until it ends,
+    /// no thread that could receive the connection ends.
     pub fn begin_another(&self) {
         self.count.fetch_add(1, Ordering::Relaxed);
     }

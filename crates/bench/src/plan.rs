@@ -174,7 +174,7 @@ impl Plan {
         })
     }
 
-    /// Threads or connections: whoever walks the trace on its own.
+    /// Threads or connections, each of which walks the trace on its own.
     pub(crate) fn lane_count(&self) -> usize {
         match self.target {
             Target::Embedded | Target::Null => self.thread_count,

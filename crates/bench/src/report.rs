@@ -24,7 +24,7 @@ pub(crate) fn write(plan: &Plan, summary: &Summary) -> Result<(), BenchError> {
     }
     let table = table::format(plan, summary);
     if outputs.json_owns_stdout() {
-        // A table that nobody reads does not cost the JSON.
+        // If stderr is closed, the JSON is still written.
         let _ = write!(std::io::stderr(), "{table}");
     } else {
         print(&table)?;

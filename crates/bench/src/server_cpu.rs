@@ -21,12 +21,13 @@ impl ServerProcesses {
         ServerProcesses { pids: vec![pid] }
     }
 
-    /// Whoever on this host listens on `server`; `None` when that is elsewhere or hidden from us.
+    /// The processes on this host that listen on `server`; `None` when they are elsewhere or hidden
+    /// from us.
     pub(crate) fn listening_on(server: SocketAddr) -> Option<ServerProcesses> {
         ServerProcesses::holding(&["/proc/net/tcp", "/proc/net/tcp6"], LISTENING, server)
     }
 
-    /// Whoever on this host receives datagrams at `server`.
+    /// The processes on this host that receive datagrams at `server`.
     pub(crate) fn receiving_at(server: SocketAddr) -> Option<ServerProcesses> {
         ServerProcesses::holding(&["/proc/net/udp", "/proc/net/udp6"], UNCONNECTED, server)
     }

@@ -77,7 +77,7 @@ impl Summary {
     }
 
     /// The latencies of small values and of large ones, where the run had both. A request without
-    /// an answer counts as small: nobody is flattered.
+    /// an answer counts as small, so that no server looks better for it.
     pub(crate) fn latency_ns_by_size(&self) -> Option<[Histogram<u64>; 2]> {
         let large = self.total.latency_large_ns.clone();
         let mut small = self.total.latency_ns.clone();

@@ -81,7 +81,7 @@ pub fn last_error() -> *const c_char {
 
 fn remember(words: String) {
     let words = CString::new(words.replace('\0', "?")).unwrap_or_default();
-    // A thread that ends has no last error any more, and nobody who asks.
+    // A thread that ends has no last error any more, and no call of it asks.
     let _ = LAST_ERROR.try_with(|text| text.replace(words));
 }
 
@@ -114,7 +114,8 @@ pub unsafe fn on_handle(
     if handle.is_null() || !handle.is_aligned() {
         return guarded(|| Err(Failure::invalid("the client is NULL or misaligned".to_owned())));
     }
-    // SAFETY: `dovetail_connect` made it from a box; nobody else uses it, by our own promise.
+    // SAFETY: `dovetail_connect` made it from a box; no other thread uses it, by our caller's
+    // promise.
     let handle = unsafe { &mut *handle };
     if handle.is_broken {
         remember("an earlier call of this client panicked".to_owned());

@@ -66,7 +66,7 @@ pub unsafe extern "C" fn dovetail_close(client: *mut Handle) {
     if client.is_null() || !client.is_aligned() {
         return;
     }
-    // SAFETY: `dovetail_connect` made it from a box, and nobody uses it any more.
+    // SAFETY: `dovetail_connect` made it from a box, and no thread uses it any more.
     let handle = unsafe { Box::from_raw(client) };
     guarded(|| {
         drop(handle);

@@ -21,7 +21,7 @@ fn is_usable<T>(pointer: *const T) -> bool {
 /// `len` things of C; NULL is an empty slice when `len` is 0.
 ///
 /// # Safety
-/// A usable pointer points to `len` initialised things that nobody writes to during `'a`.
+/// A usable pointer points to `len` initialised things that no thread writes to during `'a`.
 pub unsafe fn slice_of<'a, T>(name: &str, data: *const T, len: usize) -> Result<&'a [T], Failure> {
     if len == 0 {
         return Ok(&[]);
@@ -37,7 +37,7 @@ pub unsafe fn slice_of<'a, T>(name: &str, data: *const T, len: usize) -> Result<
 /// A text of C that ends with a NUL.
 ///
 /// # Safety
-/// A pointer that is not NULL points to a NUL-terminated text that nobody writes to during `'a`.
+/// A pointer that is not NULL points to a NUL-terminated text that no thread writes to during `'a`.
 pub unsafe fn text_of<'a>(name: &str, text: *const c_char) -> Result<&'a str, Failure> {
     if text.is_null() {
         return Err(invalid(name));
@@ -153,7 +153,7 @@ pub fn hand_over(value: Option<Vec<u8>>) -> Value {
 pub unsafe fn take_back(value: Value) {
     if !value.data.is_null() {
         let bytes = std::ptr::slice_from_raw_parts_mut(value.data, value.len);
-        // SAFETY: `hand_over` made it from a box of this length; nobody else has it.
+        // SAFETY: `hand_over` made it from a box of this length; it has no other owner.
         drop(unsafe { Box::from_raw(bytes) });
     }
 }

@@ -13,7 +13,7 @@ fn generated(root: &Path) -> String {
     let builder = sources.iter().fold(builder, |builder, path| builder.with_src(path));
     let mut text = Vec::new();
     builder.generate().unwrap().write(&mut text);
-    // Rust's heading says nothing to a reader of C, who has the rules at the top.
+    // Rust's heading says nothing to a reader of C; the rules are at the top.
     let text = String::from_utf8(text).unwrap();
     text.replace("//\n// # Safety\n// The rules at the top of the header.\n", "")
 }

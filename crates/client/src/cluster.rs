@@ -8,8 +8,8 @@
 //! ```
 //!
 //! # Invariants
-//! C1: a request is asked again only if it surely was not executed, or changes nothing. A write of
-//!     which nobody knows ends as [`RequestError::Unknown`], as with one server.
+//! C1: a request is asked again only if it surely was not executed, or changes nothing. A write
+//!     whose outcome is unknown ends as [`RequestError::Unknown`], as with one server.
 //! C2: no request takes longer than [`ClusterConfig::patience`] and the time-out of one attempt.
 //! C3: what an older configuration says does not replace what a newer one said.
 
@@ -50,7 +50,7 @@ impl Default for ClusterConfig {
     }
 }
 
-/// Who has a slot, as far as is known.
+/// The server that has a slot, as far as is known.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     /// Position among the servers.
@@ -66,7 +66,7 @@ pub struct Cluster {
     servers: Vec<String>,
     connections: HashMap<u16, Client>,
     slots: Box<[Known]>,
-    /// Who is asked next where nobody is known.
+    /// The server to ask next for a slot whose server is unknown.
     next: usize,
 }
 
@@ -98,10 +98,10 @@ impl Cluster {
         Ok(Cluster { config, servers, connections: HashMap::new(), slots, next: 0 })
     }
 
-    /// Asks whoever has the key, and hands the answer over.
+    /// Asks the server that has the key, and hands the answer over.
     ///
     /// # Errors
-    /// The request, or nobody executed it for as long as there was patience.
+    /// The request's own, or no server executed it for as long as there was patience.
     pub fn ask<T>(
         &mut self,
         op: &Op<'_>,
@@ -230,7 +230,7 @@ impl Cluster {
                 Ok(found) => {
                     places.iter().zip(found).for_each(|(place, value)| values[*place] = value);
                 }
-                // Some have moved, or nobody answers: each finds its own way.
+                // Some keys have moved, or the server does not answer: each key finds its own way.
                 Err(_) => {
                     for place in places {
                         values[place] = self.get(keys[place])?;

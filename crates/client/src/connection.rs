@@ -42,7 +42,7 @@ pub enum ConnectError {
         /// Why.
         source: landing::shm::ConnectError,
     },
-    /// Nobody listens at the address.
+    /// No socket listens at the address.
     #[error("cannot connect to {target}: connection refused")]
     Refused {
         /// The server.

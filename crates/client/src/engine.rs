@@ -9,7 +9,7 @@
 //!  next_completion ◀── slots that are done ◀─────── input ◀── datagrams
 //! ```
 //!
-//! Whoever drives it calls [`Engine::input`] for what arrived, then [`Engine::output`] until it has
+//! The driver calls [`Engine::input`] for what arrived, then [`Engine::output`] until it has
 //! nothing more, and again when [`Engine::next_timer`] says so or a request was submitted. Time
 //! comes in as an argument and never goes back.
 //!

@@ -32,7 +32,7 @@ pub(crate) enum Link {
 pub(crate) struct UdpLink {
     udp: Udp,
     zone: Zone,
-    /// Whether the host said that nobody listens, since the last look.
+    /// Whether the host said that no socket listens, since the last look.
     is_refused: bool,
 }
 
@@ -106,7 +106,7 @@ impl UdpLink {
         Ok(())
     }
 
-    /// A host that says that nobody listens may have a server again soon: retries go on.
+    /// A host that says that no socket listens may have a server again soon: retries go on.
     fn forgive(&mut self, result: io::Result<usize>) -> io::Result<usize> {
         match result {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -225,7 +225,7 @@ impl Link {
         }
     }
 
-    /// Whether the host said that nobody listens, since the last call.
+    /// Whether the host said that no socket listens, since the last call.
     pub fn take_refused(&mut self) -> bool {
         match self {
             Link::Udp(link) => std::mem::take(&mut link.is_refused),
@@ -248,8 +248,8 @@ impl Link {
         }
     }
 
-    /// Makes sure that the next arrival wakes who waits for the descriptor. False: something has
-    /// arrived already.
+    /// Makes sure that the next arrival wakes the thread that waits for the descriptor. False:
+    /// something has arrived already.
     pub fn may_sleep(&mut self, engine: &mut Engine, now: Instant) -> bool {
         match self {
             Link::Udp(link) => link.udp.may_sleep(),

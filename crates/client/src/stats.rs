@@ -25,7 +25,7 @@ pub struct Stats {
     pub frames_received: u64,
     /// Datagrams that are no frame of the server's, or of a session that is over.
     pub frames_dropped: u64,
-    /// Replies that nobody waits for: answers to what was sent twice.
+    /// Replies that no request waits for: answers to what was sent twice.
     pub replies_late: u64,
     /// Sessions begun.
     pub sessions: u64,

@@ -49,7 +49,7 @@ impl Window {
 
     /// A frame was answered, while so many were under way.
     pub fn answered(&mut self, in_flight: u32) {
-        // Who does not fill the window learns nothing about a larger one.
+        // A client that does not fill the window learns nothing about a larger one.
         if in_flight * 2 < self.frames() {
             return;
         }

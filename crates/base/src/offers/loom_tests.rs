@@ -12,7 +12,7 @@ use crate::sync::Arc;
 /// What an entry names: plain memory that owner and taker write in turn.
 struct Named(UnsafeCell<u64>);
 
-// SAFETY: who holds the entry that names it has it to himself; loom reports it if not.
+// SAFETY: the thread that holds the entry naming it has exclusive access; loom reports it if not.
 unsafe impl Sync for Named {}
 // SAFETY: as for Sync.
 unsafe impl Send for Named {}

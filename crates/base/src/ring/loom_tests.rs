@@ -12,7 +12,7 @@ use crate::sync::Arc;
 /// What an entry names: plain memory that both sides write in turn.
 struct Named(UnsafeCell<u64>);
 
-// SAFETY: who holds the entry that names it has it to himself; loom reports it if not.
+// SAFETY: the thread that holds the entry naming it has exclusive access; loom reports it if not.
 unsafe impl Sync for Named {}
 // SAFETY: as for Sync.
 unsafe impl Send for Named {}
@@ -115,7 +115,7 @@ fn loom_no_publication_is_slept_through() {
     });
 }
 
-/// The same where several may sleep: who is awake is passed over.
+/// The same where several threads may sleep: one that is awake is passed over.
 #[test]
 fn loom_of_several_bells_the_raised_one_is_rung() {
     loom::model(|| {

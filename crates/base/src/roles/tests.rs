@@ -127,8 +127,8 @@ fn draw(state: &mut u64, end: u64) -> usize {
     ((*state >> 33) % end) as usize
 }
 
-/// Any number of threads under any sequence of plans: who takes a plan up has drained before, who
-/// settles does it after everybody has acknowledged, and in the end all are in the last plan.
+/// Any number of threads under any sequence of plans: each drains before it takes a plan up and
+/// settles after all have acknowledged, and in the end all are in the last plan.
 #[test]
 fn all_threads_end_in_the_last_plan() {
     for seed in 0..500 {

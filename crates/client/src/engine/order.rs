@@ -1,12 +1,12 @@
-//! Requests on one key in their order (K10): who follows an unanswered write of it waits.
+//! Requests on one key in their order (K10): one behind an unanswered write of the key waits.
 //!
 //! ```text
 //!  place (hash of the key)   writing   first ──▶ next ──▶ last      blocked slots
 //! ```
 //!
 //! Keys that share a place wait for each other without need; there are four places to a request.
-//! Reads do not hold up what follows them: who sends a write while a read of its key is unanswered
-//! may see either value.
+//! Reads do not hold up what follows them: a client that sends a write while a read of its key is
+//! unanswered may see either value.
 //!
 //! # Invariants
 //! O1: at most one write of a place is under way; nothing is blocked at a place without one.

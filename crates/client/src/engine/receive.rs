@@ -1,7 +1,7 @@
 //! The engine's way in: what a frame from the server changes.
 //!
-//! Nothing here believes a server: an id that nobody asked for, a status that does not belong to
-//! the op, a length that contradicts itself end in a count or in [`RequestError::BadAnswer`].
+//! Nothing here believes a server: an id without a request, a status that does not belong to the
+//! op, a length that contradicts itself end in a count or in [`RequestError::BadAnswer`].
 
 use base::Instant;
 use wire::native::{Frame, Items, Kind, Replies, Reply, ReplyError, RequestId, Status};
@@ -104,8 +104,8 @@ impl Engine {
     }
 
     /// The server did not execute the copy of a request that was in frame `number`. It is counted
-    /// once, however often the network repeats the answer: who counts more refusals than there
-    /// were takes a copy that was executed for one that was not.
+    /// once, however often the network repeats the answer: with more refusals counted than there
+    /// were, a copy that was executed is taken for one that was not.
     fn take_refused(&mut self, index: u32, number: u32) {
         self.stats.busy += 1;
         self.back_off(0);

@@ -1,4 +1,4 @@
-//! The at-most-once numbers of a session: who has which, and the floor.
+//! The at-most-once numbers of a session: the slot of each, and the floor.
 //!
 //! # Invariants
 //! Q1: every number below the floor is settled; the floor's own is not, unless it is `next`.

@@ -105,7 +105,7 @@ impl Stored {
         match *op {
             Op::Ping => (Stored::Ping, &[], &[]),
             Op::Get { key, touch } => (Stored::Get { touch }, key, &[]),
-            // Asked for by nobody but this crate, which asks otherwise.
+            // Only this crate asks for it, and by another way.
             Op::Pull { key, .. } => (Stored::Get { touch: None }, key, &[]),
             Op::Set(Set { key, value, client_flags, expiry, condition, .. }) => {
                 (Stored::Set { client_flags, expiry, condition }, key, value)
