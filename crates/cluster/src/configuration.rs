@@ -1,4 +1,4 @@
-//! The configuration: who is a member, and who has which shard in which role (Rowan-KV §4.5).
+//! The configuration: the members, and the role of each in every shard (Rowan-KV §4.5).
 //!
 //! ```text
 //!  term 7     members  n1.1  n2.1  n4.2
@@ -11,7 +11,8 @@
 //! C1: shards lie in order of their slots and cover all 16,384.
 //! C2: a node has at most one role in a shard.
 //! C3: the primary and every backup hold all that was ever acknowledged of a shard; a *joining*
-//!     node does not yet. A primary that is *filling* does not either, but whom it fills from does.
+//!     node does not yet. A primary that is *filling* does not either, but the node it fills from
+//!     does.
 //! C4: the epoch of a shard grows with each new primary.
 //! C5: addresses are those of members; they do not change in a node's life.
 //! C6: while fewer than `min_copies` full copies are members, those that fell silent last *wait*:
@@ -30,7 +31,7 @@ use crate::slot::{SLOT_COUNT, Slot};
 pub use codec::DecodeError;
 pub(crate) use codec::{put_addresses, split_addresses};
 
-/// Who has what, at one term.
+/// The members and what each has, at one term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
     /// Each configuration is one higher than the last.
@@ -52,15 +53,15 @@ pub struct Shard {
     pub last: Slot,
     /// How many primaries it has had (C4).
     pub epoch: u16,
-    /// Who serves it, if that is a member.
+    /// The node that serves it, if that is a member.
     pub primary: NodeId,
-    /// Who else has all of it.
+    /// The other nodes that have all of it.
     pub backups: Vec<NodeId>,
-    /// Who is to become a backup, and gets all writes already.
+    /// The node that is to become a backup, and gets all writes already.
     pub joining: Option<NodeId>,
     /// The primary's source while it has not got all of it: one of the backups.
     pub filling_from: Option<NodeId>,
-    /// Who has all of it and is away (C6).
+    /// Nodes that have all of it and are away (C6).
     pub waiting: Vec<NodeId>,
 }
 
@@ -87,18 +88,18 @@ impl Shard {
         (self.joining == Some(node)).then_some(Role::Joining)
     }
 
-    /// Who has all of it: primary first, unless that one is filling.
+    /// The nodes that have all of it: primary first, unless that one is filling.
     pub fn full_copies(&self) -> impl Iterator<Item = NodeId> + '_ {
         let primary = self.filling_from.is_none().then_some(self.primary);
         primary.into_iter().chain(self.backups.iter().copied())
     }
 
-    /// Whom the primary lands its writes at.
+    /// The nodes that the primary lands its writes at.
     pub fn targets(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.backups.iter().copied().chain(self.joining)
     }
 
-    /// Everyone who has all that matters of it, members and others (C6).
+    /// Every node that has all that matters of it, members and others (C6).
     pub fn keepers(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.full_copies().chain(self.waiting.iter().copied())
     }

@@ -15,8 +15,8 @@
 //! U3: a datagram is for one life of one node, and under one term (K22).
 //!
 //! # Limits
-//! Whoever has the key can speak for all who have it; nothing is hidden. One that is sent again
-//! says what it said: writes have versions, and an old term is fenced.
+//! Each holder of the key can speak for all others; nothing is hidden. One that is sent again says
+//! what it said: writes have versions, and an old term is fenced.
 
 mod acks;
 mod frames;
@@ -53,7 +53,7 @@ pub struct Key {
     keyed: SipHasher24,
 }
 
-/// A key of zeros protects nobody.
+/// A key of zeros protects nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZeroKey;
 
@@ -74,7 +74,7 @@ impl Key {
         Ok(Key { keyed: SipHasher24::new_with_key(bytes) })
     }
 
-    /// For whoever said that no key is wanted: tags find damage and keep nobody out.
+    /// For a cluster that is to have no key: tags find damage and keep no sender out.
     pub fn insecure() -> Key {
         Key { keyed: SipHasher24::new_with_key(&[0; 16]) }
     }
@@ -98,7 +98,7 @@ impl fmt::Debug for Key {
 /// One that was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// Who sent it, under which term.
+    /// The sender, and its term.
     pub lane: Lane,
     /// On which way its first frame came; the others lie behind that one.
     pub way: Way,
@@ -132,7 +132,7 @@ pub enum Refused {
     WrongTag,
     /// For another node, or another life of this one (U3).
     NotForUs {
-        /// Whom it names.
+        /// The node that it names.
         to: NodeId,
     },
     /// The tag is right, and yet it is not what a datagram is.
@@ -158,12 +158,12 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// Who sends to whom, under which term.
+/// The sender and the receiver, and under which term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The sender, and the term that frames are landed under or were.
     pub lane: Lane,
-    /// Whom for.
+    /// The receiver.
     pub to: NodeId,
 }
 

@@ -53,11 +53,11 @@ const MAX_THREAD: u16 = 255;
 impl ClientId {
     const ANONYMOUS: u64 = 1 << 63;
 
-    /// Of what nobody will ask about again: stands in entries, never in a session.
+    /// Of what no client will ask about again: stands in entries, never in a session.
     pub const NONE: ClientId = ClientId(u64::MAX);
 
-    /// Whom a driver can find again by these 63 bits, and who has no session: each of its requests
-    /// is sent once, and nothing is remembered of it.
+    /// A client that a driver can find again by these 63 bits, and that has no session: each of its
+    /// requests is sent once, and nothing is remembered of it.
     pub fn anonymous(bits: u64) -> ClientId {
         ClientId(bits | Self::ANONYMOUS)
     }
@@ -68,7 +68,7 @@ impl ClientId {
     }
 
     /// Of which thread of its server the client is, from 1 to 255: for those schemes of replication
-    /// that ask. Whoever has no session has it, less one, in bits 32 to 47.
+    /// that ask. A client without a session has it, less one, in bits 32 to 47.
     pub fn thread(self) -> u16 {
         let number = if self.is_anonymous() { (self.0 >> 32) as u16 } else { self.0 as u16 % 4 };
         number.min(MAX_THREAD - 1) + 1

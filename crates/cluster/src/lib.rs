@@ -2,15 +2,15 @@
 //!
 //! ```text
 //!   register ◀─ compare and set ─ manager ── Install, Commit, leases ──▶ node ◀── clients
-//!   (ZooKeeper or embedded)       who lives, who has what                 │ ▲
+//!   (ZooKeeper or embedded)       live nodes and their roles              │ ▲
 //!                                                       landed frames ════╪═╪═══▶ other nodes
 //! ```
 //!
 //! | module | owns |
 //! |---|---|
-//! | `configuration`, `slot`, `addresses` | who has which range of the 16,384 slots in which role |
-//! | `register` | where the configuration is kept, and who leads |
-//! | `manager` | who lives; new configurations; their commit |
+//! | `configuration`, `slot`, `addresses` | the role of each node per range of the 16,384 slots |
+//! | `register` | where the configuration is kept, and which manager leads |
+//! | `manager` | which nodes live; new configurations; their commit |
 //! | `node` | a server's part: leases, writes, copies, promotion |
 //! | `scheme` | how entries travel to backups, and which of their logs they lie in |
 //! | `record` | entries as they land and lie in logs |

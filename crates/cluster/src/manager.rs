@@ -1,4 +1,4 @@
-//! The configuration manager: who lives, who has what; one leads, others stand by.
+//! The configuration manager: which nodes live, and what each has; one leads, others stand by.
 //!
 //! ```text
 //!  standby ── claim ──▶ reading ── configuration ──▶ leading ─┐
@@ -6,7 +6,7 @@
 //!     └───────────────────────────────────────────────────────┘
 //!
 //!  leading:  a member is silent ─▶ plan ─▶ write if unchanged ─▶ Install to all members
-//!            all have installed, the lease of who was left out is over ─▶ Commit
+//!            all have installed, the lease of each that was left out is over ─▶ Commit
 //! ```
 //!
 //! # Invariants
@@ -14,7 +14,7 @@
 //!     leader waits for one more lease before it relies on anybody's being over.
 //! V2: a configuration is committed when every member has installed it and the lease of everybody
 //!     else is over (`fence`).
-//! V3: whoever a configuration on its way to the register leaves out gets no lease any more.
+//! V3: a node that a configuration on its way to the register leaves out gets no lease any more.
 //! V4: what takes effect is what the register took; a manager that finds something else there
 //!     starts from that.
 //! V5: a lease is granted for the configuration in force, to nodes that have installed it. One that
@@ -77,7 +77,7 @@ pub enum Event {
     },
     /// An operator wants no copies made, or does again.
     Pause(bool),
-    /// An operator gives up what a shard held: it is served empty if nobody has it.
+    /// An operator gives up what a shard held: it is served empty if no node has it.
     Abandon(ShardId),
 }
 
@@ -88,7 +88,7 @@ pub enum Action {
     Register(Request),
     /// Sends a message.
     Send {
-        /// To whom.
+        /// The receiver.
         to: Peer,
         /// What.
         message: Message,
@@ -121,7 +121,7 @@ pub struct Manager {
 pub struct Loss {
     /// Which.
     pub shard: ShardId,
-    /// Who had it.
+    /// The nodes that had it.
     pub keepers: Vec<NodeId>,
     /// Those of them that have not started again without it: they may come back with it.
     pub away: Vec<NodeId>,
@@ -160,7 +160,7 @@ struct Leadership {
     nodes: BTreeMap<NodeId, Seen>,
     joined: BTreeSet<(ShardId, NodeId)>,
     filled: BTreeSet<ShardId>,
-    /// Nobody has served them for long because copies wait.
+    /// Shards that no node has served for long because copies wait.
     withheld: BTreeSet<ShardId>,
     overdue: BTreeSet<(ShardId, NodeId)>,
     shunned: Shunned,
@@ -270,7 +270,7 @@ impl Manager {
         self.is_paused
     }
 
-    /// Who was heard lately, and what each started with.
+    /// The nodes that were heard lately, and what each started with.
     pub fn live(&self, now: Instant) -> BTreeMap<NodeId, Recovered> {
         match &self.role {
             Role::Leading(leadership) => leadership.live(&self.settings, now),
@@ -278,7 +278,7 @@ impl Manager {
         }
     }
 
-    /// Shards that nobody here has a full copy of.
+    /// Shards that no live node has a full copy of.
     pub fn losses(&self, now: Instant) -> Vec<Loss> {
         let live = self.live(now);
         let shards = self.configuration().into_iter().flat_map(|configuration| {
@@ -383,7 +383,7 @@ impl Manager {
 }
 
 impl Leadership {
-    /// From what the register holds. Whoever is a member may have a lease of the leader before.
+    /// From what the register holds. Each member may have a lease of the leader before.
     fn new(since: Instant, stamp: Stamp, found: Option<Arc<Configuration>>, lapse_ns: u64) -> Self {
         let members = found.iter().flat_map(|configuration| configuration.members.iter());
         let addresses_of = |node| found.as_ref().and_then(|all| all.addresses.get(node).cloned());
@@ -420,7 +420,7 @@ impl Leadership {
         matches!(self.phase, Phase::Committed)
     }
 
-    /// Who was heard lately; of each name the last life.
+    /// The nodes that were heard lately; of each name the last life.
     fn live(&self, settings: &Settings, now: Instant) -> BTreeMap<NodeId, Recovered> {
         let mut live = BTreeMap::new();
         let mut last: BTreeMap<u16, NodeId> = BTreeMap::new();
@@ -523,7 +523,7 @@ impl Leadership {
         self.phase = Phase::Committed;
     }
 
-    /// Asks again whoever has not installed.
+    /// Asks the nodes again that have not installed.
     fn tell_members(&mut self, settings: &Settings, now: Instant, actions: &mut Vec<Action>) {
         self.try_commit(now, actions);
         let Some(configuration) = &self.configuration else { return };

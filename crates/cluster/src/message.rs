@@ -1,4 +1,4 @@
-//! What nodes, managers and clients say to each other, and who says it.
+//! Messages between nodes, managers and clients, and the sender of each.
 //!
 //! ```text
 //!  node ── Lease ──▶ manager      node ◀── Granted, Install, Commit ── manager
@@ -9,9 +9,9 @@
 //!  client ── Request ──▶ node ── Reply ──▶ client      client ── AskConfiguration ──▶ anyone
 //! ```
 //!
-//! Every message may be lost, delayed, doubled or overtaken: whoever needs an answer asks again,
-//! and whoever is asked twice answers twice. Entries travel as landed frames (`crate::record`); all
-//! else is control and rare. docs/design/cluster.md has the table.
+//! Every message may be lost, delayed, doubled or overtaken: a peer that needs an answer asks
+//! again, and a peer that is asked twice answers twice. Entries travel as landed frames
+//! (`crate::record`); all else is control and rare. docs/design/cluster.md has the table.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::configuration::Configuration;
 use crate::ids::{ClientId, NodeId, ShardId, Term, Version};
 use crate::record::{BlockId, Entry};
 
-/// Who sends, or is to get, a message.
+/// The sender or the receiver of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Peer {
     /// A server.
@@ -282,7 +282,7 @@ pub enum Message {
     },
     /// Node to managers: I shall end. What I serve is to go to others, then all that I have.
     Ending {
-        /// Nobody waits for an answer of mine any more, and I serve nothing.
+        /// No client waits for an answer of mine any more, and I serve nothing.
         is_settled: bool,
     },
     /// Manager to node: nothing more of what is yours can go to others.
@@ -305,7 +305,7 @@ pub enum Message {
         term: Term,
         /// Which shard.
         shard: ShardId,
-        /// Who.
+        /// The node.
         node: NodeId,
     },
     /// Primary to managers: I have all of the shard myself now.
@@ -324,13 +324,13 @@ pub enum Message {
         shard: ShardId,
     },
     /// Primary to managers: this node, which I hear nothing of or which has no room, has not taken
-    /// for long what I sent it for the shard; or, of whom I fill from, not sent what I asked for.
+    /// for long what I sent it for the shard; or, if I fill from it, not sent what I asked for.
     Overdue {
         /// Under which configuration.
         term: Term,
         /// Which shard.
         shard: ShardId,
-        /// Who.
+        /// The node.
         node: NodeId,
     },
     /// Backup to primary: these blocks are as safe here as the durability asks for (K21).

@@ -8,13 +8,13 @@
 //!                    ▼             ▼ all there      └▶ digest.rs: checked, in the index (later.rs)
 //!                  own log     shelf, session, reply
 //!  Install ─▶ roles ─▶ gather, scatter ─▶ serving   install.rs, promotion.rs
-//!                      copy to who joins            copy.rs
+//!                      copy to joining nodes        copy.rs
 //!                      fill from the source         filling.rs
 //!  all keys of a shard are deleted by one entry        flush.rs
 //!  writes that belong together land as one frame       group.rs
 //!  no primary any more: answers wait for CommitVer     limbo.rs
 //!  what others ask of the shelf is looked up in steps   answers.rs
-//!  who holds a shard up is named to the managers       overdue.rs
+//!  nodes that hold a shard up are named to managers    overdue.rs
 //!  the process is to end: others take over first       ending.rs
 //! ```
 //!
@@ -127,7 +127,7 @@ pub enum Event<'a> {
 pub enum Action {
     /// Sends a message.
     Send {
-        /// To whom.
+        /// The receiver.
         to: Peer,
         /// What.
         message: Message,
@@ -174,14 +174,14 @@ pub struct Node<S> {
     shards: BTreeMap<ShardId, ShardState>,
     logs: Logs,
     ways: Ways,
-    /// Of whoever makes a record.
+    /// Memory to make a record in.
     scratch: Vec<u8>,
     /// Blocks of a frame while it is digested, ...
     installed: Vec<BlockId>,
     /// ... and of a write while it is landed, by target; at other times their memory only.
     wanted: Vec<(NodeId, u32)>,
     assembly: Assembly,
-    /// Of whoever asks the shelf what it has installed later: its memory.
+    /// Memory for what the shelf has installed later.
     done: Vec<Done>,
     durable: DurableLog,
     owed: Owed,
@@ -314,7 +314,7 @@ impl<S: Shelf> Node<S> {
         self.ask_sync(actions);
     }
 
-    /// Who this is.
+    /// The id of this node.
     pub fn id(&self) -> NodeId {
         self.id
     }
@@ -420,7 +420,7 @@ impl<S: Shelf> Node<S> {
         self.durable.appended_bytes()
     }
 
-    /// The shelf, for whoever looks from outside.
+    /// The shelf, to be looked at from outside.
     pub fn shelf(&self) -> &S {
         &self.shelf
     }
@@ -536,7 +536,7 @@ impl<S: Shelf> Node<S> {
             Message::Pull { term, shard, part, cursor } if term == self.term() => {
                 self.pull(from, shard, part, cursor);
             }
-            // Of another term, or not for a node: whoever wants an answer asks again.
+            // Of another term, or not for a node: a sender that wants an answer asks again.
             _ => {}
         }
     }

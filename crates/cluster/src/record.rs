@@ -67,7 +67,7 @@ pub struct Entry {
     pub shard: ShardId,
     /// Its place among the shard's writes.
     pub version: Version,
-    /// Who asked for it.
+    /// The client that asked for it.
     pub client: ClientId,
     /// As which of its requests.
     pub sequence: u64,
@@ -96,7 +96,7 @@ pub struct Header {
     pub shard: ShardId,
     /// Which write of it.
     pub version: Version,
-    /// Who asked.
+    /// The client that asked.
     pub client: ClientId,
     /// As which request.
     pub sequence: u64,
@@ -348,7 +348,7 @@ pub struct Session {
     pub shard: ShardId,
     /// Which write of it.
     pub version: Version,
-    /// Whom.
+    /// Which client.
     pub client: ClientId,
     /// As which request.
     pub sequence: u64,

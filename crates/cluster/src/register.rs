@@ -13,7 +13,7 @@
 //! Z2: a write takes effect only if the value still has the stamp that the writer names.
 //! Z3: at most one live session holds a claim; an expired session's claims are gone before
 //!     anybody else gets them.
-//! Z4: whoever watches a path is told once that it changed, and then watches again if it wants.
+//! Z4: a session that watches a path is told once that it changed, and watches again if it wants.
 //! Z5: a session is not ended before it has been silent for its whole timeout (V1 of the manager).
 
 mod embedded;
@@ -66,7 +66,7 @@ pub enum Ask {
     Claim {
         /// Which.
         path: Path,
-        /// Who claims it, for others to read.
+        /// Names the holder, for others to read.
         value: Arc<[u8]>,
     },
     /// To be told of the next change (Z4).
@@ -76,9 +76,9 @@ pub enum Ask {
 /// One message to the register.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Who asks; none only to open one.
+    /// The session that asks; none only to open one.
     pub session: Option<SessionId>,
-    /// Chosen by whoever asks; comes back with the answer.
+    /// Chosen by the sender; comes back with the answer.
     pub id: u64,
     /// What.
     pub ask: Ask,
@@ -110,7 +110,7 @@ pub enum Answer {
 /// One message from the register.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// To whom; none to whoever asked without a session.
+    /// The session that asked; none if the request had none.
     pub session: Option<SessionId>,
     /// Of the request.
     pub id: u64,

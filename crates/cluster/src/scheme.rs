@@ -2,7 +2,7 @@
 //! four that it is measured against (§6.1), decision 0064.
 //!
 //! ```text
-//!            who takes it in   the backup's logs            datagrams
+//!            taken in by       the backup's logs            datagrams
 //!  rowan     control thread    one, as entries arrive       as many entries as fit
 //!  rpc       a worker          one for each worker          an entry, and one for its answer
 //!  write     control thread    peer x its threads, placed   an entry

@@ -78,7 +78,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// For whoever relies on having a lease: ends early on its own clock.
+    /// For a node that relies on having a lease: ends early on its own clock.
     ///
     /// With `d` the drift bound, a holder's clock at its slowest needs `lease x (1-2d) / (1-d)` of
     /// true time for this, which is less than `lease`; see [`Settings::lapse_ns`].
@@ -86,7 +86,7 @@ impl Settings {
         time_ns - self.slack_ns(time_ns)
     }
 
-    /// For whoever relies on another's lease being over: ends late on its own clock.
+    /// For a node that relies on another's lease being over: ends late on its own clock.
     ///
     /// At its fastest the clock counts this in `lease x (1+2d) / (1+d)` of true time, which is more
     /// than `lease`.
@@ -111,7 +111,7 @@ impl Settings {
     }
 
     /// A target that has not moved a primary's write on for so long holds the shard up: it is
-    /// replaced. Longer than any failover takes, so that who dies is not taken for slow.
+    /// replaced. Longer than any failover takes, so that a node that dies is not taken for slow.
     pub fn patience_ns(&self) -> u64 {
         8 * self.lease_ns
     }

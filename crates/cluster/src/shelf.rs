@@ -13,7 +13,7 @@
 //!
 //! ```text
 //!  take_in ─▶ Later ─▶ in the index ─▶ take_done: Done ─▶ acknowledged
-//!                        ▲ who asks for anything else of the shard is answered behind this
+//!                        ▲ other requests of the shard are answered behind this
 //! ```
 //!
 //! # Invariants
@@ -45,7 +45,7 @@ pub trait Shelf {
     /// Adds an entry unless a newer one of its key is there.
     fn install(&mut self, entry: Arc<Entry>) -> Installed;
 
-    /// As [`Shelf::install`], of what lies elsewhere and nobody else needs.
+    /// As [`Shelf::install`], of what lies elsewhere and no other caller needs.
     fn install_plain(&mut self, plain: &Plain<'_>) -> Installed {
         self.install(Arc::new(plain.to_entry()))
     }

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! # Invariants
-//! F1: whoever has installed a term serves under none before it (K22): its lease need not end. A
-//!     server that ends of its own will so costs nobody a lease.
+//! F1: a node that has installed a term serves under none before it (K22): its lease need not end.
+//!     So a server that ends of its own will costs no wait for a lease.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::ids::NodeId;
 /// What has to be over before a configuration is committed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fence {
-    /// Of whom nobody here knows.
+    /// The end of the leases of unknown nodes.
     until: Instant,
     left_out: BTreeMap<NodeId, Instant>,
 }
@@ -43,7 +43,7 @@ impl Fence {
         self.left_out.remove(&node);
     }
 
-    /// When it is over, if nobody installs anything more.
+    /// When it is over, if no node installs anything more.
     pub(super) fn until(&self) -> Instant {
         self.left_out.values().copied().fold(self.until, Instant::max)
     }

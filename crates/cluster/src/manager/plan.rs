@@ -4,9 +4,9 @@
 //! |---|---|
 //! | a backup or a joining node died | it is left out |
 //! | a primary died | the full copy with the fewest shards to serve becomes primary, epoch + 1 |
-//! | a primary died while it was filling | whom it filled from becomes primary again |
-//! | whom a primary filled from died | another full copy takes its place |
-//! | too few copies for writes are left while a primary fills | whom it fills from serves again |
+//! | a primary died while it was filling | the node it filled from becomes primary again |
+//! | the node that a primary filled from died | another full copy takes its place |
+//! | too few copies for writes are left while a primary fills | its source serves again |
 //! | too few full copies are left | those that died are listed as waiting, until there are enough |
 //! | all full copies died | the shard waits, listed as it was, until one of them is back |
 //! | an operator gives such a shard up | it begins empty, epoch + 1 |
@@ -36,7 +36,7 @@ use crate::settings::Settings;
 /// What the manager knows.
 #[derive(Debug)]
 pub(super) struct Facts<'a> {
-    /// Who lives, and what it started with: members and others.
+    /// The live nodes, and what each started with: members and others.
     pub(super) live: &'a BTreeMap<NodeId, Recovered>,
     /// Where these and others are reached.
     pub(super) addresses: &'a BTreeMap<NodeId, Arc<Addresses>>,
@@ -48,17 +48,17 @@ pub(super) struct Facts<'a> {
     pub(super) withheld: &'a BTreeSet<ShardId>,
     /// The same of nodes that hold a shard up.
     pub(super) overdue: &'a BTreeSet<(ShardId, NodeId)>,
-    /// A primary, and whom it is not given as a copy for some time because of that.
+    /// A primary, and a node that it is not given as a copy for some time because of that.
     pub(super) shunned: &'a BTreeSet<(NodeId, NodeId)>,
     /// Wanted by an operator or the balancer.
     pub(super) moves: &'a mut VecDeque<(ShardId, NodeId)>,
     /// Names of nodes that an operator wants to stop.
     pub(super) leaving: &'a BTreeSet<u16>,
-    /// Servers that end of their own will, and whether nobody waits for an answer of theirs.
+    /// Servers that end of their own will, and whether no client waits for an answer of theirs.
     pub(super) ending: &'a BTreeMap<NodeId, bool>,
     /// Whether an operator wants no copies made.
     pub(super) is_paused: bool,
-    /// Shards to be served empty if nobody has them.
+    /// Shards to be served empty if no node has them.
     pub(super) abandoned: &'a BTreeSet<ShardId>,
     /// Whether the present configuration is committed.
     pub(super) may_grow: bool,
@@ -107,7 +107,7 @@ pub(super) fn next(
     for index in 0..new.shards.len() {
         bury(&mut new, index, &facts, settings);
     }
-    // All members are gone, and nobody else brings a shard back: those that are here wait for it.
+    // All members are gone, and no other node brings a shard back: those that are here wait for it.
     if new.members.is_empty() && facts.is_grace_over {
         admit(&mut new, facts.live);
     }
@@ -171,7 +171,8 @@ fn roll_back(shard: &mut Shard, settings: &Settings) {
     }
 }
 
-/// Who had all of a shard and is no copy of it now, while there are too few of those (C6).
+/// Nodes that had all of a shard and are no copies of it now, while there are too few of those
+/// (C6).
 fn waiting(before: &Shard, now: &Shard, settings: &Settings) -> Vec<NodeId> {
     if now.full_copies().count() >= usize::from(settings.min_copies) {
         return Vec::new();
@@ -187,7 +188,7 @@ fn crown(shard: &mut Shard, heir: NodeId) {
     shard.filling_from = None;
 }
 
-/// Who is that node now, with all that it had of the shard, if it is here.
+/// The present life of that node, if it is here with all that it had of the shard.
 pub(super) fn back(
     node: NodeId,
     id: ShardId,
@@ -201,7 +202,7 @@ pub(super) fn back(
     live.iter().find(is_back).map(|(live, _)| *live)
 }
 
-/// No full copy is a member: whoever had one, and is here again with all of it, takes over.
+/// No full copy is a member: a node that had one, and is here again with all of it, takes over.
 fn revive(new: &mut Configuration, index: usize, facts: &Facts<'_>, settings: &Settings) {
     let id = ShardId(index as u16);
     let keepers: Vec<NodeId> = new.shards[index].keepers().collect();
@@ -250,7 +251,7 @@ fn begin_empty(new: &mut Configuration, index: usize, settings: &Settings) {
 }
 
 /// Copies that waited and are here again become backups. The epoch is a new one, so that all are
-/// made alike; nothing is copied. Nobody waits any more where there are enough copies, or where
+/// made alike; nothing is copied. No copy waits any more where there are enough copies, or where
 /// reads have waited long enough.
 fn readmit(new: &mut Configuration, facts: &Facts<'_>, settings: &Settings) {
     let (copies, min_copies) = (usize::from(settings.copies), usize::from(settings.min_copies));
@@ -281,7 +282,7 @@ fn readmit(new: &mut Configuration, facts: &Facts<'_>, settings: &Settings) {
     }
 }
 
-/// Everyone who lives becomes a member.
+/// Every live node becomes a member.
 fn admit(new: &mut Configuration, live: &BTreeMap<NodeId, Recovered>) {
     new.members = live.keys().copied().collect();
 }

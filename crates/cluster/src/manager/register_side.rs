@@ -162,7 +162,7 @@ impl Manager {
     }
 
     /// From what the register holds. Bytes that cannot be read stop the cluster rather than be
-    /// overwritten: nobody leads, and the operator sees why.
+    /// overwritten: no manager leads, and the operator sees why.
     fn lead(&mut self, stamp: Stamp, bytes: Option<Arc<[u8]>>, now: Instant) {
         let found = match bytes.as_deref().map(Configuration::decode) {
             None => None,

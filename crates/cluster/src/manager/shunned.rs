@@ -1,4 +1,4 @@
-//! Whom a primary is not given as a copy for some time, because it waited for that one in vain.
+//! Nodes that a primary is not given as copies for some time, because it waited for them in vain.
 //!
 //! ```text
 //!  Overdue ─▶ | shunned: 4 patiences | asked again ─ Overdue ─▶ | 8 | ... | 128 at most |

@@ -53,7 +53,8 @@ struct SentPart {
 }
 
 impl CopyOut {
-    /// To whom, if a part has been on its way in vain for so long and the time that its bytes take.
+    /// The receiver, if a part has been on its way in vain for so long and the time that its bytes
+    /// take.
     pub(super) fn overdue(&self, now: Instant, patience_ns: u64) -> Option<NodeId> {
         let sent = self.sent.as_ref()?;
         let time_ns = patience_ns + sent.contents.len_bytes() * NS_PER_BYTE;

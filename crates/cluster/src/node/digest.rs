@@ -1,8 +1,8 @@
 //! What has landed becomes part of the index: checked, put together, newest first.
 //!
 //! The control step ([`Node::land`]) only looks at headers and acknowledges; the digest checks sums
-//! and senders, later and in order. Whoever needs the index complete digests all that has landed:
-//! a change of configuration (N3) and a promotion.
+//! and senders, later and in order. A step that needs the index complete digests all that has
+//! landed: a change of configuration (N3) and a promotion.
 //!
 //! # Invariants
 //! G1: a record counts if its sum is right and its lane's node was the shard's primary in the
@@ -335,7 +335,8 @@ fn headers(bytes: &[u8]) -> impl Iterator<Item = BlockId> + '_ {
     headers.filter(|header| header.kind.is_write()).map(|it| it.id())
 }
 
-/// One message for all that landed one after the other on a lane, as long as nobody has taken it.
+/// One message for all that landed one after the other on a lane, as long as the driver has not
+/// taken it.
 fn acknowledge(lane: Lane, landed: impl Iterator<Item = BlockId>, actions: &mut Vec<Action>) {
     let mut landed = landed.peekable();
     if landed.peek().is_none() {

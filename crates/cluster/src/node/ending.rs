@@ -7,8 +7,8 @@
 //! ```
 //!
 //! # Invariants
-//! E1: until it has left it serves and keeps what it has, like any other: who does not wait for it
-//!     loses nothing but time.
+//! E1: until it has left it serves and keeps what it has, like any other: a process that exits
+//!     without waiting for it loses nothing but time.
 
 use base::Instant;
 
@@ -42,7 +42,7 @@ impl<S: Shelf> Node<S> {
         self.ending.is_some()
     }
 
-    /// Whether an end that was asked for disturbs nobody any more, as far as that is possible.
+    /// Whether an end that was asked for disturbs no client any more, as far as that is possible.
     pub fn has_left(&self) -> bool {
         let Some(ending) = &self.ending else { return false };
         let owes = self.shards.values().any(|state| !state.limbo.is_empty());

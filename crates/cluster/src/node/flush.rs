@@ -6,8 +6,8 @@
 //!  a backup  7, 9, then 8 once more: older than 9, dropped                     K2
 //! ```
 //!
-//! The entry lands, is acknowledged, gathered, scattered and copied like any other. Whoever has it
-//! has nothing of the shard that is older, whatever still comes ([`crate::shelf`], S3).
+//! The entry lands, is acknowledged, gathered, scattered and copied like any other. A copy that has
+//! it has nothing of the shard that is older, whatever still comes ([`crate::shelf`], S3).
 //!
 //! # Invariants
 //! F1: a flush is complete after all that has a lower version, and nothing of the shard has a

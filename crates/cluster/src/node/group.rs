@@ -6,14 +6,14 @@
 //!                held      held      held                       and again, until 9 is acknowledged
 //! ```
 //!
-//! So a promotion gathers all of a group or nothing, whoever has failed. What does not fit into a
-//! datagram any more leaves at once, one by one as any other write: of such a group a part may
-//! stay.
+//! So a promotion gathers all of a group or nothing, whichever nodes have failed. What does not fit
+//! into a datagram any more leaves at once, one by one as any other write: of such a group a part
+//! may stay.
 //!
 //! # Invariants
 //! H1: while a group is open nothing of the shard is executed but its writes (`Groups` of the
 //!     driver), each computed on the one before, so that N5 keeps them together. What is still
-//!     under way has been given up (`overdue`): who asked for it was told that nobody knows.
+//!     under way has been given up (`overdue`): its client was told that the outcome is unknown.
 //! H2: no target is sent one of them alone that has not acknowledged the last one.
 //! H3: what is held is on no log and no shelf, this node's own among them: it is void if the node
 //!     ceases to be primary, or if the group is dropped.
@@ -29,7 +29,7 @@ use crate::node::{Action, Node};
 use crate::shelf::Shelf;
 
 impl<S: Shelf> Node<S> {
-    /// From here on writes of the shard belong together, until [`Node::release_group`]; nobody
+    /// From here on writes of the shard belong together, until [`Node::release_group`]; no client
     /// waits for any other (H1).
     pub fn hold_group(&mut self, shard: ShardId) {
         if let Some(primary) = self.primary_mut(shard) {

@@ -1,8 +1,8 @@
-//! Entries that the shelf installs later, on threads of its own: who takes them in only checks them
-//! and hands them over.
+//! Entries that the shelf installs later, on threads of its own: the thread that takes them in only
+//! checks them and hands them over.
 //!
 //! ```text
-//!  digest.rs: checked ─▶ take_in ─▶ Later                       nobody is told yet
+//!  digest.rs: checked ─▶ take_in ─▶ Later                       not acknowledged yet
 //!  shelf:                              installed ─▶ Digested
 //!  here:                                              └▶ acknowledged, or once that is durable
 //! ```

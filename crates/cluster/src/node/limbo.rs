@@ -6,13 +6,14 @@
 //!                     CommitVer of epoch 5 has come: 9 is on all copies ─▶ its answer
 //! ```
 //!
-//! A planned move, or a primary whose lease had ended for a moment, so leaves nobody in doubt.
+//! A planned move, or a primary whose lease had ended for a moment, so leaves no client in doubt.
 //!
 //! # Invariants
 //! A1: a write in limbo is on this node's shelf, and this node has been a full copy ever since:
 //!     each promotion gathers it. So once CommitVer has reached its version it is on all copies, in
 //!     its place in the order, and what was computed for it is true.
-//! A2: who ceases to be a copy, or hears nothing for long, says that nobody knows.
+//! A2: a node that ceases to be a copy, or hears nothing for long, answers that the outcome is
+//!     unknown.
 
 use base::Instant;
 
@@ -56,7 +57,7 @@ impl Limbo {
         actions.extend(self.0.drain(..).map(unknown));
     }
 
-    /// Answers what is on all copies, and what nobody has heard of until then.
+    /// Answers what is on all copies, and as unknown what has waited too long.
     fn leave(&mut self, commit: Version, late: impl Fn(Instant) -> bool, out: &mut Vec<Action>) {
         self.0.retain(|one| {
             let outcome = match one.version <= commit {

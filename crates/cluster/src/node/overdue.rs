@@ -1,5 +1,5 @@
-//! Who holds a shard up though the manager hears it: cut off from the primary alone, without room,
-//! or with a log that takes nothing.
+//! Nodes that hold a shard up though the manager hears them: cut off from the primary alone,
+//! without room, or with a log that takes nothing.
 //!
 //! ```text
 //!  primary ══ Land ══▶ n2   taken, or no room ─ Crowded ─▶ primary: refuses what adds to the shard
@@ -8,7 +8,7 @@
 //!
 //! # Invariants
 //! O1: naming a node changes nothing here. What takes it out is a configuration like any other, so
-//!     safety does not rest on who is named.
+//!     safety does not rest on which node is named.
 
 use std::collections::BTreeSet;
 
@@ -42,8 +42,8 @@ impl<S: Shelf> Node<S> {
 }
 
 impl<S: Shelf> Node<S> {
-    /// A write that cannot end for long: nobody knows what will become of it, and who asked need
-    /// not wait. What waits behind it was not executed.
+    /// A write that cannot end for long: its outcome is unknown, and its client need not wait. What
+    /// waits behind it was not executed.
     pub(super) fn give_up(
         &mut self,
         shard: ShardId,

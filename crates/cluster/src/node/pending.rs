@@ -29,7 +29,7 @@ use crate::shelf::{Installed, Shelf};
 const TELL_AGAIN_NS: u64 = 500_000_000;
 
 impl<S: Shelf> Node<S> {
-    /// Sends what is missing of one write to everyone who misses it, from the first block.
+    /// Sends what is missing of one write to every target that misses it, from the first block.
     pub(super) fn land_at_all(
         &mut self,
         shard: ShardId,
@@ -249,8 +249,8 @@ impl<S: Shelf> Node<S> {
         }
     }
 
-    /// The end of being primary: what was under way may take effect, and who asked for it hears of
-    /// it later (`limbo`). What waits was not executed.
+    /// The end of being primary: what was under way may take effect, and its client hears of it
+    /// later (`limbo`). What waits was not executed.
     pub(super) fn demote(&mut self, shard: ShardId, now: Instant, actions: &mut Vec<Action>) {
         let Some(state) = self.shards.get_mut(&shard) else { return };
         let Some(primary) = state.primary.take() else { return };

@@ -97,11 +97,11 @@ pub(super) struct Pending {
     /// The write that this one was computed on, if that was under way (N5).
     pub(super) after: Option<Version>,
     pub(super) outcome: Outcome,
-    /// Who asked, as which of its requests.
+    /// The client that asked, and which of its requests this is.
     pub(super) reply_to: (ClientId, u64),
     pub(super) landed_at: Instant,
     pub(super) begun_at: Instant,
-    /// Whether who asked for it has been told that nobody knows.
+    /// Whether its client has been told that the outcome is unknown.
     pub(super) is_given_up: bool,
     /// How often it was landed again since anything of it was acknowledged.
     pub(super) retry_count: u8,
@@ -179,11 +179,11 @@ impl Missing {
 /// Blocks of one entry that are on their way to one target.
 pub(super) const WINDOW_BLOCKS: usize = 64;
 
-/// Each time that nobody answers, twice as long is waited; but so often at most.
+/// Each time that no answer comes, the wait doubles; but so often at most.
 const DOUBLINGS_MAX: u8 = 3;
 
 impl Pending {
-    /// One that nobody has been sent.
+    /// One that no target has been sent.
     pub(super) fn new(
         entry: Arc<Entry>,
         blocks: Cut,

@@ -18,7 +18,7 @@
 //! # Invariants
 //! P1: whatever is in no answer of a Gather is on all copies: each leaves out only what is at or
 //!     below its own CommitVer.
-//! P2: nobody's CommitVer is raised before all copies have the union.
+//! P2: no copy's CommitVer is raised before all copies have the union.
 //! P3: while copies wait (C6) a promotion does not end: they may lack what the union would show.
 //! P4: there is one union of a shard under a term: a copy takes it in once, and answers again for
 //!     what it has. Unions that come again before the answers do not hold the answers up.

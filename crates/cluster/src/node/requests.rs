@@ -84,8 +84,8 @@ impl<S: Shelf> Node<S> {
         self.write(shard, request, now, actions);
     }
 
-    /// Why a write is not executed: with an answer, or with none because one is on its way or
-    /// nobody waits for it.
+    /// Why a write is not executed: with an answer, or with none because one is on its way or no
+    /// client waits for it.
     fn refusal(&self, shard: ShardId, request: &Request) -> Option<Option<Outcome>> {
         let state = self.shards.get(&shard)?;
         match state.sessions.look_up(request.client, request.sequence) {
@@ -211,7 +211,7 @@ impl<S: Shelf> Node<S> {
         }
         self.land_at_all(shard, version, now, actions);
         if is_shelf {
-            return self.complete(shard, version, now, actions); // Nobody else may be to have it.
+            return self.complete(shard, version, now, actions); // No other node may be to have it.
         }
         self.when_durable(Held::Written { shard, version }, now, actions);
     }

@@ -27,7 +27,7 @@ pub(super) enum Seen {
     Pending,
     /// It was executed.
     Answered(Outcome),
-    /// A later one of the client was seen: nobody waits for this one any more.
+    /// A later one of the client was seen: it does not wait for this one any more.
     Overtaken,
 }
 

@@ -264,7 +264,7 @@ fn while_copies_wait_a_new_primary_shows_nothing_that_they_lack_and_they_keep_al
     let mut bench = Bench::new();
     bench.ask(0, 1, put("1"));
     bench.land(|_| true);
-    // Only node 1 gets the second one, and nobody is told.
+    // Only node 1 gets the second one, and no client is told.
     bench.ask(0, 2, put("2"));
     bench.land(|to| to == id(1));
     bench.frames.clear();
@@ -311,7 +311,7 @@ fn a_primary_that_loses_its_copies_goes_on_with_reads_while_they_wait() {
 fn a_write_under_way_when_its_shard_moves_is_answered_when_all_copies_have_it() {
     let mut bench = Bench::new();
     bench.ask(0, 1, Operation::Increment(5));
-    bench.frames.clear(); // Nobody else has it.
+    bench.frames.clear(); // No other node has it.
     bench.install(&configuration(2, 2, 1, &[0, 2]), &[0, 1, 2]);
     bench.expect(&[]);
     bench.now = after(bench.now, Settings::default().commit_interval_ns);

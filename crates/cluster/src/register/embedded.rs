@@ -53,7 +53,7 @@ impl EmbeddedRegister {
         over.into_iter().for_each(|session| self.end(session, responses));
     }
 
-    /// The value of a path, for whoever looks from outside.
+    /// The value of a path, to be looked at from outside.
     pub fn value(&self, path: Path) -> Option<&Arc<[u8]>> {
         self.values.get(&path)?.bytes.as_ref()
     }

@@ -1,8 +1,8 @@
-//! Servers that are about to end: what they have goes at once to whoever has it too.
+//! Servers that are about to end: what they have goes at once to nodes that have it too.
 //!
 //! ```text
 //!  [n1*] n2 n3    n1 ends: a backup takes over                     n2 [n1*] n3
-//!  n2 [n1*] n3    nobody waits for n1 any more: it is let go       n2 n3, and n1 is no member
+//!  n2 [n1*] n3    no client waits for n1 now: it is let go         n2 n3, and n1 is no member
 //! ```
 //!
 //! Unlike those that an operator wants to stop (`leave`), they do not wait until others have
@@ -10,7 +10,7 @@
 //!
 //! # Invariants
 //! E2: a copy is let go only where as many are left as writes need.
-//! E3: who ends is given nothing, and stays a member while it has a role.
+//! E3: a node that ends is given nothing, and stays a member while it has a role.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::manager::plan::{crown, leave};
 use crate::settings::Settings;
 
 /// Takes from those that end what others have as well. The value says whether the node is settled:
-/// it owes nobody an answer.
+/// it owes no client an answer.
 pub(super) fn end(new: &mut Configuration, ending: &BTreeMap<NodeId, bool>, settings: &Settings) {
     if ending.is_empty() {
         return;

@@ -1,15 +1,15 @@
 //! Nodes that live, and hold a shard up: their primary is cut off from them, or they have no room.
 //!
-//! | who | what follows |
+//! | node | what follows |
 //! |---|---|
 //! | a joining node | it joins no more |
-//! | whom a primary fills from | it serves again |
+//! | the node that a primary fills from | it serves again |
 //! | a backup, and enough copies for writes are left | it is let go |
 //! | a backup, and too few would be left | another node joins first (`enlist`) |
 //! | all of two backups or more | one of them becomes primary: it is the primary that is cut off |
 //!
 //! # Invariants
-//! O2: nobody is let go of for being slow where writes would then be refused.
+//! O2: no node is let go for being slow where writes would then be refused.
 
 use std::collections::BTreeSet;
 

@@ -230,7 +230,7 @@ fn copies_that_fall_silent_one_by_one_are_waited_for() {
     assert_eq!((bench.shard().primary, &bench.shard().waiting[..]), (node(3), &[node(2)][..]));
     bench.next(&alive(&[]), false);
     assert_eq!(bench.shard().keepers().collect::<Vec<_>>(), [node(3), node(2)]);
-    // Whoever is back first takes over, and the other is still waited for.
+    // The node that is back first takes over, and the other is still waited for.
     let back = |name| NodeId { name, life: 2 };
     let mut live = BTreeMap::from([(back(2), Recovered::Whole { since: 0, life: 1 })]);
     bench.is_grace_over = true;
@@ -278,8 +278,8 @@ impl Servers {
         (0..5).filter(is_live).map(facts).collect()
     }
 
-    /// What a configuration makes of them: whoever is not needed forgets, whoever joins begins
-    /// with nothing, and with enough copies there is a write.
+    /// What a configuration makes of them: a node that is not needed forgets, a node that joins
+    /// begins with nothing, and with enough copies there is a write.
     fn follow(&mut self, new: &Configuration, joined: bool, settings: &Settings) {
         let shard = &new.shards[0];
         for member in &new.members {
@@ -295,7 +295,7 @@ impl Servers {
         let can_write = full.iter().all(|node| new.has(*node));
         if can_write && full.len() >= usize::from(settings.min_copies) {
             self.last_write += 1;
-            // Whoever joins gets new writes too.
+            // A joining node gets new writes too.
             full.iter().for_each(|node| self.has[usize::from(node.name)] = self.last_write);
             if let Some(joining) = shard.joining.filter(|_| joined) {
                 self.has[usize::from(joining.name)] = self.last_write;
