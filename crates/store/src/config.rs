@@ -51,7 +51,7 @@ pub struct StoreConfig {
     pub index: IndexKind,
     /// What a full log does.
     pub mode: Mode,
-    /// Who survives in [`Mode::Evict`].
+    /// Which entries survive in [`Mode::Evict`].
     pub eviction: Eviction,
     /// Buckets of one line without overflow: a full bucket drops its oldest entry (MICA §4.1).
     pub lossy_index: bool,

@@ -114,7 +114,7 @@ pub(crate) fn fold<'a>(all: impl Iterator<Item = &'a SharedCounts>) -> Counts {
 /// What a store holds and has done, as of about now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
-    /// Items, expired ones that nobody has met since included.
+    /// Items, expired ones that no session has met since included.
     pub items: u64,
     /// Of these, with an expiry.
     pub items_with_expiry: u64,

@@ -5,7 +5,7 @@
 //!
 //! # Limits
 //! 4096 cursors and 16 MiB of their keys; beyond that the one that was used longest ago is
-//! forgotten, and whoever comes with it is told so.
+//! forgotten, and a client that comes with it is told so.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -14,8 +14,8 @@
 //! D1: `begun` of a session becomes odd before it publishes anything of a client's, and even again
 //!     when all of that is noted. What it has published it notes before each quiescent point.
 //! D2: `covered[s] = b`, with `b` even, only after a good sync of everything that session `s` had
-//!     published when `begun` was `b`. So who has seen an entry and finds every `begun` covered
-//!     knows it on the medium.
+//!     published when `begun` was `b`. So a thread that has seen an entry and finds every `begun`
+//!     covered knows it on the medium.
 //! D3: a segment is free only after a sync of a row that says so, which was written after a sync of
 //!     everything that was appended before the segment was retired: of its live entries the
 //!     copies, of its dead ones what superseded them.
@@ -121,7 +121,7 @@ pub struct Durable {
     lists: Mutex<Lists>,
     /// Wakes the committer; its mutex is `lists`.
     wanted: Condvar,
-    /// Wakes who waits for a commit; its mutex is `lists`.
+    /// Wakes threads that wait for a commit; its mutex is `lists`.
     committed: Condvar,
     is_refusing: AtomicBool,
     /// Entries up to this version are flushed, as soon as it is on the medium.
@@ -184,8 +184,8 @@ impl Durable {
     /// covered yet.
     pub(crate) fn begin(&self, place: usize) {
         let begun = &self.places[place].begun;
-        // One writer; the slots that it publishes afterwards are Release stores, so that whoever
-        // sees one of them sees this.
+        // One writer; the slots that it publishes afterwards are Release stores, so that a thread
+        // that sees one of them sees this.
         begun.store(begun.load(Ordering::Relaxed) | 1, Ordering::SeqCst);
     }
 
@@ -193,7 +193,7 @@ impl Durable {
     pub(crate) fn end(&self, place: usize) {
         let begun = &self.places[place].begun;
         let before = begun.load(Ordering::Relaxed);
-        // Pairs with `Committer::begin`: who sees this sees what was noted.
+        // Pairs with `Committer::begin`: a committer that sees this sees what was noted.
         begun.store(before + (before & 1), Ordering::SeqCst);
     }
 
@@ -310,9 +310,9 @@ impl Durable {
         self.is_refusing.load(Ordering::Acquire)
     }
 
-    // ---- who answers clients ----
+    // ---- threads that answer clients ----
 
-    /// Whether everything that anybody has seen is on the medium (D2).
+    /// Whether everything that any thread has seen is on the medium (D2).
     pub fn is_settled(&self) -> bool {
         self.places.iter().all(|place| {
             let begun = place.begun.load(Ordering::SeqCst);
@@ -402,9 +402,9 @@ impl Durable {
         }
     }
 
-    // ---- who makes room ----
+    // ---- sessions that make room ----
 
-    /// Waits a little for segments to become free by D3; false: nobody commits.
+    /// Waits a little for segments to become free by D3; false: no thread commits.
     pub(crate) fn await_freeing(&self) -> bool {
         // Relaxed: set before the first session.
         if !self.is_driven.load(Ordering::Relaxed) || self.is_refusing() {
@@ -419,7 +419,7 @@ impl Durable {
 
     // ---- the committer's thread ----
 
-    /// A thread commits from now on; who makes room waits for it.
+    /// A thread commits from now on; a session that makes room waits for it.
     pub fn drive(&self) {
         self.is_driven.store(true, Ordering::Relaxed);
     }
@@ -439,5 +439,5 @@ impl Durable {
     }
 }
 
-/// Who makes room looks again after so long: it must pass quiescent points meanwhile.
+/// A session that makes room looks again after so long: it must pass quiescent points meanwhile.
 const FREEING_WAIT: Duration = Duration::from_millis(1);

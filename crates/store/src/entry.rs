@@ -21,13 +21,13 @@
 //! expiry is *in place*: its value is one aligned word, which a write of the same length replaces
 //! under the key's lock (decision 0019). Its checksum leaves version and value out.
 //!
-//! In a store that is in memory alone nobody reads the checksum. There an entry may be *stamped*:
+//! In a store that is in memory alone the checksum is never read. There an entry may be *stamped*:
 //! those four bytes say when the item was used last (decision 0083).
 //!
 //! # Invariants
 //! I1: an entry never changes after its slot is published, except the version and the value of one
-//!     that is in place, by whoever holds the key's lock: value first, then version (K12); and the
-//!     stamp, by anybody who may read the entry.
+//!     that is in place, by the holder of the key's lock: value first, then version (K12); and the
+//!     stamp, by any session that may read the entry.
 //! I2: entries start at multiples of 8 bytes; `len_bytes` is such a multiple.
 //! I3: expiry 0 means never, as does no expiry word.
 //!
@@ -124,7 +124,7 @@ impl Shape {
         self.is_in_place
     }
 
-    /// The same for an entry that nobody replaces, so that its checksum covers it whole.
+    /// The same for an entry whose value is never replaced, so that its checksum covers it whole.
     #[inline]
     pub(crate) fn at_rest(self) -> Shape {
         Shape { is_in_place: false, ..self }

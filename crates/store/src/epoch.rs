@@ -93,8 +93,9 @@ impl Epochs {
     /// The session may take references again.
     pub(crate) fn unpark(&self, place: usize) {
         let global = self.global.load(Ordering::Acquire);
-        // Release, as `park` before it: whoever sees this one is not to reuse what this session
-        // read before it slept, or who had the place before.
+        // Release, as `park` before it: a thread that sees this one reuses memory only after the
+        // reads that this session made before it slept, and after those of the session that had the
+        // place before.
         self.locals[place].store(global, Ordering::Release);
         // Either `is_safe` sees this store, or this session's next reads see the unlinking:
         // pairs with the fence in `advance` (store buffering is what both fences forbid).
@@ -108,14 +109,14 @@ impl Epochs {
         tag
     }
 
-    /// Whether nobody can still hold what was unlinked before `tag` was drawn (I2).
+    /// Whether no session can still hold what was unlinked before `tag` was drawn (I2).
     pub(crate) fn is_safe(&self, tag: u64) -> bool {
         // Acquire pairs with the stores of `quiesce`, `park` and `leave`.
         self.locals.iter().all(|local| local.load(Ordering::Acquire) >= tag)
     }
 
     /// Of the tags drawn before this call, the last one that is safe: one look at every place, for
-    /// whoever has many tags to ask about.
+    /// a caller with many tags to ask about.
     pub(crate) fn safe_tag(&self) -> u64 {
         self.locals.iter().map(|local| local.load(Ordering::Acquire)).min().unwrap_or(OFFLINE)
     }

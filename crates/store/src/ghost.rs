@@ -100,7 +100,7 @@ impl GhostTable {
         (self.inserted.load(Ordering::Relaxed) >> self.unit_shift) as u16
     }
 
-    /// Remembers a key. Counts for nobody's age until [`GhostTable::advance`].
+    /// Remembers a key. Counts for no key's age until [`GhostTable::advance`].
     pub(crate) fn insert(&self, hash: KeyHash) {
         let (line, now) = (self.line(hash), self.step_now());
         let fingerprint = fingerprint_of(hash);

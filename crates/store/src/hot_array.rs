@@ -1,4 +1,4 @@
-//! Hot keys in their order, for whoever reads a few keys much more often than the others.
+//! Hot keys in their order, for sessions that read a few keys much more often than the others.
 //!
 //! ```text
 //!  what all begin with   "user00000"
@@ -79,7 +79,7 @@ impl HotArray {
     pub fn find(&self, key: &[u8]) -> Option<usize> {
         let rest = key.strip_prefix(&*self.shared)?;
         let wanted = slice_of(rest);
-        // Halving without a branch on the keys, which nobody could guess.
+        // Halving without a branch on the keys, which the processor could not predict.
         let first = self.slices.partition_point(|slice| *slice < wanted);
         if *self.slices.get(first)? != wanted {
             return None;

@@ -4,7 +4,7 @@
 //!            Session (one per thread)                     shared
 //!  requests ─▶ execute: three stages ──finds──▶ index ──names──▶ log (segments of entries)
 //!              appender: one open segment ──publishes──▶ slot     ▲ evict or clean
-//!              epoch: quiesces between batches ──────────────────┘ reuse only when nobody looks
+//!              epoch: quiesces between batches ──────────────────┘ reuse once no session looks
 //! ```
 //!
 //! Reads take no lock and an update never changes bytes that a reader may hold: it appends a new

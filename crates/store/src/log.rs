@@ -1,4 +1,4 @@
-//! The segmented log: where entries live, and who may write which segment.
+//! The segmented log: where entries live, and which session may write which segment.
 //!
 //! ```text
 //!  memory:   | segment 0 | segment 1 | segment 2 ~ run of 3 ~ segment 4 | segment 5 | ...
@@ -235,7 +235,7 @@ impl Log {
         assert!(offset_bytes as usize + len_bytes <= self.memory.len_bytes());
         // SAFETY: initialised by the session that noted it (Acquire pairs with its Release), not
         // changed since: entries are immutable and nothing is replaced in place (durable.rs), and
-        // the segment is not reused before the caller, who is the committer, frees it.
+        // the segment is not reused before the caller, the committer, frees it.
         let noted = unsafe { std::slice::from_raw_parts(self.address(offset_bytes), len_bytes) };
         bytes.extend_from_slice(noted);
     }
@@ -274,7 +274,7 @@ impl Log {
         Arc::clone(&self.memory)
     }
 
-    /// Who lends the index its segments: at most `max` of them, below line 2^32.
+    /// The lender of the index's segments: at most `max` of them, below line 2^32.
     pub(crate) fn lender(&self, max: u32) -> Arc<Segments> {
         let nameable = 1_u64 << (u32::BITS + LINE_SHIFT - self.segment_shift);
         let end = nameable.min(u64::from(self.row_count)) as u32;
@@ -396,8 +396,8 @@ impl Log {
         self.live.sub(lane, self.segment_of(offset_bytes), len_bytes as u64);
     }
 
-    /// Bytes of a segment that are alive, for whoever has taken the table's lock since the segment
-    /// was closed; of an open one as of about now.
+    /// Bytes of a segment that are alive, for a thread that has taken the table's lock since the
+    /// segment was closed; of an open one as of about now.
     pub(crate) fn live_bytes(&self, segment: u32) -> u64 {
         self.live.of(segment)
     }
@@ -545,8 +545,8 @@ impl Log {
         self.allocator().waiting().any(|segment| !durable.is_free(segment))
     }
 
-    /// Frees every waiting segment that nobody can hold any more (I3); whether a grace period is
-    /// still running.
+    /// Frees every waiting segment that no session can hold any more (I3); whether a grace period
+    /// is still running.
     pub(crate) fn free_waiting(&self, epochs: &Epochs) -> bool {
         let mut allocator = self.allocator();
         // Under the lock: every tag that waits was drawn before.
@@ -563,8 +563,8 @@ impl Log {
     /// Where the log's bytes are, as of about now.
     pub(crate) fn space(&self) -> LogSpace {
         let mut space = LogSpace::default();
-        // The lock is given back now and then: nobody who writes waits for the whole table.
-        // Rows from the top on are parked: they are room to grow.
+        // The lock is given back now and then: no writer waits for the whole table. Rows from the
+        // top on are parked: they are room to grow.
         let row_count = self.allocator().top();
         for first in (0..row_count).step_by(SPACE_ROWS as usize) {
             let end = row_count.min(first + SPACE_ROWS);

@@ -72,8 +72,8 @@ pub(crate) struct Mapping {
     page_kind: PageKind,
 }
 
-// SAFETY: the mapping is plain memory, owned by this value until drop; who may read or write which
-// byte when is decided by the log and the index, not by the mapping.
+// SAFETY: the mapping is plain memory, owned by this value until drop; which thread may read or
+// write which byte when is decided by the log and the index, not by the mapping.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; `&Mapping` gives out only a raw pointer and lengths.
 unsafe impl Sync for Mapping {}

@@ -26,7 +26,7 @@ pub use log_file::{LogFile, Media};
 pub use mapped::MappedMedium;
 pub use memory::MemoryMedium;
 
-/// Where a log is kept. Any number of threads may read while nobody writes.
+/// Where a log is kept. Any number of threads may read while none writes.
 pub trait Medium: Send + Sync {
     /// Writes all of `bytes`, or fails; then any part of them may have been written.
     ///

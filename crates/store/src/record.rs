@@ -43,7 +43,7 @@ pub enum Change<'a> {
         /// When that ends.
         expires_at: Option<UnixMillis>,
     },
-    /// It has none (K2). `note` is for whoever writes the log: the horizon of store's tombstones.
+    /// It has none (K2). `note` is for the writer of the log: the horizon of store's tombstones.
     Delete {
         /// Up to eight bytes as a number, kept as it is.
         note: u64,

@@ -9,8 +9,8 @@
 //! # Invariants
 //! R1: the entries of a shard in the index have the versions that its primary gave; the chain's own
 //!     counter is raised above them, so that a reader's miss sees that something changed (K9).
-//! R2: a delete leaves nothing in the index: whoever installs remembers it for as long as something
-//!     older may come (K2).
+//! R2: a delete leaves nothing in the index: the caller that installs remembers it for as long as
+//!     something older may come (K2).
 
 use std::num::NonZeroU16;
 

@@ -438,7 +438,7 @@ impl Drop for Session {
         }
         inner.epochs.leave(local.place);
         local.drain_retired(inner);
-        // Others may still be in these buckets: whoever keeps house next frees them.
+        // Others may still be in these buckets: the next session to keep house frees them.
         inner.orphans().extend(local.retired.drain(..));
     }
 }

@@ -117,7 +117,8 @@ fn open_tree(config: &StoreConfig, log: &Log, index: &Index) -> Option<Option<Tr
     }
 }
 
-/// Segments of the log that are kept for who makes room, and how many of them writes may borrow.
+/// Segments of the log that are kept for sessions that make room, and how many of them writes may
+/// borrow.
 pub(crate) fn reserve_of(config: &StoreConfig) -> (u32, u32) {
     let sessions = config.session_max as u32;
     match config.mode {
@@ -268,7 +269,7 @@ impl Store {
         if is_durable && (config.mode != Mode::Clean || config.lossy_index) {
             return Err(OpenError::NotAStore);
         }
-        // Who reads entries elsewhere, or later, holds them against their checksums.
+        // A process that reads entries elsewhere, or later, holds them against their checksums.
         let is_in_memory_alone = !is_durable && begin.file().is_none();
         let tuning = Tuning { notes_use: tuning.notes_use && is_in_memory_alone, ..tuning };
         check_range("batch", config.batch as u64, 1..BATCH_MAX as u64 + 1)?;
@@ -468,7 +469,7 @@ impl Store {
         self.inner.tuning.notes_use
     }
 
-    /// Recounts everything from scratch and panics where an invariant is broken. Nobody may
+    /// Recounts everything from scratch and panics where an invariant is broken. No session may
     /// write meanwhile; for tests.
     pub fn validate(&self) {
         crate::validate::validate(&self.inner);
@@ -476,9 +477,9 @@ impl Store {
 }
 
 impl Inner {
-    /// Access marks that a read may add up to (K13): 0 where nobody would look at them soon. While
-    /// much of the log is free ([`UNMARKED_FREE_PART`]) nothing is given up, and a mark costs up to
-    /// a tenth of a read; what is read often is read again before the log is full.
+    /// Access marks that a read may add up to (K13): 0 where no eviction would look at them soon.
+    /// While much of the log is free ([`UNMARKED_FREE_PART`]) nothing is given up, and a mark costs
+    /// up to a tenth of a read; what is read often is read again before the log is full.
     #[inline]
     pub(crate) fn mark_limit(&self) -> u64 {
         let free = u64::from(self.log.available_hint());

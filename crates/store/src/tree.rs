@@ -112,7 +112,7 @@ pub(crate) struct Tree {
     memory: NodeMemory,
     /// The root of layer 0, or what was the root a moment ago (T4).
     root: AtomicU32,
-    /// For whoever keeps places of keys.
+    /// For sessions that keep places of keys.
     gone: GoneNodes,
 }
 

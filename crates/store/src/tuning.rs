@@ -29,7 +29,7 @@ pub struct Tuning {
     /// Each session counts live bytes in a lane of its own.
     pub counts_in_lanes: bool,
     /// Entries of a store that is in memory alone say when they were used last, in the place of
-    /// their checksum. Off where nobody asks: a checksum finds mistakes.
+    /// their checksum. Off where no command needs it: a checksum finds mistakes.
     pub notes_use: bool,
     /// Reads leave access marks only once the log is nearly full.
     pub marks_late: bool,

@@ -194,7 +194,7 @@ pub fn open_empty(
 fn open_locked(path: &Path) -> Result<File, WarmError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
-    // What clients store is nobody else's, and nobody else says by a link where it lies.
+    // Only this user reads what clients store, and no other user says by a link where it lies.
     options.mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
     let file = options.open(path).map_err(failed("cannot open it"))?;
     let status = file.metadata().map_err(failed("cannot read"))?;
@@ -278,8 +278,8 @@ impl WarmFile {
         self.memory_bytes + table::bytes_max(self.memory_bytes, rows) + MARK_BYTES
     }
 
-    /// Writes what lives behind the memory, with `note` for whoever opens it. Every session has
-    /// ended, and none is opened any more.
+    /// Writes what lives behind the memory, with `note` for the next process that opens it. Every
+    /// session has ended, and none is opened any more.
     ///
     /// # Errors
     /// The kernel's; or a session is left. Nothing is kept then.

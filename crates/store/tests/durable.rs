@@ -397,7 +397,7 @@ impl World {
             let _ = self.committer.sync();
         }
         let kill = self.rng.below(4) == 0;
-        // Nobody has seen the others (K1).
+        // No client has seen the others (K1).
         self.newest = self.acknowledged.clone();
         self.session = None;
         let medium =

@@ -111,7 +111,7 @@ fn round(
     Ok((stayed && is_same).then_some((last, rows)))
 }
 
-/// Whether a row can be the next look at a segment that nobody freed in between (I1).
+/// Whether a row can be the next look at a segment that was not freed in between (I1).
 fn may_follow(before: &Row, row: &Row) -> bool {
     match (before.state, row.state) {
         (RowState::Free, RowState::Free) => before == row,

@@ -46,8 +46,8 @@ pub enum CheckpointState {
         /// Bytes of entries that it covers; those behind are indexed one by one.
         covered_bytes: u64,
     },
-    /// The next start would use it, and miss or misread so many keys: a mistake of whoever wrote
-    /// it, for every checksum is right.
+    /// The next start would use it, and miss or misread so many keys: a mistake of the program that
+    /// wrote it, for every checksum is right.
     Wrong {
         /// Keys.
         keys: u64,

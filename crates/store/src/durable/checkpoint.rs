@@ -22,7 +22,7 @@
 //!     what the checkpoint names there void. What was alive there was copied behind what is
 //!     covered.
 //! I3: an entry below a covered end that is not named is dead: it was published before `collect`
-//!     began, and whoever took its place is named, or is not covered, or is a delete.
+//!     began, and the entry that took its place is named, or is not covered, or is a delete.
 //! I4: a checkpoint that does not fit what is read is not used at all.
 //!
 //! # References
@@ -76,7 +76,7 @@ pub struct Checkpoint {
     pub words: Vec<u64>,
 }
 
-/// Who takes checkpoints, on any thread.
+/// Takes checkpoints, on any thread.
 pub struct Checkpointer {
     inner: Arc<Inner>,
     durable: Arc<Durable>,

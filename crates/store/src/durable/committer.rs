@@ -118,7 +118,7 @@ impl<M: Medium> Committer<M> {
         &self.durable
     }
 
-    /// Who takes checkpoints of this store's index.
+    /// The checkpointer of this store's index.
     pub fn checkpointer(&self) -> Checkpointer {
         Checkpointer::new(&self.inner, &self.durable, self.superblock.data_id)
     }
@@ -325,7 +325,7 @@ impl<M: Medium> Committer<M> {
         std::mem::swap(&mut self.lagging, &mut self.dirty);
         self.dirty.clear();
         for segment in self.freeing.drain(..) {
-            // Pairs with `is_free`: who takes the segment writes after this.
+            // Pairs with `is_free`: a session that takes the segment writes after this.
             self.durable.sequences[segment as usize].store(0, Ordering::SeqCst);
         }
         // Their copies are on the medium now: the next sync frees them.
@@ -356,7 +356,7 @@ impl<M: Medium> Committer<M> {
         stats.commit_ns += ns;
     }
 
-    /// Everything is committed and nobody writes: says so on the medium.
+    /// Everything is committed and no session writes: says so on the medium.
     ///
     /// # Errors
     /// The medium's.

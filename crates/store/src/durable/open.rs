@@ -28,7 +28,7 @@ pub struct NewData {
     pub threads: usize,
 }
 
-/// A store, who commits for it, and what was found.
+/// A store, its committer, and what was found.
 pub struct Opened<M> {
     /// Ready for sessions.
     pub store: Arc<Store>,

@@ -12,7 +12,7 @@
 //! # Invariants
 //! I1: a version that a reader sees never goes with a value older than it: a CAS with it would
 //!     overwrite a write that its client has not seen. The other way round such a CAS fails.
-//! I2: a reader of several keys who has seen a new value then finds the chain's word moved or
+//! I2: a reader of several keys that has seen a new value then finds the chain's word moved or
 //!     locked (K11): what the lock's compare-and-swap did happens before the value's store.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! A header read out of plain bytes that nobody vouches for.
+//! A header read out of plain bytes that may be anything.
 
 use super::{
     ALIGN_BYTES, BodyCrc, HEADER_BYTES, HEADER_MAX_BYTES, Header, KEY_HIGH_SHIFT, KEY_LEN_SHIFT,

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use base::sync::{Mutex, MutexGuard};
 
-/// Who lends segments: the log; a few lines under test.
+/// The lender of segments: the log; a few lines under test.
 pub(crate) trait Lender: Send + Sync {
     /// Lines of one segment, as a power of two.
     fn segment_log2_lines(&self) -> u32;
@@ -114,7 +114,7 @@ impl Arena {
         Some(first)
     }
 
-    /// Takes back what [`Arena::take`] gave and nobody holds any more (I3).
+    /// Takes back what [`Arena::take`] gave and no session holds any more (I3).
     pub(crate) fn give(&self, line: u32, log2_lines: u32) {
         let (mut first, mut size) = (line, log2_lines);
         assert!(first.is_multiple_of(1 << size), "a block starts at a multiple of its size");

@@ -43,7 +43,7 @@ pub(crate) struct Bucket {
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Bucket>() == 64);
 
-/// Who looks at a bucket.
+/// The role in which a caller looks at a bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum View {
     /// A reader; writers may be at work.
@@ -123,7 +123,7 @@ impl Bucket {
     /// The slot's bits, for the holder of the chain's lock.
     #[inline]
     pub(crate) fn slot_held(&self, index: usize) -> Slot {
-        // Relaxed: whoever stored it held the lock, and marks publish nothing.
+        // Relaxed: the thread that stored it held the lock, and marks publish nothing.
         Slot(load_held(&self.slots[index]))
     }
 
@@ -212,12 +212,12 @@ impl Bucket {
     }
 
     /// Frees the lock of a chain that is elsewhere now, and empty here (I3). Release pairs with
-    /// `word`: whoever sees the mark sees the chain complete in its new place.
+    /// `word`: a thread that sees the mark sees the chain complete in its new place.
     pub(super) fn unlock_moved(&self, version: u64) {
         self.word.store(version | MOVED_BIT, Ordering::Release);
     }
 
-    /// The bucket of a block just taken, which nobody can reach yet: whatever was there goes.
+    /// The bucket of a block just taken, which no thread can reach yet: whatever was there goes.
     pub(super) fn start_with(&self, version: u64, slots: impl Iterator<Item = Slot>) {
         let rest = std::iter::repeat(Slot::EMPTY);
         for (place, slot) in self.slots.iter().zip(slots.chain(rest)) {

@@ -29,7 +29,7 @@ impl<'a> Chain<'a> {
         Some(Chain { index, head, word, owns_lock: true })
     }
 
-    /// The lock, if nobody has it and the chain has not moved.
+    /// The lock, if it is free and the chain has not moved.
     pub(super) fn try_lock(index: &'a Index, head: u32) -> Result<Chain<'a>, Word> {
         let word = index.memory[head].try_lock()?;
         Ok(Chain { index, head, word, owns_lock: true })
@@ -180,7 +180,7 @@ impl<'a> Chain<'a> {
     }
 
     /// Ends the chain here: it is complete elsewhere, under `version`. Emptied before it is marked,
-    /// so that whoever still looks here misses, and sees the mark.
+    /// so that a thread that still looks here misses, and sees the mark.
     pub(super) fn finish_moved(mut self, version: u64, retired: &mut Vec<u32>) {
         debug_assert!(self.owns_lock);
         self.clear(retired);

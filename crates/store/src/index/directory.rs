@@ -21,10 +21,10 @@
 //! I2: a target is stored before its word says "moving", and stays until the next move starts.
 //!
 //! # Concurrency
-//! Anyone resolves, between two quiescent points of its session: a block that a word named is not
-//! reused before all sessions have passed one. Words are stored by whoever has claimed the
-//! partition's move (resize.rs). What was resolved may be stale at once: whoever then meets a moved
-//! head resolves again.
+//! Any thread resolves, between two quiescent points of its session: a block that a word named is
+//! not reused before all sessions have passed one. Words are stored by the session that has claimed
+//! the partition's move (resize.rs). What was resolved may be stale at once: a session that then
+//! meets a moved head resolves again.
 
 use base::KeyHash;
 use base::sync::{AtomicU64, Ordering};
@@ -165,8 +165,8 @@ impl Directory {
             if !word.is_moving() || !lines[place.head].word().is_moved() {
                 return place;
             }
-            // Acquire: whoever sees a later move's target also sees, below, that this one ended
-            // (I2).
+            // Acquire: a thread that sees a later move's target also sees, below, that this one
+            // ended (I2).
             let target = Word(self.targets[partition].load(Ordering::Acquire));
             if Word(self.words[partition].load(Ordering::Relaxed)) == word {
                 return target.place_of(hash);

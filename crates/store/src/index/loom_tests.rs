@@ -256,7 +256,7 @@ fn an_old_block_is_reused_only_when_nobody_can_be_in_it() {
         let (block, _) = grow(index);
         if epochs.is_safe(epochs.advance()) {
             index.free(block);
-            // Whoever still looked there would take this for its own.
+            // A reader that still looked there would take this for its own.
             let reused = index.arena.take(0).unwrap();
             assert_eq!(reused, block.first_line);
             index.memory[reused].start_with(1, [Slot::entry(tag_of(0), 8000)].into_iter());

@@ -8,8 +8,8 @@
 //!
 //! Growing, the chain of old head i is split by the next bit of the hash into the heads 2i and
 //! 2i + 1; shrinking, those two become one. A step takes the lock of the old chain or chains,
-//! completes the new ones, which nobody can reach yet, empties the old heads and marks them moved.
-//! The last step makes the directory name the new block; the old one is reused after a grace
+//! completes the new ones, which no thread can reach yet, empties the old heads and marks them
+//! moved. The last step makes the directory name the new block; the old one is reused after a grace
 //! period.
 //!
 //! # Invariants
@@ -45,7 +45,7 @@ pub(super) struct Resizer {
     /// Where the shape changes next; written under the mutex, read without.
     grows_above: AtomicU64,
     shrinks_below: AtomicU64,
-    /// Moves that nobody works on.
+    /// Moves that no session works on.
     idle_count: AtomicU64,
     state: Mutex<State>,
 }
@@ -254,7 +254,7 @@ impl Index {
     /// Puts back a move that is not at its end.
     pub(crate) fn put_back(&self, job: Move) {
         let mut state = self.resizer.state();
-        // Behind the others: one that is blocked holds up nobody else.
+        // Behind the others: one that is blocked holds up no other.
         state.idle.push_back(job);
         self.resizer.idle_count.store(state.idle.len() as u64, Ordering::Relaxed);
     }
@@ -282,7 +282,7 @@ impl Index {
             return;
         }
         let end = job.from.line_count() as u32;
-        // A move that begins has had nobody to look ahead for it.
+        // A move that begins has had no step before it to look ahead.
         let near = if job.next == 0 { 0 } else { job.next + GROUP_HEADS };
         let middle = end.min(job.next + 2 * GROUP_HEADS);
         let far = end.min(job.next + 3 * GROUP_HEADS);
@@ -343,8 +343,9 @@ impl Index {
         Moved::Heads(2)
     }
 
-    /// Writes chains that nobody can reach yet, or that are empty while nobody else is there, from
-    /// the head `low` on; false: no overflow bucket is left for them, and nothing was taken.
+    /// Writes chains that no thread can reach yet, or that are empty while no other thread is
+    /// there, from the head `low` on; false: no overflow bucket is left for them, and nothing was
+    /// taken.
     pub(super) fn write_chains(&self, low: u32, chains: &[&[Slot]], version: u64) -> bool {
         let overflow_of = |slots: &&[Slot]| slots.len().saturating_sub(SLOTS).div_ceil(SLOTS - 1);
         let wanted: usize = chains.iter().map(overflow_of).sum();

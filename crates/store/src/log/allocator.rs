@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //! I1: `free_count` is the number of rows in state Free.
-//! I2: appends for users leave `reserve` segments to those who make room, so that reclaiming
+//! I2: appends for users leave `reserve` segments to sessions that make room, so that reclaiming
 //!     always has somewhere to copy to.
 //! I3: `free` has exactly the rows in state Free.
 
@@ -25,7 +25,7 @@ use free::FreeSet;
 pub(crate) use park::Chore;
 use park::Parking;
 
-/// Who takes a segment.
+/// What a segment is taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// A client's write: leaves the reserve alone (I2).
@@ -219,7 +219,7 @@ impl Allocator {
         self.waiting.push_back((segment, tag));
     }
 
-    /// Frees what nobody can hold any more; whether a grace period is still running. Segments
+    /// Frees what no session can hold any more; whether a grace period is still running. Segments
     /// that only a pin keeps do not count: a slow client decides when that ends.
     pub(super) fn free_waiting(
         &mut self,

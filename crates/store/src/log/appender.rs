@@ -9,7 +9,7 @@
 //! I1: at most one reservation is outstanding, and it is the last thing in its open segment, so
 //!     cancelling it moves `next_bytes` back.
 //! I2: what was published is added to the segment's live bytes once a batch, and before the segment
-//!     is closed: nobody asks how much is alive in an open segment. Others may have subtracted
+//!     is closed: no session asks how much is alive in an open segment. Others may have subtracted
 //!     their part before (live.rs).
 
 use base::UnixMillis;

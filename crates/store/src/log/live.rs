@@ -11,8 +11,8 @@
 //! # Invariants
 //! I1: the sum over the lanes is the bytes of a closed segment that are alive, or more: after a
 //!     segment was closed, which is under the lock of the table, lanes only fall. So a sum that is
-//!     read lane by lane, by whoever has taken that lock since, is never less than what is alive
-//!     when the last lane has been read.
+//!     read lane by lane, by a thread that has taken that lock since, is never less than what is
+//!     alive when the last lane has been read.
 //! I2: while there is a lane for each session, only that session stores to it.
 //!
 //! # Concurrency
@@ -80,8 +80,8 @@ impl LiveBytes {
     fn change(&self, lane: Lane, segment: u32, words: u32) {
         let segment = segment as usize;
         let counter = &self.lanes[lane.0][segment / LINE_COUNTERS].0[segment % LINE_COUNTERS];
-        // Release pairs with the Acquire of `of`: whoever sees zero and retires the segment also
-        // sees that no slot names it.
+        // Release pairs with the Acquire of `of`: a thread that sees zero and retires the segment
+        // also sees that no slot names it.
         if self.are_lanes_shared {
             counter.fetch_add(words, Ordering::Release);
         } else {

@@ -68,7 +68,8 @@ pub(super) mod mm {
     }
 
     /// # Safety
-    /// `start` came from `mmap_anonymous` with this length, and nobody uses the mapping any more.
+    /// `start` came from `mmap_anonymous` with this length, and no thread uses the mapping any
+    /// more.
     pub(crate) unsafe fn munmap(start: *mut c_void, len_bytes: usize) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { std::alloc::dealloc(start.cast(), layout(len_bytes)?) };

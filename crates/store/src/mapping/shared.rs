@@ -29,7 +29,8 @@ impl Mapping {
         let (both, fixed) =
             (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
         let at = start.as_ptr().cast();
-        // SAFETY: replaces part of the mapping that was just made, and that nobody has seen yet.
+        // SAFETY: replaces part of the mapping that was just made, and that no other code has seen
+        // yet.
         unsafe { rustix::mm::mmap(at, len_bytes, both, fixed, file.as_fd(), 0) }?;
         // SAFETY: inside the mapping; the advice changes no content. It may be refused.
         let _ = unsafe { rustix::mm::madvise(at, len_bytes, Advice::LinuxHugepage) };

@@ -11,7 +11,7 @@
 //! # Invariants
 //! M1: lines that were written are flushed before `write_at` returns, and the fence of `sync` comes
 //!     before its `Ok`: what was written is on the medium then, which is medium.rs, I1.
-//! M2: between two syncs lines reach the medium in any order, eight bytes at a time. Nobody relies
+//! M2: between two syncs lines reach the medium in any order, eight bytes at a time. No code relies
 //!     on more: a row counts bytes that an earlier sync has covered, and of two copies of a block
 //!     it overwrites the one that does not count (committer.rs, I2); an entry that is there in part
 //!     has a bad checksum, and behind what a row counts that is a torn tail.
@@ -150,7 +150,7 @@ struct Mapping {
 
 // SAFETY: the mapping is plain memory that only this value gives access to: writes take `&mut`.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; `&Mapping` lets nobody read or write the bytes.
+// SAFETY: as above; `&Mapping` gives no access to the bytes.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -181,7 +181,7 @@ impl Mapping {
         // SAFETY: the range is inside the mapping (asserted).
         let to = unsafe { self.start.add(offset) };
         // SAFETY: as above, `&mut self` keeps others out, and the bytes are none of the mapping's,
-        // which is lent to nobody. The file has all of the range (M4).
+        // which is never lent out. The file has all of the range (M4).
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) };
         if let Way::Lines(flush) = way {
             // SAFETY: as above.

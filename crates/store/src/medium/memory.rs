@@ -1,4 +1,4 @@
-//! Bytes in memory that never fail: a disk for tests, and for a log that nobody keeps.
+//! Bytes in memory that never fail: a disk for tests, and for a log that is not kept.
 
 use super::{Medium, MediumError};
 

@@ -1,4 +1,4 @@
-//! Which keys have changed, for whoever tells clients that keep copies.
+//! Which keys have changed, so that clients that keep copies can be told.
 //!
 //! ```text
 //!  a change under its chain's lock ─▶ key noted ─▶ take_changes ─▶ clients are told
@@ -7,8 +7,9 @@
 //!
 //! # Invariants
 //! I1: unwatched, a change costs one look at the session's own option, and a read nothing.
-//! I2: a key is noted when its slot or value has changed, not before: whoever takes the notes and
-//!     then looks who has read the key finds everybody who has read what was there before.
+//! I2: a key is noted when its slot or value has changed, not before: a thread that takes the notes
+//!     and then looks which clients have read the key finds all that have read what was there
+//!     before.
 //! I3: what is not noted for want of room ([`NOTED_BYTES_MAX`]) is covered by
 //!     [`Changes::has_all`].
 

@@ -1,4 +1,4 @@
-//! What had to go, for whoever watches that.
+//! What had to go, for a caller that watches evictions.
 //!
 //! # Invariants
 //! I1: without a watcher an eviction costs one look at the session's own option.

@@ -53,8 +53,8 @@ impl Guess {
 }
 
 impl Session {
-    /// Stage 1 for a request that the next [`Session::execute`] will get, ahead of it: whoever
-    /// gathers requests calls this once for each, so that the bucket arrives while the next
+    /// Stage 1 for a request that the next [`Session::execute`] will get, ahead of it: a caller
+    /// that gathers requests calls this once for each, so that the bucket arrives while the next
     /// requests are read and parsed. A hint: forgetting it costs time only.
     #[inline]
     pub fn prefetch(&mut self, hash: KeyHash) {

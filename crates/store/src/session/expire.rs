@@ -161,7 +161,7 @@ impl Local {
     }
 
     /// A read has met an entry that had expired. While keys that change are noted it goes at once:
-    /// who keeps a copy does not know its time, and the pass may come to it late.
+    /// a client that keeps a copy does not know its time, and the pass may come to it late.
     #[inline]
     pub(super) fn meet_expired(
         &mut self,

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The array is shared and does not change; the places are this session's own. Nothing of an item
-//! is kept, so that a read sees what whoever else has written (K9).
+//! is kept, so that a read sees what any other session has written (K9).
 //!
 //! # Invariants
 //! I1: `places` has a place for each key of the array.
@@ -138,7 +138,7 @@ impl Hot {
 }
 
 impl Local {
-    /// Reads, of hot keys or others; nobody quiesces meanwhile.
+    /// Reads, of hot keys or others; the session does not quiesce meanwhile.
     fn read_chunk<U: Update, S: Sink<U::Refusal>>(
         &mut self,
         inner: &Arc<Inner>,

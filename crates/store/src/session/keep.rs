@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! I1: an entry lives exactly when a slot of its chain names its offset (reclaim.rs, I1).
-//! I2: of bytes that nobody vouches for an entry is made only if it ends where its segment's do,
-//!     or before.
+//! I2: bytes that may be anything become an entry only if it ends where its segment's do, or
+//!     before.
 
 use base::{KeyHash, UnixMillis};
 
@@ -14,7 +14,8 @@ use crate::store::Inner;
 use crate::warm::Row;
 
 impl Session {
-    /// Names in `row` what lives in its segment and has not expired. Nobody else uses the store.
+    /// Names in `row` what lives in its segment and has not expired. No other session uses the
+    /// store.
     pub(crate) fn name_live(&mut self, row: &mut Row, now: UnixMillis) -> u64 {
         let Session { inner, local } = self;
         let first_bytes = inner.log.segment_start(row.segment);
@@ -57,7 +58,7 @@ fn is_named(inner: &Inner, hash: KeyHash, entry: Entry<'_>, offset_bytes: u64) -
 
 /// Whether the entry at `offset_bytes`, a whole one, has expired.
 pub(crate) fn has_expired(inner: &Inner, offset_bytes: u64, now: UnixMillis) -> bool {
-    // SAFETY: the caller has seen it whole, and nobody frees segments before the first session.
+    // SAFETY: the caller has seen it whole, and no thread frees segments before the first session.
     unsafe { inner.log.entry(offset_bytes) }.is_expired(now)
 }
 

@@ -87,7 +87,7 @@ impl Keys for Tagged<'_> {
 }
 
 impl Local {
-    /// The key's entry in the tree; with its stripe locked, nobody else changes that.
+    /// The key's entry in the tree; with its stripe locked, no other session changes that.
     #[inline]
     pub(super) fn find_ordered<'a>(
         inner: &'a Inner,

@@ -14,8 +14,8 @@
 //! # Invariants
 //! I1: a step looks at [`ENTRIES_MAX`] entries and one group at most, and copies [`COPIED_MAX`]
 //!     bytes, or as many as the chunk wrote, and one group at most.
-//! I2: whoever has begun to empty a segment goes on with it at each chunk, even of reads: a write
-//!     of another session may find nothing else to empty.
+//! I2: a session that has begun to empty a segment goes on with it at each chunk, even of reads: a
+//!     write of another session may find nothing else to empty.
 //!
 //! # Limits
 //! Where nine tenths of every victim stay, or a step ends at I1 again and again,

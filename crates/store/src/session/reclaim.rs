@@ -123,7 +123,7 @@ impl Job {
 }
 
 impl Local {
-    /// Gives an unfinished job back; whoever needs room claims the segment anew.
+    /// Gives an unfinished job back; a session that needs room claims the segment anew.
     pub(super) fn drop_job(&mut self, inner: &Inner) {
         if let Some(job) = self.job.take() {
             inner.log.allocator().unclaim(job.victim.segment);

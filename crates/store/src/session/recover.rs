@@ -48,7 +48,7 @@ impl Session {
             let found = &mut found[..group.len()];
             locate(inner, first_bytes, group, found);
             for (hash, offset_bytes) in found {
-                // SAFETY: restored before this call, and nobody frees segments during recovery.
+                // SAFETY: restored before this call, and no thread frees segments during recovery.
                 let entry = unsafe { inner.log.entry(*offset_bytes) };
                 let floor = floor_of(entry.shard());
                 let found = (entry, *offset_bytes);
@@ -176,7 +176,7 @@ pub(super) fn locate(
     let log = &inner.log;
     for (start, found) in starts.iter().zip(found.iter_mut()) {
         let offset_bytes = first_bytes + u64::from(*start) * ALIGN_BYTES as u64;
-        // SAFETY: restored before this call, and nobody frees segments during recovery.
+        // SAFETY: restored before this call, and no thread frees segments during recovery.
         let hash = inner.hasher.hash(unsafe { log.entry(offset_bytes) }.key());
         *found = (hash, offset_bytes);
         prefetch::line_for_write(inner.index.address(inner.index.head_of(hash)));
@@ -237,7 +237,7 @@ impl Local {
     }
 
     fn drop_delete(&mut self, inner: &Inner, offset_bytes: u64) {
-        // SAFETY: nobody frees segments during recovery.
+        // SAFETY: no thread frees segments during recovery.
         let entry = unsafe { inner.log.entry(offset_bytes) };
         if !entry.is_delete() {
             return;

@@ -100,8 +100,8 @@ impl Session {
     }
 
     /// A bounded step of a walk that removes the entries that `is_gone` names by their shards and
-    /// versions; true: there is more to walk. A durable log is not told: whoever opens it again
-    /// names the same shards ([`crate::durable::open_replicas`]), or sweeps again.
+    /// versions; true: there is more to walk. A durable log is not told: a caller that opens it
+    /// again names the same shards ([`crate::durable::open_replicas`]), or sweeps again.
     pub fn sweep_step(&mut self, sweep: &mut Sweep, is_gone: impl Fn(u16, u64) -> bool) -> bool {
         let Session { inner, local } = self;
         let mut slots = Vec::new();
@@ -120,7 +120,7 @@ impl Session {
         has_more
     }
 
-    /// From now on [`crate::Store::shard_item_count`] knows how many items a shard has. Nobody
+    /// From now on [`crate::Store::shard_item_count`] knows how many items a shard has. No session
     /// writes meanwhile.
     pub fn count_shards(&mut self) {
         let Session { inner, local } = self;

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Growing takes two heads for every three inserts (shape.rs), and a step moves one or two for
-//! each, so that a partition is grown before the next is due, also where nobody calls `maintain`.
+//! each, so that a partition is grown before the next is due, also where no caller calls
+//! `maintain`.
 
 use std::cell::Cell;
 

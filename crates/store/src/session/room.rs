@@ -4,7 +4,7 @@
 //!  free segments:  0 ....... reserve ....... low water ............ all
 //!                  │          │               └ reclaim_ahead works below this, a step per batch
 //!                  │          └ writes stop here and make room themselves
-//!                  └ only those who make room go below
+//!                  └ only sessions that make room go below
 //! ```
 //!
 //! # Limits

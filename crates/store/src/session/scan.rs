@@ -234,7 +234,7 @@ impl Session {
         }
         chain.clear(&mut local.unlinked);
         // After the slots: a segment that counts no live bytes may be retired at once. Before the
-        // unlocking: whoever finds none of a segment's entries alive expects no live bytes.
+        // unlocking: a session that finds none of a segment's entries alive expects no live bytes.
         for position in removed {
             let entry = super::Local::entry_of(inner, position);
             local.count_removed(inner, position, entry);

@@ -250,7 +250,8 @@ impl Local {
             return Written::Entry(seen);
         }
         let len_bytes = shape.len_bytes();
-        // Under locks of several keys nobody is waited for (I2), so the reserve is used up first.
+        // Under locks of several keys a session waits for no other (I2), so the reserve is used up
+        // first.
         let purpose = if self.held.is_empty() { Purpose::Write } else { Purpose::Reserve };
         let (appender, purpose) = match space {
             Space::Open => (self.appender_for(inner, queue), purpose),

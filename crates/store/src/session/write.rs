@@ -6,8 +6,9 @@
 //!     yes: header with the new version ─▶ slot ─▶ unlock with that version
 //! ```
 //!
-//! The copy happens before the lock is taken, so that a large value keeps nobody waiting. A value
-//! of at most eight bytes that replaces one of the same length is stored where that lies (K12).
+//! The copy happens before the lock is taken, so that a large value keeps no other session waiting.
+//! A value of at most eight bytes that replaces one of the same length is stored where that lies
+//! (K12).
 
 use base::KeyHash;
 

@@ -12,8 +12,8 @@
 //! nothing that a writer would have to tell anybody (K9).
 //!
 //! Only while keys leave a border may it have a key that is already elsewhere as well, in the layer
-//! that a group has moved to, and that was written there. Who comes down waits until the border is
-//! no longer *changing*; who looks at a place does not believe it as long.
+//! that a group has moved to, and that was written there. A session that comes down waits until the
+//! border is no longer *changing*; one that looks at a place does not believe it as long.
 //!
 //! # Invariants
 //! I1: a node that leaves the tree is counted among those of its number's remainder after it is
@@ -68,8 +68,8 @@ impl HotPlace {
 impl Tree {
     /// A node has left the tree and is marked as dead.
     pub(super) fn count_gone(&self, node: u32) {
-        // Release: whoever sees the count in `place_of` sees the mark. What starts the grace period
-        // (`Epochs::advance`) follows, which is what I2 needs.
+        // Release: a session that sees the count in `place_of` sees the mark. What starts the grace
+        // period (`Epochs::advance`) follows, which is what I2 needs.
         self.gone.of(node).fetch_add(1, Ordering::Release);
     }
 

@@ -160,7 +160,7 @@ impl Tree {
     }
 
     /// A layer with the new key and those of `group`, or a chain of layers down to where they
-    /// differ. Nobody sees it yet; its root.
+    /// differ. No session sees it yet; its root.
     fn layers_for(
         &self,
         target: Target<'_>,
@@ -203,7 +203,7 @@ impl Tree {
         Ok(root)
     }
 
-    /// An empty border that nobody sees, locked.
+    /// An empty border that no other session sees, locked.
     pub(super) fn new_border(&self, spare: &mut Spare) -> u32 {
         let border = spare.take();
         self.node(border).reset(Role::Border);

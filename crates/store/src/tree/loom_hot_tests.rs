@@ -24,7 +24,7 @@ fn find_at(Fixture { tree, table }: &Fixture, place: &HotPlace, id: usize) -> Op
     tree.find_at(place, &table.keys[id], table)
 }
 
-/// Whoever writes a key of the group may do so in the new layer already.
+/// A writer of a key of the group may write in the new layer already.
 #[test]
 fn a_write_in_a_new_layer_is_seen_by_who_looks_at_the_old_place() {
     model().check(|| {

@@ -220,7 +220,8 @@ fn a_layer_that_goes_hides_no_key() {
 
 const TWO_BORDERS_BELOW: &[&[u8]] = &[b"samesamea", b"samesameb", b"samesamec", b"samesamed", b"z"];
 
-/// Whoever empties one border may find the other at work in the parent: one of them tidies up.
+/// A thread that empties one border may find the other at work in the parent: one of them tidies
+/// up.
 #[test]
 fn two_who_empty_a_layer_of_two_borders_leave_none() {
     let model = model();

@@ -60,7 +60,7 @@ impl NodeMemory {
         self.arena.give(first_line, log2_lines);
     }
 
-    /// The lines of a node, for whoever frees them after their grace period.
+    /// The lines of a node, to be freed after their grace period.
     pub(crate) fn block_of(node: u32) -> Block {
         Block { first_line: node << NODE_LOG2_LINES, log2_lines: NODE_LOG2_LINES }
     }

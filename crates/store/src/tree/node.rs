@@ -223,7 +223,7 @@ impl Node {
         self.version.store(version | CHANGING, Ordering::Release);
     }
 
-    /// From now on nobody trusts what the node says; the caller holds the lock.
+    /// From now on no session trusts what the node says; the caller holds the lock.
     pub(super) fn mark_dead(&self) {
         let version = self.version.load_at(Ordering::Relaxed);
         debug_assert!(version & LOCKED != 0, "I1");

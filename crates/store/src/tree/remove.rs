@@ -135,9 +135,9 @@ impl Tree {
         }
         before.unlock();
         self.unlink_from_parent(border, retired);
-        // Only now, under the lock: whoever takes the last key of the first border before this look
-        // may find us in the parent and leave the layer to us, and whoever takes it after this look
-        // finds nobody there.
+        // Only now, under the lock: a session that takes the last key of the first border before
+        // this look may find us in the parent and leave the layer to us, and one that takes it
+        // after this look finds no session there.
         let is_dead = before.lock().is_dead();
         let is_alone = before.prev() == NO_NODE && before.next() == NO_NODE;
         let is_empty = before.order().count() == 0 && is_alone && !is_dead;
@@ -171,7 +171,7 @@ impl Tree {
     }
 
     /// The borders that have the links for `key`, layer by layer down to the one that begins at
-    /// `depth_bytes`; a hint, and as far as nobody is in the way.
+    /// `depth_bytes`; a hint, and as far as no other session is in the way.
     fn link_path(&self, key: &[u8], depth_bytes: usize) -> Vec<u32> {
         let (mut path, mut root) = (Vec::new(), self.root());
         for at_bytes in (0..=depth_bytes).step_by(SLICE_BYTES) {
@@ -226,7 +226,7 @@ impl Tree {
         }
     }
 
-    /// Marks the layer behind a link as gone, if it is empty and nobody is at work in it; the
+    /// Marks the layer behind a link as gone, if it is empty and no session is at work in it; the
     /// caller holds the lock of the link's border, and empties the link then.
     fn remove_layer(&self, border: u32, index: usize, retired: &mut Vec<u32>) -> bool {
         let slot = self.node(border).slot(index);
@@ -235,7 +235,7 @@ impl Tree {
         let mut at = self.climb(named).node;
         let is_empty = loop {
             let node = self.node(at);
-            // Against the order of T5, so it only tries; who holds the lock is about to add a key.
+            // Against the order of T5, so it only tries; the lock's holder is about to add a key.
             if node.try_lock().is_none() {
                 break false;
             }

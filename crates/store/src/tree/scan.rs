@@ -6,9 +6,9 @@
 //!  beyond   the borders that the parent names next are asked for on the way down
 //! ```
 //!
-//! A walk yields slots and looks at no entry unless it has to begin again: whoever asks for the
-//! entry of each slot, and takes many slots before he looks at the first, has all entries on their
-//! way (session/range.rs).
+//! A walk yields slots and looks at no entry unless it has to begin again: a caller that asks for
+//! the entry of each slot, and takes many slots before it looks at the first, has all entries on
+//! their way (session/range.rs).
 //!
 //! # Invariants
 //! I1: `edge` is the place of the last row that was worked off in this layer; only rows beyond it

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  before   ... L ⇄ N(full) ⇄ R ...        N is changing until its parent knows M:
-//!  after    ... L ⇄ N ⇄ M ⇄ R ...          who comes down waits, who walks by sees N, then M
+//!  after    ... L ⇄ N ⇄ M ⇄ R ...          the way down waits, a walk along sees N, then M
 //! ```
 //!
 //! Going up, the lock of a node is kept until its parent's is held and the parent is marked as

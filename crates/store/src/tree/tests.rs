@@ -54,7 +54,7 @@ impl Pair {
         let key = &self.table.keys[id];
         let removed = self.tree.remove(key, &self.table, &mut self.retired);
         assert_eq!(removed.map(id_of), self.model.remove(key));
-        // Nobody else looks: the grace period is over at once.
+        // No other session looks: the grace period is over at once.
         for node in self.retired.drain(..) {
             self.tree.memory().give(node);
         }

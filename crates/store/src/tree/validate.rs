@@ -40,7 +40,7 @@ struct Bounds {
 
 impl Tree {
     /// Recounts everything; calls `visit` with each entry's slot in order of layers. Panics where
-    /// an invariant is broken; nobody may write meanwhile.
+    /// an invariant is broken; no session may write meanwhile.
     pub(crate) fn validate(&self, keys: &impl Keys, mut visit: impl FnMut(Slot)) -> Census {
         let mut census = Census::default();
         let top = Layer { root: self.root(), depth_bytes: 0, slice: 0 };
@@ -67,7 +67,7 @@ impl Tree {
                         census.layer_count += 1;
                         continue;
                     }
-                    // SAFETY: nobody writes, so what a slot names stays.
+                    // SAFETY: no session writes, so what a slot names stays.
                     let key = unsafe { keys.key(slot) };
                     assert_eq!(Place::of(key, layer.depth_bytes), place, "a key's own place");
                     assert!(key.starts_with(&path), "a key's own layer");
@@ -152,7 +152,7 @@ fn validate_groups(rows: &[(Place, Slot)], keys: &impl Keys) {
             group.iter().all(|(_, slot)| slot.linked_bucket().is_none()),
             "T1: a link is alone"
         );
-        // SAFETY: nobody writes, so what a slot names stays.
+        // SAFETY: no session writes, so what a slot names stays.
         let key_of = |slot: Slot| unsafe { keys.key(slot) };
         assert!(
             group.is_sorted_by(|left, right| key_of(left.1) < key_of(right.1)),

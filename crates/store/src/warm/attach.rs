@@ -2,8 +2,8 @@
 //! put into a new index.
 //!
 //! # Invariants
-//! I1: the segments that the table names are changed by nobody before the store is open, and the
-//!     table stays the end of the file; where it is in the way of a larger memory it moves.
+//! I1: the segments that the table names are not changed before the store is open, and the table
+//!     stays the end of the file; where it is in the way of a larger memory it moves.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -194,7 +194,7 @@ pub struct Oracle {
     now: UnixMillis,
     step: u64,
     forgotten: u64,
-    /// What somebody keeps who has read it, until he is told that it has changed.
+    /// The copies of a client: what it has read, until it is told that it has changed.
     copies: BTreeMap<Vec<u8>, Known>,
 }
 
@@ -267,7 +267,8 @@ impl Oracle {
         }
     }
 
-    /// A copy that is kept is what the key has, or its time has passed and nobody has met it since.
+    /// A copy that is kept is what the key has, or its time has passed and no session has met it
+    /// since.
     fn check_copies(&self) {
         for (key, copy) in &self.copies {
             let is_over = copy.expires_at.is_some_and(|at| at <= self.now);

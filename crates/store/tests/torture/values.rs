@@ -1,5 +1,5 @@
-//! Keys and values that describe themselves: whoever reads one knows whose it is, which write made
-//! it, and whether every byte of it is from that write.
+//! Keys and values that describe themselves: a thread that reads one knows whose it is, which write
+//! made it, and whether every byte of it is from that write.
 
 use base::hash::mix;
 

@@ -124,7 +124,7 @@ fn flush(filler: &mut Filler<'_>, slots: &mut Vec<(KeyHash, Slot)>) -> Result<()
 }
 
 fn hash_of(inner: &Inner, slot: Slot) -> KeyHash {
-    // SAFETY: an entry was found there, and nobody frees segments during recovery.
+    // SAFETY: an entry was found there, and no thread frees segments during recovery.
     inner.hasher.hash(unsafe { inner.log.entry(slot.offset_bytes()) }.key())
 }
 

@@ -4,7 +4,7 @@
 //! # Invariants
 //! I1: `count` is the number of rows in state Index. None is lent beyond `max`, which a log that
 //!     shrinks lowers.
-//! I2: what is lent leaves the reserve to those who make room.
+//! I2: what is lent leaves the reserve to sessions that make room.
 
 use std::ops::Range;
 
@@ -78,7 +78,7 @@ impl Allocator {
         Some(segment as u32)
     }
 
-    /// A lent segment comes back: nobody can reach its lines any more.
+    /// A lent segment comes back: no thread can reach its lines any more.
     pub(crate) fn take_back(&mut self, segment: u32) {
         assert!(self.rows[segment as usize].state == SegmentState::Index, "it was lent");
         self.lending.count -= 1;

@@ -1,4 +1,5 @@
-//! What one call does for the house, counted: a bounded step, whoever calls and however seldom.
+//! What one call does for the house, counted: a bounded step, whichever session calls and however
+//! seldom.
 
 #![allow(clippy::unwrap_used)]
 
@@ -78,7 +79,7 @@ fn shuffled(round: u64, end: u64) -> u64 {
     (round.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % end
 }
 
-/// Nobody calls `maintain`, ever.
+/// No caller calls `maintain`, ever.
 #[track_caller]
 fn check(mode: Mode, eviction: Eviction, key_count: u64, value_lens: &[usize]) {
     let store = open(mode, eviction, 1, 2 << 20);
@@ -146,7 +147,7 @@ fn lines_that_wait_for_a_reader_are_freed_some_at_a_time_when_it_has_gone() {
     let mut calls = 0;
     while session.local.retired.len() > FREED_MAX {
         reader.quiesce();
-        // What comes and goes, so that the session keeps house; nobody calls `maintain`.
+        // What comes and goes, so that the session keeps house; no caller calls `maintain`.
         let op = |_| if calls % 2 == 0 { Op::Delete } else { set(b"too long for a word") };
         let work = call(&store, &mut session, 0..BATCH as u64, op);
         assert!(work.freed_blocks <= freed_max, "{work:?}");
