@@ -5,7 +5,7 @@ use std::time::Duration;
 /// When a sender learns that its messages have arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Acknowledge {
-    /// Now and then, as buffers have to come back: for replies, which nobody waits for. One
+    /// Now and then, as buffers have to come back: for replies, which no thread waits for. One
     /// completion for many messages (selective signalling).
     #[default]
     Lazily,

@@ -92,7 +92,7 @@ impl Control {
         Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), flags)?)
     }
 
-    /// Who has something to say, without waiting: some of them at a time.
+    /// The peers that have something to say, without waiting: some of them at a time.
     pub fn poll(&mut self) -> io::Result<impl Iterator<Item = Heard> + use<>> {
         let nothing =
             epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
@@ -122,7 +122,7 @@ impl Control {
     /// Takes one client.
     pub fn accept(&mut self) -> io::Result<()> {
         let Some(listener) = &self.listener else { return Ok(()) };
-        // Who went before it was served is nobody's loss, and descriptors come back.
+        // A client that went before it was served is no loss, and descriptors come back.
         let Ok((stream, _)) = listener.accept() else { return Ok(()) };
         stream.set_nonblocking(true)?;
         let place = self.next_arrival;

@@ -93,7 +93,7 @@ impl Lanes {
         self.connections.get_mut(lane.0 as usize)
     }
 
-    /// Who has, or last had, the queue pair of that number.
+    /// The lane that has, or last had, the queue pair of that number.
     pub fn by_number(&self, number: u32) -> Option<Lane> {
         self.by_number.get(&number).copied()
     }

@@ -9,7 +9,7 @@
 //! It is what Rowan (rowan §3.2) and uTPS (mutps §3.2.1) are made of: senders SEND, the receiver's
 //! device takes the first receive of the queue that all connections share, writes the message
 //! there and acknowledges; the receiver's CPU posts receives. [`Rdma`] is a
-//! [`Transport`](landing::Transport), so whoever uses a zone over UDP can use this.
+//! [`Transport`](landing::Transport), so code that uses a zone over UDP can use this.
 //!
 //! libibverbs is loaded when a transport is made: this crate builds, and its users run, where it
 //! is not installed. Decision 0028; how it works is in docs/design/landing.md.

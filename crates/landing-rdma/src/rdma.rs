@@ -48,7 +48,7 @@ pub struct Counters {
     pub signalled: u64,
     /// READs behind batches.
     pub reads: u64,
-    /// Frames of broken connections that were given up, or of which nobody said that they arrived.
+    /// Frames of broken connections that were given up, or whose arrival was never confirmed.
     pub refused: u64,
     /// Times that the device had few receives left.
     pub low_water: u64,
@@ -74,8 +74,8 @@ pub struct Rdma {
     closed: Vec<Lane>,
     refusals: Vec<(Lane, Refusal)>,
     stopping_count: usize,
-    /// Something other than messages has happened since somebody last wanted to sleep: who waits
-    /// for it looks again first.
+    /// Something other than messages has happened since a thread last wanted to sleep: one that
+    /// waits for it looks again first.
     has_news: bool,
     rounds: u64,
     counters: Counters,
@@ -364,7 +364,7 @@ impl Rdma {
             Ok((lane, bytes)) => (Some(lane), bytes),
             Err(refusal) => (None, encode_refusal(refusal)),
         };
-        // A fresh socket has room for these bytes; who has gone is found by its hang-up.
+        // A fresh socket has room for these bytes; a client that has gone is found by its hang-up.
         let is_told = stream.write_all(&bytes).is_ok();
         if let Some(lane) = lane.filter(|_| !is_told) {
             self.stop(lane);
@@ -543,7 +543,7 @@ impl Transport for Rdma {
         let lane = self.sends.reserved_lane().expect("room is reserved before it is committed");
         let connection = self.lanes.get_mut(lane).expect("reserved for a lane that there is");
         if connection.stage != Stage::Open {
-            // It broke since: nobody would free the buffer.
+            // It broke since: no completion would free the buffer.
             self.sends.cancel();
             self.given_up += 1;
             return;

@@ -17,7 +17,7 @@
 //! A slot takes one message, however short: stock verbs have no shared queue whose receives take
 //! several (docs/design/landing.md). A message of several packets holds its receive until the last
 //! of them, so that later receives may complete first; slots settle in any order, and that costs
-//! nobody else anything but the reuse of that buffer.
+//! the other slots nothing but the reuse of that buffer.
 
 use std::io;
 
@@ -108,8 +108,8 @@ impl Receives {
         if self.list.is_empty() {
             return Ok(());
         }
-        // SAFETY: the slots are of posted buffers of a zone that was lent, so nobody else writes
-        // there, and nobody reads before they are settled (S3, Z6).
+        // SAFETY: the slots are of posted buffers of a zone that was lent, so no other code writes
+        // there, and none reads before they are settled (S3, Z6).
         unsafe { self.queue.post(&self.memory, &self.list) }?;
         self.list.clear();
         Ok(())

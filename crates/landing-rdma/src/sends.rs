@@ -30,7 +30,7 @@ use crate::verbs::{Domain, Memory, QueuePair, abi, segment};
 
 /// Frames of one list of requests.
 const BATCH_MAX: usize = 32;
-/// What a READ behind a batch brings, which nobody looks at.
+/// What a READ behind a batch brings, which is never looked at.
 const FENCE_BYTES: usize = 8;
 
 /// What has been sent.
@@ -166,7 +166,7 @@ impl Sends {
         }
         let (first_request, first_segment) = (requests.as_mut_ptr(), segments.as_mut_ptr());
         for index in 0..count {
-            // SAFETY: the entry lies in the array, which nobody else refers to.
+            // SAFETY: the entry lies in the array, which no other reference reaches.
             let request = unsafe { &mut *first_request.wrapping_add(index) };
             request.segments = first_segment.wrapping_add(index);
             if index + 1 < count {
@@ -175,10 +175,10 @@ impl Sends {
         }
         // SAFETY: the list ends at `count` and lives during the call. Its buffers are in the
         // lane's list until they are acknowledged or the pair is gone (F2). What the READ brings
-        // goes behind all buffers, where nobody looks.
+        // goes behind all buffers, where no code looks.
         let posted = unsafe { pair.post(first_request) };
         if posted.is_err() {
-            // Some of the list may have been taken: the lane is closed by who called.
+            // Some of the list may have been taken: the caller closes the lane.
             *outbox = before.all_under_way();
             return posted;
         }

@@ -40,7 +40,7 @@ impl Side {
         Side { transport: Box::new(transport), zone }
     }
 
-    /// Receives one burst; who sent the last message of it.
+    /// Receives one burst; the sender of its last message.
     fn receive(&mut self) -> (u64, Option<Sender>) {
         let landed = self.transport.receive(&mut self.zone).unwrap();
         let last = std::iter::from_fn(|| self.zone.take()).last();

@@ -17,7 +17,7 @@
 //! O1: each number is taken by exactly one reader, its owner under the `n` that holds there.
 //! O2: a reader takes its numbers in increasing order.
 //! O3: nothing is released that its owner has not given back.
-//! O4: the next change waits until all whom the last one concerns have passed its number.
+//! O4: the next change waits until all readers that the last one concerns have passed its number.
 //!
 //! # Concurrency
 //! The [`Poster`] belongs to one thread, each [`Reader`] to one. `published` (Release) publishes
@@ -205,7 +205,7 @@ impl Poster {
         Ok(self.plan.at)
     }
 
-    /// Whether all whom the last change concerns have passed its number (O4).
+    /// Whether all readers that the last change concerns have passed its number (O4).
     pub fn is_settled(&self) -> bool {
         let concerned = self.before.max(self.plan.reader_count);
         (0..concerned).all(|index| self.follows(index, self.cursor(index)))

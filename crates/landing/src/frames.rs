@@ -112,7 +112,7 @@ impl Frames {
         assert!(self.sent_count <= self.frame_count, "what leaves was queued");
     }
 
-    /// Forgets all frames if all have left; nobody reads their bytes any more.
+    /// Forgets all frames if all have left; their bytes are not read any more.
     pub(crate) fn clear(&mut self) {
         if self.sent_count == self.frame_count {
             (self.sent_count, self.frame_count, self.used_bytes) = (0, 0, 0);

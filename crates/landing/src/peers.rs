@@ -2,7 +2,7 @@
 //!
 //! io_uring's shared ring of buffers fills a log densely and costs the receiver no more calls for
 //! more peers; where the kernel has none, `recvmmsg` does the same for a call and a gap more for
-//! each socket (decision 0024). Who opens one logs [`Peers::way`] once.
+//! each socket (decision 0024). The code that opens one logs [`Peers::way`] once.
 
 use std::fmt;
 use std::io;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   queue_pinned ──▶ taken by the kernel ──▶ sent ──▶ acknowledged, or read ──▶ notification
-//!                    └────────── the pin is held: nobody may change the bytes ──────────┘
+//!                    └────────── the pin is held: the bytes may not change ─────────────┘
 //! ```
 //!
 //! A send without a copy (SEND_ZC) ends twice: once when the kernel has taken the bytes, and once,
@@ -22,8 +22,8 @@ pub(crate) const COPIED_MAX: u8 = 4;
 /// segment that cannot be used again meanwhile (K12).
 ///
 /// # Safety
-/// `bytes` names the same memory each time it is called, also after the value was moved, and
-/// nobody changes that memory before the value is dropped.
+/// `bytes` names the same memory each time it is called, also after the value was moved, and that
+/// memory does not change before the value is dropped.
 pub unsafe trait Pinned: Send {
     /// The bytes.
     fn bytes(&self) -> &[u8];

@@ -7,8 +7,8 @@ use std::ptr::NonNull;
 
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// A range of initialised memory that a zone fills. The region says where it is and frees it; who
-/// may read or write which byte when, the zone decides.
+/// A range of initialised memory that a zone fills. The region says where it is and frees it; the
+/// zone decides which thread or device may read or write which byte when.
 #[derive(Debug)]
 pub struct Region {
     start: NonNull<u8>,
@@ -17,8 +17,8 @@ pub struct Region {
     is_owned: bool,
 }
 
-// SAFETY: a region is plain memory at a fixed address; every access goes through the zone that
-// owns the region, which decides who may touch which bytes.
+// SAFETY: a region is plain memory at a fixed address; every access goes through the zone that owns
+// the region, which decides which thread or device may touch which bytes.
 unsafe impl Send for Region {}
 // SAFETY: as above; `&Region` gives out an address and a length, and bytes only by an unsafe call.
 unsafe impl Sync for Region {}
@@ -53,9 +53,9 @@ impl Region {
     /// Memory of somebody else's, such as the segments of a log.
     ///
     /// # Safety
-    /// `start` is valid and initialised for `len_bytes` as long as the region lives. Nobody else
-    /// writes the buffers that are posted to the zone over it, or reads them before they landed,
-    /// until the zone says that they are spent.
+    /// `start` is valid and initialised for `len_bytes` as long as the region lives. No other
+    /// thread or device writes the buffers that are posted to the zone over it, or reads them
+    /// before they landed, until the zone says that they are spent.
     pub unsafe fn borrowed(start: NonNull<u8>, len_bytes: usize) -> Region {
         Region { start, len_bytes, is_owned: false }
     }
@@ -70,8 +70,8 @@ impl Region {
         self.len_bytes
     }
 
-    /// Where it starts, for who registers it with a device. Every access is unsafe: the zone over
-    /// it says who may touch which bytes.
+    /// Where it starts, for a transport that registers it with a device. Every access is unsafe:
+    /// the zone over it says which thread or device may touch which bytes.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
@@ -86,7 +86,7 @@ impl Region {
     /// Some of its bytes.
     ///
     /// # Safety
-    /// Nobody writes these bytes as long as the slice lives.
+    /// No thread or device writes these bytes as long as the slice lives.
     pub(crate) unsafe fn bytes(&self, offset_bytes: usize, len_bytes: usize) -> &[u8] {
         assert!(len_bytes <= self.len_bytes, "lengths stay inside the region");
         assert!(offset_bytes <= self.len_bytes - len_bytes, "ranges stay inside the region");
@@ -98,7 +98,7 @@ impl Region {
     /// Some of its bytes, to be written.
     ///
     /// # Safety
-    /// Nobody else reads or writes these bytes as long as the slice lives.
+    /// No other thread or device reads or writes these bytes as long as the slice lives.
     #[expect(clippy::mut_from_ref, reason = "regions are shared; the caller has the bytes alone")]
     pub(crate) unsafe fn bytes_mut(&self, offset_bytes: usize, len_bytes: usize) -> &mut [u8] {
         assert!(len_bytes <= self.len_bytes, "lengths stay inside the region");
@@ -127,7 +127,7 @@ mod tests {
     fn memory_is_zeroed_and_writable() {
         let region = Region::memory(10_000).unwrap();
         assert!(region.len_bytes() >= 10_000);
-        // SAFETY: nobody else knows the region.
+        // SAFETY: no other thread knows the region.
         let bytes = unsafe { region.bytes_mut(9_000, 1_000) };
         assert!(bytes.iter().all(|byte| *byte == 0));
         bytes.fill(7);
@@ -139,7 +139,7 @@ mod tests {
     #[should_panic(expected = "stay inside")]
     fn a_range_outside_is_refused() {
         let region = Region::memory(4096).unwrap();
-        // SAFETY: nobody else knows the region.
+        // SAFETY: no other thread knows the region.
         unsafe { region.bytes(region.len_bytes() - 1, 2) };
     }
 }

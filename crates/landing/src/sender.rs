@@ -1,4 +1,4 @@
-//! Who sent a message: a lane that was agreed on before, or an address.
+//! The sender of a message: a lane that was agreed on before, or an address.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane(pub u32);
 
-/// Who sent a message, and so where its reply goes. Plain data of three words: it may be kept,
+/// The sender of a message, and so where its reply goes. Plain data of three words: it may be kept,
 /// compared and handed to another thread.
 ///
 /// ```text
@@ -81,7 +81,7 @@ impl Sender {
         }
     }
 
-    /// Its words, for who keeps them in atomics.
+    /// Its words, for code that keeps them in atomics.
     pub(crate) fn words(self) -> [u64; 3] {
         self.0
     }

@@ -39,8 +39,8 @@ pub trait Transport {
     /// Call [`may_sleep`](Transport::may_sleep) just before waiting.
     fn as_fd(&self) -> BorrowedFd<'_>;
 
-    /// Makes sure that the next arrival wakes who waits for the descriptor. `false`: something has
-    /// arrived meanwhile, receive again instead of sleeping.
+    /// Makes sure that the next arrival wakes the thread that waits for the descriptor. `false`:
+    /// something has arrived meanwhile, receive again instead of sleeping.
     fn may_sleep(&mut self) -> bool {
         true
     }
@@ -74,7 +74,7 @@ pub enum SendError {
         /// What fits.
         max_bytes: usize,
     },
-    /// The transport knows nobody of that name (any more).
+    /// The transport knows no peer of that name (any more).
     #[error("no such peer here")]
     NoPeer,
 }

@@ -5,8 +5,8 @@
 //! message that the kernel (or the device) cuts, and datagrams of one sender that the kernel has
 //! joined arrive as one message that is cut here, without a copy.
 //!
-//! A socket is connected or not. A connected one has one peer, `Lane(0)`, and is a fence: nobody
-//! else's datagrams arrive (K19, K22). On an unconnected one the sender is an address.
+//! A socket is connected or not. A connected one has one peer, `Lane(0)`, and is a fence: no other
+//! sender's datagrams arrive (K19, K22). On an unconnected one the sender is an address.
 
 mod inbox;
 mod lanes;
@@ -149,7 +149,7 @@ impl Udp {
         self.outbox.counters()
     }
 
-    /// Datagrams that the kernel dropped because nobody received them in time.
+    /// Datagrams that the kernel dropped because they were not received in time.
     pub fn kernel_drops(&self) -> io::Result<u64> {
         Ok(self.kernel_queue()?.dropped)
     }

@@ -299,7 +299,7 @@ impl Uring {
             0 if is_stream => self.end(lane),
             code if code == -libc::ENOBUFS => zone.count_starved(),
             code if code == -libc::ECANCELED || (code < 0 && is_stream) => self.end(lane),
-            // An empty datagram, or that an earlier one found nobody: armed again.
+            // An empty datagram, or that an earlier one found no receiver: armed again.
             _ => {}
         }
         Ok(false)
@@ -390,7 +390,7 @@ impl Drop for Uring {
     }
 }
 
-/// A ring for receives. The task of the first one is the issuer, whoever made the ring.
+/// A ring for receives. The task of the first one is the issuer, whichever thread made the ring.
 fn receive_ring(queue_max: u32) -> io::Result<IoUring> {
     IoUring::builder()
         .setup_r_disabled()
@@ -403,7 +403,7 @@ fn receive_ring(queue_max: u32) -> io::Result<IoUring> {
 }
 
 /// Rung by the kernel when a ring has something to do. A ring whose completions wait for its task
-/// to enter the kernel (`DEFER_TASKRUN`) does not wake who polls its own descriptor.
+/// to enter the kernel (`DEFER_TASKRUN`) does not wake a thread that polls its own descriptor.
 struct Bell(OwnedFd);
 
 impl Bell {

@@ -10,7 +10,7 @@
 //!
 //! A frame can only go to a socket of the queue it came on, so each worker has a socket on each
 //! queue. So steering is exact however the device spreads its load; where it brings a partition to
-//! its worker's queue by itself, nobody waits for anybody.
+//! its worker's queue by itself, no worker waits for another.
 //!
 //! What the program does not take, the stack gets: ARP, TCP, other ports, fragments, datagrams with
 //! IP options, VLANs, queues from `queue_count` on. A [`Udp`](crate::udp::Udp) at the same address
@@ -22,7 +22,7 @@
 //!     would spread over. A full zone never holds frames: what does not fit waits in the ring.
 //! X2: the program and its map live as long as any of the transports that were opened together, or
 //!     their [`Helm`]; the kernel detaches it when the last goes, or when the process does.
-//! X3: who is steered to changes by another program under the same link, of the same sockets.
+//! X3: the targets of steering change by another program under the same link, of the same sockets.
 //! R1, R2 (xdp/ring.rs), Q1, Q2 (xdp/queue.rs).
 //!
 //! # Concurrency

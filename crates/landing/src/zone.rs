@@ -56,7 +56,7 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// Who sent it, and where its reply goes.
+    /// The sender, and where its reply goes.
     pub fn sender(&self) -> Sender {
         self.sender
     }
@@ -169,7 +169,7 @@ enum Home {
 
 /// Memory that messages land in: see the module's documentation.
 pub struct Zone {
-    /// Shared with who may read or write it for this zone: readers, a kernel.
+    /// Shared with readers and a kernel that may read or write it for this zone.
     region: Arc<Region>,
     home: Home,
     buffers: Buffers,
@@ -234,7 +234,7 @@ impl Zone {
         }
     }
 
-    /// The next message that nobody has taken yet.
+    /// The next message that has not been taken yet.
     #[inline]
     pub fn take(&mut self) -> Option<Completion> {
         if self.taken == self.next {
@@ -254,12 +254,12 @@ impl Zone {
             debug_assert!(false, "Z4: the bytes of a released message are gone");
             return &[];
         }
-        // SAFETY: the completion is one of this zone's and is not released, so nobody writes its
-        // bytes (Z4) before `release`, which needs the zone exclusively.
+        // SAFETY: the completion is one of this zone's and is not released, so its bytes are not
+        // written (Z4) before `release`, which needs the zone exclusively.
         unsafe { self.region.bytes(completion.offset_bytes, completion.len_bytes()) }
     }
 
-    /// Gives back the messages below a number: they have been taken, and nobody reads their bytes
+    /// Gives back the messages below a number: they have been taken, and their bytes are not read
     /// any more. Buffers of a ring that became free are posted again.
     pub fn release(&mut self, below: u64) {
         assert!(below <= self.taken, "Z2: what is released was taken");
@@ -426,7 +426,7 @@ impl Zone {
     }
 
     /// Lends all posted buffers, now and later, to a kernel or a device that fills them on its own
-    /// (Z6). Whoever asks keeps the region as long as that may write there.
+    /// (Z6). The caller keeps the region as long as that may write there.
     pub fn lend(&mut self) -> Arc<Region> {
         assert!(!self.is_lent, "Z6: a zone is lent once");
         self.is_lent = true;
@@ -501,7 +501,7 @@ impl Zone {
     }
 
     fn check_length(&self, offset_bytes: usize, len_bytes: usize) -> bool {
-        // SAFETY: the message has landed in the window, whose bytes nobody else knows yet.
+        // SAFETY: the message has landed in the window, whose bytes no other code knows yet.
         let message = unsafe { self.region.bytes(offset_bytes, len_bytes) };
         (self.is_whole)(message)
     }

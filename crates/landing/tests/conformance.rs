@@ -1,4 +1,4 @@
-//! What every transport promises, run against each: whoever adds one adds a rig and a line below.
+//! What every transport promises, run against each: a new one gets a rig and a line below.
 //!
 //! One thread sends, receives and acknowledges in turns. Loopback delivers inside the send call, so
 //! nothing is waited for, and a run is the same each time.

@@ -61,7 +61,7 @@ impl Server {
         self.connect(|path| ClientEnd::connect(path, ClientConfig::default()).unwrap())
     }
 
-    /// One receive: who sent what.
+    /// One receive: the lane and the bytes of each message.
     fn receive(&mut self) -> Vec<(Lane, Vec<u8>)> {
         self.shm.receive(&mut self.zone).unwrap();
         let mut all = Vec::new();

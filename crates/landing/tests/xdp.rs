@@ -68,7 +68,7 @@ fn wait_readable<'a>(transports: impl Iterator<Item = &'a Xdp>) {
     assert!(poll(&mut polls, Some(&patience)).unwrap() > 0, "nothing arrives");
 }
 
-/// Sends datagrams for many partitions from many ports, and asserts who got which.
+/// Sends datagrams for many partitions from many ports, and asserts which worker got which.
 #[track_caller]
 fn check_steering(ip: &str, worker_count: u16, queue_count: u32) {
     let Some(hosts) = Hosts::open(queue_count, Neighbours::Known) else { return };
@@ -146,7 +146,7 @@ fn who_is_steered_to_changes_while_datagrams_come() {
             }
         };
         for owner_count in [1_u16, 3, 2, 4, 1] {
-            send_all(); // By the owners of before: nobody has looked yet.
+            send_all(); // By the owners of before: no worker has looked yet.
             helm.steer(owner_count).unwrap();
             assert_eq!(workers.receive(64).iter().map(Vec::len).sum::<usize>(), 64);
             send_all();

@@ -2,7 +2,7 @@
 //!
 //! The interface is that of `infiniband/verbs.h`. It has not changed since 2007 but by additions at
 //! the ends of structures that the library itself allocates. Structures of which only the head is
-//! needed are declared as far as that: nobody here makes or copies one. `cargo xtask test-rdma`
+//! needed are declared as far as that: no code here makes or copies one. `cargo xtask test-rdma`
 //! compares sizes and offsets with the header's.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};

@@ -102,7 +102,7 @@ functions! {
 }
 
 impl Library {
-    /// The library, loaded by the first who asks.
+    /// The library, loaded by the first call.
     pub fn get() -> Result<&'static Library, NotLoaded> {
         static LIBRARY: OnceLock<Result<Library, NotLoaded>> = OnceLock::new();
         LIBRARY.get_or_init(Library::load).as_ref().map_err(Clone::clone)

@@ -72,8 +72,8 @@ impl Memory {
     ) -> io::Result<Memory> {
         assert!(len_bytes <= region.len_bytes(), "what is registered lies in the region");
         let start = region.start().as_ptr().cast();
-        // SAFETY: the range is mapped as long as the region, which is kept; who may touch which
-        // byte when is the business of who posts requests with it.
+        // SAFETY: the range is mapped as long as the region, which is kept; the code that posts
+        // requests with it says which thread or device may touch which byte when.
         let registered = unsafe {
             (domain.device.library.register)(domain.domain.as_ptr(), start, len_bytes, access)
         };

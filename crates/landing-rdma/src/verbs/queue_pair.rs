@@ -77,7 +77,7 @@ unsafe impl Send for QueuePair {}
 unsafe impl Sync for QueuePair {}
 
 impl QueuePair {
-    /// A pair that is connected to nobody, ready to be told its peer.
+    /// A pair without a connection, ready to be told its peer.
     pub fn new(
         shared: &Arc<SharedQueue>,
         sends: &Arc<CompletionQueue>,
@@ -179,7 +179,7 @@ impl QueuePair {
     /// Posts a list of requests, which the device hears of once.
     ///
     /// # Safety
-    /// The requests and what they point to are a list that ends, valid during the call. Nobody
+    /// The requests and what they point to are a list that ends, valid during the call. No thread
     /// writes the bytes to send, or touches those to be read into, until the requests completed.
     pub unsafe fn post(&self, first: *mut abi::SendRequest) -> io::Result<()> {
         // SAFETY: the context is open as long as the domain's device.

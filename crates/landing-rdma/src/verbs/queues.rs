@@ -151,7 +151,7 @@ impl SharedQueue {
     /// device as one list.
     ///
     /// # Safety
-    /// Nobody else touches the bytes until the receive has completed, or the queue is gone.
+    /// No other code touches the bytes until the receive has completed, or the queue is gone.
     pub unsafe fn post(&self, memory: &Memory, slots: &[(u64, usize, u32)]) -> io::Result<()> {
         const LIST_MAX: usize = 32;
         for slots in slots.chunks(LIST_MAX) {
@@ -164,7 +164,7 @@ impl SharedQueue {
             }
             let (first_request, first_segment) = (requests.as_mut_ptr(), segments.as_mut_ptr());
             for (index, (id, ..)) in slots.iter().enumerate() {
-                // SAFETY: the entry lies in the array, which nobody else refers to.
+                // SAFETY: the entry lies in the array, which no other reference reaches.
                 let request = unsafe { &mut *first_request.wrapping_add(index) };
                 request.id = *id;
                 request.segments = first_segment.wrapping_add(index);

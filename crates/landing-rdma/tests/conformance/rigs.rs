@@ -227,7 +227,7 @@ impl Rig for Connected {
 const BELIEVED_BYTES: u32 = 1 << 17;
 
 impl Connected {
-    /// A client and the listener with somebody between them, who changes the greeting.
+    /// A client and the listener with a stranger between them that changes the greeting.
     fn connect_misled(&mut self, index: usize) -> (End, [TcpStream; 2]) {
         let between = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let mut stranger = End::open_with(2, BELIEVED_BYTES as usize, 2).unwrap();

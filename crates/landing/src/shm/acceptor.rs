@@ -1,4 +1,4 @@
-//! Takes clients at a Unix socket: checks who they are and hands each its own region.
+//! Takes clients at a Unix socket: checks their users and hands each its own region.
 
 use std::io;
 use std::mem::size_of;
@@ -19,14 +19,14 @@ use crate::shm::link::Link;
 use crate::shm::region;
 use crate::shm::server_end::{Peer, Place, ServerEnd};
 
-/// Who may connect.
+/// Which processes may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Processes of the server's own user, and root's. The socket's file has mode 0600.
     SameUser,
     /// Any local process. The socket's file has mode 0666; limit access by its directory.
     Everyone,
-    /// Whom the socket's file, of this mode, lets write: the kernel checks it.
+    /// Those that the socket's file, of this mode, lets write: the kernel checks it.
     FileMode(u16),
 }
 
@@ -37,7 +37,7 @@ pub struct AcceptorConfig {
     pub ring: RingSize,
     /// How many clients may be connected at a time.
     pub clients_max: usize,
-    /// Who may connect.
+    /// Which processes may connect.
     pub access: Access,
 }
 
@@ -49,9 +49,9 @@ impl Default for AcceptorConfig {
     }
 }
 
-/// Who came.
+/// The client that came, if any.
 pub enum Accepted {
-    /// Nobody is waiting.
+    /// No client is waiting.
     NoClient,
     /// A client that was sent away, with the reason.
     Refused(Refusal),

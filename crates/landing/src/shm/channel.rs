@@ -1,4 +1,4 @@
-//! Both rings of one end, and the sleep words that decide who rings a bell.
+//! Both rings of one end, and the sleep words that decide which end rings a bell.
 //!
 //! A doorbell is a system call and a wake-up, so it is rung only for a side that sleeps. Each side
 //! has one sleep word; it says what the side wants to be woken for (bit 0: frames to take, bit 1:
@@ -13,14 +13,13 @@
 //! ```
 //!
 //! The fences are totally ordered. If D2 is first, P3 sees D1 and the bell is rung. If P2 is first,
-//! D3 sees P1 and nobody sleeps. Without either fence a store and the load behind it change places,
-//! and both may see the old value: a lost wake-up. The swap decides by what it *took*, not by what
-//! P3 saw: between the two the sleeper may have gone to sleep again, for another reason.
+//! D3 sees P1 and the side stays awake. Without either fence a store and the load behind it change
+//! places, and both may see the old value: a lost wake-up. The swap decides by what it *took*, not
+//! by what P3 saw: between the two the sleeper may have gone to sleep again, for another reason.
 //!
-//! A bell may ring for nobody (the sleeper woke for another reason): it is heard later, once, and
-//! means
-//! nothing. With a hostile peer any word may hold anything: what comes of it is a bell too many, or
-//! none for the peer itself.
+//! A bell may ring in vain (the sleeper woke for another reason): it is heard later, once, and
+//! means nothing. With a hostile peer any word may hold anything: what comes of it is a bell too
+//! many, or none for the peer itself.
 
 use std::sync::Arc;
 

@@ -49,8 +49,8 @@ pub struct Claim {
 
 impl Claim {
     /// Listens at `path`, whose file has that mode: a socket that a dead server left there is
-    /// replaced, and anything else of that name is an error. Accepting does not block. Whoever
-    /// drops this takes the name away again.
+    /// replaced, and anything else of that name is an error. Accepting does not block. Dropping
+    /// this takes the name away again.
     pub fn listen(path: &Path, mode: u16) -> Result<Claim, ListenError> {
         claim(path, Mode::from_raw_mode(u32::from(mode)))
     }
@@ -96,7 +96,7 @@ fn lock_directory(path: &Path) -> rustix::io::Result<OwnedFd> {
     Ok(directory)
 }
 
-/// Removes a socket at which nobody answers; anything else of that name is an error.
+/// Removes a socket at which no process answers; anything else of that name is an error.
 fn remove_stale(path: &Path, name: &CString, address: &SocketAddrUnix) -> Result<(), ListenError> {
     let path = path.to_owned();
     let status = match rustix::fs::lstat(name.as_c_str()) {

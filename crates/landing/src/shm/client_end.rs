@@ -42,7 +42,7 @@ impl Default for ClientConfig {
 /// Why a client is not connected.
 #[derive(Debug, Error)]
 pub enum ConnectError {
-    /// Nobody answers at the path, or the system refuses.
+    /// No server answers at the path, or the system refuses.
     #[error("cannot connect: {0}")]
     System(#[from] io::Error),
     /// The server said no.

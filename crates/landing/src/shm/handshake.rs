@@ -1,6 +1,6 @@
 //! The only message that the socket carries besides doorbells: the server's welcome.
 //!
-//! The server speaks first, so that a client which connects and says nothing holds up nobody.
+//! The server speaks first, so that a client which connects and says nothing holds up no other.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

@@ -85,7 +85,7 @@ impl Drop for Region {
             Home::Heap => {
                 let words =
                     std::ptr::slice_from_raw_parts_mut(self.first.as_ptr(), self.word_count);
-                // SAFETY: the words were leaked by `on_heap`, and nobody refers to them any more.
+                // SAFETY: the words were leaked by `on_heap`, and nothing refers to them any more.
                 drop(unsafe { Box::from_raw(words) });
             }
         }

@@ -254,8 +254,8 @@ impl Writer {
         Ok(self.tail - head <= used_max)
     }
 
-    /// Writes a frame behind the others; nobody sees it before [`Writer::publish`]. `false`: the
-    /// ring has no room for it.
+    /// Writes a frame behind the others; the reader sees it only after [`Writer::publish`].
+    /// `false`: the ring has no room for it.
     #[inline]
     pub fn write(&mut self, frame: &[u8]) -> Result<bool, Fault> {
         assert!(!frame.is_empty() && frame.len() <= self.frame_len_max(), "a frame fits its ring");

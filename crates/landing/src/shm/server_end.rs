@@ -8,7 +8,7 @@ use crate::shm::channel::{Armed, Want};
 use crate::shm::link::{Frame, Gone, Link};
 use crate::shm::ring::Taken;
 
-/// Who is at the other end, as the kernel says.
+/// The process at the other end, as the kernel says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The process, 0 when it lives where this process cannot see it.
@@ -51,7 +51,7 @@ impl ServerEnd {
         ServerEnd { link, peer, _place: place }
     }
 
-    /// Who is at the other end.
+    /// The process at the other end.
     pub fn peer(&self) -> Peer {
         self.peer
     }
@@ -96,7 +96,7 @@ impl ServerEnd {
         Ok(self.link.channel().take(into)?)
     }
 
-    /// Says that the server is awake, so that nobody rings.
+    /// Says that the server is awake, so that the client does not ring.
     pub(crate) fn disarm(&mut self) {
         self.link.channel().disarm();
     }

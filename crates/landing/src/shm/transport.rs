@@ -4,7 +4,7 @@
 //!   ring of client 0 ─┐
 //!   ring of client 1 ─┼─ one copy ─▶ zone ─▶ completions (lane)
 //!   ring of client 2 ─┘
-//!   reserve, commit ─▶ ring of the lane's client ─ flush: published, who sleeps is rung
+//!   reserve, commit ─▶ ring of the lane's client ─ flush: published, a sleeper is rung
 //! ```
 //!
 //! A frame is copied to the window of the zone. One that does not fit in what is left of a buffer
@@ -22,7 +22,7 @@
 //! One thread drives a transport and its zone, as with any other.
 //!
 //! # Limits
-//! 4096 clients at a time. A client that hangs up while nobody sleeps is noticed within
+//! 4096 clients at a time. A client that hangs up while the server is awake is noticed within
 //! `LOOK_EVERY` receives, since that costs a system call.
 
 use std::collections::VecDeque;
@@ -39,14 +39,14 @@ use crate::shm::ring::Taken;
 use crate::shm::server_end::{Peer, ServerEnd};
 use crate::{Landed, Lane, SendError, Sender, Transport, Zone};
 
-/// Receives from one look at the doorbells to the next, while nobody sleeps.
+/// Receives from one look at the doorbells to the next, while the server is awake.
 const LOOK_EVERY: u32 = 256;
 
 /// The low bits of a lane are its client's place, the high ones a serial number.
 const PLACE_BITS: u32 = 12;
 const PLACE_MASK: u32 = (1 << PLACE_BITS) - 1;
 
-/// Doorbells heard in one look; who rang besides is heard in the next.
+/// Doorbells heard in one look; a client that rang besides is heard in the next.
 const BELLS_MAX: usize = 64;
 
 /// How a shared-memory transport behaves.
@@ -153,7 +153,7 @@ impl Shm {
         self.clients.iter().flatten().count()
     }
 
-    /// Who is at the other end of a lane.
+    /// The process at the other end of a lane.
     pub fn peer(&self, lane: Lane) -> Option<Peer> {
         let place = self.place_of(lane.into())?;
         self.clients[place].as_ref().map(|client| client.end.peer())
@@ -185,7 +185,7 @@ impl Shm {
         }
     }
 
-    /// Hears who has rung or hung up: after a sleep, and now and then.
+    /// Hears which clients have rung or hung up: after a sleep, and now and then.
     fn look(&mut self) -> io::Result<()> {
         self.unlooked += 1;
         if !self.is_asleep && self.unlooked < LOOK_EVERY {
@@ -285,7 +285,7 @@ impl Transport for Shm {
                 self.part(place, gone);
             }
             if left == 0 || turn.is_starved {
-                // Who has not had a turn is first next time.
+                // A client that has not had a turn is first next time.
                 self.first = (place + 1) % count;
                 break;
             }

@@ -99,7 +99,7 @@ impl Inbox {
         }
         // SAFETY: the first `slot_count` headers point to names, vectors and controls of this
         // inbox, and the vectors to disjoint slots of the window, whose bytes belong to no
-        // completion; the zone is borrowed exclusively, so nobody else touches them in the call.
+        // completion; the zone is borrowed exclusively, so no other code touches them in the call.
         let count = unsafe {
             libc::recvmmsg(
                 socket,
@@ -177,8 +177,8 @@ fn align(zone: &mut Zone, filled_bytes: usize) {
     }
 }
 
-/// What a datagram socket may say without anything being wrong with it: nothing there, a signal,
-/// or that an earlier datagram found nobody.
+/// What a datagram socket may say without anything being wrong with it: nothing there, a signal, or
+/// that an earlier datagram found no receiver.
 fn quiet(error: io::Error) -> io::Result<()> {
     let code = error.raw_os_error().unwrap_or_default();
     let is_quiet = matches!(

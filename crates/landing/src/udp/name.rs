@@ -68,7 +68,7 @@ impl Name {
         name
     }
 
-    /// Whom it names; `None` for a family that is neither IPv4 nor IPv6.
+    /// The sender that it names; `None` for a family that is neither IPv4 nor IPv6.
     pub(crate) fn sender(&self) -> Option<Sender> {
         // SAFETY: every byte of a `Name` is initialised, and any bytes are a `sockaddr_in6`.
         let v6 = unsafe { self.v6 };

@@ -80,7 +80,7 @@ impl Outbox {
         let before = self.queued();
         while self.queued() > 0 {
             let Some(socket) = self.gather(&socket_of) else {
-                // Nobody is there to read it.
+                // No receiver is there to read it.
                 self.frames.leave(1);
                 self.counters.refused += 1;
                 continue;
@@ -138,7 +138,7 @@ impl Outbox {
                 self.notice = Some(Notice::SegmentationOff { errno });
                 Ok(true)
             }
-            // This peer cannot be reached: nobody else waits for it.
+            // This peer cannot be reached: no other waits for it.
             _ => {
                 let frame_count = self.batch.frame_count(1);
                 self.frames.leave(frame_count);

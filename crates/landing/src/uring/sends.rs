@@ -154,7 +154,7 @@ impl Sends {
         Ok(before - self.queued())
     }
 
-    /// Takes what has completed since; gives back the bytes that nobody reads any more.
+    /// Takes what has completed since; gives back the bytes that the kernel does not read any more.
     pub(crate) fn settle(&mut self, target: impl Fn(Lane) -> Option<Target>) -> io::Result<()> {
         if self.pending > 0 {
             self.reap(&target)?;
@@ -172,7 +172,7 @@ impl Sends {
         while !waiting.is_empty() && gathered < BURST_MAX {
             let lane = self.frames.to(waiting.start).as_lane().expect("only lanes are queued");
             let Some(target) = target(lane) else {
-                // Closed since: nobody is there to read it.
+                // Closed since: no peer is there to read it.
                 self.values[waiting.start] = None;
                 self.counters.refused += 1;
                 (left, waiting.start) = (left + 1, waiting.start + 1);
@@ -369,7 +369,7 @@ impl Sends {
         let flags = EnterFlags::GETEVENTS.bits();
         // SAFETY: no argument is passed, and nothing is submitted.
         let _ = unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, 0, flags, None) };
-        // Nobody is there any more for what would have to be sent again.
+        // No target is left for what would have to be sent again.
         self.reap(&|_| None).is_ok() && self.unnotified == 0
     }
 }

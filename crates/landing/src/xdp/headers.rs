@@ -22,7 +22,7 @@ const UDP: u8 = 17;
 const HOPS_MAX: u8 = 64;
 const DO_NOT_FRAGMENT: [u8; 2] = [0x40, 0];
 
-/// Who we are on the wire.
+/// Our addresses on the wire.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Local {
     pub(super) mac: Mac,

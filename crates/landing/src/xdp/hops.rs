@@ -10,7 +10,7 @@ use super::headers::Mac;
 const WAYS: usize = 8;
 const PLACES: usize = 256;
 
-/// Hops by number. Number 0 is the next hop of peers who have not been heard, if one was given.
+/// Hops by number. Number 0 is the next hop of peers that have not been heard, if one was given.
 pub(super) struct Hops {
     macs: [Option<Mac>; PLACES],
 }

@@ -172,7 +172,7 @@ pub(super) fn program(steering: &Steering) -> Vec<Instruction> {
     // Each queue has a socket of each worker.
     code.compute(MULTIPLY, R8, workers);
     code.put(ADD_REGISTER, R8, R7, 0, 0);
-    // return redirect_map(map, place, XDP_PASS if nobody is there)
+    // return redirect_map(map, place, XDP_PASS if no socket is there)
     code.put(LOAD_IMMEDIATE_U64, R1, PSEUDO_MAP, 0, steering.map);
     code.put(0, 0, 0, 0, 0);
     code.put(MOVE_REGISTER, R2, R8, 0, 0);

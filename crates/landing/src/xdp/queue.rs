@@ -6,10 +6,10 @@
 //!              or in a worker's receive ring   the way out until the completion ring
 //! ```
 //!
-//! Q1: a frame is in one place. Who took its number out of a ring or of `spare` has its bytes
-//!     alone.
-//! Q2: receive rings of all workers together are shorter than the fill ring has frames, so a
-//!     worker who does not receive never takes the last frame from the others.
+//! Q1: a frame is in one place. The thread that took its number out of a ring or of `spare` has its
+//!     bytes alone.
+//! Q2: receive rings of all workers together are shorter than the fill ring has frames, so a worker
+//!     that does not receive never takes the last frame from the others.
 //!
 //! The kernel lets one fill ring and one completion ring serve all sockets of a queue. They are
 //! under a lock, which a worker takes once for a burst: frames are free as soon as they are copied.
@@ -73,7 +73,7 @@ pub(super) struct Queue {
     frames: Mutex<Frames>,
 }
 
-/// Who has which frame.
+/// Where each frame is.
 pub(super) struct Frames {
     fill: Ring<u64>,
     completed: Ring<u64>,

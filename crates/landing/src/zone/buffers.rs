@@ -82,7 +82,7 @@ impl Buffers {
         self.filled_bytes = 0;
     }
 
-    /// Takes back the oldest buffer that nobody needs: its offset and how far it was filled.
+    /// Takes back the oldest buffer that no message needs: its offset and how far it was filled.
     pub(crate) fn reclaim(&mut self, released: u64) -> Option<(usize, usize)> {
         let oldest = self.ring[self.index(self.reclaimed)];
         if self.reclaimed == self.filling || oldest.end_number > released {

@@ -52,7 +52,7 @@ pub fn send(client: &mut Udp, messages: &[Vec<u8>]) {
 }
 
 fn send_raw(client: &Udp, to: SocketAddr, bytes: &[u8]) {
-    // From the client's own address, since a connected receiver hears nobody else.
+    // From the client's own address, since a connected receiver hears no other.
     let from = client.local_address().unwrap();
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
     socket.set_reuse_address(true).unwrap();

@@ -26,7 +26,7 @@ fn filler(sender: usize, sequence: u32) -> u8 {
     (sender as u32 * 31).wrapping_add(sequence.wrapping_mul(7)) as u8
 }
 
-/// The sequence of a message that is as it was sent; anything else is nobody's message.
+/// The sequence of a message that is as it was sent; anything else is no sender's message.
 fn read(sender: usize, bytes: &[u8]) -> Option<u32> {
     let sequence = u32::from_le_bytes(*bytes.get(2..)?.first_chunk()?);
     let is_intact = bytes[6..].iter().all(|byte| *byte == filler(sender, sequence));
@@ -77,7 +77,7 @@ impl<R: Rig> Exchange<R> {
         all
     }
 
-    /// Who sent it, and its sequence.
+    /// The sender, and its sequence.
     fn read(&mut self, completion: &Completion) -> (usize, u32) {
         let sender = self.rig.index_of(completion.sender());
         let (_, zone) = self.rig.receiver();
@@ -264,7 +264,7 @@ pub fn sender_crash<R: Rig>() {
 pub fn receiver_restart<R: Rig>() {
     let Some(mut exchange) = Exchange::<R>::open(3) else { return };
     exchange.run(&[0, 1, 2], 100, 8);
-    // Landed and not read, and sent while nobody is there: all of it is sent again.
+    // Landed and not read, and sent while no receiver is there: all of it is sent again.
     exchange.send(0, 100..110);
     exchange.receive();
     exchange.send(1, 100..110);
@@ -276,7 +276,7 @@ pub fn overflow_is_back_pressure<R: Rig>() {
     let Some(mut exchange) = Exchange::<R>::open(1) else { return };
     let mut held = Vec::new();
     let mut sequence = 0;
-    // Nobody gives anything back, until no more lands.
+    // Nothing is given back, until no more lands.
     while exchange.rig.receiver().1.counters().starved == 0 {
         exchange.send(0, sequence..sequence + 8);
         sequence += 8;

@@ -49,7 +49,7 @@ fn transport() -> Shm {
 }
 
 impl Mapped {
-    /// The server speaks first, so who connects needs it to accept meanwhile.
+    /// The server speaks first, so a client that connects needs it to accept meanwhile.
     fn connect<T: Send>(&mut self, index: usize, connect: fn(&Path) -> T) -> T {
         let (path, acceptor) = (&self.path, self.acceptor.as_ref().unwrap());
         let (end, client) = std::thread::scope(|scope| {

@@ -75,7 +75,8 @@ impl Raw {
         self.store(REQUESTS_TAIL_WORD, 8 + bytes.len().next_multiple_of(8) as u64);
     }
 
-    /// The length and a part of the frame are there, the index is not, and nobody says goodbye.
+    /// The length and a part of the frame are there, the index is not, and the client says no
+    /// goodbye.
     pub fn die_in_the_middle_of_a_frame(self) {
         self.store(REQUESTS_WORD, 64);
         self.store(REQUESTS_WORD + 1, u64::MAX);

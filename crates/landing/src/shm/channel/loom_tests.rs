@@ -1,5 +1,5 @@
-//! Every interleaving of two ends of a small region: frames are whole and in order, nobody sleeps
-//! on.
+//! Every interleaving of two ends of a small region: frames are whole and in order, neither end
+//! sleeps on.
 //!
 //! The last tests take away, one after another, every ordering and fence that has a name
 //! (shm/weaken.rs) and expect that a model objects. W2 and A2 forbid a load to see a later store;
@@ -22,7 +22,7 @@ use crate::shm::weaken::{Place, Weakened};
 const FOR_FRAMES: Want = Want { frames: true, room_for: None };
 const FOR_ROOM: Want = Want { frames: false, room_for: Some(8) };
 
-/// A doorbell: loom reports a wait for one that nobody rings as a deadlock.
+/// A doorbell: loom reports a wait for one that is never rung as a deadlock.
 struct Doorbell {
     is_rung: Mutex<bool>,
     rung: Condvar,

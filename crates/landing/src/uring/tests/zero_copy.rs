@@ -12,7 +12,7 @@ struct Counted {
     drops: Arc<AtomicUsize>,
 }
 
-// SAFETY: nobody changes the bytes, which are on the heap.
+// SAFETY: the bytes, which are on the heap, never change.
 unsafe impl Pinned for Counted {
     fn bytes(&self) -> &[u8] {
         &self.bytes
