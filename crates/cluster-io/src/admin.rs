@@ -1,7 +1,7 @@
 //! What operators ask the leading manager, and its answers: JSON over a link.
 //!
 //! ```text
-//!  dovetail cluster ─▶ register: settings (the key), who leads ─▶ link ─▶ manager's thread
+//!  dovetail cluster ─▶ register: settings (the key), leader ────▶ link ─▶ manager's thread
 //!                   ◀──────────────────────── report, done or refused ◀──┘
 //! ```
 
@@ -118,7 +118,7 @@ pub struct ShardReport {
     pub slots: (u16, u16),
     /// How many primaries it has had.
     pub epoch: u16,
-    /// Who serves it.
+    /// The node that serves it.
     pub primary: String,
     /// Whether that is a member, and heard.
     pub is_served: bool,
@@ -128,11 +128,11 @@ pub struct ShardReport {
     /// Of a lost one: servers that are away and may still have it.
     #[serde(default)]
     pub away: Vec<String>,
-    /// Who else has all of it.
+    /// The other nodes that have all of it.
     pub backups: Vec<String>,
-    /// Who is being given it.
+    /// The node that is being given it.
     pub joining: Option<String>,
-    /// Whom its primary fills from.
+    /// The node that its primary fills from.
     pub filling_from: Option<String>,
     /// Members that have all of it.
     pub full_copies: usize,
@@ -156,7 +156,7 @@ pub enum AskError {
         /// Why.
         line: String,
     },
-    /// Nobody claims to lead.
+    /// No manager claims to lead.
     #[error("no manager leads this cluster: start `dovetail cm --register {place}`")]
     NoLeader {
         /// Where it was looked.
@@ -176,10 +176,10 @@ pub enum AskError {
 /// The time for an answer after which the question is sent again: another may lead by then.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Asks whoever leads; within `time`.
+/// Asks the manager that leads; within `time`.
 ///
 /// # Errors
-/// If nobody answers.
+/// If no manager answers.
 pub fn ask(place: &Place, question: &Question, time: Duration) -> Result<Reply, AskError> {
     let until = Instant::now() + time;
     let (told, found) = unbounded();

@@ -1,11 +1,11 @@
-//! What servers read from the register: the cluster's settings, and who leads.
+//! What servers read from the register: the cluster's settings, and which manager leads.
 //!
 //! ```text
 //!  register ── read settings until there are any ──▶ Found::Settings, once
 //!           ── read leader, watch, read again ─────▶ Found::Leader, at each change
 //! ```
 //!
-//! A thread of its own asks and waits; whoever started it is told by a call from there.
+//! A thread of its own asks and waits; the code that started it is told by a call from there.
 //!
 //! # Invariants
 //! D1: settings are told before any leader is.
@@ -27,7 +27,7 @@ use crate::settings::Stored;
 pub enum Found {
     /// The cluster's settings.
     Settings(Arc<Stored>),
-    /// `HOST:PORT` of the manager that leads; none while nobody does.
+    /// `HOST:PORT` of the manager that leads; none while no manager does.
     Leader(Option<String>),
     /// What is wrong, for the log: one line. It is tried again all the time.
     Trouble(String),
@@ -67,7 +67,7 @@ impl Discovery {
         let (words, heard) = mpsc::channel();
         let by_register = words.clone();
         let tell = move |event| {
-            // Nobody listens any more: the thread is ending.
+            // If no receiver is left, the thread is ending.
             let _ = by_register.send(Word::Event(event));
         };
         let register = Register::look(place, tell)?;

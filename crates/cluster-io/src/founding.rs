@@ -178,7 +178,7 @@ pub fn settle(
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Stored, FoundingError> {
     let (told, events) = mpsc::channel();
-    // Nobody listens any more: the register is being dropped.
+    // If no receiver is left, the register is being dropped.
     let register = Register::start(place, move |event| drop(told.send(event)))?;
     let mut founder = Founder { register, events, is_stopped, next_id: 1, trouble: None };
     loop {

@@ -39,7 +39,7 @@ impl Key {
         format!("{:032x}", u128::from_be_bytes(self.0))
     }
 
-    /// For whoever tags datagrams.
+    /// For code that tags datagrams.
     pub fn bytes(&self) -> &[u8; 16] {
         &self.0
     }

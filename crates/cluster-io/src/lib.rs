@@ -4,7 +4,7 @@
 //!  server's control thread ── links ── TCP ── links ── manager's thread (cluster::Manager)
 //!        │ discover                                        │ register
 //!        ▼                                                 ▼
-//!     settings, who leads ◀──── ZooKeeper or files ◀──── configuration, claim, settings
+//!     settings, leader ◀─────── ZooKeeper or files ◀──── configuration, claim, settings
 //! ```
 //!
 //! | module | owns |
@@ -20,7 +20,7 @@
 //! | `key` | the cluster's secret |
 //!
 //! # Invariants
-//! O1: nobody who hands something in here waits for a socket or a file.
+//! O1: a thread that hands something in here waits for no socket and no file.
 //! O2: what comes from a socket or a file is checked, bounded, and never a reason to panic.
 #![forbid(unsafe_code)]
 

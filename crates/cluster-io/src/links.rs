@@ -15,13 +15,13 @@
 //! L1: `send` waits for nothing (O1); each peer's queue is bounded; what does not fit is dropped.
 //! L2: nothing is delivered before both sides have proven the key, and each frame carries a tag
 //!     over its place in the stream: nothing is forged, repeated, left out or sent back (K25).
-//! L3: a message names whom it is for; another life of a server does not get it.
+//! L3: a message names its receiver; another life of a server does not get it.
 //! L4: a peer of another format is refused before anything is said, and one log line says so.
 //! L5: a peer costs bounded memory and time: before its proof a few hundred bytes and two seconds,
 //!     later one frame of at most [`FRAME_MAX_BYTES`] and no silence.
 //!
 //! # Limits
-//! Frames are proven, not hidden: whoever can read the network reads values.
+//! Frames are proven, not hidden: every host that can read the network reads values.
 
 mod accept;
 mod dial;
@@ -82,7 +82,7 @@ impl fmt::Display for Endpoint {
 /// What the driver is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkEvent {
-    /// A message for this life of this server, or for whoever manages.
+    /// A message for this life of this server, or for a manager.
     Message {
         /// Whose, proven by the key.
         from: Peer,
@@ -135,7 +135,7 @@ impl Links {
     /// Starts the thread that has all links.
     ///
     /// `events` gets what arrives; when it is full, that is dropped. `wake` is called after each,
-    /// in the links' thread. Without a `listen` address nobody can come in.
+    /// in the links' thread. Without a `listen` address no peer can come in.
     ///
     /// # Errors
     /// If the address cannot be listened on, or the system gives no thread.
@@ -153,7 +153,7 @@ impl Links {
         let run = move || {
             let hub = Hub::new(own, key, events, Box::new(wake));
             runtime.block_on(stream::serve(hub, listener, received));
-            // Looking up a name may take long, and nobody waits for it any more.
+            // Looking up a name may take long, and no thread waits for it any more.
             runtime.shutdown_background();
         };
         let builder = std::thread::Builder::new().name("dovetail-links".to_owned());

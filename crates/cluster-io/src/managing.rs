@@ -82,7 +82,7 @@ impl Managing {
         let advertise = station.advertise.clone().unwrap_or_else(|| address.to_string());
         let (register_told, answers) = unbounded();
         let register = Register::start(&station.place, move |event| {
-            // Nobody listens any more: the thread is ending.
+            // If no receiver is left, the thread is ending.
             let _ = register_told.send(event);
         })?;
         let claim = advertise.as_bytes().into();
@@ -224,7 +224,7 @@ impl Driver {
         }
     }
 
-    /// Whoever does not lead says nothing: the question is sent again, to whoever does.
+    /// A manager that does not lead says nothing: the question is sent again, to the one that does.
     fn answer(&mut self, link: LinkId, id: u64, bytes: &[u8]) {
         let now = self.now();
         let reply = match serde_json::from_slice(bytes) {

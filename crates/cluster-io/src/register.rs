@@ -69,7 +69,7 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    /// Whether whoever reaches it can read the cluster's key (K25).
+    /// Whether every host that reaches it can read the cluster's key (K25).
     pub fn is_open(&self) -> bool {
         matches!(self, Place::ZooKeeper(place) if place.digest.is_none())
     }
@@ -101,7 +101,7 @@ impl Register {
         }
     }
 
-    /// The same for who only looks: what is not there is not made.
+    /// The same for a caller that only looks: what is not there is not made.
     ///
     /// # Errors
     /// If the system gives no thread.

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! # Invariants
-//! S1: written once, if nothing is there; whoever reads has the same as everyone.
+//! S1: written once, if nothing is there; all readers have the same.
 //! S2: what this release does not know is refused in one line, never skipped.
 
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub struct Stored {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// No TOML, a key that is missing, or one that nobody knows.
+    /// No TOML, a key that is missing, or one that is not known.
     #[error("the settings in the register cannot be read: {line}")]
     Text {
         /// Why.

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use crate::tls::TlsFiles;
 
-/// A server and who asks it.
+/// A server, and the user that asks it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Place {
     /// A name, an IPv4 address, or an IPv6 address without brackets.
@@ -22,7 +22,7 @@ pub struct Place {
     pub port: u16,
     /// Empty if there is none.
     pub user: String,
-    /// Who has none logs in nowhere.
+    /// Without one there is no login.
     pub password: Option<String>,
     /// Of a Redis server.
     pub database: u32,

@@ -111,7 +111,7 @@ pub trait Target {
     fn reconnect(&mut self) -> Result<(), Error>;
 }
 
-/// Who looks on.
+/// An observer of a copy.
 pub trait Watch {
     /// Whether to end after the batch at hand.
     fn is_stopped(&self) -> bool;

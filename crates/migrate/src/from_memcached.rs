@@ -5,7 +5,7 @@
 //! ```
 //!
 //! # Limits
-//! The list is read to its end first, since memcached gives up on a reader who makes its crawler
+//! The list is read to its end first, since memcached gives up on a reader that makes its crawler
 //! wait: a key takes its own bytes and one. Its order is not the same twice, so there is no place
 //! to resume at: a copy that starts again leaves alone what is there by then.
 
@@ -95,7 +95,7 @@ struct Keys {
 
 impl Keys {
     fn push(&mut self, key: &[u8]) {
-        // A key has at most 250 bytes: whoever reads the list sees to it.
+        // A key has at most 250 bytes: the reader of the list sees to it.
         self.bytes.push(key.len() as u8);
         self.bytes.extend_from_slice(key);
         self.count += 1;

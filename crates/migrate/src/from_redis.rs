@@ -24,7 +24,7 @@ const CHUNK_MAX_BYTES: u64 = 1 << 20;
 /// Of requests that are sent before the first answer is read.
 const REQUESTS_MAX_BYTES: usize = 64 << 10;
 
-/// A RESP connection that has logged in, if its place says as whom.
+/// A RESP connection that has logged in, if its place says as which user.
 #[derive(Debug)]
 pub struct RespLink {
     place: Place,
@@ -78,7 +78,7 @@ impl RespLink {
 
     pub(crate) fn send(&mut self, requests: &[u8]) -> Result<(), Error> {
         let Err(error) = self.link.send(requests) else { return Ok(()) };
-        // Who hangs up on a request may have said why.
+        // A server that hangs up on a request may have said why.
         match read_reply(&mut self.link.input) {
             Ok(Reply::Error(answer)) => Err(self.refused(&answer, "")),
             _ => Err(broken(&self.place, error)),

@@ -25,13 +25,13 @@ pub(crate) type Node = (String, u16);
 /// One connection to each node that was needed.
 #[derive(Debug)]
 pub(crate) struct Nodes {
-    /// Named by the user: whoever else is found is asked in the same way.
+    /// Named by the user: other nodes that are found are asked in the same way.
     place: Place,
     links: BTreeMap<Node, RespLink>,
-    /// Everybody who has ever answered.
+    /// Every node that has ever answered.
     known: BTreeSet<Node>,
     owners: BTreeMap<u16, Node>,
-    /// Who is asked about slots of which nothing is known.
+    /// The node to ask about slots of which nothing is known.
     entrance: Node,
 }
 
@@ -80,7 +80,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// Who is believed to have that key.
+    /// The node that is believed to have that key.
     pub(crate) fn owner(&self, key: &[u8]) -> &Node {
         match self.owners.is_empty() {
             true => &self.entrance,

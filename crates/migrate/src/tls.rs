@@ -1,8 +1,8 @@
 //! TLS of a connection that is asked and answers: `rediss://` and `memcacheds://`.
 //!
 //! # Invariants
-//! I1: nobody is spoken to whose certificate no authority has signed for the name that was asked
-//!     for: there is no flag that leaves this out, for a copy may carry everything.
+//! I1: a server is spoken to only if an authority has signed its certificate for the name that was
+//!     asked for: there is no flag that leaves this out, for a copy may carry everything.
 
 use std::io;
 use std::net::TcpStream;
@@ -15,16 +15,17 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-/// For a server to answer the greeting; who expects words in the clear waits for more of them.
+/// For a server to answer the greeting; one that expects words in the clear waits for more of them.
 const GREETING_MAX: Duration = Duration::from_secs(5);
 
 /// An encrypted connection.
 pub(crate) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
 
-/// Whom to believe, and what to show, in PEM.
+/// Which authority to believe, and what to show, in PEM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// Who signs the server's certificate; without it, those whom this machine believes.
+    /// The authority that signs the server's certificate; without it, those that this machine
+    /// believes.
     pub authority: Option<PathBuf>,
     /// For servers that ask for one: the certificate ...
     pub certificate: Option<PathBuf>,

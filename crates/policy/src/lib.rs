@@ -9,8 +9,8 @@
 //!
 //! | module | decides | run by |
 //! |---|---|---|
-//! | `route`, `routers`, `depths` | who serves a request | simulator, server |
-//! | `write_table` | who may write a partition while writes are outstanding | simulator, server |
+//! | `route`, `routers`, `depths` | which worker serves a request | simulator, server |
+//! | `write_table` | the writer of a partition while writes are outstanding | simulator, server |
 //! | `size_class` | which sizes are large, and whose they are | simulator, server |
 //! | `window::rules` | when dependent writes are gathered, and how long | simulator |
 //! | `window::plan`, `execute` | what a closed window does, and its replies | server |

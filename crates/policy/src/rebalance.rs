@@ -58,9 +58,9 @@ pub struct ShardLoad {
 pub struct Move {
     /// Which.
     pub shard: u16,
-    /// From whom.
+    /// The server that it leaves.
     pub source: usize,
-    /// To whom.
+    /// The server that it goes to.
     pub target: usize,
 }
 

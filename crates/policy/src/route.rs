@@ -92,7 +92,7 @@ pub trait Router {
         Route::To(holder)
     }
 
-    /// Whether a read whose size nobody knows stays with `receiver`, who executes, whatever that
+    /// Whether a read of unknown size stays with `receiver`, a worker that executes, whatever that
     /// one holds: then this router need not be asked about it, and the depths need not count it.
     fn keeps_reads(&self, _receiver: WorkerId) -> bool {
         false
@@ -107,6 +107,6 @@ pub trait Router {
         None
     }
 
-    /// A new epoch of sizes begins; of no interest to who does not look at sizes.
+    /// A new epoch of sizes begins; of no interest to a router that does not look at sizes.
     fn set_plan(&mut self, _plan: &Arc<SizePlan>) {}
 }

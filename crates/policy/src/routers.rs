@@ -1,19 +1,19 @@
-//! The routers: who may write a partition, and how all other requests are balanced.
+//! The routers: which worker may write a partition, and how all other requests are balanced.
 //!
 //! ```text
 //!  write policy            may be balanced          balance
 //!  ─────────────────────   ──────────────────────   ─────────────────────────────────────────
-//!  Erew                    nothing                  KeyHash       the owner, whoever may
+//!  Erew                    nothing                  KeyHash       the owner, whichever may
 //!  Crew<B>                 reads                ──▶ AnyWorker     stays where it was received
 //!  DCrew<B>                reads, and writes of     RoundRobin    the next one
-//!                          partitions that nobody   ShortestQueue without a bound
-//!                          writes               ──▶ Jbsq          with a bound
+//!                          partitions that no       ShortestQueue without a bound
+//!                          worker writes        ──▶ Jbsq          with a bound
 //!  B alone (CRCW)          everything           ──▶ HandOff       an idle worker, late
 //!                                                   Steal         stays, or an idle one takes it
 //!                                                   SizeAware     by key, large ones apart
 //!                                                   SizeAwareJbsq shortest small one, large apart
 //!
-//!  the joint default: DCrew<SizeAwareJbsq>; small requests stay where who receives executes
+//!  the joint default: DCrew<SizeAwareJbsq>; small requests stay with a receiver that executes
 //! ```
 //!
 //! A request that is not balanced has one worker to go to and ignores the bound, since no other
@@ -61,7 +61,7 @@ pub trait Balance {
     /// The worker; `None`: each that may serve it holds as much as the bound allows.
     fn pick(&self, request: &RouteRequest, depths: &Depths) -> Option<WorkerId>;
 
-    /// Whom [`Balance::pick`] would name, without counting as asked.
+    /// The worker that [`Balance::pick`] would name, without counting as asked.
     fn would_pick(&self, request: &RouteRequest, depths: &Depths) -> Option<WorkerId> {
         self.pick(request, depths)
     }

@@ -1,4 +1,5 @@
-//! Minos's controller: which sizes are small, how many cores serve them, who serves the large ones.
+//! Minos's controller: which sizes are small, how many cores serve them, which serve the large
+//! ones.
 //!
 //! ```text
 //!  worker 0: WorkerSizes ─┐ (counts only grow)   each epoch, 1 s
@@ -108,7 +109,8 @@ impl SizePlan {
         SizeClass::Large { range_index: before.min(self.large.len().saturating_sub(1)) }
     }
 
-    /// The worker that serves `size_bytes`; `None`: small, so whoever read the request does.
+    /// The worker that serves `size_bytes`; `None`: small, so the worker that read the request
+    /// does.
     ///
     /// The key's partition chooses among the workers of a shared range, so that writes of one
     /// large key meet at one worker (Minos §4.2).
@@ -130,10 +132,10 @@ impl SizePlan {
         worker.index() < self.small_workers
     }
 
-    /// Whether `worker` takes requests from the network's queues now; who does not leaves its own
-    /// to the small workers. `holds_large`: it has large requests queued, in work, or not yet sent.
-    /// A standby worker that has them is a large one until the last of their packets is gone, since
-    /// small replies behind those would wait as long as small requests behind the work.
+    /// Whether `worker` takes requests from the network's queues now; a worker that does not leaves
+    /// its own to the small workers. `holds_large`: it has large requests queued, in work, or not
+    /// yet sent. A standby worker that has them is a large one until the last of their packets is
+    /// gone, since small replies behind those would wait as long as small requests behind the work.
     #[inline]
     pub fn reads_network(&self, worker: WorkerId, holds_large: bool) -> bool {
         self.is_small(worker) && !(holds_large && self.standby == Some(worker))

@@ -47,7 +47,7 @@ pub enum Skew {
     Uniform,
     /// sk: a few keys draw much of the load.
     Skewed,
-    /// ?: nobody has looked at the keys.
+    /// ?: the keys were not looked at.
     Unknown,
 }
 
@@ -79,14 +79,14 @@ pub struct Observed {
     pub write_count: u64,
     /// Workers that share the load.
     pub worker_count: u32,
-    /// What was seen of the keys; `None`: nobody has looked.
+    /// What was seen of the keys; `None`: they were not looked at.
     pub popularity: Option<Popularity>,
 }
 
 /// What C-4 says suits a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recommendation {
-    /// Who may write a key.
+    /// Which workers may write a key.
     pub write_policy: WritePolicy,
     /// Whether dependent writes are gathered; `None`: it depends on what is not known.
     pub compaction: Option<Compaction>,
@@ -172,7 +172,7 @@ impl Observed {
     }
 
     /// The hottest key's writes, in multiples of one worker's share of all requests. Above 1 its
-    /// writer is overloaded while others idle. 0 where nobody has looked at the keys.
+    /// writer is overloaded while others idle. 0 where the keys were not looked at.
     pub fn hot_write_shares(&self) -> f64 {
         let hottest_share_ratio = self.popularity.map_or(0.0, |seen| seen.hottest_share_ratio);
         let hot_write_ratio = self.write_ratio() * hottest_share_ratio;

@@ -25,15 +25,16 @@
 //! I4: the partition, and so the set, of an entry never changes while it is not empty.
 //! I5: no refusal changes an entry.
 //! I6: the first word says how many of the others are taken, or about to be: a dispatcher counts
-//!     itself there before it claims one of them, and whoever empties one takes the count back
-//!     afterwards. So while the first word is 0, the whole set is empty, and nobody is on the way
-//!     into it.
+//!     itself there before it claims one of them, and a dispatcher that empties one takes the count
+//!     back afterwards. So while the first word is 0, the whole set is empty, and no dispatcher is
+//!     on the way into it.
 //!
 //! # Concurrency
-//! Any number of dispatchers, each with its own handle; no one ever waits for another. Every change
+//! Any number of dispatchers, each with its own handle; none ever waits for another. Every change
 //! is one compare-and-swap of one word. An empty set is entered by one swap of its first word from
-//! 0 to held: by I6 the partition is held nowhere else at that instant, and whoever comes into the
-//! others later counts itself in the first word, so after that swap, and finds the entry there.
+//! 0 to held: by I6 the partition is held nowhere else at that instant, and a dispatcher that comes
+//! into the others later counts itself in the first word, so after that swap, and finds the entry
+//! there.
 //!
 //! A set that is not empty is entered by a claim. Two words can't be compared at once, so two
 //! dispatchers could fill two gaps of a set with one partition; I1 follows from I2 and I3:
@@ -50,8 +51,8 @@
 //!
 //! A new holder sees what the holder before it wrote: freeing is a Release, and the search that
 //! found no entry is an Acquire of every word of the set, all of whose changes are
-//! read-modify-writes and so continue the release. Who swaps the first word from 0 acquires what
-//! was released by taking back the count of an entry elsewhere in the set (I6).
+//! read-modify-writes and so continue the release. A dispatcher that swaps the first word from 0
+//! acquires what was released by taking back the count of an entry elsewhere in the set (I6).
 //!
 //! # Limits
 //! 27-bit partitions, 65,536 workers and as many dispatchers, 131,071 writes outstanding per
@@ -97,7 +98,7 @@ pub enum Pin {
     New(WorkerId),
     /// Nowhere: the partition's set, or its entry's count, is full.
     Full,
-    /// Nowhere: nobody holds the partition, and no worker was chosen.
+    /// Nowhere: no worker holds the partition, and none was chosen.
     NoWorker,
 }
 
@@ -154,7 +155,7 @@ impl WriteTable {
     }
 
     /// Sends one more write of `partition` to its holder, or to the worker that `choose` names,
-    /// which is asked at most once and only if nobody holds the partition.
+    /// which is asked at most once and only if no worker holds the partition.
     #[inline]
     pub fn pin(&self, partition: PartitionId, choose: impl FnOnce() -> Option<WorkerId>) -> Pin {
         let set = self.set(partition);
@@ -250,8 +251,8 @@ impl WriteTable {
         }
     }
 
-    /// A held word has one write less. Its swap was a Release: whoever pins the partition next sees
-    /// what was written under this entry.
+    /// A held word has one write less. Its swap was a Release: a dispatcher that pins the partition
+    /// next sees what was written under this entry.
     #[inline]
     fn unpinned(&self, before: Word) -> Unpin {
         if before.less_one().state() == State::Empty {
@@ -261,7 +262,7 @@ impl WriteTable {
         Unpin::Held
     }
 
-    /// Who holds `partition` at the moment.
+    /// The worker that holds `partition` at the moment.
     pub fn holder(&self, partition: PartitionId) -> Option<WorkerId> {
         match self.search(self.set(partition), partition, None) {
             Search::Held { word, .. } => Some(word.id()),

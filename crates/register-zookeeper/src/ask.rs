@@ -109,8 +109,8 @@ async fn claim(client: &Client, place: &Place, node: &str, value: &[u8]) -> Resu
     }
 }
 
-/// Answered when the node changes, comes or goes. What happened before the watch was set is for
-/// the asker to find, who looks after having asked.
+/// Answered when the node changes, comes or goes. What happened before the watch was set is for the
+/// asker to find, which looks after having asked.
 async fn watch(client: &Client, node: &str, path: Path) -> Result<Answer, Error> {
     let (_, watcher) = client.check_and_watch_stat(node).await?;
     let event = watcher.changed().await;

@@ -12,10 +12,10 @@
 //! # Invariants
 //! R1 (Z1, Z2): a read follows a `sync`, so that it sees what was written before it; a write names
 //!     the version that it replaces.
-//! R2 (Z5): whoever got an answer may count on the session for the time it asked for. Answers come
-//!     by way of the ensemble's leader, but the leader learns of a client's sign of life up to a
-//!     tick later than the client's own server. So the session that is asked of ZooKeeper lasts two
-//!     ticks longer than the one that is promised.
+//! R2 (Z5): a caller that got an answer may count on the session for the time it asked for. Answers
+//!     come by way of the ensemble's leader, but the leader learns of a client's sign of life up to
+//!     a tick later than the client's own server. So the session that is asked of ZooKeeper lasts
+//!     two ticks longer than the one that is promised.
 //! R3: an answer that is lost is no answer: the asker reads to learn what happened. Nothing is sent
 //!     twice here.
 //!
@@ -42,8 +42,8 @@ pub struct Place {
     pub hosts: String,
     /// The node below which everything lies, as `/dovetail/production`.
     pub root: String,
-    /// `user:password` of ZooKeeper's digest scheme; without one, whoever reaches the ensemble may
-    /// change what is there (K25).
+    /// `user:password` of ZooKeeper's digest scheme; without one, every host that reaches the
+    /// ensemble may change what is there (K25).
     pub digest: Option<String>,
 }
 
@@ -128,7 +128,7 @@ impl ZooKeeperRegister {
     pub fn start(place: Place) -> std::io::Result<ZooKeeperRegister> {
         let (told, events) = mpsc::channel();
         let tell = move |event| {
-            // Nobody listens any more: the register is being dropped.
+            // If no receiver is left, the register is being dropped.
             let _ = told.send(event);
         };
         let mut register = ZooKeeperRegister::start_with(place, tell)?;
@@ -136,7 +136,7 @@ impl ZooKeeperRegister {
         Ok(register)
     }
 
-    /// The same for whoever wants to be called, in the register's thread, instead of asking.
+    /// The same for a caller that wants to be called, in the register's thread, instead of asking.
     ///
     /// # Errors
     /// If the system gives no thread.

@@ -15,12 +15,12 @@ use crate::{Event, Place};
 /// How long the ensemble may take to be found.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Who may do what with the nodes.
+/// Which clients may do what with the nodes.
 pub(crate) fn acls(place: &Place) -> Acls<'static> {
     if place.digest.is_some() { Acls::creator_all() } else { Acls::anyone_all() }
 }
 
-/// Serves requests until nobody can ask any more.
+/// Serves requests until no caller can ask any more.
 pub(crate) async fn serve(
     place: Place,
     mut requests: UnboundedReceiver<Request>,

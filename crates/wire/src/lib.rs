@@ -8,7 +8,8 @@
 //!
 //! # Invariants
 //! I1: no input makes a parser panic or read outside `input`.
-//! I2: `Done` always has `0 < consumed_bytes <= input.len()`: who advances makes progress.
+//! I2: `Done` always has `0 < consumed_bytes <= input.len()`: a caller that advances makes
+//!     progress.
 //! I3: `NeedMore` always has `at_least_bytes > input.len()`.
 //! I4: how the input was cut into reads never changes the commands that come out.
 //! I5: the work for a command is linear in its length, however many reads it arrives in.

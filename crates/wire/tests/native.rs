@@ -212,7 +212,7 @@ fn what_version_1_does_not_know_is_unsupported_and_stepped_over() {
     check_refused(&request, &[(1, 0x80)], Status::Unsupported);
     check_refused(&request, &[(6, 2)], Status::Unsupported);
     check_refused(&request, &[(7, 1)], Status::Unsupported);
-    // A word that nobody knows, in place of the key's first eight bytes.
+    // A word that no server knows, in place of the key's first eight bytes.
     check_refused(&request, &[(3, 0x80), (4, 24)], Status::Unsupported);
     check_refused(&set(1, b"key", b"value"), &[(6, 4)], Status::Unsupported);
     check_refused(&set(1, b"key", b"value"), &[(1, 0x11)], Status::Unsupported);

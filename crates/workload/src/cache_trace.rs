@@ -1,4 +1,4 @@
-//! Traces of caches: who asked for which key, when, and how large its value is.
+//! Traces of caches: which key was asked for, when, and how large its value is.
 //!
 //! ```text
 //!  file ─▶ zstd? ─┬─ CSV, columns by name or number ─┐
@@ -138,7 +138,7 @@ pub enum TraceError {
         /// The part that is wrong.
         text: String,
     },
-    /// The file has no such column, or nobody said which it is.
+    /// The file has no such column, or no option said which it is.
     #[error("the trace has no column for {what}: say which it is, e.g. --columns {what}=2")]
     NoColumn {
         /// What the column holds.

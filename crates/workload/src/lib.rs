@@ -8,8 +8,8 @@
 //!
 //! A [`Profile`] names a whole workload: all of these, as a paper or a trace gives them.
 //!
-//! A trace is drawn before the clock starts, because drawing costs more than a store's GET.
-//! Keys and values follow from the id, so that whoever reads a value can tell whether it is right.
+//! A trace is drawn before the clock starts, because drawing costs more than a store's GET. Keys
+//! and values follow from the id, so that the reader of a value can tell whether it is right.
 //!
 //! # Invariants
 //! W1: distinct ids below a format's capacity have distinct keys.

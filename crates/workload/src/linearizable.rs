@@ -46,20 +46,20 @@ pub enum Answer {
     NotThere,
     /// To a put that demanded this value before it.
     Swapped(i64),
-    /// To a delete that nobody asked for: this value, if it was still there, was to end by then.
+    /// To a delete that no client asked for: this value, if it was still there, was to end by then.
     Expired(i64),
 }
 
 /// One request of one client.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// Who asked.
+    /// The client that asked.
     pub client: u64,
     /// About what.
     pub key: usize,
     /// What.
     pub ask: Ask,
-    /// None: nobody knows whether it was, or will be, executed.
+    /// None: it is unknown whether it was, or will be, executed.
     pub answer: Option<Answer>,
     /// When it was first sent.
     pub start_ns: u64,
@@ -111,7 +111,7 @@ fn step(value: Option<i64>, record: &Record) -> Option<Option<i64>> {
         (Ask::Put(new), Some(Answer::Swapped(old))) => {
             return (value == Some(old)).then_some(Some(new));
         }
-        // Of all keys at once: nobody is told which were there.
+        // Of all keys at once: the answer does not say which were there.
         (Ask::Delete, Some(Answer::Done)) => return Some(None),
         (Ask::Delete, Some(Answer::Expired(old))) => {
             return Some(value.filter(|value| *value != old));
@@ -171,7 +171,7 @@ fn search(history: &[&Record]) -> Option<bool> {
         let next = left().take_while(|index| history[*index].start_ns <= first_end_ns);
         let steps = next.filter_map(|index| Some((index, step(value, history[index])?)));
         let mut steps: Vec<_> = steps.collect();
-        // A read that fits stands in nobody's way.
+        // A read that fits is in no other step's way.
         if let Some(read) = steps.iter().find(|(index, _)| history[*index].ask == Ask::Get) {
             steps = vec![*read];
         }

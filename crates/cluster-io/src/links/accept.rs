@@ -43,7 +43,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Takes whoever comes.
+/// Takes every peer that comes.
 pub(super) async fn serve(hub: Rc<Hub>, listener: TcpListener) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,

@@ -1,8 +1,8 @@
-//! The hand-shake: who is there, which format, and the proof of the key by both.
+//! The hand-shake: the name of each side, its format, and the proof of the key by both.
 //!
 //! ```text
-//!  dialler ── hello: "DTLK", format, who, nonce ─────────────────────────────▶ acceptor
-//!          ◀─ hello: "DTLK", format, who, nonce │ tag("acceptor", both hellos) ─
+//!  dialler ── hello: "DTLK", format, id, nonce ──────────────────────────────▶ acceptor
+//!          ◀─ hello: "DTLK", format, id, nonce │ tag("acceptor", both hellos) ──
 //!          ── tag("dialler", both hellos) ───────────────────────────────────▶
 //!  keys of the two directions: tag("to acceptor" | "to dialler", both hellos)
 //! ```
@@ -105,7 +105,7 @@ pub(super) async fn accept(
         stream.write_all(&answer).await?;
         let mut proof = [0; TAG_BYTES];
         let read = stream.read_exact(&mut proof).await;
-        // Whoever finds our proof wrong leaves.
+        // A peer that finds our proof wrong leaves.
         read.map_err(|_| HandshakeError::Key)?;
         if !key.is_tag(&[b"dialler", &theirs, &ours], &proof) {
             return Err(HandshakeError::Key);

@@ -1,4 +1,4 @@
-//! The thread's heart: who is where, and a link's two halves.
+//! The thread's heart: where each peer is, and a link's two halves.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -97,13 +97,13 @@ impl Hub {
         (self.wake)();
     }
 
-    /// L3. Every manager is whoever leads.
+    /// L3. What is for one manager is for each: the one that leads answers.
     fn is_for_us(&self, to: Peer) -> bool {
         to == self.own || matches!((to, self.own), (Peer::Manager(_), Peer::Manager(_)))
     }
 }
 
-/// Runs until nobody can send any more.
+/// Runs until no caller can send any more.
 pub(super) async fn serve(
     hub: Rc<Hub>,
     listener: Option<TcpListener>,
@@ -148,7 +148,7 @@ pub(super) struct Ends<'a> {
     pub(super) queued: &'a mut mpsc::Receiver<Parcel>,
 }
 
-/// Runs a proven link until it breaks, and says why. `None`: nobody sends on it any more.
+/// Runs a proven link until it breaks, and says why. `None`: no caller sends on it any more.
 pub(super) async fn run(
     hub: &Rc<Hub>,
     stream: TcpStream,

@@ -75,7 +75,7 @@ pub(super) fn answer(
     }
 }
 
-/// Gives up shards that nobody here has.
+/// Gives up shards that no live node has.
 fn abandon(
     shards: &[u16],
     is_forced: bool,

@@ -6,7 +6,8 @@
 //!
 //! # Invariants
 //! W1: nothing moves while a change is under way, or before two whole windows have passed since.
-//! W2: who is to leave is no target, and neither is anybody while an operator has paused it.
+//! W2: a node that is to leave is no target, and neither is any other while an operator has paused
+//!     it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +18,7 @@ use policy::rebalance::{RebalanceRules, ShardLoad, rebalance};
 
 /// Between two looks at the load.
 const WINDOW_NS: u64 = 500_000_000;
-/// With fewer requests in a window, of all servers together, nobody is busy.
+/// With fewer requests in a window, of all servers together, no server is busy.
 const REQUESTS_MIN: f64 = 2_500.0;
 
 /// A window that is older says nothing of the present.

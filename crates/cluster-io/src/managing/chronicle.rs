@@ -1,4 +1,5 @@
-//! What a manager says in its log: who leads, who came and went, which configuration is in force.
+//! What a manager says in its log: which manager leads, which nodes came and went, which
+//! configuration is in force.
 
 use std::collections::BTreeSet;
 
@@ -81,7 +82,7 @@ impl Chronicle {
         );
     }
 
-    /// A configuration that cannot be read stops the cluster: nobody leads until it can be.
+    /// A configuration that cannot be read stops the cluster: no manager leads until it can be.
     pub(super) fn hear_answer(&mut self, answer: &Answer) {
         self.trouble = None;
         if let Answer::Value(_, Some(bytes)) = answer

@@ -148,7 +148,7 @@ fn nodes_become_a_cluster_and_operators_see_it() {
 fn a_node_that_is_drained_may_stop() {
     let cluster = Cluster::new(wanted());
     let manager = cluster.manager();
-    // The first two have all shards: which of three came first is nobody's to say.
+    // The first two have all shards: which of three came first is left open.
     let _first = [1, 2].map(|name| FakeNode::new(name, &cluster, &manager));
     cluster.until("two serve", |report| report.is_committed && report.nodes.len() == 2);
     let _third = FakeNode::new(3, &cluster, &manager);

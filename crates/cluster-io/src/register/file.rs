@@ -1,7 +1,7 @@
 //! A register in a folder, for all processes of one machine: tests and single boxes.
 //!
 //! ```text
-//!  DIR/lock           held by whoever asks, for as long as one answer takes: one after the other
+//!  DIR/lock           held by the asker, for as long as one answer takes: one after the other
 //!  DIR/configuration  `STAMP\n` and the value; replaced by a rename
 //!  DIR/settings       the same
 //!  DIR/leader         the same; counts only while somebody holds DIR/leader.lock
@@ -112,7 +112,7 @@ fn serve(folder: &mut Folder, asked: &mpsc::Receiver<Request>, told: &impl Fn(Ev
                 told_answer(told, watch.session, watch.id, Some(Answer::Changed(watch.path)));
             }),
             Err(error) => {
-                // Told once. Whoever watched looks again by itself once in a while.
+                // Told once. A session that watched looks again by itself once in a while.
                 folder.watches.clear();
                 trouble(error);
             }
@@ -243,7 +243,7 @@ impl Folder {
         Ok((Stamp(stamp), value))
     }
 
-    /// Whether anybody holds the claim; under `lock`, so that nobody's claim fails by this look.
+    /// Whether anybody holds the claim; under `lock`, so that no claim fails by this look.
     fn is_claimed(&self) -> io::Result<bool> {
         match self.opened("leader.lock")?.try_lock_shared() {
             Ok(()) => Ok(false),

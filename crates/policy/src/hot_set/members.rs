@@ -1,4 +1,4 @@
-//! Which keys are hot, for those who ask at each request: a set of hashes in a few cache lines.
+//! Which keys are hot, for callers that ask at each request: a set of hashes in a few cache lines.
 //!
 //! ```text
 //!  hash ─ low bits ─▶ bucket: one cache line of sixteen words

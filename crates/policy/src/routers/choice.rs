@@ -21,11 +21,11 @@ const BOUND_DEFAULT: u32 = 2;
 
 /// What one dispatcher's router is made of.
 pub struct Choice {
-    /// Who may write a partition.
+    /// Which worker may write a partition.
     pub write_policy: WritePolicy,
     /// Where all else goes.
     pub dispatch: Dispatch,
-    /// Who asks.
+    /// The worker that asks.
     pub dispatcher: WorkerId,
     /// How many workers the depths will have.
     pub worker_count: usize,
@@ -55,7 +55,7 @@ pub enum NotTogether {
         /// What would do.
         instead: &'static str,
     },
-    /// Nobody is left to execute.
+    /// No worker is left to execute.
     #[error(
         "dispatch hand-off:{hand_off_workers} leaves none of {worker_count} workers to execute"
     )]

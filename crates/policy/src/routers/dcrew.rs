@@ -11,8 +11,8 @@ use crate::route::{Access, Busy, PinCounts, Route, RouteRequest, Router};
 use crate::size_class::SizePlan;
 use crate::write_table::{Pin, WriteTable};
 
-/// d-CREW: reads are balanced, and so are writes of partitions that nobody writes at the moment; a
-/// write of any other goes to whoever does, ignoring the bound (C-4 §4.2).
+/// d-CREW: reads are balanced, and so are writes of partitions that no worker writes at the moment;
+/// a write of any other goes to the worker that does, ignoring the bound (C-4 §4.2).
 pub struct DCrew<B = Jbsq> {
     balance: B,
     table: WriteTable,

@@ -22,7 +22,7 @@ impl HandOff {
         HandOff { hand_off_workers }
     }
 
-    /// Who receives: clients send to these only.
+    /// The workers that receive: clients send to these only.
     pub fn receivers(&self) -> Range<u16> {
         0..self.hand_off_workers
     }

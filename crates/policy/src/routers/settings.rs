@@ -5,16 +5,16 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// Who may write a partition.
+/// Which workers may write a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WritePolicy {
     /// Only the owner reads or writes it.
     Erew,
     /// Only the owner writes it.
     Crew,
-    /// Whoever has writes of it outstanding.
+    /// The worker that has writes of it outstanding.
     DCrew,
-    /// Anyone.
+    /// Any worker.
     Crcw,
 }
 

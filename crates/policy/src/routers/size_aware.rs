@@ -8,8 +8,8 @@
 //!                                                   it asks again with the size
 //! ```
 //!
-//! A request that goes to a large worker ignores the bound: no other worker may serve it, and
-//! whoever waited for it would hold up small requests.
+//! A request that goes to a large worker ignores the bound: no other worker may serve it, and a
+//! dispatcher that waited for it would hold up small requests.
 
 use base::WorkerId;
 use base::sync::Arc;

@@ -47,7 +47,8 @@ impl Steal {
         Steal { batch }
     }
 
-    /// Whom `thief` looks at, in turn: the next worker in a ring first, so that thieves spread.
+    /// The workers that `thief` looks at, in turn: the next worker in a ring first, so that thieves
+    /// spread.
     #[inline]
     pub fn victims(thief: WorkerId, worker_count: usize) -> impl Iterator<Item = WorkerId> {
         let own = thief.index();

@@ -183,7 +183,7 @@ fn a_thief_takes_one_begun_batch_before_it_reads_another_queue() {
     assert_eq!(take(2, &software, &receive), Some((2, Queue::Software, 1)));
 }
 
-/// Whoever looks at others one by one finds the worker that is found by what all have.
+/// A thief that looks at others one by one finds the worker that is found by what all have.
 #[test]
 fn victims_stand_in_a_ring() {
     let victims = |thief| Steal::victims(WorkerId(thief), 4).map(|worker| worker.0);
@@ -235,7 +235,7 @@ fn small_requests_stay_with_a_receiver_that_executes_until_its_bound() {
     check_local(4, Some(1400), 63, Some(4));
     check_local(4, Some(1400), 64, Some(0));
     check_local(0, None, 64, Some(1));
-    // Large ones go to the worker of their range, who received them or not.
+    // Large ones go to the worker of their range, whether it received them or not.
     check_local(4, Some(1401), 0, Some(6));
     check_local(7, Some(200_000), 64, Some(7));
     // A large worker keeps no small request.
@@ -347,7 +347,7 @@ fn a_dcrew_router_counts_its_pins_and_what_the_table_sent_elsewhere() {
     let router = DCrew::over(RoundRobin::new(WorkerId(0)), WriteTable::new(64));
     let counts = |pins, diverted, opened| Some(PinCounts { pins, diverted, opened });
     // Partition 5's second write would be worker 1's turn, its third one too: being sent elsewhere
-    // costs nobody a turn. Partition 6 then goes there, and 5's fourth is worker 0's anyway.
+    // costs no worker a turn. Partition 6 then goes there, and 5's fourth is worker 0's anyway.
     let steps = [
         (write(5), to(0)),
         (write(5), to(0)),

@@ -7,11 +7,11 @@
 //! ```
 //!
 //! # Invariants
-//! I1: nobody gives a small request to a large worker; one that has nothing large to do takes it.
-//!     So no small request waits behind a large one, and a large one that arrives waits for at most
-//!     one small one.
+//! I1: no dispatcher gives a small request to a large worker; one that has nothing large to do
+//!     takes it. So no small request waits behind a large one, and a large one that arrives waits
+//!     for at most one small one.
 //! I2: only what any worker may execute is taken: reads, and under CRCW writes whose size is known.
-//!     Whom a write policy has chosen to write a partition, writes it.
+//!     The worker that a write policy has chosen to write a partition writes it.
 //!
 //! # References
 //! Minos §6.1; decision 0048.
@@ -43,14 +43,14 @@ impl fmt::Display for LargeHelp {
     }
 }
 
-/// What may be taken, by whom.
+/// What may be taken, by which workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Helping {
     takes_writes: bool,
 }
 
 impl Helping {
-    /// `None`: nobody helps.
+    /// `None`: no worker helps.
     pub fn new(help: LargeHelp, write_policy: WritePolicy, dispatch: Dispatch) -> Option<Helping> {
         let is_on = help == LargeHelp::On && dispatch == Dispatch::SizeAware;
         is_on.then_some(Helping { takes_writes: write_policy == WritePolicy::Crcw })
@@ -69,7 +69,7 @@ impl Helping {
     }
 
     /// Whether `worker` may take one now. `holds_large`: large requests wait for it, or parts of
-    /// large replies, behind which a small one would wait. Who stands by is a small worker.
+    /// large replies, behind which a small one would wait. A standby worker is a small one.
     #[inline]
     pub fn may_take(&self, plan: &SizePlan, worker: WorkerId, holds_large: bool) -> bool {
         !plan.is_small(worker) && worker.index() < plan.worker_count && !holds_large

@@ -1,4 +1,4 @@
-//! What the tuner did and why, for whoever writes it down.
+//! What the tuner did and why, for a caller that writes it down.
 
 use std::fmt;
 
@@ -61,7 +61,7 @@ pub enum Event {
         /// What decided.
         confirmed: Confirmed,
     },
-    /// Nobody asks for anything any more: the old configuration stays.
+    /// No client asks for anything any more: the old configuration stays.
     GivenUp,
 }
 

@@ -74,7 +74,7 @@ enum Origin {
 
 struct Running<Value> {
     origin: Origin,
-    /// `None`: nobody has needed the value since `origin` was set.
+    /// `None`: the value was not needed since `origin` was set.
     value: Option<Option<Value>>,
 }
 

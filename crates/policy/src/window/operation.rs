@@ -38,7 +38,7 @@ pub trait Compactable {
     fn key(&self) -> &[u8];
     /// What it does.
     fn effect(&self) -> Effect;
-    /// Who sent it.
+    /// The connection that sent it.
     fn connection(&self) -> ConnectionId;
 }
 

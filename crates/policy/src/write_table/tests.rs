@@ -93,7 +93,7 @@ fn a_claim_left_behind_is_cancelled() {
     table.validate();
 }
 
-/// I6: whoever is on the way into a set's other words keeps others from entering it unasked.
+/// I6: a dispatcher on the way into a set's other words keeps others from entering it unasked.
 #[test]
 fn the_first_word_is_not_empty_while_others_are_taken() {
     let table = WriteTable::new(WAYS);

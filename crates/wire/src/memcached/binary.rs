@@ -172,7 +172,7 @@ impl Verb {
         matches!(self, Verb::GetKey | Verb::GetKeyAndTouch)
     }
 
-    /// Whether who has not logged in may ask for it.
+    /// Whether a client that has not logged in may ask for it.
     fn is_for_all(self) -> bool {
         matches!(self, Verb::ListMechanisms | Verb::Authenticate | Verb::Step | Verb::Version)
     }

@@ -45,7 +45,7 @@ pub enum Command<'a> {
     Quit,
     /// stats.
     Stats(StatsKind<'a>),
-    /// config get cluster: who the nodes of the cluster are. Not of memcached itself.
+    /// config get cluster: the nodes of the cluster. Not of memcached itself.
     ConfigGetCluster,
     /// shutdown.
     Shutdown {

@@ -346,7 +346,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// What clients of managed caches ask who the nodes are.
+/// The command by which clients of managed caches ask for the nodes.
 fn is_cluster_config(words: &Words<'_>) -> bool {
     (words.get(1), words.get(2)) == (&b"get"[..], &b"cluster"[..])
 }

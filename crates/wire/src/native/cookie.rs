@@ -23,7 +23,7 @@ use super::header::SessionId;
 /// The size of a cookie secret.
 pub const COOKIE_SECRET_LEN_BYTES: usize = 16;
 
-/// Makes and checks cookies. The secret is drawn at the server's start and told to nobody.
+/// Makes and checks cookies. The secret is drawn at the server's start and never told.
 #[derive(Clone, Copy)]
 pub struct Cookies {
     keyed: SipHasher24,

@@ -1,4 +1,4 @@
-//! The header of every native frame: who, what, how long, and the tag that says it is true.
+//! The header of every native frame: whose it is, what, how long, and the tag that says it is true.
 //!
 //! ```text
 //!  0      2    3    4         6        8         16       20        24      32
@@ -87,7 +87,7 @@ pub struct Header {
     pub answered: u32,
 }
 
-/// A frame whose header is good: as long as it says, and from who may send.
+/// A frame whose header is good: as long as it says, and from a sender that may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// The header.
@@ -132,7 +132,7 @@ pub enum FrameError {
         /// What the header says.
         want_bytes: usize,
     },
-    /// Not from someone who has the key, or changed on its way.
+    /// Not from a sender that has the key, or changed on its way.
     #[error("the frame's tag is wrong; both sides need the same key, or none")]
     Tag,
     /// A kind that version 1 does not have.

@@ -1,7 +1,7 @@
 //! Where a key is that another server of the cluster has: the value of a [`super::Status::Moved`].
 //!
 //! ```text
-//!  "TERM FIRST LAST HOST:PORT"    slots FIRST to LAST are there; "TERM FIRST LAST": nobody knows
+//!  "TERM FIRST LAST HOST:PORT"    slots FIRST to LAST are there; "TERM FIRST LAST": not known
 //! ```
 
 /// What a server answers for a key that it does not serve.
@@ -13,7 +13,7 @@ pub struct Moved<'a> {
     pub first: u16,
     /// ... and the last.
     pub last: u16,
-    /// HOST:PORT of the native port; `None`: nobody serves it now, or not there.
+    /// HOST:PORT of the native port; `None`: no node serves it now, or not there.
     pub address: Option<&'a str>,
 }
 

@@ -9,8 +9,9 @@
 //! Each write has a sequence number. The first copy that arrives is executed; a later one gets the
 //! remembered outcome, or nothing while the first is under way. What the client says is answered
 //! or given up lies below the floor, is forgotten, and is never admitted again: so a copy that was
-//! delayed for long cannot undo a newer write. Who gives a write up and raises the floor knows
-//! that it was executed by the next answer, or is in a batch that is under way, or never will be.
+//! delayed for long cannot undo a newer write. A client that gives a write up and raises the floor
+//! knows that it was executed by the next answer, or is in a batch that is under way, or never will
+//! be.
 //!
 //! # Invariants
 //! I1: a number is admitted at most once.
@@ -147,7 +148,7 @@ impl Once {
 
     /// Remembers the outcome of a request that was admitted.
     pub fn record(&mut self, sequence: u32, outcome: Remembered) {
-        // The floor may have passed it meanwhile: then nobody will ask.
+        // The floor may have passed it meanwhile: then the client will not ask.
         if let Some(slot) = self.under_way(sequence) {
             *slot = Slot::done(&outcome);
         }

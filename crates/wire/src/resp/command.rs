@@ -301,7 +301,7 @@ pub struct ExpireTime {
     pub ms: i64,
     /// Whether `ms` counts from now instead of 1970.
     pub relative: bool,
-    /// Who asked: named by the error when the sum with the clock overflows.
+    /// The command that asked: named by the error when the sum with the clock overflows.
     pub id: CommandId,
 }
 

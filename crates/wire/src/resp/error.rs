@@ -200,9 +200,9 @@ pub enum ErrorReply<'a> {
     NoShutdown,
     /// `CROSSSLOT Keys in request don't hash to the same slot`
     CrossSlot,
-    /// `MOVED 3999 host:port`: who serves the slot.
+    /// `MOVED 3999 host:port`: the node that serves the slot.
     Moved(Elsewhere<'a>),
-    /// `ASK 3999 host:port`: who shall be asked this once, behind ASKING.
+    /// `ASK 3999 host:port`: the node to ask this once, behind ASKING.
     Ask(Elsewhere<'a>),
     /// `TRYAGAIN Multiple keys request during rehashing of slot`
     TryAgain,
@@ -232,7 +232,7 @@ pub enum ErrorReply<'a> {
     Denied(&'a str),
     /// `EXECABORT ...`: the user has no right to EXEC.
     DeniedExec,
-    /// `EXECABORT ...`: EXEC of who has not logged in.
+    /// `EXECABORT ...`: EXEC of a client that has not logged in.
     NoAuthExec,
     /// CLIENT TRACKING with a prefix that begins as another one does.
     PrefixOverlap {
@@ -252,7 +252,7 @@ pub enum ErrorReply<'a> {
 pub struct Elsewhere<'a> {
     /// The slot in question.
     pub slot: u16,
-    /// Of whoever has it.
+    /// Of the node that has it.
     pub host: &'a str,
     /// The port of RESP there.
     pub port: u16,
@@ -505,7 +505,7 @@ impl ErrorReply<'_> {
     }
 }
 
-/// Of commands that would change who has which slots.
+/// Of commands that would change which node has which slots.
 const MANAGED: &str = " is not for this server: the configuration manager assigns the slots";
 
 /// `MOVED slot host:port`.

@@ -39,7 +39,7 @@ impl Limits {
         Limits { before_auth: true, ..self }
     }
 
-    /// What every argument may have, whoever sends it.
+    /// What every argument may have, whichever client sends it.
     #[inline]
     pub(crate) fn hot_bulk_max_bytes(&self) -> usize {
         let before_auth_max_bytes =

@@ -1,7 +1,7 @@
 //! A Twitter cluster as a stream of requests, made from its published numbers.
 //!
 //! ```text
-//!  operation by its share ─▶ write: a key that nobody asks for again? ─yes─▶ the next new key
+//!  operation by its share ─▶ write: a key with no request after this? ─yes─▶ the next new key
 //!                            read, or no ────────────────────────────────▶ Zipf over lasting keys
 //! ```
 //!

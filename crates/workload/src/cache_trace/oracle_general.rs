@@ -7,7 +7,7 @@
 //!  +--------+-----------------+--------+-----------------+
 //! ```
 //!
-//! The next access is passed over: whoever needs it finds it from the keys, so that every format
+//! The next access is passed over: code that needs it finds it from the keys, so that every format
 //! has it and a cut file does not mislead.
 
 use std::io::{BufRead, ErrorKind};

@@ -72,7 +72,7 @@ fn open(write_policy: WritePolicy, dispatch: Dispatch) -> Result<[Route; 2], Not
     choice.open(Ask { receiver: 1 })
 }
 
-/// K15: whoever receives and executes keeps what is small; a dispatcher that executes nothing
+/// K15: a worker that receives and executes keeps what is small; a dispatcher that executes nothing
 /// sends it to the shortest queue.
 #[test]
 fn by_size_a_receiver_that_executes_keeps_small_requests() {

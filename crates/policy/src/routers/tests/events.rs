@@ -1,7 +1,7 @@
 //! Random streams of routing and finishing, by several dispatchers at once.
 //!
-//! The model is a list of what is outstanding. After each step it says who writes each partition,
-//! what each worker holds, and which entries the write table must have.
+//! The model is a list of what is outstanding. After each step it says which worker writes each
+//! partition, what each worker holds, and which entries the write table must have.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ fn any_steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(prop_oneof![3 => route, 2 => finish], 1..200)
 }
 
-/// What is outstanding: who sent it, what, and to whom.
+/// What is outstanding: the sender, the request, and the worker it went to.
 type Outstanding = Vec<(usize, RouteRequest, WorkerId)>;
 
 struct Run<R> {
@@ -110,7 +110,7 @@ impl<R: Router> Run<R> {
         self.depths[dispatcher].remove(worker);
     }
 
-    /// Who has writes of the request's partition outstanding.
+    /// The worker that has writes of the request's partition outstanding.
     fn writer(&self, request: &RouteRequest) -> Option<WorkerId> {
         let of_same = |other: &RouteRequest| {
             other.access == Access::Write && other.partition == request.partition

@@ -11,14 +11,14 @@ const MECHANISM_MAX_BYTES: usize = 32;
 /// The longest message of a mechanism; memcached takes what fits half of a slab page.
 const MESSAGE_MAX_BYTES: usize = 16 << 10;
 
-/// Who is asking.
+/// What is known of the client that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Nobody has to log in: SASL is not known.
+    /// No client has to log in: SASL is not known.
     Free,
-    /// Somebody who has not logged in.
+    /// A client that has not logged in.
     Stranger,
-    /// Somebody who has.
+    /// A client that has.
     Known,
 }
 
@@ -27,7 +27,7 @@ pub enum Access {
 pub struct Rules {
     /// Of a value, inclusive.
     pub value_max_bytes: usize,
-    /// Who is asking.
+    /// What is known of the client that asks.
     pub access: Access,
 }
 
