@@ -1,7 +1,7 @@
 //! `dovetail cluster`: what an operator asks the leading manager.
 //!
 //! ```text
-//!  status              who is there, who serves what, what lacks copies or moves
+//!  status              which nodes are there, what each serves, what lacks copies or moves
 //!  move SHARD NODE     served there from now on
 //!  drain NODE          until it may stop
 //!  abandon SHARD|lost  served again, empty, where no copy is left
@@ -39,7 +39,7 @@ struct Common {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Say who is there, who serves what, what lacks copies and what moves
+    /// Say which nodes are there, what each serves, what lacks copies and what moves
     Status {
         #[command(flatten)]
         common: Common,
@@ -231,7 +231,7 @@ fn health(report: &Report) -> Result<(), Failure> {
     }
 }
 
-/// What nobody has, and what to do about it: a line each.
+/// What no node has, and what to do about it: a line each.
 fn lost(report: &Report) -> String {
     let mut out = String::new();
     let lost = report.shards.iter().filter(|one| one.is_lost);

@@ -163,7 +163,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         "ready",
     );
     notify::tell(notify::State::Ready);
-    // An error means that nobody watches for signals any more; stopping is then all that is left.
+    // An error means that no thread watches for signals any more; stopping is then all that is
+    // left.
     let reason = stop_requests.recv().unwrap_or("no watcher is left");
     info!(reason, "stopping: the claim is handed back");
     notify::tell(notify::State::Stopping);

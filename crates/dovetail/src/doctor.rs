@@ -281,7 +281,7 @@ fn socket_buffers(rmem_max: &str) -> Finding {
     }
 }
 
-/// Others who can read the key can speak for its holders.
+/// Other users that can read the key can speak for its holders.
 fn key_file(path: &Path) -> Finding {
     use std::os::unix::fs::PermissionsExt;
     match std::fs::metadata(path) {

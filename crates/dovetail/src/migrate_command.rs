@@ -53,8 +53,8 @@ struct MigrateArgs {
     #[arg(long, value_name = "KEYS", value_parser = clap::value_parser!(u64).range(1..))]
     rate: Option<u64>,
 
-    /// Of rediss:// and memcacheds://: PEM file of who signs the servers' certificates; without it,
-    /// those whom this machine believes
+    /// Of rediss:// and memcacheds://: PEM file of the authority that signs the servers'
+    /// certificates; without it, those that this machine believes
     #[arg(long, value_name = "PATH")]
     tls_ca: Option<PathBuf>,
 

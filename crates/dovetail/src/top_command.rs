@@ -30,7 +30,7 @@ struct TopArgs {
     #[arg(long, value_name = "PATH")]
     tls_ca: Option<PathBuf>,
 
-    /// A user who may run INFO; the password is taken from DOVETAIL_ADMIN_PASSWORD
+    /// A user with the right to run INFO; the password is taken from DOVETAIL_ADMIN_PASSWORD
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 

@@ -159,7 +159,7 @@ fn a_server_is_replayed_at_like_a_policy() {
     check_gone(&path, &address);
 }
 
-/// Nobody listens there any more: status 1, since the command line was right.
+/// No server listens there any more: status 1, since the command line was right.
 #[track_caller]
 fn check_gone(path: &std::path::Path, address: &str) {
     let words = ["--trace", path.to_str().unwrap(), "--policy", "none", "--server", address];

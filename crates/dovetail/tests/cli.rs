@@ -292,7 +292,7 @@ fn what_fails_at_run_time_is_one_line_and_status_1() {
     let asked = |words: &[&str]| run(&[&["cli", "--target", &server.target], words].concat(), "");
     assert_eq!(text(&asked(&["set", "k", "v"]).stdout), "OK\n");
     check_error(&asked(&["incr", "k"]), 1, "the value is not an integer or out of range");
-    // Bound, and gone: nobody listens at its port.
+    // Bound, and gone: no server listens at its port.
     let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let target = format!("native://{address}");
     for words in [&["ping"][..], &[]] {

@@ -198,7 +198,7 @@ impl Cluster {
         });
     }
 
-    /// Who serves a key.
+    /// The server of a key.
     fn primary(&self, key: &str) -> usize {
         until("somebody serves the key", || {
             (0..3).find(|index| {
@@ -270,7 +270,7 @@ struct Client {
 }
 
 impl Client {
-    /// Follows redirects; `None`: nobody knows what became of it.
+    /// Follows redirects; `None`: the outcome is unknown.
     fn ask(&mut self, words: &[&str]) -> Option<String> {
         self.next = (self.next + 1) % self.servers.len();
         let mut at = self.servers[self.next].clone();
@@ -340,7 +340,7 @@ fn check_digest(cluster: &Cluster) {
 fn check_kill(mut cluster: Cluster) {
     let mut client = cluster.client();
     keys().for_each(|(key, value)| client.set(&key, &value));
-    // Whoever does not serve a key says who does.
+    // A server that does not serve a key names the one that does.
     let primary = cluster.primary("key0");
     let mut other = BufReader::new(connect(&cluster.resp((primary + 1) % 3)).expect("it runs"));
     let moved = ask(&mut other, &["GET", "key0"]).expect("it answers");
@@ -411,7 +411,7 @@ fn check_flush(mut cluster: Cluster) {
     for index in 0..3 {
         let mut stream = BufReader::new(connect(&cluster.resp(index)).expect("it runs"));
         assert_eq!(ask(&mut stream, &["FLUSHALL"]).as_deref(), Some("+OK"));
-        // Whatever is still in its index, nobody is shown it.
+        // Whatever is still in its index, no client is shown it.
         assert_eq!(ask(&mut stream, &["DBSIZE"]).as_deref(), Some(":0"));
         assert_eq!(ask(&mut stream, &["RANDOMKEY"]).as_deref(), Some("$-1"));
     }
@@ -460,7 +460,7 @@ fn native_clients_find_each_key_and_follow_a_failover() {
     for (key, value) in keys() {
         assert_eq!(native.get(key.as_bytes()).unwrap(), Some(value.into_bytes()), "{key}");
     }
-    // It may be sent again where nobody knows.
+    // It may be sent again where the outcome is unknown.
     let mut set = |key: &str, value: &str| {
         until("a write is acknowledged", || native.set(key.as_bytes(), value.as_bytes()).ok());
     };

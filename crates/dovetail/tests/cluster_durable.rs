@@ -115,7 +115,7 @@ impl Cluster {
         }
     }
 
-    /// As a power cut: nobody is told before all are killed.
+    /// As a power cut: no server is told before all are killed.
     fn kill_all(&mut self) {
         self.nodes.iter_mut().flatten().for_each(|node| node.child.kill().unwrap());
         self.nodes.iter_mut().for_each(|node| *node = None);
@@ -126,7 +126,7 @@ impl Cluster {
         Client { known, at: 0, streams: HashMap::new() }
     }
 
-    /// Of all nodes, whoever has which shards.
+    /// Of all nodes, whichever has which shards.
     fn flush(&self) {
         let mut client = self.client();
         for node in self.nodes.iter().flatten() {
@@ -224,7 +224,7 @@ impl Cluster {
     }
 }
 
-/// Follows MOVED, and asks again while nobody serves.
+/// Follows MOVED, and asks again while no server answers.
 struct Client {
     known: Vec<String>,
     at: usize,
@@ -269,7 +269,7 @@ impl Client {
         }
     }
 
-    /// [`Client::ask`], of whoever lives.
+    /// [`Client::ask`], of the nodes that live.
     fn asked(&mut self, words: &[&str]) -> String {
         let began = Instant::now();
         loop {

@@ -411,7 +411,7 @@ fn doctor_tells_what_is_bad_by_its_status() {
 fn a_second_signal_ends_the_server_at_once() {
     let mut server = Running::start(&[]);
     let mut client = std::net::TcpStream::connect(server.ready["resp"].as_str().unwrap()).unwrap();
-    // Answers of 64 MiB that nobody reads: more than the sockets' buffers hold.
+    // Answers of 64 MiB that the client does not read: more than the sockets' buffers hold.
     let value = vec![b'x'; 1 << 20];
     write!(client, "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", value.len()).unwrap();
     client.write_all(&value).unwrap();

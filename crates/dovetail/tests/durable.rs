@@ -31,7 +31,7 @@ impl Served {
         let stderr = child.stderr.take().expect("it is piped");
         let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
         let ready = lines.find(|line| line.contains("\"ready\"")).expect("it becomes ready");
-        // Nobody reads the rest: a server that ends writes a few lines, which fit the pipe.
+        // The rest is dropped: a server that ends writes a few lines, which fit the pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Served { child, resp: address(&ready, "resp"), memcached: address(&ready, "memcached") }
     }

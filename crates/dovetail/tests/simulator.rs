@@ -231,8 +231,8 @@ fn a_signal_ends_a_run_at_once_and_leaves_no_file() {
     while !out.exists() && child.try_wait().unwrap().is_none() {
         std::thread::yield_now();
     }
-    // Not the interrupt of a terminal: who starts the tests in the background has it ignored, and
-    // with it all that the tests start.
+    // Not the interrupt of a terminal: tests that run in the background ignore it, and so does all
+    // that they start.
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     let status = child.wait().unwrap();
     assert_eq!(status.signal(), Some(15), "{status}");
@@ -293,7 +293,7 @@ fn wrong_plans_are_told_what_is_right() {
     check_usage(&with(&["--workload", "ycsb-a", "--slo", "0us"]), &["an SLO of no time"]);
     check_usage(&with(&["--workload", "ycsb-a", "--slop", "1"]), &["--slo, ", "--cores"]);
     check_usage(&["plan", "--workload", "ycsb-a", "--costs", "/dev/null"], &["/dev/null"]);
-    // Nobody listens on port 1: that is no fault of the command line.
+    // No server listens on port 1: that is no fault of the command line.
     let output = run(&with(&["--workload", "127.0.0.1:1"]));
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("http://127.0.0.1:1/stats"));

@@ -37,7 +37,7 @@ pub enum Policy {
     Erew,
     /// The owner writes, any core reads.
     Crew,
-    /// A write goes to who holds the partition's entry, else to any core.
+    /// A write goes to the core that holds the partition's entry, else to any core.
     DCrew,
 }
 
@@ -53,7 +53,7 @@ pub enum Balance {
 /// One point: a policy under a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PointOptions {
-    /// Who serves what.
+    /// Which core serves what.
     pub policy: Policy,
     /// JBSQ(2) in C-4.
     pub balance: Balance,

@@ -64,7 +64,7 @@ pub enum Exact {
     S3Fifo,
     /// The same; one access is enough.
     S3FifoEager,
-    /// Whoever is wanted again last goes: nothing has fewer misses, if all items are alike.
+    /// The item that is wanted again last goes: nothing has fewer misses, if all items are alike.
     Belady,
 }
 
@@ -360,7 +360,7 @@ fn replay(trace: &Trace, weigh: Weigh, mut cache: impl Cache) -> Tally {
     tally.evictions = cache.evictions();
     (tally.objects, tally.bytes) = means.found();
     if weigh == Weigh::Objects {
-        tally.bytes = f64::NAN; // Nobody weighed them.
+        tally.bytes = f64::NAN; // They were not weighed.
     }
     tally
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!  seed ─▶ scenario: servers, managers, clients, faults
 //!           └▶ world: network, disks, clocks, register ⇄ cluster::{Node, Manager} ⇄ clients
-//!               ├▶ watch: one primary per shard and term, versions grow, nobody is forgotten
+//!               ├▶ watch: one primary per shard and term, versions grow, no copy is forgotten
 //!               └▶ judge: all serve again, copies are alike, one order explains every answer
 //!  a seed that fails ─▶ shrink: fewer faults, clients, requests ─▶ one command to replay it
 //! ```

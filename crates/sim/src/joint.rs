@@ -180,7 +180,7 @@ fn chart(results: &[(usize, usize, Plan)], cores: usize) -> Chart {
     }
 }
 
-/// Where the joint default loses, by how much and to whom.
+/// Where the joint default loses, by how much and to which preset.
 fn text(results: &[(usize, usize, Plan)], request_count: usize) -> String {
     let mut kinds = String::new();
     for traffic in &TRAFFIC {

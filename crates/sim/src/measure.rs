@@ -11,7 +11,7 @@
 //! gives one result; only `measure` runs a clock, and only when it is asked to.
 //!
 //! # Limits
-//! A table holds what one core does with nobody beside it. What many cores do to each other is
+//! A table holds what one core does with no other beside it. What many cores do to each other is
 //! [`LineTransfer`]'s stated law, extrapolated from two cores.
 
 pub mod cost_table;

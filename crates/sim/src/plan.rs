@@ -90,7 +90,7 @@ pub const REQUEST_NS_DEFAULT: f64 = 200.0;
 
 impl Plan {
     /// The best row; among those that the search cannot tell apart, the one with the least latency
-    /// at the common load. `None` when nobody meets the SLO.
+    /// at the common load. `None` when no row meets the SLO.
     pub fn recommended(&self) -> Option<&Row> {
         let most_rps = self.rows.first().map(|row| row.throughput_rps).filter(|rps| *rps > 0.0)?;
         let alike =

@@ -11,8 +11,8 @@
 //!
 //! Device write amplification is what the media writes, in lines of 256 bytes, over what was asked
 //! for, in pieces of 64 (Rowan-KV §2.4). Two things make it: how many lines the combining buffer
-//! holds, and in which order pieces of different logs arrive. The model has both, and the
-//! closed loop between writers and devices: a DIMM that falls behind holds up whoever writes next.
+//! holds, and in which order pieces of different logs arrive. The model has both, and the closed
+//! loop between writers and devices: a DIMM that falls behind holds up its next writer.
 //!
 //! # What is known and what is fitted
 //! Known: three DIMMs interleaved by 4 KiB, a buffer of 16 KB each, 2 GB/s of media writes and 6

@@ -41,7 +41,7 @@ fn contention_slows_the_hot_thread_and_compaction_turns_the_trend() {
     let compacted_ns = hot_ns("compaction, to the deadline", "125.0");
     assert!(compacted_ns < 0.85 * unloaded_ns, "{compacted_ns}");
     assert!(hot_ns("compaction, to the deadline", "142.0") < unloaded_ns);
-    // A store that swaps entries has no readers in the writer's way: nobody reads twice.
+    // A store that swaps entries has no readers in the writer's way: no reader reads twice.
     let swapped = [("machine", "measured"), ("policy", "baseline")];
     assert!(numbers(&report, &swapped, "retries_pct").iter().all(|pct| *pct == 0.0));
     let hot_ns = numbers(&report, &swapped, "hot_service_ns_mean");

@@ -83,7 +83,8 @@ fn the_store_is_as_fast_as_the_papers() {
     let at = |scheme: &str, clients: &str, column: &str| {
         number(&report, &["A", scheme, clients], column)
     };
-    // At some 50 Mops/s, three clients for each worker, and six: who executes makes others wait.
+    // At some 50 Mops/s, three clients for each worker, and six: a worker that executes makes
+    // others wait.
     assert!(at("rpc", "864", "put_p50_us") > 1.5 * at("rowan", "432", "put_p50_us"));
     assert!(at("rpc", "864", "all_p99_us") > 1.26 * at("rowan", "432", "all_p99_us"));
     check_near(at("rowan", "432", "all_p99_us"), 20.5, 0.3);

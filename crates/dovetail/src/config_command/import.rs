@@ -114,7 +114,7 @@ fn write_users(imported: &mut Imported, users: &[User], path: &Path) -> Result<(
     }
     let text = joined(&kept);
     let mut options = OpenOptions::new();
-    // The file holds passwords: nobody else's business, and no other file is overwritten.
+    // The file holds passwords: no other user may read it, and no other file is overwritten.
     let file = options.write(true).create_new(true).mode(0o600).open(path);
     let written = file.and_then(|mut file| file.write_all(&text));
     written.map_err(|error| {

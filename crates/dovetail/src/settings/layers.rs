@@ -59,7 +59,7 @@ pub struct Layered {
     pub setting: &'static Setting,
     /// What holds.
     pub value: Value,
-    /// Who said so.
+    /// The layer that says so.
     pub origin: Origin,
 }
 

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a preset holds nothing but settings of the table: nobody else asks which preset is on.
+//! I1: a preset holds nothing but settings of the table: no other code asks which preset is on.
 //! I2: what `--preset NAME --print-config` prints gives the same server without `--preset`.
 //! I3: a preset of a cluster needs `--cluster`, whose settings it must not contradict.
 

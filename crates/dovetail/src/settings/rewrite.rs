@@ -1,12 +1,12 @@
 //! CONFIG REWRITE: puts values into the configuration file and leaves all else in it as it is:
-//! comments, order, spacing, and what nobody changed.
+//! comments, order, spacing, and what was not changed.
 //!
 //! ```text
 //!  dovetail.toml ─▶ edited ─▶ dovetail.toml.PID.tmp ─fsync─ rename ─▶ dovetail.toml
 //! ```
 //!
 //! # Invariants
-//! I1: whoever reads the file finds the old one or the new one, whole.
+//! I1: a reader of the file finds the old one or the new one, whole.
 //! I2: a file that says so already is not written.
 
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     let temporary = path.with_file_name(name);
     let written = write(path, &temporary, text);
     if written.is_err() {
-        // What is left of it is in nobody's way; the error says what happened.
+        // What is left of it does no harm; the error says what happened.
         let _ = fs::remove_file(&temporary);
     }
     written

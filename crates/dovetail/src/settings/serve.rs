@@ -36,7 +36,7 @@ pub struct ServeSettings {
     pub log_level: Level,
     /// Form of log lines.
     pub log_format: Format,
-    /// Settings that somebody gave and nobody reads, a line each.
+    /// Settings that were given and are never read, a line each.
     pub without_effect: Vec<String>,
 }
 
@@ -116,7 +116,7 @@ impl ServeSettings {
     }
 }
 
-/// Who is let in; what else there is, [`routing`] knows.
+/// Which clients are let in; all else comes from [`routing`].
 fn secured(lookup: &Lookup<'_>) -> Result<Config, SettingError> {
     Ok(Config {
         udp: UdpConfig {
@@ -222,7 +222,7 @@ fn refuse_lonely_replication(lookup: &Lookup<'_>, config: &Config) -> Result<(),
     Err(SettingError { place: lookup.place("replication"), reason })
 }
 
-/// A cache forgets what a disk would have to keep, and nobody is there to replicate to.
+/// A cache forgets what a disk would have to keep, and has no other server to replicate to.
 fn refuse_data(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
     let refuse = |key: &str, reason: &str| {
         Err(SettingError { place: lookup.place(key), reason: reason.to_owned() })
@@ -268,7 +268,7 @@ fn refuse_warm(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError>
     }
 }
 
-/// Who receives, who executes, and what is put together.
+/// Which workers receive, which execute, and what is put together.
 fn routing(lookup: &Lookup<'_>) -> Config {
     Config {
         cr_threads: lookup.count("cr-threads"),
@@ -422,7 +422,7 @@ fn refuse_short_without_compaction(
     })
 }
 
-/// Who receives, who writes and who executes must fit together.
+/// The workers that receive, that write and that execute must fit together.
 fn refuse_contradictions(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
     config.check_layers().map_err(|error| {
         let key = match error {

@@ -20,7 +20,7 @@ pub fn settle(settings: &mut [Layered], machine: &Machine) {
     settle_compaction(settings);
 }
 
-/// `--compaction on` beside a write policy that nobody named means what is there: `auto`.
+/// `--compaction on` beside a write policy that was not named means what is there: `auto`.
 fn settle_compaction(settings: &mut [Layered]) {
     let lookup = Lookup(settings);
     let is_unnamed = lookup.layered("write-policy").origin == Origin::Default;

@@ -397,7 +397,7 @@ fn compaction_that_is_asked_for_needs_one_writer_for_each_key() {
         "--compaction on: contradicts --write-policy crcw, under which a key has many writers; \
          give --compaction auto, or --write-policy d-crew, crew or erew",
     );
-    // Beside a policy that nobody named it means what there is, and is printed so.
+    // Beside a policy that was not named it means what there is, and is printed so.
     let settings = layered(&[("compaction", "on")], &[], "").unwrap();
     check_value(&settings, "compaction", "auto", "flag");
     let printed = toml(&settings, Listing::Complete);
@@ -438,7 +438,7 @@ fn the_default_routes_where_four_threads_have_a_core_each() {
     check_policies(241, &[("memory", "32g")], "d-crew size-aware");
 }
 
-/// What a preset prints on a machine of eight cores: who is divided by whom, write policy,
+/// What a preset prints on a machine of eight cores: how threads are divided, write policy,
 /// dispatch, compaction, index, and what happens when the memory is full.
 #[track_caller]
 fn check_preset(name: &'static str, want: &str) {
@@ -468,8 +468,8 @@ fn check_preset(name: &'static str, want: &str) {
 }
 
 /// The presets' table of the design, with the words of the settings. Under `crew`, `key-hash` is
-/// about writes, and reads stay with who receives them. A paper's server that runs to completion
-/// has no tuner that would divide it.
+/// about writes, and reads stay with the worker that receives them. A paper's server that runs to
+/// completion has no tuner that would divide it.
 #[test]
 fn every_preset_prints_what_its_paper_asks_for() {
     let rows = [

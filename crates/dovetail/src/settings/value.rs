@@ -72,7 +72,7 @@ pub enum Kind {
     },
     /// One of a few words.
     Choice(&'static [&'static str]),
-    /// Who executes a request; some words carry a number.
+    /// Which worker executes a request; some words carry a number.
     Dispatch,
     /// The name of a preset.
     Preset,
@@ -106,7 +106,7 @@ pub enum Value {
     Time(Duration),
     /// One of the words of the setting's choice.
     Choice(&'static str),
-    /// Who executes a request.
+    /// Which worker executes a request.
     Dispatch(Dispatch),
     /// Text that is not shown.
     Text(String),

@@ -37,7 +37,7 @@ const SWITCH: &[(&str, Switch)] = &[("on", Switch::On), ("off", Switch::Off)];
 /// C-4's model. Its parameters are the defaults.
 #[derive(Debug, Args)]
 struct C4Args {
-    /// Who serves what
+    /// Which core serves what
     #[arg(long, value_name = "NAME", default_value = "d-crew", value_parser = choice(POLICIES))]
     policy: Policy,
 

@@ -14,7 +14,7 @@
 //! # Invariants
 //! I1: a request without an answer may be left out, and then all later ones of its connection are:
 //!     what a connection sent first was read first.
-//! I2: a read that the state explains is taken at once: it stands in nobody's way.
+//! I2: a read that the state explains is taken at once: it is in no other request's way.
 //!
 //! # Limits
 //! The search is exponential in the connections that have requests at the same time, at worst, and
@@ -34,7 +34,7 @@ pub struct Record {
     pub connection: usize,
     pub key: usize,
     pub ask: Ask,
-    /// None: nobody knows, whether for want of a reply or because the client died.
+    /// None: it is unknown, whether for want of a reply or because the client died.
     pub answer: Option<Answer>,
     pub start_tick: u64,
     /// `u64::MAX` without an answer.

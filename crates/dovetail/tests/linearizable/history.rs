@@ -8,8 +8,8 @@
 //!  records ──▶ check: is there one order per key that explains all answers?
 //! ```
 //!
-//! Rounds keep a key's history short, because the checker's worst case grows exponentially. Nobody
-//! waits at a round's end: whoever is late meets the earlier ones' keys alone.
+//! Rounds keep a key's history short, because the checker's worst case grows exponentially. No
+//! client waits at a round's end: one that is late meets the earlier ones' keys alone.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -15,7 +15,7 @@ pub struct Load {
     pub keys: usize,
     /// Requests of one pipeline, at most.
     pub depth_max: usize,
-    /// Pipelines of all clients until keys nobody has seen take the place of a round's.
+    /// Pipelines of all clients until keys that no client has seen take the place of a round's.
     pub pipelines_per_round: usize,
     pub rounds: usize,
     /// One in so many pipelines ends with its client's death.
@@ -67,7 +67,7 @@ pub const LARGE: Load = Load {
     deaths_one_in: 6,
 };
 
-/// Who speaks: not every protocol has every request.
+/// The protocol of a client: not every protocol has every request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     Resp,

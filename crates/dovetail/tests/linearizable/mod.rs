@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `value`, `model` | a key as a sequential object |
 //! | `check` | the search for an order that explains all answers |
-//! | `load`, `clients`, `server`, `history` | what is asked, by whom, of what, and its record |
+//! | `load`, `clients`, `server`, `history` | what each client asks, of what, and its record |
 //! | `mover` | changes of the server's threads meanwhile |
 //! | `presets`, `helping`, `embedded` | the tests |
 

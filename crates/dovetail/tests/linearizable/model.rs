@@ -61,8 +61,8 @@ pub struct Register {
 }
 
 impl Register {
-    /// What the key is after `ask`, if `answer` is what it answers; an answer that nobody saw may
-    /// have been any.
+    /// What the key is after `ask`, if `answer` is what it answers; an answer that no client saw
+    /// may have been any.
     pub fn step(self, ask: Ask, answer: Option<Answer>) -> Option<Register> {
         if let (Ask::Gets, Some(Answer::Versioned(Some((value, version))))) = (ask, answer) {
             let is_same = self.version.is_none_or(|known| known == version);

@@ -1,4 +1,4 @@
-//! Threads that change their roles while clients are served: an operator who cannot leave it alone.
+//! Threads that change their roles while clients are served: a restless operator.
 
 use std::io::{BufRead, BufReader, Error, Result, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -230,7 +230,7 @@ impl Item {
     fn own(&mut self, update: Update, now_ns: f64, core: usize, time_ns: f64) {
         if update == Update::Swap {
             self.bucket.own(core);
-            // Other lines than before: nobody else has ever asked for them.
+            // Other lines than before: no other core has ever asked for them.
             self.entry = SharedItem::default();
         }
         self.entry.own(core);

@@ -1,4 +1,4 @@
-//! Belady's choice: whoever is wanted again last goes; a newcomer may be that one.
+//! Belady's choice: the item that is wanted again last goes; a newcomer may be that one.
 //!
 //! With items that weigh alike this is the least number of misses that any policy can have. With
 //! sizes the best choice is hard to find (NP-hard), and what is done here is the usual approach

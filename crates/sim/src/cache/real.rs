@@ -37,7 +37,7 @@ const SEGMENTS_SPARE: u64 = 12;
 const ATTEMPTS_MAX: usize = 5;
 /// Items held may differ from what was asked by this part of it, or by half a segment.
 const TOLERANCE_PART: f64 = 0.002;
-/// The trace's clock starts here: a moment of 2023, since 0 means "never" to nobody's expiry.
+/// The trace's clock starts here: a moment of 2023, so that no expiry is 0, which means "never".
 const START_MS: u64 = 1_700_000_000_000;
 /// Requests between two steps of housekeeping, when the store does not ask for one.
 const MAINTAIN_EVERY: usize = 32;

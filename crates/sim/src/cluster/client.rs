@@ -1,7 +1,8 @@
 //! A client: one request at a time, sent again until it is answered or given up.
 //!
-//! It follows a map that may be stale, asks managers for a new one when nobody answers, and sends a
-//! request again under the same sequence number (K24). What it gave up may still be executed.
+//! It follows a map that may be stale, asks managers for a new one when no server answers, and
+//! sends a request again under the same sequence number (K24). What it gave up may still be
+//! executed.
 
 use std::sync::Arc;
 
@@ -169,7 +170,7 @@ impl Client {
         let is_guess = current.attempts.is_multiple_of(5);
         let known = self.configuration.as_ref().filter(|_| !is_guess);
         let primary = known.and_then(|all| Some(all.shard(all.shard_of(&request.key))?.primary));
-        // Life 0: whoever lives there now.
+        // Life 0: whichever life is there now.
         let anyone = NodeId { name: self.dice.index(self.sizes.nodes) as u16, life: 0 };
         let to = Peer::Node(primary.unwrap_or(anyone));
         sent.push((to, Message::Request(request)));
@@ -204,7 +205,7 @@ impl Client {
                 return self.pause(now_ns);
             }
             Outcome::Computed => unreachable!("nothing here computes"),
-            // Not of a number's key: a value that nobody wrote. No order will explain it.
+            // Not of a number's key: a value that no client wrote. No order will explain it.
             Outcome::NotAnInteger => Answer::Sum(i64::MIN),
             Outcome::Value(value) => {
                 Answer::Value(value.map(|text| value_of(&text).unwrap_or(i64::MIN)))

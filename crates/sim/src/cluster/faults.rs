@@ -106,8 +106,8 @@ impl World<'_> {
         }
     }
 
-    /// Whether this server's death leaves somebody who has all of each shard (K23): nobody
-    /// promises anything beyond. What is on a good disk is not lost.
+    /// Whether this server's death leaves a server that has all of each shard (K23): nothing is
+    /// promised beyond. What is on a good disk is not lost.
     fn may_crash(&self, name: usize, rots: bool) -> bool {
         let Some(node) = &self.servers[name].node else { return false };
         let id = node.id();
@@ -127,8 +127,8 @@ impl World<'_> {
         copy.life > self.servers[usize::from(copy.name)].rotten_through_life
     }
 
-    /// Whether each shard has a full copy that is good, besides those. Who is a full copy differs
-    /// while a new configuration is on its way: in none of them may there be too few.
+    /// Whether each shard has a full copy that is good, besides those. Which nodes are full copies
+    /// differs while a new configuration is on its way: in none of them may there be too few.
     fn has_good_copies(&self, is_lost: impl Fn(NodeId) -> bool) -> bool {
         let has_good = |all: &Configuration| {
             let is_kept = |copy: NodeId| !is_lost(copy) && self.is_good(copy);
@@ -187,7 +187,7 @@ impl World<'_> {
         self.start_node(name);
     }
 
-    /// Whoever has left stops, as its process would: what it promised does not rest on it.
+    /// A node that has left stops, as its process would: what it promised does not rest on it.
     pub(super) fn watch_leaving(&mut self, name: usize) {
         let has_left = self.servers[name].node.as_ref().is_some_and(Node::has_left);
         if has_left && self.may_crash(name, false) && self.crash(name, false) {
@@ -195,7 +195,7 @@ impl World<'_> {
         }
     }
 
-    /// An operator's wish, heard by all managers; whoever leads heeds it.
+    /// An operator's wish, heard by all managers; the one that leads heeds it.
     fn order_move(&mut self, shard: u16, node: usize) -> bool {
         let life = self.servers[node].life;
         let target = NodeId { name: node as u16, life };

@@ -132,7 +132,7 @@ const ABOVE_ENTRIES: usize = 3;
 #[derive(Clone, Debug, Default)]
 pub(super) struct TestShelf {
     pub(super) inner: RefCell<MemoryShelf>,
-    /// Who installs what has landed; none: whoever takes it in.
+    /// The threads that install what has landed; none: the node that takes it in does.
     pub(super) crew: Option<RefCell<Crew>>,
     /// Whether it is known when the crew goes on.
     pub(super) is_woken: Cell<bool>,
@@ -224,7 +224,7 @@ impl Shelf for TestShelf {
 }
 
 impl TestShelf {
-    /// All of a shard, as it is: for whoever judges.
+    /// All of a shard, as it is: for the judge.
     pub(super) fn all_of(&self, shard: ShardId) -> Vec<Arc<Entry>> {
         self.finish_shard(shard);
         self.inner.borrow().all_above(shard, Version::ZERO)

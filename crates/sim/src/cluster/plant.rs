@@ -25,7 +25,7 @@ pub enum Plant {
     Tombstone,
     /// What is older than a flush may come back.
     Flush,
-    /// Managers forget who had all of a shard when too few copies are left.
+    /// Managers forget which nodes had all of a shard when too few copies are left.
     Forget,
     /// Managers do not wait until leases have ended.
     Hasty,

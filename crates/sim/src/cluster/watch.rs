@@ -3,9 +3,9 @@
 //! # Invariants
 //! W1: at most one server would answer clients from a shard at any time (K22).
 //! W2: under one term a shard has one primary.
-//! W3: versions of a shard never go back, whoever gives them (K19).
-//! W4: the register never forgets who had all of a shard while too few others have it (C6), but for
-//!     a primary that has said that it goes on alone.
+//! W3: versions of a shard never go back, whichever primary gives them (K19).
+//! W4: the register never forgets which nodes had all of a shard while too few others have it (C6),
+//!     but for a primary that has said that it goes on alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::cluster::world::World;
 /// What was seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    /// Of each shard the highest, and who had it.
+    /// Of each shard the highest version, and then its primary under each term.
     versions: BTreeMap<ShardId, Version>,
     primaries: BTreeMap<(ShardId, Term), NodeId>,
     /// Shards whose primary goes on without those that wait, by the term that it said so in.

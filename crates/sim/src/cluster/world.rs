@@ -384,7 +384,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// To whom a response belongs: the session's manager, or whoever asked without one.
+    /// The receiver of a response: the session's manager, or the one that asked without a session.
     fn respond(&mut self, asker: Option<(usize, u32)>, response: Response) {
         if let (Answer::Opened(session), Some((manager, _))) = (&response.answer, asker) {
             self.sessions.insert(*session, manager);

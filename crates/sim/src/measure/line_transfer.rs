@@ -4,8 +4,8 @@
 //!            reader 1 ─┐  fetch: first line transfer_ns, each further one next_line_ns;
 //!  writer ─▶ [item] ◀──┤         each keeps the item's supplier busy for serial_ns a line
 //!            reader n ─┘
-//!     └ take: as long as a fetch, and sharer_ns a line for each copy beyond the first; nobody
-//!       else gets the item meanwhile
+//!     └ take: as long as a fetch, and sharer_ns a line for each copy beyond the first; no
+//!       other core gets the item meanwhile
 //! ```
 //!
 //! # Invariants
@@ -59,7 +59,7 @@ impl LineTransfer {
     }
 }
 
-/// Who holds a current copy of one item, and until when its supplier is busy.
+/// The cores that hold a current copy of one item, and until when its supplier is busy.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SharedItem {
     copies: [u64; CORES_MAX / 64],
@@ -93,7 +93,7 @@ impl SharedItem {
         self.queue_ns(now_ns, busy_ns) + law.fetch_ns(line_count)
     }
 
-    /// `core` writes at `now_ns`: how much longer that takes than with nobody else's copy.
+    /// `core` writes at `now_ns`: how much longer that takes than with no other core's copy.
     pub fn write_ns(
         &mut self,
         law: &LineTransfer,

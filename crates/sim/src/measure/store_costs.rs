@@ -221,7 +221,7 @@ impl Bench {
         let started = Instant::now();
         self.session.execute(NOW, black_box(&requests), &mut self.reply);
         let elapsed = started.elapsed();
-        // Making room is another time's work in a server: between batches, when nobody waits.
+        // Making room is another time's work in a server: between batches, when no client waits.
         while self.session.wants_room() && self.session.maintain(NOW) {}
         elapsed
     }

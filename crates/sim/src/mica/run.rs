@@ -39,7 +39,7 @@ const BACKLOG_FREE: f64 = 2.0 * BATCH_MAX as f64;
 /// Of a probe's requests, served before anything is counted.
 const WARM_UP_SHARE: f64 = 0.2;
 
-/// Who may read a partition.
+/// Which cores may read a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Its owner alone.
@@ -53,7 +53,7 @@ pub enum Mode {
 pub struct Setup {
     /// The server.
     pub platform: Platform,
-    /// Who reads what.
+    /// Which cores read what.
     pub mode: Mode,
     /// Of all requests.
     pub get_share: f64,

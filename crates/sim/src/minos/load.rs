@@ -76,7 +76,8 @@ const PAPER_FIG3: [(&str, f64, f64); 7] = [
     ("SHO 1", 6.2 * 0.9, PEAK_US),
 ];
 
-/// §6.2: Minos saturates at 6.3 Mops, 10 % below HKH and HKH+WS, whom it matches without profiling.
+/// §6.2: Minos saturates at 6.3 Mops, 10 % below HKH and HKH+WS, which it matches without
+/// profiling.
 const PAPER_FIG5: [(&str, f64, f64); 4] = [
     ("Minos", 6.3, PEAK_US),
     ("HKH", 7.0, PEAK_US),

@@ -160,9 +160,9 @@ impl Stealing {
     }
 }
 
-/// Minos: the size plan says who serves a large request; small ones are bound to small cores by
-/// hash, since what arrives for a large core is drained by all small ones alike. A size here
-/// is the service time.
+/// Minos: the size plan says which core serves a large request; small ones are bound to small cores
+/// by hash, since what arrives for a large core is drained by all small ones alike. A size here is
+/// the service time.
 ///
 /// A standby core that has a large request is a large core until it is done: what arrives for it
 /// meanwhile, the others drain.

@@ -29,9 +29,9 @@ const SLO_RATIO_MAX: f64 = 100.0;
 pub struct Preset {
     /// As in `--preset`.
     pub name: &'static str,
-    /// Who may write.
+    /// Which workers may write.
     pub write_policy: WritePolicy,
-    /// Who executes what the write policy leaves open.
+    /// Which workers execute what the write policy leaves open.
     pub dispatch: Dispatch,
     /// Whether dependent writes become one.
     pub is_compacting: bool,

@@ -60,7 +60,8 @@ pub(super) struct Shape {
     pub hand_off_workers: usize,
     /// How idle workers help themselves; `None`: they do not.
     pub stealing: Option<Steal>,
-    /// Whether idle large workers take small requests, and who is large; `None`: they do not.
+    /// Whether idle large workers take small requests, and which workers are large; `None`: they do
+    /// not.
     pub helping: Option<(Helping, Arc<SizePlan>)>,
     pub windows: Option<WindowRules>,
     pub costs: Costs,
@@ -124,7 +125,7 @@ struct Server<'a, R> {
     front_free_at: Vec<f64>,
     shared: Vec<SharedItem>,
     arrived_at: Vec<f64>,
-    /// Where the router sent each request, whoever executes it.
+    /// Where the router sent each request, whichever worker executes it.
     sent_to: Vec<WorkerId>,
     latencies: Latencies,
 }
@@ -238,7 +239,7 @@ impl<R: Router> Server<'_, R> {
         true
     }
 
-    /// Between two layers nobody receives who could execute: some worker stands for the receiver.
+    /// Between two layers no receiver can execute: some worker stands for the receiver.
     fn receiver(&self, job: &Job) -> WorkerId {
         let receivers = match self.shape.hand_off_workers {
             0 => self.shape.workers,
@@ -318,7 +319,7 @@ impl<R: Router> Server<'_, R> {
         let item = &mut self.shared[hot as usize];
         let core = usize::from(worker);
         let transfer_ns = match job.access {
-            // The index's line, and the new item's from the cache of who wrote it.
+            // The index's line, and the new item's from the cache of the core that wrote it.
             Access::Read => {
                 let lines = 1 + job.size_bytes.div_ceil(LINE_BYTES) as u32;
                 item.read_ns(law, now, core, lines)
@@ -353,7 +354,7 @@ impl<R: Router> Server<'_, R> {
 
     /// A worker is free: a window that is due, its queue, someone else's queue, or nothing.
     fn take_next(&mut self, worker: u16, now: f64) {
-        // While the worker still counts as busy, so that nobody overtakes its own queue.
+        // While the worker still counts as busy, so that no request overtakes its worker's queue.
         self.dispatch_waiting(now);
         self.workers[usize::from(worker)].is_busy = false;
         if self.close_due(worker, now) {

@@ -86,7 +86,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, SimError> {
     Ok(Report { table: table(&results), charts: vec![chart(&results)], text: text(&results) })
 }
 
-/// All who write to one server's memory: its own workers, and what others replicate to it.
+/// All writers to one server's memory: its own workers, and what others replicate to it.
 fn writers(scheme: &str, sizes: &[u64], puts_per_ns: f64) -> Vec<Writer> {
     let drawn = Sizes::Drawn(sizes.to_vec());
     let local_gap_ns = WORKERS as f64 / puts_per_ns;

@@ -1,4 +1,4 @@
-//! Colours: one for each label, told apart also by people who see few of them.
+//! Colours: one for each label, told apart also by colour-blind readers.
 
 use plotters::style::RGBColor;
 

@@ -60,7 +60,7 @@ pub(super) struct Cores {
     large: Vec<VecDeque<Request>>,
     controller: SizeController,
     sizes: Vec<WorkerSizes>,
-    /// Whom to ask first, so that no core is preferred.
+    /// The core to ask first, so that no core is preferred.
     turn: usize,
     random: SmallRng,
     pub(super) link: Link,
@@ -105,7 +105,7 @@ impl Cores {
 
     pub(super) fn end_epoch(&mut self, now: f64) {
         self.controller.end_epoch(&self.sizes);
-        // Roles may have changed: whoever idles looks again.
+        // Roles may have changed: idle cores look again.
         (0..CORES).for_each(|core| self.wake(core, now));
     }
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! This is the head-of-line blocking that stealing cannot undo: what a core answers after a large
-//! reply stands behind its packets, for up to 100 µs, whoever received the request.
+//! reply stands behind its packets, for up to 100 µs, whichever core received the request.
 
 use std::collections::VecDeque;
 

@@ -20,7 +20,7 @@ impl<R: Router> Server<'_, R> {
         let job = self.jobs.all()[index as usize];
         let front = self.front_of(&job);
         let costs = &self.shape.costs;
-        // Hot writes go to who holds the key (K7).
+        // Hot writes go to the worker that holds the key (K7).
         if job.hot.is_some() && job.access == Access::Read {
             let request_ns = costs.request_ns;
             let core = (self.shape.workers + front) as u16;
