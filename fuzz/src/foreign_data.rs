@@ -1,4 +1,4 @@
-//! What other servers keep: RDB files, and answers of Redis and memcached to whoever copies.
+//! What other servers keep: RDB files, and answers of Redis and memcached to a client that copies.
 
 use std::io::{BufReader, Read};
 

@@ -7,8 +7,9 @@ use wire::native::{
     Admission, Once, Part, PartLimits, PartOutcome, PartsIn, Remembered, SessionId, Status,
 };
 
-/// Steps of four bytes: what, and three that say to whom. Properties: no write is executed twice,
-/// or below the floor; a value that is complete is the value that was sent; memory is bounded.
+/// Steps of four bytes: what, and three that say with which numbers. Properties: no write is
+/// executed twice, or below the floor; a value that is complete is the value that was sent; memory
+/// is bounded.
 pub fn native_memory(data: &[u8]) {
     let Some((window, steps)) = data.split_first() else { return };
     let mut once = Once::new(u32::from(*window));

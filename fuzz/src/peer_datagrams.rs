@@ -4,7 +4,7 @@ use cluster::NodeId;
 use cluster::datagram::{AckBuilder, Body, FrameBuilder, Key, Route, open, retag};
 use cluster::record::BlockId;
 
-/// Whom the inputs are for, unless damage says otherwise.
+/// The receiver of the inputs, unless damage says otherwise.
 pub(crate) const TO: NodeId = NodeId { name: 2, life: 3 };
 
 /// The key of the inputs.

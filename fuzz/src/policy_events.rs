@@ -12,7 +12,7 @@ const DISPATCHERS: usize = 3;
 const ENTRIES: usize = 16;
 const BOUND: u32 = 2;
 
-/// What was sent: by which dispatcher, what, to whom.
+/// What was sent: by which dispatcher, what, to which worker.
 type Outstanding = Vec<(usize, RouteRequest, WorkerId)>;
 
 /// An input is a list of `event (1 byte) | partition (1 byte)`. An event's lowest two bits choose:

@@ -25,7 +25,7 @@ const THREADS: usize = 3;
 /// Rounds of all workers in which every reply must have come.
 const ROUNDS_MAX: usize = 20_000;
 
-/// An input is `settings (2 bytes) | step ...`; a step is `what (1 byte) | who (1 byte) | more`.
+/// An input is `settings (2 bytes) | step ...`; a step is `what (1 byte) | client (1 byte) | more`.
 /// Commands are gathered by their client until a step sends them.
 pub fn routed_commands(data: &[u8]) {
     let mut bytes = Bytes(data);
@@ -135,14 +135,14 @@ impl World {
             0..60 => self.turn(usize::from(actor)),
             60..80 => self.peers[index].send(),
             80..82 => {
-                // With the requests that are on their way, whose outcome nobody will tell.
+                // With the requests that are on their way, whose outcome is never told.
                 let life = self.peers[index].life + 1;
                 self.peers[index] = self.connect(index, life);
             }
             82..85 => {
                 let threads = 1 + usize::from(actor) % THREADS;
                 let fronts = 1 + usize::from(actor >> 4) % threads;
-                // Some settings fix who polls.
+                // Some settings fix which threads poll.
                 let _ = self.drive.shared().set_roles(threads, fronts);
             }
             _ => {

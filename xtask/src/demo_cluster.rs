@@ -8,9 +8,9 @@
 //! ```
 //!
 //! # Invariants
-//! D1: a fault is injected only into a whole cluster: two at once may lose what nobody promises.
+//! D1: a fault is injected only into a whole cluster: two at once may lose what is not promised.
 //! D2: a request whose outcome is unknown may take effect at any time after, or never.
-//! D3: what two keys of one write show differs only if nobody has answered that write.
+//! D3: what two keys of one write show differs only if that write is unanswered.
 
 mod crew;
 mod dice;
@@ -91,7 +91,7 @@ pub struct Args {
     /// Instead: kills a primary so often, and prints how long its shards were not served
     #[arg(long, value_name = "N")]
     failover_times: Option<usize>,
-    /// For so long nobody is killed before, and leases that end are counted
+    /// For so long no server is killed before, and leases that end are counted
     #[arg(long, default_value_t = 10, value_name = "SECONDS")]
     calm_seconds: u64,
     /// Instead: kills all servers at once so often, and prints how long until all is served again

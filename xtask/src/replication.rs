@@ -3,7 +3,7 @@
 //! ```text
 //!  for each repetition: for each scheme, and Redis: start 3 servers ─▶ warm up
 //!      ─▶ for each pipeline: CPU time of all threads ─ redis-benchmark ─ CPU time again ─▶ stop
-//!  one shard:    n1 is primary of all, n2 and n3 are backups     who pays what
+//!  one shard:    n1 is primary of all, n2 and n3 are backups     what each pays
 //!  many shards:  all are both                                    what it costs together
 //!  medians and quartiles ─▶ a table; docs/results/replication-costs.csv
 //! ```

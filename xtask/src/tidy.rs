@@ -6,7 +6,7 @@
 //!                             ├▶ purity     what a crate must not mention or depend on
 //!                             ├▶ documents  decisions, formats, links, commands of the README
 //!                             ├▶ citations  rules, decisions and sections of papers that are cited
-//!                             ├▶ words      "who" and its like, in documents and strings
+//!                             ├▶ words      pronouns for machines, in documents and strings
 //!                             └▶ supply     licences, sources, bans, copies, what nothing uses
 //! ```
 //!

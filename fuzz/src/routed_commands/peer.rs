@@ -182,7 +182,7 @@ impl Peer {
         format!("{count}, next {next}, has {}", shown(&self.received))
     }
 
-    /// All keys of a model, whoever wrote them, are as it says.
+    /// All keys of a model, whichever client wrote them, are as it says.
     pub fn expect_model(&mut self, model: &Model) {
         for key in 0..KEYS {
             let (name, value) = (model.name(key), model.get(key).map(|value| &value.bytes[..]));

@@ -125,7 +125,7 @@ impl Binary {
 
 impl Drop for Binary {
     fn drop(&mut self) {
-        // What is left in the folder for temporary files harms nobody.
+        // What is left in the folder for temporary files does no harm.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

@@ -50,7 +50,7 @@ const PAUSE_MS: u64 = 2_100;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Step {
     bytes: Vec<u8>,
-    /// Whose token [`TOKEN`] is, and to whom a token in the reply belongs.
+    /// The key of [`TOKEN`], and of a token in the reply.
     key: Vec<u8>,
     /// Commands in it.
     count: u64,
@@ -62,7 +62,7 @@ struct Step {
     touches: bool,
     /// When this fails, memcached forgets the replies to what came before it in the same piece.
     stands_alone: bool,
-    /// Commands on several keys, whose tokens nobody takes apart.
+    /// Commands on several keys, whose tokens are not taken apart.
     is_many: bool,
     /// After the replies.
     pause_ms: u64,

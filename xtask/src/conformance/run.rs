@@ -178,7 +178,7 @@ fn to_end(wire: &mut Wire) -> Result<Vec<Reply>> {
     }
 }
 
-/// Answers that depend on a clock, on chance or on an order that nobody promised.
+/// Answers that depend on a clock, on chance or on an order that is not promised.
 fn is_equal_loosely(words: &Words, ours: &Reply, theirs: &Reply) -> bool {
     let is = |name: &str| words[0].eq_ignore_ascii_case(name.as_bytes());
     let is_near = |unit_ms: i64| match (ours.integer(), theirs.integer()) {

@@ -106,7 +106,7 @@ fn start_ours(binary: &Path, flags: &str) -> Result<([u16; 2], Running)> {
                 fields[name].as_str()?.rsplit(':').next()?.parse().ok()
             };
             let ports = port_of("resp").zip(port_of("memcached"));
-            // Whoever stops reading its log would stop the server.
+            // A harness that stopped reading its log would stop the server.
             std::thread::spawn(move || lines.for_each(drop));
             let (resp, memcached) = ports.context("the server did not say its ports")?;
             return Ok(([resp, memcached], running));

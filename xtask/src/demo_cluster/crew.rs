@@ -255,7 +255,7 @@ impl Crew {
         }
     }
 
-    /// Processes that have ended though nobody ended them, which is always a fault of theirs.
+    /// Processes that have ended by themselves, which is always a fault of theirs.
     pub fn fallen(&mut self) -> Vec<Spot> {
         let has_ended = |child: &mut Child| child.try_wait().is_ok_and(|status| status.is_some());
         let members = self.members.iter_mut();

@@ -21,7 +21,7 @@ impl Dice {
         (mixed ^ (mixed >> 31)) % limit.max(1)
     }
 
-    /// One of them; the first of none is a mistake of the caller, who gets a default.
+    /// One of them; the first of none is a mistake of the caller, which gets a default.
     pub fn of<T: Copy + Default>(&mut self, all: &[T]) -> T {
         all.get(self.below(all.len() as u64) as usize).copied().unwrap_or_default()
     }

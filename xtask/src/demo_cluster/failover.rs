@@ -6,7 +6,7 @@
 //! ```
 //!
 //! One client per shard writes without a pause. The time is that of the last shard whose write,
-//! begun after the kill, is acknowledged. Before the first kill nobody is killed for a while: a
+//! begun after the kill, is acknowledged. Before the first kill all servers live for a while: a
 //! lease that ends then is too short for this machine.
 
 use std::sync::atomic::{AtomicBool, Ordering};

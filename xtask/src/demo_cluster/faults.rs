@@ -65,7 +65,7 @@ impl Kind {
     pub fn is_possible(self, crew: &Crew) -> bool {
         match self {
             Kind::Cut | Kind::Pair | Kind::OneWay => crew.network.has_cuts(),
-            // Whoever is cut from all servers does not reach ZooKeeper either, but a folder.
+            // A manager that is cut from all servers does not reach ZooKeeper either, but a folder.
             Kind::ManagerCut => crew.network.has_cuts() && crew.plan().jars.is_some(),
             Kind::Register => crew.plan().jars.is_some(),
             Kind::Two => crew.plan().servers >= 3,
@@ -131,7 +131,7 @@ impl Fault {
 
     /// Breaks it, waits, heals it. `mark` is told when it was broken.
     pub fn inject(&self, crew: &mut Crew) -> Result<(Instant, Instant)> {
-        // The first manager, should nobody have told.
+        // The first manager, if no manager has said that it leads.
         let leader = crew.leader().unwrap_or(Spot::Manager(0));
         let began = Instant::now();
         match self.kind {

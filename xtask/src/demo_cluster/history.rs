@@ -1,4 +1,4 @@
-//! What the clients have asked and were answered, as far as nobody has judged it yet.
+//! What the clients have asked and were answered, as far as it is not judged yet.
 
 use std::collections::BTreeMap;
 
@@ -33,9 +33,9 @@ pub struct History {
     pub counts: BTreeMap<&'static str, u64>,
     /// What else was said, and how often.
     pub refusals: BTreeMap<String, u64>,
-    /// Answers that no order explains: values that nobody wrote.
+    /// Answers that no order explains: values that no client wrote.
     pub complaints: Vec<String>,
-    /// Requests of which nobody knows what became.
+    /// Requests whose outcome is unknown.
     pub unknown: u64,
 }
 
@@ -81,7 +81,7 @@ impl History {
         *self.refusals.entry(line.to_owned()).or_default() += 1;
     }
 
-    /// Whether a half that was seen is one of a request that nobody has answered.
+    /// Whether a half that was seen is one of an unanswered request.
     pub fn is_of_unknown(half: &Half, records: &[Record]) -> bool {
         records.iter().any(|record| {
             record.key & !1 == half.key

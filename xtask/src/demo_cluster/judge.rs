@@ -8,7 +8,7 @@
 //!
 //! # Invariants
 //! J1: what is kept of a key explains all that may still be read of it: its last value, and each
-//!     write of which nobody knows what became. Of values that expire nothing is kept.
+//!     write whose outcome is unknown. Of values that expire nothing is kept.
 //! J2: reads of an era that began before its keys were read at last are judged with it or not.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +37,7 @@ pub struct Findings {
     pub requests: usize,
     /// Eras with keys for which the search for an order was given up.
     pub undecided: usize,
-    /// Halves seen of writes of pairs that nobody has answered.
+    /// Halves seen of unanswered writes of pairs.
     pub halves: usize,
     /// Whether the cluster will not answer any more.
     pub is_broken: bool,
@@ -54,8 +54,8 @@ pub struct Judge {
     read_ns: Vec<u64>,
     kept: Vec<Record>,
     started: Instant,
-    /// Whether servers' logs may keep half of a write that nobody has answered: all of them may
-    /// end between the two. Otherwise a pair lands as one frame.
+    /// Whether servers' logs may keep half of an unanswered write: all of them may end between the
+    /// two. Otherwise a pair lands as one frame.
     may_halve: bool,
 }
 

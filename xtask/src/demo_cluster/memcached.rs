@@ -41,7 +41,7 @@ impl Client {
         Client { servers: servers.to_vec(), connections }
     }
 
-    /// Gets several keys from this server, whoever serves each.
+    /// Gets several keys from this server, whichever server has each.
     pub fn ask_several(&mut self, at: usize, names: &[String]) -> Told {
         let request = format!("get {}\r\n", names.join(" "));
         let values = |found: Found| {
@@ -50,7 +50,7 @@ impl Client {
         self.exchange(at, request.as_bytes(), values)
     }
 
-    /// Asks this server, whoever serves the key.
+    /// Asks this server, whichever server has the key.
     pub fn ask(&mut self, at: usize, request: &[u8]) -> Told {
         let single = |found: Found| {
             Told::Value(found.into_iter().next().map(|(_, value, version)| (value, version)))

@@ -6,15 +6,15 @@
 //!                                                            └─ veth ─ m1 10.213.T.21 ...
 //! ```
 //!
-//! A link is cut by taking it down, or by giving a neighbour an address of the bridge that nobody
-//! has: what is sent there is lost without a word, in one direction, and no module of the kernel is
-//! needed for it.
+//! A link is cut by taking it down, or by giving a neighbour an address of the bridge that no
+//! device has: what is sent there is lost without a word, in one direction, and no module of the
+//! kernel is needed for it.
 
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, ensure};
 
-/// Nobody has it.
+/// No device has it.
 const NOWHERE: &str = "02:00:00:00:00:fe";
 
 /// One of the processes, by where it runs.

@@ -60,7 +60,7 @@ struct Scene {
     servers: Vec<String>,
     /// Keys of each shard.
     keys: Vec<Vec<u32>>,
-    /// Who serves each shard at first.
+    /// The server of each shard at first.
     owners: Vec<usize>,
     from: usize,
     hot: usize,
@@ -118,7 +118,7 @@ pub fn run(crew: &mut Crew, clients: u64, seed: u64, path: &Path) -> Result<()> 
 }
 
 impl Scene {
-    /// Writes all keys, and finds who serves them.
+    /// Writes all keys, and finds which servers serve them.
     fn set(crew: &Crew) -> Result<Scene> {
         let servers = crew.addresses().resp;
         let shards = usize::from(crew.plan().shards);
@@ -153,7 +153,8 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Filling was load, too: waits until nothing moves because of it, and finds who serves what.
+    /// Filling was load, too: waits until nothing moves because of it, and finds which server
+    /// serves what.
     fn settle(&mut self, crew: &Crew) -> Result<()> {
         let said = || crew.managers_said("\"msg\":\"configuration\"").len();
         let (mut before, began) = (0, Instant::now());

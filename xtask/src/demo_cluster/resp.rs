@@ -56,12 +56,12 @@ impl Client {
         Client { servers: servers.to_vec(), connections, known, next: first }
     }
 
-    /// Asks whoever serves the key, its second word.
+    /// Asks the server of the key, its second word.
     pub fn ask(&mut self, words: &[&str]) -> Told {
         self.ask_all(words.get(1).copied().unwrap_or_default(), &[words])
     }
 
-    /// Sends all commands at once to whoever serves the key, and gives the last one's reply.
+    /// Sends all commands at once to the server of the key, and gives the last one's reply.
     pub fn ask_all(&mut self, key: &str, commands: &[&[&str]]) -> Told {
         let mut last = String::new();
         for _ in 0..REDIRECTS_MAX {

@@ -103,7 +103,7 @@ impl User {
         answer.is_some()
     }
 
-    /// None: nothing was done. Some(None): nobody knows.
+    /// None: nothing was done. Some(None): the outcome is unknown.
     fn settle(&mut self, kind: &'static str, told: Told) -> Option<Option<Reply>> {
         match told {
             Told::Reply(reply) => {
@@ -162,7 +162,7 @@ impl User {
         };
         self.record(key, Ask::Put(number), answer, start_ns);
         let (begin_ns, life_ns) = (self.now_ns(), life_ms * 1_000_000);
-        // Whoever does not know when it was written does not know when it ends.
+        // A client that does not know when it was written does not know when it ends.
         let gone = answer.is_some().then_some(Answer::Expired(number));
         let end_ns = if gone.is_some() { begin_ns + life_ns + LATE_NS } else { u64::MAX };
         let start_ns = (start_ns + life_ns).saturating_sub(EARLY_NS);

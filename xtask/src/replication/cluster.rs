@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Who is primary of what.
+/// Which server is primary of what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Layout {
     /// The first server of all.

@@ -21,7 +21,7 @@ pub struct Cost {
 pub struct Sample {
     /// Or `redis`.
     pub scheme: String,
-    /// Who was primary.
+    /// Which servers were primary.
     pub layout: Layout,
     /// Requests under way on each connection.
     pub pipeline: u64,

@@ -54,7 +54,7 @@ fn runtime_stays_in_admin(repository: &Repository) -> Vec<Problem> {
     forbidden_words(repository, is_worker, &WORDS)
 }
 
-/// A preset is a set of settings: whoever acts on them cannot ask which one is on.
+/// A preset is a set of settings: code that acts on them cannot ask which one is on.
 fn presets_stay_settings(repository: &Repository) -> Vec<Problem> {
     const WORDS: [&str; 2] = ["preset", "Preset"];
     let crates = ["server", "store", "policy", "wire", "landing", "base"];

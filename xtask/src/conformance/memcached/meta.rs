@@ -58,7 +58,8 @@ fn set(key: &[u8], value: &[u8], flags: &[u8]) -> Vec<u8> {
     [b"ms ", key, b" ", value.len().to_string().as_bytes(), flags, b"\r\n", value, b"\r\n"].concat()
 }
 
-/// On a key of its own: whether counting clears marks depends on who has read the number of late.
+/// On a key of its own: whether counting clears marks depends on which client has read the number
+/// of late.
 fn counting(rng: &mut Rng) -> Step {
     let bytes = match rng.below(5) {
         // T of a number that has become longer goes to the old item of memcached.
