@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Bound;
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
@@ -78,6 +79,8 @@ pub struct Client {
     is_resp3: AtomicBool,
     /// SUBSCRIBE to the channel of invalidations.
     is_subscribed: AtomicBool,
+    /// Of all clients, how many are.
+    subscribed_count: Arc<AtomicU64>,
     /// It tracks, and is to be told that everything has changed ([`Client::sum_up`]).
     is_summed_up: AtomicBool,
     /// Lines that it watches and that had no room on their way to it.
@@ -132,6 +135,7 @@ impl Client {
             queued_and_one: AtomicU64::new(0),
             is_resp3: AtomicBool::new(false),
             is_subscribed: AtomicBool::new(false),
+            subscribed_count: Arc::default(),
             is_summed_up: AtomicBool::new(false),
             lost_lines: AtomicU64::new(0),
             names: Mutex::default(),
@@ -190,7 +194,11 @@ impl Client {
     }
 
     pub(crate) fn set_subscribed(&self, is_subscribed: bool) {
-        self.is_subscribed.store(is_subscribed, Ordering::Relaxed);
+        match (self.is_subscribed.swap(is_subscribed, Ordering::Relaxed), is_subscribed) {
+            (false, true) => self.subscribed_count.fetch_add(1, Ordering::Relaxed),
+            (true, false) => self.subscribed_count.fetch_sub(1, Ordering::Relaxed),
+            _ => 0,
+        };
     }
 
     /// What it should be told has no room: it will be told that everything has changed. False: that
@@ -252,6 +260,12 @@ impl Client {
             *names = changed;
         }
         has_room
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.set_subscribed(false);
     }
 }
 
@@ -325,6 +339,8 @@ pub struct Clients {
     last_id: AtomicU64,
     by_id: Mutex<BTreeMap<u64, Arc<Client>>>,
     addresses: Arc<Addresses>,
+    /// Clients that are subscribed.
+    subscribed_count: Arc<AtomicU64>,
     budget: Arc<BufferBudget>,
     /// What a connection takes whatever it sends.
     record_bytes: u64,
@@ -337,6 +353,7 @@ impl Clients {
             last_id: AtomicU64::new(0),
             by_id: Mutex::default(),
             addresses: Arc::default(),
+            subscribed_count: Arc::default(),
             budget: Arc::clone(budget),
             record_bytes,
         }
@@ -374,6 +391,7 @@ impl Clients {
             queued_and_one: AtomicU64::new(0),
             is_resp3: AtomicBool::new(false),
             is_subscribed: AtomicBool::new(false),
+            subscribed_count: Arc::clone(&self.subscribed_count),
             is_summed_up: AtomicBool::new(false),
             lost_lines: AtomicU64::new(0),
             names: Mutex::default(),
@@ -399,6 +417,31 @@ impl Clients {
     /// A copy of the list, by id.
     pub fn list(&self) -> Vec<Arc<Client>> {
         unpoisoned(self.by_id.lock()).values().cloned().collect()
+    }
+
+    /// The newest id.
+    pub(crate) fn last_id(&self) -> u64 {
+        self.last_id.load(Ordering::Relaxed)
+    }
+
+    /// At most so many of those with ids behind `first` up to `last`, by id.
+    pub(crate) fn between(&self, first: u64, last: u64, count_max: usize) -> Vec<Arc<Client>> {
+        if first >= last {
+            return Vec::new();
+        }
+        let by_id = unpoisoned(self.by_id.lock());
+        let behind = (Bound::Excluded(first), Bound::Included(last));
+        by_id.range(behind).take(count_max).map(|(_, client)| Arc::clone(client)).collect()
+    }
+
+    /// How many are subscribed to the channel of invalidations.
+    pub(crate) fn subscribed_count(&self) -> u64 {
+        self.subscribed_count.load(Ordering::Relaxed)
+    }
+
+    /// How many there are, of all protocols.
+    pub(crate) fn len(&self) -> usize {
+        unpoisoned(self.by_id.lock()).len()
     }
 
     /// How many there are of one protocol.

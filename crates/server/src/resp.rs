@@ -11,6 +11,7 @@ mod acl_log;
 mod bit_operation;
 mod bits;
 mod client;
+mod clients_walk;
 mod cluster;
 mod command;
 mod config;

@@ -43,6 +43,11 @@ const UNIT_BYTES: u64 = 64;
 const KEY_UNITS: u64 = 8;
 /// Units of a command that is no request to the store, whatever it does, and of a reply to one.
 const COMMAND_UNITS: u64 = 16;
+/// Units of a client that is looked at, and of one that is described or asked to be closed.
+const CLIENT_UNITS: u64 = 32;
+const CLIENT_LINE_UNITS: u64 = 128;
+/// Units of a client that is closed where it is served: some calls of the kernel.
+const CLOSED_UNITS: u64 = 1024;
 /// Of one unit.
 const UNIT_NS: u128 = 10;
 /// Steps of a pattern, or cells of a table, in one unit.
@@ -89,6 +94,16 @@ impl Work {
     /// Encodes a reply of that length by itself.
     pub fn reply(bytes: u64) -> Work {
         Work::counted(COMMAND_UNITS + bytes.div_ceil(UNIT_BYTES))
+    }
+
+    /// Closes a client.
+    pub fn closed() -> Work {
+        Work::counted(CLOSED_UNITS)
+    }
+
+    /// Looks at clients, of which some are described or are to be closed.
+    pub fn clients(looked_at: usize, told: usize) -> Work {
+        Work::counted(looked_at as u64 * CLIENT_UNITS + told as u64 * CLIENT_LINE_UNITS)
     }
 
     /// Does what cannot be counted. One such command alone never ends a turn, however long the
@@ -146,6 +161,11 @@ impl Work {
     #[inline]
     pub fn is_long_since(self, before: Work) -> bool {
         self.all_units() - before.all_units() > PART_UNITS
+    }
+
+    /// Whether what was counted since then is a turn's work.
+    pub fn is_turn_since(self, before: Work) -> bool {
+        self.units.saturating_sub(before.units) >= TURN_UNITS
     }
 
     /// Whether a turn that has done so much begins no further command.

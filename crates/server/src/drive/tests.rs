@@ -8,7 +8,9 @@ use base::hash::KeyHasher;
 use policy::WritePolicy;
 
 use super::*;
+use crate::clients::{Arrival, ClientsMax, End};
 use crate::counters::HopTotals;
+use crate::work::TURN_UNITS;
 
 const HASH_SEED: u64 = 7;
 
@@ -61,6 +63,28 @@ impl Bench {
 
     fn hops(&self) -> HopTotals {
         self.drive.shared.totals().hops
+    }
+
+    /// Puts clients into the registry that no worker has.
+    fn register(&self, count: usize) {
+        let any = End::Ip(self.door.local_addr().unwrap());
+        for _ in 0..count {
+            let arrival = Arrival {
+                protocol: Dialect::Resp,
+                worker: WorkerId(1),
+                peer: any.clone(),
+                local: any.clone(),
+                descriptor: 1,
+                now: base::UnixMillis(1),
+            };
+            let max = ClientsMax { all: usize::MAX, per_address: 0 };
+            self.drive.shared.clients().admit(arrival, max).unwrap();
+        }
+    }
+
+    /// The most that a turn has cost.
+    fn turn_units_max(&self) -> u64 {
+        self.drive.shared.totals().turn_work_units_max
     }
 
     /// As if these workers lay down to sleep now.
@@ -274,4 +298,45 @@ fn a_small_command_waits_for_one_turn_of_long_ones() {
     check_turns_waited("DIGEST large\r\n", &large);
     let keys: String = (0..10_000).map(|number| format!("SET key:{number} v\r\n")).collect();
     check_turns_waited("KEYS nothing*\r\n", &keys);
+}
+
+/// What comes until the workers have had so many turns.
+fn received_in(bench: &mut Bench, client: &mut TcpStream, turns: usize) -> String {
+    let mut reply = String::new();
+    for _ in 0..turns {
+        bench.turn(0);
+        bench.turn(1);
+        reply += &received(client);
+    }
+    reply
+}
+
+/// K28: a walk over all clients takes turns, and its reply is the same.
+#[test]
+fn clients_are_listed_and_closed_some_hundreds_a_turn() {
+    const REGISTERED: usize = 4000;
+    let mut bench = Bench::new(2, None, "crew key-hash");
+    let mut client = bench.client(0);
+    bench.settle();
+    bench.register(REGISTERED);
+    client.write_all(b"CLIENT LIST\r\nPING\r\n").unwrap();
+    assert_eq!(received_in(&mut bench, &mut client, 4), "", "it is gathered");
+    let reply = received_in(&mut bench, &mut client, 40);
+    let ids: Vec<&str> = reply.lines().filter_map(|line| line.strip_prefix("id=")).collect();
+    let ids = ids.iter().map(|line| line.split(' ').next().unwrap().parse().unwrap());
+    assert_eq!(ids.collect::<Vec<usize>>(), (1..=REGISTERED + 1).collect::<Vec<_>>());
+    assert!(reply.ends_with("\r\n+PONG\r\n"));
+
+    client.write_all(b"CLIENT LIST ID 7 4001 7 100000\r\n").unwrap();
+    let reply = received_in(&mut bench, &mut client, 4);
+    let ids: Vec<&str> = reply.lines().filter_map(|line| line.strip_prefix("id=")).collect();
+    let is_id = |(line, id): (&&str, &str)| line.starts_with(&format!("{id} "));
+    assert!(ids.len() == 3 && ids.iter().zip(["7", "4001", "7"]).all(is_id), "{reply}");
+
+    client.write_all(b"CLIENT KILL MAXAGE 1\r\nCLIENT KILL MAXAGE 1\r\n").unwrap();
+    assert_eq!(received_in(&mut bench, &mut client, 3), "");
+    let reply = received_in(&mut bench, &mut client, 40);
+    assert_eq!(reply, format!(":{REGISTERED}\r\n:0\r\n"));
+    let most = bench.turn_units_max();
+    assert!((TURN_UNITS..=2 * TURN_UNITS).contains(&most), "{most}");
 }

@@ -5,19 +5,15 @@ use std::sync::Arc;
 
 use base::UnixMillis;
 use wire::resp::number::parse_i64;
-use wire::resp::{ArgIter, ClientFilter, Command, CommandId, ErrorReply, KillSkipMe, PauseMode};
+use wire::resp::{ArgIter, Command, CommandId, ErrorReply, PauseMode};
 
 use super::Caller;
 use super::connection::text;
-use super::several::TOO_MANY_PARTS;
-use crate::budget::Kind;
-use crate::clients::{Client, ClientNames, End};
-use crate::connection::Ending;
-use crate::counters::{CommandIndex, Dialect};
+use crate::clients::{Client, ClientNames};
+use crate::counters::CommandIndex;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::tracking::Tracker;
-use crate::work::Work;
 
 /// A name of a client that does not fit beside those of the others.
 pub(super) const NO_ROOM_FOR_NAME: ErrorReply<'static> = ErrorReply::Other(
@@ -36,8 +32,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 let line = self.describe(caller, &self.client(caller));
                 self.say(caller, |encoder| encoder.verbatim(line.as_bytes()));
             }
-            Command::ClientList(query) => self.client_list(caller, &query.filter()),
-            Command::ClientKill(query) => self.client_kill(caller, &query.filter()),
+            Command::ClientList(query) => self.list_clients(caller, &query.filter()),
+            Command::ClientKill(query) => self.kill_clients(caller, &query.filter()),
             Command::ClientGetName => {
                 let name = self.client(caller).names().name;
                 self.say(caller, |encoder| match name.as_str() {
@@ -105,78 +101,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    fn client(&self, caller: Caller) -> Arc<Client> {
+    pub(super) fn client(&self, caller: Caller) -> Arc<Client> {
         Arc::clone(&self.core.connections[caller.slot].client)
-    }
-
-    fn client_list(&mut self, caller: Caller, filter: &ClientFilter<'a>) {
-        self.settle(caller.slot);
-        let Some(ids) = self.sorted_ids(caller, filter) else { return };
-        let mut lines = String::new();
-        for client in self.core.shared.clients().list() {
-            if is_selected(filter, &ids, &client, self.core.now) {
-                lines.push_str(&self.describe(caller, &client));
-            }
-        }
-        self.drop_ids(ids);
-        self.say(caller, |encoder| encoder.verbatim(lines.as_bytes()));
-    }
-
-    /// The ids of a filter, each in its place, their memory booked. `None`: it has no room, and
-    /// the client is told.
-    fn sorted_ids(&mut self, caller: Caller, filter: &ClientFilter<'a>) -> Option<Vec<u64>> {
-        let count = filter.ids.map_or(0, Iterator::count);
-        if !self.core.ledger.try_reserve(Kind::Groups, bytes_of_ids(count)) {
-            self.fail(caller, &TOO_MANY_PARTS);
-            return None;
-        }
-        let mut ids = Vec::with_capacity(count);
-        for id in filter.ids.into_iter().flatten() {
-            // What is no number was refused before.
-            ids.push(parse_i64(id).and_then(|id| u64::try_from(id).ok()).unwrap_or(0));
-        }
-        ids.sort_unstable();
-        self.core.charge(Work::keys(count));
-        Some(ids)
-    }
-
-    fn drop_ids(&mut self, ids: Vec<u64>) {
-        self.core.ledger.release(Kind::Groups, bytes_of_ids(ids.capacity()));
-    }
-
-    fn client_kill(&mut self, caller: Caller, filter: &ClientFilter<'a>) {
-        self.settle(caller.slot);
-        if let Some(user) = filter.user
-            && self.core.shared.acl().table().user(user).is_none()
-        {
-            return self.fail(caller, &ErrorReply::NoSuchUser(user));
-        }
-        let Some(ids) = self.sorted_ids(caller, filter) else { return };
-        let own_id = self.client(caller).id;
-        let mut killed = 0;
-        let mut kills_own = false;
-        for client in self.core.shared.clients().list() {
-            let is_own = client.id == own_id;
-            let is_spared = is_own && !filter.old_form && filter.skip_me == KillSkipMe::Yes;
-            if is_spared || !is_selected(filter, &ids, &client, self.core.now) {
-                continue;
-            }
-            killed += 1;
-            if is_own {
-                kills_own = true;
-            } else {
-                self.core.shared.kill_client(&client);
-            }
-        }
-        self.drop_ids(ids);
-        match (filter.old_form, killed) {
-            (true, 0) => self.fail(caller, &ErrorReply::NoSuchClient),
-            (true, _) => self.say(caller, |encoder| encoder.ok()),
-            (false, _) => self.say(caller, |encoder| encoder.integer(killed)),
-        }
-        if kills_own {
-            self.core.connections[caller.slot].ending = Ending::AfterFlush;
-        }
     }
 
     /// What CLIENT LIST says in letters.
@@ -250,25 +176,4 @@ fn unblock_error<'a>(mut args: ArgIter<'a>) -> Option<ErrorReply<'a>> {
         }
     }
     parse_i64(id).is_none().then_some(ErrorReply::NotAnInteger)
-}
-
-fn bytes_of_ids(count: usize) -> u64 {
-    (count * size_of::<u64>()) as u64
-}
-
-/// `ids` are the filter's, sorted.
-fn is_selected(filter: &ClientFilter<'_>, ids: &[u64], client: &Client, now: UnixMillis) -> bool {
-    let age_seconds = now.0.saturating_sub(client.connected_at.0) / 1000;
-    let is_address = |wanted: &[u8], address: &End| address.to_string().as_bytes() == wanted;
-    client.protocol == Dialect::Resp
-        && !client.is_killed()
-        && (filter.ids.is_none() || ids.binary_search(&client.id).is_ok())
-        && filter.id.is_none_or(|id| id == client.id)
-        && filter
-            .type_name
-            .is_none_or(|name| name == if client.is_subscribed() { "pubsub" } else { "normal" })
-        && filter.address.is_none_or(|address| is_address(address, &client.peer))
-        && filter.local_address.is_none_or(|address| is_address(address, &client.local))
-        && filter.user.is_none_or(|user| user == client.names().user().as_bytes())
-        && filter.max_age_seconds.is_none_or(|least| age_seconds >= least)
 }

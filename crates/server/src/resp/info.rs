@@ -1,7 +1,6 @@
 //! INFO: the sections and names that monitoring tools for Redis read.
 
 use std::fmt::{Display, Write};
-use std::sync::Arc;
 
 use rustix::process::getpid;
 use store::StoreStats;
@@ -11,7 +10,6 @@ use wire::resp::{ArgIter, ErrorCode, Spec};
 use super::Caller;
 use super::config::memory_policy;
 use super::connection::REDIS_VERSION;
-use crate::clients::Client;
 use crate::cluster::told::{Peers, RoleCounts};
 use crate::counters::{CommandTotals, Protocol, Totals};
 use crate::engine::Engine;
@@ -145,9 +143,7 @@ fn clients(section: &mut Section<'_>) {
     section.line("maxclients", section.shared.live().max_connections());
     section.line("blocked_clients", 0);
     section.line("tracking_clients", section.shared.tracking().tracker_count());
-    let is_subscribed = |client: &&Arc<Client>| client.is_subscribed();
-    let clients = section.shared.clients().list();
-    section.line("pubsub_clients", clients.iter().filter(is_subscribed).count());
+    section.line("pubsub_clients", section.shared.clients().subscribed_count());
     section.line("clients_in_timeout_table", 0);
     section.line("dovetail_memcached_clients", totals.connections_memcached);
     section.line("dovetail_native_sessions", totals.native.sessions);

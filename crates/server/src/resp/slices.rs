@@ -22,6 +22,7 @@ use wire::resp::{Encoder, ErrorReply, Protocol};
 
 use super::Caller;
 use super::bit_operation::BitOpWalk;
+use super::clients_walk::ClientsWalk;
 use super::command::CommandWalk;
 use super::counting::CountWalk;
 use super::key_range::RangeWalk;
@@ -63,6 +64,8 @@ pub(super) enum Source {
     Lcs(LcsWalk),
     /// BITOP.
     BitOp(BitOpWalk),
+    /// CLIENT LIST and CLIENT KILL.
+    Clients(ClientsWalk),
 }
 
 impl Source {
@@ -70,6 +73,7 @@ impl Source {
     fn is_long(&self) -> bool {
         match self {
             Source::Values(walk) => walk.is_long(),
+            Source::Clients(walk) => walk.is_long(),
             _ => true,
         }
     }
@@ -97,6 +101,7 @@ impl Slices {
             Source::Names(walk) => walk.held_bytes(),
             Source::Lcs(walk) => walk.held_bytes(),
             Source::BitOp(walk) => walk.held_bytes(),
+            Source::Clients(walk) => walk.held_bytes(),
             Source::Commands(_) | Source::Values(_) | Source::Count(_) => 0,
         };
         size_of::<Slices>() + gathered_bytes + self.rewritten.as_ref().map_or(0, |it| it.len())
@@ -116,12 +121,23 @@ pub(super) struct Gathered {
 impl Gathered {
     /// Adds a bulk string, unless that would be too much.
     pub fn push(&mut self, element: &[u8]) {
-        self.is_too_long |= self.bytes.len() + element.len() > self.bytes_max;
-        if !self.is_too_long {
+        if self.has_room(element.len()) {
             // Bulk strings are the same in both versions.
             Encoder::new(&mut self.bytes, Protocol::Resp2).bulk(element);
             self.count += 1;
         }
+    }
+
+    /// Adds a part of one long string, unless that would be too much.
+    pub fn append(&mut self, part: &[u8]) {
+        if self.has_room(part.len()) {
+            self.bytes.extend_from_slice(part);
+        }
+    }
+
+    fn has_room(&mut self, more_bytes: usize) -> bool {
+        self.is_too_long |= self.bytes.len() + more_bytes > self.bytes_max;
+        !self.is_too_long
     }
 }
 
@@ -228,6 +244,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Source::Names(walk) => self.names_slice(caller, walk),
             Source::Lcs(walk) => self.lcs_slice(caller, walk),
             Source::BitOp(walk) => self.bit_op_slice(caller, walk, command),
+            Source::Clients(walk) => self.clients_slice(caller, walk, command),
         };
         let made_bytes = self.core.connections[caller.slot].output.encoded_bytes();
         self.core.made(made_bytes);

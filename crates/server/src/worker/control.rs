@@ -12,6 +12,10 @@ use crate::poller::{Poller, Ready};
 use crate::rmw::{Refusal, Rmw};
 use crate::shared::{Control, random_u64};
 use crate::sizes::DRAWN_PER_LOOK;
+use crate::work::Work;
+
+/// Clients that a turn closes for others: a quarter of its work.
+const KILLS_PER_TURN: usize = 32;
 
 /// Checks that a SET is stored and a GET finds it.
 #[derive(Default)]
@@ -45,14 +49,20 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let shared = std::sync::Arc::clone(&self.core.shared);
         let (mailbox, receiver) = shared.mailbox(self.core.worker.index());
         mailbox.waker.reset();
-        for message in receiver.try_iter() {
+        let mut kill_count = 0;
+        while kill_count < KILLS_PER_TURN
+            && let Ok(message) = receiver.try_recv()
+        {
             match message {
                 Control::Probe(answer) => {
                     // The thread that waits for this may be gone.
                     let _ = answer.send(self.probe());
                 }
                 Control::Draw => self.draw(),
-                Control::Kill { client_id } => self.kill(client_id),
+                Control::Kill { client_id } => {
+                    kill_count += 1;
+                    self.kill(client_id);
+                }
                 Control::Feed { client_id, lines } => self.feed(client_id, &lines),
                 Control::Watched { client_id, lines } => self.show_watcher(client_id, &lines),
                 Control::Track(messages) => self.core.receive(messages),
@@ -70,6 +80,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 Control::Lend(loan) => self.engine.borrow(*loan),
                 Control::Return(returned) => self.take_back(returned),
             }
+        }
+        if kill_count == KILLS_PER_TURN {
+            mailbox.waker.wake(); // The others are closed in later turns.
         }
         if shared.is_stopping() {
             self.start_draining();
@@ -114,13 +127,18 @@ impl<E: Home, P: Poller> Worker<E, P> {
     }
 
     fn kill(&mut self, client_id: u64) {
-        for slot in self.core.connections.slots() {
-            let connection = &mut self.core.connections[slot];
-            if connection.client.id == client_id {
-                connection.ending = Ending::Now;
-                self.core.touch(slot);
-            }
+        self.core.charge(Work::closed());
+        if let Some(slot) = self.slot_of(client_id) {
+            self.core.connections[slot].ending = Ending::Now;
+            self.core.touch(slot);
         }
+    }
+
+    /// Where this worker has a client; one that has moved is looked after where it arrives.
+    fn slot_of(&self, client_id: u64) -> Option<usize> {
+        let slot = self.core.shared.clients().get(client_id)?.slot();
+        let connection = self.core.connections.get(slot)?;
+        (connection.client.id == client_id).then_some(slot)
     }
 
     /// What MONITOR shows a client; one that has not taken what came before is cut off.
@@ -128,21 +146,20 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.shared.monitors().under_way.remove(lines.len());
         // What was done behind a change of its rights is not shown to it: acl A2.
         self.core.renew_passes();
-        for slot in self.core.connections.slots() {
-            let connection = &mut self.core.connections[slot];
-            if connection.client.id != client_id || connection.is_closing() {
-                continue;
-            }
-            if connection.output.unsent_bytes() > self.core.output_limit_bytes {
-                tracing::warn!("a client that does not read what MONITOR shows was cut off");
-                connection.ending = Ending::Now;
-            } else {
-                self.core.lend_buffer(slot);
-                let output = &mut self.core.connections[slot].output;
-                output.append(|out| out.extend_from_slice(lines.as_bytes()));
-            }
-            self.core.touch(slot);
+        let Some(slot) = self.slot_of(client_id) else { return };
+        let connection = &mut self.core.connections[slot];
+        if connection.is_closing() {
+            return;
         }
+        if connection.output.unsent_bytes() > self.core.output_limit_bytes {
+            tracing::warn!("a client that does not read what MONITOR shows was cut off");
+            connection.ending = Ending::Now;
+        } else {
+            self.core.lend_buffer(slot);
+            let output = &mut self.core.connections[slot].output;
+            output.append(|out| out.extend_from_slice(lines.as_bytes()));
+        }
+        self.core.touch(slot);
     }
 
     /// No new connections; each open one is read once more, answered and closed.

@@ -117,10 +117,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     #[cold]
     fn send_after(&mut self, returned: Returned) {
         let shared = &self.core.shared;
-        let clients = shared.clients().list();
-        let Some(client) = clients.iter().find(|client| client.id == returned.client_id) else {
-            return;
-        };
+        let Some(client) = shared.clients().get(returned.client_id) else { return };
         match client.worker() {
             // It has left here and not arrived. The worker that takes it in may wait for other work
             // of this one, so this one goes on and looks again in its next round.

@@ -1,0 +1,298 @@
+//! CLIENT LIST and CLIENT KILL: some hundreds of clients a turn (K28).
+//!
+//! ```text
+//!  ids:   1 ─▶ 2 ─▶ 5 ─┊▶ 6 ─▶ 9 ─▶ ... ─▶ end_id │ 1001, connected since: in no answer
+//!         └─ a slice ──┘  └─ the next ...          │
+//! ```
+//!
+//! # Invariants
+//! I1: a client that is connected from the first slice to the last is looked at once; CLIENT LIST
+//!     ID tells of each as often as it is named, in that order.
+
+use std::sync::Arc;
+
+use base::UnixMillis;
+use wire::resp::number::parse_i64;
+use wire::resp::{ArgPlace, ClientFilter, ErrorReply, KillSkipMe};
+
+use super::Caller;
+use super::slices::{Gathered, Slice, Source};
+use crate::clients::{Client, End};
+use crate::connection::Ending;
+use crate::counters::Dialect;
+use crate::engine::Engine;
+use crate::gather::Gather;
+use crate::work::Work;
+
+/// Clients that are taken from the registry under one lock.
+const CLIENTS_AT_ONCE: usize = 64;
+
+/// A command that is being answered.
+pub(super) struct ClientsWalk {
+    wanted: Wanted,
+    place: Place,
+    filter: FilterPlace,
+    /// How many clients there were when it began.
+    client_count: usize,
+}
+
+/// What is done with the clients that are selected.
+enum Wanted {
+    /// Their lines are gathered.
+    Lines(Gathered),
+    /// They are closed.
+    Closed { count: i64, closes_own: bool },
+}
+
+/// How far the walk has come.
+enum Place {
+    /// Behind an id, of those that there were at first.
+    Behind { id: u64, end_id: u64 },
+    /// At this one of the ids that the client named.
+    Named(ArgPlace),
+}
+
+/// A filter as plain data: where its words lie in the command.
+struct FilterPlace {
+    id: Option<u64>,
+    type_name: Option<&'static str>,
+    address: Option<WordPlace>,
+    local_address: Option<WordPlace>,
+    max_age_seconds: Option<u64>,
+    user: Option<WordPlace>,
+    skip_me: KillSkipMe,
+    old_form: bool,
+}
+
+/// Where a word lies in the command.
+#[derive(Clone, Copy)]
+struct WordPlace {
+    start: usize,
+    len_bytes: usize,
+}
+
+impl WordPlace {
+    fn of(command: &[u8], word: &[u8]) -> WordPlace {
+        let start = word.as_ptr().addr().wrapping_sub(command.as_ptr().addr());
+        WordPlace { start, len_bytes: word.len() }
+    }
+
+    fn word(self, command: &[u8]) -> &[u8] {
+        let end = self.start.saturating_add(self.len_bytes);
+        command.get(self.start..end).unwrap_or_default()
+    }
+}
+
+impl FilterPlace {
+    fn of(command: &[u8], filter: &ClientFilter<'_>) -> FilterPlace {
+        let place = |word: Option<&[u8]>| word.map(|word| WordPlace::of(command, word));
+        FilterPlace {
+            id: filter.id,
+            type_name: filter.type_name,
+            address: place(filter.address),
+            local_address: place(filter.local_address),
+            max_age_seconds: filter.max_age_seconds,
+            user: place(filter.user),
+            skip_me: filter.skip_me,
+            old_form: filter.old_form,
+        }
+    }
+
+    /// All but the ids of CLIENT LIST.
+    fn filter<'c>(&self, command: &'c [u8]) -> ClientFilter<'c> {
+        let word = |place: Option<WordPlace>| place.map(|place| place.word(command));
+        ClientFilter {
+            ids: None,
+            id: self.id,
+            type_name: self.type_name,
+            address: word(self.address),
+            local_address: word(self.local_address),
+            max_age_seconds: self.max_age_seconds,
+            user: word(self.user),
+            skip_me: self.skip_me,
+            old_form: self.old_form,
+        }
+    }
+}
+
+impl ClientsWalk {
+    /// Memory that it takes.
+    pub fn held_bytes(&self) -> usize {
+        match &self.wanted {
+            Wanted::Lines(gathered) => gathered.bytes.capacity(),
+            Wanted::Closed { .. } => 0,
+        }
+    }
+
+    /// Whether it is more than one look at the registry.
+    pub fn is_long(&self) -> bool {
+        match &self.place {
+            Place::Behind { .. } => self.client_count > CLIENTS_AT_ONCE,
+            Place::Named(place) => place.remaining() > CLIENTS_AT_ONCE,
+        }
+    }
+}
+
+impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// CLIENT LIST.
+    pub(super) fn list_clients(&mut self, caller: Caller, filter: &ClientFilter<'a>) {
+        let wanted = Wanted::Lines(self.gathered());
+        self.begin_clients(caller, filter, wanted);
+    }
+
+    /// CLIENT KILL.
+    pub(super) fn kill_clients(&mut self, caller: Caller, filter: &ClientFilter<'a>) {
+        if let Some(user) = filter.user
+            && self.core.shared.acl().table().user(user).is_none()
+        {
+            return self.fail(caller, &ErrorReply::NoSuchUser(user));
+        }
+        self.begin_clients(caller, filter, Wanted::Closed { count: 0, closes_own: false });
+    }
+
+    fn begin_clients(&mut self, caller: Caller, filter: &ClientFilter<'a>, wanted: Wanted) {
+        let clients = self.core.shared.clients();
+        let place = match (filter.ids, filter.id) {
+            (Some(ids), _) => Place::Named(ids.place_in(self.raw)),
+            (None, Some(id)) => Place::Behind { id: id.saturating_sub(1), end_id: id },
+            (None, None) => Place::Behind { id: 0, end_id: clients.last_id() },
+        };
+        let client_count = if filter.id.is_some() { 1 } else { clients.len() };
+        let filter = FilterPlace::of(self.raw, filter);
+        let walk = ClientsWalk { wanted, place, filter, client_count };
+        self.begin_slices(caller, Source::Clients(walk));
+    }
+
+    /// The next clients.
+    pub(super) fn clients_slice(
+        &mut self,
+        caller: Caller,
+        walk: &mut ClientsWalk,
+        command: &[u8],
+    ) -> Slice {
+        self.settle(caller.slot);
+        let filter = walk.filter.filter(command);
+        let began = self.core.work();
+        loop {
+            let (clients, is_last) = self.next_clients(&mut walk.place, command);
+            let told = self.tell_clients(caller, &mut walk.wanted, &filter, &clients);
+            // Those that are named and not there were looked for too.
+            self.core.charge(Work::clients(clients.len().max(1), told));
+            let is_too_long =
+                matches!(&walk.wanted, Wanted::Lines(gathered) if gathered.is_too_long);
+            if is_last || is_too_long {
+                self.end_clients(caller, &mut walk.wanted, filter.old_form);
+                return Slice::Last;
+            }
+            if self.core.work().is_turn_since(began) {
+                break;
+            }
+        }
+        if matches!(walk.wanted, Wanted::Closed { .. }) || self.may_gather_on(caller) {
+            return Slice::More;
+        }
+        self.drop_lines(&mut walk.wanted);
+        Slice::Last
+    }
+
+    /// Some clients, and whether there are no more.
+    fn next_clients(&self, place: &mut Place, command: &[u8]) -> (Vec<Arc<Client>>, bool) {
+        let registry = self.core.shared.clients();
+        match place {
+            Place::Behind { id, end_id } => {
+                let clients = registry.between(*id, *end_id, CLIENTS_AT_ONCE);
+                let is_last = clients.len() < CLIENTS_AT_ONCE;
+                *id = clients.last().map_or(*end_id, |client| client.id);
+                (clients, is_last)
+            }
+            Place::Named(ids) => {
+                let mut words = ids.walk(command);
+                // What is no number was refused before.
+                let named = words.by_ref().take(CLIENTS_AT_ONCE).filter_map(parse_i64);
+                let named = named.filter_map(|id| u64::try_from(id).ok());
+                let clients = named.filter_map(|id| registry.get(id)).collect();
+                *ids = words.place_in(command);
+                (clients, words.len() == 0)
+            }
+        }
+    }
+
+    /// Tells of those that are selected, or closes them; how many they are.
+    fn tell_clients(
+        &mut self,
+        caller: Caller,
+        wanted: &mut Wanted,
+        filter: &ClientFilter<'_>,
+        clients: &[Arc<Client>],
+    ) -> usize {
+        let own_id = self.client(caller).id;
+        let spares_own = !filter.old_form && filter.skip_me == KillSkipMe::Yes;
+        let mut told = 0;
+        for client in clients {
+            if !is_selected(filter, client, self.core.now) {
+                continue;
+            }
+            match wanted {
+                Wanted::Lines(gathered) => {
+                    gathered.append(self.describe(caller, client).as_bytes());
+                }
+                Wanted::Closed { .. } if spares_own && client.id == own_id => continue,
+                Wanted::Closed { count, closes_own } if client.id == own_id => {
+                    *count += 1;
+                    *closes_own = true;
+                }
+                Wanted::Closed { count, .. } => {
+                    *count += 1;
+                    self.core.shared.kill_client(client);
+                }
+            }
+            told += 1;
+        }
+        told
+    }
+
+    /// The reply.
+    fn end_clients(&mut self, caller: Caller, wanted: &mut Wanted, is_old_form: bool) {
+        match wanted {
+            Wanted::Lines(gathered) if gathered.is_too_long => {
+                let text = "too many clients for the client buffers: ask for some by their ids";
+                self.fail(caller, &ErrorReply::Other(text));
+            }
+            Wanted::Lines(gathered) => {
+                self.say(caller, |encoder| encoder.verbatim(&gathered.bytes));
+            }
+            Wanted::Closed { count, closes_own } => {
+                match (is_old_form, *count) {
+                    (true, 0) => self.fail(caller, &ErrorReply::NoSuchClient),
+                    (true, _) => self.say(caller, |encoder| encoder.ok()),
+                    (false, count) => self.say(caller, |encoder| encoder.integer(count)),
+                }
+                if *closes_own {
+                    self.core.connections[caller.slot].ending = Ending::AfterFlush;
+                }
+            }
+        }
+        self.drop_lines(wanted);
+    }
+
+    fn drop_lines(&mut self, wanted: &mut Wanted) {
+        if let Wanted::Lines(gathered) = wanted {
+            self.drop_gathered(std::mem::take(gathered));
+        }
+    }
+}
+
+/// Whether a filter selects a client. Its ids are looked up before.
+fn is_selected(filter: &ClientFilter<'_>, client: &Client, now: UnixMillis) -> bool {
+    let age_seconds = now.0.saturating_sub(client.connected_at.0) / 1000;
+    let is_address = |wanted: &[u8], address: &End| address.to_string().as_bytes() == wanted;
+    client.protocol == Dialect::Resp
+        && !client.is_killed()
+        && filter
+            .type_name
+            .is_none_or(|name| name == if client.is_subscribed() { "pubsub" } else { "normal" })
+        && filter.address.is_none_or(|address| is_address(address, &client.peer))
+        && filter.local_address.is_none_or(|address| is_address(address, &client.local))
+        && filter.user.is_none_or(|user| user == client.names().user().as_bytes())
+        && filter.max_age_seconds.is_none_or(|least| age_seconds >= least)
+}
