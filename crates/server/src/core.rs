@@ -17,7 +17,7 @@ use crate::slab::Slab;
 use crate::timing::Timing;
 use crate::tracking::Telling;
 use crate::watchers::Lines;
-use crate::work::Work;
+use crate::work::{READ_LONG_BYTES_MAX, TURN_READ_LONG_BYTES_MAX, Work};
 use crate::worker::resting::Resting;
 
 /// Buffers kept for reuse per worker, and the largest that is worth keeping.
@@ -55,6 +55,11 @@ pub struct Core {
     part_end_units: u64,
     /// Of long replies, in this turn.
     sent_when_spent_bytes: usize,
+    /// Bytes of long commands that the turn has read (W5).
+    read_long_bytes: usize,
+    has_left_unread: bool,
+    /// Of the gathering: long commands, which were charged as they were parsed.
+    charged_parsed_bytes: u64,
     /// Others are fed in the same turn.
     is_beside_others: bool,
     /// Bytes of large values that the batch has read or copied.
@@ -164,6 +169,9 @@ impl Core {
             made_bytes_max: MADE_BYTES_MIN,
             holds_back: false,
             sent_when_spent_bytes: 0,
+            read_long_bytes: 0,
+            has_left_unread: false,
+            charged_parsed_bytes: 0,
             is_beside_others: false,
             short_of_pins: Vec::new(),
             now: UnixMillis(0),
@@ -211,6 +219,7 @@ impl Core {
         self.turn += 1;
         self.work = Work::default();
         self.sent_when_spent_bytes = 0;
+        self.read_long_bytes = 0;
         self.part_end_units = self.work.end_of_part(true);
         self.share_output_limit();
     }
@@ -296,6 +305,44 @@ impl Core {
             self.sent_when_spent_bytes += sent_bytes as usize;
         }
         self.charge(Work::bytes(sent_bytes));
+    }
+
+    /// What may be read of one long command (W5); 0: it is read in a later turn.
+    pub fn read_bytes_max(&mut self) -> usize {
+        let left_bytes = TURN_READ_LONG_BYTES_MAX.saturating_sub(self.read_long_bytes);
+        self.has_left_unread |= left_bytes == 0;
+        left_bytes.min(READ_LONG_BYTES_MAX)
+    }
+
+    /// So many bytes of a long command were read (W5). They are charged when it is parsed: small
+    /// commands that were read in the same turn do not wait for them.
+    pub fn note_read_long(&mut self, read_bytes: usize) {
+        self.read_long_bytes += read_bytes;
+    }
+
+    /// Whether a long command was not read.
+    #[inline]
+    pub fn has_left_unread(&self) -> bool {
+        self.has_left_unread
+    }
+
+    /// The same since this was asked last.
+    pub fn take_left_unread(&mut self) -> bool {
+        std::mem::take(&mut self.has_left_unread)
+    }
+
+    /// Charges a long command that was parsed, and is not charged again where all is
+    /// ([`Core::charge_fed`]).
+    pub fn charge_parsed(&mut self, command_bytes: u64) {
+        self.charge(Work::bytes(command_bytes));
+        self.charged_parsed_bytes += command_bytes;
+    }
+
+    /// Charges what was parsed of all connections.
+    #[inline]
+    pub fn charge_fed(&mut self, consumed_bytes: u64) {
+        let charged_bytes = std::mem::take(&mut self.charged_parsed_bytes);
+        self.charge(Work::bytes(consumed_bytes.saturating_sub(charged_bytes)));
     }
 
     /// Counts turns.

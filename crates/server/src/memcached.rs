@@ -97,6 +97,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                     if E::ROUTES && !self.enter_memcached(slot, &value) {
                         return Fed::up_to(at, 0);
                     }
+                    if self.long_command_waits(slot, consumed_bytes) {
+                        return Fed::up_to(at, 0);
+                    }
                     at += consumed_bytes;
                     last_bytes = consumed_bytes;
                     self.memcached_command(slot, value);

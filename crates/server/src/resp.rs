@@ -178,6 +178,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 }
                 Command::Set(set)
                     if !set.returns_old
+                        && raw.len() <= pace::SHORT_COMMAND_BYTES_MAX
                         && set.expiry == wire::resp::Expiry::Never
                         && self.is_served_here(set.key) =>
                 {
@@ -214,7 +215,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             }
             _ => {}
         }
-        if self.core.is_beside_others() && self.stands_back(slot, &parsed, raw) {
+        if self.waits_behind_others(slot, &parsed, raw.len()) {
             return false;
         }
         let id = id_of(&parsed);

@@ -21,6 +21,8 @@
 //! W4: where clients wait, a slow connection stands behind all others: one that used more than a
 //!     part when it was fed last, or is about to. In every other turn the slow one that waits
 //!     longest goes first.
+//! W5: a turn reads 256 KiB of the long command of a client, and 4 MiB of all: with which of them
+//!     it begins changes then from turn to turn.
 
 use std::ops::AddAssign;
 use std::time::Duration;
@@ -33,6 +35,12 @@ const SEND_BYTES_MAX: usize = 1 << 20;
 const SPENT_SEND_BYTES_MAX: usize = 64 << 10;
 /// Bytes of all long replies that a turn sends once it is spent.
 const SPENT_TURN_SEND_BYTES_MAX: usize = 2 << 20;
+
+/// Bytes of one long command that a turn reads (W5).
+pub const READ_LONG_BYTES_MAX: usize = 256 << 10;
+
+/// The same of all long commands.
+pub const TURN_READ_LONG_BYTES_MAX: usize = 4 << 20;
 
 /// The part of one connection (W2).
 const PART_UNITS: u64 = TURN_UNITS / 16;

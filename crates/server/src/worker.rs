@@ -64,7 +64,6 @@ use crate::native::shm::{ShmClient, ShmDoor};
 use crate::poller::{Interest, Poller, Ready};
 use crate::resp::Fed;
 use crate::shared::{Shared, unix_now};
-use crate::work::Work;
 use idle::IdlePass;
 use latency::Latency;
 use read::Region;
@@ -471,7 +470,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             // The ready list is taken so that handlers may borrow the worker.
             let mut ready = std::mem::take(&mut self.ready);
             let mut resumable = std::mem::take(&mut self.resumable);
-            if !resumable.is_empty() {
+            if !resumable.is_empty() || self.core.has_left_unread() {
                 self.put_in_order(&mut ready, &mut resumable);
             }
             let mut rest = ready.iter().copied().peekable();
@@ -546,7 +545,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             region.fed.set(Some(fed));
         }
         gather.finish();
-        gather.core.charge(Work::bytes(consumed_bytes));
+        gather.core.charge_fed(consumed_bytes);
         drop(gather);
         self.starve_short_of_pins();
         self.tell_changes();

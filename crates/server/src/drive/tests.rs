@@ -43,10 +43,14 @@ impl Bench {
 
     /// A connection that this worker polls.
     fn client(&mut self, worker: usize) -> TcpStream {
+        self.client_of(worker, Dialect::Resp)
+    }
+
+    fn client_of(&mut self, worker: usize, dialect: Dialect) -> TcpStream {
         let client = TcpStream::connect(self.door.local_addr().unwrap()).unwrap();
         client.set_nodelay(true).unwrap();
         client.set_nonblocking(true).unwrap();
-        self.drive.admit(worker, self.door.accept().unwrap().0, Dialect::Resp).unwrap();
+        self.drive.admit(worker, self.door.accept().unwrap().0, dialect).unwrap();
         client
     }
 
@@ -85,6 +89,15 @@ impl Bench {
     /// The most that a turn has cost.
     fn turn_units_max(&self) -> u64 {
         self.drive.shared.totals().turn_work_units_max
+    }
+
+    /// Keys that a worker owns.
+    fn keys_of(&self, worker: usize) -> impl Iterator<Item = String> {
+        let bits = self.drive.shared.store().partition_bits();
+        let hasher = KeyHasher::new(HASH_SEED);
+        let workers = self.drive.worker_count() as u32;
+        let owner = move |key: &str| hasher.hash(key.as_bytes()).partition(bits).0 % workers;
+        (0..).map(|key| format!("k{key}")).filter(move |key| owner(key) as usize == worker)
     }
 
     /// As if these workers lay down to sleep now.
@@ -154,9 +167,7 @@ fn check_offered(key_count: usize, is_at_length: bool, want: bool) {
     let mut client = bench.client(0);
     bench.settle();
     // Writes of keys that worker 1 owns.
-    let (bits, hasher) = (bench.drive.shared.store().partition_bits(), KeyHasher::new(HASH_SEED));
-    let owner = |key: &String| hasher.hash(key.as_bytes()).partition(bits).0 % 3;
-    let keys = (0..1000).map(|key| format!("k{key}")).filter(|key| owner(key) == 1);
+    let keys = bench.keys_of(1);
     let asks: String = keys.take(key_count).map(|key| set(&key, "2")).collect();
     bench.lay_down(&[2]);
     bench.drive.fabric.set_at_length(1, is_at_length);
@@ -339,4 +350,110 @@ fn clients_are_listed_and_closed_some_hundreds_a_turn() {
     assert_eq!(reply, format!(":{REGISTERED}\r\n:0\r\n"));
     let most = bench.turn_units_max();
     assert!((TURN_UNITS..=2 * TURN_UNITS).contains(&most), "{most}");
+}
+
+/// Clients that store large values, all of which are whole in the same turn, beside one that asks
+/// for little.
+struct Bodies {
+    bench: Bench,
+    small: TcpStream,
+    large: Vec<TcpStream>,
+    asks: Vec<Vec<u8>>,
+    replies: Vec<String>,
+    /// Turns that the small client waits for, and has waited for at most.
+    turns_waited: usize,
+    turns_waited_max: usize,
+}
+
+impl Bodies {
+    /// Each stores a key of its own, which the worker that it is connected to owns: one that serves
+    /// others' requests does not look at its sockets in every turn.
+    fn new(dialect: Dialect, count: usize, ask: impl Fn(&str) -> String) -> Bodies {
+        let mut bench = Bench::new(2, None, "crew key-hash");
+        let small = bench.client(0);
+        let large = (0..count).map(|_| bench.client_of(0, dialect)).collect();
+        let asks: Vec<_> = bench.keys_of(0).take(count).map(|key| ask(&key).into()).collect();
+        bench.settle();
+        let replies = vec![String::new(); asks.len()];
+        Bodies { bench, small, large, asks, replies, turns_waited: 0, turns_waited_max: 0 }
+    }
+
+    /// What the sockets take, but so many bytes of each, and a turn; what was read in it.
+    fn turn(&mut self, kept_bytes: usize) -> u64 {
+        for (client, ask) in self.large.iter_mut().zip(&mut self.asks) {
+            let end = ask.len().saturating_sub(kept_bytes);
+            if let Ok(count) = client.write(&ask[..end]) {
+                ask.drain(..count);
+            }
+        }
+        if self.turns_waited == 0 {
+            self.small.write_all(b"PING\r\n").unwrap();
+        }
+        let before = self.bench.drive.shared.totals().net_input_bytes;
+        self.bench.turn(0);
+        let read_bytes = self.bench.drive.shared.totals().net_input_bytes - before;
+        self.turns_waited += 1;
+        self.turns_waited_max = self.turns_waited_max.max(self.turns_waited);
+        if !received(&mut self.small).is_empty() {
+            self.turns_waited = 0;
+        }
+        self.bench.turn(1);
+        for (client, reply) in self.large.iter_mut().zip(&mut self.replies) {
+            *reply += &received(client);
+        }
+        read_bytes
+    }
+}
+
+/// W1, W4.
+#[track_caller]
+fn check_bodies(dialect: Dialect, head: impl Fn(&str) -> String, done: &str) {
+    const BODY_BYTES: usize = 1 << 20;
+    const CLIENTS: usize = 12;
+    let ask = |key: &str| head(key) + &"x".repeat(BODY_BYTES) + "\r\n";
+    let mut bodies = Bodies::new(dialect, CLIENTS, ask);
+    for _ in 0..100 {
+        bodies.turn(1);
+    }
+    assert!(bodies.asks.iter().all(|rest| rest.len() == 1), "the sockets take no more");
+    for _ in 0..40 {
+        bodies.turn(0);
+    }
+    assert!(bodies.replies.iter().all(|reply| reply == done), "{:?}", bodies.replies);
+    assert!(bodies.turns_waited_max <= 2, "{} turns of {}", bodies.turns_waited_max, head("k"));
+    let (most, body_units) = (bodies.bench.turn_units_max(), BODY_BYTES as u64 / 64);
+    assert!(most >= TURN_UNITS / 2, "nothing was counted");
+    assert!(most <= TURN_UNITS + 2 * body_units, "{most} of {}", head("k"));
+}
+
+#[test]
+fn large_values_of_many_clients_are_stored_over_many_turns() {
+    let resp = |verb: &'static str| {
+        move |key: &str| {
+            let (verb_len, key_len) = (verb.len(), key.len());
+            format!("*3\r\n${verb_len}\r\n{verb}\r\n${key_len}\r\n{key}\r\n$1048576\r\n")
+        }
+    };
+    check_bodies(Dialect::Resp, resp("SET"), "+OK\r\n");
+    check_bodies(Dialect::Resp, resp("GETSET"), "$-1\r\n");
+    check_bodies(Dialect::Memcached, |key| format!("set {key} 0 0 1048576\r\n"), "STORED\r\n");
+    check_bodies(Dialect::Memcached, |key| format!("ms {key} 1048576\r\n"), "HD\r\n");
+}
+
+/// W5.
+#[test]
+fn a_turn_reads_so_much_of_large_values_and_of_each_in_the_end() {
+    const BODY_BYTES: usize = 400 << 10;
+    const CLIENTS: usize = 40;
+    // All long commands, and what is read before it is known how long a command is.
+    const TURN_BYTES_MAX: u64 = (4 << 20) + (CLIENTS as u64) * (32 << 10);
+    let ask = |key: &str| set(key, &"x".repeat(BODY_BYTES));
+    let mut bodies = Bodies::new(Dialect::Resp, CLIENTS, ask);
+    let mut read_bytes_max = 0;
+    for _ in 0..200 {
+        read_bytes_max = read_bytes_max.max(bodies.turn(0));
+    }
+    assert!(bodies.replies.iter().all(|reply| reply == "+OK\r\n"), "{:?}", bodies.replies);
+    assert!(read_bytes_max >= 2 << 20, "{read_bytes_max} are too few to tell");
+    assert!(read_bytes_max <= TURN_BYTES_MAX, "{read_bytes_max}");
 }

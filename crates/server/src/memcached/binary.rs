@@ -57,6 +57,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                     if E::ROUTES && !self.enter(slot, is_on_one_key) {
                         return Fed::up_to(at, 0);
                     }
+                    if self.long_command_waits(slot, consumed_bytes) {
+                        return Fed::up_to(at, 0);
+                    }
                     at += consumed_bytes;
                     match value {
                         Ok(request) => self.binary(slot, &request),

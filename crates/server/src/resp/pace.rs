@@ -12,30 +12,50 @@ use crate::gather::Gather;
 /// A value of so many bytes is read and copied within a part of a turn.
 const SHORT_VALUE_BYTES_MAX: usize = 64 << 10;
 /// A command that is longer, such as an MSET of many keys, is as much work.
-const SHORT_COMMAND_BYTES_MAX: usize = 64 << 10;
+pub(super) const SHORT_COMMAND_BYTES_MAX: usize = 64 << 10;
 /// Commands of a transaction that are no more work than a pipeline.
 const SHORT_TRANSACTION_COMMANDS_MAX: usize = 16;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Whether a command waits until connections that ask for little have had their turn.
-    pub(super) fn stands_back(
+    pub(super) fn waits_behind_others(
         &mut self,
         slot: usize,
         parsed: &Result<Command<'a>, CommandError<'a>>,
-        raw: &[u8],
+        command_bytes: usize,
     ) -> bool {
+        (self.core.is_beside_others() && self.stands_back(slot, parsed))
+            || self.long_command_waits(slot, command_bytes)
+    }
+
+    fn stands_back(&mut self, slot: usize, parsed: &Result<Command<'a>, CommandError<'a>>) -> bool {
         let Ok(command) = parsed else { return false };
-        if self.core.is_slow(slot) || !self.is_long(slot, command, raw) {
+        if self.core.is_slow(slot) || !self.is_long(slot, command) {
             return false;
         }
         self.core.slow_down(slot);
         true
     }
 
-    fn is_long(&mut self, slot: usize, command: &Command<'a>, raw: &[u8]) -> bool {
-        if raw.len() > SHORT_COMMAND_BYTES_MAX {
+    /// The same of a command that is known by its length alone. One that goes on is charged here:
+    /// the values of several would be copied before the turn is charged for what was parsed.
+    #[inline]
+    pub(crate) fn long_command_waits(&mut self, slot: usize, command_bytes: usize) -> bool {
+        command_bytes > SHORT_COMMAND_BYTES_MAX && self.weigh_long(slot, command_bytes)
+    }
+
+    #[cold]
+    fn weigh_long(&mut self, slot: usize, command_bytes: usize) -> bool {
+        let is_datagram = self.core.connections[slot].exchange.is_some();
+        if self.core.is_beside_others() && !self.core.is_slow(slot) && !is_datagram {
+            self.core.slow_down(slot);
             return true;
         }
+        self.core.charge_parsed(command_bytes as u64);
+        false
+    }
+
+    fn is_long(&mut self, slot: usize, command: &Command<'a>) -> bool {
         let resp = self.core.connections[slot].resp();
         if let Some(transaction) = &resp.transaction {
             return matches!(command, Command::Exec)

@@ -35,9 +35,6 @@ const STRANGER_BYTES_MAX: usize = 192 << 10;
 /// Read from one connection in one round into the arena.
 pub(super) const READ_BYTES_MAX: usize = 32 << 10;
 
-/// Read from one connection in one round into a buffer of its own (K16).
-pub(super) const READ_OWN_BYTES_MAX: usize = 256 << 10;
-
 /// Bytes of one connection that are to be parsed in this round.
 pub(super) struct Region {
     pub slot: usize,
@@ -104,7 +101,12 @@ impl<E: Home, P: Poller> Worker<E, P> {
     /// W1, W4: those that ask for little before those that ask for much, of each the longest
     /// waiting first; in every other turn one of the latter goes before all.
     #[cold]
-    pub(super) fn put_in_order(&self, ready: &mut [Ready], resumable: &mut [usize]) {
+    pub(super) fn put_in_order(&mut self, ready: &mut [Ready], resumable: &mut [usize]) {
+        if self.core.take_left_unread() {
+            // W5: another one is the first to be read.
+            let first = self.core.turn() as usize % ready.len().max(1);
+            ready.rotate_left(first);
+        }
         ready.sort_by_key(|event| self.is_slow(event.token));
         let connections = &self.core.connections;
         resumable.sort_by_key(|slot| {
@@ -239,10 +241,11 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     /// Reads a slice of a large command into its own buffer; parses once it may be complete.
     fn read_own(&mut self, slot: usize) {
+        let Some(bytes_max) = self.own_bytes_max() else { return };
         let connection = &mut self.core.connections[slot];
         let input = &mut connection.input;
         let room_bytes = input.held.capacity() - input.held.len();
-        let want_bytes = room_bytes.min(READ_OWN_BYTES_MAX);
+        let want_bytes = room_bytes.min(bytes_max);
         let len_before = input.held.len();
         let mut socket = (&connection.socket).take(want_bytes as u64);
         let result = socket.read_to_end(&mut input.held);
@@ -258,14 +261,25 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.end_own_read(slot, len_before);
     }
 
+    /// What a turn reads into a buffer of its own (K16, W5); `None`: nothing now.
+    pub(super) fn own_bytes_max(&mut self) -> Option<usize> {
+        match self.core.read_bytes_max() {
+            // Who is read a last time has no later turn.
+            0 if self.is_draining => Some(READ_BYTES_MAX),
+            0 => None,
+            bytes_max => Some(bytes_max),
+        }
+    }
+
     /// What has come into a buffer of its own is parsed once it may be complete.
     pub(super) fn end_own_read(&mut self, slot: usize, len_before: usize) {
         let connection = &mut self.core.connections[slot];
-        let input = &mut connection.input;
-        let count = input.held.len() - len_before;
+        let count = connection.input.held.len() - len_before;
         if count > 0 {
             connection.client.set_active(self.core.now);
+            self.core.note_read_long(count);
         }
+        let input = &mut self.core.connections[slot].input;
         if input.held.len() >= input.need_bytes {
             let bytes = std::mem::take(&mut input.held);
             self.add_region(slot, Self::own(bytes), count);

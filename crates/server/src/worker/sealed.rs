@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use super::Worker;
-use super::read::{HELD_BYTES_MAX, READ_BYTES_MAX, READ_OWN_BYTES_MAX};
+use super::read::{HELD_BYTES_MAX, READ_BYTES_MAX};
 use crate::budget::{Kind, Reservation};
 use crate::connection::{Connection, Ending};
 use crate::engine::Home;
@@ -120,6 +120,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     }
 
     fn open_own(&mut self, slot: usize, used_bytes: usize) -> usize {
+        let Some(bytes_max) = self.own_bytes_max() else { return used_bytes };
         let len_before = self.core.connections[slot].input.held.len();
         let mut sealed = [0; SEALED_READ_BYTES];
         loop {
@@ -128,7 +129,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             let take = |reader: rustls::Reader<'_>| append(reader, &mut input.held);
             let received = tls.receive(socket, &mut sealed, take);
             let is_whole = input.held.len() >= input.need_bytes;
-            let is_much = input.held.len() - len_before >= READ_OWN_BYTES_MAX;
+            let is_much = input.held.len() - len_before >= bytes_max;
             self.note_received(slot, &received, self.is_draining);
             if is_whole || is_much || !matches!(received, Received::Sealed(SEALED_READ_BYTES)) {
                 break;
