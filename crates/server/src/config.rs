@@ -292,7 +292,7 @@ impl Default for Config {
             max_connections_per_address: 0,
             idle_timeout_ms: 0,
             max_item_size_bytes: 32 << 20,
-            atomic_size_max_bytes: 512 << 20,
+            atomic_size_max_bytes: 96 << 20,
             enable_shutdown: false,
             debug_command: DebugCommand::No,
             requirepass: None,

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A unit is about 10 ns of work: 64 bytes that are read or copied, an eighth of a key that is
-//! looked up, or 8 steps of a pattern or cells of a table. Commands that run by themselves and look
-//! at the whole server (INFO, `stats`, ACL GENPASS) have nothing to count: each is charged the time
-//! that it took.
+//! looked up, a twentieth of one that a walk visits, 8 steps of a pattern or 4 cells of a table.
+//! Commands that run by themselves and look at the whole server (INFO, `stats`, ACL GENPASS) have
+//! nothing to count: each is charged the time that it took.
 //!
 //! # Invariants
 //! W1: once a turn has used [`TURN_UNITS`], no connection begins a command in it. So a turn takes
@@ -49,6 +49,8 @@ const PART_UNITS: u64 = TURN_UNITS / 16;
 const UNIT_BYTES: u64 = 64;
 /// Units of a key that is looked up.
 const KEY_UNITS: u64 = 8;
+/// Units of a key that a walk over the store visits: nothing has fetched it ahead.
+const VISITED_KEY_UNITS: u64 = 20;
 /// Units of a command that is no request to the store, whatever it does, and of a reply to one.
 const COMMAND_UNITS: u64 = 16;
 /// Units of a client that is looked at, and of one that is described or asked to be closed.
@@ -58,11 +60,16 @@ const CLIENT_LINE_UNITS: u64 = 128;
 const CLOSED_UNITS: u64 = 1024;
 /// Of one unit.
 const UNIT_NS: u128 = 10;
-/// Steps of a pattern, or cells of a table, in one unit.
+/// Steps of a pattern in one unit.
 const UNIT_STEPS: u64 = 8;
+/// Cells of a table in one unit: each is compared, and written to memory that is new.
+const UNIT_CELLS: u64 = 4;
 
-/// Steps of a pattern, or cells of a table, that a turn takes.
+/// Steps of a pattern that a turn takes.
 pub const TURN_STEPS: u64 = TURN_UNITS * UNIT_STEPS;
+
+/// Cells of a table that a turn fills.
+pub const TURN_CELLS: u64 = TURN_UNITS * UNIT_CELLS;
 
 /// What a key of an atomic group counts besides its bytes, against the group's limit.
 pub const ATOMIC_KEY_BYTES: u64 = 4 << 10;
@@ -92,6 +99,11 @@ impl Work {
     /// Looks up keys.
     pub fn keys(count: usize) -> Work {
         Work::counted(count as u64 * KEY_UNITS)
+    }
+
+    /// Visits keys in the order of the index.
+    pub fn visited(count: usize) -> Work {
+        Work::counted(count as u64 * VISITED_KEY_UNITS)
     }
 
     /// Begins a command that is no request to the store.
@@ -131,9 +143,14 @@ impl Work {
         }
     }
 
-    /// Takes steps of a pattern, or fills cells of a table.
+    /// Takes steps of a pattern.
     pub fn steps(steps: u64) -> Work {
         Work::counted(steps.div_ceil(UNIT_STEPS))
+    }
+
+    /// Fills cells of a table.
+    pub fn cells(cells: u64) -> Work {
+        Work::counted(cells.div_ceil(UNIT_CELLS))
     }
 
     /// Runs a command on the whole server in an atomic group.

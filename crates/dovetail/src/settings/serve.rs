@@ -96,7 +96,7 @@ impl ServeSettings {
                 .time("idle-timeout")
                 .map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
             max_item_size_bytes: lookup.size_bytes("max-item-size").unwrap_or(32 << 20),
-            atomic_size_max_bytes: lookup.size_bytes("max-atomic-size").unwrap_or(512 << 20),
+            atomic_size_max_bytes: lookup.size_bytes("max-atomic-size").unwrap_or(96 << 20),
             debug_command: lookup.choice(
                 "enable-debug-command",
                 DebugCommand::No,

@@ -121,7 +121,7 @@ impl Step<'_> {
 
     fn cost(&self) -> Work {
         let mut cost = self.call;
-        cost += Work::keys(self.visited);
+        cost += Work::visited(self.visited);
         // Lines are made of numbers and of keys that are encoded byte by byte.
         cost += Work::steps(self.lines_bytes() as u64);
         cost

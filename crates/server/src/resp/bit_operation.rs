@@ -16,7 +16,7 @@
 //!
 //! # Trade-offs
 //! Sources that are written all the time make it work four times as long, and hold the worker in
-//! the end: for at most `max-atomic-size`, as a transaction does.
+//! the end: for at most `max-atomic-size`, as a transaction does; beyond that they are refused.
 
 use base::KeyHash;
 use store::{Condition, Expiry, Op, Request, Room, Set};
@@ -101,9 +101,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         sources: Keys<'a>,
     ) {
         let combine = Combine { operation, target, sources };
-        let key_count = sources.len() + 1;
         if self.refuse_long_key(caller, combine.all_keys())
-            || self.refuse_atomic(caller, key_count, 0)
+            || self.refuse_atomic(caller, sources.len() + 1, 0)
         {
             return;
         }
@@ -115,9 +114,6 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let survey = self.survey(sources);
         if survey.total_bytes <= ONE_PIECE_BYTES_MAX {
             return self.bit_op_at_once(caller, combine);
-        }
-        if self.refuse_atomic(caller, key_count, survey.total_bytes) {
-            return;
         }
         let booked_bytes = (survey.longest_bytes + size_of_val(&survey.versions[..])) as u64;
         if !self.core.ledger.try_reserve(Kind::Groups, booked_bytes) {
@@ -161,7 +157,10 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             return Slice::More;
         }
         walk.result = Vec::new();
-        self.bit_op_at_once(caller, combine);
+        let total_bytes = self.survey(combine.sources).total_bytes;
+        if !self.refuse_atomic(caller, walk.versions.len() + 1, total_bytes) {
+            self.bit_op_at_once(caller, combine);
+        }
         Slice::Last
     }
 

@@ -19,7 +19,7 @@ use crate::budget::Kind;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::rmw::Rmw;
-use crate::work::{TURN_STEPS, Work};
+use crate::work::{TURN_CELLS, Work};
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Runs `command` if it is this one.
@@ -76,8 +76,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 
     /// Some rows of the table; the reply comes with the last.
     pub(super) fn lcs_slice(&mut self, caller: Caller, walk: &mut LcsWalk) -> Slice {
-        let cells = walk.table.fill(TURN_STEPS);
-        self.core.charge(Work::steps(cells));
+        let cells = walk.table.fill(TURN_CELLS);
+        self.core.charge(Work::cells(cells));
         if !walk.table.is_full() {
             return Slice::More;
         }

@@ -103,7 +103,7 @@ impl Visit<'_> {
     }
 
     fn cost(&self) -> Work {
-        let mut cost = Work::keys(self.visited);
+        let mut cost = Work::visited(self.visited);
         cost += Work::steps(self.steps);
         cost
     }

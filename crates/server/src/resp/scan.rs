@@ -69,7 +69,7 @@ impl Names {
 
     /// What it took to look at so many items.
     fn cost(&self, visited: usize) -> Work {
-        let mut cost = Work::keys(visited);
+        let mut cost = Work::visited(visited);
         cost += Work::steps(self.steps);
         cost
     }
