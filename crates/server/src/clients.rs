@@ -1,4 +1,4 @@
-//! The client registry: who is connected, for CLIENT LIST, CLIENT KILL and the admin port.
+//! The client registry: all connections, for CLIENT LIST, CLIENT KILL and the admin port.
 //!
 //! # Concurrency
 //! The map is locked when a connection opens or closes and when somebody lists them, never by a
@@ -56,7 +56,7 @@ impl fmt::Display for End {
 /// One connected client.
 #[derive(Debug)]
 pub struct Client {
-    /// Never reused; starts at 1. 0: nobody in particular.
+    /// Never reused; starts at 1. 0: no client in particular.
     pub id: u64,
     /// Which protocol its port speaks.
     pub protocol: Dialect,
@@ -102,7 +102,7 @@ pub struct ClientNames {
     pub library: String,
     /// CLIENT SETINFO LIB-VER.
     pub library_version: String,
-    /// Whom it logged in as; empty: the default user.
+    /// The user that it logged in as; empty: the default user.
     pub user: String,
 }
 
@@ -112,14 +112,14 @@ impl ClientNames {
         names.iter().map(|name| name.len() as u64).sum()
     }
 
-    /// Who it is, as CLIENT LIST tells it.
+    /// Its user, as CLIENT LIST tells it.
     pub fn user(&self) -> &str {
         if self.user.is_empty() { "default" } else { &self.user }
     }
 }
 
 impl Client {
-    /// Whoever sends datagrams to an address: nobody in particular, and in no list.
+    /// All senders of datagrams to an address: no client in particular, and in no list.
     pub(crate) fn of_datagrams(local: SocketAddr) -> Client {
         Client {
             id: 0,
@@ -204,8 +204,8 @@ impl Client {
     /// What it should be told has no room: it will be told that everything has changed. False: that
     /// is on its way already.
     pub(crate) fn sum_up(&self) -> bool {
-        // AcqRel, with `end_sum`: whoever finds the sum on its way has changed its keys before it
-        // is told.
+        // AcqRel, with `end_sum`: a writer that finds the sum on its way has changed its keys before
+        // it is told.
         !self.is_summed_up.swap(true, Ordering::AcqRel)
     }
 
@@ -222,7 +222,7 @@ impl Client {
         self.lost_lines.swap(0, Ordering::Relaxed)
     }
 
-    /// Whether somebody closes it: it is gone for whoever looks.
+    /// Whether it is being closed: for every reader of the list it is gone.
     pub fn is_killed(&self) -> bool {
         self.is_killed.load(Ordering::Relaxed)
     }
@@ -230,7 +230,7 @@ impl Client {
     /// Marks it as to be closed; the worker to tell.
     ///
     /// Between this fence and that of [`Client::move_to`], either this names the new worker, or
-    /// that one sees the mark: nobody slips through on the way.
+    /// that one sees the mark: no connection slips through on the way.
     pub(crate) fn kill(&self) -> WorkerId {
         self.is_killed.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);

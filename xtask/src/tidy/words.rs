@@ -1,7 +1,7 @@
 //! Rules for words: a thread, a socket or a client is named by a noun.
 //!
 //! ```text
-//!  Rust   strings and names of code; comments are not looked at yet
+//!  Rust   strings, names of code and comments
 //!  *.md   all lines, but for decisions and the change log, which stay as they were written
 //! ```
 
@@ -30,14 +30,8 @@ fn documents(repository: &Repository) -> Vec<Problem> {
 
 fn code(repository: &Repository) -> Vec<Problem> {
     let is_code = |path: &str| path.ends_with(".rs") && path != "xtask/src/tidy/words.rs";
-    let lines = |(path, text): (&str, &str)| problems_in(path, text.lines().map(code_of));
+    let lines = |(path, text): (&str, &str)| problems_in(path, text.lines());
     repository.named(is_code).flat_map(lines).collect()
-}
-
-/// A line without its comment; `//` inside of a string is taken for one unless a `:` is before it.
-fn code_of(line: &str) -> &str {
-    let is_comment = |at: &usize| *at == 0 || line.as_bytes()[at - 1] != b':';
-    line.match_indices("//").map(|(at, _)| at).find(is_comment).map_or(line, |at| &line[..at])
 }
 
 fn problems_in<'t>(path: &str, lines: impl Iterator<Item = &'t str>) -> Vec<Problem> {
@@ -69,7 +63,8 @@ mod tests {
     #[test]
     fn strings_and_names_name_nouns() {
         let path = "crates/server/src/lib.rs";
-        expect(code, path, "let url = \"redis://whoami\"; // whoever asks\n", &[]);
+        expect(code, path, "let url = \"redis://whoami\"; // the client asks\n", &[]);
+        expect(code, path, "//! The thread\n// whoever asks\n", &["lib.rs:2: `whoever`"]);
         expect(code, path, "panic!(\"nobody asks\");\n", &["lib.rs:1: `nobody`"]);
         expect(code, path, "enum Found { Nobody }\n", &["`nobody`"]);
         expect(code, "xtask/src/peers.rs", "let line = \"-m 64 -u nobody\";\n", &[]);

@@ -201,15 +201,15 @@ fn keys_of_one_set(bench: &Bench, count: usize) -> Vec<String> {
     keys.take(count).collect()
 }
 
-/// P1: a write that found its set full, and then went to who wrote its partition meanwhile, is one
-/// conflict.
+/// P1: a write that found its set full, and then went to the worker that wrote its partition
+/// meanwhile, is one conflict.
 #[test]
 fn a_write_that_waits_for_a_full_set_and_is_then_diverted_counts_one_conflict() {
     let mut bench = Bench::new(3, Some(1), "d-crew round-robin");
     let keys = keys_of_one_set(&bench, 9);
     let (mut filler, mut first, mut second) = (bench.client(0), bench.client(0), bench.client(0));
     bench.settle();
-    // Eight writes that nobody executes yet fill the set.
+    // Eight writes that no worker executes yet fill the set.
     let fill: String = keys[..8].iter().map(|key| set(key, "1")).collect();
     filler.write_all(fill.as_bytes()).unwrap();
     bench.turn(0);
@@ -227,8 +227,7 @@ fn a_write_that_waits_for_a_full_set_and_is_then_diverted_counts_one_conflict() 
     assert_eq!((bench.hops().pins, bench.hops().pin_conflicts), (10, 2), "one for each");
 }
 
-/// K16: a body of 4 MiB comes in slices, and whoever else is served by that worker does not wait
-/// for it.
+/// K16: a body of 4 MiB comes in slices, and other clients of that worker do not wait for it.
 #[test]
 fn a_large_body_is_read_in_slices_and_others_are_answered_in_between() {
     const SLICE_BYTES: u64 = 256 << 10;

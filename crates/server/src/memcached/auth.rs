@@ -63,7 +63,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// SASL's list mechs, auth and step. As memcached, whoever begins anew is a stranger.
+    /// SASL's list mechs, auth and step. As in memcached, a client that begins anew is a stranger.
     pub(super) fn sasl(&mut self, slot: usize, request: &Request<'a>) {
         self.caller(slot, MemcachedCommand::Auth, false);
         let speech = self.core.connections[slot].memcached();
@@ -99,8 +99,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 /// The only mechanism: the password itself, for the port is local or behind TLS.
 const PLAIN: &str = "PLAIN";
 
-/// User and password of PLAIN's message (RFC 4616): `authorize-as NUL user NUL password`. Nobody
-/// may act for another.
+/// User and password of PLAIN's message (RFC 4616): `authorize-as NUL user NUL password`. No
+/// user may act for another.
 fn plain(message: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut parts = message.split(|byte| *byte == 0);
     let (acts_as, user, password) = (parts.next()?, parts.next()?, parts.next()?);

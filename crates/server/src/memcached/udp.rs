@@ -7,13 +7,13 @@
 //! ```
 //!
 //! An exchange is a connection of one request: it lives in the worker's connections from the
-//! datagram that asks to those that answer, whoever executes it in between. Its descriptor is one
+//! datagram that asks to those that answer, whichever worker executes it in between. Its descriptor is one
 //! more of the worker's UDP socket, and nothing is read from it or written to it.
 //!
 //! # Invariants
 //! I1: what is answered takes at most so many bytes for each byte that was asked by as the setting
-//!     says, headers counted, or [`ANSWER_BYTES_MIN`]: who names another as the sender of a
-//!     datagram gains nothing. Beyond, one short error is answered.
+//!     says, headers counted, or [`ANSWER_BYTES_MIN`]: to forge the sender of a datagram gains
+//!     nothing. Beyond, one short error is answered.
 //! I2: nothing is kept for a sender between two datagrams, and of the exchanges that are not
 //!     answered one address has a quarter at most.
 //! I3: a datagram that is no request, or finds no room, is dropped and counted.
@@ -130,7 +130,7 @@ pub struct UdpPort {
     /// Of these, how many an address has.
     open_of: HashMap<IpAddr, usize>,
     buffers: Buffers,
-    /// Whom the commands of all exchanges belong to; in no list of clients.
+    /// The client of the commands of all exchanges; in no list of clients.
     client: Arc<Client>,
     /// Reply bytes for each byte of a request; 0: as many as there are.
     reply_factor: usize,

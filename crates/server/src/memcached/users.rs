@@ -11,7 +11,7 @@ use crate::password;
 /// The longest name or password.
 const WORD_MAX_BYTES: usize = 256;
 
-/// Who may come in.
+/// The users and their passwords.
 #[derive(Debug)]
 pub struct Users {
     path: PathBuf,
@@ -33,7 +33,7 @@ impl Users {
         Ok(Users { path: path.to_owned(), known })
     }
 
-    /// Reads the file anew. Whoever is logged in stays so.
+    /// Reads the file anew. Clients that are logged in stay so.
     ///
     /// # Errors
     /// As [`Users::read`]; the users of before stay.

@@ -1,4 +1,4 @@
-//! CLIENT: who is connected.
+//! CLIENT: the connections.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     pub(super) fn client_operate(&mut self, caller: Caller, id: CommandId, args: ArgIter<'a>) {
         let error = match id {
             CommandId::ClientUnblock => match unblock_error(args) {
-                // Nobody waits for a key here.
+                // No client waits for a key here.
                 None => return self.say(caller, |encoder| encoder.integer(0)),
                 Some(error) => error,
             },

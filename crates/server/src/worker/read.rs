@@ -264,7 +264,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     /// What a turn reads into a buffer of its own (K16, W5); `None`: nothing now.
     pub(super) fn own_bytes_max(&mut self) -> Option<usize> {
         match self.core.read_bytes_max() {
-            // Who is read a last time has no later turn.
+            // A connection that is read a last time has no later turn.
             0 if self.is_draining => Some(READ_BYTES_MAX),
             0 => None,
             bytes_max => Some(bytes_max),
