@@ -20,6 +20,7 @@ mod number;
 mod text;
 
 use base::UnixMillis;
+use store::Pieces;
 use store::request::{Item, NoUpdate, Op, Update, Use, Verdict};
 use wire::resp::{Comparison, ErrorReply, ExpireCondition};
 
@@ -199,67 +200,78 @@ impl Update for Rmw<'_> {
     type Refusal = Refusal;
 
     fn apply(&self, old: Option<&Item<'_>>, value: &mut Vec<u8>) -> Verdict<Refusal> {
+        let mut pieces = Pieces::in_buffer(std::mem::take(value));
+        let verdict = self.apply_in_pieces(old, &mut pieces);
+        *value = pieces.gathered();
+        verdict
+    }
+
+    fn apply_in_pieces<'v>(
+        &'v self,
+        old: Option<&Item<'v>>,
+        pieces: &mut Pieces<'v>,
+    ) -> Verdict<Refusal> {
         match *self {
-            Rmw::IncrementBy(delta) => number::increment(old, delta, value),
-            Rmw::IncrementByFloat(increment) => number::increment_float(old, increment, value),
-            Rmw::Append(tail) => text::join(old, tail, Side::Behind, value),
-            Rmw::Prepend(head) => text::join(old, head, Side::Before, value),
+            Rmw::IncrementBy(delta) => number::increment(old, delta, &mut pieces.made),
+            Rmw::IncrementByFloat(increment) => {
+                number::increment_float(old, increment, &mut pieces.made)
+            }
+            Rmw::Append(tail) => text::join(old, tail, Side::Behind, pieces),
+            Rmw::Prepend(head) => text::join(old, head, Side::Before, pieces),
             Rmw::DeleteVersion(version) => delete_if(old, |item| item.version, version),
             Rmw::DeleteToken(token) => delete_if(old, |item| item.cas(), token),
-            Rmw::SetRange { offset_bytes, value: part } => {
-                text::set_range(old, offset_bytes, part, value)
+            Rmw::SetRange { offset_bytes, value } => {
+                text::set_range(old, offset_bytes, value, pieces)
             }
-            Rmw::SetBit { offset_bits, bit } => bits::set(old, offset_bits, bit, value),
-            Rmw::SetIf { comparison, value: new, expiry } => {
-                compare::set(old, comparison, (new, expiry), value)
+            Rmw::SetBit { offset_bits, bit } => bits::set(old, offset_bits, bit, pieces),
+            Rmw::SetIf { comparison, value, expiry } => {
+                compare::set(old, comparison, (value, expiry), pieces)
             }
             Rmw::DeleteIf(comparison) => compare::delete(old, comparison),
             Rmw::SetExpiry(expires_at) => expiry::set(old, expires_at),
             Rmw::Expire { at, condition } => expiry::expire(old, at, condition),
             Rmw::Persist => expiry::persist(old),
-            Rmw::Join(part, side) => memcached::join(old, part, side, value),
-            Rmw::Increase(delta) => memcached::arithmetic(old, value, |n| n.wrapping_add(delta)),
-            Rmw::Decrease(delta) => memcached::arithmetic(old, value, |n| n.saturating_sub(delta)),
-            Rmw::MetaGet(get) => get.apply(old, value),
-            Rmw::MetaStore(store) => store.apply(old, value),
-            Rmw::MetaAppend(join) => join.apply(Side::Behind, old, value),
-            Rmw::MetaPrepend(join) => join.apply(Side::Before, old, value),
-            Rmw::MetaInvalidate(invalidate) => invalidate.apply(old, value),
-            Rmw::MetaIncrease(count) => count.apply(Way::Up, old, value),
-            Rmw::MetaDecrease(count) => count.apply(Way::Down, old, value),
-            Rmw::Named(named) => named.apply(old, value),
+            Rmw::Join(part, side) => memcached::join(old, part, side, pieces),
+            Rmw::Increase(delta) => {
+                memcached::arithmetic(old, &mut pieces.made, |n| n.wrapping_add(delta))
+            }
+            Rmw::Decrease(delta) => {
+                memcached::arithmetic(old, &mut pieces.made, |n| n.saturating_sub(delta))
+            }
+            Rmw::MetaGet(ref get) => get.apply(old, pieces),
+            Rmw::MetaStore(ref store) => store.apply(old, pieces),
+            Rmw::MetaAppend(ref join) => join.apply(Side::Behind, old, pieces),
+            Rmw::MetaPrepend(ref join) => join.apply(Side::Before, old, pieces),
+            Rmw::MetaInvalidate(ref invalidate) => invalidate.apply(old, pieces),
+            Rmw::MetaIncrease(count) => count.apply(Way::Up, old, &mut pieces.made),
+            Rmw::MetaDecrease(count) => count.apply(Way::Down, old, &mut pieces.made),
+            Rmw::Named(named) => named.apply(old, pieces),
         }
     }
 
-    fn value_len_max(&self, old: Option<&Item<'_>>) -> usize {
+    fn made_len_max(&self, old: Option<&Item<'_>>) -> usize {
         let old_len = old.map_or(0, |old| old.value.len());
-        let joined = |part: &[u8], max_bytes: u64| {
-            let len = old_len + part.len();
-            if len as u64 <= max_bytes { len } else { 0 }
-        };
         match self {
-            Rmw::Append(part) | Rmw::Prepend(part) | Rmw::Join(part, _) => {
-                joined(part.bytes, part.max_bytes)
-            }
-            Rmw::MetaAppend(part) | Rmw::MetaPrepend(part) => {
-                joined(part.bytes, part.max_bytes.into())
-            }
             Rmw::SetRange { offset_bytes, value } => {
-                text::len_with_range(old_len, *offset_bytes, *value)
+                text::gap_before_range(old_len, *offset_bytes, *value)
             }
-            Rmw::SetBit { offset_bits, bit } => bits::len_with_bit(old, *offset_bits, *bit),
-            Rmw::SetIf { value, .. } => value.len(),
-            Rmw::MetaStore(store) => store.value.len(),
-            Rmw::MetaGet(get) => get.copied_len(old),
-            Rmw::Named(named) => named.update.value_len_max(old),
-            Rmw::Increase(_)
-            | Rmw::Decrease(_)
-            | Rmw::MetaIncrease(_)
-            | Rmw::MetaDecrease(_)
-            | Rmw::MetaInvalidate(_) => old_len,
-            // Numbers are short; a new time alone is written from where the value lies.
+            Rmw::SetBit { offset_bits, bit } => bits::made_len(old, *offset_bits, *bit),
+            Rmw::Named(named) => named.update.made_len_max(old),
+            Rmw::Increase(_) | Rmw::Decrease(_) | Rmw::MetaIncrease(_) | Rmw::MetaDecrease(_) => {
+                old_len
+            }
+            // Numbers are short; whole values are written from where they lie.
             Rmw::IncrementBy(_)
             | Rmw::IncrementByFloat(_)
+            | Rmw::Append(_)
+            | Rmw::Prepend(_)
+            | Rmw::Join(..)
+            | Rmw::SetIf { .. }
+            | Rmw::MetaGet(_)
+            | Rmw::MetaStore(_)
+            | Rmw::MetaAppend(_)
+            | Rmw::MetaPrepend(_)
+            | Rmw::MetaInvalidate(_)
             | Rmw::DeleteVersion(_)
             | Rmw::DeleteToken(_)
             | Rmw::DeleteIf(_)

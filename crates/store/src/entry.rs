@@ -43,6 +43,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::UnixMillis;
 
+use crate::pieces::Parts;
 use crate::request::{Item, LastUse, MARKS_MASK};
 
 pub(crate) use in_place::InPlace;
@@ -314,6 +315,15 @@ pub(crate) fn body_checksum(shape: Shape, key: &[u8], value: &[u8]) -> BodyCrc {
         return BodyCrc(key_crc);
     }
     BodyCrc(crate::crc::extend(key_crc, value))
+}
+
+/// [`body_checksum`] of a value in parts.
+pub(crate) fn parts_checksum(shape: Shape, key: &[u8], value: Parts<'_>) -> BodyCrc {
+    let BodyCrc(key_crc) = body_checksum(shape, key, &[]);
+    if shape.is_in_place {
+        return BodyCrc(key_crc);
+    }
+    BodyCrc(value.iter().fold(key_crc, crate::crc::extend))
 }
 
 /// A published entry, borrowed from the log.

@@ -28,6 +28,7 @@ mod index;
 mod log;
 mod mapping;
 pub mod medium;
+mod pieces;
 pub mod pin;
 mod placement;
 mod prefetch;
@@ -50,6 +51,7 @@ pub use entry::{HEADER_BYTES, HEADER_MAX_BYTES, entry_len_bytes, entry_len_max_b
 pub use hot_array::HotArray;
 pub use log::Tended;
 pub use mapping::{HugePages, PageKind, huge_pages_available};
+pub use pieces::Pieces;
 pub use pin::{PinnedValue, Pins};
 pub use placement::{NodeShare, Placement};
 pub use range::{Direction, NoOrder, Range, RangeEnd, RangeSink, prefix_end};

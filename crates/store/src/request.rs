@@ -18,6 +18,7 @@ use std::sync::LazyLock;
 
 use base::{KeyHash, KeyHasher, UnixMillis};
 
+use crate::pieces::Pieces;
 use crate::pin::Pins;
 
 /// A mark beside the client flags of an item: its value is out of date and may still be shown.
@@ -107,9 +108,20 @@ pub trait Update {
     /// bucket lock: it must be short, must not block and must not call the store.
     fn apply(&self, old: Option<&Item<'_>>, value: &mut Vec<u8>) -> Verdict<Self::Refusal>;
 
-    /// How long `value` becomes at most where the old item is this one: what is long has to have
-    /// room before it is made ([`ScratchRoom`]).
-    fn value_len_max(&self, old: Option<&Item<'_>>) -> usize {
+    /// The same, in pieces: what the new value takes from the old one or from the request is named
+    /// where it lies and needs no memory of its own. `pieces` comes in empty.
+    #[inline]
+    fn apply_in_pieces<'v>(
+        &'v self,
+        old: Option<&Item<'v>>,
+        pieces: &mut Pieces<'v>,
+    ) -> Verdict<Self::Refusal> {
+        self.apply(old, &mut pieces.made)
+    }
+
+    /// How long `pieces.made` becomes at most where the old item is this one: what is long has to
+    /// have room before it is made ([`ScratchRoom`]).
+    fn made_len_max(&self, old: Option<&Item<'_>>) -> usize {
         old.map_or(0, |old| old.value.len())
     }
 
@@ -270,8 +282,14 @@ impl<'a> Item<'a> {
 
 /// Puts a token behind a value; the client flags to store with it (I3).
 pub fn fold_token(token: u64, value: &mut Vec<u8>, client_flags: u64) -> u64 {
-    value.extend_from_slice(&token.to_le_bytes());
-    client_flags | HAS_TOKEN
+    let (token, client_flags) = stored_token(token, client_flags);
+    value.extend_from_slice(&token);
+    client_flags
+}
+
+/// What is stored behind a value that has a token, and the client flags to store with it (I3).
+pub(crate) fn stored_token(token: u64, client_flags: u64) -> ([u8; TOKEN_BYTES], u64) {
+    (token.to_le_bytes(), client_flags | HAS_TOKEN)
 }
 
 /// An entry that had to go for others.

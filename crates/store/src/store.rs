@@ -14,12 +14,13 @@ use crate::counters::{Counts, SharedCounts, StoreStats, fold};
 use crate::cursor::CursorTable;
 use crate::durable::Durable;
 use crate::durable::restore::Segments as RestoredSegments;
-use crate::entry::{BodyCrc, HEADER_MAX_BYTES, Shape, body_checksum};
+use crate::entry::{BodyCrc, HEADER_MAX_BYTES, Shape, body_checksum, parts_checksum};
 use crate::epoch::Epochs;
 use crate::ghost::{self, GhostTable};
 use crate::index::{BUCKET_BYTES, Block, Index, IndexPlan, Lines, Position};
 use crate::log::{Log, log_min_bytes, segment_bytes_for, segment_count_min};
 use crate::mapping::PageKind;
+use crate::pieces::Parts;
 use crate::placement::{NodeShare, Placement};
 use crate::replica::{RecoveredDelete, ShardCounts};
 use crate::request::ScratchRoom;
@@ -491,6 +492,11 @@ impl Inner {
     #[inline]
     pub(crate) fn sum_body(&self, shape: Shape, key: &[u8], value: &[u8]) -> Option<BodyCrc> {
         (!self.tuning.notes_use).then(|| body_checksum(shape, key, value))
+    }
+
+    /// The same of a value in parts.
+    pub(crate) fn sum_parts(&self, shape: Shape, key: &[u8], value: Parts<'_>) -> Option<BodyCrc> {
+        (!self.tuning.notes_use).then(|| parts_checksum(shape, key, value))
     }
 
     /// Adds an access mark to the slot at `position` (K13).

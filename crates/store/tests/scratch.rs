@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base::UnixMillis;
 use store::request::{Item, NoUpdate, Op, Outcome, Request, Sink, Update, Verdict};
-use store::{Eviction, HugePages, IndexKind, Mode, Pins, ScratchRoom, Store, StoreConfig, Tuning};
+use store::{
+    Eviction, HugePages, IndexKind, Mode, Pieces, Pins, ScratchRoom, Store, StoreConfig, Tuning,
+};
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 
@@ -35,8 +37,34 @@ impl Update for Longer {
         Verdict::Write { client_flags: 0, expires_at: None }
     }
 
-    fn value_len_max(&self, old: Option<&Item<'_>>) -> usize {
+    fn made_len_max(&self, old: Option<&Item<'_>>) -> usize {
         old.map_or(0, |item| item.value.len()) + self.0
+    }
+}
+
+/// Adds these bytes, from where they lie.
+struct Joined<'a>(&'a [u8]);
+
+impl Update for Joined<'_> {
+    type Refusal = NoUpdate;
+
+    fn apply(&self, _: Option<&Item<'_>>, _: &mut Vec<u8>) -> Verdict<NoUpdate> {
+        unreachable!("the store asks for pieces")
+    }
+
+    fn apply_in_pieces<'v>(
+        &'v self,
+        old: Option<&Item<'v>>,
+        pieces: &mut Pieces<'v>,
+    ) -> Verdict<NoUpdate> {
+        pieces.before = old.map_or(&[], |item| item.value);
+        pieces.made.extend_from_slice(b"-");
+        pieces.after[1] = self.0;
+        Verdict::WriteToken { client_flags: 3, expires_at: None, token: 9 }
+    }
+
+    fn made_len_max(&self, _: Option<&Item<'_>>) -> usize {
+        1
     }
 }
 
@@ -62,8 +90,7 @@ fn run<U: Update>(store: &Arc<Store>, op: Op<'_, U>) -> Option<usize> {
     length.0
 }
 
-#[test]
-fn what_has_no_room_changes_nothing_and_all_is_given_back() {
+fn open() -> Arc<Store> {
     let config = StoreConfig {
         memory_bytes: 64 << 20,
         index_bytes: 64 << 10,
@@ -77,7 +104,12 @@ fn what_has_no_room_changes_nothing_and_all_is_given_back() {
         batch: 32,
         huge_pages: HugePages::Off,
     };
-    let store = Store::open_tuned(config, Tuning::default()).expect("it fits");
+    Store::open_tuned(config, Tuning::default()).expect("it fits")
+}
+
+#[test]
+fn what_has_no_room_changes_nothing_and_all_is_given_back() {
+    let store = open();
     let free = Arc::new(AtomicUsize::new(1 << 20));
     store.book_scratch(Room(Arc::clone(&free)));
     let by = |bytes| run(&store, Op::Update(Longer(bytes)));
@@ -88,5 +120,34 @@ fn what_has_no_room_changes_nothing_and_all_is_given_back() {
     assert_eq!(run::<NoUpdate>(&store, Op::Get), Some(950_000));
     assert_eq!(by(10), Some(950_010));
     assert_eq!(free.load(Ordering::Relaxed), 1 << 20);
+    store.validate();
+}
+
+/// The value of an item and its token.
+#[derive(Default)]
+struct Value(Vec<u8>, Option<u64>);
+
+impl<R> Sink<R> for Value {
+    fn outcome(&mut self, _: usize, outcome: Outcome<'_, R>, _: Pins<'_>) {
+        if let Outcome::Hit(item) = outcome {
+            *self = Value(item.value.to_vec(), item.token);
+        }
+    }
+}
+
+#[test]
+fn what_lies_elsewhere_needs_no_room_of_its_own() {
+    let store = open();
+    store.book_scratch(Room(Arc::new(AtomicUsize::new(0))));
+    let part: Vec<u8> = (0..1_000_000_u32).map(|at| (at % 251) as u8).collect();
+    let join = |part: &[u8]| run(&store, Op::Update(Joined(part)));
+    assert_eq!(join(&part), Some(1_000_001));
+    assert_eq!(join(&part[..500_000]), Some(1_500_002));
+    assert_eq!(join(b""), Some(1_500_003));
+    let mut value = Value::default();
+    let request = Request { key: b"k", hash: store.key_hasher().hash(b"k"), op: Op::Get };
+    store.session().unwrap().execute::<NoUpdate, _>(NOW, &[request], &mut value);
+    assert_eq!(value.0, [b"-", &part[..], b"-", &part[..500_000], b"-"].concat());
+    assert_eq!(value.1, Some(9));
     store.validate();
 }

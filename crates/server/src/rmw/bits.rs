@@ -2,6 +2,7 @@
 //!
 //! Bit 0 is the highest bit of byte 0. What lies behind the value counts as zeros.
 
+use store::Pieces;
 use store::request::{Item, Verdict};
 use wire::resp::{
     BitField, BitOperation, BitRange, BitSearch, BitUnit, FieldAction, FieldActions, Overflow,
@@ -13,37 +14,34 @@ use super::{Refusal, write_keeping};
 const WINDOW_BYTES: usize = 16;
 
 /// Writes one bit; a value that is too short is filled up with zeros.
-pub(super) fn set(
-    old: Option<&Item<'_>>,
+pub(super) fn set<'v>(
+    old: Option<&Item<'v>>,
     offset_bits: u64,
     bit: bool,
-    value: &mut Vec<u8>,
+    pieces: &mut Pieces<'v>,
 ) -> Verdict<Refusal> {
+    let len = made_len(old, offset_bits, bit);
+    if len == 0 {
+        return Verdict::Keep;
+    }
     let old_value = old.map_or(&b""[..], |old| old.value);
     // It fits a usize: the offset was held against the longest value.
     let byte = (offset_bits / 8) as usize;
-    if byte < old_value.len() && self::bit(old_value, offset_bits) == bit {
-        return Verdict::Keep;
-    }
-    value.extend_from_slice(old_value);
-    if value.len() <= byte {
-        value.resize(byte + 1, 0);
-    }
+    pieces.before = &old_value[..byte.min(old_value.len())];
+    pieces.made.resize(len, 0);
     let mask = 0x80 >> (offset_bits % 8);
-    if bit {
-        value[byte] |= mask;
-    } else {
-        value[byte] &= !mask;
-    }
+    let before = old_value.get(byte).copied().unwrap_or(0);
+    pieces.made[len - 1] = if bit { before | mask } else { before & !mask };
+    pieces.after[0] = old_value.get(byte + 1..).unwrap_or_default();
     write_keeping(old)
 }
 
-/// How long the value is with that bit; 0: it is not written.
-pub(super) fn len_with_bit(old: Option<&Item<'_>>, offset_bits: u64, bit: bool) -> usize {
+/// How long the bit's byte is, with zeros before it that the value lacks; 0: it is not written.
+pub(super) fn made_len(old: Option<&Item<'_>>, offset_bits: u64, bit: bool) -> usize {
     let old_value = old.map_or(&b""[..], |old| old.value);
     let byte = (offset_bits / 8) as usize;
     let is_kept = byte < old_value.len() && self::bit(old_value, offset_bits) == bit;
-    if is_kept { 0 } else { old_value.len().max(byte + 1) }
+    if is_kept { 0 } else { byte.saturating_sub(old_value.len()) + 1 }
 }
 
 /// One bit.

@@ -1,6 +1,7 @@
 //! Writes and deletions that depend on the value that is there: SET IFEQ, DELEX and their like.
 
 use base::UnixMillis;
+use store::Pieces;
 use store::request::{Expiry, Item, Verdict};
 use twox_hash::XxHash3_64;
 use wire::resp::{Compares, Comparison};
@@ -57,16 +58,16 @@ fn passes(comparison: Comparison<'_>, value: Option<&[u8]>) -> bool {
 }
 
 /// SET with a comparison.
-pub(super) fn set(
-    old: Option<&Item<'_>>,
+pub(super) fn set<'v>(
+    old: Option<&Item<'v>>,
     comparison: Comparison<'_>,
-    (new, expiry): (&[u8], PackedExpiry),
-    value: &mut Vec<u8>,
+    (new, expiry): (&'v [u8], PackedExpiry),
+    pieces: &mut Pieces<'v>,
 ) -> Verdict<Refusal> {
     if !passes(comparison, old.map(|old| old.value)) {
         return Verdict::Keep;
     }
-    value.extend_from_slice(new);
+    pieces.before = new;
     let expires_at = match expiry.unpacked() {
         Expiry::Never => None,
         Expiry::Keep => old.and_then(|old| old.expires_at),

@@ -1,39 +1,38 @@
 //! memcached's incr, decr, append and prepend: an absent key is never created.
 
+use store::Pieces;
 use store::request::{Item, Verdict};
 
 use super::meta::unmarked;
 use super::{Bounded, Refusal, Side, write_keeping};
 
 /// Adds bytes on one side of the value; flags and expiry stay.
-pub(super) fn join(
-    old: Option<&Item<'_>>,
-    part: Bounded<'_>,
+pub(super) fn join<'v>(
+    old: Option<&Item<'v>>,
+    part: Bounded<'v>,
     side: Side,
-    value: &mut Vec<u8>,
+    pieces: &mut Pieces<'v>,
 ) -> Verdict<Refusal> {
     match old {
         None => Verdict::Refuse(Refusal::Absent),
-        Some(item) => join_parts(item, part, side, value),
+        Some(item) => join_parts(item, part, side, pieces),
     }
 }
 
 /// The same where there is an item.
-pub(super) fn join_parts(
-    item: &Item<'_>,
-    part: Bounded<'_>,
+pub(super) fn join_parts<'v>(
+    item: &Item<'v>,
+    part: Bounded<'v>,
     side: Side,
-    value: &mut Vec<u8>,
+    pieces: &mut Pieces<'v>,
 ) -> Verdict<Refusal> {
     if (item.value.len() + part.bytes.len()) as u64 > part.max_bytes {
         return Verdict::Refuse(Refusal::TooLong);
     }
-    let (first, second) = match side {
+    (pieces.before, pieces.after[0]) = match side {
         Side::Behind => (item.value, part.bytes),
         Side::Before => (part.bytes, item.value),
     };
-    value.extend_from_slice(first);
-    value.extend_from_slice(second);
     write_keeping(Some(item))
 }
 

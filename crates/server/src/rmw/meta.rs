@@ -14,6 +14,7 @@
 //! client had chosen it (E): that one stays until the next value.
 
 use base::UnixMillis;
+use store::Pieces;
 use store::request::{Item, MARKS_MASK, STALE, Update, Verdict, WON};
 
 use super::memcached::{join_parts, pad, parse_decimal};
@@ -123,12 +124,11 @@ impl MetaGet {
         ends_soon || item.client_flags & STALE != 0
     }
 
-    /// How much of the old value it copies.
-    pub(super) fn copied_len(&self, old: Option<&Item<'_>>) -> usize {
-        old.filter(|item| self.wins(item)).map_or(0, |item| item.value.len())
-    }
-
-    pub(super) fn apply(&self, old: Option<&Item<'_>>, value: &mut Vec<u8>) -> Verdict<Refusal> {
+    pub(super) fn apply<'v>(
+        &'v self,
+        old: Option<&Item<'v>>,
+        pieces: &mut Pieces<'v>,
+    ) -> Verdict<Refusal> {
         let Some(item) = old else {
             return match self.vivify.get() {
                 None => Verdict::Keep,
@@ -137,7 +137,7 @@ impl MetaGet {
         };
         let expires_at = self.touch.or(item.expires_at);
         if self.wins(item) {
-            value.extend_from_slice(item.value);
+            pieces.before = item.value;
             let client_flags = item.client_flags | WON;
             // Another value has another token; this is the same.
             return match item.token {
@@ -174,8 +174,12 @@ pub struct Named<'a> {
 }
 
 impl Named<'_> {
-    pub(super) fn apply(&self, old: Option<&Item<'_>>, value: &mut Vec<u8>) -> Verdict<Refusal> {
-        match self.update.apply(old, value) {
+    pub(super) fn apply<'v>(
+        &'v self,
+        old: Option<&Item<'v>>,
+        pieces: &mut Pieces<'v>,
+    ) -> Verdict<Refusal> {
+        match self.update.apply_in_pieces(old, pieces) {
             // A client that wins an item changes no value.
             verdict if old.is_some() && matches!(self.update, Rmw::MetaGet(_)) => verdict,
             Verdict::Write { client_flags, expires_at } => {
@@ -202,7 +206,11 @@ pub struct MetaStore<'a> {
 }
 
 impl MetaStore<'_> {
-    pub(super) fn apply(&self, old: Option<&Item<'_>>, value: &mut Vec<u8>) -> Verdict<Refusal> {
+    pub(super) fn apply<'v>(
+        &'v self,
+        old: Option<&Item<'v>>,
+        pieces: &mut Pieces<'v>,
+    ) -> Verdict<Refusal> {
         let flags = u64::from(self.client_flags);
         let (client_flags, expires_at) = match (self.guard, old) {
             (Guard::SameToken | Guard::SameOrOlderToken, None) => return Verdict::Keep,
@@ -219,7 +227,7 @@ impl MetaStore<'_> {
             }
             _ => (flags, self.expiry.or(None)),
         };
-        value.extend_from_slice(self.value);
+        pieces.before = self.value;
         Verdict::Write { client_flags, expires_at }
     }
 }
@@ -240,16 +248,16 @@ pub struct MetaJoin<'a> {
 }
 
 impl MetaJoin<'_> {
-    pub(super) fn apply(
-        &self,
+    pub(super) fn apply<'v>(
+        &'v self,
         side: Side,
-        old: Option<&Item<'_>>,
-        value: &mut Vec<u8>,
+        old: Option<&Item<'v>>,
+        pieces: &mut Pieces<'v>,
     ) -> Verdict<Refusal> {
         match (old, self.vivify.get()) {
             (None, None) => Verdict::Refuse(Refusal::Absent),
             (None, Some(expires_at)) => {
-                value.extend_from_slice(self.bytes);
+                pieces.before = self.bytes;
                 Verdict::Write { client_flags: self.client_flags.into(), expires_at }
             }
             (Some(item), _) if self.version != 0 && self.version != item.cas() => {
@@ -257,7 +265,7 @@ impl MetaJoin<'_> {
             }
             (Some(item), _) => {
                 let part = Bounded { bytes: self.bytes, max_bytes: self.max_bytes.into() };
-                join_parts(item, part, side, value)
+                join_parts(item, part, side, pieces)
             }
         }
     }
@@ -277,7 +285,11 @@ pub struct MetaInvalidate {
 }
 
 impl MetaInvalidate {
-    pub(super) fn apply(&self, old: Option<&Item<'_>>, value: &mut Vec<u8>) -> Verdict<Refusal> {
+    pub(super) fn apply<'v>(
+        &'v self,
+        old: Option<&Item<'v>>,
+        pieces: &mut Pieces<'v>,
+    ) -> Verdict<Refusal> {
         let Some(item) = old else { return Verdict::Keep };
         if self.version.is_some_and(|version| version != item.cas()) {
             return Verdict::Refuse(Refusal::OtherVersion(item.cas()));
@@ -286,8 +298,8 @@ impl MetaInvalidate {
         if self.removes_value {
             return Verdict::Write { client_flags: mark, expires_at: self.touch.or(None) };
         }
-        value.extend_from_slice(item.value);
-        // The next client may win.
+        pieces.before = item.value;
+        // Who comes next may win.
         let client_flags = item.client_flags & !WON | mark;
         Verdict::Write { client_flags, expires_at: self.touch.or(item.expires_at) }
     }

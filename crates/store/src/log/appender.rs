@@ -18,6 +18,7 @@ use crate::entry::{Header, Shape};
 
 use super::table::{Contents, NEVER_MS};
 use super::{Lane, Log, Purpose, Queue};
+use crate::pieces::Parts;
 use crate::prefetch::{self, LINE_BYTES};
 
 /// How far ahead of the append position lines are asked for.
@@ -187,6 +188,33 @@ impl Appender {
         let after_key = unsafe { body.add(key.len()) };
         // SAFETY: as for the key.
         unsafe { copy_short(value, after_key) };
+    }
+
+    /// The same with a value in parts.
+    #[inline]
+    pub(crate) fn fill_parts(
+        log: &Log,
+        reservation: &Reservation,
+        shape: Shape,
+        key: &[u8],
+        value: Parts<'_>,
+    ) {
+        assert!(key.len() == shape.key_len_bytes && value.len_bytes() == shape.value_len_bytes);
+        assert!(shape.len_bytes() <= reservation.len_bytes);
+        // SAFETY: the reservation is this session's alone until it is published, and its length
+        // covers header, key and value (asserted).
+        let body = unsafe { log.address(reservation.offset_bytes).add(shape.header_bytes()) };
+        // SAFETY: as above; neither a client's bytes nor a published entry's lie in unpublished log
+        // memory.
+        unsafe { copy_short(key, body) };
+        // SAFETY: the key's bytes lie inside the reservation.
+        let mut end = unsafe { body.add(key.len()) };
+        for part in value.iter() {
+            // SAFETY: as for the key.
+            unsafe { copy_short(part, end) };
+            // SAFETY: all parts together are as long as the value, which lies inside.
+            end = unsafe { end.add(part.len()) };
+        }
     }
 
     /// Writes the header; after this the entry is complete and may be published.

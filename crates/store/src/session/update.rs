@@ -10,16 +10,14 @@ use base::{KeyHash, UnixMillis};
 use super::Local;
 use super::execute::{Call, find};
 use super::write::Found;
-use crate::entry::{Header, Meta, Seen, Shape};
+use crate::entry::{ALIGN_BYTES, Header, Meta, Seen, Shape};
 use crate::index::slot::Tag;
 use crate::index::{Chain, IndexFull};
 use crate::log::{Appender, Purpose, Queue};
+use crate::pieces::{Parts, Pieces};
 use crate::pin::Pins;
-use crate::request::{Item, LastUse, Outcome, Sink, Update, Use, Verdict, fold_token};
+use crate::request::{Item, LastUse, Outcome, Sink, Update, Use, Verdict, stored_token};
 use crate::store::Inner;
-
-/// A token behind a value.
-const TOKEN_BYTES: usize = size_of::<u64>();
 
 /// How one attempt at a write under the lock ended.
 enum Attempt<'a, R> {
@@ -147,54 +145,48 @@ impl Local {
         if old.is_none() && found.is_some() {
             self.note_gone(key);
         }
-        let Some(mut value) = self.buffer_for(inner, update, old.as_ref()) else {
+        let Some(mut pieces) = self.pieces_for(inner, update, old.as_ref()) else {
             return Attempt::Done(Outcome::OutOfMemory);
         };
-        let verdict = update.apply(old.as_ref(), &mut value);
-        let (client_flags, expires_at) = match (verdict, old) {
+        let verdict = update.apply_in_pieces(old.as_ref(), &mut pieces);
+        let (client_flags, expires_at, token) = match (verdict, old) {
             (Verdict::Keep, _) | (Verdict::Touch { .. }, None) => {
-                self.scratch.buffer = value;
+                self.scratch.buffer = pieces.made;
                 return Attempt::Done(Outcome::Updated { old, new: None });
             }
             (Verdict::Refuse(why), _) => {
-                self.scratch.buffer = value;
+                self.scratch.buffer = pieces.made;
                 return Attempt::Done(Outcome::Refused(why));
             }
-            (Verdict::Delete, _) => {
-                self.scratch.buffer = value;
-                return Attempt::Done(match self.delete_locked(inner, chain, found) {
-                    true => Outcome::Deleted { old },
-                    false => Outcome::OutOfMemory,
-                });
-            }
-            (Verdict::Write { client_flags, expires_at }, _) => (client_flags, expires_at),
+            (Verdict::Delete, _) => (0, Some(now), None),
+            (Verdict::Write { client_flags, expires_at }, _) => (client_flags, expires_at, None),
             (Verdict::WriteToken { client_flags, expires_at, token }, _) => {
-                (fold_token(token, &mut value, client_flags), expires_at)
+                (client_flags, expires_at, Some(token))
             }
             (Verdict::Touch { expires_at }, Some(item)) => {
-                let mut client_flags = item.client_flags;
-                if let Some(token) = item.token {
-                    value.extend_from_slice(item.value);
-                    client_flags = fold_token(token, &mut value, client_flags);
-                }
-                (client_flags, expires_at)
+                pieces.before = item.value;
+                (item.client_flags, expires_at, item.token)
             }
         };
         if expires_at.is_some_and(|at| at <= now) {
-            self.scratch.buffer = value;
+            self.scratch.buffer = pieces.made;
             return Attempt::Done(match self.delete_locked(inner, chain, found) {
                 true => Outcome::Deleted { old },
                 false => Outcome::OutOfMemory,
             });
         }
+        let folded = token.map(|token| stored_token(token, client_flags));
+        let (behind, client_flags) = match &folded {
+            Some((token, client_flags)) => (&token[..], *client_flags),
+            None => (&b""[..], client_flags),
+        };
         let is_touch = matches!(verdict, Verdict::Touch { .. });
-        let kept = old.filter(|item| is_touch && item.token.is_none());
-        let new_value = kept.map_or(&value[..], |item| item.value);
         let meta = Meta { version: chain.next_version(), client_flags, expires_at };
         let last_use = use_after(update.usage(), is_touch, old, now);
-        let write = Write { key, tag, value: new_value, meta, last_use, queue, space };
+        let value = pieces.with(behind);
+        let write = Write { key, tag, value, meta, last_use, queue, space };
         let written = self.write_locked(inner, chain, found, write);
-        self.scratch.buffer = value;
+        self.scratch.buffer = pieces.made;
         match written {
             Written::Entry(entry) => {
                 let new = Some(new.insert(entry).item());
@@ -208,20 +200,17 @@ impl Local {
         }
     }
 
-    /// An empty buffer with room for what the update makes; `None`: memory has none.
-    fn buffer_for<U: Update>(
+    /// No pieces yet, with room for what the update makes; `None`: memory has none.
+    fn pieces_for<'v, U: Update>(
         &mut self,
         inner: &Inner,
         update: &U,
         old: Option<&Item<'_>>,
-    ) -> Option<Vec<u8>> {
-        // A token that stays is copied with its value.
-        let kept_len = old.filter(|item| item.token.is_some()).map_or(0, |item| item.value.len());
-        let len_max = update.value_len_max(old).max(kept_len) + TOKEN_BYTES;
+    ) -> Option<Pieces<'v>> {
         self.scratch.buffer.clear();
-        let has_room = self.scratch.make_room(&inner.scratch_room, len_max);
+        let has_room = self.scratch.make_room(&inner.scratch_room, update.made_len_max(old));
         self.counts.out_of_memory += u64::from(!has_room);
-        has_room.then(|| std::mem::take(&mut self.scratch.buffer))
+        has_room.then(|| Pieces::in_buffer(std::mem::take(&mut self.scratch.buffer)))
     }
 
     fn write_locked<'a>(
@@ -232,16 +221,16 @@ impl Local {
         write: Write<'_>,
     ) -> Written<'a> {
         let Write { key, tag, value, meta, last_use, queue, space } = write;
-        if !inner.fits(key.len(), value.len()) {
-            return Written::TooLarge { len_bytes: value.len() as u64 };
+        let value_len = value.len_bytes();
+        if !inner.fits(key.len(), value_len) {
+            return Written::TooLarge { len_bytes: value_len as u64 };
         }
-        let shape =
-            Shape::new(key.len(), value.len(), meta.client_flags, meta.expires_at.is_some());
+        let shape = Shape::new(key.len(), value_len, meta.client_flags, meta.expires_at.is_some());
         let replaces = inner.tuning.replaces_in_place;
         let shape = if replaces { shape } else { shape.at_rest() };
         let in_place = found.filter(|(_, entry)| replaces && entry.takes_in_place(shape));
         if let Some((position, entry)) = in_place {
-            entry.replace_value(value, meta.version);
+            entry.replace_value(&value.word::<ALIGN_BYTES>()[..value_len], meta.version);
             entry.note_use(last_use);
             let seen = entry.see();
             inner.mark(position);
@@ -260,8 +249,8 @@ impl Local {
         let Some(reservation) = appender.reserve(&inner.log, len_bytes, purpose) else {
             return Written::NoRoom { len_bytes };
         };
-        Appender::fill(&inner.log, &reservation, shape, key, value);
-        let body_crc = inner.sum_body(shape, key, value);
+        Appender::fill_parts(&inner.log, &reservation, shape, key, value);
+        let body_crc = inner.sum_parts(shape, key, value);
         let header = Header::noting(shape, meta, body_crc, last_use);
         Appender::write_header(&inner.log, &reservation, &header);
         match self.publish(inner, &mut chain, tag, found, &reservation, meta) {
@@ -316,7 +305,7 @@ enum Written<'a> {
 struct Write<'w> {
     key: &'w [u8],
     tag: Tag,
-    value: &'w [u8],
+    value: Parts<'w>,
     meta: Meta,
     last_use: LastUse,
     queue: Queue,

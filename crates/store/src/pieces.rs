@@ -1,0 +1,106 @@
+//! A new value as the pieces that it is copied from into the log.
+//!
+//! ```text
+//!  APPEND      old value ─────┐                      ┌───── the request's bytes
+//!  SETRANGE    old, up to ──┐ │   zeros of a gap     │ ┌─── the request's bytes, old, from there
+//!  INCR                     │ │   the number         │ │
+//!                        [ before ][ made ][ after 0 ][ after 1 ][ token ] ──▶ one entry
+//! ```
+//!
+//! # Invariants
+//! I1: only `made` has memory of its own, so only `made` is booked: a value that a client sends is
+//!     not in memory twice before it is in the log.
+
+use std::array;
+
+/// A new value: all pieces one behind the other.
+#[derive(Debug, Default)]
+pub struct Pieces<'v> {
+    /// First: bytes of the old item or of the request.
+    pub before: &'v [u8],
+    /// Then what the update makes itself.
+    pub made: Vec<u8>,
+    /// Last: bytes of the old item or of the request.
+    pub after: [&'v [u8]; 2],
+}
+
+impl<'v> Pieces<'v> {
+    /// Nothing yet, in a buffer of the caller.
+    pub fn in_buffer(mut made: Vec<u8>) -> Pieces<'v> {
+        made.clear();
+        Pieces { made, ..Pieces::default() }
+    }
+
+    /// How long the value is.
+    pub fn len_bytes(&self) -> usize {
+        self.before.len() + self.made.len() + self.after[0].len() + self.after[1].len()
+    }
+
+    /// The value in one piece, in the memory of what was made.
+    pub fn gathered(self) -> Vec<u8> {
+        let Pieces { before, mut made, after: [first, second] } = self;
+        if made.is_empty() {
+            made.extend_from_slice(before);
+        } else if !before.is_empty() {
+            made.splice(0..0, before.iter().copied());
+        }
+        made.extend_from_slice(first);
+        made.extend_from_slice(second);
+        made
+    }
+
+    /// All pieces and what is stored behind them.
+    pub(crate) fn with<'p>(&'p self, behind: &'p [u8]) -> Parts<'p> {
+        Parts([self.before, &self.made, self.after[0], self.after[1], behind])
+    }
+}
+
+/// What is stored as one value, in the order in which it is stored.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts<'p>([&'p [u8]; 5]);
+
+impl<'p> Parts<'p> {
+    /// Of all of them.
+    pub fn len_bytes(&self) -> usize {
+        self.0.iter().map(|part| part.len()).sum()
+    }
+
+    /// Those that are not empty.
+    pub fn iter(&self) -> impl Iterator<Item = &'p [u8]> {
+        self.0.into_iter().filter(|part| !part.is_empty())
+    }
+
+    /// The first `N` bytes; zeros behind a shorter value.
+    pub fn word<const N: usize>(&self) -> [u8; N] {
+        let mut bytes = self.iter().flatten();
+        array::from_fn(|_| bytes.next().copied().unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_gathered_in_their_order() {
+        let whole = |before, made: &[u8], after| {
+            let pieces = Pieces { before, made: made.to_vec(), after };
+            assert_eq!(pieces.with(b"").len_bytes(), pieces.len_bytes());
+            let parts: Vec<u8> = pieces.with(b"!").iter().flatten().copied().collect();
+            let gathered = pieces.gathered();
+            assert_eq!(parts, [&gathered[..], b"!"].concat());
+            gathered
+        };
+        assert_eq!(whole(b"", b"7", [b"", b""]), b"7");
+        assert_eq!(whole(b"old", b"", [b"new", b""]), b"oldnew");
+        assert_eq!(whole(b"ab", b"00", [b"cd", b"e"]), b"ab00cde");
+        assert_eq!(whole(b"", b"", [b"", b""]), b"");
+    }
+
+    #[test]
+    fn a_word_is_the_beginning_of_the_value() {
+        let pieces = Pieces { before: b"ab", made: b"c".to_vec(), after: [b"", b"d"] };
+        assert_eq!(pieces.with(b"").word(), *b"abcd\0\0\0\0");
+        assert_eq!(pieces.with(b"efghij").word(), *b"abcdefgh");
+    }
+}
