@@ -93,3 +93,54 @@ fn keys_with_nothing_in_them_need_more_room_in_the_index_than_in_the_log() {
         assert_eq!(tally.refused, 0, "{keys_at_once} at once: {} stored", tally.stored);
     }
 }
+
+/// Two sessions that write all at once, in a cache of 64 segments: what one makes free the other
+/// takes by a plain write, unless it is promised.
+#[test]
+fn room_that_was_made_is_not_taken_by_others() {
+    for (eviction, value_bytes) in
+        [(Eviction::S3Fifo, 100_000), (Eviction::S3Fifo, 150_000), (Eviction::Fifo, 200_000)]
+    {
+        let store = open(IndexKind::Hash, eviction);
+        let segment_bytes = (16 << 20) / 64;
+        assert!(value_bytes < segment_bytes);
+        let refused: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..2)
+                .map(|thread| {
+                    let store = &store;
+                    scope.spawn(move || write_at_once(store, thread, value_bytes))
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!(refused, 0, "{eviction:?}, {value_bytes} bytes");
+        store.validate();
+    }
+}
+
+/// Five long values under locks and one alone, in turns; how many were refused.
+fn write_at_once(store: &Arc<Store>, thread: u64, value_bytes: usize) -> usize {
+    let mut session = store.session().unwrap();
+    let (mut tally, value) = (Tally::default(), vec![b'v'; value_bytes]);
+    let op: Op<'_, NoUpdate> = Op::Set(Set {
+        value: &value,
+        client_flags: 0,
+        expiry: Expiry::Never,
+        condition: Condition::Always,
+    });
+    for round in 0..600 {
+        let now = UnixMillis(1 + round);
+        let names: Vec<String> = (0..5).map(|at| format!("{thread}:{at}:{round}")).collect();
+        let requests: Vec<_> = names
+            .iter()
+            .map(|name| name.as_bytes())
+            .map(|key| Request { key, hash: store.key_hasher().hash(key), op })
+            .collect();
+        let hashes: Vec<KeyHash> = requests.iter().map(|request| request.hash).collect();
+        let len_bytes = store::entry_len_max_bytes(8, value_bytes) as u64;
+        let room = store::Room::of([len_bytes; 5]);
+        session.lock_keys(now, &hashes, room).execute(now, &requests, &mut tally);
+        session.execute(now, &requests[..1], &mut tally);
+    }
+    tally.refused
+}

@@ -256,7 +256,9 @@ impl<E: Engine> Gather<'_, '_, E> {
             return Err(NO_ROOM_FOR_VALUES);
         }
         let Some(session) = self.engine.session() else { return Err(TOO_MANY_PARTS) };
-        let mut locked = session.lock_keys(now, &hashes, Room::of([room_bytes]));
+        let mut room = Room::default();
+        room.add_several(room_bytes, hashes.len() as u64);
+        let mut locked = session.lock_keys(now, &hashes, room);
         let done = work.run(&mut Held::new(&mut locked, hasher, now));
         drop(locked);
         if is_booked {

@@ -352,11 +352,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let mut hashes: Vec<KeyHash> = watched.map(|(key, _)| self.core.hash(key)).collect();
         let mut room = Room::default();
         for queued in part {
+            let before = hashes.len();
             for key in keys_of(queued) {
                 hashes.push(self.core.hash(key));
             }
             if is_write(queued) {
-                room.add(self.room_of(queued));
+                room.add_several(self.room_of(queued), (hashes.len() - before).max(1) as u64);
             }
         }
         (hashes, room)

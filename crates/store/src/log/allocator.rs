@@ -9,6 +9,7 @@
 
 mod choose;
 mod free;
+mod keep;
 mod lend;
 mod park;
 mod restore;
@@ -35,8 +36,11 @@ pub(crate) enum Purpose {
     /// A new expiry of an entry that is there, which takes about as much room as it gives up: may
     /// use what no session needs to make room.
     Touch,
-    /// Making room, or finishing what holds locks: may use the reserve.
+    /// Making room: may use the reserve.
     Reserve,
+    /// Finishing what holds locks, by the session of a place: takes what is kept for it, and may
+    /// use the reserve.
+    Held(usize),
 }
 
 /// A segment that a session has claimed for reclaiming.
@@ -66,6 +70,7 @@ pub(crate) struct Allocator {
     free: FreeSet,
     regions: Regions,
     reserve: u32,
+    kept: Vec<keep::Kept>,
     /// Of the reserve, what it lends to writes.
     lent_max: u32,
     next_sequence: u64,
@@ -90,6 +95,7 @@ impl Allocator {
             free: FreeSet::all(segment_count as usize),
             regions,
             reserve: 0,
+            kept: Vec::new(),
             lent_max: 0,
             next_sequence: 1,
             waiting: VecDeque::new(),
@@ -139,7 +145,7 @@ impl Allocator {
             Purpose::Write => self.free_count.saturating_sub(self.reserve),
             Purpose::Ahead => self.free_count.saturating_sub(self.reserve - self.lent_max),
             Purpose::Touch => self.free_count.saturating_sub(self.reserve.saturating_sub(1)),
-            Purpose::Reserve => self.free_count,
+            Purpose::Reserve | Purpose::Held(_) => self.free_count,
         }
     }
 
@@ -168,13 +174,18 @@ impl Allocator {
 
     /// Takes `run_len` contiguous segments, of a region if it has so many; the first one.
     pub(super) fn take(&mut self, run_len: u32, purpose: Purpose, region: usize) -> Option<u32> {
+        let kept = match purpose {
+            Purpose::Held(place) => self.free_kept(place, run_len),
+            _ => None,
+        };
         if self.available(purpose) < run_len {
             return None;
         }
         let Range { start, end } = self.regions.range(region);
-        let near = self.free.lowest_run(run_len as usize, start as usize..end as usize);
+        let near = || self.free.lowest_run(run_len as usize, start as usize..end as usize);
         let anywhere = || self.free.lowest_run(run_len as usize, 0..self.rows.len());
-        let first = near.or_else(anywhere)?;
+        let kept = kept.map(|first| first as usize);
+        let first = kept.or_else(near).or_else(anywhere)?;
         self.free.remove(first, run_len as usize);
         for row in &mut self.rows[first..first + run_len as usize] {
             debug_assert!(row.state == SegmentState::Free);

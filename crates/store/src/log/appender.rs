@@ -97,6 +97,11 @@ impl Appender {
         self.region = region;
     }
 
+    /// Where segments come from, while it has some.
+    pub(crate) fn region(&self) -> usize {
+        self.region
+    }
+
     /// Reserves `len_bytes`; `None` when the log has no segment for it.
     #[inline]
     pub(crate) fn reserve(

@@ -63,8 +63,9 @@ impl Local {
         queue: Queue,
     ) -> Option<Reservation> {
         if !self.held.is_empty() {
+            let purpose = Purpose::Held(self.place);
             let appender = self.appender_for(inner, queue);
-            return appender.reserve(&inner.log, len_bytes, Purpose::Reserve);
+            return appender.reserve(&inner.log, len_bytes, purpose);
         }
         if self.borrow_reserve(inner, len_bytes, queue) {
             return self.reserve_open(inner, len_bytes, queue);

@@ -4,6 +4,8 @@
 //! I1: locks are taken in ascending order of bucket, so that two sessions never wait for each
 //!     other; a chain that has moved makes them start over, and a locked chain does not move.
 //! I2: room is made before the first lock is taken; under the locks only what is free is used.
+//! I3: what was made free is kept for the session until it gives the locks back (`keep`): a write
+//!     that is no longer than it was said to be finds its run.
 
 use std::sync::Arc;
 
@@ -70,29 +72,57 @@ impl Session {
         if room.bytes > 0 {
             local.have_nodes_for(inner, now, hashes.len());
         }
-        if room.bytes > local.room_bytes(inner) {
-            let (run_len, count) = room.segments(&inner.log);
-            // For more than a quarter of the log nothing is reclaimed ahead: a cache would be
-            // emptied for writes that may not come. The write that finds no room says so.
-            if u64::from(run_len) * u64::from(count) <= u64::from(inner.log.segment_count() / 4) {
-                local.make_room(inner, now, run_len, count);
-            }
-        }
         debug_assert!(local.held.is_empty());
+        let keeps = local.keep_room(inner, now, room);
         // An insert under the locks takes what it lacks without making room.
         local.have_nodes(inner);
         inner.index.lock_all(hashes.iter().copied(), &mut local.held);
-        LockedSession { session: self }
+        LockedSession { session: self, keeps }
     }
 }
 
-/// Long entries for which one run of segments is freed.
-const ENTRIES_IN_RUN_MAX: u64 = 4;
+impl Local {
+    /// Makes room for entries and keeps it for this session (I3), unless its open segments have
+    /// it; whether it keeps any. What there is no room for, the write says.
+    fn keep_room(&mut self, inner: &Inner, now: UnixMillis, room: Room) -> bool {
+        // Long entries have open segments of their own.
+        let is_short = room.longest_bytes <= inner.log.short_max_bytes();
+        if room.bytes == 0 || is_short && room.bytes <= self.room_bytes(inner) {
+            return false;
+        }
+        let queue_count = if inner.ghosts.is_some() { 2 } else { 1 };
+        let (run_len, count) = room.segments(&inner.log, queue_count);
+        // For more than a quarter of the log nothing is reclaimed ahead: a cache would be emptied
+        // for writes that may not come.
+        if run_len.saturating_mul(count) > inner.log.segment_count() / 4 {
+            return false;
+        }
+        (0..count).take_while(|_| self.keep_run(inner, now, run_len)).count() > 0
+    }
+
+    fn keep_run(&mut self, inner: &Inner, now: UnixMillis, run_len: u32) -> bool {
+        let region = self.appender.region();
+        for _ in 0..KEEP_ATTEMPTS_MAX {
+            if inner.log.allocator().keep(self.place, run_len, region) {
+                return true;
+            }
+            // What it frees, others may take before it is kept.
+            if !self.make_room(inner, now, run_len, 1) {
+                return false;
+            }
+        }
+        false
+    }
+}
+
+/// How often room is made that others take at once.
+const KEEP_ATTEMPTS_MAX: usize = 64;
 
 /// Log space for entries that are written under the locks of their keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
     bytes: u64,
+    count: u64,
     longest_bytes: u64,
 }
 
@@ -106,7 +136,13 @@ impl Room {
 
     /// One entry more.
     pub fn add(&mut self, len_bytes: u64) {
+        self.add_several(len_bytes, 1);
+    }
+
+    /// So many entries more, of which only the bytes together are known.
+    pub fn add_several(&mut self, len_bytes: u64, count: u64) {
         self.bytes = self.bytes.saturating_add(len_bytes);
+        self.count += count;
         self.longest_bytes = self.longest_bytes.max(len_bytes);
     }
 
@@ -115,17 +151,27 @@ impl Room {
         self.bytes
     }
 
-    /// How long a run of segments, and how many: where entries are longer than a segment, a run
-    /// takes several of them, for segments that are free here and there may each be too short.
-    fn segments(self, log: &Log) -> (u32, u32) {
-        let all = log.run_len(self.bytes).saturating_add(1);
-        let longest = log.run_len(self.longest_bytes);
-        if longest <= 1 {
-            return (1, all);
+    /// How long a run of segments, and how many of them: for each entry one that it fits in, where
+    /// entries are longer than a segment.
+    ///
+    /// Of what fits in a segment, each queue begins one or two, by length, and two that follow one
+    /// another hold more than one segment's bytes, four thirds of them where all are short: an
+    /// entry that does not fit in what is left takes the next segment.
+    fn segments(self, log: &Log, queue_count: u32) -> (u32, u32) {
+        let run_len = log.run_len(self.longest_bytes);
+        let entry_count = u32::try_from(self.count).unwrap_or(u32::MAX);
+        if run_len > 1 {
+            let run_bytes = u64::from(run_len) * log.segment_bytes();
+            let bound = u32::try_from(self.bytes.div_ceil(run_bytes)).unwrap_or(u32::MAX);
+            // Shorter entries share a run, as they come.
+            return (run_len, entry_count.min(bound.saturating_mul(2)));
         }
-        let entries = self.bytes.div_ceil(self.longest_bytes).min(ENTRIES_IN_RUN_MAX);
-        let run_len = longest.saturating_mul(entries as u32);
-        (run_len, all.div_ceil(run_len))
+        let (held_bytes, begun_count) = match self.longest_bytes <= log.short_max_bytes() {
+            true => (self.bytes.saturating_add(self.bytes / 3), queue_count),
+            false => (self.bytes.saturating_mul(2), 2 * queue_count),
+        };
+        let all = log.run_len(held_bytes).saturating_add(begun_count);
+        (1, all.min(entry_count))
     }
 }
 
@@ -189,6 +235,8 @@ fn read_locked<'a>(inner: &'a Inner, keys: &[(KeyHash, &[u8])], found: &mut Vec<
 /// A session that holds the locks of some keys; dropping it gives them back.
 pub struct LockedSession<'s> {
     session: &'s mut Session,
+    /// Whether segments are kept (I3).
+    keeps: bool,
 }
 
 impl LockedSession<'_> {
@@ -245,7 +293,7 @@ impl LockedSession<'_> {
 
     /// Segments that writes under these locks may still take; for deciding before writing.
     pub fn free_segments(&self) -> u32 {
-        self.session.inner.log.allocator().available(Purpose::Reserve)
+        self.session.inner.log.allocator().available(Purpose::Held(0))
     }
 }
 
@@ -255,6 +303,9 @@ impl Drop for LockedSession<'_> {
         let held_count = local.held.len();
         for head in local.held.drain(..) {
             inner.index.unlock_raw(head);
+        }
+        if self.keeps {
+            inner.log.allocator().end_keep(local.place);
         }
         local.note(inner);
         if let Some(durable) = &inner.durable {

@@ -239,9 +239,11 @@ impl Local {
             return Written::Entry(seen);
         }
         let len_bytes = shape.len_bytes();
-        // Under locks of several keys a session waits for no other (I2), so the reserve is used up
-        // first.
-        let purpose = if self.held.is_empty() { Purpose::Write } else { Purpose::Reserve };
+        // Under locks of several keys a session waits for no other (I2).
+        let purpose = match self.held.is_empty() {
+            true => Purpose::Write,
+            false => Purpose::Held(self.place),
+        };
         let (appender, purpose) = match space {
             Space::Open => (self.appender_for(inner, queue), purpose),
             Space::Survivors => (&mut self.survivors, Purpose::Touch),

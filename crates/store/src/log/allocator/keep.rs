@@ -1,0 +1,56 @@
+//! Segments that are kept for a session which is about to write under locks of several keys: there
+//! nothing is reclaimed, so that what was made free for it must still be there.
+//!
+//! ```text
+//!  free ─▶ kept for a place ─▶ its writes under locks (Purpose::Held)
+//!             └ what is left when the locks are given back ─▶ free
+//! ```
+//!
+//! # Invariants
+//! P1: what is kept is in state Using, and in `kept` with the place of its session: nothing else
+//!     takes it, moves it or gives it up.
+
+use super::{Allocator, Purpose, SegmentRow};
+
+/// A run of segments that is kept, by its first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    place: usize,
+    first: u32,
+}
+
+impl Allocator {
+    /// Keeps a run for the session of a place; false: there is none that a write may take.
+    pub(crate) fn keep(&mut self, place: usize, run_len: u32, region: usize) -> bool {
+        let first = self.take(run_len, Purpose::Write, region);
+        self.kept.extend(first.map(|first| Kept { place, first }));
+        first.is_some()
+    }
+
+    /// What is left of all that is kept for a place is free.
+    pub(crate) fn end_keep(&mut self, place: usize) {
+        while let Some(at) = self.kept.iter().position(|kept| kept.place == place) {
+            let Kept { first, .. } = self.kept.swap_remove(at);
+            self.give_back(first);
+        }
+    }
+
+    /// Frees the beginning of the shortest kept run of a place that is long enough, for being taken
+    /// at once. What is behind it stays kept.
+    pub(super) fn free_kept(&mut self, place: usize, run_len: u32) -> Option<u32> {
+        let fits = |kept: &Kept| kept.place == place && self.run_len(kept.first) >= run_len;
+        let all = self.kept.iter().enumerate().filter(|(_, kept)| fits(kept));
+        let (at, _) = all.min_by_key(|(_, kept)| self.run_len(kept.first))?;
+        let Kept { first, .. } = self.kept.swap_remove(at);
+        let (row, end) = (self.rows[first as usize], first + run_len);
+        if row.run_len > run_len {
+            self.rows[end as usize] = SegmentRow { run_len: row.run_len - run_len, ..row };
+            self.kept.push(Kept { place, first: end });
+        }
+        // Not `make_free`: where the log shrinks it would be parked.
+        self.rows[first as usize..end as usize].fill(SegmentRow::FREE);
+        self.free_count += run_len;
+        self.free.insert(first as usize, run_len as usize);
+        Some(first)
+    }
+}
