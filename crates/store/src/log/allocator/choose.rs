@@ -213,8 +213,8 @@ impl Allocator {
     }
 
     /// Claims one used segment of the window of `run_len` that costs least to empty, so that a
-    /// run becomes free there. `cost` of a used or waiting segment: age or live bytes; `None`: it
-    /// cannot be had.
+    /// run becomes free there. `cost` of a used or waiting run, of which it gets the first segment
+    /// and the sequences of all: these or live bytes; `None`: it cannot be had.
     pub(crate) fn claim_in_window(
         &mut self,
         run_len: u32,
@@ -253,7 +253,8 @@ impl Allocator {
                 let row_cost = match row.state {
                     SegmentState::Free => Some(0),
                     SegmentState::Used | SegmentState::Waiting => {
-                        cost(entered as u32, row.sequence)
+                        // Of a run, each segment is as old as all of it.
+                        cost(entered as u32, row.sequence * u64::from(row.run_len))
                     }
                     _ => None,
                 };

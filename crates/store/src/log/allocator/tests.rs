@@ -385,3 +385,19 @@ fn what_is_kept_for_a_session_is_taken_by_it_alone_and_else_free_again() {
     allocator.validate();
     assert_eq!((allocator.free_count(), allocator.shortage()), (9, 0));
 }
+
+#[test]
+fn a_long_entry_is_as_old_as_the_segments_in_its_place_would_be() {
+    let mut allocator = Allocator::new(Regions::one(8));
+    let olds: Vec<u32> = (0..4).map(|_| take_used(&mut allocator, 1)).collect();
+    let long = take_used(&mut allocator, 4);
+    let age = |_, sequence| Some(sequence);
+    for _ in 0..4 {
+        let victim = allocator.claim_in_window(4, age).unwrap();
+        assert!(olds.contains(&victim.segment), "{} is the youngest", victim.segment);
+        free_now(&mut allocator, victim);
+    }
+    let younger = take_used(&mut allocator, 4);
+    assert_eq!(allocator.claim_in_window(4, age).unwrap().segment, long);
+    assert_ne!(younger, long);
+}
