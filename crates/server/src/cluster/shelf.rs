@@ -329,8 +329,11 @@ impl State {
 
     /// Until the shard is cleared.
     fn wait(&mut self, entry: Arc<Entry>) -> Installed {
-        self.clearing.waiting.push(entry);
-        Installed::Newest
+        if self.clearing.keep(entry) {
+            return Installed::Newest;
+        }
+        self.refused_count += 1;
+        Installed::NoRoom
     }
 
     fn above(&mut self, shard: ShardId, floor: Version, entry_max: usize) -> Option<Above> {
