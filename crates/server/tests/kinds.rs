@@ -154,3 +154,14 @@ fn updates_of_redis_take_values_as_long_as_a_set_does() {
     client.ask(command(&[b"SET", b"gap", &value, b"IFEQ", b"x"]), "+OK\r\n");
     client.ask("STRLEN gap\r\n", ":5000000\r\n");
 }
+
+/// Compressed, it would be unpacked in memory of its own, half of the client buffers at most.
+#[test]
+fn a_payload_is_restored_from_where_it_lies() {
+    let server = TestServer::with(small());
+    let mut client = server.resp();
+    let (value, mut payload) = (pattern(5_000_000), Vec::new());
+    wire::resp::dump::save(&value, &mut payload);
+    client.ask(command(&[b"RESTORE", b"k", b"0", &payload]), "+OK\r\n");
+    client.ask("GET k\r\n", bulk(&value));
+}

@@ -2,6 +2,7 @@
 
 use base::UnixMillis;
 use store::request::{Condition, Expiry, Op, Set};
+use wire::resp::dump::Dumped;
 use wire::resp::{Command, ErrorReply, MSetEx, Pairs, Restore, SetCondition, dump};
 
 use super::Caller;
@@ -37,8 +38,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if self.refuse_long_key(caller, keys.clone()) {
             return;
         }
-        let work =
-            Restoring { restore, now: self.core.now, value_max_bytes: self.core.value_max_bytes };
+        let dumped = dump::load(restore.payload, self.core.value_max_bytes);
+        let work = Restoring { restore, now: self.core.now, dumped };
         match self.with_held(caller.slot, keys, work) {
             Ok(()) => self.say(caller, |encoder| encoder.ok()),
             Err(error) => self.fail(caller, &error),
@@ -94,7 +95,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 struct Restoring<'a> {
     restore: Restore<'a>,
     now: UnixMillis,
-    value_max_bytes: u64,
+    dumped: Result<Dumped<'a>, ErrorReply<'static>>,
 }
 
 impl Restoring<'_> {
@@ -117,23 +118,22 @@ impl HeldWork for Restoring<'_> {
     type Done = ();
 
     fn room_bytes(&self, _: usize) -> u64 {
-        let value = dump::load(self.restore.payload, self.value_max_bytes);
-        item_room_bytes(self.restore.key, value.map_or(0, |value| value.len()))
+        item_room_bytes(self.restore.key, self.dumped.map_or(0, |it| it.len_max_bytes()))
     }
 
-    /// A value that was compressed is unpacked.
-    fn scratch_bytes(&self, old_len_max_bytes: usize) -> u64 {
-        self.room_bytes(old_len_max_bytes)
+    /// A value that was compressed is unpacked, in memory that is booked by then.
+    fn scratch_bytes(&self, _: usize) -> u64 {
+        self.dumped.map_or(0, |dumped| dumped.unpacked_bytes() as u64)
     }
 
     /// In the order in which Redis looks.
     fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Result<Self::Done, ErrorReply<'static>> {
-        let Restore { key, payload, replaces, .. } = self.restore;
+        let Restore { key, replaces, .. } = self.restore;
         if !replaces && held.has(key) {
             return Err(ErrorReply::BusyKey);
         }
         let expiry = self.expiry()?;
-        let value = dump::load(payload, self.value_max_bytes)?;
+        let value = self.dumped?.value()?;
         let condition = Condition::Always;
         held.write(key, Set { value: &value, client_flags: 0, expiry, condition })
     }

@@ -520,7 +520,7 @@ fn grows_to_bytes(queued: &Queued<'_>, value_max_bytes: u64) -> u64 {
             bits::written_bytes(FieldActions::new(actions, value_max_bytes))
         }
         Ok(Command::Restore(restore)) => {
-            dump::load(restore.payload, value_max_bytes).map_or(0, |value| value.len() as u64)
+            dump::load(restore.payload, value_max_bytes).map_or(0, |it| it.len_max_bytes() as u64)
         }
         _ => 0,
     };

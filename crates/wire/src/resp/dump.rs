@@ -28,6 +28,9 @@ use self::encoding::unpacked_max_bytes;
 use super::error::ErrorReply;
 use super::number::parse_i64;
 
+/// `-2147483648`.
+const NUMBER_MAX_BYTES: usize = 11;
+
 mod encoding;
 
 /// The version that is written: that of Redis 7.0, which every later one reads.
@@ -115,8 +118,59 @@ fn save_length(len: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// The value in a payload; `value_max_bytes`: a longer one is refused before it is unpacked.
-pub fn load(payload: &[u8], value_max_bytes: u64) -> Result<Cow<'_, [u8]>, ErrorReply<'static>> {
+/// A value as it stands in a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dumped<'p> {
+    /// Its bytes.
+    Plain(&'p [u8]),
+    /// A number, of which it is the text.
+    Number(i32),
+    /// LZF.
+    Packed {
+        /// The compressed bytes.
+        packed: &'p [u8],
+        /// How long the value is, at most what was asked for.
+        len_bytes: u64,
+    },
+}
+
+impl<'p> Dumped<'p> {
+    /// How long the value is, at most.
+    pub fn len_max_bytes(&self) -> usize {
+        match self {
+            Dumped::Plain(bytes) => bytes.len(),
+            Dumped::Number(_) => NUMBER_MAX_BYTES,
+            Dumped::Packed { len_bytes, .. } => usize::try_from(*len_bytes).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// The memory that [`Dumped::value`] takes.
+    pub fn unpacked_bytes(&self) -> usize {
+        if matches!(self, Dumped::Plain(_)) { 0 } else { self.len_max_bytes() }
+    }
+
+    /// The value.
+    ///
+    /// # Errors
+    /// It is not what LZF makes of so many bytes.
+    pub fn value(self) -> Result<Cow<'p, [u8]>, ErrorReply<'static>> {
+        match self {
+            Dumped::Plain(bytes) => Ok(Cow::Borrowed(bytes)),
+            Dumped::Number(number) => {
+                Ok(Cow::Owned(itoa::Buffer::new().format(number).as_bytes().to_vec()))
+            }
+            Dumped::Packed { packed, len_bytes } => {
+                unpack(packed, len_bytes).map(Cow::Owned).ok_or(ErrorReply::DumpFormat)
+            }
+        }
+    }
+}
+
+/// The value in a payload, not unpacked yet; one that is longer than `value_max_bytes` is refused.
+///
+/// # Errors
+/// What Redis answers.
+pub fn load(payload: &[u8], value_max_bytes: u64) -> Result<Dumped<'_>, ErrorReply<'static>> {
     let body = checked_body(payload).ok_or(ErrorReply::DumpChecksum)?;
     let (kind, mut rest) = body.split_first().ok_or(ErrorReply::DumpFormat)?;
     match *kind {
@@ -145,39 +199,42 @@ fn checked_body(payload: &[u8]) -> Option<&[u8]> {
 fn load_string<'p>(
     rest: &mut &'p [u8],
     value_max_bytes: u64,
-) -> Result<Cow<'p, [u8]>, ErrorReply<'static>> {
+) -> Result<Dumped<'p>, ErrorReply<'static>> {
     let bad = ErrorReply::DumpFormat;
     let number = match load_length(rest).ok_or(bad)? {
         Length::Bytes(len) => {
             if len > value_max_bytes && len <= rest.len() as u64 {
                 return Err(ErrorReply::StringTooLong);
             }
-            return take(rest, len).map(Cow::Borrowed).ok_or(bad);
+            return take(rest, len).map(Dumped::Plain).ok_or(bad);
         }
         Length::Special(0) => i32::from(i8::from_le_bytes(take_array(rest).ok_or(bad)?)),
         Length::Special(1) => i32::from(i16::from_le_bytes(take_array(rest).ok_or(bad)?)),
         Length::Special(2) => i32::from_le_bytes(take_array(rest).ok_or(bad)?),
-        Length::Special(3) => return load_compressed(rest, value_max_bytes).map(Cow::Owned),
+        Length::Special(3) => return load_compressed(rest, value_max_bytes),
         Length::Special(_) => return Err(bad),
     };
-    Ok(Cow::Owned(itoa::Buffer::new().format(number).as_bytes().to_vec()))
+    Ok(Dumped::Number(number))
 }
 
-fn load_compressed(rest: &mut &[u8], value_max_bytes: u64) -> Result<Vec<u8>, ErrorReply<'static>> {
+fn load_compressed<'p>(
+    rest: &mut &'p [u8],
+    value_max_bytes: u64,
+) -> Result<Dumped<'p>, ErrorReply<'static>> {
     let bad = ErrorReply::DumpFormat;
-    let (Some(Length::Bytes(packed_len)), Some(Length::Bytes(len))) =
+    let (Some(Length::Bytes(packed_len)), Some(Length::Bytes(len_bytes))) =
         (load_length(rest), load_length(rest))
     else {
         return Err(bad);
     };
     let packed = take(rest, packed_len).ok_or(bad)?;
-    if len > unpacked_max_bytes(packed_len) {
+    if len_bytes > unpacked_max_bytes(packed_len) {
         return Err(bad);
     }
-    if len > value_max_bytes {
+    if len_bytes > value_max_bytes {
         return Err(ErrorReply::StringTooLong);
     }
-    unpack(packed, len).ok_or(bad)
+    Ok(Dumped::Packed { packed, len_bytes })
 }
 
 fn load_length(rest: &mut &[u8]) -> Option<Length> {

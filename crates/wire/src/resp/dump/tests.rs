@@ -6,7 +6,10 @@ const MAX_BYTES: u64 = 1 << 20;
 
 #[track_caller]
 fn check_load(payload: &[u8], want: &[u8]) {
-    let value = load(payload, MAX_BYTES);
+    let value = load(payload, MAX_BYTES).and_then(|dumped| {
+        assert!(dumped.len_max_bytes() >= want.len());
+        dumped.value()
+    });
     assert_eq!(value.as_deref(), Ok(want), "{}", payload.escape_ascii());
 }
 
@@ -44,7 +47,9 @@ fn compressed_values_are_unpacked() {
         b"\x00\xc3\x10@{\x01aa\xe0Q\x00\x02bcd\xe0\x11\x03\x01cd\n\x00\x04W\\".to_vec();
     packed.extend_from_slice(b"\x8cr\x8f\t\x08");
     // 123 bytes: what was recorded says so itself.
-    let value = load(&packed, MAX_BYTES).expect("a payload of Redis");
+    let dumped = load(&packed, MAX_BYTES).expect("a payload of Redis");
+    assert_eq!((dumped.len_max_bytes(), dumped.unpacked_bytes()), (123, 123));
+    let value = dumped.value().unwrap();
     assert_eq!(value.len(), 123);
     assert!(want.starts_with(&value[..92]) && value.ends_with(b"abcdabcd"));
     assert_eq!(load(&packed, 122), Err(ErrorReply::StringTooLong));
@@ -85,7 +90,10 @@ fn damage_is_refused() {
 
 #[test]
 fn what_is_no_string_is_refused() {
-    let refused = |body: &[u8]| load(&sealed(body), MAX_BYTES).expect_err("no string");
+    let refused = |body: &[u8]| {
+        let payload = sealed(body);
+        load(&payload, MAX_BYTES).and_then(Dumped::value).expect_err("no string")
+    };
     for body in [&b""[..], b"\0", b"\0\x05four", b"\0\xc4", b"\0\x83", b"\0\xc3\x01", b"\xff"] {
         assert_eq!(refused(body), ErrorReply::DumpFormat, "{body:?}");
     }
