@@ -299,7 +299,7 @@ impl MetaInvalidate {
             return Verdict::Write { client_flags: mark, expires_at: self.touch.or(None) };
         }
         pieces.before = item.value;
-        // Who comes next may win.
+        // The next client may win.
         let client_flags = item.client_flags & !WON | mark;
         Verdict::Write { client_flags, expires_at: self.touch.or(item.expires_at) }
     }
