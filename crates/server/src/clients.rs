@@ -204,8 +204,8 @@ impl Client {
     /// What it should be told has no room: it will be told that everything has changed. False: that
     /// is on its way already.
     pub(crate) fn sum_up(&self) -> bool {
-        // AcqRel, with `end_sum`: a writer that finds the sum on its way has changed its keys before
-        // it is told.
+        // AcqRel, with `end_sum`: a writer that finds the sum on its way has changed its keys
+        // before it is told.
         !self.is_summed_up.swap(true, Ordering::AcqRel)
     }
 

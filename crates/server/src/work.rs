@@ -158,9 +158,9 @@ impl Work {
         Work::keys(4096)
     }
 
-    /// What was counted since then, as bytes.
+    /// What was done since then, counted or timed, as bytes.
     pub fn bytes_since(self, before: Work) -> u64 {
-        self.units.saturating_sub(before.units).saturating_mul(UNIT_BYTES)
+        self.all_units().saturating_sub(before.all_units()).saturating_mul(UNIT_BYTES)
     }
 
     /// In units, of what was counted.

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! An exchange is a connection of one request: it lives in the worker's connections from the
-//! datagram that asks to those that answer, whichever worker executes it in between. Its descriptor is one
-//! more of the worker's UDP socket, and nothing is read from it or written to it.
+//! datagram that asks to those that answer, whichever worker executes it in between. Its descriptor
+//! is one more of the worker's UDP socket, and nothing is read from it or written to it.
 //!
 //! # Invariants
 //! I1: what is answered takes at most so many bytes for each byte that was asked by as the setting

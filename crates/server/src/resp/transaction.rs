@@ -18,6 +18,7 @@
 mod bound;
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use base::KeyHash;
 use store::{Op, Outcome, Pins, Request, Room, Sink, entry_len_max_bytes};
@@ -39,6 +40,7 @@ use crate::counters::CommandIndex;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::rmw::{Refusal, Rmw, bits};
+use crate::slow_log::is_timed_alone;
 use crate::work::Work;
 
 /// One transaction may take this part of the client buffers.
@@ -413,9 +415,15 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
         match &queued.parsed {
             Ok(command) => {
+                // What has nothing to count is charged its time, as outside of a group.
+                let is_timed = id.is_some_and(|id| is_timed_alone(id.spec()));
+                let began = is_timed.then(Instant::now);
                 self.raw = queued.raw;
                 self.run(caller, *command);
                 self.end_slices(caller.slot, queued.raw);
+                if let Some(began) = began {
+                    self.core.charge(Work::elapsed(began.elapsed()));
+                }
             }
             Err(error) => self.refuse(caller, error),
         }

@@ -196,10 +196,16 @@ impl Client {
     /// The next bulk string, with its length before it.
     pub fn bulk(&mut self) -> Vec<u8> {
         let head = self.line();
-        let mut body = vec![0; head[1..].parse::<usize>().unwrap() + 2];
-        self.stream.read_exact(&mut body).unwrap();
+        let mut body = self.take(head[1..].parse::<usize>().unwrap() + 2);
         body.truncate(body.len() - 2);
         body
+    }
+
+    /// The next so many bytes.
+    pub fn take(&mut self, len_bytes: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len_bytes];
+        self.stream.read_exact(&mut bytes).unwrap();
+        bytes
     }
 
     /// The next line has `part`, and no line before it: returns the line.
