@@ -239,7 +239,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             }
             Command::Arithmetic(arithmetic) => self.arithmetic(slot, arithmetic),
             Command::Touch(touch) => self.touch_key(slot, touch),
-            Command::FlushAll { delay, noreply } => self.flush_later(slot, delay, noreply),
+            Command::FlushAll { delay, noreply } => {
+                self.on_the_clock(|gather| gather.flush_later(slot, delay, noreply));
+            }
             Command::Version => {
                 let caller = self.caller(slot, MemcachedCommand::Version, false);
                 self.reply_to(caller.slot, |out| Encoder::new(out).version(MEMCACHED_VERSION));
@@ -258,7 +260,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Command::ConfigGetCluster => self.cluster_config(slot),
             Command::Shutdown { is_valid } => self.shut_down(slot, is_valid),
             Command::RefreshCertificates { noreply } => self.refresh_certificates(slot, noreply),
-            Command::MemoryLimit { mib, noreply } => self.limit_memory(slot, mib, noreply),
+            Command::MemoryLimit { mib, noreply } => {
+                self.on_the_clock(|gather| gather.limit_memory(slot, mib, noreply));
+            }
             Command::Watch { topics, noreply } => self.watch_events(slot, topics, noreply),
             Command::MetaNoop => {
                 let caller = self.caller(slot, MemcachedCommand::Mn, false);

@@ -329,7 +329,7 @@ impl Destination for Direct<'_, '_> {
 
     fn touched(&mut self, bytes: usize) {
         // What follows is not gathered any more: each request is weighed before the next.
-        self.connection.is_large_reader = true;
+        self.connection.is_large_reader |= bytes >= PIN_VALUE_BYTES_MIN;
         *self.room.touched_bytes += bytes as u64;
     }
 
@@ -372,6 +372,20 @@ impl Direct<'_, '_> {
         *self.room.made_bytes += value_len_bytes;
         *self.room.made_bytes > self.room.made_bytes_max
             || self.connection.output.unsent_bytes() > self.room.output_limit_bytes
+    }
+}
+
+/// Bytes of a value that are counted beside its key.
+const TOUCHED_BYTES_MIN: usize = 4 << 10;
+
+/// What a request has read or copied of values. An update that wrote nothing may have compared all
+/// of what was there.
+fn touched_bytes(shape: Shape, outcome: &Outcome<'_, Refusal>) -> usize {
+    let len = |item: &Option<Item<'_>>| item.as_ref().map_or(0, |item| item.value.len());
+    match outcome {
+        Outcome::Updated { old, new } => len(old) + len(new),
+        Outcome::Hit(item) if shape.reads_value() => item.value.len(),
+        _ => 0,
     }
 }
 
@@ -437,6 +451,13 @@ impl ReplySink<'_> {
         if pending.is_quiet {
             // The sums of quiet commands must not leak into the next command's.
             *self.tally = Tally::default();
+            // Work counts, whether or not it is told.
+            let bytes = touched_bytes(pending.shape, outcome);
+            if bytes >= TOUCHED_BYTES_MIN {
+                let connection = &mut self.connections[pending.slot as usize];
+                let room = &mut self.room;
+                Direct { connection, room, pin_bytes_min: PIN_VALUE_BYTES_MIN }.touched(bytes);
+            }
         }
         pending.is_quiet
     }
@@ -519,15 +540,10 @@ impl<D: Destination> Reply<'_, D> {
         }
     }
 
-    /// Notes what a request has read or copied of values, if they are large.
+    /// Notes what a request has read or copied of values, if that is more than a key's share.
     pub(super) fn note_touched(&mut self, shape: Shape, outcome: &Outcome<'_, Refusal>) {
-        let len = |item: &Option<Item<'_>>| item.as_ref().map_or(0, |item| item.value.len());
-        let bytes = match outcome {
-            Outcome::Updated { old, new } if new.is_some() => len(old) + len(new),
-            Outcome::Hit(item) if shape.reads_value() => item.value.len(),
-            _ => 0,
-        };
-        if bytes >= PIN_VALUE_BYTES_MIN {
+        let bytes = touched_bytes(shape, outcome);
+        if bytes >= TOUCHED_BYTES_MIN {
             self.to.touched(bytes);
         }
     }

@@ -103,13 +103,13 @@ fn code_links(repository: &Repository) -> Vec<Problem> {
             let Some((name, rest)) = rest.split_once("`](") else { continue };
             let target = rest.split(')').next().unwrap_or_default();
             let text = repository.text(target).unwrap_or_default();
-            let defines = |kind: &&str| {
+            let defines = |kind: &str| {
                 text.match_indices(&format!("{kind} {name}")).any(|(at, found)| {
                     let after = text[at + found.len()..].chars().next().unwrap_or(' ');
                     !(after.is_alphanumeric() || after == '_')
                 })
             };
-            if target.ends_with(".rs") && !KINDS.iter().any(|kind| defines(&kind)) {
+            if target.ends_with(".rs") && !KINDS.iter().any(|kind| defines(kind)) {
                 problems.push(Problem::at(PATH, index + 1, format!("{target} has no `{name}`")));
             }
         }

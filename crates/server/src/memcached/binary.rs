@@ -119,6 +119,18 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.request_update(caller, request.key, op, Shape::Binary(shape));
     }
 
+    fn binary_flush(&mut self, slot: usize, request: &Request<'a>) {
+        let Request { head, is_quiet, .. } = *request;
+        self.caller(slot, MemcachedCommand::FlushAll, is_quiet);
+        if let Err(why) = self.flush_at(slot, request.exptime()) {
+            let is_failed = matches!(why, wire::memcached::Reply::LogFailed);
+            let status = if is_failed { Status::Internal } else { Status::Temporary };
+            self.binary_refuse(slot, head, status);
+        } else if !is_quiet {
+            self.binary_say(slot, head, |to| to.done(0));
+        }
+    }
+
     /// What is on no key, or on all.
     fn binary_rare(&mut self, slot: usize, request: &Request<'a>) {
         let Request { head, is_quiet, .. } = *request;
@@ -129,16 +141,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 self.caller(slot, MemcachedCommand::Version, false);
                 self.binary_say(slot, head, |to| to.text(MEMCACHED_VERSION));
             }
-            Verb::Flush => {
-                self.caller(slot, MemcachedCommand::FlushAll, is_quiet);
-                if let Err(why) = self.flush_at(slot, request.exptime()) {
-                    let is_failed = matches!(why, wire::memcached::Reply::LogFailed);
-                    let status = if is_failed { Status::Internal } else { Status::Temporary };
-                    self.binary_refuse(slot, head, status);
-                } else if !is_quiet {
-                    self.binary_say(slot, head, |to| to.done(0));
-                }
-            }
+            Verb::Flush => self.on_the_clock(|gather| gather.binary_flush(slot, request)),
             Verb::Quit => {
                 self.caller(slot, MemcachedCommand::Quit, is_quiet);
                 self.settle(slot);

@@ -26,6 +26,8 @@ use crate::work::Work;
 
 /// Clients that are taken from the registry under one lock.
 const CLIENTS_AT_ONCE: usize = 64;
+/// Bytes of lines behind which a slice ends: names may be long.
+const SLICE_BYTES_MAX: usize = 256 << 10;
 
 /// A command that is being answered.
 pub(super) struct ClientsWalk {
@@ -173,18 +175,26 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.settle(caller.slot);
         let filter = walk.filter.filter(command);
         let began = self.core.work();
+        let bytes_before = match &walk.wanted {
+            Wanted::Lines(gathered) => gathered.bytes.len(),
+            Wanted::Closed { .. } => 0,
+        };
         loop {
-            let (clients, is_last) = self.next_clients(&mut walk.place, command);
+            let (clients, looked_for, is_last) = self.next_clients(&mut walk.place, command);
             let told = self.tell_clients(caller, &mut walk.wanted, &filter, &clients);
-            // Those that are named and not there were looked for too.
-            self.core.charge(Work::clients(clients.len().max(1), told));
+            self.core.charge(Work::clients(looked_for, told));
             let is_too_long =
                 matches!(&walk.wanted, Wanted::Lines(gathered) if gathered.is_too_long);
             if is_last || is_too_long {
                 self.end_clients(caller, &mut walk.wanted, filter.old_form);
                 return Slice::Last;
             }
-            if self.core.work().is_turn_since(began) {
+            // A slice is booked behind its turn.
+            let gathered_bytes = match &walk.wanted {
+                Wanted::Lines(gathered) => gathered.bytes.len() - bytes_before,
+                Wanted::Closed { .. } => 0,
+            };
+            if self.core.work().is_turn_since(began) || gathered_bytes >= SLICE_BYTES_MAX {
                 break;
             }
         }
@@ -195,24 +205,26 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         Slice::Last
     }
 
-    /// Some clients, and whether there are no more.
-    fn next_clients(&self, place: &mut Place, command: &[u8]) -> (Vec<Arc<Client>>, bool) {
+    /// Some clients, how many were looked for, and whether there are no more.
+    fn next_clients(&self, place: &mut Place, command: &[u8]) -> (Vec<Arc<Client>>, usize, bool) {
         let registry = self.core.shared.clients();
         match place {
             Place::Behind { id, end_id } => {
                 let clients = registry.between(*id, *end_id, CLIENTS_AT_ONCE);
                 let is_last = clients.len() < CLIENTS_AT_ONCE;
                 *id = clients.last().map_or(*end_id, |client| client.id);
-                (clients, is_last)
+                let looked_for = clients.len().max(1);
+                (clients, looked_for, is_last)
             }
             Place::Named(ids) => {
                 let mut words = ids.walk(command);
+                let looked_for = words.len().min(CLIENTS_AT_ONCE);
                 // What is no number was refused before.
                 let named = words.by_ref().take(CLIENTS_AT_ONCE).filter_map(parse_i64);
                 let named = named.filter_map(|id| u64::try_from(id).ok());
                 let clients = named.filter_map(|id| registry.get(id)).collect();
                 *ids = words.place_in(command);
-                (clients, words.len() == 0)
+                (clients, looked_for.max(1), words.len() == 0)
             }
         }
     }
@@ -234,7 +246,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             }
             match wanted {
                 Wanted::Lines(gathered) => {
-                    gathered.append(self.describe(caller, client).as_bytes());
+                    let line = self.describe(caller, client);
+                    self.core.charge(Work::bytes(line.len() as u64));
+                    gathered.append(line.as_bytes());
                 }
                 Wanted::Closed { .. } if spares_own && client.id == own_id => continue,
                 Wanted::Closed { count, closes_own } if client.id == own_id => {

@@ -18,6 +18,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Command::Del { keys, .. } => self.count_keys(caller, keys, true),
             Command::DelIf { key, comparison, .. } => {
                 self.single(caller, key, Op::Update(Rmw::DeleteIf(comparison)), Shape::Done);
+                self.weigh();
             }
             Command::Exists { keys } | Command::Touch { keys } => {
                 self.count_keys(caller, keys, false);

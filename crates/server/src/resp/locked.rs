@@ -10,7 +10,7 @@ use store::{Item, Op, Outcome, Pins, Request, Room, Set, Sink, entry_len_max_byt
 use wire::resp::ErrorReply;
 
 use super::Caller;
-use super::several::{NO_ROOM_FOR_VALUES, TOO_MANY_PARTS};
+use super::several::NO_ROOM_FOR_VALUES;
 use crate::budget::Kind;
 use crate::compaction::Answering;
 use crate::engine::Engine;
@@ -231,22 +231,18 @@ impl<E: Engine> Gather<'_, '_, E> {
         self.settle(slot);
         self.core.connections[slot].has_written = true;
         let (now, hasher) = (self.core.now, self.core.hasher.clone());
-        let Some(session) = self.engine.session() else {
-            self.flush();
-            return work.run(&mut Held::new(self.engine, hasher, now));
-        };
+        // Inside EXEC and in a group the keys are held, and the room in the log is made, already.
+        let is_held = self.engine.session().is_none();
         let hashes: Vec<KeyHash> = keys.clone().map(|key| hasher.hash(key)).collect();
         // Room is made before the locks are taken; a value may grow in between, and then the write
         // may find no room and say so.
         let (mut old_len_max_bytes, mut old_bytes) = (0, 0);
-        for (key, hash) in keys.zip(&hashes) {
-            let mut seen = Observed::default();
-            let request = Request { key, hash: *hash, op: Op::<Rmw<'_>>::Get };
-            session.execute(now, &[request], &mut seen);
-            old_len_max_bytes = old_len_max_bytes.max(seen.value_len_bytes);
-            old_bytes += seen.value_len_bytes as u64;
+        for key in keys {
+            let old_len_bytes = self.glimpse(key).value_len_bytes;
+            old_len_max_bytes = old_len_max_bytes.max(old_len_bytes);
+            old_bytes += old_len_bytes as u64;
         }
-        if !self.fits_atomic(hashes.len(), old_bytes) {
+        if !is_held && !self.fits_atomic(hashes.len(), old_bytes) {
             return Err(TOO_MUCH_AT_ONCE);
         }
         let room_bytes = work.room_bytes(old_len_max_bytes);
@@ -255,12 +251,15 @@ impl<E: Engine> Gather<'_, '_, E> {
         if is_booked && !self.core.ledger.try_reserve(Kind::Groups, scratch_bytes) {
             return Err(NO_ROOM_FOR_VALUES);
         }
-        let Some(session) = self.engine.session() else { return Err(TOO_MANY_PARTS) };
-        let mut room = Room::default();
-        room.add_several(room_bytes, hashes.len() as u64);
-        let mut locked = session.lock_keys(now, &hashes, room);
-        let done = work.run(&mut Held::new(&mut locked, hasher, now));
-        drop(locked);
+        let done = match self.engine.session() {
+            Some(session) => {
+                let mut room = Room::default();
+                room.add_several(room_bytes, hashes.len() as u64);
+                let mut locked = session.lock_keys(now, &hashes, room);
+                work.run(&mut Held::new(&mut locked, hasher, now))
+            }
+            None => work.run(&mut Held::new(self.engine, hasher, now)),
+        };
         if is_booked {
             self.core.ledger.release(Kind::Groups, scratch_bytes);
         }

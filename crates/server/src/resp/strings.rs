@@ -108,6 +108,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let update = Op::Update(Rmw::SetIf { comparison, value: set.value, expiry });
         let shape = if set.returns_old { Shape::OldValue } else { Shape::StoredIf };
         self.single(caller, set.key, update, shape);
+        self.weigh();
     }
 
     fn get_ex(&mut self, caller: Caller, key: &'a [u8], ttl: Option<ExpireTtl>) {

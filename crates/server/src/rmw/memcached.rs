@@ -60,9 +60,16 @@ pub(super) fn pad(item: &Item<'_>, number: u64, value: &mut Vec<u8>) -> u64 {
     if fits { item.client_flags } else { unmarked(item.client_flags) }
 }
 
+/// A longer value is no number: memcached has such a limit too, of half a megabyte. A chain of
+/// increments reads each all the same.
+const NUMBER_BYTES_MAX: usize = 1024;
+
 /// Reads a number as C's `strtoull` does: blanks and a sign before it, and after a blank or a NUL
 /// whatever there is. A minus is good before zero only.
 pub(crate) fn parse_decimal(text: &[u8]) -> Option<u64> {
+    if text.len() > NUMBER_BYTES_MAX {
+        return None;
+    }
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
     let start = text.iter().position(|byte| !is_blank(byte))?;
     let rest = &text[start..];
