@@ -329,11 +329,8 @@ impl State {
 
     /// Until the shard is cleared.
     fn wait(&mut self, entry: Arc<Entry>) -> Installed {
-        if self.clearing.keep(entry) {
-            return Installed::Newest;
-        }
-        self.refused_count += 1;
-        Installed::NoRoom
+        self.clearing.waiting.push(entry);
+        Installed::Newest
     }
 
     fn above(&mut self, shard: ShardId, floor: Version, entry_max: usize) -> Option<Above> {

@@ -30,17 +30,7 @@ pub(super) struct Clearing {
     /// By number: up to which version this walk removes.
     gone: HashMap<u16, u64>,
     /// What came for them meanwhile.
-    waiting: Vec<Arc<Entry>>,
-    /// Of all that waits, at most [`WAITING_MAX_BYTES`].
-    waiting_bytes: usize,
-}
-
-/// What waits until its shard is cleared; what comes beyond that is sent again later.
-const WAITING_MAX_BYTES: usize = 4 << 20;
-
-/// The memory of an entry that waits.
-fn waiting_bytes_of(entry: &Entry) -> usize {
-    size_of::<Entry>() + entry.key.len() + entry.value.as_ref().map_or(0, |value| value.len())
+    pub(super) waiting: Vec<Arc<Entry>>,
 }
 
 impl Clearing {
@@ -50,22 +40,6 @@ impl Clearing {
 
     pub(super) fn is_flushing(&self, shard: ShardId) -> bool {
         self.flushing_now.contains_key(&shard) || self.flushing_next.contains_key(&shard)
-    }
-
-    /// Keeps an entry until its shard is cleared; false: there is no room for it.
-    pub(super) fn keep(&mut self, entry: Arc<Entry>) -> bool {
-        let bytes = self.waiting_bytes + waiting_bytes_of(&entry);
-        let has_room = bytes <= WAITING_MAX_BYTES;
-        if has_room {
-            self.waiting_bytes = bytes;
-            self.waiting.push(entry);
-        }
-        has_room
-    }
-
-    fn wait_only_for(&mut self, keeps: impl Fn(&Entry) -> bool) {
-        self.waiting.retain(|entry| keeps(entry));
-        self.waiting_bytes = self.waiting.iter().map(|entry| waiting_bytes_of(entry)).sum();
     }
 
     pub(super) fn flush(&mut self, shard: ShardId, number: u16, version: Version) {
@@ -87,7 +61,7 @@ impl State {
     pub(super) fn clear(&mut self, shard: ShardId) {
         self.recall(shard);
         self.shards.remove(&shard);
-        self.clearing.wait_only_for(|entry| entry.shard != shard);
+        self.clearing.waiting.retain(|entry| entry.shard != shard);
         self.clearing.flushing_next.remove(&shard);
         if self.clearing.has(shard) {
             return; // Nothing was installed since.
@@ -135,7 +109,6 @@ impl State {
             .into_iter()
             .partition(|entry| self.clearing.has(entry.shard));
         self.clearing.waiting = next;
-        self.clearing.wait_only_for(|_| true);
         for entry in waiting {
             if entry.is_flush {
                 if entry.version > self.floor(entry.shard) {

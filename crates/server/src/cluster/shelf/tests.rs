@@ -398,28 +398,3 @@ fn a_part_of_large_values_is_short() {
     }
     assert_eq!(count, 64);
 }
-
-#[test]
-fn what_waits_for_a_cleared_shard_is_bounded() {
-    let store = open(IndexKind::Hash);
-    let mut shelf = StoreShelf::new(&store).unwrap();
-    let (shard, value): (_, Arc<[u8]>) = (ShardId(0), vec![7; 256 << 10].into());
-    let entry = |number: u64| {
-        let delete = delete_of(shard, format!("k{number}").as_bytes().into(), version(number));
-        Arc::new(Entry { value: Some(value.clone()), ..delete })
-    };
-    shelf.install(entry(1));
-    shelf.clear(shard);
-    assert!(!shelf.is_ready(shard));
-    let taken: Vec<u64> =
-        (1..=64).filter(|number| shelf.install(entry(*number)) == Installed::Newest).collect();
-    assert_eq!(taken, (1..=15).collect::<Vec<_>>(), "4 MiB with what describes them");
-    // To forget the shard once more gives the room back.
-    shelf.clear(shard);
-    assert_eq!(shelf.install(entry(16)), Installed::Newest);
-    while !shelf.is_ready(shard) {
-        shelf.work();
-    }
-    assert_eq!(shelf.install(entry(17)), Installed::Newest, "it is sent again");
-    assert_eq!(above(&shelf, shard, 0).len(), 2);
-}
