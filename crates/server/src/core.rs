@@ -125,6 +125,9 @@ pub struct Core {
     /// When the log last failed, as native clients' replies know it
     /// ([`Gate`](crate::durable::Gate)).
     pub native_refusals_seen: Cell<u64>,
+    /// Bytes of values that requests of native clients have read or copied in this turn, and what
+    /// their ranges took.
+    pub native_touched_bytes: Cell<u64>,
     /// What [`View::generation`] was when the round began.
     pub places_seen: u64,
 }
@@ -195,6 +198,7 @@ impl Core {
             cluster: shared.cluster().cloned(),
             has_read_here: false,
             native_refusals_seen: Cell::new(0),
+            native_touched_bytes: Cell::new(0),
             places_seen: 0,
             shared,
         }
@@ -264,6 +268,7 @@ impl Core {
     /// A turn ends: the most that one has cost is kept.
     #[inline]
     pub fn end_turn(&mut self) {
+        self.charge(Work::bytes(self.native_touched_bytes.take()));
         let most = &self.counters().turn_work_units_max;
         if self.work.units() > most.get() {
             most.set(self.work.units());

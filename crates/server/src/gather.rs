@@ -46,7 +46,7 @@ const LONG_REPLY_BYTES: usize = 16 << 10;
 
 /// Requests that may read or copy whole values and go to the store together: of values that are
 /// large, more would be the work of many turns.
-const HEAVY_REQUESTS_MAX: usize = 8;
+pub const HEAVY_REQUESTS_MAX: usize = 8;
 
 /// What a worker's notes keep between two batches.
 const NOTES_KEPT_BYTES_MAX: usize = 16 << 10;

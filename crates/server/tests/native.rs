@@ -1,7 +1,7 @@
 //! Native clients over UDP: raw sockets and the codec, against a server on a free port.
 
-use crate::support::native::{Peer, config, get, set};
-use crate::support::{PATIENCE, TestServer, pattern};
+use crate::support::native::{Answer, Peer, config, get, set};
+use crate::support::{PATIENCE, TestServer, command, pattern};
 use server::{Config, IndexKind, Server};
 use wire::native::{
     Condition, Direction, Expiry, Item, ItemValue, Items, Op, Part, Pull, PullStep, Range,
@@ -173,6 +173,40 @@ fn a_copy_in_the_same_frame_takes_effect_once() {
     peer.send(&[append, append]);
     assert_eq!(peer.receive().len(), 1);
     assert_eq!(peer.ask(&[get(b"t")])[0].value, b"x");
+}
+
+/// A frame of long work holds its worker for a turn (K28): the rest is not executed, and takes
+/// effect once when it comes again.
+#[test]
+fn appends_to_a_large_value_beyond_a_turns_work_are_busy_and_may_come_again() {
+    const LARGE_BYTES: usize = 2 << 20;
+    let server = start();
+    let (mut resp, mut peer) = (server.resp(), Peer::connect(&server));
+    resp.ask(command(&[b"SET", b"t", &vec![b'x'; LARGE_BYTES]]), "+OK\r\n");
+    let append = Op::Append { key: b"t", value: b"x" };
+    let mut waiting: Vec<u32> = (0..40).collect();
+    let mut frame_count = 0;
+    while !waiting.is_empty() {
+        let once = |number: &u32| Request { id: RequestId::Once(*number), ..request(append) };
+        peer.send(&waiting.iter().map(once).collect::<Vec<_>>());
+        let answers = peer.receive();
+        let is_busy = |answer: &&Answer| answer.status == Status::Busy;
+        let busy = answers.iter().filter(is_busy).count();
+        assert!(answers.iter().all(|answer| [Status::Ok, Status::Busy].contains(&answer.status)));
+        assert!(busy < answers.len(), "some are executed in each turn");
+        waiting = answers
+            .iter()
+            .filter(is_busy)
+            .map(|answer| match answer.id {
+                RequestId::Once(number) => number,
+                id => panic!("{id:?}"),
+            })
+            .collect();
+        frame_count += 1;
+    }
+    // 2 + 2 MiB each: two are a turn's work, and eight go to the store together.
+    assert!(frame_count >= 5, "{frame_count} frames");
+    resp.ask("STRLEN t\r\n", format!(":{}\r\n", LARGE_BYTES + 40));
 }
 
 #[test]

@@ -85,6 +85,27 @@ fn memcached_appends_to_large_values_take_many_turns() {
     assert!(most >= TURN_UNITS / 4, "nothing was counted");
 }
 
+/// Without replies, and where nothing is written: work counts all the same.
+#[test]
+fn quiet_appends_and_failed_comparisons_of_large_values_take_many_turns() {
+    let server = TestServer::start();
+    let (mut quiet, mut resp) = (server.memcached(), server.resp());
+    resp.ask(command(&[b"SET", b"large", &vec![b'1'; LARGE_BYTES / 4]]), "+OK\r\n");
+    quiet.send("append large 0 0 1 noreply\r\ny\r\n".repeat(50));
+    quiet.ask("mn\r\n", "MN\r\n");
+    resp.send(command(&[b"DELEX", b"large", b"IFDEQ", b"0000000000000000"]).repeat(50));
+    (0..50).for_each(|_| assert_eq!(resp.line(), ":0"));
+    let most = stat(&mut resp, "dovetail_turn_work_units_max");
+    assert!(most <= TURN_UNITS + HEAVY_BATCH * LARGE_UNITS / 4, "{most}");
+    // Without a count the values would not show: 50 appends are 1.6 M units, in turns.
+    assert!(most >= LARGE_BYTES as u64 / 4 / 64, "nothing was counted");
+    // A value of megabytes is no number, and is not looked at.
+    quiet.ask(
+        "incr large 1\r\n",
+        "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
+    );
+}
+
 #[test]
 fn a_hostile_pattern_takes_a_turn_for_a_few_keys() {
     let server = TestServer::start();

@@ -1,5 +1,7 @@
 //! From a batch's outcomes to replies, straight into the frame that leaves.
 
+use std::cell::Cell;
+
 use store::pin::Pins;
 use store::request::{Item, Outcome, Sink};
 use wire::native::{PART_UNIT_BYTES, Part, Remembered, Reply, RequestId, Span, Status, Want};
@@ -60,6 +62,10 @@ pub struct Answers<'s, 'o, 'k, T> {
     pub out: &'s mut Outgoing<'o, 'k, T>,
     /// The worker's.
     pub counters: &'s WorkerCounters,
+    /// Of values that were read or copied in this turn ([`Core::native_touched_bytes`]).
+    ///
+    /// [`Core::native_touched_bytes`]: crate::core::Core::native_touched_bytes
+    pub touched_bytes: &'s Cell<u64>,
 }
 
 impl<T: Outlet> Answering for Answers<'_, '_, '_, T> {
@@ -157,6 +163,10 @@ impl<T: Outlet> Answers<'_, '_, '_, T> {
 
     /// Everything but the hit of a get.
     fn rare(&mut self, pending: &Pending, cells: &CommandCells, outcome: &Outcome<'_, Refusal>) {
+        if let Outcome::Updated { old, new } = outcome {
+            let len = |item: &Option<Item<'_>>| item.as_ref().map_or(0, |item| item.value.len());
+            self.touched_bytes.update(|bytes| bytes + (len(old) + len(new)) as u64);
+        }
         match (pending.shape, outcome) {
             (Shape::Pulled { version, span }, Outcome::Hit(item)) => {
                 cells.hits.add(1);

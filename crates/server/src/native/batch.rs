@@ -18,6 +18,8 @@
 //! I3: an at-most-once request is admitted before it is executed, and its outcome is remembered
 //!     before it is answered.
 
+use std::time::Instant;
+
 use arrayvec::ArrayVec;
 use base::{Slot, UnixMillis};
 use store::request::{self, Request};
@@ -36,8 +38,9 @@ use crate::core::Core;
 use crate::counters::{CommandIndex, NativeCommand};
 use crate::durable::{Data, Gate, Passage};
 use crate::engine::Engine;
-use crate::gather::BATCH_REQUESTS_MAX;
+use crate::gather::{BATCH_REQUESTS_MAX, HEAVY_REQUESTS_MAX};
 use crate::rmw::{Bounded, Rmw};
+use crate::work::{TURN_BYTES, Work};
 
 /// The batch of one worker in the making. `'a` is the lifetime of the bytes that arrived.
 pub struct Batch<'b, 'a, 'k, E, T> {
@@ -60,6 +63,8 @@ pub struct Batch<'b, 'a, 'k, E, T> {
     pub(super) requests: ArrayVec<Request<'a, Rmw<'a>>, BATCH_REQUESTS_MAX>,
     pub(super) pendings: ArrayVec<Pending, BATCH_REQUESTS_MAX>,
     pub(super) origins: ArrayVec<Origin<'k>, BATCH_REQUESTS_MAX>,
+    /// Requests of the batch that may copy a whole value.
+    heavy_count: usize,
 }
 
 impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
@@ -82,7 +87,20 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
         if gate.is_some() || placed.is_some() {
             out.hold();
         }
-        Batch { gate, placed, engine, core, shop, clock, out, items, requests, pendings, origins }
+        Batch {
+            gate,
+            placed,
+            engine,
+            core,
+            shop,
+            clock,
+            out,
+            items,
+            requests,
+            pendings,
+            origins,
+            heavy_count: 0,
+        }
     }
 
     /// Takes all requests of a frame.
@@ -111,11 +129,14 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
             counters.batches.add(1);
             counters.batch_requests.add(self.requests.len() as u64);
             let (pendings, origins) = (&self.pendings[..], &self.origins[..]);
-            let mut answers = Answers { pendings, origins, out: &mut self.out, counters };
+            let touched_bytes = &self.core.native_touched_bytes;
+            let mut answers =
+                Answers { pendings, origins, out: &mut self.out, counters, touched_bytes };
             self.engine.execute(self.core.now, &self.requests, &mut answers);
             counters.compaction.add(self.engine.take_compacted());
             self.requests.clear();
             self.pendings.clear();
+            self.heavy_count = 0;
         }
         if !groups.is_empty() {
             self.run_groups(groups);
@@ -190,12 +211,44 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
             return;
         }
         match self.translate(op) {
+            Ok((key, store_op, shape)) if copies_value(&store_op) => {
+                if self.is_turn_spent() {
+                    return self.put_off(id);
+                }
+                self.push(key, store_op, pending(id, want, shape, command));
+                self.heavy_count += 1;
+                if self.heavy_count >= HEAVY_REQUESTS_MAX {
+                    self.flush();
+                }
+            }
             Ok((key, store_op, shape)) => {
                 self.push(key, store_op, pending(id, want, shape, command));
             }
             Err(Instead::Answer(status)) => self.answer(id, status),
-            Err(Instead::Range(range)) => self.range(id, &range),
+            Err(Instead::Range(_)) if self.is_turn_spent() => self.put_off(id),
+            Err(Instead::Range(range)) => {
+                let began = Instant::now();
+                self.range(id, &range);
+                let took = Work::elapsed(began.elapsed());
+                let bytes = took.bytes_since(Work::default());
+                self.core.native_touched_bytes.update(|touched| touched + bytes);
+            }
         }
+    }
+
+    /// Whether native clients have had a turn's work (K28). Then what may be long is not executed.
+    fn is_turn_spent(&self) -> bool {
+        self.core.native_touched_bytes.get() >= TURN_BYTES as u64
+    }
+
+    /// Answers busy; the request was admitted and may come again.
+    #[cold]
+    fn put_off(&mut self, id: RequestId) {
+        if let RequestId::Once(sequence) = id {
+            self.origin().session.once().once.forget(sequence);
+        }
+        self.core.counters().native.busy.add(1);
+        self.direct(&Reply::new(id, Status::Busy));
     }
 
     /// Asks the session whether to execute a write; answers copies of earlier ones (I3).
@@ -397,8 +450,13 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
             return self.run_apart(Slot::of(set.key), (&[request], &pendings), &origins);
         }
         let (origins, counters) = ([*self.origin()], self.core.counters());
-        let mut answers =
-            Answers { pendings: &pendings, origins: &origins, out: &mut self.out, counters };
+        let mut answers = Answers {
+            pendings: &pendings,
+            origins: &origins,
+            out: &mut self.out,
+            counters,
+            touched_bytes: &self.core.native_touched_bytes,
+        };
         self.engine.execute(self.core.now, &[request], &mut answers);
     }
 
@@ -471,4 +529,9 @@ fn command_of(op: &Op<'_>) -> NativeCommand {
         Op::Touch { .. } => NativeCommand::Touch,
         Op::Range(_) => NativeCommand::Range,
     }
+}
+
+/// Whether a request may copy a whole value.
+fn copies_value(op: &request::Op<'_, Rmw<'_>>) -> bool {
+    matches!(op, request::Op::Update(update) if update.copies_value())
 }
