@@ -378,11 +378,21 @@ impl Direct<'_, '_> {
 /// Bytes of a value that are counted beside its key.
 const TOUCHED_BYTES_MIN: usize = 4 << 10;
 
+/// Digits from which the work on a sum is counted, and what each of them counts as.
+const LONG_SUM_BYTES_MIN: usize = 64;
+const LONG_SUM_WORK_BYTES: usize = 512;
+
 /// What a request has read or copied of values. An update that wrote nothing may have compared all
 /// of what was there.
 fn touched_bytes(shape: Shape, outcome: &Outcome<'_, Refusal>) -> usize {
     let len = |item: &Option<Item<'_>>| item.as_ref().map_or(0, |item| item.value.len());
     match outcome {
+        // A long sum (INCRBYFLOAT) takes some microseconds for each ten of its digits.
+        Outcome::Updated { new: Some(sum), .. }
+            if shape == Shape::NewValue && sum.value.len() > LONG_SUM_BYTES_MIN =>
+        {
+            sum.value.len() * LONG_SUM_WORK_BYTES
+        }
         Outcome::Updated { old, new } => len(old) + len(new),
         Outcome::Hit(item) if shape.reads_value() => item.value.len(),
         _ => 0,

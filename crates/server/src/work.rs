@@ -58,6 +58,8 @@ const CLIENT_UNITS: u64 = 32;
 const CLIENT_LINE_UNITS: u64 = 128;
 /// Units of a client that is closed where it is served: some calls of the kernel.
 const CLOSED_UNITS: u64 = 1024;
+/// Units of a sum of long numbers.
+const LONG_NUMBER_UNITS: u64 = 1 << 15;
 /// Of one unit.
 const UNIT_NS: u128 = 10;
 /// Steps of a pattern in one unit.
@@ -151,6 +153,11 @@ impl Work {
     /// Fills cells of a table.
     pub fn cells(cells: u64) -> Work {
         Work::counted(cells.div_ceil(UNIT_CELLS))
+    }
+
+    /// Adds a number of which the digits may be thousands.
+    pub fn long_number() -> Work {
+        Work::counted(LONG_NUMBER_UNITS)
     }
 
     /// Runs a command on the whole server in an atomic group.

@@ -10,6 +10,7 @@ use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::reply::Shape;
 use crate::rmw::{Bounded, Rmw};
+use crate::work::Work;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Runs `command` if it is one of these.
@@ -48,6 +49,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Command::IncrByFloat { key, increment } => {
                 let update = Op::Update(Rmw::IncrementByFloat(increment));
                 self.single(caller, key, update, Shape::NewValue);
+                // Up to 4,932 digits, in software.
+                if increment.len() > 24 || increment.iter().any(|byte| matches!(byte, b'e' | b'E'))
+                {
+                    self.core.charge(Work::long_number());
+                    self.weigh();
+                }
             }
             Command::Append { key, value } => {
                 let update = Op::Update(Rmw::Append(self.bounded(value)));

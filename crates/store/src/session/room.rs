@@ -344,9 +344,9 @@ fn choose_victim(inner: &Inner, now: UnixMillis, run_len: u32) -> Option<Victim>
         (_, false) => {
             allocator.search_all(aim_of(inner, CLEAN_BELOW_PCT_DESPERATE), now, live_bytes)
         }
-        (Mode::Evict, true) => allocator.claim_in_window(run_len, |segment, sequence| {
+        (Mode::Evict, true) => allocator.claim_in_window(run_len, |segment, age| {
             // What is dead costs nothing, however young it is.
-            let cost = if log.live_bytes(segment) == 0 { 0 } else { sequence };
+            let cost = if log.live_bytes(segment) == 0 { 0 } else { age };
             (!log.is_pinned(segment)).then_some(cost)
         }),
         (Mode::Clean, true) => allocator.claim_in_window(run_len, |segment, _| {

@@ -15,7 +15,7 @@ use super::execute::{Call, NO_GUESS, find, prefetch_entry};
 use super::{Changes, Local, Session};
 use crate::entry::{HEADER_BYTES, Seen};
 use crate::index::slot::Tag;
-use crate::log::{Log, Purpose};
+use crate::log::Log;
 use crate::pin::Pins;
 use crate::prefetch::Near;
 use crate::request::{LastUse, Op, Outcome, Request, Sink, Update};
@@ -94,7 +94,13 @@ impl Local {
         let (run_len, count) = room.segments(&inner.log, queue_count);
         // For more than a quarter of the log nothing is reclaimed ahead: a cache would be emptied
         // for writes that may not come.
-        if run_len.saturating_mul(count) > inner.log.segment_count() / 4 {
+        let limit = inner.log.segment_count() / 4;
+        if run_len.saturating_mul(count) > limit {
+            // A long entry and several short ones: room for all of them, which is not kept.
+            let (run_len, count) = room.segments_together(&inner.log);
+            if run_len.saturating_mul(count) <= limit {
+                self.make_room(inner, now, run_len, count);
+            }
             return false;
         }
         (0..count).take_while(|_| self.keep_run(inner, now, run_len)).count() > 0
@@ -115,6 +121,8 @@ impl Local {
     }
 }
 
+/// Long entries for which one run of segments is freed.
+const ENTRIES_IN_RUN_MAX: u64 = 4;
 /// How often room is made that others take at once.
 const KEEP_ATTEMPTS_MAX: usize = 64;
 
@@ -149,6 +157,16 @@ impl Room {
     /// All together.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// The same with runs that several entries share, for segments that are free here and there may
+    /// each be too short.
+    fn segments_together(self, log: &Log) -> (u32, u32) {
+        let all = log.run_len(self.bytes).saturating_add(1);
+        let longest = log.run_len(self.longest_bytes);
+        let entry_count = self.bytes.div_ceil(self.longest_bytes.max(1)).min(ENTRIES_IN_RUN_MAX);
+        let run_len = longest.saturating_mul(entry_count.max(1) as u32).max(1);
+        (run_len, all.div_ceil(run_len))
     }
 
     /// How long a run of segments, and how many of them: for each entry one that it fits in, where
@@ -289,11 +307,6 @@ impl LockedSession<'_> {
     /// What has changed under these locks; as [`Session::take_changes`].
     pub fn take_changes(&mut self, empty: &mut Changes) {
         self.session.take_changes(empty);
-    }
-
-    /// Segments that writes under these locks may still take; for deciding before writing.
-    pub fn free_segments(&self) -> u32 {
-        self.session.inner.log.allocator().available(Purpose::Held(0))
     }
 }
 

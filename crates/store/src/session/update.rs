@@ -165,6 +165,8 @@ impl Local {
             }
             (Verdict::Touch { expires_at }, Some(item)) => {
                 pieces.before = item.value;
+                pieces.made.clear();
+                pieces.after = [&[]; 2];
                 (item.client_flags, expires_at, item.token)
             }
         };

@@ -214,7 +214,8 @@ impl Allocator {
 
     /// Claims one used segment of the window of `run_len` that costs least to empty, so that a
     /// run becomes free there. `cost` of a used or waiting run, of which it gets the first segment
-    /// and the sequences of all: these or live bytes; `None`: it cannot be had.
+    /// and how much younger than the oldest all its segments are: these or live bytes; `None`: it
+    /// cannot be had.
     pub(crate) fn claim_in_window(
         &mut self,
         run_len: u32,
@@ -232,7 +233,8 @@ impl Allocator {
     }
 
     /// The first segment of the window of `run_len` that costs least to empty; `None`: in each of
-    /// them something cannot be reclaimed now or is already on its way. One pass over the table.
+    /// them something cannot be reclaimed now or is already on its way. Two passes over the table:
+    /// ages count from the oldest, for in a log of long standing all sequences are about the same.
     ///
     /// ```text
     ///  | run of 3 : : | 1 | 1 | run of 2 : | 1 |     inside: the runs that the window touches
@@ -243,6 +245,10 @@ impl Allocator {
         run_len: usize,
         cost: impl Fn(u32, u64) -> Option<u64>,
     ) -> Option<usize> {
+        let is_filled =
+            |row: &&SegmentRow| matches!(row.state, SegmentState::Used | SegmentState::Waiting);
+        let sequences = self.rows[..self.top].iter().filter(is_filled).map(|row| row.sequence);
+        let oldest = sequences.min().unwrap_or(0);
         let mut inside: VecDeque<(usize, Option<u64>)> = VecDeque::new();
         let (mut entered, mut total, mut blocked_count) = (0, 0_u64, 0_usize);
         let mut best: Option<(u64, usize)> = None;
@@ -254,7 +260,8 @@ impl Allocator {
                     SegmentState::Free => Some(0),
                     SegmentState::Used | SegmentState::Waiting => {
                         // Of a run, each segment is as old as all of it.
-                        cost(entered as u32, row.sequence * u64::from(row.run_len))
+                        let age = row.sequence.saturating_sub(oldest) + 1;
+                        cost(entered as u32, age.saturating_mul(u64::from(row.run_len)))
                     }
                     _ => None,
                 };

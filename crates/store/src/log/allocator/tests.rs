@@ -386,6 +386,30 @@ fn what_is_kept_for_a_session_is_taken_by_it_alone_and_else_free_again() {
     assert_eq!((allocator.free_count(), allocator.shortage()), (9, 0));
 }
 
+/// However long the log has been in use, and though the new entries are shorter than the old.
+#[test]
+fn new_long_entries_take_the_places_of_the_oldest_and_not_of_each_other() {
+    let mut allocator = Allocator::new(Regions::one(20));
+    for _ in 0..10_000 {
+        let segment = take_used(&mut allocator, 1);
+        let victim = allocator.claim_in_window(1, |_, _| Some(0)).unwrap();
+        assert_eq!(victim.segment, segment);
+        free_now(&mut allocator, victim);
+    }
+    for _ in 0..4 {
+        take_used(&mut allocator, 5);
+    }
+    let mut taken = Vec::new();
+    for _ in 0..4 {
+        while !allocator.can_take(3, Purpose::Reserve) {
+            let victim = allocator.claim_in_window(3, |_, age| Some(age)).unwrap();
+            assert!(!taken.contains(&victim.segment), "the newest goes first");
+            free_now(&mut allocator, victim);
+        }
+        taken.push(take_used(&mut allocator, 3));
+    }
+}
+
 #[test]
 fn a_long_entry_is_as_old_as_the_segments_in_its_place_would_be() {
     let mut allocator = Allocator::new(Regions::one(8));
