@@ -58,9 +58,10 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         true => Failure::Usage(error.to_string()),
         false => Failure::Runtime(error.to_string()),
     })?;
-    announce(&server, &machine);
     let reload = Reload::new(matches, gathered.settings, Arc::clone(server.shared()));
     let stop_requests = stop_requests(&server, reload)?;
+    // Last: from `ready` on, signals act on the server.
+    announce(&server, &machine);
     notify::tell(notify::State::Ready);
     // An error means that every watcher is gone; stopping is then all that is left.
     let reason = stop_requests.recv().unwrap_or("no watcher is left");

@@ -434,7 +434,7 @@ def test_one_write_of_much_cuts_nobody_off(workers):
         readers = [Copies(server.resp_port) for _ in range(40)]
         for reader in readers:
             reader.read(keys)
-        many = [b"m%d" % number for number in range(40_000)]
+        many = [b"many:%045d" % number for number in range(20_000)]
         one = Copies(server.resp_port)
         one.read(many)
         with wires.RespWire(server.resp_port) as writer:
