@@ -1,6 +1,8 @@
 //! Numbers in arguments, read exactly as strictly as Redis reads them.
 
+mod decimal;
 mod extended;
+mod long;
 
 use super::error::ErrorReply;
 use extended::Reading;
@@ -51,6 +53,19 @@ pub fn add_float(
 /// Whether INCRBYFLOAT takes this as a number. Infinity is one; adding it then overflows.
 pub fn is_float(text: &[u8]) -> bool {
     !matches!(extended::read(text), Reading::Invalid)
+}
+
+/// How much reading a decimal number takes, in digits: those of its text, and as many as its
+/// exponent stands for.
+pub fn float_digits(text: &[u8]) -> usize {
+    // The highest exponent that a float has; beyond it nothing is worked out.
+    const EXPONENT_MAX: usize = 5_000;
+    let mark = text.iter().position(|byte| matches!(byte, b'e' | b'E'));
+    let exponent = mark.map_or(&[][..], |at| &text[at + 1..]);
+    let exponent = exponent.iter().filter(|byte| byte.is_ascii_digit());
+    let exponent = exponent
+        .fold(0, |sum: usize, byte| (sum * 10 + usize::from(byte - b'0')).min(EXPONENT_MAX));
+    text.len() + exponent
 }
 
 /// A double as RESP3 writes it: the shortest form that reads back, `inf`, `-inf`, `nan`.

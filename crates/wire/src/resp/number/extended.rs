@@ -7,11 +7,14 @@
 //! ```
 //!
 //! # Trade-offs
-//! Reading and adding are rustc_apfloat's, the port of LLVM's that compilers rely on. Writing is
-//! short: below 2^64 a float times 10^17 fits into 128 bits, and above it has no fraction.
+//! Reading and adding are rustc_apfloat's, the port of LLVM's that compilers rely on; [`long`] and
+//! [`decimal`] bound what thousands of digits cost. Writing is short: below 2^64 a float times
+//! 10^17 fits into 128 bits, and above it has no fraction.
 
 use rustc_apfloat::ieee::X87DoubleExtended;
 use rustc_apfloat::{Float, Round, Status};
+
+use super::{decimal, long};
 
 /// Longer texts are not numbers.
 const TEXT_MAX_BYTES: usize = 5119;
@@ -48,6 +51,14 @@ pub(super) fn read(text: &[u8]) -> Reading {
         return Reading::Invalid;
     };
     let has_exponent = text.contains(['p', 'P']);
+    if hex.is_none()
+        && let Some(read) = long::read(unsigned)
+    {
+        // It has digits that are not 0.
+        let is_lost = read.is_zero() || !read.is_finite();
+        let signed = if text.starts_with('-') { -read } else { read };
+        return if is_lost { Reading::Invalid } else { Reading::Finite(signed) };
+    }
     let read = if hex.is_some() && !has_exponent {
         X87DoubleExtended::from_str_r(&format!("{text}p0"), Round::NearestTiesToEven)
     } else {
@@ -81,19 +92,23 @@ pub(super) fn add(left: X87DoubleExtended, right: X87DoubleExtended) -> Option<X
     sum.is_finite().then_some(sum)
 }
 
+/// The mantissa of a finite number and the exponent of its lowest bit.
+pub(super) fn parts(number: X87DoubleExtended) -> (u64, i32) {
+    let bits = number.to_bits();
+    let biased = (bits >> 64) as i32 & 0x7fff;
+    // Those below the normal ones have the exponent of the smallest of them.
+    (bits as u64, biased.max(1) - EXPONENT_BIAS)
+}
+
 /// Appends a finite number.
 pub(super) fn write(number: X87DoubleExtended, out: &mut Vec<u8>) {
-    let bits = number.to_bits();
-    let mantissa = bits as u64;
-    let biased = (bits >> 64) as i32 & 0x7fff;
+    let (mantissa, exponent) = parts(number);
     let start = out.len();
     if number.is_negative() {
         out.push(b'-');
     }
-    // Those below the normal ones have the exponent of the smallest of them.
-    let exponent = biased.max(1) - EXPONENT_BIAS;
     if exponent >= 0 {
-        write_integer(mantissa, exponent.unsigned_abs(), out);
+        decimal::write(mantissa, exponent.unsigned_abs(), out);
     } else {
         write_fraction(mantissa, exponent.unsigned_abs(), out);
     }
@@ -124,26 +139,4 @@ fn rounded_shift(number: u128, shift: u32) -> u128 {
     let rest = number - (floor << shift);
     let half = 1_u128 << (shift - 1);
     floor + u128::from(rest > half || (rest == half && floor % 2 == 1))
-}
-
-/// Appends `mantissa * 2^shift`.
-fn write_integer(mantissa: u64, mut shift: u32, out: &mut Vec<u8>) {
-    const STEP_MAX: u32 = 24;
-    // The lowest digit first.
-    let mut digits: Vec<u8> = mantissa.to_string().bytes().rev().map(|byte| byte - b'0').collect();
-    while shift > 0 && mantissa > 0 {
-        let step = shift.min(STEP_MAX);
-        let mut carry = 0_u32;
-        for digit in &mut digits {
-            let product = (u32::from(*digit) << step) + carry;
-            *digit = (product % 10) as u8;
-            carry = product / 10;
-        }
-        while carry > 0 {
-            digits.push((carry % 10) as u8);
-            carry /= 10;
-        }
-        shift -= step;
-    }
-    out.extend(digits.iter().rev().map(|digit| b'0' + digit));
 }

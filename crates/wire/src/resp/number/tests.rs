@@ -1,6 +1,6 @@
 //! Numbers that Redis takes and refuses.
 
-use super::{ErrorReply, add_float, double_text, is_float, parse_i64};
+use super::{ErrorReply, add_float, double_text, float_digits, is_float, parse_i64};
 
 #[test]
 fn integers_are_read_strictly() {
@@ -139,6 +139,14 @@ fn the_widest_sums_are_written_in_full() {
         let text = String::from_utf8(out).expect("digits");
         assert!(text.len() == len && text.starts_with(start), "{old}: {} {text}", text.len());
         check_sum(&text, "0", &text);
+    }
+}
+
+#[test]
+fn the_digits_of_a_text_are_its_own_and_those_of_its_exponent() {
+    let cases = [("1.5", 3), ("1e4900", 4906), ("-1E-12", 18), ("1e+0007", 14), ("1e999999", 5008)];
+    for (text, want) in cases {
+        assert_eq!(float_digits(text.as_bytes()), want, "{text}");
     }
 }
 
