@@ -9,6 +9,9 @@
 /// Nothing is said to be so many times as long as its compressed form, however well that was done.
 const LZF_FACTOR_MAX: u64 = 264;
 
+/// A count that another byte adds to.
+const LONG_COUNT: usize = 9;
+
 /// A length, or how a string is kept instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
@@ -66,29 +69,45 @@ pub fn unpack(mut packed: &[u8], len: u64) -> Option<Vec<u8>> {
         let control = usize::from(*control);
         if control < 1 << 5 {
             let (literal, after) = packed.split_at_checked(control + 1)?;
+            if literal.len() > len - out.len() {
+                return None;
+            }
             out.extend_from_slice(literal);
             packed = after;
         } else {
-            let mut count = control >> 5;
-            if count == 7 {
+            let mut count = (control >> 5) + 2;
+            if count == LONG_COUNT {
                 count += usize::from(take_byte(&mut packed)?);
             }
             let low = usize::from(take_byte(&mut packed)?);
             let distance = ((control & 0x1f) << 8 | low) + 1;
-            let from = out.len().checked_sub(distance)?;
-            if out.len() + count + 2 > len {
+            if distance > out.len() || count > len - out.len() {
                 return None;
             }
-            // A copy may reach into what it writes: one byte after another.
-            for at in from..from + count + 2 {
-                out.push(out[at]);
-            }
-        }
-        if out.len() > len {
-            return None;
+            repeat(&mut out, distance, count);
         }
     }
     (out.len() == len).then_some(out)
+}
+
+/// Appends `count` bytes, each of which is the one `distance` before it.
+#[inline]
+fn repeat(out: &mut Vec<u8>, distance: usize, count: usize) {
+    let from = out.len() - distance;
+    if distance >= count {
+        out.extend_from_within(from..from + count);
+    } else if distance == 1 {
+        let byte = out[from];
+        out.resize(out.len() + count, byte);
+    } else {
+        // It reaches into what it writes: what is there already is repeated, twice as much each
+        // time.
+        let end = out.len() + count;
+        while out.len() < end {
+            let ready = (out.len() - from).min(end - out.len());
+            out.extend_from_within(from..from + ready);
+        }
+    }
 }
 
 fn take_byte(rest: &mut &[u8]) -> Option<u8> {
