@@ -21,6 +21,7 @@ use crate::output::{PIN_VALUE_BYTES_MIN, PIN_VALUE_BYTES_MIN_OVER_LIMIT};
 use crate::rmw::Refusal;
 use crate::slab::Slab;
 use crate::watchers::Seen;
+use crate::work::{SMALL_FLOAT_DIGITS, digits_as_bytes};
 
 pub use binary::BinaryShape;
 pub use meta::{MetaKind, MetaShape};
@@ -378,23 +379,26 @@ impl Direct<'_, '_> {
 /// Bytes of a value that are counted beside its key.
 const TOUCHED_BYTES_MIN: usize = 4 << 10;
 
-/// Digits from which the work on a sum is counted, and what each of them counts as.
-const LONG_SUM_BYTES_MIN: usize = 64;
-const LONG_SUM_WORK_BYTES: usize = 512;
-
 /// What a request has read or copied of values. An update that wrote nothing may have compared all
 /// of what was there.
 fn touched_bytes(shape: Shape, outcome: &Outcome<'_, Refusal>) -> usize {
+    match outcome {
+        Outcome::Updated { .. } => {
+            let bytes = updated_bytes(outcome);
+            // Only INCRBYFLOAT answers so: both values are numbers.
+            let is_long_sum = shape == Shape::NewValue && bytes > SMALL_FLOAT_DIGITS;
+            if is_long_sum { digits_as_bytes(bytes) as usize } else { bytes }
+        }
+        Outcome::Hit(item) if shape.reads_value() => item.value.len(),
+        _ => 0,
+    }
+}
+
+/// The value before an update and the one behind it.
+pub(crate) fn updated_bytes(outcome: &Outcome<'_, Refusal>) -> usize {
     let len = |item: &Option<Item<'_>>| item.as_ref().map_or(0, |item| item.value.len());
     match outcome {
-        // A long sum (INCRBYFLOAT) takes some microseconds for each ten of its digits.
-        Outcome::Updated { new: Some(sum), .. }
-            if shape == Shape::NewValue && sum.value.len() > LONG_SUM_BYTES_MIN =>
-        {
-            sum.value.len() * LONG_SUM_WORK_BYTES
-        }
         Outcome::Updated { old, new } => len(old) + len(new),
-        Outcome::Hit(item) if shape.reads_value() => item.value.len(),
         _ => 0,
     }
 }

@@ -107,6 +107,17 @@ fn quiet_appends_and_failed_comparisons_of_large_values_take_many_turns() {
 }
 
 #[test]
+fn sums_of_thousands_of_digits_take_many_turns() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    client.send(command(&[b"INCRBYFLOAT", b"sum", b"1e4900"]).repeat(200));
+    (0..200).for_each(|_| assert!((4901..=4903).contains(&client.bulk().len())));
+    let most = stat(&mut client, "dovetail_turn_work_units_max");
+    assert!(most <= 2 * TURN_UNITS, "{most}");
+    assert!(most >= TURN_UNITS / 4, "nothing was counted");
+}
+
+#[test]
 fn a_hostile_pattern_takes_a_turn_for_a_few_keys() {
     let server = TestServer::start();
     let mut client = server.resp();

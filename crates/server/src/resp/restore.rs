@@ -1,5 +1,7 @@
 //! RESTORE and MSETEX, and MOVE and SWAPDB, for which there is nothing to move to.
 
+use std::cell::Cell;
+
 use base::UnixMillis;
 use store::request::{Condition, Expiry, Op, Set};
 use wire::resp::dump::Dumped;
@@ -10,6 +12,7 @@ use super::locked::{Held, HeldWork, item_room_bytes};
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::reply::Shape;
+use crate::work::Work;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Runs `command` if it is one of these.
@@ -39,8 +42,13 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             return;
         }
         let dumped = dump::load(restore.payload, self.core.value_max_bytes);
-        let work = Restoring { restore, now: self.core.now, dumped };
-        match self.with_held(caller.slot, keys, work) {
+        let unpacked_from_bytes = Cell::new(0);
+        let now = self.core.now;
+        let work = Restoring { restore, now, dumped, unpacked_from_bytes: &unpacked_from_bytes };
+        let done = self.with_held(caller.slot, keys, work);
+        // Whatever came of it. What the value itself takes is charged with the key.
+        self.core.charge(Work::unpacked(unpacked_from_bytes.get()));
+        match done {
             Ok(()) => self.say(caller, |encoder| encoder.ok()),
             Err(error) => self.fail(caller, &error),
         }
@@ -92,13 +100,15 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 }
 
 /// RESTORE.
-struct Restoring<'a> {
+struct Restoring<'a, 'c> {
     restore: Restore<'a>,
     now: UnixMillis,
     dumped: Result<Dumped<'a>, ErrorReply<'static>>,
+    /// The compressed bytes, once they are read.
+    unpacked_from_bytes: &'c Cell<u64>,
 }
 
-impl Restoring<'_> {
+impl Restoring<'_, '_> {
     /// `Some(None)` is never; `None`: an error.
     fn expiry(&self) -> Result<Expiry, ErrorReply<'static>> {
         let ttl_ms = self.restore.ttl_ms.ok_or(ErrorReply::NotAnInteger)?;
@@ -114,7 +124,7 @@ impl Restoring<'_> {
     }
 }
 
-impl HeldWork for Restoring<'_> {
+impl HeldWork for Restoring<'_, '_> {
     type Done = ();
 
     fn room_bytes(&self, _: usize) -> u64 {
@@ -133,7 +143,11 @@ impl HeldWork for Restoring<'_> {
             return Err(ErrorReply::BusyKey);
         }
         let expiry = self.expiry()?;
-        let value = self.dumped?.value()?;
+        let dumped = self.dumped?;
+        if let Dumped::Packed { packed, .. } = dumped {
+            self.unpacked_from_bytes.set(packed.len() as u64);
+        }
+        let value = dumped.value()?;
         let condition = Condition::Always;
         held.write(key, Set { value: &value, client_flags: 0, expiry, condition })
     }

@@ -1,6 +1,7 @@
 //! Commands on one string.
 
 use store::request::{Condition, Expiry, Op, Set};
+use wire::resp::number::float_digits;
 use wire::resp::{
     Command, ErrorReply, ExpireTime, ExpireTtl, InvalidTime, SetCommand, SetCondition, SetIf,
 };
@@ -10,7 +11,7 @@ use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::reply::Shape;
 use crate::rmw::{Bounded, Rmw};
-use crate::work::Work;
+use crate::work::{SMALL_FLOAT_DIGITS, Work};
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Runs `command` if it is one of these.
@@ -49,10 +50,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Command::IncrByFloat { key, increment } => {
                 let update = Op::Update(Rmw::IncrementByFloat(increment));
                 self.single(caller, key, update, Shape::NewValue);
-                // Up to 4,932 digits, in software.
-                if increment.len() > 24 || increment.iter().any(|byte| matches!(byte, b'e' | b'E'))
-                {
-                    self.core.charge(Work::long_number());
+                let digits = float_digits(increment);
+                if digits > SMALL_FLOAT_DIGITS {
+                    self.core.charge(Work::digits(digits));
                     self.weigh();
                 }
             }
