@@ -30,7 +30,7 @@ mod user;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -46,6 +46,7 @@ use crate::config::Config;
 use crate::doors::State;
 use crate::error::StartError;
 use crate::logins::Logins;
+use crate::small_file;
 
 /// The user that clients are before they log in.
 pub const DEFAULT_USER: &[u8] = b"default";
@@ -254,10 +255,14 @@ impl Acl {
         };
         if let Some(path) = &acl.file {
             let refused = |reason| StartError::AclFile { path: path.clone(), reason };
-            let text = std::fs::read(path).map_err(|error| {
+            let text = acl.read_file(path).map_err(|error| {
                 let text = error.to_string();
                 let reason = text.split(" (os error").next().unwrap_or(&text);
-                refused(format!("{reason}; it is made before the start, and may be empty"))
+                let hint = match error.kind() {
+                    io::ErrorKind::NotFound => "; it is made before the start, and may be empty",
+                    _ => "",
+                };
+                refused(format!("{reason}{hint}"))
             })?;
             acl.book_file(&text).map_err(|no_room| refused(no_room.to_string()))?;
             let users = file::parse(&text).map_err(|errors| {
@@ -281,6 +286,12 @@ impl Acl {
 
     fn current(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// No file is read that is longer than all users may be together.
+    fn read_file(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let users_max_bytes = self.current().booked.limit_bytes();
+        small_file::read(path, users_max_bytes.min(small_file::USERS_MAX_BYTES))
     }
 
     /// Books the users of a file before they are made, beside none of those of now: they go.
@@ -362,7 +373,8 @@ impl Acl {
     pub fn load(&self) -> Result<(), String> {
         let Some(path) = &self.file else { return Ok(()) };
         let shown = path.display();
-        let text = std::fs::read(path)
+        let text = self
+            .read_file(path)
             .map_err(|error| format!("Error loading ACLs, opening file '{shown}': {error}"))?;
         let no_room = |no_room| format!("Error loading ACLs from file '{shown}': {no_room}");
         self.book_file(&text).map_err(no_room)?;

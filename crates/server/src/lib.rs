@@ -77,6 +77,7 @@ mod sizes;
 mod slab;
 mod slo;
 pub mod slow_log;
+pub mod small_file;
 mod state_log;
 mod timing;
 pub mod tls;

@@ -48,6 +48,7 @@ use crate::StartError;
 use crate::core::Core;
 use crate::engine::Engine;
 use crate::shared::Shared;
+use crate::small_file;
 use desk::{Desk, Service};
 use ports::{AnyPort, Ports};
 use sessions::Sessions;
@@ -86,7 +87,8 @@ impl Clock {
 /// Reads the file of `--native-key-file`.
 pub fn read_key(path: &Path) -> Result<TagKey, StartError> {
     let refused = |reason: String| StartError::KeyFile { path: path.to_owned(), reason };
-    let text = fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
+    let text = small_file::read_text(path, small_file::SETTINGS_MAX_BYTES)
+        .map_err(|error| refused(error.to_string()))?;
     TagKey::from_hex(&text).map_err(|error| refused(error.to_string()))
 }
 

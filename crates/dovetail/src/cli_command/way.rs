@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use client::{TagKey, Target};
 use migrate::{Address, Place, TlsFiles};
+use server::small_file;
 
 use super::CliArgs;
 use super::session::Way;
@@ -39,7 +40,8 @@ fn native(text: &str, key_file: Option<&Path>) -> Result<Way, Failure> {
 
 fn read_key(path: &Path) -> Result<TagKey, Failure> {
     let failed = |reason: String| usage(format!("--native-key-file {}: {reason}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    let text = small_file::read_text(path, small_file::SETTINGS_MAX_BYTES)
+        .map_err(|error| failed(error.to_string()))?;
     TagKey::from_hex(&text).map_err(|error| failed(error.to_string()))
 }
 

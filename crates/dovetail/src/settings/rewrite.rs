@@ -15,6 +15,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use server::small_file;
 use toml_edit::{DocumentMut, Item};
 
 use crate::settings::find;
@@ -30,9 +31,11 @@ pub fn rewrite(path: &Path, changes: &BTreeMap<&'static str, String>) -> io::Res
         Err(error) if error.kind() == ErrorKind::NotFound => path.to_owned(),
         found => found?,
     };
-    let text = match fs::read_to_string(&path) {
+    let text = match small_file::read_text(&path, small_file::SETTINGS_MAX_BYTES) {
         Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
-        read => read?,
+        read => read.map_err(|error| {
+            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+        })?,
     };
     let edited = edit(&text, changes).map_err(io::Error::other)?;
     if edited == text { Ok(()) } else { replace(&path, &edited) }
@@ -173,6 +176,21 @@ mod tests {
         rewrite(&link, &changes(&[("threads", "3")])).unwrap();
         assert_eq!(fs::metadata(&file).unwrap().ino(), number, "I2");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left behind");
+    }
+
+    #[test]
+    fn a_file_that_is_no_file_of_settings_any_more_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("dovetail.toml");
+        let text = format!("threads = 3\n#{}\n", "x".repeat(1 << 20));
+        fs::write(&path, &text).unwrap();
+        let error = rewrite(&path, &changes(&[("threads", "2")])).unwrap_err();
+        let want = "too long: it has 1048590 bytes, and at most 1MiB are read";
+        assert_eq!(error.to_string(), format!("{}: {want}", path.display()));
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        let error = rewrite(Path::new("/dev/zero"), &changes(&[("threads", "2")])).unwrap_err();
+        let want = "/dev/zero: no regular file: name one, no pipe or device";
+        assert_eq!(error.to_string(), want);
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! The users of memcached's port: lines of `user:password` in the file of `--auth-file`, as
 //! memcached's `-Y` takes it.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
 use crate::error::StartError;
 use crate::password;
+use crate::small_file;
 
 /// The longest name or password.
 const WORD_MAX_BYTES: usize = 256;
@@ -52,7 +52,8 @@ impl Users {
 impl Known {
     fn read(path: &Path) -> Result<Known, StartError> {
         let refused = |reason: String| StartError::AuthFile { path: path.to_owned(), reason };
-        let text = fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
+        let text = small_file::read_text(path, small_file::USERS_MAX_BYTES)
+            .map_err(|error| refused(error.to_string()))?;
         Known::parse(&text).map_err(refused)
     }
 

@@ -12,6 +12,7 @@ use rustls::{RootCertStore, ServerConfig};
 use super::stream::Stream;
 use crate::budget::Reservation;
 use crate::error::StartError;
+use crate::small_file;
 
 /// Whether clients show a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +98,7 @@ fn read(config: &TlsConfig) -> Result<Current, String> {
 fn read_one(config: &TlsConfig) -> Result<Arc<ServerConfig>, String> {
     let provider = Arc::new(ring::default_provider());
     let chain = certificates("tls-cert", &config.certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&config.key)
+    let key = PrivateKeyDer::from_pem_slice(&read_file("tls-key", &config.key)?)
         .map_err(|error| of_file("tls-key", &config.key, &error))?;
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -124,12 +125,18 @@ fn read_one(config: &TlsConfig) -> Result<Arc<ServerConfig>, String> {
 }
 
 fn certificates(setting: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    let found: Result<Vec<_>, _> =
+        CertificateDer::pem_slice_iter(&read_file(setting, path)?).collect();
     let found = found.map_err(|error| of_file(setting, path, &error))?;
     if found.is_empty() {
         return Err(of_file(setting, path, &"no certificate in it"));
     }
     Ok(found)
+}
+
+fn read_file(setting: &str, path: &Path) -> Result<Vec<u8>, String> {
+    small_file::read(path, small_file::USERS_MAX_BYTES)
+        .map_err(|error| of_file(setting, path, &error))
 }
 
 fn of_file(setting: &str, path: &Path, error: &dyn std::fmt::Display) -> String {
