@@ -22,7 +22,8 @@ pub fn check(repository: &Repository) -> Vec<Problem> {
 
 fn documents(repository: &Repository) -> Vec<Problem> {
     let is_living = |path: &str| {
-        path.ends_with(".md") && !path.starts_with("docs/decisions/") && path != "CHANGELOG.md"
+        let is_decision = path.starts_with("docs/decisions/") && !path.ends_with("README.md");
+        path.ends_with(".md") && !is_decision && path != "CHANGELOG.md"
     };
     let lines = |(path, text): (&str, &str)| problems_in(path, text.lines());
     repository.named(is_living).flat_map(lines).collect()
@@ -58,6 +59,7 @@ mod tests {
         expect(documents, "docs/cluster.md", "# Cluster\nThe leader sends.\n", &[]);
         expect(documents, "docs/cluster.md", "# Cluster\nWhoever leads, sends.\n", &["md:2: `who"]);
         expect(documents, "docs/decisions/0001-a.md", "Nobody asks.\n", &[]);
+        expect(documents, "docs/decisions/README.md", "Nobody asks.\n", &["`nobody`"]);
     }
 
     #[test]
