@@ -379,7 +379,7 @@ fn strangers_are_denied_as_soon_as_the_last_password_goes() {
 }
 
 #[test]
-#[ignore = "in a network namespace of its own, by the test above"]
+#[ignore = "needs a network namespace: the test above runs it in one, in cargo xtask test"]
 fn in_a_namespace_strangers_are_denied_as_the_last_password_goes() {
     let files = Files::new();
     let requirepass = Some("x".to_owned());
