@@ -44,7 +44,7 @@ pub const SHAPES: &[Shape] = &[
         Door::Resp,
         "200 clients queue 100,000 commands and never EXEC",
         |it| {
-            let script = Script::repeat(command("SET queued 12345678"), 100_000);
+            let script = Script::repeat(command("SET queued 12345678"), 24_000);
             held(it, Door::Resp, 200, script.behind(b"MULTI\r\n"))
         },
     ),
@@ -57,8 +57,8 @@ pub const SHAPES: &[Shape] = &[
             held(it, Door::Resp, 50, script.behind(b"MULTI\r\n"))
         },
     ),
-    Shape::new("multi-100k", Door::Resp, "EXECs of 100,000 SETs, read", |it| {
-        let script = Script::repeat(command("SET queued 12345678"), 100_000);
+    Shape::new("multi-24k", Door::Resp, "EXECs of 24,000 SETs, read", |it| {
+        let script = Script::repeat(command("SET queued 12345678"), 24_000);
         let script = script.behind(b"MULTI\r\n").before(b"EXEC\r\n");
         it.flood(Door::Resp, 2, &script, Reading::All)
     }),
