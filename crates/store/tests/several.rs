@@ -94,16 +94,30 @@ fn keys_with_nothing_in_them_need_more_room_in_the_index_than_in_the_log() {
     }
 }
 
-/// Two sessions that write all at once, in a cache of 64 segments: what one makes free the other
-/// takes by a plain write, unless it is promised.
+/// The size of a segment: what a session has open behind its first write.
+fn segment_bytes(eviction: Eviction) -> usize {
+    let store = open(IndexKind::Hash, eviction);
+    let mut session = store.session().unwrap();
+    let hash = store.key_hasher().hash(b"k");
+    let op: Op<'_, NoUpdate> = Op::Set(Set {
+        value: b"v",
+        client_flags: 0,
+        expiry: Expiry::Never,
+        condition: Condition::Always,
+    });
+    session.execute(UnixMillis(1), &[Request { key: b"k", hash, op }], &mut Tally::default());
+    store.stats().space.open_bytes as usize
+}
+
+/// Two sessions that write all at once, in a cache of few segments: what one makes free the other
+/// takes by a plain write, unless it is promised. Values are shorter and longer than a segment.
 #[test]
 fn room_that_was_made_is_not_taken_by_others() {
-    for (eviction, value_bytes) in
-        [(Eviction::S3Fifo, 100_000), (Eviction::S3Fifo, 150_000), (Eviction::Fifo, 200_000)]
+    let sizes = [(Eviction::S3Fifo, 3), (Eviction::S3Fifo, 7), (Eviction::S3Fifo, 18)];
+    for (eviction, eighths) in sizes.into_iter().chain([(Eviction::Fifo, 6), (Eviction::Fifo, 12)])
     {
         let store = open(IndexKind::Hash, eviction);
-        let segment_bytes = (16 << 20) / 64;
-        assert!(value_bytes < segment_bytes);
+        let value_bytes = segment_bytes(eviction) * eighths / 8;
         let refused: usize = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..2)
                 .map(|thread| {

@@ -4,8 +4,9 @@
 //! I1: locks are taken in ascending order of bucket, so that two sessions never wait for each
 //!     other; a chain that has moved makes them start over, and a locked chain does not move.
 //! I2: room is made before the first lock is taken; under the locks only what is free is used.
-//! I3: what was made free is kept for the session until it gives the locks back (`keep`): a write
-//!     that is no longer than it was said to be finds its run.
+//! I3: what was made free is kept for the session until it gives the locks back (`keep`), up to a
+//!     quarter of the log, and half of it for all sessions: a write that is no longer than it was
+//!     said to be finds its run.
 
 use std::sync::Arc;
 
@@ -181,8 +182,9 @@ impl Room {
         if run_len > 1 {
             let run_bytes = u64::from(run_len) * log.segment_bytes();
             let bound = u32::try_from(self.bytes.div_ceil(run_bytes)).unwrap_or(u32::MAX);
-            // Shorter entries share a run, as they come.
-            return (run_len, entry_count.min(bound.saturating_mul(2)));
+            // Shorter entries share a run, as they come; what they leave of one may be too short
+            // for the next, up to two thirds of it.
+            return (run_len, entry_count.min(bound.saturating_mul(3)));
         }
         let (held_bytes, begun_count) = match self.longest_bytes <= log.short_max_bytes() {
             true => (self.bytes.saturating_add(self.bytes / 3), queue_count),

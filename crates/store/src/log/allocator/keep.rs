@@ -9,6 +9,7 @@
 //! # Invariants
 //! P1: what is kept is in state Using, and in `kept` with the place of its session: nothing else
 //!     takes it, moves it or gives it up.
+//! P2: all sessions together keep at most half of the log: plain writes have the other.
 
 use super::{Allocator, Purpose, SegmentRow};
 
@@ -20,8 +21,13 @@ pub(super) struct Kept {
 }
 
 impl Allocator {
-    /// Keeps a run for the session of a place; false: there is none that a write may take.
+    /// Keeps a run for the session of a place; false: there is none that a write may take, or too
+    /// much is kept (P2).
     pub(crate) fn keep(&mut self, place: usize, run_len: u32, region: usize) -> bool {
+        let kept_count: u32 = self.kept.iter().map(|kept| self.run_len(kept.first)).sum();
+        if (kept_count + run_len) as usize > self.top / 2 {
+            return false;
+        }
         let first = self.take(run_len, Purpose::Write, region);
         self.kept.extend(first.map(|first| Kept { place, first }));
         first.is_some()
