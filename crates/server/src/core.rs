@@ -125,9 +125,8 @@ pub struct Core {
     /// When the log last failed, as native clients' replies know it
     /// ([`Gate`](crate::durable::Gate)).
     pub native_refusals_seen: Cell<u64>,
-    /// Bytes of values that requests of native clients have read or copied in this turn, and what
-    /// their ranges took.
-    pub native_touched_bytes: Cell<u64>,
+    /// Of native clients' requests, in this turn.
+    pub native_work: Cell<Work>,
     /// What [`View::generation`] was when the round began.
     pub places_seen: u64,
 }
@@ -198,7 +197,7 @@ impl Core {
             cluster: shared.cluster().cloned(),
             has_read_here: false,
             native_refusals_seen: Cell::new(0),
-            native_touched_bytes: Cell::new(0),
+            native_work: Cell::default(),
             places_seen: 0,
             shared,
         }
@@ -268,7 +267,7 @@ impl Core {
     /// A turn ends: the most that one has cost is kept.
     #[inline]
     pub fn end_turn(&mut self) {
-        self.charge(Work::bytes(self.native_touched_bytes.take()));
+        self.charge(self.native_work.take());
         let most = &self.counters().turn_work_units_max;
         if self.work.units() > most.get() {
             most.set(self.work.units());

@@ -29,7 +29,7 @@ use crate::gather::{Answer, Gather};
 use crate::hop::replicate::GroupAnswer;
 use crate::reply::Shape;
 use crate::resp::Fed;
-use crate::rmw::Rmw;
+use crate::rmw::{Rmw, copies_value};
 use crate::work::Work;
 
 pub(crate) use dump::DumpWalk;
@@ -189,7 +189,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 
     /// The same of an update that may copy the whole value.
     fn request_update(&mut self, caller: Caller, key: &'a [u8], op: Op<'a, Rmw<'a>>, shape: Shape) {
-        let copies = matches!(&op, Op::Update(update) if update.copies_value());
+        let copies = copies_value(&op);
         self.request(caller, key, op, shape);
         if copies {
             self.weigh();

@@ -137,6 +137,12 @@ impl Rmw<'_> {
     }
 }
 
+/// Whether what a request costs grows with the value that is there.
+#[inline]
+pub fn copies_value(op: &Op<'_, Rmw<'_>>) -> bool {
+    matches!(op, Op::Update(update) if update.copies_value())
+}
+
 /// On which side of the old value the new bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {

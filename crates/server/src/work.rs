@@ -24,6 +24,7 @@
 //! W5: a turn reads 256 KiB of the long command of a client, and 4 MiB of all: with which of them
 //!     it begins changes then from turn to turn.
 
+use std::cell::Cell;
 use std::ops::AddAssign;
 use std::time::Duration;
 
@@ -221,6 +222,13 @@ impl Work {
 /// The bytes that are copied in the time in which digits are read or written.
 pub fn digits_as_bytes(digits: usize) -> u64 {
     digits as u64 * DIGIT_BYTES
+}
+
+/// Adds to what is counted behind a shared reference.
+pub fn add_work(sum: &Cell<Work>, more: Work) {
+    let mut work = sum.get();
+    work += more;
+    sum.set(work);
 }
 
 impl AddAssign for Work {

@@ -9,7 +9,9 @@ use wire::native::{PART_UNIT_BYTES, Part, Remembered, Reply, RequestId, Span, St
 use super::outgoing::{Origin, Outgoing, Outlet};
 use crate::compaction::{Answering, Tells};
 use crate::counters::{CommandCells, CommandIndex, WorkerCounters};
+use crate::reply::updated_bytes;
 use crate::rmw::Refusal;
+use crate::work::{Work, add_work};
 
 /// What the reply to one request looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,10 +64,8 @@ pub struct Answers<'s, 'o, 'k, T> {
     pub out: &'s mut Outgoing<'o, 'k, T>,
     /// The worker's.
     pub counters: &'s WorkerCounters,
-    /// Of values that were read or copied in this turn ([`Core::native_touched_bytes`]).
-    ///
-    /// [`Core::native_touched_bytes`]: crate::core::Core::native_touched_bytes
-    pub touched_bytes: &'s Cell<u64>,
+    /// `Core::native_work`.
+    pub work: &'s Cell<Work>,
 }
 
 impl<T: Outlet> Answering for Answers<'_, '_, '_, T> {
@@ -163,9 +163,9 @@ impl<T: Outlet> Answers<'_, '_, '_, T> {
 
     /// Everything but the hit of a get.
     fn rare(&mut self, pending: &Pending, cells: &CommandCells, outcome: &Outcome<'_, Refusal>) {
-        if let Outcome::Updated { old, new } = outcome {
-            let len = |item: &Option<Item<'_>>| item.as_ref().map_or(0, |item| item.value.len());
-            self.touched_bytes.update(|bytes| bytes + (len(old) + len(new)) as u64);
+        let touched_bytes = updated_bytes(outcome);
+        if touched_bytes > 0 {
+            add_work(self.work, Work::bytes(touched_bytes as u64));
         }
         match (pending.shape, outcome) {
             (Shape::Pulled { version, span }, Outcome::Hit(item)) => {

@@ -39,8 +39,8 @@ use crate::counters::{CommandIndex, NativeCommand};
 use crate::durable::{Data, Gate, Passage};
 use crate::engine::Engine;
 use crate::gather::{BATCH_REQUESTS_MAX, HEAVY_REQUESTS_MAX};
-use crate::rmw::{Bounded, Rmw};
-use crate::work::{TURN_BYTES, Work};
+use crate::rmw::{Bounded, Rmw, copies_value};
+use crate::work::{Work, add_work};
 
 /// The batch of one worker in the making. `'a` is the lifetime of the bytes that arrived.
 pub struct Batch<'b, 'a, 'k, E, T> {
@@ -129,9 +129,8 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
             counters.batches.add(1);
             counters.batch_requests.add(self.requests.len() as u64);
             let (pendings, origins) = (&self.pendings[..], &self.origins[..]);
-            let touched_bytes = &self.core.native_touched_bytes;
-            let mut answers =
-                Answers { pendings, origins, out: &mut self.out, counters, touched_bytes };
+            let work = &self.core.native_work;
+            let mut answers = Answers { pendings, origins, out: &mut self.out, counters, work };
             self.engine.execute(self.core.now, &self.requests, &mut answers);
             counters.compaction.add(self.engine.take_compacted());
             self.requests.clear();
@@ -229,16 +228,14 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
             Err(Instead::Range(range)) => {
                 let began = Instant::now();
                 self.range(id, &range);
-                let took = Work::elapsed(began.elapsed());
-                let bytes = took.bytes_since(Work::default());
-                self.core.native_touched_bytes.update(|touched| touched + bytes);
+                add_work(&self.core.native_work, Work::elapsed(began.elapsed()));
             }
         }
     }
 
     /// Whether native clients have had a turn's work (K28). Then what may be long is not executed.
     fn is_turn_spent(&self) -> bool {
-        self.core.native_touched_bytes.get() >= TURN_BYTES as u64
+        self.core.native_work.get().is_spent()
     }
 
     /// Answers busy; the request was admitted and may come again.
@@ -455,7 +452,7 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
             origins: &origins,
             out: &mut self.out,
             counters,
-            touched_bytes: &self.core.native_touched_bytes,
+            work: &self.core.native_work,
         };
         self.engine.execute(self.core.now, &[request], &mut answers);
     }
@@ -529,9 +526,4 @@ fn command_of(op: &Op<'_>) -> NativeCommand {
         Op::Touch { .. } => NativeCommand::Touch,
         Op::Range(_) => NativeCommand::Range,
     }
-}
-
-/// Whether a request may copy a whole value.
-fn copies_value(op: &request::Op<'_, Rmw<'_>>) -> bool {
-    matches!(op, request::Op::Update(update) if update.copies_value())
 }

@@ -159,9 +159,8 @@ impl<'a, 'k, E: Engine, T: Outlet> Batch<'_, 'a, 'k, E, T> {
         origins: &[Origin<'k>],
     ) {
         let counters = self.core.counters();
-        let touched_bytes = &self.core.native_touched_bytes;
-        let mut answers =
-            Answers { pendings, origins, out: &mut self.out, counters, touched_bytes };
+        let work = &self.core.native_work;
+        let mut answers = Answers { pendings, origins, out: &mut self.out, counters, work };
         let apart = self.engine.execute_apart(self.core.now, (slot, requests), &mut answers);
         if apart != Apart::NotExecuted {
             return; // L3

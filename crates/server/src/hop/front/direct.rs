@@ -48,7 +48,7 @@ use crate::hop::back;
 use crate::hop::cell::Cells;
 use crate::hot::Watcher;
 use crate::reply::ReplySink;
-use crate::rmw::{Refusal, Rmw};
+use crate::rmw::{Refusal, Rmw, copies_value};
 use crate::sizes::{LENT_BYTES_MIN, size_of};
 
 const FILTER_WORDS: usize = 8;
@@ -260,7 +260,7 @@ impl Front {
     #[inline]
     fn keeps(&self, request: &Request<'_, Rmw<'_>>) -> bool {
         // What is to be stolen has to wait where others see it.
-        self.offering.is_none() && (self.by_size.is_none() || !may_be_large(request))
+        self.offering.is_none() && (self.by_size.is_none() || !copies_value(&request.op))
     }
 
     #[inline]
@@ -331,12 +331,6 @@ impl Front {
         let partition = request.hash.partition(self.partition_bits);
         RouteRequest { partition, access, size_bytes, received_by }
     }
-}
-
-/// Whether what it costs depends on what is there, and its size is not known yet.
-#[inline]
-fn may_be_large(request: &Request<'_, Rmw<'_>>) -> bool {
-    matches!(&request.op, Op::Update(update) if update.copies_value())
 }
 
 /// Encodes the outcomes of the batch: into each connection's output, or into the cells of those
