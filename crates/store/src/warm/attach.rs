@@ -91,7 +91,7 @@ pub(super) fn attach(
     kept: KeptTable,
     config: StoreConfig,
     (tuning, nodes): (Tuning, &[NodeShare]),
-    (threads, now): (usize, UnixMillis),
+    (mut threads, now): (usize, UnixMillis),
 ) -> Result<Opened, WarmError> {
     let KeptTable { trailer, table, bytes } = kept;
     let needed_bytes = table.rows.iter().map(|row| row.segment + row.run_len).max().unwrap_or(0);
@@ -108,9 +108,17 @@ pub(super) fn attach(
         grow(&file, Trailer { memory_bytes, ..trailer }, &bytes)?;
     }
     drop(bytes);
-    let begin = Begin::Warm { file: &file, table: Some(&table) };
-    let store = Store::open_at(config, tuning, nodes, begin).map_err(no_fit)?;
-    let damaged = fill(&store, &table, (threads, now), trailer.version).map_err(no_fit)?;
+    let (store, damaged) = loop {
+        let begin = Begin::Warm { file: &file, table: Some(&table) };
+        let store = Store::open_at(config.clone(), tuning, nodes, begin).map_err(no_fit)?;
+        match fill(&store, &table, (threads, now), trailer.version) {
+            Ok(damaged) => break (store, damaged),
+            // Keys that several threads put into a tree come in another order than they came at
+            // first, and leave its nodes less full.
+            Err(OpenError::NoRoom) if threads > 1 => threads = 1,
+            Err(error) => return Err(no_fit(error)),
+        }
+    };
     store.keep_reserve();
     let kept = Kept {
         items: store.stats().items,
