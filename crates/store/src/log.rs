@@ -583,6 +583,21 @@ impl Log {
         }
     }
 
+    /// See [`Allocator::keep`].
+    pub(crate) fn keep(&self, place: usize, run_len: u32, region: usize) -> bool {
+        let mut allocator = self.allocator();
+        let is_kept = allocator.keep(place, run_len, region);
+        self.segments.update_hint(&allocator);
+        is_kept
+    }
+
+    /// See [`Allocator::end_keep`].
+    pub(crate) fn end_keep(&self, place: usize) {
+        let mut allocator = self.allocator();
+        allocator.end_keep(place);
+        self.segments.update_hint(&allocator);
+    }
+
     pub(crate) fn wake_waiters(&self) {
         self.segments.taken.notify_all();
     }

@@ -110,7 +110,7 @@ impl Local {
     fn keep_run(&mut self, inner: &Inner, now: UnixMillis, run_len: u32) -> bool {
         let region = self.appender.region();
         for _ in 0..KEEP_ATTEMPTS_MAX {
-            if inner.log.allocator().keep(self.place, run_len, region) {
+            if inner.log.keep(self.place, run_len, region) {
                 return true;
             }
             // What it frees, others may take before it is kept.
@@ -320,7 +320,7 @@ impl Drop for LockedSession<'_> {
             inner.index.unlock_raw(head);
         }
         if self.keeps {
-            inner.log.allocator().end_keep(local.place);
+            inner.log.end_keep(local.place);
         }
         local.note(inner);
         if let Some(durable) = &inner.durable {

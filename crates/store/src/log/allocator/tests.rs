@@ -363,27 +363,29 @@ fn a_run_that_is_made_room_for_is_left_to_its_write() {
 
 #[test]
 fn what_is_kept_for_a_session_is_taken_by_it_alone_and_else_free_again() {
-    let mut allocator = Allocator::new(Regions::one(12));
+    let mut allocator = Allocator::new(Regions::one(18));
     allocator.set_reserve(2, 0);
     assert!(allocator.keep(1, 4, 0) && allocator.keep(1, 2, 0) && allocator.keep(2, 3, 0));
-    assert!(!allocator.keep(2, 2, 0), "one is left beside the reserve");
+    assert!(!allocator.keep(2, 1, 0), "P2");
+    assert_eq!(allocator.take(6, Purpose::Write, 0), Some(9));
+    // One is left beside the reserve.
     assert_eq!(allocator.take(2, Purpose::Write, 0), None);
     // The shortest run that is long enough, cut to the length.
     assert_eq!(allocator.take(2, Purpose::Held(1), 0), Some(4));
     assert_eq!(allocator.take(1, Purpose::Held(1), 0), Some(0));
-    allocator.resize(9, 0);
+    allocator.resize(15, 0);
     assert_eq!(allocator.take(3, Purpose::Held(1), 0), Some(1), "what is kept is not parked");
     assert_eq!(allocator.take(3, Purpose::Held(2), 0), Some(6));
     allocator.give_back(6);
     assert!(allocator.keep(2, 1, 0));
     allocator.end_keep(1);
     allocator.end_keep(2);
-    for (segment, run_len) in [(4, 2), (0, 1), (1, 3)] {
+    for (segment, run_len) in [(4, 2), (0, 1), (1, 3), (9, 6)] {
         assert_eq!(allocator.run_len(segment), run_len);
         allocator.give_back(segment);
     }
     allocator.validate();
-    assert_eq!((allocator.free_count(), allocator.shortage()), (9, 0));
+    assert_eq!((allocator.free_count(), allocator.shortage()), (15, 0));
 }
 
 /// However long the log has been in use, and though the new entries are shorter than the old.
