@@ -15,7 +15,8 @@
 //!     replicated. In a durable store a shard that is cleared gets another number, which is
 //!     written down before anything of the old one is removed, or of the new one installed.
 //! S4: an entry that does not fit is not acknowledged, and its sender tries again;
-//!     [`StoreShelf::refused_count`] says how often that was.
+//!     [`StoreShelf::refused_count`] says how often that was. One that waited for its shard to be
+//!     cleared is acknowledged: it waits until it fits, and the shard is not ready before.
 //!
 //! # Concurrency
 //! One thread installs what a shard has: the control thread, or the digest thread that it was lent
@@ -591,7 +592,7 @@ impl Shelf for StoreShelf {
     }
 
     fn is_ready(&self, shard: ShardId) -> bool {
-        !self.state.borrow().clearing.has(shard)
+        self.state.borrow().clearing.is_over(shard)
     }
 
     fn commit(&mut self, shard: ShardId, version: Version) {

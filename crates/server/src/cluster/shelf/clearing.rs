@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cluster::record::Entry;
-use cluster::{ShardId, Version};
+use cluster::{Installed, ShardId, Version};
 use store::Sweep;
 
 use super::State;
@@ -31,11 +31,18 @@ pub(super) struct Clearing {
     gone: HashMap<u16, u64>,
     /// What came for them meanwhile.
     pub(super) waiting: Vec<Arc<Entry>>,
+    /// Some of it may be installed now.
+    has_late: bool,
 }
 
 impl Clearing {
     pub(super) fn has(&self, shard: ShardId) -> bool {
         self.now.contains_key(&shard) || self.next.contains_key(&shard)
+    }
+
+    /// Whether nothing of the shard is left to remove, or to install of what came meanwhile.
+    pub(super) fn is_over(&self, shard: ShardId) -> bool {
+        !self.has(shard) && self.waiting.iter().all(|entry| entry.shard != shard)
     }
 
     pub(super) fn is_flushing(&self, shard: ShardId) -> bool {
@@ -90,6 +97,14 @@ impl State {
     }
 
     pub(super) fn clear_step(&mut self) -> bool {
+        let more = self.walk_step();
+        if self.clearing.has_late {
+            self.install_waiting();
+        }
+        more
+    }
+
+    fn walk_step(&mut self) -> bool {
         let is_kept = self.keeping.as_ref().is_none_or(|keeping| keeping.has(self.void_change));
         if self.clearing.gone.is_empty() && !(is_kept && self.clearing.begin()) {
             return false; // What is written down wakes this thread.
@@ -105,19 +120,29 @@ impl State {
         self.clearing.now.clear();
         self.has_flushed |= !self.clearing.flushing_now.is_empty();
         self.clearing.flushing_now.clear();
-        let (next, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.clearing.waiting)
-            .into_iter()
-            .partition(|entry| self.clearing.has(entry.shard));
-        self.clearing.waiting = next;
-        for entry in waiting {
-            if entry.is_flush {
-                if entry.version > self.floor(entry.shard) {
-                    self.flush(entry.shard, entry.version);
-                }
-                continue;
-            }
-            self.install(&entry.as_plain(), Some(&entry.key));
-        }
+        self.clearing.has_late = !self.clearing.waiting.is_empty();
         !self.clearing.next.is_empty() || !self.clearing.flushing_next.is_empty()
+    }
+
+    /// Installs what came for shards that are cleared by now. It was acknowledged: from the first
+    /// that there is no room for on, it goes on waiting (S4).
+    fn install_waiting(&mut self) {
+        let mut has_room = true;
+        for entry in std::mem::take(&mut self.clearing.waiting) {
+            has_room = has_room && (self.clearing.has(entry.shard) || self.install_late(&entry));
+            if !has_room || self.clearing.has(entry.shard) {
+                self.clearing.waiting.push(entry);
+            }
+        }
+        self.clearing.has_late = !has_room;
+    }
+
+    /// Whether there was room for it.
+    fn install_late(&mut self, entry: &Arc<Entry>) -> bool {
+        match entry.is_flush {
+            true if entry.version <= self.floor(entry.shard) => true,
+            true => self.flush(entry.shard, entry.version) != Installed::NoRoom,
+            false => self.install(&entry.as_plain(), Some(&entry.key)) != Installed::NoRoom,
+        }
     }
 }

@@ -285,6 +285,34 @@ fn a_shelf_that_could_not_write_down_what_is_void_takes_nothing_until_it_can() {
 }
 
 #[test]
+fn what_came_for_a_shard_that_was_cleared_waits_until_it_fits() {
+    let mut world = World::new(1);
+    (0..KEYS).for_each(|id| world.install(id));
+    let shards = [ShardId(0), ShardId(1)];
+    world.shelf.clear(shards[0]);
+    let version = Version::from_bits(1 << 30).unwrap();
+    let entry = Entry { value: Some([1].into()), ..delete_of(shards[0], (*b"a").into(), version) };
+    let entry = Arc::new(entry);
+    assert_eq!(world.shelf.install(entry.clone()), Installed::Newest, "it waits");
+    while !world.shelf.work() {
+        world.shelf.keep_step().unwrap();
+    }
+    // The walk has begun; meanwhile the disk is full.
+    let kept = std::mem::replace(&mut *world.file.lock().unwrap(), FULL.to_vec());
+    world.shelf.clear(shards[1]);
+    while world.shelf.keep_step().is_ok() {}
+    while world.shelf.work() {}
+    (0..3).for_each(|_| assert!(!world.shelf.work() && !world.shelf.is_ready(shards[0])));
+    *world.file.lock().unwrap() = kept;
+    world.shelf.ask_to_keep();
+    while !shards.iter().all(|shard| world.shelf.is_ready(*shard)) {
+        world.shelf.keep_step().unwrap();
+        world.shelf.work();
+    }
+    assert_eq!(world.shelf.get(shards[0], b"a"), Some(entry));
+}
+
+#[test]
 fn shards_that_are_void_together_are_written_down_together_and_hold_up_no_other() {
     const COUNT: u16 = 64;
     let world = &mut World::new(2);
