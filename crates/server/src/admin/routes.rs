@@ -93,6 +93,8 @@ async fn pass(
     mut request: Request,
     next: Next,
 ) -> Response {
+    // Requests that came together are answered in turns with those of other clients.
+    tokio::task::yield_now().await;
     let (logins, now) = (gate.shared.logins(), unix_now());
     let access = {
         let (version, uri, headers) = (request.version(), request.uri(), request.headers());
