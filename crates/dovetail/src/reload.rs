@@ -65,6 +65,12 @@ impl Reload {
     }
 
     fn read_settings(&mut self) -> Result<String, String> {
+        if let Some(path) = &self.shared.config().origin.file
+            && std::fs::metadata(path).is_ok_and(|file| !file.is_file() && !file.is_dir())
+        {
+            // What wrote into a pipe is gone, and signals would wait for it.
+            return Err(format!("config {}: no regular file, and not read again", path.display()));
+        }
         let machine = Machine::detect();
         let gathered =
             cli::gather(&self.matches, &machine).map_err(|failure| failure.to_string())?;

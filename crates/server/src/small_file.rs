@@ -7,9 +7,10 @@
 //!
 //! # Invariants
 //! S1: opening and reading wait for no other process: a pipe, a device or a socket is refused.
+//!     [`read_once`] alone, for a start, reads these too.
 //! S2: at most one byte more than allowed is held, also of a file that grows meanwhile.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -42,7 +43,19 @@ pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     if status.len() > max_bytes {
         return Err(too_long(&format!("{} bytes", status.len()), max_bytes));
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(status.len()).unwrap_or(0) + 1);
+    read_up_to(file, Vec::with_capacity(usize::try_from(status.len()).unwrap_or(0) + 1), max_bytes)
+}
+
+/// The same of what a start is given, also by a pipe (`<(...)`, `/dev/stdin`) or as `/dev/null`:
+/// it waits for what writes there.
+///
+/// # Errors
+/// It cannot be read, or is longer.
+pub fn read_once(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    read_up_to(File::open(path)?, Vec::new(), max_bytes)
+}
+
+fn read_up_to(file: File, mut bytes: Vec<u8>, max_bytes: u64) -> io::Result<Vec<u8>> {
     file.take(max_bytes + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max_bytes {
         return Err(too_long("more", max_bytes));
@@ -66,7 +79,7 @@ fn too_long(found: &str, max_bytes: u64) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{File, write};
+    use std::fs::write;
 
     use super::*;
 
@@ -101,6 +114,13 @@ mod tests {
             assert_eq!(refused(path, 9), "no regular file: name one, no pipe or device");
         }
         assert_eq!(read(folder.path(), 9).unwrap_err().kind(), io::ErrorKind::IsADirectory);
+    }
+
+    #[test]
+    fn a_start_reads_devices_up_to_the_limit() {
+        assert_eq!(read_once(Path::new("/dev/null"), 9).unwrap(), b"");
+        let error = read_once(Path::new("/dev/zero"), 9).unwrap_err().to_string();
+        assert_eq!(error, "too long: it has more, and at most 9B are read");
     }
 
     #[test]

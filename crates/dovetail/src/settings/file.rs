@@ -30,11 +30,12 @@ pub fn load(explicit: Option<&Path>) -> Result<Vec<FileEntry>, SettingError> {
         None if default.is_file() => &default,
         None => return Ok(Vec::new()),
     };
-    let text =
-        small_file::read(path, small_file::SETTINGS_MAX_BYTES).map_err(|error| SettingError {
+    let text = small_file::read_once(path, small_file::SETTINGS_MAX_BYTES).map_err(|error| {
+        SettingError {
             place: format!("config {}", path.display()),
             reason: format!("cannot be read: {}", reason_of(&error)),
-        })?;
+        }
+    })?;
     let text = String::from_utf8(text).map_err(|_| SettingError {
         place: format!("config {}", path.display()),
         reason: "is not text: write TOML in UTF-8".to_owned(),
