@@ -39,6 +39,7 @@ mod connection;
 mod core;
 pub mod counters;
 mod descriptors;
+mod disk_thread;
 pub mod doors;
 #[cfg(any(test, feature = "drive"))]
 mod drive;

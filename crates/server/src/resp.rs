@@ -19,6 +19,7 @@ mod connection;
 mod counting;
 mod debug;
 mod discard;
+mod disk_wait;
 mod foreign;
 mod hot_keys;
 mod info;

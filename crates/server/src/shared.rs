@@ -34,6 +34,7 @@ use crate::cluster::View;
 use crate::config::Config;
 use crate::connection::RECORD_BYTES;
 use crate::counters::{Dialect, NativeTotals, Totals, WorkerCounters};
+use crate::disk_thread::DiskThread;
 use crate::durable::{self, Data, Tenant};
 use crate::error::StartError;
 use crate::hop::replicate::Door;
@@ -144,6 +145,7 @@ pub struct Shared {
     sizes: Option<Sizes>,
     slo: Slo,
     watching: Watching,
+    disk_thread: DiskThread,
     tracking: Tracking,
     /// What is hot, where requests are routed and sampled.
     hot: Option<Arc<HotKeys>>,
@@ -277,6 +279,7 @@ impl Shared {
             hot: HotKeys::of_server(&config, roles.layers().is_routed),
             slo: Slo::new(config.slo, roles.layers().is_routed),
             watching: Watching::new(&config, &budget),
+            disk_thread: DiskThread::default(),
             roles,
             live: Live::new(&config),
             plan: MemoryPlan { item_size_max_bytes, ..plan },
@@ -425,6 +428,11 @@ impl Shared {
     /// How long sampled requests took, over all workers; nothing without `--slo`.
     pub fn slo_counts(&self) -> LatencyCounts {
         LatencyCounts::sum(self.all_counters().map(|worker| &worker.latency))
+    }
+
+    /// Where what waits for the disk is done.
+    pub(crate) fn disk_thread(&self) -> &DiskThread {
+        &self.disk_thread
     }
 
     /// What took long.

@@ -254,6 +254,40 @@ fn config_rewrite_hands_on_what_was_set_since_the_start() {
     with_file("denied").resp().ask("CONFIG REWRITE\r\n", denied);
 }
 
+/// Says that it has begun, and waits for a file beside it.
+fn write_down_slowly(path: &Path, _: &BTreeMap<&'static str, String>) -> std::io::Result<()> {
+    std::fs::write(path, "begun")?;
+    while !path.with_file_name("go").exists() {
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+/// K28.
+#[test]
+fn a_disk_that_is_slow_holds_up_one_client() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dovetail.toml");
+    let origin = server::SettingsOrigin { file: Some(path.clone()), ..Default::default() };
+    let hooks = Hooks { rewrite_file: Some(write_down_slowly), ..Hooks::default() };
+    let server = TestServer::with(Config { origin, hooks, threads: 1, ..config() });
+    let [mut client, mut other] = [server.resp(), server.resp()];
+    client.send("CONFIG REWRITE\r\nPING\r\n");
+    while !path.exists() {
+        std::thread::yield_now();
+    }
+    other.ask("PING\r\n", "+PONG\r\n");
+    // One that has gone waits for nothing.
+    let mut leaving = server.resp();
+    leaving.send("CONFIG REWRITE\r\n");
+    drop(leaving);
+    other.ask("PING\r\n", "+PONG\r\n");
+    std::fs::write(path.with_file_name("go"), "").unwrap();
+    client.expect("+OK\r\n+PONG\r\n");
+    let group = "MULTI\r\nCONFIG REWRITE\r\nPING\r\nEXEC\r\n";
+    client.ask(group, "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n+PONG\r\n");
+}
+
 #[test]
 fn keys_answer_as_redis_does() {
     let server = TestServer::start();

@@ -6,6 +6,7 @@ use wire::resp::{ArgIter, CommandError, CommandId, Encoder, ErrorReply, Spec, as
 use super::Caller;
 use super::acl_log::{encode_failure, object_of};
 use super::command::categories;
+use super::disk_wait::Written;
 use crate::acl::{CATEGORIES, DEFAULT_USER, Denied, Selector, User};
 use crate::engine::Engine;
 use crate::gather::Gather;
@@ -17,7 +18,7 @@ const NO_FILE: ErrorReply<'static> = ErrorReply::Other(
      configuration file set) in order to store users in the Redis configuration.",
 );
 
-const NOT_SAVED: ErrorReply<'static> = ErrorReply::Other(
+pub(super) const NOT_SAVED: ErrorReply<'static> = ErrorReply::Other(
     "There was an error trying to save the ACLs. Please check the server logs for more information",
 );
 
@@ -112,13 +113,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 Err(text) => self.fail(caller, &ErrorReply::Other(&text)),
             };
         }
-        match acl.save() {
-            Ok(()) => self.say(caller, |encoder| encoder.ok()),
-            Err(error) => {
-                tracing::warn!("ACL SAVE: {error}");
-                self.fail(caller, &NOT_SAVED);
-            }
-        }
+        self.write_to_disk(caller, Written::Users, |shared| shared.acl().save());
     }
 
     fn acl_cat(&mut self, caller: Caller, mut args: ArgIter<'a>) {

@@ -10,6 +10,7 @@ use staged::Staged;
 pub(crate) use staged::set_live;
 
 use super::Caller;
+use super::disk_wait::Written;
 use crate::config::Config;
 use crate::durable::Durability;
 use crate::engine::Engine;
@@ -118,23 +119,14 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 
     /// Puts what was set since the start into the file that the settings came from.
     fn config_rewrite(&mut self, caller: Caller) {
-        let (shared, config) = (&self.core.shared, self.core.shared.config());
-        let (Some(path), Some(rewrite)) = (&config.origin.file, config.hooks.rewrite_file) else {
+        let config = self.core.shared.config();
+        let (Some(path), Some(rewrite)) = (config.origin.file.clone(), config.hooks.rewrite_file)
+        else {
             return self.fail(caller, &ErrorReply::NoConfigFile);
         };
-        match shared.live().write_to(path, rewrite) {
-            Ok(()) => {
-                tracing::info!(file = %path.display(), "CONFIG REWRITE");
-                self.say(caller, |encoder| encoder.ok());
-            }
-            Err(error) => {
-                tracing::warn!(file = %path.display(), "CONFIG REWRITE failed: {error}");
-                let text = error.to_string();
-                // The system's words, as Redis gives them.
-                let reason = text.split(" (os error").next().unwrap_or(&text);
-                self.fail(caller, &ErrorReply::ConfigRewriteFailed(reason));
-            }
-        }
+        self.write_to_disk(caller, Written::Settings, move |shared| {
+            shared.live().write_to(&path, rewrite)
+        });
     }
 
     fn time(&mut self, caller: Caller) {

@@ -2,9 +2,12 @@
 //!
 //! The log is the durable form: a save is a commit of it, and there is nothing to rewrite.
 
+use std::io;
+
 use wire::resp::{ArgIter, CommandId, ErrorReply};
 
 use super::Caller;
+use super::disk_wait::Written;
 use crate::engine::Engine;
 use crate::gather::Gather;
 
@@ -27,24 +30,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 let mut mark = Vec::new();
                 durable.mark(&mut mark);
                 // SAVE is refused in MULTI: no keys are locked.
-                let Some(session) = self.engine.session() else {
-                    return self.fail(caller, &ErrorReply::NotInTransaction);
-                };
-                session.park();
-                let saved = durable.wait_covered(&mark);
-                session.unpark();
-                match saved {
-                    Ok(()) => {
-                        self.core.shared.note_save(crate::shared::unix_now());
-                        self.say(caller, |encoder| encoder.ok());
-                    }
-                    Err(error) => {
-                        tracing::warn!("SAVE failed: {error}");
-                        self.say(caller, |encoder| {
-                            encoder.out().extend_from_slice(b"-ERR\r\n");
-                        });
-                    }
-                }
+                self.write_to_disk(caller, Written::Log, move |_| {
+                    durable.wait_covered(&mark).map_err(io::Error::other)
+                });
             }
             CommandId::BgSave => {
                 durable.want();

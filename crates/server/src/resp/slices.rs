@@ -25,6 +25,7 @@ use super::bit_operation::BitOpWalk;
 use super::clients_walk::ClientsWalk;
 use super::command::CommandWalk;
 use super::counting::CountWalk;
+use super::disk_wait::DiskWait;
 use super::key_range::RangeWalk;
 use super::lcs::LcsWalk;
 use super::names::NamesWalk;
@@ -66,6 +67,8 @@ pub(super) enum Source {
     BitOp(BitOpWalk),
     /// CLIENT LIST and CLIENT KILL.
     Clients(ClientsWalk),
+    /// ACL SAVE, CONFIG REWRITE and SAVE.
+    Disk(DiskWait),
 }
 
 impl Source {
@@ -74,6 +77,7 @@ impl Source {
         match self {
             Source::Values(walk) => walk.is_long(),
             Source::Clients(walk) => walk.is_long(),
+            Source::Disk(_) => false,
             _ => true,
         }
     }
@@ -102,7 +106,7 @@ impl Slices {
             Source::Lcs(walk) => walk.held_bytes(),
             Source::BitOp(walk) => walk.held_bytes(),
             Source::Clients(walk) => walk.held_bytes(),
-            Source::Commands(_) | Source::Values(_) | Source::Count(_) => 0,
+            Source::Commands(_) | Source::Values(_) | Source::Count(_) | Source::Disk(_) => 0,
         };
         size_of::<Slices>() + gathered_bytes + self.rewritten.as_ref().map_or(0, |it| it.len())
     }
@@ -245,6 +249,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Source::Lcs(walk) => self.lcs_slice(caller, walk),
             Source::BitOp(walk) => self.bit_op_slice(caller, walk, command),
             Source::Clients(walk) => self.clients_slice(caller, walk, command),
+            Source::Disk(wait) => self.disk_slice(caller, wait),
         };
         let made_bytes = self.core.connections[caller.slot].output.encoded_bytes();
         self.core.made(made_bytes);

@@ -1,4 +1,5 @@
-//! Connections whose answer to a login waits: they are not read and not sent to until then.
+//! Connections whose answer waits, to a login or for the disk: they are not read and not sent to
+//! until then.
 //!
 //! # Invariants
 //! I1: a connection whose ending is [`Ending::Resting`] has an entry here, or is on its way to
@@ -59,21 +60,26 @@ impl Core {
     pub fn pace_login(&mut self, slot: usize, origin: Origin, is_right: bool) {
         match self.shared.logins().pace(origin, is_right, self.now) {
             Pace::Now => {}
-            Pace::At(until) => self.rest(slot, until),
+            Pace::At(until) => {
+                if self.rest(slot, until) {
+                    self.counters().doors.logins_slowed.add(1);
+                }
+            }
         }
     }
 
-    /// The answer that is being made waits.
+    /// The answer that is being made waits, unless the connection ends; whether it does.
     #[cold]
-    fn rest(&mut self, slot: usize, until: UnixMillis) {
+    pub fn rest(&mut self, slot: usize, until: UnixMillis) -> bool {
         let connection = &mut self.connections[slot];
-        if connection.ending == Ending::Open {
+        let is_open = connection.ending == Ending::Open;
+        if is_open {
             connection.ending = Ending::Resting;
             let client_id = connection.client.id;
             self.resting.add(slot, client_id, until);
-            self.counters().doors.logins_slowed.add(1);
             self.touch(slot);
         }
+        is_open
     }
 }
 

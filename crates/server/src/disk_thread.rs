@@ -1,0 +1,99 @@
+//! A thread for what waits for the disk by a client's wish, so that no worker does (K28).
+//!
+//! ```text
+//!  ACL SAVE, CONFIG REWRITE, SAVE ─▶ run ─▶ queue ─▶ "disk" thread, one job after the other
+//!      the connection rests, and looks every millisecond ◀── Pending, filled
+//! ```
+//!
+//! # Invariants
+//! I1: jobs run one at a time, in the order in which they were asked for: of two that write one
+//!     file, the later one has the last word.
+//! I2: a job that is begun is finished, also while the server ends; its thread is gone with the
+//!     last of what could ask for one.
+
+use std::io;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crossbeam_channel::Sender;
+
+/// What a job will have come to.
+#[derive(Clone, Debug)]
+pub struct Pending(Arc<OnceLock<io::Result<()>>>);
+
+impl Pending {
+    /// The outcome, once the job is over.
+    pub fn outcome(&self) -> Option<&io::Result<()>> {
+        self.0.get()
+    }
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Begins its thread with the first job.
+#[derive(Debug, Default)]
+pub struct DiskThread {
+    queue: Mutex<Option<Sender<Job>>>,
+}
+
+impl DiskThread {
+    /// Asks for a job.
+    ///
+    /// # Errors
+    /// The thread cannot be made: nothing is done.
+    pub fn run(
+        &self,
+        job: impl FnOnce() -> io::Result<()> + Send + 'static,
+    ) -> io::Result<Pending> {
+        let pending = Pending(Arc::default());
+        let filled = pending.clone();
+        let job: Job = Box::new(move || {
+            // It is filled here alone.
+            let _ = filled.0.set(job());
+        });
+        self.queue()?.send(job).map_err(|_| io::Error::other("the disk thread has ended"))?;
+        Ok(pending)
+    }
+
+    fn queue(&self) -> io::Result<Sender<Job>> {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(queue) = &*queue {
+            return Ok(queue.clone());
+        }
+        let (sender, jobs) = crossbeam_channel::unbounded::<Job>();
+        std::thread::Builder::new()
+            .name("disk".to_owned())
+            .spawn(move || jobs.into_iter().for_each(|job| job()))?;
+        Ok(queue.insert(sender).clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait(pending: &Pending) -> &io::Result<()> {
+        loop {
+            match pending.outcome() {
+                Some(outcome) => return outcome,
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+
+    #[test]
+    fn jobs_run_in_order_and_tell_what_they_came_to() {
+        let thread = DiskThread::default();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let job = |number: u32| {
+            let told = Arc::clone(&told);
+            move || {
+                told.lock().unwrap().push(number);
+                if number == 2 { Err(io::Error::other("full")) } else { Ok(()) }
+            }
+        };
+        let pending: Vec<Pending> = (0..4).map(|number| thread.run(job(number)).unwrap()).collect();
+        let is_good: Vec<bool> = pending.iter().map(|pending| wait(pending).is_ok()).collect();
+        assert_eq!(is_good, [true, true, false, true]);
+        assert_eq!(*told.lock().unwrap(), [0, 1, 2, 3]);
+    }
+}

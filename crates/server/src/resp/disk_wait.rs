@@ -1,0 +1,101 @@
+//! Commands that wait for the disk: ACL SAVE, CONFIG REWRITE and SAVE.
+//!
+//! A thread of its own does the work ([`crate::disk_thread`]). The connection rests meanwhile, as a
+//! command that goes on in slices, and nothing of it is read.
+//!
+//! # Trade-offs
+//! In EXEC they run at once, under the locks of the group: its commands do not wait for others.
+
+use std::io;
+use std::sync::Arc;
+
+use base::UnixMillis;
+use wire::resp::ErrorReply;
+
+use super::Caller;
+use super::slices::{Slice, Source};
+use crate::disk_thread::Pending;
+use crate::engine::Engine;
+use crate::gather::Gather;
+use crate::shared::{Shared, unix_now};
+
+/// Between two looks at whether the work is done.
+const LOOK_EVERY_MS: u64 = 1;
+
+/// What is being written.
+#[derive(Clone, Copy)]
+pub(super) enum Written {
+    /// ACL SAVE.
+    Users,
+    /// CONFIG REWRITE.
+    Settings,
+    /// SAVE.
+    Log,
+}
+
+/// A command that waits for the disk.
+pub(super) struct DiskWait {
+    written: Written,
+    pending: Pending,
+}
+
+impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// Answers when `job` is done.
+    pub(super) fn write_to_disk(
+        &mut self,
+        caller: Caller,
+        written: Written,
+        job: impl FnOnce(&Shared) -> io::Result<()> + Send + 'static,
+    ) {
+        // Inside EXEC the keys are held.
+        if self.engine.session().is_none() {
+            let outcome = job(&self.core.shared);
+            return self.say_written(caller, written, &outcome);
+        }
+        let shared = Arc::clone(&self.core.shared);
+        match self.core.shared.disk_thread().run(move || job(&shared)) {
+            Ok(pending) => {
+                self.begin_slices(caller, Source::Disk(DiskWait { written, pending }));
+            }
+            Err(error) => self.say_written(caller, written, &Err(error)),
+        }
+    }
+
+    /// Looks whether it is done.
+    pub(super) fn disk_slice(&mut self, caller: Caller, wait: &DiskWait) -> Slice {
+        let Some(outcome) = wait.pending.outcome() else {
+            self.core.rest(caller.slot, UnixMillis(unix_now().0 + LOOK_EVERY_MS));
+            return Slice::More;
+        };
+        self.say_written(caller, wait.written, outcome);
+        Slice::Last
+    }
+
+    fn say_written(&mut self, caller: Caller, written: Written, outcome: &io::Result<()>) {
+        let Err(error) = outcome else {
+            match written {
+                Written::Users => {}
+                Written::Settings => tracing::info!("CONFIG REWRITE"),
+                Written::Log => self.core.shared.note_save(unix_now()),
+            }
+            return self.say(caller, |encoder| encoder.ok());
+        };
+        match written {
+            Written::Users => {
+                tracing::warn!("ACL SAVE: {error}");
+                self.fail(caller, &super::acl::NOT_SAVED);
+            }
+            Written::Settings => {
+                tracing::warn!("CONFIG REWRITE failed: {error}");
+                let text = error.to_string();
+                // The system's words, as Redis gives them.
+                let reason = text.split(" (os error").next().unwrap_or(&text);
+                self.fail(caller, &ErrorReply::ConfigRewriteFailed(reason));
+            }
+            Written::Log => {
+                tracing::warn!("SAVE failed: {error}");
+                self.say(caller, |encoder| encoder.out().extend_from_slice(b"-ERR\r\n"));
+            }
+        }
+    }
+}
