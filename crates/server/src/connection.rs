@@ -99,8 +99,8 @@ pub struct Connection {
 pub enum Ending {
     /// It does.
     Open,
-    /// It does, once the answer to its login has waited long enough, or the disk is looked at again:
-    /// until then it is not read.
+    /// It does, once what its answer waits for has come (worker/resting.rs): until then it is not
+    /// read.
     Resting,
     /// Nothing more is read; what has to leave leaves, then it is closed.
     AfterFlush,

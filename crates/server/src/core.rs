@@ -18,6 +18,7 @@ use crate::timing::Timing;
 use crate::tracking::Telling;
 use crate::watchers::Lines;
 use crate::work::{READ_LONG_BYTES_MAX, TURN_READ_LONG_BYTES_MAX, Work};
+use crate::worker::flushing::Flushing;
 use crate::worker::resting::Resting;
 
 /// Buffers kept for reuse per worker, and the largest that is worth keeping.
@@ -87,8 +88,10 @@ pub struct Core {
     /// The users of the RESP port, as they were judged by last.
     pub acl: Arc<acl::Table>,
     acl_seen: u64,
-    /// Connections whose answer to a login waits.
+    /// Connections whose answer waits.
     pub resting: Resting,
+    /// Where everything is being deleted.
+    pub flushing: Flushing,
     /// Some users may not read all keys.
     pub has_limited_users: bool,
     /// What all doors answer, as of then.
@@ -180,6 +183,7 @@ impl Core {
             acl: shared.acl().table(),
             acl_seen,
             resting: Resting::default(),
+            flushing: Flushing::default(),
             has_limited_users: shared.acl().table().has_limited_users(),
             doors: shared.doors(),
             is_paused: false,

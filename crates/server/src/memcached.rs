@@ -14,7 +14,7 @@ pub(crate) mod udp;
 pub(crate) mod users;
 
 use base::UnixMillis;
-use store::{KEY_LEN_MAX_BYTES, Op, Session};
+use store::{KEY_LEN_MAX_BYTES, Op};
 use wire::Parsed;
 use wire::memcached::{
     Arithmetic, Command, Encoder, Limits, Rejection, Reply, Retrieve, Touch, expiry_from_exptime,
@@ -334,7 +334,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             None => {
                 self.core.shared.set_flush_at(None);
                 match self.engine.flush_shards(true) {
-                    None if self.engine.session().is_none_or(Session::flush) => {}
+                    None if self.flush_store(slot) => {}
                     None => return Err(Reply::LogFailed),
                     Some(GroupAnswer::Good) => {}
                     Some(_) => return Err(Reply::NotFlushed),

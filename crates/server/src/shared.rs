@@ -187,6 +187,17 @@ pub struct Shared {
 /// Where the store's items outlive the server, if they do: on a disk, or in a file's memory.
 type Kept = (Option<Data>, Option<Warm>);
 
+/// Of an ordered index, a disk and loss.
+fn refuse_contradictions(config: &Config) -> Result<(), StartError> {
+    if config.lossy_index && config.index == IndexKind::Tree {
+        return Err(StartError::LossyTree);
+    }
+    if config.data.is_some() && (config.mode != Mode::Clean || config.lossy_index) {
+        return Err(StartError::DataOfCache);
+    }
+    Ok(())
+}
+
 /// Opens the store; its memory is divided between the nodes that workers run on.
 fn open_store(
     config: &Config,
@@ -246,12 +257,7 @@ fn tell_of_lowered(config: &Config, item_size_max_bytes: u64) {
 impl Shared {
     /// Divides the memory and opens the store, as whose if it is a cluster's node.
     pub(crate) fn open(mut config: Config, tenant: Option<&Tenant>) -> Result<Shared, StartError> {
-        if config.lossy_index && config.index == IndexKind::Tree {
-            return Err(StartError::LossyTree);
-        }
-        if config.data.is_some() && (config.mode != Mode::Clean || config.lossy_index) {
-            return Err(StartError::DataOfCache);
-        }
+        refuse_contradictions(&config)?;
         let roles = Roles::new(Layers::new(&config)?, &config)?;
         let index_growth =
             if config.lossy_index { IndexGrowth::None } else { IndexGrowth::WithItems };

@@ -51,7 +51,7 @@ const UNIT_BYTES: u64 = 64;
 /// Units of a key that is looked up.
 const KEY_UNITS: u64 = 8;
 /// Units of a key that a walk over the store visits: nothing has fetched it ahead.
-const VISITED_KEY_UNITS: u64 = 20;
+pub const VISITED_KEY_UNITS: u64 = 20;
 /// Units of a command that is no request to the store, whatever it does, and of a reply to one.
 const COMMAND_UNITS: u64 = 16;
 /// Bytes that are copied in the time of a digit of a long number that INCRBYFLOAT reads or writes:

@@ -21,6 +21,7 @@
 mod accept;
 mod control;
 mod finish;
+pub mod flushing;
 mod idle;
 mod latency;
 mod lend;
@@ -358,6 +359,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             || (self.is_draining
                 && self.core.connections.len() == 0
                 && self.due.is_empty()
+                && !self.core.flushing.is_on()
                 && self.core.shared.roles().transit.is_over()
                 && self.engine.may_end(&self.core))
     }
@@ -417,6 +419,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         !self.resumable.is_empty()
             || !self.due.is_empty()
             || self.has_native_work
+            || self.core.flushing.is_on()
             || !self.core.touched.is_empty()
             || (E::ROUTES && (self.can_take_up() || self.engine.has_loans()))
     }
@@ -579,6 +582,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
         self.core.begin_turn();
         self.core.renew_passes();
+        self.flush_on();
         self.end_rests();
         self.look_at_watchers();
         self.look_at_trackers();
@@ -587,7 +591,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
         if self.core.shared.take_due_flush(self.core.now) {
             match self.engine.flush_shards(true) {
-                None if self.engine.own_session().flush() => {}
+                None if self.flush_later() => {}
                 // The log cannot be written now: it comes due again.
                 None => self.core.shared.set_flush_at(Some(self.core.now)),
                 Some(GroupAnswer::Good) => {}

@@ -366,3 +366,46 @@ fn bitop_combines_what_the_sources_hold_at_one_moment() {
     });
     assert!(counts.iter().all(|count| whole.contains(count)), "blocks of several moments");
 }
+
+#[track_caller]
+fn check_flushes(index: server::IndexKind) {
+    const KEYS: usize = 30_000;
+    let server = TestServer::with(Config { index, threads: 1, ..config() });
+    let (mut client, mut memcached) = (server.resp(), server.memcached());
+    // What is behind it in a pipeline finds nothing of before, and stays.
+    let empty = "$-1\r\n:0\r\n+OK\r\n:1\r\n";
+    store_keys(&mut client, KEYS);
+    client.ask(
+        "FLUSHALL\r\nGET key:29999\r\nDBSIZE\r\nSET a 1\r\nDBSIZE\r\n",
+        "+OK\r\n".to_owned() + empty,
+    );
+    store_keys(&mut client, KEYS);
+    memcached.ask("flush_all\r\nget key:29999\r\n", "OK\r\nEND\r\n");
+    store_keys(&mut client, KEYS);
+    memcached.ask("flush_all noreply\r\nget key:29999\r\n", "END\r\n");
+    store_keys(&mut client, KEYS);
+    // Many at once.
+    let mut others: Vec<Client> = (0..20).map(|_| server.resp()).collect();
+    others.iter_mut().for_each(|other| other.send("FLUSHALL\r\nDBSIZE\r\n"));
+    others.iter_mut().for_each(|other| other.expect("+OK\r\n:0\r\n"));
+    assert!(stat(&mut client, "dovetail_turn_work_units_max") <= TURN_UNITS + LARGE_UNITS);
+    store_keys(&mut client, KEYS);
+    let group = "MULTI\r\nFLUSHALL\r\nSET a 1\r\nDBSIZE\r\nEXEC\r\n";
+    client.ask(group, "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n+OK\r\n+OK\r\n:1\r\n");
+    // One that leaves ends nothing.
+    store_keys(&mut client, KEYS);
+    let mut leaving = server.resp();
+    leaving.send("FLUSHALL\r\n");
+    drop(leaving);
+    client.ask("FLUSHALL\r\nDBSIZE\r\n", "+OK\r\n:0\r\n");
+}
+
+#[test]
+fn flushes_of_many_keys_take_many_turns() {
+    check_flushes(server::IndexKind::Hash);
+}
+
+#[test]
+fn flushes_of_many_keys_of_an_ordered_index_take_many_turns() {
+    check_flushes(server::IndexKind::Tree);
+}

@@ -61,7 +61,7 @@ pub use request::{
     Sink, Update, Use, Verdict, token_base,
 };
 pub use resize::{NoResize, SizeBounds};
-pub use session::{Changes, HOT_PLACE_BYTES, LockedSession, Origin, Room, Session, Sweep};
+pub use session::{Changes, Flush, HOT_PLACE_BYTES, LockedSession, Origin, Room, Session, Sweep};
 pub use store::Store;
 pub use tuning::{Prefetch, Tuning};
 

@@ -18,6 +18,7 @@ mod durable;
 mod evicted;
 mod execute;
 mod expire;
+mod flush;
 mod hot;
 mod keep;
 mod ordered;
@@ -56,6 +57,7 @@ use execute::Guess;
 
 pub use changed::{Changes, Origin};
 pub(crate) use execute::know_processor;
+pub use flush::Flush;
 pub use hot::HOT_PLACE_BYTES;
 pub(crate) use keep::{has_expired, is_whole_entry};
 pub(crate) use recover::Named;

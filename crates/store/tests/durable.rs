@@ -751,3 +751,37 @@ fn a_commit_covers_nothing_of_a_call_that_is_under_way() {
     committer.commit(|| unreachable!("no segment was retired")).expect("a good disk");
     assert!(durable.is_settled());
 }
+
+/// U1 of session/flush.rs.
+#[test]
+fn what_is_changed_during_a_flush_is_gone_where_the_flush_comes_later() {
+    const KEYS: u64 = 2_000;
+    for index in [IndexKind::Hash, IndexKind::Tree] {
+        let mut world = World::new(3, index, Faults::default());
+        let store = Arc::clone(&world.store);
+        let write_all = |world: &mut World, value: &[u8]| {
+            for id in 0..KEYS {
+                let (key, op) = (id.to_be_bytes(), set(value, Expiry::Never));
+                let answer = ask(world.session(), &store, START_MS, &key, op);
+                assert!(matches!(answer, Answer::Stored(_)), "{id}: {answer:?}");
+            }
+        };
+        write_all(&mut world, b"before");
+        let mut flush = world.session().begin_flush().expect("a good log");
+        world.session().flush_step(&mut flush);
+        assert!(!flush.is_over());
+        write_all(&mut world, b"between");
+        while !flush.is_over() {
+            world.session().flush_step(&mut flush);
+        }
+        let left = store.stats().items;
+        assert!((1..KEYS / 2).contains(&left), "{index:?}: {left} were written behind the flush");
+        world.commit();
+        world.session = None;
+        world.commit_closed();
+        world.commit_closed();
+        let disk = world.committer.into_medium().crash();
+        let opened = open(disk, of_life(3, index), new_data()).expect("a good disk");
+        assert_eq!(opened.recovery.items, left, "{index:?}");
+    }
+}

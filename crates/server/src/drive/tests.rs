@@ -456,3 +456,46 @@ fn a_turn_reads_so_much_of_large_values_and_of_each_in_the_end() {
     assert!(read_bytes_max >= 2 << 20, "{read_bytes_max} are too few to tell");
     assert!(read_bytes_max <= TURN_BYTES_MAX, "{read_bytes_max}");
 }
+
+/// F1 of worker/flushing.rs.
+#[test]
+fn a_flush_takes_a_part_of_each_turn_and_is_told_when_all_is_gone() {
+    const KEYS: usize = 20_000;
+    let mut bench = Bench::new(2, None, "crew key-hash");
+    let [mut small, mut first, mut second] = [0; 3].map(|worker| bench.client(worker));
+    let mut memcached = bench.client_of(0, Dialect::Memcached);
+    bench.settle();
+    let sets: String = (0..KEYS).map(|key| set(&format!("key {key}"), "x")).collect();
+    let mut rest = sets.as_bytes();
+    while !rest.is_empty() {
+        if let Ok(count) = small.write(rest) {
+            rest = &rest[count..];
+        }
+        bench.settle();
+        received(&mut small);
+    }
+    // It has asked for nothing yet.
+    let mut small = bench.client(0);
+    bench.settle();
+    first.write_all(b"FLUSHALL\r\nDBSIZE\r\n").unwrap();
+    bench.turn(0);
+    assert_eq!(received(&mut first), "", "not yet");
+    second.write_all(b"FLUSHALL\r\n").unwrap();
+    memcached.write_all(b"flush_all\r\n").unwrap();
+    let (mut rounds, mut pongs, mut told) = (0, 0, String::new());
+    while told.is_empty() && rounds < 1000 {
+        small.write_all(b"PING\r\n").unwrap();
+        bench.turn(0);
+        pongs += received(&mut small).matches("PONG").count();
+        assert!(pongs >= rounds, "{pongs} of {rounds}");
+        // What came later waits for the next flush.
+        told = received(&mut first);
+        rounds += 1;
+    }
+    assert!((5..1000).contains(&rounds), "{rounds} rounds");
+    assert_eq!(told + &received(&mut second) + &received(&mut memcached), "+OK\r\n");
+    (0..1000).for_each(|_| bench.turn(0));
+    assert_eq!(received(&mut first), ":0\r\n");
+    assert_eq!(received(&mut second) + &received(&mut memcached), "+OK\r\nOK\r\n");
+    assert!(bench.turn_units_max() < TURN_UNITS);
+}

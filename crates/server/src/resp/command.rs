@@ -38,7 +38,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Command::Scan(request) => self.scan(caller, &request),
             Command::RandomKey => self.random_key(caller),
             Command::DbSize => self.database_size(caller),
-            Command::Flush { .. } => self.flush_all(caller),
+            Command::Flush { .. } => self.flush_all(caller, false),
             Command::Info { sections } => self.info(caller, sections),
             Command::Operator { id, args } => self.operate(caller, id, args),
             other => return self.run_config(caller, other),

@@ -181,13 +181,15 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 
     /// FLUSHALL and FLUSHDB; ASYNC takes effect at once too. In a cluster: of the shards that this
     /// node serves, as in Redis Cluster.
-    pub(super) fn flush_all(&mut self, caller: Caller) {
+    pub(super) fn flush_all(&mut self, caller: Caller, is_one_step: bool) {
         self.settle(caller.slot);
         self.core.connections[caller.slot].has_written = true;
         match self.engine.flush_shards(false) {
             None => {
-                let mut is_done = true;
-                self.with_session(caller, |session| is_done = session.flush());
+                let is_done = match is_one_step {
+                    true => self.engine.session().is_some_and(Session::flush),
+                    false => self.flush_store(caller.slot),
+                };
                 if !is_done {
                     return self.fail(caller, &ErrorReply::LogFailed);
                 }

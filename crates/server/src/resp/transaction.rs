@@ -419,7 +419,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 let is_timed = id.is_some_and(|id| is_timed_alone(id.spec()));
                 let began = is_timed.then(Instant::now);
                 self.raw = queued.raw;
-                self.run(caller, *command);
+                match command {
+                    // Those behind it do not wait.
+                    Command::Flush { .. } => self.flush_all(caller, true),
+                    _ => self.run(caller, *command),
+                }
                 self.end_slices(caller.slot, queued.raw);
                 if let Some(began) = began {
                     self.core.charge(Work::elapsed(began.elapsed()));

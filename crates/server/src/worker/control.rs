@@ -168,6 +168,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             return;
         }
         self.is_draining = true;
+        self.end_flushes();
         for listener in self.listeners.drain(..) {
             // A Unix socket is open as long as any worker has it: it would be reported for ever.
             let _ = self.poller.remove(listener.socket.as_fd());

@@ -1,5 +1,5 @@
-//! Connections whose answer waits, to a login or for the disk: they are not read and not sent to
-//! until then.
+//! Connections whose answer waits: to a login, for the disk, for a flush. They are not read and not
+//! sent to until then.
 //!
 //! # Invariants
 //! I1: a connection whose ending is [`Ending::Resting`] has an entry here, or is on its way to
@@ -30,6 +30,15 @@ impl Resting {
     /// When the next rest ends.
     pub fn next_at(&self) -> Option<UnixMillis> {
         self.next_at
+    }
+
+    fn take(&mut self, slot: usize, client_id: u64) -> bool {
+        let is_there = self.by_slot.get(&slot).is_some_and(|(_, known)| *known == client_id);
+        if is_there {
+            self.by_slot.remove(&slot);
+            self.next_at = self.by_slot.values().map(|(until, _)| *until).min();
+        }
+        is_there
     }
 
     fn add(&mut self, slot: usize, client_id: u64, until: UnixMillis) {
@@ -81,6 +90,21 @@ impl Core {
         }
         is_open
     }
+
+    /// What a connection rested for has come: it is sent to and read, or it is closed.
+    pub fn end_rest(&mut self, slot: usize, client_id: u64, ending: Ending) {
+        if self.resting.take(slot, client_id) {
+            self.wake(slot, client_id, ending);
+        }
+    }
+
+    fn wake(&mut self, slot: usize, client_id: u64, ending: Ending) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if connection.client.id == client_id && connection.ending == Ending::Resting {
+            connection.ending = ending;
+            self.touch(slot);
+        }
+    }
 }
 
 impl<E: Home, P: Poller> Worker<E, P> {
@@ -97,11 +121,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     fn end_due_rests(&mut self) {
         let until = if self.is_draining { UnixMillis(u64::MAX) } else { self.core.now };
         for (slot, client_id) in self.core.resting.take_due(until) {
-            let Some(connection) = self.core.connections.get_mut(slot) else { continue };
-            if connection.client.id == client_id && connection.ending == Ending::Resting {
-                connection.ending = Ending::Open;
-                self.core.touch(slot);
-            }
+            self.core.wake(slot, client_id, Ending::Open);
         }
     }
 }

@@ -113,6 +113,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     /// A connection of this worker's goes to one of `targets`.
     fn hand_over_from(&mut self, slot: usize, targets: &Range<usize>) {
+        self.end_flushes();
         if self.core.connections[slot].ending == Ending::Now {
             return self.close(slot);
         }

@@ -115,6 +115,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if !is_allowed || (unsent_bytes > self.core.output_limit_bytes && !is_listing) {
             return false; // However it went on, it could not be answered.
         }
+        if connection.ending == Ending::Resting {
+            return true;
+        }
         if !connection.awaiting.is_empty() || !connection.awaiting.may_go_on() {
             return true;
         }

@@ -82,7 +82,7 @@ impl Session {
 
     /// Before a flush removes anything: every entry up to a floor counts as deleted, and no chain
     /// gives such a version any more.
-    pub(super) fn begin_flush(&mut self) {
+    pub(super) fn raise_flush_floor(&mut self) {
         let Session { inner, local } = self;
         let Some(durable) = inner.durable.clone() else { return };
         durable.begin(local.place);
@@ -91,15 +91,8 @@ impl Session {
         let floor = (newest + FLUSH_VERSIONS).min(VERSION_MASK - 1);
         durable.flush_to(floor);
         local.raise_versions(inner, floor);
-    }
-
-    /// A flush has removed what it removes.
-    pub(super) fn end_flush(&mut self) {
-        let Session { inner, local } = self;
         local.note(inner);
-        if let Some(durable) = &inner.durable {
-            durable.end(local.place);
-        }
+        durable.end(local.place);
     }
 }
 

@@ -1,5 +1,4 @@
-//! Walking the whole ordered index: SCAN, RANDOMKEY, FLUSHALL and the expiry pass, in the order of
-//! keys.
+//! Walking the whole ordered index: SCAN, RANDOMKEY and the expiry pass, in the order of keys.
 
 use std::ops::Bound;
 
@@ -16,7 +15,7 @@ use crate::store::Inner;
 use crate::tree::{Hint, Keys, Origin, Tree, Walk};
 
 /// Entries that FLUSHALL and the sweep of expired ones look at between two quiescent points.
-const WALK_STEP: usize = 256;
+pub(super) const WALK_STEP: usize = 256;
 
 /// What one step of a walk saw.
 #[derive(Default)]
@@ -92,31 +91,6 @@ impl Session {
         };
         visit_first(start) || visit_first(Bound::Unbounded)
     }
-
-    /// [`Session::flush`] over the tree: removes key after key.
-    pub(super) fn flush_ordered(&mut self) {
-        self.begin_flush();
-        let Session { inner, local } = self;
-        let Some(tree) = &inner.tree else { return };
-        let mut last: Option<Vec<u8>> = None;
-        loop {
-            let mut removed = Vec::with_capacity(WALK_STEP);
-            collect_behind(inner, tree, last.as_deref(), &mut removed);
-            for slot in &removed {
-                local.remove_ordered(inner, tree, *slot);
-            }
-            last = removed.last().map(|slot| key_of(inner, *slot).to_vec());
-            local.note(inner);
-            inner.epochs.quiesce(local.place);
-            local.free_retired(inner);
-            if removed.len() < WALK_STEP {
-                break;
-            }
-        }
-        local.publish_counts(inner);
-        local.note_flushed();
-        self.end_flush();
-    }
 }
 
 impl Local {
@@ -183,7 +157,7 @@ impl Local {
     }
 
     /// Removes the entry that `seen` named, if the key still has it.
-    fn remove_ordered(&mut self, inner: &Inner, tree: &Tree, seen: Slot) -> bool {
+    pub(super) fn remove_ordered(&mut self, inner: &Inner, tree: &Tree, seen: Slot) -> bool {
         let key = key_of(inner, seen);
         let hash = inner.hasher.hash(key);
         debug_assert!(seen.has_tag(Tag::of(hash)), "a slot has its key's tag");
@@ -199,7 +173,7 @@ impl Local {
     }
 }
 
-fn key_of(inner: &Inner, slot: Slot) -> &[u8] {
+pub(super) fn key_of(inner: &Inner, slot: Slot) -> &[u8] {
     // SAFETY: the slot was read since the session's last quiescent point; callers use the key no
     // longer than until the next.
     unsafe { inner.log.entry(slot.offset_bytes()) }.key()
@@ -218,7 +192,12 @@ pub(super) fn collect_step(
 }
 
 /// The next slots in the order of keys.
-fn collect_behind(inner: &Inner, tree: &Tree, last: Option<&[u8]>, slots: &mut Vec<Slot>) {
+pub(super) fn collect_behind(
+    inner: &Inner,
+    tree: &Tree,
+    last: Option<&[u8]>,
+    slots: &mut Vec<Slot>,
+) {
     let mut walk = Walk::new(tree, &inner.log);
     let origin = last.map_or(Origin::End, Origin::Behind);
     walk.start(Direction::Forward, origin, WALK_STEP, Hint::NONE);

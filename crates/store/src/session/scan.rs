@@ -1,4 +1,4 @@
-//! Walking the whole index: SCAN, KEYS, RANDOMKEY, FLUSHALL.
+//! Walking the whole index: SCAN, KEYS, RANDOMKEY.
 //!
 //! Chains are visited in order of their keys' hashes (K9), each as of one moment, so that a key
 //! that is present throughout is seen, whatever size the index has and gets meanwhile. A cursor is
@@ -14,8 +14,6 @@ use crate::request::Item;
 
 /// Buckets that one call of `scan` looks at: about 4 MiB of index.
 const SCAN_HEADS_MAX: u32 = 65_536;
-/// Buckets that FLUSHALL empties between two quiescent points.
-const FLUSH_HEADS: u32 = 64;
 /// Bits of a hash that a cursor does without.
 const CURSOR_SHIFT: u32 = 16;
 
@@ -175,71 +173,5 @@ impl Session {
         }
         self.local.quiesce_after_reads(&self.inner, now);
         is_found
-    }
-
-    /// Deletes every item that exists at the call. Items written meanwhile may go or stay. False:
-    /// the log cannot be written, and nothing was deleted.
-    pub fn flush(&mut self) -> bool {
-        if self.inner.durable.as_ref().is_some_and(|durable| durable.is_refusing()) {
-            return false;
-        }
-        if self.inner.tree.is_some() {
-            self.flush_ordered();
-            return true;
-        }
-        self.begin_flush();
-        let mut next = Some(KeyHash(0));
-        let mut slots = Vec::new();
-        while next.is_some() {
-            for _ in 0..FLUSH_HEADS {
-                let Some(hash) = next else { break };
-                next = self.flush_chain(hash, &mut slots);
-            }
-            self.quiesce();
-            self.local.free_retired(&self.inner);
-        }
-        self.end_flush();
-        self.local.note_flushed();
-        self.local.publish_counts(&self.inner);
-        true
-    }
-
-    /// Empties the chain of `hash`; the first hash behind it.
-    fn flush_chain(&mut self, hash: KeyHash, slots: &mut Vec<Slot>) -> Option<KeyHash> {
-        let Session { inner, local } = self;
-        slots.clear();
-        let place = inner.index.collect(hash, slots);
-        if slots.is_empty() {
-            return place.next_hash(hash);
-        }
-        let (mut chain, place) = inner.index.lock_place(hash);
-        let mut removed = Vec::new();
-        chain.entries(|position| removed.push(position));
-        if let Some(durable) = &inner.durable
-            && chain.next_version() > durable.flush_floor() + 1
-        {
-            // Some may have been written since the floor was set: they stay, as they may.
-            for position in removed {
-                let entry = super::Local::entry_of(inner, position);
-                let named = chain.find_entry(
-                    crate::index::slot::Tag::of(inner.hasher.hash(entry.key())),
-                    position.slot.offset_bytes(),
-                );
-                if let Some(position) = named.filter(|_| entry.version() <= durable.flush_floor()) {
-                    local.unlink_bare(inner, &mut chain, position, entry);
-                }
-            }
-            chain.finish();
-            return place.next_hash(hash);
-        }
-        chain.clear(&mut local.unlinked);
-        // After the slots: a segment that counts no live bytes may be retired at once. Before the
-        // unlocking: a session that finds none of a segment's entries alive expects no live bytes.
-        for position in removed {
-            let entry = super::Local::entry_of(inner, position);
-            local.count_removed(inner, position, entry);
-        }
-        chain.finish();
-        place.next_hash(hash)
     }
 }
