@@ -18,7 +18,8 @@
 //! L3: a message names its receiver; another life of a server does not get it.
 //! L4: a peer of another format is refused before anything is said, and one log line says so.
 //! L5: a peer costs bounded memory and time: before its proof a few hundred bytes and two seconds,
-//!     later one frame of at most [`FRAME_MAX_BYTES`] and no silence.
+//!     later one frame of at most [`FRAME_MAX_BYTES`] and no silence. A new one is always heard:
+//!     the oldest that has not proven the key, of the address with the most, makes room.
 //!
 //! # Limits
 //! Frames are proven, not hidden: every host that can read the network reads values.
@@ -197,6 +198,9 @@ impl Drop for Links {
     }
 }
 
+/// Connections that wait in the kernel to be accepted.
+const BACKLOG_MAX: i32 = 4096;
+
 /// Whether the content of a frame, which its tag has proven, says something.
 pub fn is_frame(content: &[u8]) -> bool {
     frame::read(content).is_some()
@@ -206,6 +210,8 @@ fn bound(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let listener = std::net::TcpListener::bind(address).map_err(|error| {
         io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
     })?;
+    // Strangers that come all at once leave room for peers; the kernel lowers it to its own.
+    rustix::net::listen(&listener, BACKLOG_MAX)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }

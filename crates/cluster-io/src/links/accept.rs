@@ -1,12 +1,15 @@
 //! The links that others open.
 
-use std::cell::Cell;
-use std::net::{SocketAddr, TcpListener};
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 use tracing::debug;
 
 use crate::links::handshake;
@@ -21,10 +24,49 @@ const UNPROVEN_MAX: usize = 256;
 /// After an error of the listener itself, such as no file descriptor being left.
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
 
+/// A connection that has not proven anything.
+struct Unproven {
+    number: u64,
+    from: IpAddr,
+    task: AbortHandle,
+}
+
+/// What came in and is open.
 #[derive(Default)]
-struct Counts {
+struct Open {
     all: Cell<usize>,
-    unproven: Cell<usize>,
+    numbers: Cell<u64>,
+    /// The oldest first.
+    unproven: RefCell<VecDeque<Unproven>>,
+}
+
+impl Open {
+    /// Makes room for one more (L5); false: there is none.
+    fn make_room(&self) -> bool {
+        let mut unproven = self.unproven.borrow_mut();
+        if self.all.get() < LINKS_MAX && unproven.len() < UNPROVEN_MAX {
+            return true;
+        }
+        let froms: Vec<IpAddr> = unproven.iter().map(|one| one.from).collect();
+        let Some(closed) = oldest_of_most(&froms).and_then(|at| unproven.remove(at)) else {
+            return false;
+        };
+        closed.task.abort();
+        true
+    }
+
+    fn forget(&self, number: u64) {
+        self.unproven.borrow_mut().retain(|one| one.number != number);
+    }
+}
+
+/// The first place of the address that comes most often: of several, of the one that came first.
+fn oldest_of_most(froms: &[IpAddr]) -> Option<usize> {
+    let mut counts: HashMap<IpAddr, (usize, usize)> = HashMap::new();
+    for (at, from) in froms.iter().enumerate() {
+        counts.entry(*from).or_insert((0, at)).0 += 1;
+    }
+    counts.into_values().max_by_key(|(count, first)| (*count, Reverse(*first))).map(|(_, at)| at)
 }
 
 /// One that is counted for as long as it lasts.
@@ -49,18 +91,20 @@ pub(super) async fn serve(hub: Rc<Hub>, listener: TcpListener) {
         Ok(listener) => listener,
         Err(error) => return hub.warn(format!("no peer can link to this process: {error}")),
     };
-    let counts = Rc::new(Counts::default());
+    let open = Rc::new(Open::default());
     loop {
         match listener.accept().await {
             Ok((tcp, address)) => {
-                let is_full =
-                    counts.all.get() >= LINKS_MAX || counts.unproven.get() >= UNPROVEN_MAX;
-                if is_full {
+                if !open.make_room() {
                     hub.warn("links are refused: too many are open".to_owned());
                     continue;
                 }
-                let one = one(Rc::clone(&hub), Rc::clone(&counts), tcp, address);
-                tokio::task::spawn_local(one);
+                let number = open.numbers.get();
+                open.numbers.set(number + 1);
+                let one = one(Rc::clone(&hub), (Rc::clone(&open), number), tcp, address);
+                let task = tokio::task::spawn_local(one).abort_handle();
+                let unproven = Unproven { number, from: address.ip(), task };
+                open.unproven.borrow_mut().push_back(unproven);
             }
             Err(error) => {
                 hub.warn(format!("a link is not taken: {error}"));
@@ -70,12 +114,15 @@ pub(super) async fn serve(hub: Rc<Hub>, listener: TcpListener) {
     }
 }
 
-async fn one(hub: Rc<Hub>, counts: Rc<Counts>, mut tcp: TcpStream, address: SocketAddr) {
-    let _counted = Counted::new(&counts.all);
-    let shaken = {
-        let _unproven = Counted::new(&counts.unproven);
-        handshake::accept(&mut tcp, hub.own, &hub.key).await
-    };
+async fn one(
+    hub: Rc<Hub>,
+    (open, number): (Rc<Open>, u64),
+    mut tcp: TcpStream,
+    address: SocketAddr,
+) {
+    let _counted = Counted::new(&open.all);
+    let shaken = handshake::accept(&mut tcp, hub.own, &hub.key).await;
+    open.forget(number);
     match shaken {
         Ok(proven) => {
             let (queue, mut queued) = mpsc::channel(QUEUE_MAX);
@@ -87,5 +134,21 @@ async fn one(hub: Rc<Hub>, counts: Rc<Counts>, mut tcp: TcpStream, address: Sock
         Err(handshake::HandshakeError::Io(error)) => debug!(from = %address, %error, "no link"),
         // Without its port: each attempt has another.
         Err(error) => hub.warn(format!("no link from {}: {error}", address.ip())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_of_the_address_with_the_most_makes_room() {
+        let froms = |text: &str| -> Vec<IpAddr> {
+            text.chars().map(|last| IpAddr::from([10, 0, 0, last as u8])).collect()
+        };
+        for (text, want) in [("", None), ("a", Some(0)), ("abb", Some(1)), ("ab", Some(0))] {
+            assert_eq!(oldest_of_most(&froms(text)), want, "{text}");
+        }
+        assert_eq!(oldest_of_most(&froms("abbacca")), Some(0));
     }
 }
