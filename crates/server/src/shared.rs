@@ -645,7 +645,10 @@ impl Shared {
 
     /// Has every worker draw some items, for the next look at their sizes.
     pub fn draw_sizes(&self) {
-        (0..self.mailboxes.len()).for_each(|worker| self.send(worker, Control::Draw));
+        let workers = self.mailboxes.len();
+        if self.control().stored_sizes.begin_asked(workers) {
+            (0..workers).for_each(|worker| self.send(worker, Control::Draw));
+        }
     }
 
     /// Asks the client's worker to close it.

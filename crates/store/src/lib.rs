@@ -61,7 +61,9 @@ pub use request::{
     Sink, Update, Use, Verdict, token_base,
 };
 pub use resize::{NoResize, SizeBounds};
-pub use session::{Changes, Flush, HOT_PLACE_BYTES, LockedSession, Origin, Room, Session, Sweep};
+pub use session::{
+    Changes, Drawn, Flush, HOT_PLACE_BYTES, LockedSession, Origin, Room, Session, Sweep,
+};
 pub use store::Store;
 pub use tuning::{Prefetch, Tuning};
 

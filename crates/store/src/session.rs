@@ -63,6 +63,7 @@ pub(crate) use keep::{has_expired, is_whole_entry};
 pub(crate) use recover::Named;
 pub use replica::Sweep;
 pub(crate) use room::low_water;
+pub use scan::Drawn;
 pub(crate) use scratch::ScratchBooks;
 pub use several::{LockedSession, Room};
 

@@ -86,7 +86,7 @@ fn own_items(session: &mut Session, now: UnixMillis, view: &View, item_count: u6
     let mut see = |item: &Item<'_>| own_count += u64::from(is_own(Some(view), item));
     if item_count > COUNTED_ITEMS_MAX {
         for _ in 0..SAMPLED_ITEMS {
-            session.random_item(now, random_u64(), |item| see(item));
+            session.random_item(now, random_u64(), u64::MAX, |item| see(item));
         }
         return (item_count as f64 * own_count as f64 / SAMPLED_ITEMS as f64) as u64;
     }
@@ -148,16 +148,19 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     pub(super) fn random_key(&mut self, caller: Caller) {
         let (mut name, now) = (None, self.core.now);
         let cluster = self.core.cluster.clone();
+        let mut visited = 0;
         self.with_session(caller, |session| {
             for _ in 0..RANDOM_TRIES_MAX {
-                let is_found = session.random_item(now, random_u64(), |item| {
+                let drawn = session.random_item(now, random_u64(), u64::MAX, |item| {
                     name = is_own(cluster.as_deref(), item).then(|| item.key.to_vec());
                 });
-                if name.is_some() || !is_found {
+                visited += drawn.visited;
+                if name.is_some() || !drawn.is_found {
                     break;
                 }
             }
         });
+        self.core.charge(Work::visited(visited as usize));
         self.say(caller, |encoder| match &name {
             Some(name) => encoder.bulk(name),
             None => encoder.null(),

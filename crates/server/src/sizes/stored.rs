@@ -8,7 +8,10 @@
 //! # Invariants
 //! S1: a server whose `/stats` is not read draws nothing.
 //! S2: a look waits for no worker: it sees what the looks before it drew.
+//! S3: each worker has at most one look before it, and one look visits a bounded number of buckets
+//!     (K28).
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use policy::size_class::{SizeCount, WorkerSizes};
@@ -21,7 +24,11 @@ const KEPT: usize = 8192;
 
 /// The sizes that were drawn lately.
 #[derive(Debug, Default)]
-pub struct StoredSizes(Mutex<Ring>);
+pub struct StoredSizes {
+    ring: Mutex<Ring>,
+    /// Workers that have been asked and have not drawn yet.
+    asked_count: AtomicUsize,
+}
 
 #[derive(Debug, Default)]
 struct Ring {
@@ -31,9 +38,21 @@ struct Ring {
 }
 
 impl StoredSizes {
-    /// Adds what a worker drew: none if there are no items, and then what was is gone.
+    /// Whether so many workers are to be asked now: not while some have still to draw.
+    pub fn begin_asked(&self, workers: usize) -> bool {
+        let (asked, order) = (&self.asked_count, Ordering::Relaxed);
+        asked.compare_exchange(0, workers, order, order).is_ok()
+    }
+
+    /// One of them has drawn.
+    pub fn end_asked(&self) {
+        self.asked_count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Adds what a worker drew: none where there are no items, or so few that it found none, and
+    /// then what was is gone.
     pub fn add(&self, drawn: &[u64]) {
-        let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
         if drawn.is_empty() {
             *ring = Ring::default();
         }
@@ -50,7 +69,7 @@ impl StoredSizes {
     /// How many items there are of which size, among those that were drawn.
     pub fn histogram(&self) -> Vec<SizeCount> {
         let counts = WorkerSizes::new(1);
-        let ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
         for size in &ring.sizes_bytes {
             counts.record(*size);
         }

@@ -14,6 +14,9 @@ use crate::shared::{Control, random_u64};
 use crate::sizes::DRAWN_PER_LOOK;
 use crate::work::Work;
 
+/// Buckets in which a look draws: in a store with few items it finds fewer than it wants.
+const LOOK_HEADS_MAX: u64 = 4096;
+
 /// Clients that a turn closes for others: a quarter of its work.
 const KILLS_PER_TURN: usize = 32;
 
@@ -115,15 +118,22 @@ impl<E: Home, P: Poller> Worker<E, P> {
     /// Draws some items' sizes; a worker without a session of its own draws none.
     fn draw(&mut self) {
         let now = self.core.now;
-        let Some(session) = self.engine.session() else { return };
+        let shared = std::sync::Arc::clone(&self.core.shared);
+        let stored_sizes = &shared.control().stored_sizes;
+        let Some(session) = self.engine.session() else { return stored_sizes.end_asked() };
         let mut drawn = Vec::with_capacity(DRAWN_PER_LOOK);
-        for _ in 0..DRAWN_PER_LOOK {
+        let mut left_heads = LOOK_HEADS_MAX;
+        while drawn.len() < DRAWN_PER_LOOK && left_heads > 0 {
             let size = |item: &Item<'_>| drawn.push((item.key.len() + item.value.len()) as u64);
-            if !session.random_item(now, random_u64(), size) {
+            let found = session.random_item(now, random_u64(), left_heads, size);
+            left_heads -= found.visited.min(left_heads);
+            if !found.is_found {
                 break;
             }
         }
-        self.core.shared.control().stored_sizes.add(&drawn);
+        self.core.charge(Work::visited((LOOK_HEADS_MAX - left_heads) as usize));
+        stored_sizes.add(&drawn);
+        stored_sizes.end_asked();
     }
 
     fn kill(&mut self, client_id: u64) {

@@ -17,6 +17,15 @@ const SCAN_HEADS_MAX: u32 = 65_536;
 /// Bits of a hash that a cursor does without.
 const CURSOR_SHIFT: u32 = 16;
 
+/// What came of looking for an item at random.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drawn {
+    /// There was one.
+    pub is_found: bool,
+    /// Buckets that were looked at.
+    pub visited: u64,
+}
+
 impl Session {
     /// Visits the items of the next buckets from `cursor` on (0: the start) until `item_target`
     /// items were visited or a bounded number of buckets; the next cursor (0: the end).
@@ -137,27 +146,31 @@ impl Session {
         })
     }
 
-    /// Visits one item, chosen by `random`; false: there is none.
+    /// Visits one item, chosen by `random`, unless `heads_max` buckets of a hash index hold none.
     pub fn random_item(
         &mut self,
         now: UnixMillis,
         random: u64,
+        heads_max: u64,
         mut visit: impl FnMut(&Item<'_>),
-    ) -> bool {
+    ) -> Drawn {
         if self.inner.item_count(&self.local.counts) == 0 {
-            return false;
+            return Drawn { is_found: false, visited: 0 };
         }
         if self.inner.tree.is_some() {
-            return self.random_ordered(now, random, visit);
+            let is_found = self.random_ordered(now, random, visit);
+            return Drawn { is_found, visited: 1 };
         }
         let start = KeyHash(random);
         let mut slots = Vec::new();
         let (mut next, mut has_wrapped) = (Some(start), false);
-        let mut is_found = false;
+        let (mut is_found, mut visited) = (false, 0);
         while let Some(hash) = next
             && !is_found
+            && visited < heads_max
             && !(has_wrapped && hash > start)
         {
+            visited += 1;
             slots.clear();
             let place = self.inner.index.collect(hash, &mut slots);
             let live: Vec<_> = self.live_entries(now, &slots).collect();
@@ -172,6 +185,6 @@ impl Session {
             }
         }
         self.local.quiesce_after_reads(&self.inner, now);
-        is_found
+        Drawn { is_found, visited }
     }
 }

@@ -609,7 +609,7 @@ impl<'s> Worker<'s> {
 
     fn see_random_item(&mut self) {
         let (now, random) = (self.shared.tick(), self.below(u64::MAX));
-        self.session().random_item(now, random, |item| {
+        self.session().random_item(now, random, u64::MAX, |item| {
             if let Some(key) = values::key_id(item.key) {
                 values::sequence_of(key, item.value);
             }
