@@ -38,9 +38,18 @@ const SMALL_INPUT_BYTES_MAX: usize = 48 << 10;
 /// Replies up to this length are those of small commands.
 const SMALL_OUTPUT_BYTES_MAX: usize = 16 << 10;
 
+/// Transactions that hold no more are small commands.
+const SMALL_GROUP_BYTES_MAX: u64 = 4 << 10;
+
 /// What a reply of that length is booked as.
 pub fn reply_kind(output_bytes: usize) -> Kind {
     if output_bytes <= SMALL_OUTPUT_BYTES_MAX { Kind::Small } else { Kind::Replies }
+}
+
+/// What a transaction or a walk that holds so much is booked as: a few words have their room also
+/// where others fill theirs.
+pub fn group_kind(held_bytes: u64) -> Kind {
+    if held_bytes <= SMALL_GROUP_BYTES_MAX { Kind::Small } else { Kind::Groups }
 }
 
 /// A connection of one worker.
@@ -295,7 +304,8 @@ impl Connection {
         };
         books.add(kinds.0, input as u64);
         books.add(kinds.1, sent as u64);
-        books.add(Kind::Groups, self.queued_bytes() as u64);
+        let queued_bytes = self.queued_bytes() as u64;
+        books.add(group_kind(queued_bytes), queued_bytes);
         books
     }
 

@@ -8,10 +8,17 @@ use crate::gather::Gather;
 use crate::latency_monitor::{Event, graph, report};
 use crate::slo::LatencyCounts;
 
+/// Names that one of these takes: each is looked up.
+const NAMES_MAX: usize = 1024;
+
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Runs one of these.
     pub(super) fn latency(&mut self, caller: Caller, id: CommandId, mut args: ArgIter<'a>) {
         self.settle(caller.slot);
+        if args.len() > NAMES_MAX {
+            let text = format!("LATENCY takes at most {NAMES_MAX} names");
+            return self.fail(caller, &ErrorReply::Other(&text));
+        }
         match id {
             CommandId::LatencyDoctor => {
                 let monitor = self.core.shared.latency_monitor();

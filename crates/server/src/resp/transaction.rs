@@ -33,9 +33,8 @@ use super::locked::TOO_MUCH_AT_ONCE;
 use super::redirect::{Keyed, keys_in, slot_of};
 use super::several::TOO_MANY_PARTS;
 use super::subscribe::{NO_SUCH_CHANNEL, has_others};
-use crate::budget::Kind;
 use crate::compaction::Answering;
-use crate::connection::Ending;
+use crate::connection::{Ending, group_kind};
 use crate::counters::CommandIndex;
 use crate::engine::Engine;
 use crate::gather::Gather;
@@ -144,11 +143,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Books bytes that the transaction is about to take; answers the error itself.
     fn reserve(&mut self, caller: Caller, more_bytes: usize) -> bool {
         let bytes_max = self.core.shared.buffer_budget().limit_bytes() / QUEUE_BUFFER_PART;
-        let held_bytes = self.transaction(caller.slot).held_bytes() + more_bytes;
-        let fits = held_bytes as u64 <= bytes_max
-            && self.core.ledger.try_reserve(Kind::Groups, more_bytes as u64);
+        let held_bytes = (self.transaction(caller.slot).held_bytes() + more_bytes) as u64;
+        let kind = group_kind(held_bytes);
+        let fits = held_bytes <= bytes_max && self.core.ledger.try_reserve(kind, more_bytes as u64);
         if fits {
-            self.core.connections[caller.slot].booked.add(Kind::Groups, more_bytes as u64);
+            self.core.connections[caller.slot].booked.add(kind, more_bytes as u64);
         } else {
             let text = "the transaction is larger than the client buffers allow";
             self.fail(caller, &ErrorReply::Other(text));
@@ -214,7 +213,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if self.transaction(caller.slot).is_queueing {
             return self.fail(caller, &ErrorReply::WatchInMulti);
         }
-        if self.refuse_long_keys(caller, keys) || self.refuse_atomic(caller, keys.len(), 0) {
+        // EXEC looks at all of them in one piece.
+        let watched_count = self.transaction(caller.slot).watched.len() + keys.len();
+        if self.refuse_long_keys(caller, keys) || self.refuse_atomic(caller, watched_count, 0) {
             return self.drop_idle_transaction(caller.slot);
         }
         self.settle(caller.slot);
@@ -256,11 +257,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
         self.flush();
         let scratch_bytes = (transaction.command_count * size_of::<Queued<'_>>()) as u64;
-        if !self.core.ledger.try_reserve(Kind::Groups, scratch_bytes) {
+        let kind = group_kind(scratch_bytes);
+        if !self.core.ledger.try_reserve(kind, scratch_bytes) {
             return self.fail(caller, &TOO_MANY_PARTS);
         }
         self.exec_queued(caller, &transaction);
-        self.core.ledger.release(Kind::Groups, scratch_bytes);
+        self.core.ledger.release(kind, scratch_bytes);
     }
 
     fn exec_queued(&mut self, caller: Caller, transaction: &Transaction) {
