@@ -118,6 +118,14 @@ fn keys_are_allowed_for_what_becomes_of_them() {
     check(rules, "set r1 x", Err(Denied::Key(0)));
     check(rules, "set w1 x", Ok(()));
     check(rules, "set w1 x get", Err(Denied::Key(0)));
+    // What a comparison comes to tells the value.
+    for condition in ["ifeq x", "ifne x", "ifdeq 0123456789abcdef", "ifdne 0123456789abcdef"] {
+        check(rules, &format!("set w1 x {condition}"), Err(Denied::Key(0)));
+        check(rules, &format!("delex w1 {condition}"), Err(Denied::Key(0)));
+    }
+    check(rules, "set w1 ifeq", Ok(()));
+    check(rules, "delex w1", Ok(()));
+    check(rules, "delifeq w1 x", Err(Denied::Key(0)));
     check(rules, "mset a1 1 b 2", Err(Denied::Key(1)));
     check(rules, "copy r1 w2", Ok(()));
     check(rules, "copy w1 w2", Err(Denied::Key(0)));

@@ -36,7 +36,7 @@ pub const DIGEST_DIGITS: usize = 16;
 
 impl Compares {
     /// Reads IFEQ, IFNE, IFDEQ or IFDNE.
-    pub(super) fn read(word: &[u8]) -> Option<Compares> {
+    pub fn read(word: &[u8]) -> Option<Compares> {
         let words = [
             ("ifeq", Compares::Equal),
             ("ifne", Compares::NotEqual),

@@ -5,7 +5,7 @@
 //!  MSET key value ...   ─▶ [OW update, from 1 to the last, every 2nd]
 //! ```
 
-use wire::resp::{ArgIter, CommandId as Id, Encoder, Spec};
+use wire::resp::{ArgIter, CommandId as Id, Compares, Encoder, Spec};
 
 /// One specification, without the place of its keys.
 struct KeyUse {
@@ -84,12 +84,14 @@ fn uses(id: Id) -> &'static [KeyUse] {
 /// What becomes of the key that is the `at`th of a command, whose arguments follow.
 pub(super) fn flags_of(spec: &Spec, at: usize, args: ArgIter<'_>) -> &'static [&'static str] {
     let uses = uses(spec.id);
-    // Behind the name, the key and the value.
-    let has_get = || args.skip(3).any(|arg| arg.eq_ignore_ascii_case(b"get"));
+    // Behind the name and the key, and SET's value.
+    let options = |skipped| args.skip(skipped);
+    let tells = |arg: &[u8]| arg.eq_ignore_ascii_case(b"get") || Compares::read(arg).is_some();
     match uses.get(at).or(uses.last()) {
-        // What it does depends on GET.
-        Some(_) if spec.id == Id::Set && has_get() => CHANGE.flags,
+        // GET tells the value, and a comparison tells whether it is one.
+        Some(_) if spec.id == Id::Set && options(3).any(tells) => CHANGE.flags,
         Some(_) if spec.id == Id::Set => REPLACE.flags,
+        Some(_) if spec.id == Id::DelEx && options(2).any(tells) => TAKE.flags,
         Some(found) => found.flags,
         None => &[],
     }
