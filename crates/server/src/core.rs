@@ -63,6 +63,8 @@ pub struct Core {
     charged_parsed_bytes: u64,
     /// Others are fed in the same turn.
     is_beside_others: bool,
+    /// The connection whose long command other workers execute, by its place and its client.
+    long_elsewhere: (usize, u64),
     /// Bytes of large values that the batch has read or copied.
     pub touched_bytes: u64,
     /// A client whose one command is answered by more copied bytes is closed.
@@ -178,6 +180,7 @@ impl Core {
             has_left_unread: false,
             charged_parsed_bytes: 0,
             is_beside_others: false,
+            long_elsewhere: (usize::MAX, 0),
             short_of_pins: Vec::new(),
             now: UnixMillis(0),
             acl: shared.acl().table(),
@@ -261,6 +264,18 @@ impl Core {
     /// Whether connections that ask for little go before this one.
     pub fn is_slow(&self, slot: usize) -> bool {
         self.connections.get(slot).is_some_and(|it| it.is_slow)
+    }
+
+    /// A long command is about to be sent to other workers. False: an earlier one is not answered.
+    pub fn begin_long_elsewhere(&mut self, slot: usize) -> bool {
+        let (earlier, earlier_id) = self.long_elsewhere;
+        let is_under_way = self.connections.get(earlier).is_some_and(|connection| {
+            connection.client.id == earlier_id && !connection.awaiting.is_empty()
+        });
+        if !is_under_way {
+            self.long_elsewhere = (slot, self.connections[slot].client.id);
+        }
+        !is_under_way
     }
 
     /// Whether the connection that is fed shares the turn with others.

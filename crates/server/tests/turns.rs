@@ -409,3 +409,48 @@ fn flushes_of_many_keys_take_many_turns() {
 fn flushes_of_many_keys_of_an_ordered_index_take_many_turns() {
     check_flushes(server::IndexKind::Tree);
 }
+
+#[test]
+fn looks_at_sizes_of_a_store_with_one_key_take_a_part_of_a_turn() {
+    let server = TestServer::with(Config { threads: 1, memory_bytes: 1 << 30, ..config() });
+    let mut client = server.resp();
+    client.ask("SET a 1\r\n", "+OK\r\n");
+    for _ in 0..200 {
+        (0..20).for_each(|_| server.server().shared().draw_sizes());
+        client.ask("GET a\r\n", "$1\r\n1\r\n");
+    }
+    assert!(stat(&mut client, "dovetail_turn_work_units_max") < TURN_UNITS);
+}
+
+#[test]
+fn keys_that_are_watched_together_are_as_many_as_an_atomic_group_holds() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    let names: Vec<String> = (0..30_000).map(|number| format!("key:{number}")).collect();
+    let watch = |names: &[String]| {
+        let words: Vec<&[u8]> =
+            std::iter::once(&b"WATCH"[..]).chain(names.iter().map(|it| it.as_bytes())).collect();
+        command(&words)
+    };
+    let (some, more) = names.split_at(20_000);
+    client.ask(watch(some), "+OK\r\n");
+    client.send(watch(more));
+    client.expect_line_with("max-atomic-size");
+    client.ask("UNWATCH\r\n", "+OK\r\n");
+    client.ask(watch(more), "+OK\r\n");
+}
+
+#[test]
+fn latency_takes_as_many_names_as_there_are_commands() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    client.ask("PING\r\n", "+PONG\r\n");
+    for word in [&b"HISTOGRAM"[..], b"RESET"] {
+        let mut words: Vec<&[u8]> = vec![b"get"; 1026];
+        (words[0], words[1]) = (b"LATENCY", word);
+        client.send(command(&words));
+        assert!(!client.line().starts_with('-'));
+        words.push(b"get");
+        client.ask(command(&words), "-ERR LATENCY takes at most 1024 names\r\n");
+    }
+}

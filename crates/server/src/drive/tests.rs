@@ -499,3 +499,32 @@ fn a_flush_takes_a_part_of_each_turn_and_is_told_when_all_is_gone() {
     assert_eq!(received(&mut second) + &received(&mut memcached), "+OK\r\nOK\r\n");
     assert!(bench.turn_units_max() < TURN_UNITS);
 }
+
+/// Requests are executed in their order where they arrive: many long ones would lie before others.
+#[test]
+fn a_worker_has_one_long_command_of_its_connections_at_another() {
+    let mut bench = Bench::new(2, None, "erew key-hash");
+    let key = bench.keys_of(1).next().unwrap();
+    let mut small = bench.client(0);
+    let mut long: Vec<TcpStream> = (0..8).map(|_| bench.client(0)).collect();
+    bench.settle();
+    let large = set(&key, &"x".repeat(200_000));
+    let mut rest = large.as_bytes();
+    while !rest.is_empty() {
+        if let Ok(count) = small.write(rest) {
+            rest = &rest[count..];
+        }
+        bench.settle();
+    }
+    assert_eq!(received(&mut small), "+OK\r\n");
+    for client in &mut long {
+        client.write_all(format!("SETRANGE {key} 5 y\r\n").repeat(3).as_bytes()).unwrap();
+    }
+    let before = bench.hops();
+    (0..8).for_each(|_| bench.turn(0));
+    assert_eq!(bench.hops().sent - before.sent, 1);
+    (0..64).for_each(|_| bench.settle());
+    for client in &mut long {
+        assert_eq!(received(client), ":200000\r\n".repeat(3));
+    }
+}

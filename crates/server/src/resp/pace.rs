@@ -3,6 +3,10 @@
 //! What a command on one key costs is known behind its lookup: so where others wait, one that may
 //! read or copy a whole value looks at its length first. A connection that has stood back is slow
 //! for a while, and its command is parsed again in its turn.
+//!
+//! Where another worker executes it, of all connections of this worker one has such a command under
+//! way: more would lie before what is asked for little at that worker, which takes requests in
+//! their order.
 
 use wire::resp::{Command, CommandError};
 
@@ -24,17 +28,22 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         parsed: &Result<Command<'a>, CommandError<'a>>,
         command_bytes: usize,
     ) -> bool {
-        (self.core.is_beside_others() && self.stands_back(slot, parsed))
+        ((E::ROUTES || self.core.is_beside_others()) && self.stands_back(slot, parsed))
             || self.long_command_waits(slot, command_bytes)
     }
 
     fn stands_back(&mut self, slot: usize, parsed: &Result<Command<'a>, CommandError<'a>>) -> bool {
         let Ok(command) = parsed else { return false };
-        if self.core.is_slow(slot) || !self.is_long(slot, command) {
+        // What costs a slow one much is known once it has run; elsewhere it has to be known before.
+        if (!E::ROUTES && self.core.is_slow(slot)) || !self.is_long(slot, command) {
             return false;
         }
+        let has_stood_back = self.core.is_slow(slot);
         self.core.slow_down(slot);
-        true
+        if self.core.is_beside_others() && !has_stood_back {
+            return true;
+        }
+        E::ROUTES && !self.core.begin_long_elsewhere(slot)
     }
 
     /// The same of a command that is known by its length alone. One that goes on is charged here:
