@@ -612,6 +612,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let is_stopping = self.core.shared.is_stopping();
         if let Some(kind) = self.core.ledger.outgrown() {
             self.evict_clients(kind);
+            self.wake_those_that_hold_more();
         }
         let is_waiting = !self.starved.is_empty() || self.accept_again_at.is_some();
         let never_sleeps = self.poll == Poll::Busy;

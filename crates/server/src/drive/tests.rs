@@ -528,3 +528,22 @@ fn a_worker_has_one_long_command_of_its_connections_at_another() {
         assert_eq!(received(client), ":200000\r\n".repeat(3));
     }
 }
+
+#[test]
+fn a_worker_whose_clients_do_not_read_is_woken_where_others_lack_room() {
+    let mut bench = Bench::new(2, None, "crew key-hash");
+    let mut client = bench.client(0);
+    bench.settle();
+    // As if clients of the other worker did not read.
+    let budget = bench.drive.shared.buffer_budget().clone();
+    let mut ledger = crate::budget::Ledger::new(budget.clone());
+    ledger.force(crate::budget::Kind::Small, budget.limit_bytes() + 1);
+    bench.lay_down(&[1]);
+    client.write_all(b"PING\r\n").unwrap();
+    (0..4).for_each(|_| bench.turn(0));
+    assert_eq!(received(&mut client), "", "no client is read");
+    assert!(bench.was_woken(1));
+    drop(ledger);
+    bench.settle();
+    assert_eq!(received(&mut client), "+PONG\r\n");
+}

@@ -28,6 +28,9 @@ use crate::resp::GivenUp;
 /// How often waiting connections are asked whether their clients still are there.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// How often other workers are woken because of what their clients hold.
+const WAKE_EVERY: Duration = Duration::from_millis(10);
+
 /// Clients are closed one by one as buffers fill: one line of the log tells of many.
 const LOG_EVICTIONS_EVERY: Duration = Duration::from_secs(10);
 
@@ -39,6 +42,8 @@ pub(super) struct Starved {
     looked_at: Instant,
     /// When connections that hold pins were looked at.
     looked_at_pins: Instant,
+    /// When other workers were woken, for they hold more.
+    woke_others_at: Option<Instant>,
     /// When a connection that had waited was last given some.
     fed_at: Option<Instant>,
     /// When the log told of closed clients, and how many it has not told of.
@@ -53,6 +58,7 @@ impl Starved {
             since: None,
             looked_at: now,
             looked_at_pins: now,
+            woke_others_at: None,
             fed_at: None,
             logged_at: None,
             closed_unlogged: 0,
@@ -307,6 +313,24 @@ impl<E: Home, P: Poller> Worker<E, P> {
             let of = kind.map_or("client buffers", Kind::name);
             tracing::warn!(closed_count, of, "buffers are full: closed the clients that held most");
         }
+    }
+
+    /// What is still outgrown is held by clients of other workers: these may sleep, as their
+    /// clients do not read, and would see it a second later. Until then no client is read here.
+    pub(super) fn wake_those_that_hold_more(&mut self) {
+        let now = Instant::now();
+        let was_lately = |at: Instant| now.duration_since(at) < WAKE_EVERY;
+        if self.core.ledger.outgrown().is_none()
+            || self.starved.woke_others_at.is_some_and(was_lately)
+        {
+            return;
+        }
+        self.starved.woke_others_at = Some(now);
+        let shared = &self.core.shared;
+        let others = 0..shared.config().threads;
+        others.filter(|other| *other != self.core.worker.index()).for_each(|other| {
+            shared.wake(other);
+        });
     }
 }
 
