@@ -106,6 +106,7 @@ pub use live::{Hooks, LIVE_SETTINGS, Live, RewriteFile};
 pub use log_level::{LogLevel, SetLogLevel};
 pub use memory::{IndexGrowth, MEMORY_BYTES_MIN, MemoryPlan};
 pub use memory_limits::{MemoryLimits, memory_max_bytes};
+pub use password::PASSWORD_MAX_BYTES;
 pub use policy::size_class::{
     Cost as SizeCost, LargeHelp, SizeCount, SizePlan, Threshold as SizeThreshold,
 };

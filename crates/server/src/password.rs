@@ -1,5 +1,8 @@
 //! Passwords: compared, shown, drawn.
 
+/// The longest of `requirepass`, as in Redis: a client that has not logged in may send some 16 KiB.
+pub const PASSWORD_MAX_BYTES: usize = 512;
+
 /// Whether two passwords are equal, in a time that does not tell where they differ.
 pub fn matches(want: &[u8], given: &[u8]) -> bool {
     let differences = want.iter().enumerate().fold(0, |differences, (index, byte)| {

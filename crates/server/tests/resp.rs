@@ -214,6 +214,9 @@ fn the_limit_of_connections_holds_for_the_next_one() {
     first.ask("CONFIG SET maxclients 0\r\n", set_failed("maxclients", reason));
     let reason = "argument couldn't be parsed into an integer";
     first.ask("CONFIG SET maxclients few\r\n", set_failed("maxclients", reason));
+    let reason = "argument must have at most 512 bytes";
+    let long = format!("CONFIG SET requirepass {}\r\n", "x".repeat(513));
+    first.ask(long, set_failed("requirepass", reason));
 }
 
 /// Says what was changed in place of the file; a path that ends in `denied` cannot be written.

@@ -14,7 +14,7 @@ use server::{
     Poll, SettingsOrigin, SizeCost, SizeThreshold, SlowLogConfig, StartError, Tuning, UdpConfig,
     WritePolicy, XdpDevice,
 };
-use server::{acl, doors};
+use server::{PASSWORD_MAX_BYTES, acl, doors};
 
 use crate::logs::{Format, Level};
 use crate::machine::Machine;
@@ -118,6 +118,14 @@ impl ServeSettings {
 
 /// Which clients are let in; all else comes from [`routing`].
 fn secured(lookup: &Lookup<'_>) -> Result<Config, SettingError> {
+    let requirepass = lookup.text("requirepass");
+    let too_long = requirepass.as_ref().filter(|password| password.len() > PASSWORD_MAX_BYTES);
+    if let Some(password) = too_long {
+        return Err(SettingError {
+            place: lookup.place("requirepass").replace(password, "***"),
+            reason: format!("a password has at most {PASSWORD_MAX_BYTES} bytes"),
+        });
+    }
     Ok(Config {
         udp: UdpConfig {
             port: lookup.count("udp-port").and_then(|it| u16::try_from(it).ok()).unwrap_or(0),
@@ -135,7 +143,7 @@ fn secured(lookup: &Lookup<'_>) -> Result<Config, SettingError> {
                 hosts.to_string_lossy().split(',').map(str::to_owned).collect()
             }),
         },
-        requirepass: lookup.text("requirepass"),
+        requirepass,
         acl_file: lookup.path("acl-file"),
         auth_file: lookup.path("auth-file"),
         is_insecure: lookup.is_on("insecure"),

@@ -252,6 +252,11 @@ fn an_open_port_needs_a_password_or_a_word() {
     let with_users = [("memcached", "[::]:11211"), ("auth-file", "/users")];
     assert_eq!(check(&with_users), Ok(()));
     assert_eq!(check(&[("resp", "0.0.0.0:6379"), ("requirepass", "x")]), Ok(()));
+    let long = "x".repeat(513);
+    assert_eq!(
+        check(&[("requirepass", &long)]),
+        Err("--requirepass ***: a password has at most 512 bytes".to_owned())
+    );
     assert_eq!(check(&[("resp", "0.0.0.0:6379"), ("insecure", "on")]), Ok(()));
     assert_eq!(check(&[("resp", "127.9.9.9:1"), ("memcached", "[::1]:2")]), Ok(()));
 }

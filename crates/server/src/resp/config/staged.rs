@@ -9,6 +9,7 @@ use crate::descriptors;
 use crate::hop::{Fronts, Threads, Wanted};
 use crate::hot::{HotSetSize, TRACKED_MAX};
 use crate::log_level::LogLevel;
+use crate::password::PASSWORD_MAX_BYTES;
 use crate::shared::Shared;
 use crate::slo;
 
@@ -92,12 +93,14 @@ impl<'a> Staged<'a> {
                     self.max_connections = Some(count);
                     ("max-connections", count.to_string())
                 }),
-            "requirepass" => std::str::from_utf8(value)
-                .map(|password| {
+            "requirepass" => match std::str::from_utf8(value) {
+                Ok(password) if value.len() <= PASSWORD_MAX_BYTES => {
                     self.default_password = Some(value.to_vec());
-                    ("requirepass", password.to_owned())
-                })
-                .map_err(|_| "argument must be text in UTF-8".to_owned()),
+                    Ok(("requirepass", password.to_owned()))
+                }
+                Ok(_) => Err(format!("argument must have at most {PASSWORD_MAX_BYTES} bytes")),
+                Err(_) => Err("argument must be text in UTF-8".to_owned()),
+            },
             "max-connections-per-address" => {
                 integer(value, 0, CONNECTIONS_MAX as i64).map(|count| {
                     self.max_per_address = usize::try_from(count).ok();
