@@ -23,12 +23,12 @@
 //! # References
 //! Rowan-KV §4.5 (FaRM's reconfiguration); K3; decision 0053.
 
+mod backing_off;
 mod ending;
 mod fence;
 mod needs;
 mod plan;
 mod register_side;
-mod shunned;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -42,10 +42,10 @@ use crate::message::{Message, Peer, Recovered};
 use crate::register::{Request, Response, SessionId, Stamp};
 use crate::settings::{Settings, after};
 
+use backing_off::BackingOff;
 use fence::Fence;
 use plan::Facts;
 use register_side::Asked;
-use shunned::Shunned;
 
 /// What a manager is told.
 #[derive(Debug)]
@@ -163,7 +163,7 @@ struct Leadership {
     /// Shards that no node has served for long because copies wait.
     withheld: BTreeSet<ShardId>,
     overdue: BTreeSet<(ShardId, NodeId)>,
-    shunned: Shunned,
+    backing_off: BackingOff,
     /// Those that end of their own will, and whether they are settled.
     ending: BTreeMap<NodeId, bool>,
 }
@@ -314,7 +314,7 @@ impl Manager {
                     filled: &leadership.filled,
                     withheld: &leadership.withheld,
                     overdue: &leadership.overdue,
-                    shunned: &leadership.shunned.at(now),
+                    backing_off: &leadership.backing_off.at(now),
                     moves: &mut self.moves,
                     leaving: &self.leaving,
                     ending: &leadership.ending,
@@ -370,7 +370,7 @@ impl Manager {
                 if term == leadership.term() =>
             {
                 leadership.overdue.insert((shard, node));
-                leadership.shunned.shun((from, node), self.settings.patience_ns(), now);
+                leadership.backing_off.back_off((from, node), self.settings.patience_ns(), now);
             }
             (_, Message::AskConfiguration) => {
                 let known = leadership.configuration.clone();
@@ -407,7 +407,7 @@ impl Leadership {
             filled: BTreeSet::new(),
             withheld: BTreeSet::new(),
             overdue: BTreeSet::new(),
-            shunned: Shunned::default(),
+            backing_off: BackingOff::default(),
             ending: BTreeMap::new(),
         }
     }

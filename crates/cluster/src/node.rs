@@ -12,7 +12,7 @@
 //!                      fill from the source         filling.rs
 //!  all keys of a shard are deleted by one entry        flush.rs
 //!  writes that belong together land as one frame       group.rs
-//!  no primary any more: answers wait for CommitVer     limbo.rs
+//!  no primary any more: answers wait for CommitVer     in_doubt.rs
 //!  what others ask of the shelf is looked up in steps   answers.rs
 //!  nodes that hold a shard up are named to managers    overdue.rs
 //!  the process is to end: others take over first       ending.rs
@@ -43,10 +43,10 @@ mod ending;
 mod filling;
 mod flush;
 mod group;
+mod in_doubt;
 mod install;
 mod landing;
 mod later;
-mod limbo;
 mod overdue;
 mod owed;
 mod pending;
@@ -74,8 +74,8 @@ use answers::Answers;
 use digest::Assembly;
 use durable::DurableLog;
 use ending::Ending;
+use in_doubt::InDoubt;
 use landing::Logs;
-use limbo::Limbo;
 use owed::Owed;
 use primary::Primary;
 use sessions::Sessions;
@@ -216,7 +216,7 @@ struct ShardState {
     /// While the role is primary.
     primary: Option<Primary>,
     /// What was under way when it ceased to be.
-    limbo: Limbo,
+    in_doubt: InDoubt,
     /// Under which term this copy took in what a new primary has scattered.
     united: Option<Term>,
 }
@@ -230,7 +230,7 @@ impl ShardState {
             commit: Version::ZERO,
             sessions,
             primary: None,
-            limbo: Limbo::default(),
+            in_doubt: InDoubt::default(),
             united: None,
         }
     }
@@ -358,7 +358,7 @@ impl<S: Shelf> Node<S> {
         is_ending
             || self.has_steps()
             || self.shards.values().any(|state| {
-                !state.limbo.is_empty() || state.primary.as_ref().is_some_and(is_moving)
+                !state.in_doubt.is_empty() || state.primary.as_ref().is_some_and(is_moving)
             })
     }
 
@@ -451,7 +451,7 @@ impl<S: Shelf> Node<S> {
         }
         self.pay_owed();
         self.resend(now, actions);
-        self.leave_limbo(now, actions);
+        self.settle_in_doubt(now, actions);
         self.tell_commit(now, actions);
         self.go_on_promoting(now, actions);
         self.go_on_copying(now, actions);

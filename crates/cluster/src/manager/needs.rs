@@ -42,7 +42,7 @@ impl Leadership {
             Phase::Committed => None,
         };
         let grace = after(self.since, settings.grace_ns);
-        let timed = told.into_iter().flatten().chain(self.shunned.ends());
+        let timed = told.into_iter().flatten().chain(self.backing_off.ends());
         let all = silent.chain(timed).chain([grace]);
         all.filter(|at| *at > now).min()
     }

@@ -49,7 +49,7 @@ pub(super) struct Facts<'a> {
     /// The same of nodes that hold a shard up.
     pub(super) overdue: &'a BTreeSet<(ShardId, NodeId)>,
     /// A primary, and a node that it is not given as a copy for some time because of that.
-    pub(super) shunned: &'a BTreeSet<(NodeId, NodeId)>,
+    pub(super) backing_off: &'a BTreeSet<(NodeId, NodeId)>,
     /// Wanted by an operator or the balancer.
     pub(super) moves: &'a mut VecDeque<(ShardId, NodeId)>,
     /// Names of nodes that an operator wants to stop.
@@ -360,9 +360,10 @@ fn enlist(new: &mut Configuration, facts: &Facts<'_>, settings: &Settings) {
         if !is_wanted || room == 0 {
             continue;
         }
-        let is_shunned = |node: &NodeId| facts.shunned.contains(&(shard.primary, *node));
-        let is_free =
-            |node: &&NodeId| stays(node) && shard.role_of(**node).is_none() && !is_shunned(node);
+        let is_backing_off = |node: &NodeId| facts.backing_off.contains(&(shard.primary, *node));
+        let is_free = |node: &&NodeId| {
+            stays(node) && shard.role_of(**node).is_none() && !is_backing_off(node)
+        };
         let free = new.members.iter().filter(is_free);
         let joining = free.copied().min_by_key(|node| new.role_count(*node));
         room -= usize::from(joining.is_some());

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  end() ─▶ Ending ──▶ managers     ◀── Install: others serve
-//!           limbo is empty: Ending, settled ──▶   ◀── Install: no member; or Ended
+//!           nothing in doubt: Ending, settled ──▶   ◀── Install: no member; or Ended
 //!                                                  has_left(): the process may go
 //! ```
 //!
@@ -45,13 +45,13 @@ impl<S: Shelf> Node<S> {
     /// Whether an end that was asked for disturbs no client any more, as far as that is possible.
     pub fn has_left(&self) -> bool {
         let Some(ending) = &self.ending else { return false };
-        let owes = self.shards.values().any(|state| !state.limbo.is_empty());
+        let owes = self.shards.values().any(|state| !state.in_doubt.is_empty());
         !owes && (ending.is_ended || !self.is_member())
     }
 
     pub(super) fn tell_ending(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let serves = self.shards.values().any(|state| state.primary.is_some());
-        let owes = self.shards.values().any(|state| !state.limbo.is_empty());
+        let owes = self.shards.values().any(|state| !state.in_doubt.is_empty());
         let is_settled = !serves && !owes;
         let pause_ns = self.settings.lease_ns / 4;
         let Some(ending) = &mut self.ending else { return };

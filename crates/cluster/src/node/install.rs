@@ -105,7 +105,7 @@ impl<S: Shelf> Node<S> {
         self.demote(id, Instant::default(), actions);
         self.owed.forget(id);
         if let Some(mut state) = self.shards.remove(&id) {
-            state.limbo.give_up(actions);
+            state.in_doubt.give_up(actions);
         }
         self.shelf.clear(id);
         self.assembly.forget(id, Version::before_epoch(u16::MAX));

@@ -250,7 +250,7 @@ impl<S: Shelf> Node<S> {
     }
 
     /// The end of being primary: what was under way may take effect, and its client hears of it
-    /// later (`limbo`). What waits was not executed.
+    /// later (`in_doubt`). What waits was not executed.
     pub(super) fn demote(&mut self, shard: ShardId, now: Instant, actions: &mut Vec<Action>) {
         let Some(state) = self.shards.get_mut(&shard) else { return };
         let Some(primary) = state.primary.take() else { return };
@@ -267,7 +267,7 @@ impl<S: Shelf> Node<S> {
             let (client, sequence) = pending.reply_to;
             match is_kept {
                 _ if pending.is_given_up => {}
-                true => state.limbo.put(version, (client, sequence), pending.outcome, now),
+                true => state.in_doubt.put(version, (client, sequence), pending.outcome, now),
                 false => actions.push(to_client(client, sequence, Outcome::Unknown)),
             }
         }

@@ -87,7 +87,7 @@ mod tests {
         let mut bench = Bench::new(1, &[1, 2, 3, 4]);
         let all = alive(&[1, 2, 3, 4]);
         bench.overdue.insert((ShardId(0), node(2)));
-        bench.shunned.insert((node(1), node(2)));
+        bench.backing_off.insert((node(1), node(2)));
         assert!(bench.next(&all, true));
         assert_eq!((&bench.shard().backups[..]), [node(3)]);
         assert_eq!((bench.shard().joining, bench.shard().epoch), (Some(node(4)), 1));
@@ -98,7 +98,7 @@ mod tests {
         let mut bench = Bench::new(1, &[1, 2, 3]);
         assert!(bench.next(&alive(&[1, 2]), true));
         bench.overdue.insert((ShardId(0), node(2)));
-        bench.shunned.insert((node(1), node(2)));
+        bench.backing_off.insert((node(1), node(2)));
         assert!(!bench.next(&alive(&[1, 2]), true), "O2");
         let all = alive(&[1, 2, 3]);
         assert!(bench.next(&all, true));
@@ -110,7 +110,7 @@ mod tests {
         assert!(bench.next(&all, true));
         assert_eq!((&bench.shard().backups[..]), [node(3)]);
         assert!(!bench.next(&all, true), "a node that is backing off is not asked at once");
-        bench.shunned.clear();
+        bench.backing_off.clear();
         bench.overdue.clear();
         assert!(bench.next(&all, true));
         assert_eq!(bench.shard().joining, Some(node(2)));
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!((&bench.shard().backups[..]), [node(3), node(1)]);
         bench.overdue.clear();
         bench.overdue.insert((ShardId(0), node(1)));
-        bench.shunned.insert((node(2), node(1)));
+        bench.backing_off.insert((node(2), node(1)));
         assert!(bench.next(&all, true));
         assert_eq!((&bench.shard().backups[..]), [node(3)]);
     }
@@ -137,7 +137,7 @@ mod tests {
         assert!(bench.next(&alive(&[1, 2, 4]), true));
         assert_eq!(bench.shard().joining, Some(node(4)));
         bench.overdue.insert((ShardId(0), node(4)));
-        bench.shunned.insert((node(1), node(4)));
+        bench.backing_off.insert((node(1), node(4)));
         assert!(bench.next(&alive(&[1, 2, 4]), true));
         assert_eq!(bench.shard().joining, None);
         bench.overdue.clear();

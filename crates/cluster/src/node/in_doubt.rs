@@ -9,7 +9,7 @@
 //! A planned move, or a primary whose lease had ended for a moment, so leaves no client in doubt.
 //!
 //! # Invariants
-//! A1: a write in limbo is on this node's shelf, and this node has been a full copy ever since:
+//! A1: a write in doubt is on this node's shelf, and this node has been a full copy ever since:
 //!     each promotion gathers it. So once CommitVer has reached its version it is on all copies, in
 //!     its place in the order, and what was computed for it is true.
 //! A2: a node that ceases to be a copy, or hears nothing for long, answers that the outcome is
@@ -26,7 +26,7 @@ use crate::shelf::Shelf;
 
 /// Of one shard.
 #[derive(Debug, Default)]
-pub(super) struct Limbo(Vec<Waiting>);
+pub(super) struct InDoubt(Vec<Waiting>);
 
 #[derive(Debug)]
 struct Waiting {
@@ -36,7 +36,7 @@ struct Waiting {
     since: Instant,
 }
 
-impl Limbo {
+impl InDoubt {
     pub(super) fn put(
         &mut self,
         version: Version,
@@ -72,10 +72,10 @@ impl Limbo {
 }
 
 impl<S: Shelf> Node<S> {
-    pub(super) fn leave_limbo(&mut self, now: Instant, actions: &mut Vec<Action>) {
+    pub(super) fn settle_in_doubt(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let patience_ns = self.settings.patience_ns();
-        for state in self.shards.values_mut().filter(|state| !state.limbo.is_empty()) {
-            state.limbo.leave(state.commit, |since| now >= after(since, patience_ns), actions);
+        for state in self.shards.values_mut().filter(|state| !state.in_doubt.is_empty()) {
+            state.in_doubt.leave(state.commit, |since| now >= after(since, patience_ns), actions);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Nodes that a primary is not given as copies for some time, because it waited for them in vain.
 //!
 //! ```text
-//!  Overdue ─▶ | shunned: 4 patiences | asked again ─ Overdue ─▶ | 8 | ... | 128 at most |
-//!             good for as long again as it was shunned ─▶ forgotten
+//!  Overdue ─▶ | backing off: 4 patiences | asked again ─ Overdue ─▶ | 8 | ... | 128 at most |
+//!             good for as long again as it was backing off ─▶ forgotten
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ const DOUBLINGS_MAX: u32 = 5;
 
 /// By primary and copy.
 #[derive(Debug, Default)]
-pub(super) struct Shunned(BTreeMap<(NodeId, NodeId), Spell>);
+pub(super) struct BackingOff(BTreeMap<(NodeId, NodeId), Spell>);
 
 #[derive(Debug)]
 struct Spell {
@@ -28,9 +28,9 @@ struct Spell {
     doublings: u32,
 }
 
-impl Shunned {
+impl BackingOff {
     /// From now on, longer than the last time if that was lately. Within a spell nothing changes.
-    pub(super) fn shun(&mut self, pair: (NodeId, NodeId), patience_ns: u64, now: Instant) {
+    pub(super) fn back_off(&mut self, pair: (NodeId, NodeId), patience_ns: u64, now: Instant) {
         let before = self.0.get(&pair);
         if before.is_some_and(|spell| now < spell.until) {
             return;
@@ -61,12 +61,12 @@ mod tests {
     fn who_disappoints_again_waits_longer_and_who_does_not_is_forgiven() {
         let pair = (NodeId { name: 1, life: 1 }, NodeId { name: 2, life: 1 });
         let at = |ns: u64| Instant { ns };
-        let mut shunned = Shunned::default();
-        shunned.shun(pair, 10, at(0));
-        assert!(shunned.at(at(39)).contains(&pair) && shunned.at(at(40)).is_empty());
-        shunned.shun(pair, 10, at(50));
-        assert!(shunned.at(at(129)).contains(&pair) && shunned.at(at(130)).is_empty());
-        shunned.shun(pair, 10, at(130 + 80));
-        assert!(shunned.at(at(249)).contains(&pair) && shunned.at(at(250)).is_empty());
+        let mut backing_off = BackingOff::default();
+        backing_off.back_off(pair, 10, at(0));
+        assert!(backing_off.at(at(39)).contains(&pair) && backing_off.at(at(40)).is_empty());
+        backing_off.back_off(pair, 10, at(50));
+        assert!(backing_off.at(at(129)).contains(&pair) && backing_off.at(at(130)).is_empty());
+        backing_off.back_off(pair, 10, at(130 + 80));
+        assert!(backing_off.at(at(249)).contains(&pair) && backing_off.at(at(250)).is_empty());
     }
 }
