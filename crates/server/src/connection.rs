@@ -69,7 +69,7 @@ pub struct Connection {
     /// What other workers execute for it.
     pub awaiting: Awaiting,
     /// The protocol's own state.
-    pub speech: Speech,
+    pub protocol_state: ProtocolState,
     /// Whether it goes on.
     pub ending: Ending,
     /// The client has said that nothing more comes.
@@ -142,7 +142,7 @@ impl Input {
 }
 
 /// A protocol's state between commands.
-pub enum Speech {
+pub enum ProtocolState {
     /// A Redis client.
     Resp(Resp),
     /// A memcached client.
@@ -237,7 +237,11 @@ impl Connection {
     }
 
     /// A connection that has just been accepted.
-    pub fn new(socket: TcpStream, client: Arc<Client>, speech: Speech) -> Connection {
+    pub fn new(
+        socket: TcpStream,
+        client: Arc<Client>,
+        protocol_state: ProtocolState,
+    ) -> Connection {
         Connection {
             socket,
             tls: None,
@@ -246,7 +250,7 @@ impl Connection {
             input: Input::default(),
             output: Output::default(),
             awaiting: Awaiting::default(),
-            speech,
+            protocol_state,
             ending: Ending::Open,
             input_ended: false,
             interest: Interest::READ,
@@ -268,20 +272,20 @@ impl Connection {
     /// Whether its client still has to log in.
     #[inline]
     pub fn is_stranger(&self) -> bool {
-        match &self.speech {
-            Speech::Resp(resp) => resp.pass.needs_auth(),
-            Speech::Memcached(memcached) => memcached.needs_auth,
+        match &self.protocol_state {
+            ProtocolState::Resp(resp) => resp.pass.needs_auth(),
+            ProtocolState::Memcached(memcached) => memcached.needs_auth,
         }
     }
 
     /// Whether it certainly has nothing to book: so it is between two requests, mostly.
     #[inline]
     pub fn holds_nothing(&self) -> bool {
-        let has_queued = match &self.speech {
-            Speech::Resp(Resp { transaction, slices, .. }) => {
+        let has_queued = match &self.protocol_state {
+            ProtocolState::Resp(Resp { transaction, slices, .. }) => {
                 transaction.is_some() || slices.is_some()
             }
-            Speech::Memcached(_) => false,
+            ProtocolState::Memcached(_) => false,
         };
         self.input.held.capacity() == 0
             && !self.output.has_buffer()
@@ -320,12 +324,12 @@ impl Connection {
 
     /// What its commands keep between two rounds.
     fn queued_bytes(&self) -> usize {
-        match &self.speech {
-            Speech::Resp(Resp { transaction, slices, .. }) => {
+        match &self.protocol_state {
+            ProtocolState::Resp(Resp { transaction, slices, .. }) => {
                 transaction.as_ref().map_or(0, |transaction| transaction.held_bytes())
                     + slices.as_ref().map_or(0, |slices| slices.held_bytes())
             }
-            Speech::Memcached(Memcached { dump, .. }) => {
+            ProtocolState::Memcached(Memcached { dump, .. }) => {
                 dump.as_ref().map_or(0, |walk| walk.held_bytes())
             }
         }
@@ -338,36 +342,36 @@ impl Connection {
 
     /// Whether it came before its door asked for a login, or has logged in.
     pub fn is_known(&self) -> bool {
-        match &self.speech {
-            Speech::Resp(resp) => resp.pass.is_logged_in(),
-            Speech::Memcached(memcached) => !memcached.needs_auth,
+        match &self.protocol_state {
+            ProtocolState::Resp(resp) => resp.pass.is_logged_in(),
+            ProtocolState::Memcached(memcached) => !memcached.needs_auth,
         }
     }
 
     /// The RESP version its replies are encoded in.
     #[inline]
     pub fn protocol(&self) -> resp::Protocol {
-        match &self.speech {
-            Speech::Resp(resp) => resp.protocol,
-            Speech::Memcached(_) => resp::Protocol::Resp2,
+        match &self.protocol_state {
+            ProtocolState::Resp(resp) => resp.protocol,
+            ProtocolState::Memcached(_) => resp::Protocol::Resp2,
         }
     }
 
     /// The Redis client's state; only called while one of its commands runs.
     #[inline]
     pub fn resp(&mut self) -> &mut Resp {
-        match &mut self.speech {
-            Speech::Resp(resp) => resp,
-            Speech::Memcached(_) => unreachable!("a RESP command on a memcached connection"),
+        match &mut self.protocol_state {
+            ProtocolState::Resp(resp) => resp,
+            ProtocolState::Memcached(_) => unreachable!("a RESP command on a memcached connection"),
         }
     }
 
     /// The memcached client's state; only called while one of its commands runs.
     #[inline]
     pub fn memcached(&mut self) -> &mut Memcached {
-        match &mut self.speech {
-            Speech::Memcached(memcached) => memcached,
-            Speech::Resp(_) => unreachable!("a memcached command on a RESP connection"),
+        match &mut self.protocol_state {
+            ProtocolState::Memcached(memcached) => memcached,
+            ProtocolState::Resp(_) => unreachable!("a memcached command on a RESP connection"),
         }
     }
 }

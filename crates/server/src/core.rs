@@ -9,7 +9,7 @@ use wire::memcached::WatchTopics;
 use crate::acl;
 use crate::budget::Ledger;
 use crate::cluster::View;
-use crate::connection::{Connection, Ending, Speech};
+use crate::connection::{Connection, Ending, ProtocolState};
 use crate::counters::WorkerCounters;
 use crate::doors::{Access, Answers, Door, denial};
 use crate::shared::Shared;
@@ -443,12 +443,12 @@ impl Core {
         let has_rights = self.shared.users().is_some() || self.acl.default().is_unrestricted();
         let connection = &mut self.connections[slot];
         let client_id = connection.client.id;
-        let (fate, may_watch) = match &mut connection.speech {
-            Speech::Resp(resp) => {
+        let (fate, may_watch) = match &mut connection.protocol_state {
+            ProtocolState::Resp(resp) => {
                 let fate = resp.pass.renew(&self.acl);
                 (fate, !self.shared.monitors().has(client_id) || resp.pass.may_monitor(&self.acl))
             }
-            Speech::Memcached(memcached) => {
+            ProtocolState::Memcached(memcached) => {
                 memcached.needs_auth = (memcached.needs_auth && needs_auth) || !has_rights;
                 let is_watcher = self.shared.watchers().has(client_id);
                 (acl::Fate::GoesOn, !(is_watcher && memcached.needs_auth))

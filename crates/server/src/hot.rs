@@ -24,7 +24,7 @@
 //!
 //! Where each worker executes what it receives, no request is routed, and requests are
 //! not sampled one by one: every few milliseconds a worker reads the bytes of a gathering again
-//! ([`glance`]). [`session`] counts what HOTKEYS START asks for.
+//! ([`key_sampler`]). [`session`] counts what HOTKEYS START asks for.
 //!
 //! # Limits
 //! At most [`TRACKED_MAX`] hot keys. Keys are listed by their first [`SAMPLE_KEY_BYTES_MAX`] bytes;
@@ -35,7 +35,7 @@
 //! are not of hot keys, and one cache line says so (decision 0040).
 
 mod epochs;
-pub(crate) mod glance;
+pub(crate) mod key_sampler;
 pub(crate) mod session;
 #[cfg(test)]
 mod tests;

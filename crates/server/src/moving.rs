@@ -13,7 +13,7 @@
 use std::fmt;
 
 use crate::budget::Reservation;
-use crate::connection::{Connection, Speech};
+use crate::connection::{Connection, ProtocolState};
 use crate::hop::Awaiting;
 
 /// Everything that a worker knows of a connection.
@@ -37,7 +37,7 @@ impl Moving {
 
     /// What in it names its position at a worker.
     pub fn settle_at(connection: &mut Connection, slot: usize) {
-        if let Speech::Resp(resp) = &mut connection.speech
+        if let ProtocolState::Resp(resp) = &mut connection.protocol_state
             && let Some(slices) = &mut resp.slices
         {
             slices.move_to(slot);

@@ -56,7 +56,7 @@ use crate::engine::Home;
 use crate::gather::Gather;
 use crate::hop::replicate::GroupAnswer;
 use crate::hop::{PublishedRoles, Returned};
-use crate::hot::glance::Glance;
+use crate::hot::key_sampler::KeySampler;
 use crate::listen::UnixListener;
 use crate::memcached::udp::UdpPort;
 use crate::moving::Moving;
@@ -111,25 +111,25 @@ const ROUNDS_PER_WAIT: u32 = 16;
 
 /// A listener of this worker.
 struct Listener {
-    socket: Ear,
+    socket: ListeningSocket,
     protocol: Dialect,
     is_tls: bool,
     token: u64,
 }
 
 /// Where a listener listens.
-enum Ear {
+enum ListeningSocket {
     /// Its own share of a port.
     Tcp(TcpListener),
     /// A Unix socket, which all workers have together: the first one accepts.
     Unix(Arc<UnixListener>),
 }
 
-impl AsFd for Ear {
+impl AsFd for ListeningSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Ear::Tcp(socket) => socket.as_fd(),
-            Ear::Unix(listener) => listener.claim.as_fd(),
+            ListeningSocket::Tcp(socket) => socket.as_fd(),
+            ListeningSocket::Unix(listener) => listener.claim.as_fd(),
         }
     }
 }
@@ -199,9 +199,9 @@ pub struct Worker<E, P> {
     gate: Option<Gate>,
     idle: IdlePass,
     /// Samples of keys, unless the engine takes them.
-    glance: Option<Glance>,
+    key_sampler: Option<KeySampler>,
     /// The next gathering is sampled.
-    is_glance_due: bool,
+    is_key_sample_due: bool,
 }
 
 /// The sockets that a worker starts with.
@@ -230,18 +230,28 @@ pub struct WorkerSockets {
 impl WorkerSockets {
     fn take_listeners(&mut self) -> Vec<Listener> {
         let sockets = [
-            (self.resp.take().map(Ear::Tcp), Dialect::Resp, false, TOKEN_RESP),
-            (self.memcached.take().map(Ear::Tcp), Dialect::Memcached, false, TOKEN_MEMCACHED),
-            (self.tls_resp.take().map(Ear::Tcp), Dialect::Resp, true, TOKEN_TLS_RESP),
+            (self.resp.take().map(ListeningSocket::Tcp), Dialect::Resp, false, TOKEN_RESP),
             (
-                self.tls_memcached.take().map(Ear::Tcp),
+                self.memcached.take().map(ListeningSocket::Tcp),
+                Dialect::Memcached,
+                false,
+                TOKEN_MEMCACHED,
+            ),
+            (self.tls_resp.take().map(ListeningSocket::Tcp), Dialect::Resp, true, TOKEN_TLS_RESP),
+            (
+                self.tls_memcached.take().map(ListeningSocket::Tcp),
                 Dialect::Memcached,
                 true,
                 TOKEN_TLS_MEMCACHED,
             ),
-            (self.unix_resp.take().map(Ear::Unix), Dialect::Resp, false, TOKEN_UNIX_RESP),
             (
-                self.unix_memcached.take().map(Ear::Unix),
+                self.unix_resp.take().map(ListeningSocket::Unix),
+                Dialect::Resp,
+                false,
+                TOKEN_UNIX_RESP,
+            ),
+            (
+                self.unix_memcached.take().map(ListeningSocket::Unix),
                 Dialect::Memcached,
                 false,
                 TOKEN_UNIX_MEMCACHED,
@@ -296,8 +306,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         Ok(Worker {
             gate: shared.data().and_then(Data::gate),
             core,
-            glance: (!E::ROUTES).then(|| Glance::of(&shared, worker, now)).flatten(),
-            is_glance_due: false,
+            key_sampler: (!E::ROUTES).then(|| KeySampler::of(&shared, worker, now)).flatten(),
+            is_key_sample_due: false,
             engine,
             poller,
             listeners,
@@ -633,7 +643,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         // Short of free segments: a step after every batch, so that no write reclaims a whole one.
         if is_due || self.engine.own_session().wants_room() {
             self.kept_house_at = now;
-            self.is_glance_due = self.glance.as_mut().is_some_and(|glance| glance.is_due(now));
+            self.is_key_sample_due =
+                self.key_sampler.as_mut().is_some_and(|key_sampler| key_sampler.is_due(now));
             self.close_idle();
             self.close_pin_holders();
             self.engine.own_session().maintain(self.core.now);

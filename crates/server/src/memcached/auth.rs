@@ -66,17 +66,17 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// SASL's list mechs, auth and step. As in memcached, a client that begins anew is a stranger.
     pub(super) fn sasl(&mut self, slot: usize, request: &Request<'a>) {
         self.caller(slot, MemcachedCommand::Auth, false);
-        let speech = self.core.connections[slot].memcached();
-        speech.needs_auth = true;
+        let protocol_state = self.core.connections[slot].memcached();
+        protocol_state.needs_auth = true;
         let is_begun = match request.verb {
             Verb::ListMechanisms => {
                 return self.binary_say(slot, request.head, |to| to.text(PLAIN));
             }
-            Verb::Step => std::mem::take(&mut speech.is_sasl_begun),
+            Verb::Step => std::mem::take(&mut protocol_state.is_sasl_begun),
             _ => request.key.eq_ignore_ascii_case(PLAIN.as_bytes()),
         };
         if is_begun && request.verb == Verb::Authenticate && request.value.is_empty() {
-            speech.is_sasl_begun = true;
+            protocol_state.is_sasl_begun = true;
             return self.binary_refuse(slot, request.head, Status::AuthContinue);
         }
         let given = if is_begun { plain(request.value) } else { None };

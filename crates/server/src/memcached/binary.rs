@@ -14,7 +14,7 @@ use wire::memcached::binary::{
 use wire::memcached::expiry_from_exptime;
 
 use super::MEMCACHED_VERSION;
-use crate::connection::{Connection, Ending, Framing, Speech};
+use crate::connection::{Connection, Ending, Framing, ProtocolState};
 use crate::counters::MemcachedCommand;
 use crate::doors::Door;
 use crate::engine::Engine;
@@ -28,12 +28,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Whether a connection speaks binary; its first byte decides.
     #[cold]
     pub(super) fn is_binary(&mut self, slot: usize, input: &[u8]) -> bool {
-        let speech = self.core.connections[slot].memcached();
-        if let (Framing::Undecided, Some(first)) = (speech.framing, input.first()) {
+        let protocol_state = self.core.connections[slot].memcached();
+        if let (Framing::Undecided, Some(first)) = (protocol_state.framing, input.first()) {
             let is_binary = *first == REQUEST_MAGIC;
-            speech.framing = if is_binary { Framing::Binary } else { Framing::Text };
+            protocol_state.framing = if is_binary { Framing::Binary } else { Framing::Text };
         }
-        speech.framing == Framing::Binary
+        protocol_state.framing == Framing::Binary
     }
 
     /// Takes as many requests from the front of `input` as may run now.
@@ -262,11 +262,11 @@ fn command_of(request: &Request<'_>) -> Option<MemcachedCommand> {
 
 /// What a connection that speaks binary is told of a request that cannot be read to its end.
 pub(crate) fn unfinished(connection: &Connection) -> Option<Vec<u8>> {
-    let Speech::Memcached(speech) = &connection.speech else { return None };
+    let ProtocolState::Memcached(protocol_state) = &connection.protocol_state else { return None };
     let header = connection.input.held.first_chunk::<HEADER_BYTES>()?;
     let [_, opcode, _, _, _, _, _, _, _, _, _, _, o0, o1, o2, o3, ..] = *header;
     let head = Head { opcode, opaque: [o0, o1, o2, o3] };
-    (speech.framing == Framing::Binary).then(|| {
+    (protocol_state.framing == Framing::Binary).then(|| {
         let mut out = Vec::new();
         Encoder::new(&mut out, head)
             .refuse_with(Status::OutOfMemory, "Out of memory reading request");

@@ -35,7 +35,7 @@ use wire::memcached::{Encoder, Reply};
 use crate::budget::{BufferBudget, Kind};
 use crate::clients::Client;
 use crate::config::Config;
-use crate::connection::{Connection, Memcached, Speech};
+use crate::connection::{Connection, Memcached, ProtocolState};
 use crate::core::Core;
 use crate::counters::{UdpDrop, WorkerCounters};
 use crate::doors::is_loopback;
@@ -279,8 +279,8 @@ impl UdpPort {
         if let Some(from) = to.as_address() {
             *self.open_of.entry(from.ip()).or_default() += 1;
         }
-        let speech = Speech::Memcached(Memcached::default());
-        let mut connection = Connection::new(descriptor, Arc::clone(&self.client), speech);
+        let protocol_state = ProtocolState::Memcached(Memcached::default());
+        let mut connection = Connection::new(descriptor, Arc::clone(&self.client), protocol_state);
         connection.interest = Interest { read: false, write: false };
         connection.input_ended = true;
         connection.exchange = Some(Box::new(exchange));

@@ -8,7 +8,7 @@
 use wire::resp::{ErrorCode, ProtocolError};
 
 use super::{Fed, limits};
-use crate::connection::{Ending, Replies, Speech};
+use crate::connection::{Ending, ProtocolState, Replies};
 use crate::core::Core;
 use crate::engine::Engine;
 use crate::gather::Gather;
@@ -30,7 +30,9 @@ impl Core {
     #[cold]
     pub(crate) fn give_up(&mut self, slot: usize) -> GivenUp {
         let connection = &mut self.connections[slot];
-        let Speech::Resp(resp) = &mut connection.speech else { return GivenUp::Endless };
+        let ProtocolState::Resp(resp) = &mut connection.protocol_state else {
+            return GivenUp::Endless;
+        };
         let Some(discard) = resp.parser.give_up() else { return GivenUp::Endless };
         resp.discard = Some(discard);
         connection.input.need_bytes = 0;

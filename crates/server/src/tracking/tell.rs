@@ -22,7 +22,7 @@ use super::prefixes::Broadcast;
 use super::table::Taken;
 use super::{Tracker, Tracking};
 use crate::clients::Client;
-use crate::connection::{Connection, Ending, Speech};
+use crate::connection::{Connection, Ending, ProtocolState};
 use crate::core::Core;
 use crate::counters::Dialect;
 use crate::shared::{Control, Shared};
@@ -123,7 +123,7 @@ impl Message {
 
     /// What its client reads of it; false: nothing, for it has no way to be told.
     fn encode(&self, connection: &mut Connection) -> bool {
-        let Speech::Resp(resp) = &connection.speech else { return false };
+        let ProtocolState::Resp(resp) = &connection.protocol_state else { return false };
         let (protocol, is_subscribed) = (resp.protocol, resp.is_subscribed);
         let is_pushed = protocol == Protocol::Resp3;
         let is_published = !is_pushed && self.is_redirected && is_subscribed;
@@ -370,7 +370,7 @@ impl Core {
         // Where the client is, or was: the connection there may be another client's.
         let Some(slot) = self.slot_of(&message.client) else { return Handed::Elsewhere };
         let connection = &mut self.connections[slot];
-        let Speech::Resp(resp) = &connection.speech else { return Handed::Over };
+        let ProtocolState::Resp(resp) = &connection.protocol_state else { return Handed::Over };
         if !matches!(connection.ending, Ending::Open | Ending::Resting) {
             return Handed::Over; // It reads nothing more.
         }

@@ -9,10 +9,10 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use socket2::{SockRef, TcpKeepalive};
 
-use super::{Ear, Worker};
+use super::{ListeningSocket, Worker};
 use crate::acl::Pass;
 use crate::clients::{Arrival, End, TooMany};
-use crate::connection::{Connection, Memcached, Resp, Speech};
+use crate::connection::{Connection, Memcached, ProtocolState, Resp};
 use crate::counters::Dialect;
 use crate::doors::{self, Access, Door};
 use crate::engine::Home;
@@ -49,8 +49,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 Ok(socket) => {
                     let (protocol, is_tls) = (listener.protocol, listener.is_tls);
                     let ends = match &listener.socket {
-                        Ear::Tcp(_) => None,
-                        Ear::Unix(listener) => Some(End::Unix(Arc::clone(&listener.path))),
+                        ListeningSocket::Tcp(_) => None,
+                        ListeningSocket::Unix(listener) => {
+                            Some(End::Unix(Arc::clone(&listener.path)))
+                        }
                     };
                     // A stream of bytes is one whatever it goes through.
                     self.admit_from(TcpStream::from(socket), ends, (protocol, is_tls));
@@ -136,16 +138,16 @@ impl<E: Home, P: Poller> Worker<E, P> {
         };
         self.core.counters().accepted.add(1);
         let client_id = client.id;
-        let speech = match protocol {
+        let protocol_state = match protocol {
             Dialect::Resp => {
-                Speech::Resp(Resp { pass: Pass::new(&self.core.acl), ..Resp::default() })
+                ProtocolState::Resp(Resp { pass: Pass::new(&self.core.acl), ..Resp::default() })
             }
-            Dialect::Memcached => Speech::Memcached(Memcached {
+            Dialect::Memcached => ProtocolState::Memcached(Memcached {
                 needs_auth: access.asks_login(),
                 ..Memcached::default()
             }),
         };
-        let mut connection = Connection::new(socket, client, speech);
+        let mut connection = Connection::new(socket, client, protocol_state);
         connection.tls = tls;
         if self.core.cluster.is_some() && protocol == Dialect::Memcached {
             connection.awaiting.depth_max = DEPTH_AT_FIRST;

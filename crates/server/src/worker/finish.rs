@@ -9,7 +9,7 @@ use super::Worker;
 use super::lend::Sender;
 use crate::budget::Books;
 use crate::cluster;
-use crate::connection::{Ending, Speech};
+use crate::connection::{Ending, ProtocolState};
 use crate::counters::Dialect;
 use crate::durable::Passage;
 use crate::engine::Home;
@@ -243,9 +243,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
     fn tell_watchers_of_end(&mut self, slot: usize) {
         let Some(connection) = self.core.connections.get(slot) else { return };
         if connection.exchange.is_none() && connection.client.protocol == Dialect::Memcached {
-            let is_garbled = match &connection.speech {
-                Speech::Memcached(memcached) => memcached.is_garbled,
-                Speech::Resp(_) => false,
+            let is_garbled = match &connection.protocol_state {
+                ProtocolState::Memcached(memcached) => memcached.is_garbled,
+                ProtocolState::Resp(_) => false,
             };
             let reason = match connection.ending {
                 _ if self.is_draining => "shutdown",

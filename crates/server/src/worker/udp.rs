@@ -7,7 +7,7 @@
 
 use super::Worker;
 use crate::budget::{Books, Kind};
-use crate::connection::{Connection, Ending, Speech};
+use crate::connection::{Connection, Ending, ProtocolState};
 use crate::counters::UdpDrop;
 use crate::doors::{Access, Door};
 use crate::engine::Home;
@@ -111,7 +111,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let unsent_bytes = connection.output.unsent_bytes();
         let is_allowed =
             connection.exchange.as_ref().is_none_or(|exchange| exchange.allows(unsent_bytes));
-        let is_listing = matches!(&connection.speech, Speech::Memcached(it) if it.dump.is_some());
+        let is_listing =
+            matches!(&connection.protocol_state, ProtocolState::Memcached(it) if it.dump.is_some());
         if !is_allowed || (unsent_bytes > self.core.output_limit_bytes && !is_listing) {
             return false; // However it went on, it could not be answered.
         }

@@ -6,7 +6,7 @@ use wire::memcached::WatchTopics;
 
 use super::Worker;
 use crate::clients::Client;
-use crate::connection::Speech;
+use crate::connection::ProtocolState;
 use crate::engine::Home;
 use crate::poller::Poller;
 use crate::watchers::Watched;
@@ -71,7 +71,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let limit_bytes = self.core.output_limit_bytes;
         self.core.lend_buffer(slot);
         let connection = &mut self.core.connections[slot];
-        let Speech::Memcached(memcached) = &mut connection.speech else { return };
+        let ProtocolState::Memcached(memcached) = &mut connection.protocol_state else { return };
         memcached.skipped_lines += lines.lost + connection.client.take_lost_lines();
         if connection.output.unsent_bytes() + lines.text.len() > limit_bytes {
             memcached.skipped_lines += lines.count;

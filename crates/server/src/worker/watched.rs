@@ -14,7 +14,7 @@ use wire::resp::{Args, CommandId, Flags, Limits, Parser, Spec, asked_command};
 
 use super::Worker;
 use crate::acl::Standing;
-use crate::connection::Speech;
+use crate::connection::ProtocolState;
 use crate::engine::Home;
 use crate::hot::session::{Part, Ran, Wanted};
 use crate::monitor::Feed;
@@ -31,7 +31,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     /// the clients that watch.
     #[inline]
     pub(super) fn feed_watchers(&mut self, took: Option<Duration>) {
-        if self.core.shared.monitors().is_watched() | self.is_glance_due {
+        if self.core.shared.monitors().is_watched() | self.is_key_sample_due {
             self.show_gathering(took);
         }
     }
@@ -44,8 +44,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if self.core.shared.monitors().counts_keys() {
             self.count_keys(took);
         }
-        if std::mem::take(&mut self.is_glance_due)
-            && let Some(glance) = &mut self.glance
+        if std::mem::take(&mut self.is_key_sample_due)
+            && let Some(key_sampler) = &mut self.key_sampler
         {
             let mut taken = Vec::with_capacity(self.regions.len());
             for region in &self.regions {
@@ -56,7 +56,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                     taken.push((connection.client.protocol, bytes));
                 }
             }
-            glance.look(&taken);
+            key_sampler.look(&taken);
         }
     }
 
@@ -65,7 +65,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let mut feed = Feed::default();
         for region in &self.regions {
             let Some(connection) = self.core.connections.get(region.slot) else { continue };
-            let Speech::Resp(resp) = &connection.speech else { continue };
+            let ProtocolState::Resp(resp) = &connection.protocol_state else { continue };
             let taken = region.taken(&self.arena);
             if let Some(taken) = taken.filter(|_| !resp.pass.needs_auth()) {
                 feed.add(&connection.client, since, taken);
@@ -84,7 +84,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let (mut commands, mut read) = (Vec::new(), Vec::new());
         for region in &self.regions {
             let Some(connection) = core.connections.get(region.slot) else { continue };
-            let Speech::Resp(resp) = &connection.speech else { continue };
+            let ProtocolState::Resp(resp) = &connection.protocol_state else { continue };
             let taken = region.taken(&self.arena);
             if let Some(taken) = taken.filter(|_| !resp.pass.needs_auth()) {
                 read_commands(taken, &mut read);

@@ -34,19 +34,19 @@ const EVERY: Duration = Duration::from_millis(16);
 const KEYS_MAX: usize = 64;
 
 /// A worker's side of the samples.
-pub(crate) struct Glance {
+pub(crate) struct KeySampler {
     watcher: Watcher,
     hasher: KeyHasher,
     looked_at: Instant,
     looks: u64,
 }
 
-impl Glance {
+impl KeySampler {
     /// A worker's side; `None`: no keys are sampled.
-    pub fn of(shared: &Shared, worker: WorkerId, now: Instant) -> Option<Glance> {
+    pub fn of(shared: &Shared, worker: WorkerId, now: Instant) -> Option<KeySampler> {
         let watcher = Watcher::new(shared.hot_keys()?, worker.index());
         let hasher = shared.store().key_hasher().clone();
-        Some(Glance { watcher, hasher, looked_at: now, looks: u64::from(worker.0) })
+        Some(KeySampler { watcher, hasher, looked_at: now, looks: u64::from(worker.0) })
     }
 
     /// Whether the next gathering is to be looked at.
