@@ -6,7 +6,7 @@ Usage: tuner_live.py DOVETAIL [ROUNDS]
 Each round has a server of its own with two threads and `--tuner on`, and a client at 500 requests a
 second that keeps it awake. It is loaded with values of 8 bytes and uniform keys, then with values of
 1 KiB and keys by Zipf's law with exponent 1.25, for 8 seconds each. A load begins when /stats, asked
-every 10 ms, first shows its requests; the journal's own times say when a search began and ended.
+every 10 ms, first shows its requests; the decision log's own times say when a search began and ended.
 """
 import json
 import signal
@@ -48,7 +48,7 @@ def begin_of(load, patience_s=10):
 
 
 def told(since_ms):
-    entries = stats()["manager"]["journal"]
+    entries = stats()["manager"]["decision_log"]
     return [entry for entry in entries if entry["controller"] == "tuner" and entry["at_ms"] >= since_ms]
 
 
@@ -72,8 +72,8 @@ def measure(dovetail, number):
             began = begin_of(load)
             load.wait()
             report(number, name, began, told(began * 1000 - 20))
-        entries = stats()["manager"]["journal"]
-        print("journal:")
+        entries = stats()["manager"]["decision_log"]
+        print("decision log:")
         for entry in entries:
             print(f"  {entry['at_ms'] % 10**8 / 1000:10.3f} {entry['controller']:9} {entry['change']}: "
                   f"{entry['reason']}" + (f" ({entry['count']} times)" if entry["count"] > 1 else ""))

@@ -3,7 +3,7 @@
 //! ```text
 //!  workers' cells ─▶ Observed ─▶ Manager::step ─▶ each controller that is due ─▶ Decision
 //!                        ▲            │                                             │
-//!                        └── sleep ───┘ until the next is due,                   Journal
+//!                        └── sleep ───┘ until the next is due,                   Decision log
 //!                                       or 1 s if nothing was asked of the server
 //! ```
 //!
@@ -15,14 +15,15 @@
 //!     sleeps on.
 //! I2: a controller is asked no sooner than its own period after it was asked before, unless
 //!     another waits for what it is to do ([`Controller::is_urgent`]).
-//! I3: each decision stands in the journal, with its reason, what it was made from, and its time.
+//! I3: each decision stands in the decision log, with its reason, what it was made from, and its
+//!     time.
 //! I4: a controller that shows what was measured lately hears when the server turns idle.
 //!
 //! # Limits
 //! Traffic that begins on an idle server is seen after up to a second.
 
 pub mod controller;
-pub mod journal;
+pub mod decision_log;
 pub mod knobs;
 mod pressure;
 pub mod tuning;
@@ -38,7 +39,7 @@ use base::Instant;
 use crossbeam_channel::{RecvTimeoutError, Sender};
 
 pub use controller::{Controller, Decision, Observed};
-pub use journal::Journal;
+pub use decision_log::DecisionLog;
 use knobs::SharedWays;
 use policy::tuner::TunerRules;
 
@@ -61,7 +62,7 @@ const SLEEP_MIN: Duration = Duration::from_millis(1);
 #[derive(Debug, Default)]
 pub struct Published {
     /// What was decided lately.
-    pub journal: Journal,
+    pub decision_log: DecisionLog,
     /// What ran lately, in C-4's taxonomy.
     pub workload: workload::Shown,
     /// What the tuner does.
@@ -137,7 +138,7 @@ impl Manager {
     }
 
     /// Asks the controllers that are due; how long none is.
-    fn step(&mut self, now: Instant, observed: &Observed, journal: &Journal) -> Duration {
+    fn step(&mut self, now: Instant, observed: &Observed, decision_log: &DecisionLog) -> Duration {
         let was_idle = self.is_idle;
         self.look(now, observed);
         if self.is_idle {
@@ -150,7 +151,7 @@ impl Manager {
         for due in &mut self.controllers {
             if due.at <= now || due.controller.is_urgent(observed) {
                 if let Some(decision) = due.controller.tick(now, observed) {
-                    journal.add(due.controller.name(), decision); // I3
+                    decision_log.add(due.controller.name(), decision); // I3
                 }
                 due.at = Instant { ns: now.ns + due.controller.period().as_nanos() as u64 }; // I2
             }
@@ -197,7 +198,8 @@ impl ManagerThread {
                     remind(&shared, &mut reminder);
                     observed.observe(shared.all_counters());
                     observed.has_two_layers = shared.role_plan().has_two_layers();
-                    let sleep = manager.step(clock(&shared), &observed, &shared.control().journal);
+                    let sleep =
+                        manager.step(clock(&shared), &observed, &shared.control().decision_log);
                     if stopped.recv_timeout(sleep) != Err(RecvTimeoutError::Timeout) {
                         return;
                     }

@@ -21,7 +21,7 @@ use crate::Mode;
 use crate::budget::KindNumbers;
 use crate::counters::{CommandTotals, Protocol, Totals};
 use crate::hot::{HotKey, Published as HotSet};
-use crate::manager::journal::Entry;
+use crate::manager::decision_log::Entry;
 use crate::manager::tuning::View;
 use crate::manager::workload::Workload;
 use crate::shared::{Shared, unix_now};
@@ -48,7 +48,7 @@ pub(crate) use roles::threads;
 /// The server at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// Wall-clock time, as the journal's.
+    /// Wall-clock time, as the decision log's.
     pub at_ms: u64,
     /// Since the start.
     pub uptime_ms: u64,
@@ -105,7 +105,7 @@ pub struct Snapshot {
     /// The same by kind.
     pub client_buffers: Vec<KindNumbers>,
     /// What the manager decided lately, oldest first.
-    pub journal: Vec<Entry>,
+    pub decision_log: Vec<Entry>,
     /// What ran lately; `None`: nothing.
     pub workload: Option<Workload>,
     /// What the tuner does; `None`: nothing is tuned.
@@ -164,14 +164,14 @@ impl Snapshot {
             cluster: shared.cluster().map(|view| cluster::ClusterNumbers::take(view)),
             client_buffer_bytes: shared.buffer_budget().granted_bytes(),
             client_buffers: shared.buffer_budget().kinds().collect(),
-            journal: shared.control().journal.entries(),
+            decision_log: shared.control().decision_log.entries(),
             workload: shared.control().workload.get(),
             tuner: shared.control().tuner.get(),
             slo_ns,
             latency: shared.slo_counts(),
             slo: shared.control().slo.get().filter(|lately| lately.target_ns == slo_ns),
             ways: shared.control().ways(),
-            changes: shared.control().journal.counts(),
+            changes: shared.control().decision_log.counts(),
             process: process::Usage::now(),
         }
     }
@@ -358,7 +358,7 @@ impl Snapshot {
             "llc_ways": self.ways.map(|(mr, cr)| json!({ "mr": mr, "cr": cr })),
             "manager": {
                 "changes_total": self.changes,
-                "journal": self.journal.iter().map(Entry::json).collect::<Vec<_>>(),
+                "decision_log": self.decision_log.iter().map(Entry::json).collect::<Vec<_>>(),
             },
             "cpu_seconds_total": self.process.cpu_ms as f64 / 1000.0,
         })

@@ -387,7 +387,7 @@ impl Shared {
             if let Some(sizes) = &self.sizes {
                 sizes.set_workers(plan.backs);
             }
-            // The tuner tries a hundred a second; the journal says what it found.
+            // The tuner tries a hundred a second; the decision log says what it found.
             if !matches!(wanted.fronts, Fronts::Tuned(_)) {
                 tracing::info!(threads = plan.threads, cr = plan.fronts, "threads change roles");
             }
@@ -599,7 +599,7 @@ impl Shared {
 
     /// What was decided lately, by which controller: each change, and how often it was made.
     pub fn decisions(&self) -> Vec<(&'static str, String, u64)> {
-        let entries = self.control.journal.entries().into_iter();
+        let entries = self.control.decision_log.entries().into_iter();
         entries.map(|entry| (entry.controller, entry.decision.change, entry.count)).collect()
     }
 

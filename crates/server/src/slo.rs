@@ -5,7 +5,7 @@
 //!  worker: one read in flight is watched ─▶ Sampler ─▶ LatencyCells
 //!            ┌───────────────────────────────────────────────┘
 //!            ├─▶ tuner: each window's share
-//!            └─▶ SloWatch: each second's share, p50, p99, goodput ─▶ /metrics, /stats, journal
+//!            └─▶ SloWatch: each second's share, p50, p99, goodput ─▶ /metrics, /stats, decisions
 //! ```
 //!
 //! # What is measured

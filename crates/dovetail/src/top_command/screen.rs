@@ -15,7 +15,7 @@ use std::time::Duration;
 use base::ByteSize;
 use serde_json::Value;
 
-/// Entries of the journal that are shown.
+/// Entries of the decision log that are shown.
 const JOURNAL_LINES_MAX: usize = 10;
 /// Commands that are shown, those first that are called most.
 const COMMAND_LINES_MAX: usize = 8;
@@ -34,7 +34,7 @@ pub fn text(now: &Value, before: &Value) -> String {
     let _ = slo(&mut out, &look);
     let _ = hot_keys(&mut out, &look);
     let _ = commands(&mut out, &look);
-    let _ = journal(&mut out, &look);
+    let _ = decision_log(&mut out, &look);
     out
 }
 
@@ -208,8 +208,8 @@ fn commands(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
     Ok(())
 }
 
-fn journal(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
-    let entries = list(look.now, "/manager/journal");
+fn decision_log(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
+    let entries = list(look.now, "/manager/decision_log");
     // The server's clock, not ours: they may differ.
     let now_ms = number(look.now, "/at_ms");
     if entries.is_empty() {
@@ -249,7 +249,7 @@ mod tests {
             "hops": { "threads": { "cr": 1, "rtc": 0, "mr": 1 }, "queue_depths": [0, 7] },
             "compaction": { "writes_saved_total": 0 },
             "commands": [{ "proto": "resp", "cmd": "get", "calls": calls, "errors": 0 }],
-            "manager": { "journal": [
+            "manager": { "decision_log": [
                 { "at_ms": 1000, "controller": "taxonomy", "change": "a", "reason": "b" },
                 { "at_ms": 61_000, "controller": "tuner", "change": "c", "reason": "d",
                   "count": 9 },

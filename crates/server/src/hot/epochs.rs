@@ -58,7 +58,7 @@ pub struct HotEpochs {
     began_at: Instant,
     sample_count: u64,
     item_count: usize,
-    /// The journal has heard that there are hot keys, and not that there are none.
+    /// The decision log has heard that there are hot keys, and not that there are none.
     is_told: bool,
 }
 
@@ -194,8 +194,8 @@ impl Controller for HotEpochs {
         !self.keys.is_in_force(observed.has_two_layers)
     }
 
-    /// The journal hears when a hot set begins or ends; a key more or less is no news, and nor is a
-    /// set without readers: without two layers no thread looks at the set, and none is chosen.
+    /// The decision log hears when a hot set begins or ends; a key more or less is no news, and nor
+    /// is a set without readers: without two layers no thread looks at the set, and none is chosen.
     fn tick(&mut self, now: Instant, observed: &Observed) -> Option<Decision> {
         let change = self.look(now, observed.has_two_layers)?;
         let HotChange { item_count_before, item_count: after, .. } = change;

@@ -208,7 +208,7 @@ fn off_is_off() {
 }
 
 #[test]
-fn the_journal_hears_of_the_beginning_and_the_end() {
+fn the_decision_log_hears_of_the_beginning_and_the_end() {
     let bench = &mut Bench::new(HotSetSize::Auto);
     let mut tick = |has_two_layers, key_count: u64| {
         for key in 0..key_count {

@@ -11,7 +11,7 @@ use crate::counters::WorkerCounters;
 /// It lives on the manager's thread and publishes what it decides itself: to `Shared`, or to
 /// something that it has a share of.
 pub trait Controller: Send {
-    /// As the journal names it.
+    /// As the decision log names it.
     fn name(&self) -> &'static str;
 
     /// How long after this tick it wants the next. It is asked later on an idle server.

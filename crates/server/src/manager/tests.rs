@@ -31,40 +31,41 @@ impl Controller for Clocked {
 }
 
 /// Runs a manager up to `until_ms`; `requests_at` says how many were served by when. When it woke,
-/// when the controller was asked, and the journal.
+/// when the controller was asked, and the decision log.
 fn run(
     period_ms: u64,
     until_ms: u64,
     requests_at: impl Fn(u64) -> u64,
-) -> (Vec<u64>, Vec<u64>, Journal) {
+) -> (Vec<u64>, Vec<u64>, DecisionLog) {
     let asked_ms = Arc::new(Mutex::new(Vec::new()));
     let clocked =
         Clocked { period: Duration::from_millis(period_ms), asked_ms: Arc::clone(&asked_ms) };
     let mut manager = Manager::new(vec![Box::new(clocked)], Instant { ns: 0 });
-    let (mut now, journal, mut woken_ms) = (Instant { ns: 0 }, Journal::default(), Vec::new());
+    let (mut now, decision_log, mut woken_ms) =
+        (Instant { ns: 0 }, DecisionLog::default(), Vec::new());
     while now.ns < until_ms * 1_000_000 {
         let request_count = requests_at(now.ns / 1_000_000);
         let observed = Observed { request_count, ..Observed::default() };
-        let sleep = manager.step(now, &observed, &journal);
+        let sleep = manager.step(now, &observed, &decision_log);
         woken_ms.push(now.ns / 1_000_000);
         now.ns += sleep.as_nanos() as u64;
     }
     let asked_ms = asked_ms.lock().unwrap().clone();
-    (woken_ms, asked_ms, journal)
+    (woken_ms, asked_ms, decision_log)
 }
 
 #[test]
 fn an_idle_server_is_looked_at_once_a_second_and_nobody_is_asked() {
-    let (woken_ms, asked_ms, journal) = run(10, 5_000, |_| 0);
+    let (woken_ms, asked_ms, decision_log) = run(10, 5_000, |_| 0);
     assert_eq!(woken_ms, [0, 1_000, 2_000, 3_000, 4_000]);
-    assert!(asked_ms.is_empty() && journal.entries().is_empty());
+    assert!(asked_ms.is_empty() && decision_log.entries().is_empty());
 }
 
 #[test]
 fn under_traffic_a_controller_is_asked_once_a_period() {
-    let (_, asked_ms, journal) = run(10, 100, |now_ms| now_ms + 1);
+    let (_, asked_ms, decision_log) = run(10, 100, |now_ms| now_ms + 1);
     assert_eq!(asked_ms, [0, 10, 20, 30, 40, 50, 60, 70, 80, 90]);
-    assert_eq!(journal.counts()["asked"], 10);
+    assert_eq!(decision_log.counts()["asked"], 10);
 }
 
 #[test]
@@ -101,7 +102,7 @@ fn a_server_that_turns_idle_tells_its_controllers_once() {
     let mut manager = Manager::new(vec![Box::new(Resting(Arc::clone(&rests)))], Instant { ns: 0 });
     let mut rests_after = |second: u64, request_count| {
         let observed = Observed { request_count, ..Observed::default() };
-        manager.step(Instant { ns: second * 1_000_000_000 }, &observed, &Journal::default());
+        manager.step(Instant { ns: second * 1_000_000_000 }, &observed, &DecisionLog::default());
         *rests.lock().unwrap()
     };
     assert_eq!([rests_after(0, 0), rests_after(1, 9)], [0, 0]);

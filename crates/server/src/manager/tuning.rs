@@ -260,7 +260,7 @@ impl<K: Knobs, S: Fn(Option<View>) + Send> Controller for Tuning<K, S> {
     }
 }
 
-/// An event as an entry of the journal.
+/// An event as an entry of the decision log.
 fn told(event: &Event, measurement: &Measurement) -> Decision {
     let mut inputs = vec![
         ("throughput_rps", measurement.throughput_rps),

@@ -21,7 +21,7 @@ use crate::shared::Shared;
 /// How often the place is computed.
 const EPOCH: Duration = Duration::from_secs(1);
 
-/// So many epochs in a row must agree on another region before the journal says so.
+/// So many epochs in a row must agree on another region before the decision log says so.
 const AGREEING_EPOCHS: u32 = 3;
 
 /// What ran in the last second in which anything did.

@@ -33,7 +33,8 @@ impl Controller for SizeWatcher {
         EPOCH
     }
 
-    /// The border moves nearly each second; the journal hears of it when a worker changes sides.
+    /// The border moves nearly each second; the decision log hears of it when a worker changes
+    /// sides.
     fn tick(&mut self, _now: Instant, _observed: &Observed) -> Option<Decision> {
         let change = self.shared.sizes()?.end_epoch(self.shared.size_counts())?;
         let SizeNumbers { small_workers, .. } = SizeNumbers::from(&*change.before);

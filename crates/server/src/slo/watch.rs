@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  cells ─▶ the last second's counts ─▶ Lately ─▶ /stats, /metrics, page, top
-//!                                          └─▶ kept or broken, three seconds in a row ─▶ journal
+//!                                          └─▶ kept or broken, three seconds in a row ─▶ decisions
 //! ```
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,7 @@ use crate::shared::Shared;
 
 const EPOCH: Duration = Duration::from_secs(1);
 
-/// So many seconds in a row must say the same before the journal does.
+/// So many seconds in a row must say the same before the decision log does.
 const AGREEING_EPOCHS: u32 = 3;
 
 /// Of fewer samples a hundredth says nothing.

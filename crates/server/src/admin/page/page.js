@@ -199,13 +199,13 @@ function cluster(now) {
 const figure = (name, n) => name.endsWith("_ratio") ? `${name} ${n.toFixed(3)}` : `${name} ${brief(n)}`;
 
 let lastEntry = "";
-function journal(now) {
-  const entries = now.manager ? now.manager.journal : [];
-  const about = document.getElementById("journal-about");
+function decisionLog(now) {
+  const entries = now.manager ? now.manager.decision_log : [];
+  const about = document.getElementById("decisions-about");
   const tuner = now.tuner;
   about.textContent = tuner ? `tuner ${tuner.state}, ${whole(tuner.searches_total)} searches, ` +
     `${whole(tuner.adopted_total)} adopted` : "nothing is tuned";
-  show("journal-empty", entries.length === 0);
+  show("decisions-empty", entries.length === 0);
   const latest = entries[entries.length - 1];
   const newest = latest ? `${latest.id} ${latest.count}` : "";
   if (newest === lastEntry) { return; }
@@ -220,7 +220,7 @@ function journal(now) {
       element("div", { class: "what" }, element("div", {}, `${entry.change}: ${entry.reason}${often}`),
         element("div", { class: "inputs" }, inputs)));
   });
-  document.getElementById("journal").replaceChildren(...items);
+  document.getElementById("decisions").replaceChildren(...items);
 }
 
 function about(now) {
@@ -241,7 +241,7 @@ function draw(now) {
   cluster(now);
   sizes(now);
   hot(now);
-  journal(now);
+  decisionLog(now);
   last = now;
 }
 

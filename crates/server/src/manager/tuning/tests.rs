@@ -5,7 +5,7 @@ use std::sync::Arc;
 use policy::tuner::RunToCompletion;
 
 use super::*;
-use crate::manager::{Journal, Manager};
+use crate::manager::{DecisionLog, Manager};
 
 /// uTPS's server (§5.1).
 fn ranges() -> Ranges {
@@ -80,7 +80,7 @@ impl Knobs for FakeKnobs {
 struct World {
     panel: Arc<Mutex<Panel>>,
     manager: Manager,
-    journal: Arc<Journal>,
+    decision_log: Arc<DecisionLog>,
     now: Instant,
     request_count: f64,
     busy_ns: f64,
@@ -141,7 +141,7 @@ impl World {
         World {
             panel,
             manager: Manager::new(vec![Box::new(tuning)], now),
-            journal: Arc::default(),
+            decision_log: Arc::default(),
             now,
             request_count: 0.0,
             busy_ns: 0.0,
@@ -165,7 +165,7 @@ impl World {
             latency_over: self.over_count as u64,
             has_two_layers: false,
         };
-        let sleep = self.manager.step(self.now, &observed, &self.journal);
+        let sleep = self.manager.step(self.now, &observed, &self.decision_log);
         self.wake_count += 1;
         let now = self.panel.lock().unwrap().now;
         let is_late = self.panel.lock().unwrap().unsettled_looks > 0;
@@ -177,12 +177,12 @@ impl World {
         self.now.ns += sleep.as_nanos() as u64;
     }
 
-    /// Runs until the journal has an entry like this; how long that took.
+    /// Runs until the decision log has an entry like this; how long that took.
     #[track_caller]
     fn until(&mut self, load: &Load, change: &str) -> Duration {
-        let (begin, known) = (self.now, self.journal.entries().len());
+        let (begin, known) = (self.now, self.decision_log.entries().len());
         let is_there = |world: &World| {
-            world.journal.entries()[known..]
+            world.decision_log.entries()[known..]
                 .iter()
                 .any(|entry| entry.decision.change.contains(change))
         };
@@ -215,13 +215,13 @@ fn a_change_of_the_load_is_seen_in_300_ms_and_tuned_in_900() {
 fn an_adopted_configuration_is_told_with_its_reason_and_counted() {
     let mut world = World::new();
     world.until(&Load::LARGE, "from ");
-    let entry = world.journal.entries().pop().unwrap();
+    let entry = world.decision_log.entries().pop().unwrap();
     assert_eq!(entry.decision.what, ["threads", "hot_set", "ways"]);
     let best = Load::LARGE.best;
     assert!(entry.decision.change.ends_with(&format!("to {best}")), "{}", entry.decision.change);
     assert!(entry.decision.reason.contains("% more"), "{}", entry.decision.reason);
     assert!(entry.decision.inputs.iter().any(|(name, rps)| *name == "old_rps" && *rps > 1e6));
-    assert_eq!(world.journal.counts()["threads"], 1);
+    assert_eq!(world.decision_log.counts()["threads"], 1);
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn a_server_with_time_to_spare_is_left_alone_and_looked_at_ten_times_a_second() 
     world.run(&half, Duration::from_secs(60));
     assert!(world.wake_count - woken <= 60 * 11, "{} wake-ups", world.wake_count - woken);
     assert_eq!(world.panel.lock().unwrap().set_count, 0);
-    assert!(world.journal.entries().is_empty());
+    assert!(world.decision_log.entries().is_empty());
 }
 
 /// Nine threads would serve most, but only from fourteen on 99 of 100 requests are in time.
@@ -278,9 +278,10 @@ fn a_square_wave_does_not_make_a_server_oscillate() {
         let set_count = world.panel.lock().unwrap().set_count;
         // 300 s are 30,000 windows, of which searches may take a tenth.
         assert!(set_count < 3_000, "period {period_ms} ms: {set_count} changes");
-        let begun =
-            |entry: &&crate::manager::journal::Entry| entry.decision.change == "a search begins";
-        let search_count = world.journal.entries().iter().filter(begun).count();
+        let begun = |entry: &&crate::manager::decision_log::Entry| {
+            entry.decision.change == "a search begins"
+        };
+        let search_count = world.decision_log.entries().iter().filter(begun).count();
         assert!(search_count <= 30, "period {period_ms} ms: {search_count} searches");
     }
 }
@@ -297,7 +298,7 @@ fn a_swinging_load_does_not_push_the_journals_history_out() {
         // Hardly ever is a face kept for long enough to be worth its search.
         world.run(&face, Duration::from_millis(500 + random % 40_000));
     }
-    let entries = world.journal.entries();
+    let entries = world.decision_log.entries();
     assert!(entries.len() <= 64, "{} entries", entries.len());
     assert!(entries.iter().any(|entry| entry.decision.reason.contains("first saturated load")));
     let told: u64 = entries.iter().map(|entry| entry.count).sum();
@@ -332,7 +333,7 @@ fn what_is_turned_by_hand_stays() {
     }
     world.run(&Load::SMALL, Duration::from_secs(20));
     assert_eq!(world.configuration(), by_hand);
-    assert_eq!(world.journal.entries().last().unwrap().decision.change, "the tuner lets go");
+    assert_eq!(world.decision_log.entries().last().unwrap().decision.change, "the tuner lets go");
     {
         let mut panel = world.panel.lock().unwrap();
         (panel.was_turned, panel.is_by_hand) = (true, false);
@@ -377,7 +378,7 @@ fn what_a_search_finds_is_what_the_threads_of_a_server_do() {
     let server = crate::Server::start(config).unwrap();
     let shared = Arc::clone(server.shared());
     let keys = Arc::clone(shared.hot_keys().unwrap());
-    let (mut now, journal) = (Instant { ns: 0 }, Journal::default());
+    let (mut now, decision_log) = (Instant { ns: 0 }, DecisionLog::default());
     let knobs = ServerKnobs::new(Arc::clone(&shared), None);
     let mut manager = Manager::new(
         vec![
@@ -388,10 +389,10 @@ fn what_a_search_finds_is_what_the_threads_of_a_server_do() {
     );
     let mut observed = Observed { busy_ns: vec![0; 4], ..Observed::default() };
     let mut plans = std::collections::HashSet::new();
-    let is_over = |journal: &Journal| journal.counts().contains_key("threads");
+    let is_over = |decision_log: &DecisionLog| decision_log.counts().contains_key("threads");
     for _ in 0..100_000 {
-        let sleep = manager.step(now, &observed, &journal);
-        if is_over(&journal) {
+        let sleep = manager.step(now, &observed, &decision_log);
+        if is_over(&decision_log) {
             break;
         }
         let plan = shared.role_plan();
@@ -404,7 +405,7 @@ fn what_a_search_finds_is_what_the_threads_of_a_server_do() {
         std::thread::park_timeout(Duration::from_micros(100));
     }
     let changes: Vec<_> =
-        journal.entries().into_iter().map(|entry| entry.decision.change).collect();
+        decision_log.entries().into_iter().map(|entry| entry.decision.change).collect();
     assert_eq!(changes[0], "a search begins");
     assert!(changes[1].starts_with("from run to completion"), "{changes:?}");
     assert!(changes[1].contains("to 1 memory-resident thread"), "{changes:?}");

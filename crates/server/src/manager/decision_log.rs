@@ -1,4 +1,4 @@
-//! The journal: what was decided lately, and why.
+//! The decision log: what was decided lately, and why.
 //!
 //! ```text
 //!  [ id 41 | id 42 | id 97, 512 times | ... | id 296 ]    by when each happened last;
@@ -8,8 +8,8 @@
 //! A load that swings makes the same decisions again and again, and would push everything else out
 //! within the hour. So decisions of one shape (which controller decided, and the words without
 //! their numbers) have [`ALIKE_MAX`] entries at most: from then on the last of them counts, and
-//! shows the latest. There are so many shapes as controllers have words, and so the journal keeps
-//! what happened once.
+//! shows the latest. There are so many shapes as controllers have words, and so the log keeps what
+//! happened once.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, VecDeque};
@@ -52,7 +52,7 @@ pub struct Entry {
 
 /// The last [`ENTRIES_MAX`] decisions. Only the manager adds; anybody may look.
 #[derive(Debug, Default)]
-pub struct Journal {
+pub struct DecisionLog {
     inner: Mutex<Inner>,
 }
 
@@ -66,7 +66,7 @@ struct Inner {
     unlogged_count: u64,
 }
 
-impl Journal {
+impl DecisionLog {
     /// Keeps a decision, and says it in the log unless another was said just before.
     pub fn add(&self, controller: &'static str, decision: Decision) {
         self.add_at(controller, decision, unix_now());
@@ -177,28 +177,28 @@ mod tests {
 
     #[test]
     fn the_oldest_decisions_make_room_and_all_are_counted() {
-        let journal = Journal::default();
+        let decision_log = DecisionLog::default();
         for number in 1..=ENTRIES_MAX as u64 + 3 {
-            journal.add("test", decision(number));
+            decision_log.add("test", decision(number));
         }
-        let entries = journal.entries();
+        let entries = decision_log.entries();
         assert_eq!(entries.len(), ENTRIES_MAX);
         assert_eq!((entries[0].id, entries[ENTRIES_MAX - 1].id), (4, ENTRIES_MAX as u64 + 3));
-        assert_eq!(journal.counts().values().sum::<u64>(), ENTRIES_MAX as u64 + 3);
+        assert_eq!(decision_log.counts().values().sum::<u64>(), ENTRIES_MAX as u64 + 3);
     }
 
     #[test]
     fn decisions_that_differ_in_numbers_only_share_an_entry_from_the_third_on() {
-        let journal = Journal::default();
-        journal.add_at("test", decision(5), UnixMillis(1));
+        let decision_log = DecisionLog::default();
+        decision_log.add_at("test", decision(5), UnixMillis(1));
         for at in 2..=1000 {
             let what = vec!["threads"];
             let change = format!("from {at} to {}.5", at + 7);
             let swing = Decision { what, change, reason: "r".to_owned(), inputs: Vec::new() };
-            journal.add_at("test", swing.clone(), UnixMillis(at));
-            journal.add_at("other", Decision { what: Vec::new(), ..swing }, UnixMillis(at));
+            decision_log.add_at("test", swing.clone(), UnixMillis(at));
+            decision_log.add_at("other", Decision { what: Vec::new(), ..swing }, UnixMillis(at));
         }
-        let entries = journal.entries();
+        let entries = decision_log.entries();
         assert_eq!(entries.len(), 7, "one that came once, and three of each that came often");
         assert_eq!(entries[0].decision, decision(5));
         let last = &entries[6];
@@ -207,16 +207,16 @@ mod tests {
             ("other", 997, 4, 1000)
         );
         assert_eq!(last.decision.change, "from 1000 to 1007.5");
-        assert_eq!(journal.counts()["threads"], 999, "each is counted");
+        assert_eq!(decision_log.counts()["threads"], 999, "each is counted");
         let json = last.json();
         assert_eq!((&json["count"], &json["first_at_ms"]), (&json!(997), &json!(4)));
     }
 
     #[test]
     fn an_entry_tells_everything() {
-        let journal = Journal::default();
-        journal.add("test", decision(7));
-        let json = journal.entries()[0].json();
+        let decision_log = DecisionLog::default();
+        decision_log.add("test", decision(7));
+        let json = decision_log.entries()[0].json();
         assert_eq!(
             (&json["controller"], &json["what"], &json["change"], &json["inputs"]["number_ratio"]),
             (&json!("test"), &json!(["odd"]), &json!("xxxxxxx"), &json!(7.0)),
