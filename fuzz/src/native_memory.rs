@@ -8,14 +8,14 @@ use wire::native::{
 };
 
 /// Steps of four bytes: what, and three that say with which numbers. Properties: no write is
-/// executed twice, or below the floor; a value that is complete is the value that was sent; memory
-/// is bounded.
+/// executed twice, or below the low-water mark; a value that is complete is the value that was
+/// sent; memory is bounded.
 pub fn native_memory(data: &[u8]) {
     let Some((window, steps)) = data.split_first() else { return };
     let mut once = Once::new(u32::from(*window));
     let window = u32::from(*window).max(1);
     let mut model: HashMap<u32, Option<Remembered>> = HashMap::new();
-    let mut floor = 0;
+    let mut low_water = 0;
     let limits = PartLimits {
         budget_bytes: 20_000,
         session_max_bytes: 9000,
@@ -30,7 +30,7 @@ pub fn native_memory(data: &[u8]) {
         match step[0] % 6 {
             0 | 1 => {
                 let admission = once.admit(sequence);
-                assert_eq!(admission, wanted(&model, floor, window, sequence));
+                assert_eq!(admission, wanted(&model, low_water, window, sequence));
                 if admission == Admission::Execute {
                     model.insert(sequence, None);
                 }
@@ -46,8 +46,8 @@ pub fn native_memory(data: &[u8]) {
                 }
             }
             3 => {
-                once.raise_floor(first * 3);
-                floor = floor.max(first * 3);
+                once.raise_low_water(first * 3);
+                low_water = low_water.max(first * 3);
             }
             4 => accept_part(&mut parts, tick as u64, step),
             _ => drop(parts.expire(Instant { ns: tick as u64 })),
@@ -59,14 +59,14 @@ pub fn native_memory(data: &[u8]) {
 
 fn wanted(
     model: &HashMap<u32, Option<Remembered>>,
-    floor: u32,
+    low_water: u32,
     window: u32,
     sequence: u32,
 ) -> Admission {
-    if sequence < floor {
-        return Admission::BelowFloor;
+    if sequence < low_water {
+        return Admission::BelowLowWater;
     }
-    if sequence - floor >= window {
+    if sequence - low_water >= window {
         return Admission::OutsideWindow;
     }
     match model.get(&sequence) {

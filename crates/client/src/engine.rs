@@ -16,7 +16,8 @@
 //! # Invariants
 //! E1: a write is executed at most once: it keeps its at-most-once number as long as its session
 //!     lasts, and ends [`RequestError::Unknown`] where a session ends that may have executed it.
-//! E2: a number is settled, and so may pass below the floor, only when its request has ended.
+//! E2: a number is settled, and so may pass below the low-water mark, only when its request has
+//!     ended.
 //! E3: whatever arrives, memory stays within what the configuration says: nothing is allocated for
 //!     a frame but the value of a request that waits for one.
 //!

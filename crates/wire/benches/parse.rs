@@ -292,7 +292,7 @@ fn native_once(count: usize) -> usize {
     let outcome = native::Remembered { status: native::Status::Ok, version: Some(9), number: None };
     let mut executed = 0;
     for first in (0..count as u32).step_by(PIPELINE) {
-        once.raise_floor(first);
+        once.raise_low_water(first);
         for sequence in first..first + PIPELINE as u32 {
             executed += usize::from(once.admit(sequence) == native::Admission::Execute);
         }

@@ -203,7 +203,7 @@ impl Engine {
             steering,
             session: open.id,
             number: frame,
-            answered: self.sequences.floor(),
+            answered: self.sequences.low_water(),
         };
         let end = out.len().min(open.frame_max_bytes);
         let mut writer = FrameWriter::new(&mut out[..end], header).ok()?;

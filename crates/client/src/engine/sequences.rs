@@ -1,7 +1,8 @@
-//! The at-most-once numbers of a session: the slot of each, and the floor.
+//! The at-most-once numbers of a session: the slot of each, and the low-water mark.
 //!
 //! # Invariants
-//! Q1: every number below the floor is settled; the floor's own is not, unless it is `next`.
+//! Q1: every number below the low-water mark is settled; its own is not, unless it
+//!     is `next`.
 
 use super::slots::NONE;
 
@@ -9,7 +10,7 @@ use super::slots::NONE;
 pub(super) struct Sequences {
     /// Slot by number; [`NONE`]: settled.
     ring: Vec<u32>,
-    floor: u32,
+    low_water: u32,
     next: u32,
     window: u32,
 }
@@ -18,14 +19,14 @@ impl Sequences {
     pub fn new(window: u32) -> Sequences {
         Sequences {
             ring: vec![NONE; (window.max(1) as usize).next_power_of_two()],
-            floor: 0,
+            low_water: 0,
             next: 0,
             window: window.max(1),
         }
     }
 
-    pub fn floor(&self) -> u32 {
-        self.floor
+    pub fn low_water(&self) -> u32 {
+        self.low_water
     }
 
     pub fn next(&self) -> u32 {
@@ -33,7 +34,7 @@ impl Sequences {
     }
 
     pub fn is_idle(&self) -> bool {
-        self.floor == self.next
+        self.low_water == self.next
     }
 
     fn place(&self, sequence: u32) -> usize {
@@ -42,7 +43,7 @@ impl Sequences {
 
     /// How many numbers may be taken.
     pub fn room(&self) -> u32 {
-        self.window - (self.next - self.floor)
+        self.window - (self.next - self.low_water)
     }
 
     /// A number for a slot; `None`: the window is full.
@@ -58,7 +59,7 @@ impl Sequences {
     }
 
     pub fn find(&self, sequence: u32) -> Option<u32> {
-        let is_known = (self.floor..self.next).contains(&sequence);
+        let is_known = (self.low_water..self.next).contains(&sequence);
         is_known.then(|| self.ring[self.place(sequence)]).filter(|slot| *slot != NONE)
     }
 
@@ -68,8 +69,8 @@ impl Sequences {
         }
         let place = self.place(sequence);
         self.ring[place] = NONE;
-        while self.floor < self.next && self.ring[self.place(self.floor)] == NONE {
-            self.floor += 1;
+        while self.low_water < self.next && self.ring[self.place(self.low_water)] == NONE {
+            self.low_water += 1;
         }
     }
 }
@@ -79,16 +80,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_floor_is_the_lowest_that_is_not_settled() {
+    fn the_low_water_mark_is_the_lowest_that_is_not_settled() {
         let mut sequences = Sequences::new(4);
         let taken: Vec<_> = (10..16).map(|slot| sequences.take(slot)).collect();
         assert_eq!(taken, [Some(0), Some(1), Some(2), Some(3), None, None]);
         sequences.settle(1);
         sequences.settle(2);
-        assert_eq!((sequences.floor(), sequences.find(2), sequences.find(3)), (0, None, Some(13)));
+        assert_eq!(
+            (sequences.low_water(), sequences.find(2), sequences.find(3)),
+            (0, None, Some(13))
+        );
         sequences.settle(0);
         sequences.settle(0);
-        assert_eq!(sequences.floor(), 3);
+        assert_eq!(sequences.low_water(), 3);
         assert_eq!((sequences.take(20), sequences.find(4)), (Some(4), Some(20)));
         assert_eq!((sequences.find(5), sequences.find(0)), (None, None));
         sequences.settle(3);

@@ -273,7 +273,7 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
                 native.answered_again.add(1);
                 self.direct(&remembered.reply(sequence));
             }
-            Ok(Admission::UnderWay | Admission::BelowFloor) => native.dropped_copies.add(1),
+            Ok(Admission::UnderWay | Admission::BelowLowWater) => native.dropped_copies.add(1),
             Ok(Admission::OutsideWindow) => {
                 self.direct(&Reply::new(id, Status::OutsideWindow));
             }

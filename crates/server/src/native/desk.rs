@@ -172,7 +172,7 @@ impl Desk {
             let session = known.at(*place);
             session.set_active(clock.uptime_ms());
             let header = &frame.header;
-            session.hear_floor(header.answered);
+            session.hear_low_water(header.answered);
             let origin = Origin { session, steering: header.steering, number: header.number };
             batch.frame(origin, frame.body);
         }

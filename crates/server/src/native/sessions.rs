@@ -32,7 +32,7 @@ use wire::native::{Admission, Once, SessionId};
 use crate::budget::{BufferBudget, Kind, Reservation};
 use crate::clients::Addresses;
 
-/// How far at-most-once numbers may run ahead of a session's floor.
+/// How far at-most-once numbers may run ahead of a session's low-water mark.
 pub const ONCE_WINDOW: u32 = 1024;
 
 /// What the outcomes of a whole window take.
@@ -68,8 +68,8 @@ pub struct Session {
     /// The same; 0: it never sent a request.
     last_active_ms: AtomicU64,
     is_ended: AtomicBool,
-    /// The highest floor that a frame said, and that [`Once`] knows.
-    floor: AtomicU32,
+    /// The highest low-water mark that a frame said, and that [`Once`] knows.
+    low_water: AtomicU32,
     once: Mutex<Remembering>,
     _booked: Reservation,
 }
@@ -116,21 +116,21 @@ impl Session {
         self.last_active_ms.load(Ordering::Relaxed) == 0
     }
 
-    /// Hears the floor of a frame, whatever else is in it: a client that gave a write up and reads
-    /// on relies on its never being executed from then on.
+    /// Hears the low-water mark of a frame, whatever else is in it: a client that gave a write up
+    /// and reads on relies on its never being executed from then on.
     #[inline]
-    pub fn hear_floor(&self, floor: u32) {
-        // Relaxed: the lock orders what is remembered; this only saves taking it. The floor of a
-        // client that only reads stays 0.
-        if self.floor.load(Ordering::Relaxed) < floor {
-            self.raise_floor(floor);
+    pub fn hear_low_water(&self, low_water: u32) {
+        // Relaxed: the lock orders what is remembered; this only saves taking it. The low-water
+        // mark of a client that only reads stays 0.
+        if self.low_water.load(Ordering::Relaxed) < low_water {
+            self.raise_low_water(low_water);
         }
     }
 
     #[cold]
-    fn raise_floor(&self, floor: u32) {
-        self.once().once.raise_floor(floor);
-        self.floor.fetch_max(floor, Ordering::Relaxed);
+    fn raise_low_water(&self, low_water: u32) {
+        self.once().once.raise_low_water(low_water);
+        self.low_water.fetch_max(low_water, Ordering::Relaxed);
     }
 
     /// What it remembers of its writes.
@@ -142,7 +142,7 @@ impl Session {
 }
 
 impl Remembering {
-    /// Asks whether to execute a write. Its frame's floor was heard before.
+    /// Asks whether to execute a write. Its frame's low-water mark was heard before.
     pub fn admit(
         &mut self,
         sequence: u32,
@@ -275,7 +275,7 @@ impl Sessions {
             granted_ms: uptime_ms,
             last_active_ms: AtomicU64::new(0),
             is_ended: AtomicBool::new(false),
-            floor: AtomicU32::new(0),
+            low_water: AtomicU32::new(0),
             once: Mutex::new(Remembering { once: Once::new(ONCE_WINDOW), booked: None }),
             _booked: booked,
         };

@@ -82,8 +82,8 @@ pub struct Header {
     pub session: SessionId,
     /// Counts the sender's frames in this session; wraps. A frame sent again gets a new number.
     pub number: u32,
-    /// In requests the floor: every at-most-once request below it has been answered or given up.
-    /// In replies and refusals the number of the frame that is answered.
+    /// In requests the low-water mark: every at-most-once request below it has been answered or
+    /// given up. In replies and refusals the number of the frame that is answered.
     pub answered: u32,
 }
 

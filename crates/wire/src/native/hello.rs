@@ -92,7 +92,7 @@ pub struct Welcome {
     pub nonce: u64,
     /// Seed of the hash that steers; that of the index stays with the server (K26).
     pub steering_seed: u64,
-    /// How far at-most-once sequence numbers may run ahead of the floor.
+    /// How far at-most-once sequence numbers may run ahead of the low-water mark.
     pub once_window: u32,
     /// After so long without a frame the server forgets the session.
     pub idle_ms: u32,

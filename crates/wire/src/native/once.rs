@@ -3,20 +3,20 @@
 //! ```text
 //!  sequence numbers    ... 40  41 | 42    43     44        45    ...  1065 | 1066 ...
 //!                      forgotten  | Ok 7  -      under way Miss  -      -  | refused
-//!                                 floor (the client's word)    floor + window
+//!                                 low-water mark (client's)    it + window
 //! ```
 //!
 //! Each write has a sequence number. The first copy that arrives is executed; a later one gets the
 //! remembered outcome, or nothing while the first is under way. What the client says is answered
-//! or given up lies below the floor, is forgotten, and is never admitted again: so a copy that was
-//! delayed for long cannot undo a newer write. A client that gives a write up and raises the floor
-//! knows that it was executed by the next answer, or is in a batch that is under way, or never will
-//! be.
+//! or given up lies below the low-water mark, is forgotten, and is never admitted again: so a copy
+//! that was delayed for long cannot undo a newer write. A client that gives a write up and raises
+//! the low-water mark knows that it was executed by the next answer, or is in a batch that is under
+//! way, or never will be.
 //!
 //! # Invariants
 //! I1: a number is admitted at most once.
-//! I2: the floor never sinks. Nothing below it is admitted.
-//! I3: every remembered number lies in `floor .. floor + window`.
+//! I2: the low-water mark never sinks. Nothing below it is admitted.
+//! I3: every remembered number lies in `low_water .. low_water + window`.
 //!
 //! # Limits
 //! 16 bytes per number, for as many as the client has ever had outstanding at once, rounded up to
@@ -33,8 +33,8 @@ use super::request::RequestId;
 #[derive(Clone, Debug)]
 pub struct Once {
     /// Everything below is settled (I2).
-    floor: u32,
-    /// How far above the floor numbers are admitted.
+    low_water: u32,
+    /// How far above the low-water mark numbers are admitted.
     window: u32,
     /// A ring: a number's place is its low bits. A power of two long, or empty.
     slots: Vec<Slot>,
@@ -50,7 +50,7 @@ pub enum Admission {
     /// A copy of it is being executed: drop this one, the other's answer will do.
     UnderWay,
     /// The client has its answer or does not want it: drop it.
-    BelowFloor,
+    BelowLowWater,
     /// The client may not have so many outstanding: answer [`Status::OutsideWindow`].
     OutsideWindow,
 }
@@ -99,32 +99,32 @@ impl Once {
     /// A session that has sent nothing yet. The window is at least 1 and at most
     /// [`Once::WINDOW_MAX`].
     pub fn new(window: u32) -> Once {
-        Once { floor: 0, window: window.clamp(1, Self::WINDOW_MAX), slots: Vec::new() }
+        Once { low_water: 0, window: window.clamp(1, Self::WINDOW_MAX), slots: Vec::new() }
     }
 
-    /// Takes a frame's floor, before its requests. A lower one than before is from a frame that
-    /// was overtaken, and changes nothing.
-    pub fn raise_floor(&mut self, floor: u32) {
-        if floor <= self.floor {
+    /// Takes a frame's low-water mark, before its requests. A lower one than before is from a frame
+    /// that was overtaken, and changes nothing.
+    pub fn raise_low_water(&mut self, low_water: u32) {
+        if low_water <= self.low_water {
             return;
         }
-        let settled_count = (floor - self.floor).min(self.slots.len() as u32);
+        let settled_count = (low_water - self.low_water).min(self.slots.len() as u32);
         for step in 0..settled_count {
-            let place = self.place(self.floor + step);
+            let place = self.place(self.low_water + step);
             self.slots[place] = Slot::default();
         }
-        self.floor = floor;
+        self.low_water = low_water;
     }
 
     /// The lowest number that may still be executed or answered.
-    pub fn floor(&self) -> u32 {
-        self.floor
+    pub fn low_water(&self) -> u32 {
+        self.low_water
     }
 
     /// What [`Once::admit`] would say; changes nothing.
     pub fn look(&self, sequence: u32) -> Admission {
-        let Some(above) = sequence.checked_sub(self.floor) else {
-            return Admission::BelowFloor;
+        let Some(above) = sequence.checked_sub(self.low_water) else {
+            return Admission::BelowLowWater;
         };
         if above >= self.window {
             return Admission::OutsideWindow;
@@ -139,7 +139,7 @@ impl Once {
     pub fn admit(&mut self, sequence: u32) -> Admission {
         let admission = self.look(sequence);
         if admission == Admission::Execute {
-            self.grow_for(sequence - self.floor);
+            self.grow_for(sequence - self.low_water);
             let place = self.place(sequence);
             self.slots[place] = Slot { word: UNDER_WAY, number: 0 };
         }
@@ -148,7 +148,7 @@ impl Once {
 
     /// Remembers the outcome of a request that was admitted.
     pub fn record(&mut self, sequence: u32, outcome: Remembered) {
-        // The floor may have passed it meanwhile: then the client will not ask.
+        // The low-water mark may have passed it meanwhile: then the client will not ask.
         if let Some(slot) = self.under_way(sequence) {
             *slot = Slot::done(&outcome);
         }
@@ -171,13 +171,13 @@ impl Once {
         assert!(self.slots.is_empty() || self.slots.len().is_power_of_two());
         assert!(self.slots.len() <= (self.window as usize).next_power_of_two().max(SLOT_COUNT_MIN));
         for above in self.window as usize..self.slots.len() {
-            let slot = &self.slots[self.place(self.floor.wrapping_add(above as u32))];
+            let slot = &self.slots[self.place(self.low_water.wrapping_add(above as u32))];
             assert_eq!(slot.word, 0, "I3: nothing is remembered outside the window");
         }
     }
 
     fn under_way(&mut self, sequence: u32) -> Option<&mut Slot> {
-        let above = sequence.checked_sub(self.floor)?;
+        let above = sequence.checked_sub(self.low_water)?;
         if above as usize >= self.slots.len() {
             return None;
         }
@@ -189,7 +189,7 @@ impl Once {
         sequence as usize & (self.slots.len() - 1)
     }
 
-    /// Makes room for a number so far above the floor.
+    /// Makes room for a number so far above the low-water mark.
     fn grow_for(&mut self, above: u32) {
         let want_count = (above as usize + 1).next_power_of_two().max(SLOT_COUNT_MIN);
         let old_count = self.slots.len();
@@ -198,7 +198,7 @@ impl Once {
         }
         let mut slots = vec![Slot::default(); want_count];
         for above in 0..old_count {
-            let sequence = self.floor.wrapping_add(above as u32);
+            let sequence = self.low_water.wrapping_add(above as u32);
             slots[sequence as usize & (want_count - 1)] = self.slots[self.place(sequence)];
         }
         self.slots = slots;

@@ -47,7 +47,8 @@ pub enum Status {
     /// A part of a pushed value was taken; the number says how many bytes are missing. When all
     /// parts were answered and none said `Ok`, the server gave up what it had: push all again.
     PartTaken = 12,
-    /// Not executed: the sequence number is too far above the floor. Wait for earlier answers.
+    /// Not executed: the sequence number is too far above the low-water mark. Wait for earlier
+    /// answers.
     OutsideWindow = 13,
     /// The server's index keeps no order.
     NoOrder = 14,

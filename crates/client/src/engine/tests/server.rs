@@ -153,7 +153,7 @@ impl Server {
             return self.refuse(&header, Reason::Busy);
         }
         if let Some(once) = self.sessions.get_mut(&header.session) {
-            once.raise_floor(header.answered);
+            once.raise_low_water(header.answered);
         }
         self.steerings.push(header.steering.0);
         let mut replies = Vec::new();
@@ -229,7 +229,7 @@ impl Server {
         match once.admit(sequence) {
             Admission::Execute => {}
             Admission::Again(remembered) => return Some(Owned::of(&remembered.reply(sequence))),
-            Admission::UnderWay | Admission::BelowFloor => return None,
+            Admission::UnderWay | Admission::BelowLowWater => return None,
             Admission::OutsideWindow => {
                 return Some(Owned::of(&Reply::new(request.id, Status::OutsideWindow)));
             }

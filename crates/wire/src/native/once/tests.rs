@@ -28,10 +28,10 @@ fn a_late_copy_cannot_undo_a_newer_write() {
     let mut once = Once::new(1024);
     assert_eq!(once.admit(5), Admission::Execute);
     once.record(5, outcome(1));
-    once.raise_floor(6);
+    once.raise_low_water(6);
     assert_eq!(once.admit(6), Admission::Execute);
-    assert_eq!(once.admit(5), Admission::BelowFloor);
-    // The floor's news may have been lost: then the answer is still remembered.
+    assert_eq!(once.admit(5), Admission::BelowLowWater);
+    // The low-water mark's news may have been lost: then the answer is still remembered.
     let mut once = Once::new(1024);
     assert_eq!(once.admit(5), Admission::Execute);
     once.record(5, outcome(1));
@@ -42,20 +42,20 @@ fn a_late_copy_cannot_undo_a_newer_write() {
 #[test]
 fn a_write_that_was_given_up_is_never_executed() {
     let mut once = Once::new(4);
-    once.raise_floor(1);
-    assert_eq!(once.admit(0), Admission::BelowFloor);
+    once.raise_low_water(1);
+    assert_eq!(once.admit(0), Admission::BelowLowWater);
     once.record(0, outcome(1));
     once.forget(0);
-    assert_eq!(once.admit(0), Admission::BelowFloor);
+    assert_eq!(once.admit(0), Admission::BelowLowWater);
 }
 
 #[test]
-fn a_floor_never_sinks() {
+fn a_low_water_mark_never_sinks() {
     let mut once = Once::new(4);
-    once.raise_floor(10);
-    once.raise_floor(3);
-    assert_eq!(once.floor(), 10);
-    assert_eq!(once.admit(9), Admission::BelowFloor);
+    once.raise_low_water(10);
+    once.raise_low_water(3);
+    assert_eq!(once.low_water(), 10);
+    assert_eq!(once.admit(9), Admission::BelowLowWater);
 }
 
 #[test]
@@ -63,19 +63,19 @@ fn a_number_beyond_the_window_waits() {
     let mut once = Once::new(100);
     assert_eq!(once.admit(100), Admission::OutsideWindow);
     assert_eq!(once.admit(99), Admission::Execute);
-    once.raise_floor(1);
+    once.raise_low_water(1);
     assert_eq!(once.admit(100), Admission::Execute);
     assert_eq!(once.admit(u32::MAX), Admission::OutsideWindow);
     once.validate();
 }
 
 #[test]
-fn the_highest_floor_takes_no_memory_and_ends_the_session() {
+fn the_highest_low_water_takes_no_memory_and_ends_the_session() {
     let mut once = Once::new(1024);
     assert_eq!(once.held_bytes(), 0, "a session that never writes has no slots");
     assert_eq!(once.admit(3), Admission::Execute);
-    once.raise_floor(u32::MAX);
-    assert_eq!(once.admit(u32::MAX - 1), Admission::BelowFloor);
+    once.raise_low_water(u32::MAX);
+    assert_eq!(once.admit(u32::MAX - 1), Admission::BelowLowWater);
     assert_eq!(once.admit(u32::MAX), Admission::Execute);
     once.record(u32::MAX, outcome(1));
     assert_eq!(once.admit(u32::MAX), Admission::Again(outcome(1)));
@@ -132,31 +132,31 @@ fn an_outcome_is_kept_exactly() {
 enum Event {
     Copy(u32),
     Finish(u32),
-    Floor(u32),
+    LowWater(u32),
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         4 => (0_u32..300).prop_map(Event::Copy),
         3 => (0_u32..300).prop_map(Event::Finish),
-        1 => (0_u32..300).prop_map(Event::Floor),
+        1 => (0_u32..300).prop_map(Event::LowWater),
     ];
     vec(event, 0..400)
 }
 
 proptest! {
-    /// The model: a map that forgets nothing, and the highest floor.
+    /// The model: a map that forgets nothing, and the highest low-water mark.
     #[test]
     fn nothing_is_executed_twice(events in events(), window in 1_u32..200) {
         let mut once = Once::new(window);
         let mut executed: HashMap<u32, Option<Remembered>> = HashMap::new();
-        let mut floor = 0;
+        let mut low_water = 0;
         for event in events {
             match event {
                 Event::Copy(sequence) => {
-                    let want = if sequence < floor {
-                        Admission::BelowFloor
-                    } else if sequence - floor >= window {
+                    let want = if sequence < low_water {
+                        Admission::BelowLowWater
+                    } else if sequence - low_water >= window {
                         Admission::OutsideWindow
                     } else {
                         match executed.get(&sequence) {
@@ -177,9 +177,9 @@ proptest! {
                         *slot = Some(new);
                     }
                 }
-                Event::Floor(new) => {
-                    once.raise_floor(new);
-                    floor = floor.max(new);
+                Event::LowWater(new) => {
+                    once.raise_low_water(new);
+                    low_water = low_water.max(new);
                 }
             }
             once.validate();
