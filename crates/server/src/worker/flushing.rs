@@ -25,8 +25,11 @@ use crate::gather::Gather;
 use crate::poller::Poller;
 use crate::work::{TURN_UNITS, VISITED_KEY_UNITS, Work};
 
-/// Keys and chains that a flush visits in a turn: a quarter of the turn's work.
+/// Keys that a flush visits in a turn: a quarter of the turn's work.
 const VISITED_MAX: u64 = TURN_UNITS / 4 / VISITED_KEY_UNITS;
+
+/// The same as it begins: that of a small store is over then.
+const VISITED_AT_FIRST_MAX: u64 = 2 * VISITED_MAX;
 
 /// A connection, by its place and its client's number.
 type Waiting = (usize, u64);
@@ -83,7 +86,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             return true;
         }
         let Some(mut flush) = session.begin_flush() else { return false };
-        let work = advance(session, &mut flush, VISITED_MAX);
+        let work = advance(session, &mut flush, VISITED_AT_FIRST_MAX);
         self.core.charge(work);
         if !flush.is_over() {
             self.core.flushing.under_way = Some(flush);
