@@ -52,6 +52,8 @@ const UNIT_BYTES: u64 = 64;
 const KEY_UNITS: u64 = 8;
 /// Units of a key that a walk over the store visits: nothing has fetched it ahead.
 pub const VISITED_KEY_UNITS: u64 = 20;
+/// Buckets of the index that are looked at in the time of such a key.
+const BUCKETS_PER_KEY: u64 = 16;
 /// Units of a command that is no request to the store, whatever it does, and of a reply to one.
 const COMMAND_UNITS: u64 = 16;
 /// Bytes that are copied in the time of a digit of a long number that INCRBYFLOAT reads or writes:
@@ -124,6 +126,11 @@ impl Work {
     /// Visits keys in the order of the index.
     pub fn visited(count: usize) -> Work {
         Work::counted(count as u64 * VISITED_KEY_UNITS)
+    }
+
+    /// Looks at buckets of the index, most of which are empty.
+    pub fn buckets(count: u64) -> Work {
+        Work::counted(count.saturating_mul(VISITED_KEY_UNITS) / BUCKETS_PER_KEY)
     }
 
     /// Begins a command that is no request to the store.

@@ -160,7 +160,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 }
             }
         });
-        self.core.charge(Work::visited(visited as usize));
+        self.core.charge(Work::buckets(visited));
         self.say(caller, |encoder| match &name {
             Some(name) => encoder.bulk(name),
             None => encoder.null(),

@@ -15,7 +15,7 @@ use crate::sizes::DRAWN_PER_LOOK;
 use crate::work::Work;
 
 /// Buckets in which a look draws: in a store with few items it finds fewer than it wants.
-const LOOK_HEADS_MAX: u64 = 4096;
+const LOOK_HEADS_MAX: u64 = 32_768;
 
 /// Clients that a turn closes for others: a quarter of its work.
 const KILLS_PER_TURN: usize = 32;
@@ -131,7 +131,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 break;
             }
         }
-        self.core.charge(Work::visited((LOOK_HEADS_MAX - left_heads) as usize));
+        self.core.charge(Work::buckets(LOOK_HEADS_MAX - left_heads));
         stored_sizes.add(&drawn);
         stored_sizes.end_asked();
     }
