@@ -63,8 +63,9 @@ pub struct Core {
     charged_parsed_bytes: u64,
     /// Others are fed in the same turn.
     is_beside_others: bool,
-    /// The connection whose long command other workers execute, by its place and its client.
-    long_elsewhere: (usize, u64),
+    /// The connection whose long command other workers execute, by its place and its client; and
+    /// the mark of the reply.
+    long_elsewhere: (usize, u64, u32),
     /// Bytes of large values that the batch has read or copied.
     pub touched_bytes: u64,
     /// A client whose one command is answered by more copied bytes is closed.
@@ -180,7 +181,7 @@ impl Core {
             has_left_unread: false,
             charged_parsed_bytes: 0,
             is_beside_others: false,
-            long_elsewhere: (usize::MAX, 0),
+            long_elsewhere: (usize::MAX, 0, 0),
             short_of_pins: Vec::new(),
             now: UnixMillis(0),
             acl: shared.acl().table(),
@@ -268,12 +269,15 @@ impl Core {
 
     /// A long command is about to be sent to other workers. False: an earlier one is not answered.
     pub fn begin_long_elsewhere(&mut self, slot: usize) -> bool {
-        let (earlier, earlier_id) = self.long_elsewhere;
+        let (earlier, earlier_id, mark) = self.long_elsewhere;
         let is_under_way = self.connections.get(earlier).is_some_and(|connection| {
-            connection.client.id == earlier_id && !connection.awaiting.is_empty()
+            connection.client.id == earlier_id && !connection.awaiting.has_got(mark)
         });
         if !is_under_way {
-            self.long_elsewhere = (slot, self.connections[slot].client.id);
+            let connection = &self.connections[slot];
+            // All that it waits for, and this one: what it asks for behind it does not count.
+            let mark = connection.awaiting.reply_mark().wrapping_add(1);
+            self.long_elsewhere = (slot, connection.client.id, mark);
         }
         !is_under_way
     }

@@ -8,7 +8,8 @@
 //! # Invariants
 //! I1: jobs run one at a time, in the order in which they were asked for: of two that write one
 //!     file, the later one has the last word.
-//! I2: a job that is begun is finished, also while the server ends; its thread is gone with the
+//! I2: at most [`JOBS_MAX`] wait.
+//! I3: a job that is begun is finished, also while the server ends; its thread is gone with the
 //!     last of what could ask for one.
 
 use std::io;
@@ -27,6 +28,9 @@ impl Pending {
     }
 }
 
+/// Jobs that may wait: also those of clients that have gone.
+const JOBS_MAX: usize = 1024;
+
 type Job = Box<dyn FnOnce() + Send>;
 
 /// Begins its thread with the first job.
@@ -39,7 +43,7 @@ impl DiskThread {
     /// Asks for a job.
     ///
     /// # Errors
-    /// The thread cannot be made: nothing is done.
+    /// The thread cannot be made, or too many jobs wait: nothing is done.
     pub fn run(
         &self,
         job: impl FnOnce() -> io::Result<()> + Send + 'static,
@@ -50,7 +54,8 @@ impl DiskThread {
             // It is filled here alone.
             let _ = filled.0.set(job());
         });
-        self.queue()?.send(job).map_err(|_| io::Error::other("the disk thread has ended"))?;
+        let refused = |_| io::Error::other("too many commands wait for the disk");
+        self.queue()?.try_send(job).map_err(refused)?;
         Ok(pending)
     }
 
@@ -59,7 +64,7 @@ impl DiskThread {
         if let Some(queue) = &*queue {
             return Ok(queue.clone());
         }
-        let (sender, jobs) = crossbeam_channel::unbounded::<Job>();
+        let (sender, jobs) = crossbeam_channel::bounded::<Job>(JOBS_MAX);
         std::thread::Builder::new()
             .name("disk".to_owned())
             .spawn(move || jobs.into_iter().for_each(|job| job()))?;

@@ -144,6 +144,8 @@ impl Live {
 
     /// Writes what was set since the start.
     pub(crate) fn write_to(&self, path: &Path, rewrite: RewriteFile) -> io::Result<()> {
-        rewrite(path, &self.changed.lock().unwrap_or_else(PoisonError::into_inner))
+        // A copy: CONFIG SET does not wait for the disk.
+        let changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        rewrite(path, &changed)
     }
 }

@@ -22,7 +22,7 @@ use crate::poller::Poller;
 pub struct Resting {
     /// By the connection's place; and whose it is.
     by_slot: BTreeMap<usize, (UnixMillis, u64)>,
-    /// The earliest end.
+    /// Not later than the earliest end; none: no connection rests.
     next_at: Option<UnixMillis>,
 }
 
@@ -36,7 +36,8 @@ impl Resting {
         let is_there = self.by_slot.get(&slot).is_some_and(|(_, known)| *known == client_id);
         if is_there {
             self.by_slot.remove(&slot);
-            self.next_at = self.by_slot.values().map(|(until, _)| *until).min();
+            // It stays as it is beside others: thousands may end together.
+            self.next_at = self.next_at.filter(|_| !self.by_slot.is_empty());
         }
         is_there
     }
@@ -140,6 +141,8 @@ mod tests {
         assert_eq!(resting.take_due(UnixMillis(19)), []);
         assert_eq!(resting.take_due(UnixMillis(20)), [(1, 10)]);
         assert_eq!(resting.next_at(), Some(UnixMillis(40)));
+        resting.add(4, 33, UnixMillis(u64::MAX));
+        assert!(!resting.take(4, 34) && resting.take(4, 33), "of that client alone");
         assert_eq!(resting.take_due(UnixMillis(99)), [(3, 31)]);
         assert_eq!(resting.next_at(), None);
     }
