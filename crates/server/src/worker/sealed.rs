@@ -50,8 +50,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
     #[cold]
     fn crowd_out_handshake(&mut self) -> bool {
         while let Some(Handshake { slot, client_id, .. }) = self.handshakes.0.pop_front() {
-            if self.cut_handshake(slot, client_id) {
+            if self.is_shaking_hands(slot, client_id) {
                 self.core.counters().tls.crowded_out.add(1);
+                self.cut_off(slot);
                 return true;
             }
         }
@@ -73,23 +74,27 @@ impl<E: Home, P: Poller> Worker<E, P> {
         while let Some(first) = self.handshakes.0.front().filter(|first| first.until <= now) {
             let Handshake { slot, client_id, .. } = *first;
             self.handshakes.0.pop_front();
-            if self.cut_handshake(slot, client_id) {
+            if self.is_shaking_hands(slot, client_id) {
                 self.core.counters().tls.late.add(1);
+                self.cut_off(slot);
             }
         }
     }
 
-    /// Closes a connection if its handshake has not ended; whether that is so.
+    /// Whether the handshake of this client, if it still has the slot, has not ended.
+    fn is_shaking_hands(&self, slot: usize, client_id: u64) -> bool {
+        self.core.connections.get(slot).is_some_and(|connection| {
+            let is_handshaking = connection.tls.as_ref().is_some_and(|tls| tls.is_handshaking());
+            connection.client.id == client_id && is_handshaking
+        })
+    }
+
+    /// Closes a connection. Its reason is counted before: a client that sees the end finds it in
+    /// the metrics.
     #[cold]
-    fn cut_handshake(&mut self, slot: usize, client_id: u64) -> bool {
-        let Some(connection) = self.core.connections.get_mut(slot) else { return false };
-        let is_handshaking = connection.tls.as_ref().is_some_and(|tls| tls.is_handshaking());
-        let is_it = connection.client.id == client_id && is_handshaking;
-        if is_it {
-            connection.ending = Ending::Now;
-            self.close(slot);
-        }
-        is_it
+    fn cut_off(&mut self, slot: usize) {
+        self.core.connections[slot].ending = Ending::Now;
+        self.close(slot);
     }
 
     /// Reads once and opens it, as `read_arena` and `read_own` do for others; how much of the
