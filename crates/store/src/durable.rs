@@ -56,7 +56,7 @@ use crate::medium::MediumError;
 pub use committer::{Committed, Committer};
 pub use layout::{FORMAT, Superblock};
 pub use open::{Beside, DataError, NewData, Opened, open, open_replicas, open_with};
-pub(crate) use restoring::share_out;
+pub(crate) use restoring::{Way, share_out};
 
 pub use restore::{Damage, Recovery, UsedCheckpoint};
 

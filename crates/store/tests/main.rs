@@ -9,6 +9,7 @@ mod durable;
 mod eviction;
 mod expiry;
 mod fragmentation;
+mod full_durable;
 mod growth;
 mod hot;
 mod last_use;

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use super::Durable;
 use super::checkpoint::{Checkpoint, CheckpointError};
 use super::committer::Committer;
 use super::layout::{FORMAT, NoSuper, Row, RowState, Superblock};
 use super::restore::{self, Damage, Recovery, Segments};
-use super::restoring::Restoring;
+use super::restoring::{Restoring, Way};
 use crate::config::{OpenError, StoreConfig};
 use crate::medium::{Medium, MediumError};
 use crate::placement::NodeShare;
@@ -157,28 +158,16 @@ pub fn open_with<M: Medium>(
     refuse_truncated(&medium, &superblock)?;
     let (rows, row_damage) =
         restore::read_rows(&medium, &superblock).map_err(failed("cannot read"))?;
-    let mut recovery = Recovery { was_clean: superblock.is_clean, ..Recovery::default() };
     refuse(&row_damage, new)?;
     let lost_rows: Vec<u32> = row_damage.iter().map(|damage| damage.segment).collect();
     let config = StoreConfig { hash_seed: superblock.hash_seed, ..config };
     let tuning = Tuning { replaces_in_place: false, ..tuning };
     let segments = Segments { superblock, rows };
-    let store = Store::open_at(config, tuning, nodes, Begin::Durable(&segments))?;
-    let inner = store.inner();
-    let durable = inner.durable.clone().expect("a restored store is durable");
-    let Segments { superblock, rows } = segments;
-    let mut restoring = Restoring {
-        medium,
-        superblock,
-        rows,
-        durable: Arc::clone(&durable),
-        recovery: &mut recovery,
-        is_gone: beside.is_gone,
-        damage: row_damage,
-        damaged: Vec::new(),
-    };
-    restoring.restore_all(&store, new, beside.checkpoint, progress)?;
-    let Restoring { mut medium, mut superblock, mut rows, .. } = restoring;
+    let begin = || Store::open_at(config.clone(), tuning, nodes, Begin::Durable(&segments));
+    let found = (&segments, &row_damage[..]);
+    let Restored { store, durable, mut rows, recovery } =
+        restore_somehow(&medium, found, begin, new, beside, progress)?;
+    let (mut medium, mut superblock) = (medium, segments.superblock);
     superblock.segment_count = superblock.segment_count.max(store.limits().segment_count);
     rows.resize(superblock.segment_count as usize, Row::default());
     let what = "cannot have the space for all segments";
@@ -191,6 +180,54 @@ pub fn open_with<M: Medium>(
     durable.flush_to(superblock.flush_floor);
     let committer = Committer::new(&store, &durable, medium, superblock, rows);
     Ok(Opened { store, committer, recovery })
+}
+
+/// What recovery comes to.
+struct Restored {
+    store: Arc<Store>,
+    durable: Arc<Durable>,
+    rows: Vec<Row>,
+    recovery: Recovery,
+}
+
+/// Quickly if there is room for that, else sparely. The medium stays as it is.
+fn restore_somehow<M: Medium>(
+    medium: &M,
+    (segments, row_damage): (&Segments, &[Damage]),
+    begin: impl Fn() -> Result<Arc<Store>, OpenError>,
+    new: NewData,
+    Beside { is_gone, checkpoint }: Beside<'_>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Restored, DataError> {
+    let mut restore = |way, checkpoint| {
+        let store = begin()?;
+        let durable = store.inner().durable.clone().expect("a restored store is durable");
+        let superblock = segments.superblock;
+        let recovery = Recovery { was_clean: superblock.is_clean, ..Recovery::default() };
+        let mut restoring = Restoring {
+            way,
+            medium,
+            superblock,
+            rows: segments.rows.clone(),
+            durable: Arc::clone(&durable),
+            recovery,
+            is_gone,
+            damage: row_damage.to_vec(),
+            damaged: Vec::new(),
+        };
+        restoring.restore_all(&store, new, checkpoint, progress)?;
+        let Restoring { rows, recovery, .. } = restoring;
+        Ok(Restored { store, durable, rows, recovery })
+    };
+    let unused = match &checkpoint {
+        Some(Ok(_)) => Some(Err(CheckpointError::NoRoom)),
+        Some(Err(error)) => Some(Err(error.clone())),
+        None => None,
+    };
+    match restore(Way::Quickly, checkpoint) {
+        Err(DataError::Store(OpenError::NoRoom)) => restore(Way::Sparely, unused),
+        restored => restored,
+    }
 }
 
 /// Segments behind the end of the file would look as if they were free.

@@ -4,6 +4,7 @@
 //!  first    | read | check, take seals off, list entries |     each thread takes the next segment
 //!  between  damage? refuse. As many heads in the index as there are entries
 //!  second   | hash 32 keys | ask for their buckets | insert |  each thread takes the next list
+//!           no room? all again, and then sparely (session/recover_sparely.rs), by one thread
 //!  last     slots of deletes go; chains go on above the highest version of all
 //! ```
 //!
@@ -23,16 +24,26 @@ use super::restore::{self, Damage, Found, Recovery, UsedCheckpoint};
 use crate::log::{Contents, NEVER_MS};
 use crate::medium::{Medium, MediumError};
 use crate::record::{ALIGN_BYTES, Record};
-use crate::session::{Named, Session};
+use crate::session::{Named, Session, Starts};
 use crate::store::Store;
+
+/// How the index is filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// By all threads, with room for every entry, whether it lives or not.
+    Quickly,
+    /// By one thread, with as little room as the index of what lives needs.
+    Sparely,
+}
 
 /// What recovery knows and finds out.
 pub(super) struct Restoring<'r, M> {
-    pub medium: M,
+    pub way: Way,
+    pub medium: &'r M,
     pub superblock: Superblock,
     pub rows: Vec<Row>,
     pub durable: Arc<Durable>,
-    pub recovery: &'r mut Recovery,
+    pub recovery: Recovery,
     pub is_gone: &'r (dyn Fn(u16) -> bool + Sync),
     pub damage: Vec<Damage>,
     /// Segments with damage: what is good in them is copied out of them.
@@ -102,18 +113,13 @@ impl<M: Medium> Restoring<'_, M> {
             applied = None;
             loaded = self.load_all(store, &used, (sessions.len(), None), progress)?;
         }
-        let lists = self.keep(loaded);
+        let mut lists = self.keep(loaded);
         refuse(&self.damage, new)?;
-        let named: u64 = lists.iter().map(|list| list.named.items).sum();
-        let listed: usize = lists.iter().map(|list| list.starts.len()).sum();
-        store.inner().index.presize(named + listed as u64);
-        if let Some(applied) = applied {
-            self.recovery.checkpoint = UsedCheckpoint::Used { items: named };
-            applied.fill(store.inner()).map_err(|_| no_room())?;
-            let session = sessions.first_mut().ok_or_else(no_room)?;
-            lists.iter().for_each(|list| session.count_named(list.segment, list.named));
+        match self.way {
+            Way::Quickly => self.index_quickly(store, &mut sessions, (&lists, applied))?,
+            Way::Sparely => self.index_sparely(store, &mut sessions, &mut lists)?,
         }
-        self.index_all(store, &mut sessions, &lists)?;
+        self.close_all(store, &lists);
         sessions.truncate(1);
         let mut session = sessions.pop().ok_or_else(no_room)?;
         self.end(store, &mut session, &lists)?;
@@ -167,7 +173,7 @@ impl<M: Medium> Restoring<'_, M> {
         let start = log.segment_start(segment);
         let len_bytes = restore::used_bytes(&self.superblock, &row) as usize;
         let bytes = log.memory_before_use(start, len_bytes);
-        restore::read_segment(&self.medium, &self.superblock, segment, bytes)?;
+        restore::read_segment(self.medium, &self.superblock, segment, bytes)?;
         let covered_bytes = applied.map_or(0, |applied| applied.end_of(segment));
         // What is covered was on the medium, whatever the row knows of that.
         row.end_bytes = row.end_bytes.max(covered_bytes);
@@ -215,19 +221,52 @@ impl<M: Medium> Restoring<'_, M> {
         lists
     }
 
-    fn index_all(
-        &self,
+    fn index_quickly(
+        &mut self,
         store: &Store,
         sessions: &mut [Session],
-        lists: &[List],
+        (lists, applied): (&[List], Option<Applied>),
     ) -> Result<(), DataError> {
+        let named: u64 = lists.iter().map(|list| list.named.items).sum();
+        let listed: usize = lists.iter().map(|list| list.starts.len()).sum();
+        store.inner().index.presize(named + listed as u64);
+        if let Some(applied) = applied {
+            self.recovery.checkpoint = UsedCheckpoint::Used { items: named };
+            applied.fill(store.inner()).map_err(|_| no_room())?;
+            let session = sessions.first_mut().ok_or_else(no_room)?;
+            lists.iter().for_each(|list| session.count_named(list.segment, list.named));
+        }
         let floor_of = floor_by_shard(self.is_gone, self.superblock.flush_floor);
         let index = |session: &mut Session, at: usize| {
             let List { segment, starts, .. } = &lists[at];
             let first_bytes = store.inner().log.segment_start(*segment);
             session.recover_all(first_bytes, starts, &floor_of)
         };
-        share_out(sessions, lists.len(), &index, &mut |_| {}).map_err(|_| no_room())?;
+        share_out(sessions, lists.len(), &index, &mut |_| {}).map_err(|_| no_room())
+    }
+
+    fn index_sparely(
+        &self,
+        store: &Store,
+        sessions: &mut [Session],
+        lists: &mut [List],
+    ) -> Result<(), DataError> {
+        let log = &store.inner().log;
+        let mut starts = Vec::with_capacity(lists.len());
+        for List { segment, starts: words, .. } in lists {
+            starts.push(Starts { first_bytes: log.segment_start(*segment), words });
+        }
+        let floor_of = floor_by_shard(self.is_gone, self.superblock.flush_floor);
+        let threads = sessions.len();
+        let session = sessions.first_mut().ok_or_else(no_room)?;
+        // Older puts may yet be found in what is damaged.
+        let keeps_deletes = !self.damaged.is_empty();
+        session
+            .recover_sparely(&mut starts, (threads, keeps_deletes), &floor_of)
+            .map_err(|_| no_room())
+    }
+
+    fn close_all(&self, store: &Store, lists: &[List]) {
         for List { segment, .. } in lists {
             let row = &self.rows[*segment as usize];
             let contents = Contents {
@@ -237,7 +276,6 @@ impl<M: Medium> Restoring<'_, M> {
             };
             store.inner().log.allocator().end_restore(*segment, contents);
         }
-        Ok(())
     }
 
     fn end(
@@ -260,6 +298,7 @@ impl<M: Medium> Restoring<'_, M> {
         }
         let floors = self.superblock.version_floor.max(self.superblock.flush_floor);
         session.end_recovery(self.recovery.newest_version.max(floors));
+        store.keep_reserve();
         Ok(())
     }
 
@@ -273,13 +312,19 @@ impl<M: Medium> Restoring<'_, M> {
         let inner = store.inner();
         let row = self.rows[segment as usize];
         let mut bytes = vec![0; restore::used_bytes(&self.superblock, &row) as usize];
-        restore::read_segment(&self.medium, &self.superblock, segment, &mut bytes)
+        restore::read_segment(self.medium, &self.superblock, segment, &mut bytes)
             .map_err(failed("cannot read"))?;
         let floor_of = floor_by_shard(self.is_gone, self.superblock.flush_floor);
         let mut has_room = true;
-        restore::look(&self.superblock, (segment, &row), &mut bytes, self.recovery, |record, _| {
-            has_room &= session.recover_copy(record, &floor_of).is_ok();
-        });
+        restore::look(
+            &self.superblock,
+            (segment, &row),
+            &mut bytes,
+            &mut self.recovery,
+            |record, _| {
+                has_room &= session.recover_copy(record, &floor_of).is_ok();
+            },
+        );
         if !has_room {
             return Err(no_room());
         }

@@ -51,17 +51,9 @@ impl Session {
                 // SAFETY: restored before this call, and no thread frees segments during recovery.
                 let entry = unsafe { inner.log.entry(*offset_bytes) };
                 let floor = floor_of(entry.shard());
-                let found = (entry, *offset_bytes);
-                if local.recover_entry(inner, *hash, found, floor).is_err() {
-                    // A key that opens many layers of a tree needs more nodes than are at hand.
-                    local.have_missing_nodes(inner)?;
-                    local.recover_entry(inner, *hash, found, floor)?;
-                }
+                local.recover_found(inner, *hash, (entry, *offset_bytes), floor)?;
             }
-            inner.epochs.quiesce(local.place);
-            local.publish_counts(inner);
-            local.settle_chunk(inner, RECOVER_ENTRIES);
-            local.free_retired(inner);
+            local.end_recover_chunk(inner);
         }
         Ok(())
     }
@@ -189,25 +181,62 @@ pub(super) fn locate(
 }
 
 impl Local {
+    /// Up to [`RECOVER_ENTRIES`] were recovered.
+    pub(super) fn end_recover_chunk(&mut self, inner: &Inner) {
+        inner.epochs.quiesce(self.place);
+        self.publish_counts(inner);
+        self.settle_chunk(inner, RECOVER_ENTRIES);
+        self.free_retired(inner);
+    }
+
+    pub(super) fn recover_found(
+        &mut self,
+        inner: &Inner,
+        hash: KeyHash,
+        found: (Entry<'_>, u64),
+        floor: u64,
+    ) -> Result<(), IndexFull> {
+        if found.0.is_delete() {
+            self.count_delete(inner, found);
+        }
+        if found.0.version() <= floor {
+            return Ok(());
+        }
+        self.recover_entry(inner, hash, found).or_else(|_| {
+            // A key that opens many layers of a tree needs more nodes than are at hand.
+            self.have_missing_nodes(inner)?;
+            self.recover_entry(inner, hash, found)
+        })
+    }
+
+    /// I2, of a delete, whether it gets a slot or not.
+    pub(super) fn count_delete(&mut self, inner: &Inner, (entry, offset_bytes): (Entry<'_>, u64)) {
+        let len_bytes = entry.len_bytes() as u64;
+        inner.log.add_live(self.lane, inner.log.segment_of(offset_bytes), len_bytes);
+        if let Some(durable) = &inner.durable {
+            durable.count_tombstone(len_bytes);
+        }
+    }
+
+    /// The newest entry of a shard's key is this delete, for [`crate::Store::take_recovered_deletes`].
+    pub(super) fn tell_delete(inner: &Inner, entry: Entry<'_>) {
+        if let Some(shard) = NonZeroU16::new(entry.shard()) {
+            let deletes = inner.recovered_deletes.lock();
+            let mut deletes = deletes.unwrap_or_else(std::sync::PoisonError::into_inner);
+            let (key, version) = (entry.key().into(), entry.version());
+            deletes.push(RecoveredDelete { key, version, shard });
+        }
+    }
+
     fn recover_entry(
         &mut self,
         inner: &Inner,
         hash: KeyHash,
         (entry, offset_bytes): (Entry<'_>, u64),
-        floor: u64,
     ) -> Result<(), IndexFull> {
         let tag = Tag::of(hash);
         let len_bytes = entry.len_bytes() as u64;
         let segment = inner.log.segment_of(offset_bytes);
-        if entry.is_delete() {
-            inner.log.add_live(self.lane, segment, len_bytes); // I2
-            if let Some(durable) = &inner.durable {
-                durable.count_tombstone(len_bytes);
-            }
-        }
-        if entry.version() <= floor {
-            return Ok(());
-        }
         self.have_nodes(inner);
         let mut chain = inner.index.lock(hash);
         let found = Local::find_locked(inner, &chain, NO_GUESS, tag, entry.key());
@@ -249,12 +278,7 @@ impl Local {
         if position.slot.offset_bytes() != offset_bytes {
             return;
         }
-        if let Some(shard) = NonZeroU16::new(entry.shard()) {
-            let deletes = inner.recovered_deletes.lock();
-            let mut deletes = deletes.unwrap_or_else(std::sync::PoisonError::into_inner);
-            let (key, version) = (entry.key().into(), entry.version());
-            deletes.push(RecoveredDelete { key, version, shard });
-        }
+        Local::tell_delete(inner, entry);
         let segment = inner.log.segment_of(position.slot.offset_bytes());
         self.unlink_bare(inner, &mut chain, position, entry);
         inner.log.add_live(self.lane, segment, entry.len_bytes() as u64); // I2

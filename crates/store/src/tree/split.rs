@@ -40,9 +40,14 @@ impl Tree {
         left.begin_change();
         let order = left.order();
         let places: [Place; WIDTH] = std::array::from_fn(|rank| left.place(order.slot_at(rank)));
-        let is_last = left.next() == NO_NODE && place.slice > places[WIDTH - 1].slice;
-        // Keys that come in order fill their nodes.
-        let keep_count = if is_last { WIDTH } else { split_rank(&places) };
+        let last_slice = places[WIDTH - 1].slice;
+        let is_last = left.next() == NO_NODE && place.slice > last_slice;
+        // Keys that come in order fill their nodes, but for a slice that would be in two (T1).
+        let keep_count = match left.next() == NO_NODE && place.slice >= last_slice {
+            true if is_last => WIDTH,
+            true => last_rank(&places),
+            false => split_rank(&places),
+        };
         for (rank, moved) in places.iter().enumerate().skip(keep_count) {
             let index = order.slot_at(rank);
             put_at(right, rank - keep_count, *moved, left.slot(index));
@@ -185,6 +190,13 @@ impl Tree {
 fn left_is_last(tree: &Tree, below: Siblings) -> bool {
     let right = tree.node(below.right);
     right.version().is_border() && right.next() == NO_NODE
+}
+
+/// Where the last slice begins.
+fn last_rank(places: &[Place; WIDTH]) -> usize {
+    let last_slice = places[WIDTH - 1].slice;
+    let before = places.iter().rposition(|place| place.slice != last_slice);
+    before.expect("a slice has fewer places than a border: lengths 0 to 8 and a group") + 1
 }
 
 /// Where to split: the boundary between two slices that is next to the middle (T1).

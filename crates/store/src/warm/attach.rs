@@ -12,14 +12,15 @@ use base::UnixMillis;
 
 use super::table::{NoTrailer, TRAILER_BYTES};
 use super::{
-    Found, Kept, Misfit, Opened, Table, Trailer, WarmError, WarmFile, failed, reserve, whole_pages,
+    Found, Kept, Misfit, Opened, Row, Table, Trailer, WarmError, WarmFile, failed, reserve,
+    whole_pages,
 };
 use crate::config::{OpenError, StoreConfig};
 use crate::crc;
-use crate::durable::share_out;
+use crate::durable::{Way, share_out};
 use crate::placement::NodeShare;
 use crate::record::ALIGN_BYTES;
-use crate::session::{Session, has_expired, is_whole_entry};
+use crate::session::{Session, Starts, has_expired, is_whole_entry};
 use crate::store::{Begin, Store};
 use crate::tuning::Tuning;
 
@@ -91,7 +92,7 @@ pub(super) fn attach(
     kept: KeptTable,
     config: StoreConfig,
     (tuning, nodes): (Tuning, &[NodeShare]),
-    (mut threads, now): (usize, UnixMillis),
+    (threads, now): (usize, UnixMillis),
 ) -> Result<Opened, WarmError> {
     let KeptTable { trailer, table, bytes } = kept;
     let needed_bytes = table.rows.iter().map(|row| row.segment + row.run_len).max().unwrap_or(0);
@@ -108,17 +109,17 @@ pub(super) fn attach(
         grow(&file, Trailer { memory_bytes, ..trailer }, &bytes)?;
     }
     drop(bytes);
-    let (store, damaged) = loop {
+    let restore = |way| {
         let begin = Begin::Warm { file: &file, table: Some(&table) };
-        let store = Store::open_at(config.clone(), tuning, nodes, begin).map_err(no_fit)?;
-        match fill(&store, &table, (threads, now), trailer.version) {
-            Ok(damaged) => break (store, damaged),
-            // Keys that several threads put into a tree come in another order than they came at
-            // first, and leave its nodes less full.
-            Err(OpenError::NoRoom) if threads > 1 => threads = 1,
-            Err(error) => return Err(no_fit(error)),
-        }
+        let store = Store::open_at(config.clone(), tuning, nodes, begin)?;
+        let damaged = fill(&store, &table, (way, threads, now), trailer.version)?;
+        Ok((store, damaged))
     };
+    let (store, damaged) = match restore(Way::Quickly) {
+        Err(OpenError::NoRoom) => restore(Way::Sparely),
+        restored => restored,
+    }
+    .map_err(no_fit)?;
     store.keep_reserve();
     let kept = Kept {
         items: store.stats().items,
@@ -156,36 +157,77 @@ fn no_fit(error: OpenError) -> WarmError {
 fn fill(
     store: &Store,
     table: &Table,
-    (threads, now): (usize, UnixMillis),
+    (way, threads, now): (Way, usize, UnixMillis),
     version: u64,
+) -> Result<u64, OpenError> {
+    let wanted = threads.clamp(1, table.rows.len().max(1));
+    let mut sessions: Vec<Session> = (0..wanted).map_while(|_| store.session().ok()).collect();
+    let damaged = match way {
+        Way::Quickly => fill_quickly(store, table, &mut sessions, now)?,
+        Way::Sparely => fill_sparely(store, table, &mut sessions, now)?,
+    };
+    for row in &table.rows {
+        store.inner().log.allocator().end_restore(row.segment, row.contents);
+    }
+    sessions.truncate(1);
+    if let Some(session) = sessions.first_mut() {
+        session.end_recovery(version);
+    }
+    Ok(damaged)
+}
+
+fn fill_quickly(
+    store: &Store,
+    table: &Table,
+    sessions: &mut [Session],
+    now: UnixMillis,
 ) -> Result<u64, OpenError> {
     let inner = store.inner();
     let count =
         table.rows.iter().flat_map(|row| &row.live).map(|word| u64::from(word.count_ones()));
     inner.index.presize(count.sum());
-    let wanted = threads.clamp(1, table.rows.len().max(1));
-    let sessions = (0..wanted).map_while(|_| store.session().ok());
-    let mut states: Vec<(Session, u64)> = sessions.map(|session| (session, 0)).collect();
-    let index = |(session, damaged): &mut (Session, u64), at: usize| {
+    let mut states: Vec<(&mut Session, u64)> =
+        sessions.iter_mut().map(|session| (session, 0)).collect();
+    let index = |(session, damaged): &mut (&mut Session, u64), at: usize| {
         let row = &table.rows[at];
-        let first_bytes = inner.log.segment_start(row.segment);
-        let end_bytes = first_bytes + row.contents.used_bytes;
-        let offset_of = |start: &u32| first_bytes + u64::from(*start) * ALIGN_BYTES as u64;
-        let named: Vec<u32> = row.starts().collect();
-        let is_whole = |start: &u32| is_whole_entry(inner, offset_of(start), end_bytes);
-        let mut whole: Vec<u32> = named.iter().copied().filter(is_whole).collect();
-        *damaged += (named.len() - whole.len()) as u64;
-        whole.retain(|start| !has_expired(inner, offset_of(start), now));
-        session.recover_all(first_bytes, &whole, &|_| 0)
+        let (starts, damaged_count) = whole_of(store, row, now);
+        *damaged += damaged_count;
+        session.recover_all(inner.log.segment_start(row.segment), &starts, &|_| 0)
     };
     share_out(&mut states, table.rows.len(), &index, &mut |_| {}).map_err(|_| OpenError::NoRoom)?;
-    for row in &table.rows {
-        inner.log.allocator().end_restore(row.segment, row.contents);
+    Ok(states.iter().map(|(_, damaged)| damaged).sum())
+}
+
+fn fill_sparely(
+    store: &Store,
+    table: &Table,
+    sessions: &mut [Session],
+    now: UnixMillis,
+) -> Result<u64, OpenError> {
+    let mut lists: Vec<(Vec<u32>, u64)> =
+        table.rows.iter().map(|row| whole_of(store, row, now)).collect();
+    let mut starts = Vec::with_capacity(lists.len());
+    for (row, (words, _)) in table.rows.iter().zip(&mut lists) {
+        starts.push(Starts { first_bytes: store.inner().log.segment_start(row.segment), words });
     }
-    let damaged = states.iter().map(|(_, damaged)| damaged).sum();
-    states.truncate(1);
-    if let Some((session, _)) = states.first_mut() {
-        session.end_recovery(version);
-    }
-    Ok(damaged)
+    let threads = sessions.len();
+    let session = sessions.first_mut().ok_or(OpenError::NoRoom)?;
+    session
+        .recover_sparely(&mut starts, (threads, false), &|_| 0)
+        .map_err(|_| OpenError::NoRoom)?;
+    Ok(lists.iter().map(|(_, damaged)| damaged).sum())
+}
+
+/// Where the live entries of a segment start, in words, and how many are damaged.
+fn whole_of(store: &Store, row: &Row, now: UnixMillis) -> (Vec<u32>, u64) {
+    let inner = store.inner();
+    let first_bytes = inner.log.segment_start(row.segment);
+    let end_bytes = first_bytes + row.contents.used_bytes;
+    let offset_of = |start: &u32| first_bytes + u64::from(*start) * ALIGN_BYTES as u64;
+    let named: Vec<u32> = row.starts().collect();
+    let is_whole = |start: &u32| is_whole_entry(inner, offset_of(start), end_bytes);
+    let mut whole: Vec<u32> = named.iter().copied().filter(is_whole).collect();
+    let damaged = (named.len() - whole.len()) as u64;
+    whole.retain(|start| !has_expired(inner, offset_of(start), now));
+    (whole, damaged)
 }

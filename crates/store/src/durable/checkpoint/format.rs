@@ -58,6 +58,9 @@ pub enum CheckpointError {
     /// It says nothing about trees.
     #[error("the index is a tree")]
     Tree,
+    /// An index built with it takes more room than there is.
+    #[error("the memory has no room for an index that is built with it")]
+    NoRoom,
 }
 
 /// One word behind the segments.

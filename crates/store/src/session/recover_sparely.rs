@@ -1,0 +1,204 @@
+//! Recovery into an index with little room: it gets the keys that live, and these in their order.
+//!
+//! ```text
+//!  lists, sorted in place   | a5 b2 z1 |   | a7 b9 |   | c1 d(3) |      by key, newest first
+//!                              └──────── heap of fronts ────┘
+//!  merged                   a7 (a5) b9 (b2) c1 (d3) z1                  ( ) superseded or deleted
+//!  lists                    | z1 |   | a7 b9 |   | c1 |                 four keys: so many heads
+//!  indexed                  a7, b9, c1, z1, in this order in a tree
+//! ```
+//!
+//! The log of a store that was full holds more keys than live: superseded entries and deletes, whose
+//! slots come and go while entries are recovered as they lie. And a tree whose keys come in no order
+//! has a third more nodes than one whose keys come in theirs, which fill each node.
+//!
+//! # Invariants
+//! I1: no key gets a slot that does not keep it; deletes get some only where entries follow that
+//!     are not in the lists.
+//! I2: no memory is taken for each entry: the lists are sorted where they are, and the heap has one
+//!     front for each of them.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+
+use super::recover::RECOVER_ENTRIES;
+use super::{Local, Session};
+use crate::entry::{ALIGN_BYTES, Entry};
+use crate::index::IndexFull;
+use crate::store::Inner;
+
+/// Where entries lie: from a place on, so many words behind it.
+pub(crate) struct Starts<'l> {
+    pub first_bytes: u64,
+    pub words: &'l mut [u32],
+}
+
+/// The first entry of a list that was not taken yet.
+struct Front<'i> {
+    entry: Entry<'i>,
+    list: usize,
+    at: usize,
+}
+
+impl Session {
+    /// All entries of `lists` whose versions are above the floors of their shards, as
+    /// [`Session::recover_all`] and, unless `keeps_deletes`, [`Session::drop_deletes`] leave them.
+    /// No other session is at work. So many `threads` sort.
+    pub(crate) fn recover_sparely(
+        &mut self,
+        lists: &mut [Starts<'_>],
+        (threads, keeps_deletes): (usize, bool),
+        floor_of: &impl Fn(u16) -> u64,
+    ) -> Result<(), IndexFull> {
+        let Session { inner, local } = self;
+        // What is kept for sessions that make room may have been in use.
+        inner.log.allocator().set_reserve(0, 0);
+        sort(inner, lists, threads);
+        let (mut newest, mut count): (Option<Entry<'_>>, u64) = (None, 0);
+        merge(inner, lists, |entry, offset_bytes| {
+            let is_dead = entry.version() <= floor_of(entry.shard())
+                || newest.is_some_and(|newest| newest.key() == entry.key());
+            if !is_dead {
+                newest = Some(entry);
+            }
+            let keeps = !is_dead && (keeps_deletes || !entry.is_delete());
+            if !keeps {
+                local.pass_over(inner, (entry, offset_bytes), is_dead);
+            }
+            count += u64::from(keeps);
+            Ok(keeps)
+        })?;
+        inner.index.presize(count);
+        match &inner.tree {
+            Some(_) => local.recover_in_order(inner, lists),
+            None => lists
+                .iter()
+                .try_for_each(|list| self.recover_all(list.first_bytes, list.words, &|_| 0)),
+        }
+    }
+}
+
+/// Shows all entries of sorted lists in one order; those that `visit` keeps stay in their lists.
+fn merge<'i>(
+    inner: &'i Inner,
+    lists: &mut [Starts<'_>],
+    mut visit: impl FnMut(Entry<'i>, u64) -> Result<bool, IndexFull>,
+) -> Result<(), IndexFull> {
+    let mut kept = vec![0; lists.len()];
+    let mut fronts: BinaryHeap<Reverse<Front<'i>>> =
+        (0..lists.len()).filter_map(|list| Front::of(inner, lists, list, 0)).collect();
+    while let Some(mut first) = fronts.peek_mut() {
+        let Front { entry, list, at } = first.0;
+        let (offset_bytes, word) = (offset_of(&lists[list], at), lists[list].words[at]);
+        match Front::of(inner, lists, list, at + 1) {
+            Some(next) => *first = next,
+            None => drop(PeekMut::pop(first)),
+        }
+        if visit(entry, offset_bytes)? {
+            lists[list].words[kept[list]] = word;
+            kept[list] += 1;
+        }
+    }
+    for (list, kept) in lists.iter_mut().zip(kept) {
+        list.words = &mut std::mem::take(&mut list.words)[..kept];
+    }
+    Ok(())
+}
+
+/// By key, newest first, on several threads.
+fn sort(inner: &Inner, lists: &mut [Starts<'_>], threads: usize) {
+    let sort = |list: &mut Starts<'_>| {
+        let first_bytes = list.first_bytes;
+        let entry = |word: u32| entry_at(inner, first_bytes + u64::from(word) * ALIGN_BYTES as u64);
+        list.words.sort_unstable_by(|one, other| order(&entry(*one), &entry(*other)));
+    };
+    let part_len = lists.len().div_ceil(threads.max(1)).max(1);
+    std::thread::scope(|scope| {
+        for part in lists.chunks_mut(part_len) {
+            scope.spawn(move || part.iter_mut().for_each(sort));
+        }
+    });
+}
+
+fn offset_of(list: &Starts<'_>, at: usize) -> u64 {
+    list.first_bytes + u64::from(list.words[at]) * ALIGN_BYTES as u64
+}
+
+fn entry_at(inner: &Inner, offset_bytes: u64) -> Entry<'_> {
+    // SAFETY: restored before this call, and no thread frees segments during recovery.
+    unsafe { inner.log.entry(offset_bytes) }
+}
+
+/// By key; of one key the highest version first, and a delete before the put that it buried.
+fn order(one: &Entry<'_>, other: &Entry<'_>) -> Ordering {
+    let age = |entry: &Entry<'_>| Reverse((entry.version(), entry.is_delete()));
+    one.key().cmp(other.key()).then_with(|| age(one).cmp(&age(other)))
+}
+
+impl<'i> Front<'i> {
+    fn of(
+        inner: &'i Inner,
+        lists: &[Starts<'_>],
+        list: usize,
+        at: usize,
+    ) -> Option<Reverse<Front<'i>>> {
+        let starts = &lists[list];
+        let is_there = at < starts.words.len();
+        is_there.then(|| Reverse(Front { entry: entry_at(inner, offset_of(starts, at)), list, at }))
+    }
+}
+
+impl Ord for Front<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        order(&self.entry, &other.entry)
+    }
+}
+
+impl PartialOrd for Front<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Front<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Front<'_> {}
+
+impl Local {
+    /// Each key is in one of the lists, and once.
+    fn recover_in_order(
+        &mut self,
+        inner: &Inner,
+        lists: &mut [Starts<'_>],
+    ) -> Result<(), IndexFull> {
+        let mut seen = 0;
+        merge(inner, lists, |entry, offset_bytes| {
+            let hash = inner.hasher.hash(entry.key());
+            self.recover_found(inner, hash, (entry, offset_bytes), 0)?;
+            seen += 1;
+            if seen % RECOVER_ENTRIES == 0 {
+                self.end_recover_chunk(inner);
+            }
+            Ok(true)
+        })?;
+        self.end_recover_chunk(inner);
+        Ok(())
+    }
+
+    /// An entry that gets no slot. A delete lives on in the log (I2 of recover.rs), and is told if
+    /// it is the newest of its key.
+    fn pass_over(&mut self, inner: &Inner, found: (Entry<'_>, u64), is_dead: bool) {
+        let (entry, _) = found;
+        if entry.is_delete() {
+            self.count_delete(inner, found);
+            if !is_dead {
+                Local::tell_delete(inner, entry);
+            }
+        }
+    }
+}
