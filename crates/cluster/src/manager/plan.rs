@@ -287,9 +287,12 @@ fn admit(new: &mut Configuration, live: &BTreeMap<NodeId, Recovered>) {
     new.members = live.keys().copied().collect();
 }
 
-/// The same but for those that end, unless they are members.
+/// The same but for those that end, unless they are members or a shard waits for what they have:
+/// `readmit` gives them its copy again, and only members have copies.
 fn admit_staying(new: &mut Configuration, facts: &Facts<'_>) {
-    let stays = |node: &&NodeId| new.has(**node) || !facts.ending.contains_key(*node);
+    let is_needed = |node: &NodeId| new.shards.iter().any(|shard| shard.needs(node.name));
+    let stays =
+        |node: &&NodeId| new.has(**node) || !facts.ending.contains_key(*node) || is_needed(node);
     new.members = facts.live.keys().filter(stays).copied().collect();
 }
 

@@ -92,6 +92,18 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_that_its_shard_waits_for_comes_back_though_its_node_ends() {
+        let mut bench = Bench::new(1, &[1, 2]);
+        assert!(bench.next(&alive(&[1]), true), "the lease of 2 has run out");
+        assert_eq!((bench.shard().waiting.len(), &bench.members()[..]), (1, &[node(1)][..]));
+        bench.ending.insert(node(2), true);
+        let all = alive(&[1, 2]);
+        assert!(bench.next(&all, true));
+        assert_eq!((&bench.shard().backups[..], bench.members().len()), (&[node(2)][..], 2));
+        assert!(!bench.next(&all, true), "no term follows the other for ever");
+    }
+
+    #[test]
     fn where_all_end_nobody_is_left_to_hand_over_to() {
         let mut bench = Bench::new(1, &[1, 2, 3]);
         bench.ending.extend([1, 2, 3].map(|name| (node(name), true)));
