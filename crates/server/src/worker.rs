@@ -393,7 +393,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
         self.core.now = unix_now();
         self.close_idle();
-        self.close_pin_holders();
+        self.close_reply_holders();
         let has_more_to_do = self.engine.own_session().maintain(self.core.now);
         self.tell_changes();
         if has_more_to_do || !self.core.touched.is_empty() {
@@ -646,7 +646,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             self.is_key_sample_due =
                 self.key_sampler.as_mut().is_some_and(|key_sampler| key_sampler.is_due(now));
             self.close_idle();
-            self.close_pin_holders();
+            self.close_reply_holders();
             self.engine.own_session().maintain(self.core.now);
             if let Some(native) = &mut self.native {
                 native.keep_house(&self.core);

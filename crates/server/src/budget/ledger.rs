@@ -138,6 +138,12 @@ impl Ledger {
         self.budget.kind_bytes(kind) > self.budget.kind_limit_bytes(kind)
     }
 
+    /// Whether less than an eighth of a kind's part is left.
+    pub fn is_tight_in(&self, kind: Kind) -> bool {
+        let limit_bytes = self.budget.kind_limit_bytes(kind);
+        self.budget.kind_bytes(kind) > limit_bytes - limit_bytes / 8
+    }
+
     /// Whether a command of `bytes` could ever be reserved.
     pub fn could_hold(&self, bytes: u64) -> bool {
         bytes <= large_part(self.budget.limit_bytes())

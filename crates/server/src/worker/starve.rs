@@ -31,6 +31,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How often other workers are woken because of what their clients hold.
 const WAKE_EVERY: Duration = Duration::from_millis(10);
 
+/// A client that reads takes something of its replies within this time.
+const STALLED_MS_MIN: u64 = 500;
+
 /// Clients are closed one by one as buffers fill: one line of the log tells of many.
 const LOG_EVICTIONS_EVERY: Duration = Duration::from_secs(10);
 
@@ -128,16 +131,19 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// While a quarter of the log is pinned: closes the connections that hold pins and whose
-    /// clients have not read for long, so that others get theirs and the log can be written.
-    pub(super) fn close_pin_holders(&mut self) {
+    /// While a quarter of the log is pinned, or replies have all but filled their part of the
+    /// buffers: closes the connections that hold some of it and whose clients have not read for
+    /// long, so that others get theirs and the log can be written.
+    pub(super) fn close_reply_holders(&mut self) {
         if self.core.shared.store().is_pin_share_reached() {
-            self.close_stalled_holders();
+            self.close_stalled_holders("a quarter of the log is pinned");
+        } else if self.core.ledger.is_tight_in(Kind::Replies) {
+            self.close_stalled_holders("replies have filled their part of the client buffers");
         }
     }
 
     #[cold]
-    fn close_stalled_holders(&mut self) {
+    fn close_stalled_holders(&mut self, why: &str) {
         let now = Instant::now();
         if now.duration_since(self.starved.looked_at_pins) < LOOK_EVERY {
             return;
@@ -147,8 +153,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let time_max = self.core.shared.config().starved_time_max;
         let has_stalled = |connection: &Connection| {
             let silent_ms = now_ms.saturating_sub(connection.client.last_active_at().0);
-            connection.output.pinned_bytes_max() > 0
-                && u128::from(silent_ms) >= time_max.as_millis()
+            let held_bytes =
+                connection.output.pinned_bytes_max() as u64 + connection.booked.of(Kind::Replies);
+            held_bytes > 0 && u128::from(silent_ms) >= time_max.as_millis()
         };
         let mut slots = self.core.connections.slots();
         slots.retain(|slot| has_stalled(&self.core.connections[*slot]));
@@ -158,12 +165,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
             self.close(slot);
         }
         if closed_count > 0 {
-            tracing::warn!(
-                closed_count,
-                "a quarter of the log is pinned: closed clients that did not read large values for \
-                 {} s",
-                time_max.as_secs()
-            );
+            let seconds = time_max.as_secs();
+            tracing::warn!(closed_count, "{why}: closed clients that read nothing for {seconds} s");
         }
     }
 
@@ -289,8 +292,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
             let connection = &connections[slot];
             let held_bytes =
                 kind.map_or(connection.booked.sum(), |kind| connection.booked.of(kind));
-            let is_first = (connection.is_stranger(), connection.interest.write);
             let silent_ms = now.0.saturating_sub(connection.client.last_active_at().0);
+            let has_stalled = connection.interest.write && silent_ms >= STALLED_MS_MIN;
+            let is_first = (connection.is_stranger(), has_stalled, connection.interest.write);
             // Of a kind, half of a command that stalls goes before one that is on its way.
             let stalled_ms = kind.map_or(0, |_| silent_ms);
             (held_bytes > 0).then_some((is_first, stalled_ms, held_bytes, slot))

@@ -218,7 +218,8 @@ impl Local {
         }
     }
 
-    /// The newest entry of a shard's key is this delete, for [`crate::Store::take_recovered_deletes`].
+    /// The newest entry of a shard's key is this delete, for
+    /// [`crate::Store::take_recovered_deletes`].
     pub(super) fn tell_delete(inner: &Inner, entry: Entry<'_>) {
         if let Some(shard) = NonZeroU16::new(entry.shard()) {
             let deletes = inner.recovered_deletes.lock();

@@ -8,9 +8,9 @@
 //!  indexed                  a7, b9, c1, z1, in this order in a tree
 //! ```
 //!
-//! The log of a store that was full holds more keys than live: superseded entries and deletes, whose
-//! slots come and go while entries are recovered as they lie. And a tree whose keys come in no order
-//! has a third more nodes than one whose keys come in theirs, which fill each node.
+//! The log of a store that was full holds more keys than live: superseded entries and deletes,
+//! whose slots come and go while entries are recovered as they lie. And a tree whose keys come in
+//! no order has a third more nodes than one whose keys come in theirs, which fill each node.
 //!
 //! # Invariants
 //! I1: no key gets a slot that does not keep it; deletes get some only where entries follow that
