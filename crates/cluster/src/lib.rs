@@ -37,9 +37,9 @@ pub mod message;
 pub mod node;
 pub mod record;
 pub mod register;
+pub mod replica_store;
 pub mod scheme;
 pub mod settings;
-pub mod shelf;
 
 pub use addresses::Addresses;
 pub use base::slot::{self, Slot};
@@ -48,6 +48,8 @@ pub use ids::{ClientId, NodeId, ShardId, Term, Version};
 pub use manager::Manager;
 pub use message::{Message, Operation, Outcome, Peer, Request};
 pub use node::Node;
+pub use replica_store::{
+    Above, Done, Installed, Landed, MemoryReplicaStore, Part, Plain, ReplicaStore,
+};
 pub use scheme::{Scheme, Way};
 pub use settings::{Durability, Settings};
-pub use shelf::{Above, Done, Installed, Landed, MemoryShelf, Part, Plain, Shelf};

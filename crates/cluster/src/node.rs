@@ -6,14 +6,14 @@
 //!  client ─ PUT ─▶ execute ─▶ pending ══ Land ══▶ each backup      requests.rs, pending.rs
 //!                    │ Append      │ ◀─ Acked ─┘  landing.rs: segments, whole or cut (K20)
 //!                    ▼             ▼ all there      └▶ digest.rs: checked, in the index (later.rs)
-//!                  own log     shelf, session, reply
+//!                  own log     replica store, session, reply
 //!  Install ─▶ roles ─▶ gather, scatter ─▶ serving   install.rs, promotion.rs
 //!                      copy to joining nodes        copy.rs
 //!                      fill from the source         filling.rs
 //!  all keys of a shard are deleted by one entry        flush.rs
 //!  writes that belong together land as one frame       group.rs
 //!  no primary any more: answers wait for CommitVer     in_doubt.rs
-//!  what others ask of the shelf is looked up in steps   answers.rs
+//!  what others ask of the replica store is looked up in steps   answers.rs
 //!  nodes that hold a shard up are named to managers    overdue.rs
 //!  the process is to end: others take over first       ending.rs
 //! ```
@@ -66,9 +66,9 @@ use crate::configuration::{Configuration, Role, Shard};
 use crate::ids::{NodeId, ShardId, Term, Version};
 use crate::message::{Lane, Message, Peer, Recovered};
 use crate::record::{BlockId, Check};
+use crate::replica_store::{Done, ReplicaStore};
 use crate::scheme::{Scheme, Way, Ways};
 use crate::settings::{Settings, after};
-use crate::shelf::{Done, Shelf};
 
 use answers::Answers;
 use digest::Assembly;
@@ -112,10 +112,11 @@ pub enum Event<'a> {
         /// What.
         bytes: &'a [u8],
     },
-    /// The shelf has installed something that it was to install later ([`Shelf::take_done`]).
+    /// The replica store has installed something that it was to install later
+    /// ([`ReplicaStore::take_done`]).
     Digested,
-    /// All that was appended up to here is on the medium. Where the shelf is the log: all that was
-    /// installed when [`Node::appended_bytes`] said so.
+    /// All that was appended up to here is on the medium. Where the replica store is the log: all
+    /// that was installed when [`Node::appended_bytes`] said so.
     Synced {
         /// Bytes since the node's start.
         through_bytes: u64,
@@ -170,7 +171,7 @@ pub struct Node<S> {
     overdue_told_at: Instant,
     configuration: Option<Arc<Configuration>>,
     is_committed: bool,
-    shelf: S,
+    replica_store: S,
     shards: BTreeMap<ShardId, ShardState>,
     logs: Logs,
     ways: Ways,
@@ -181,7 +182,7 @@ pub struct Node<S> {
     /// ... and of a write while it is landed, by target; at other times their memory only.
     wanted: Vec<(NodeId, u32)>,
     assembly: Assembly,
-    /// Memory for what the shelf has installed later.
+    /// Memory for what the replica store has installed later.
     done: Vec<Done>,
     durable: DurableLog,
     owed: Owed,
@@ -245,10 +246,10 @@ impl ShardState {
     }
 }
 
-impl<S: Shelf> Node<S> {
+impl<S: ReplicaStore> Node<S> {
     /// A node that has nothing, among so many managers.
-    pub fn new(id: NodeId, settings: Settings, manager_count: u16, shelf: S) -> Node<S> {
-        let is_log = shelf.is_log();
+    pub fn new(id: NodeId, settings: Settings, manager_count: u16, replica_store: S) -> Node<S> {
+        let is_log = replica_store.is_log();
         Node {
             id,
             settings,
@@ -262,7 +263,7 @@ impl<S: Shelf> Node<S> {
             overdue_told_at: Instant::default(),
             configuration: None,
             is_committed: false,
-            shelf,
+            replica_store,
             shards: BTreeMap::new(),
             logs: Logs::new(settings.scheme, settings.segment_bytes),
             ways: Ways::new(settings.scheme, settings.segment_bytes),
@@ -362,8 +363,8 @@ impl<S: Shelf> Node<S> {
             })
     }
 
-    /// Whether a copy of the shard had no room lately, or its own shelf: what adds to it should be
-    /// refused, so that what is under way and deletes get through.
+    /// Whether a copy of the shard had no room lately, or its own replica store: what adds to it
+    /// should be refused, so that what is under way and deletes get through.
     pub fn is_crowded(&self, shard: ShardId, now: Instant) -> bool {
         let primary = self.shards.get(&shard).and_then(|state| state.primary.as_ref());
         let crowded_at = primary.and_then(|primary| primary.crowded_at);
@@ -414,15 +415,15 @@ impl<S: Shelf> Node<S> {
         self.shards.get(&shard).map(|state| state.commit)
     }
 
-    /// How far its log is: with a shelf that is the log, what [`Event::Synced`] says of a sync that
-    /// was begun now.
+    /// How far its log is: with a replica store that is the log, what [`Event::Synced`] says of a
+    /// sync that was begun now.
     pub fn appended_bytes(&self) -> u64 {
         self.durable.appended_bytes()
     }
 
-    /// The shelf, to be looked at from outside.
-    pub fn shelf(&self) -> &S {
-        &self.shelf
+    /// The replica store, to be looked at from outside.
+    pub fn replica_store(&self) -> &S {
+        &self.replica_store
     }
 
     /// The backup logs' counters.
@@ -541,16 +542,16 @@ impl<S: Shelf> Node<S> {
         }
     }
 
-    /// CommitVer of a shard may have grown: the shelf keeps less for its sake.
+    /// CommitVer of a shard may have grown: the replica store keeps less for its sake.
     ///
     /// Deletes are forgotten where nothing older can come any more. A frame or a gathered entry at
     /// or below CommitVer is dropped; but what a node that is being given the shard is sent is
     /// older than that by its nature.
-    fn tell_shelf(&mut self, shard: ShardId) {
+    fn tell_replica_store(&mut self, shard: ShardId) {
         let Some(state) = self.shards.get(&shard) else { return };
-        self.shelf.commit(shard, state.commit);
+        self.replica_store.commit(shard, state.commit);
         if state.has_all() {
-            self.shelf.forget_deletes(shard, state.commit);
+            self.replica_store.forget_deletes(shard, state.commit);
         }
     }
 

@@ -23,7 +23,7 @@ use base::UnixMillis;
 
 use crate::crc::crc32c;
 use crate::ids::{ClientId, ShardId, Version};
-use crate::shelf::Plain;
+use crate::replica_store::Plain;
 
 /// Records start at multiples of this.
 pub const ALIGN_BYTES: usize = 64;
@@ -431,7 +431,7 @@ impl Entry {
         Cut::Blocks((0..block_count).map(make).collect())
     }
 
-    /// What of it a shelf without sessions keeps.
+    /// What of it a replica store without sessions keeps.
     pub fn as_plain(&self) -> Plain<'_> {
         Plain {
             shard: self.shard,

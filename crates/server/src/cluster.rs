@@ -10,16 +10,16 @@
 
 mod control;
 mod departure;
-mod desk;
 mod facts;
 mod flushes;
 mod forwards;
 mod groups;
+mod inbound_log;
 mod keeper;
 mod landing;
 mod lookup;
 mod outstanding;
-pub mod shelf;
+pub mod replica_store;
 mod socket;
 mod start;
 mod syncing;
@@ -30,9 +30,9 @@ use std::net::SocketAddr;
 
 pub use cluster_io::clock;
 pub use cluster_io::register::PlaceError;
-pub use desk::Clerk;
 pub use facts::SlotReads;
-pub use shelf::{DigestFigures, StoreShelf};
+pub use inbound_log::Receiver;
+pub use replica_store::{DigestFigures, ServerReplicaStore};
 pub use start::{ControlThread, Joined, Prepared, join, prepare};
 pub use told::Told;
 pub use view::{Figures, Place, ReplicationFigures, View};

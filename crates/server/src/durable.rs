@@ -80,7 +80,7 @@ pub struct Data {
     pub recovery_time: Duration,
     /// The way by which the log is written: `file`, `dax`.
     pub medium_name: &'static str,
-    /// Of a node of a cluster, until its shelf has it.
+    /// Of a node of a cluster, until its replica store has it.
     tenancy: Mutex<Option<Tenancy>>,
     committer: Mutex<Option<Committer<LogFile>>>,
     /// Bytes of clients' writes that were shown: copies of cleaning are counted before they are

@@ -47,7 +47,7 @@ use base::roles::Member;
 use base::{UnixMillis, WorkerId};
 
 use crate::budget::Kind;
-use crate::cluster::Clerk;
+use crate::cluster::Receiver;
 use crate::config::Poll;
 use crate::core::Core;
 use crate::counters::Dialect;
@@ -94,7 +94,7 @@ const TOKEN_WAKER: u64 = u64::MAX;
 const TOKEN_RESP: u64 = u64::MAX - 1;
 const TOKEN_MEMCACHED: u64 = u64::MAX - 2;
 const TOKEN_SHM_DOOR: u64 = u64::MAX - 3;
-const TOKEN_CLERK: u64 = u64::MAX - 4;
+const TOKEN_RECEIVER: u64 = u64::MAX - 4;
 const TOKEN_TLS_RESP: u64 = u64::MAX - 5;
 const TOKEN_TLS_MEMCACHED: u64 = u64::MAX - 6;
 const TOKEN_UDP: u64 = u64::MAX - 7;
@@ -155,7 +155,7 @@ pub struct Worker<E, P> {
     /// Its socket of memcached over UDP.
     udp: Option<UdpPort>,
     /// Takes entries in for the node, under the scheme `rpc`.
-    clerk: Option<Clerk>,
+    receiver: Option<Receiver>,
     /// Rounds since the sockets were asked for.
     rounds_without_wait: u32,
     /// Whether the last round served clients in shared memory, or other workers.
@@ -294,9 +294,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
             poller.add(udp.as_fd(), TOKEN_UDP, Interest::READ)?;
             core.ledger.force(Kind::Udp, udp.held_bytes());
         }
-        let clerk = shared.cluster().and_then(|view| view.take_clerk(worker.index()));
-        if let Some(clerk) = &clerk {
-            poller.add(clerk.as_fd(), TOKEN_CLERK, Interest::READ)?;
+        let receiver = shared.cluster().and_then(|view| view.take_receiver(worker.index()));
+        if let Some(receiver) = &receiver {
+            poller.add(receiver.as_fd(), TOKEN_RECEIVER, Interest::READ)?;
         }
         // Ports begin with a first look at them.
         let has_native_work = sockets.native.is_some();
@@ -314,7 +314,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             native: sockets.native,
             shm_door: sockets.shm_door,
             udp: sockets.udp,
-            clerk,
+            receiver,
             rounds_without_wait: 0,
             has_served_queues: false,
             has_native_work,

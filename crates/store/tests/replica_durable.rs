@@ -176,7 +176,7 @@ impl World {
     }
 
     fn install_as(&mut self, id: usize, new: Had) {
-        // As the shelf does, which remembers the versions of deletes.
+        // As the replica store does, which remembers the versions of deletes.
         let newest = self.had[id].last().map_or(0, |had| had.version);
         if new.version <= newest {
             return;

@@ -63,9 +63,12 @@ impl FileRegister {
         FileRegister::begin(Folder::at(folder), told)
     }
 
-    fn begin(mut shelf: Folder, told: impl Fn(Event) + Send + 'static) -> io::Result<FileRegister> {
+    fn begin(
+        mut replica_store: Folder,
+        told: impl Fn(Event) + Send + 'static,
+    ) -> io::Result<FileRegister> {
         let (requests, asked) = mpsc::channel();
-        let run = move || serve(&mut shelf, &asked, &told);
+        let run = move || serve(&mut replica_store, &asked, &told);
         let builder = std::thread::Builder::new().name("dovetail-reg".to_owned());
         Ok(FileRegister { requests: Some(requests), thread: Some(builder.spawn(run)?) })
     }

@@ -1,4 +1,5 @@
-//! What a node has to look up on its shelf for others, or for its own promotion, in bounded steps.
+//! What a node has to look up on its replica store for others, or for its own promotion, in bounded
+//! steps.
 //!
 //! ```text
 //!  Gather ──┐                               ┌─▶ Gathered
@@ -8,10 +9,10 @@
 //!
 //! # Invariants
 //! B1: a question that comes again before its answer has left adds no work.
-//! B2: a step reads [`STEP_ENTRIES`] entries or one part of a copy. A shelf that has to look for
-//!     what it is asked holds nothing else up: leases never wait for data (K28).
-//! B3: an answer holds what was owed when it was begun, and whatever the shelf had then above
-//!     CommitVer: slices go by versions, and what is replaced meanwhile comes in a later one.
+//! B2: a step reads [`STEP_ENTRIES`] entries or one part of a copy. A replica store that has to
+//!     look for what it is asked holds nothing else up: leases never wait for data (K28).
+//! B3: an answer holds what was owed when it was begun, and whatever the replica store had then
+//!     above CommitVer: slices go by versions, and what is replaced meanwhile comes in a later one.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,7 @@ use base::Instant;
 use crate::ids::{NodeId, ShardId, Version};
 use crate::message::{Contents, Message};
 use crate::node::{Action, Node, to_node};
-use crate::shelf::{Part, Shelf};
+use crate::replica_store::{Part, ReplicaStore};
 
 /// Entries that one step reads; a part of a copy counts as so many.
 pub(super) const STEP_ENTRIES: usize = 1_024;
@@ -59,14 +60,14 @@ impl Answers {
     }
 }
 
-impl<S: Shelf> Node<S> {
+impl<S: ReplicaStore> Node<S> {
     /// Whether [`Event::Step`](crate::node::Event::Step) has something to do.
     pub fn has_steps(&self) -> bool {
         !self.answers.is_empty()
     }
 
-    /// Entries that were read from the shelf, or put there together, since the last call: the
-    /// node's driver renews the lease between [`TURN_WORK`] of them.
+    /// Entries that were read from the replica store, or put there together, since the last call:
+    /// the node's driver renews the lease between [`TURN_WORK`] of them.
     pub fn take_work(&mut self) -> usize {
         std::mem::take(&mut self.work)
     }
@@ -93,7 +94,7 @@ impl<S: Shelf> Node<S> {
             && let Some(((shard, to), (part, cursor))) = self.answers.pulls.pop_first()
         {
             let entry_max = self.settings.copy_part_entries;
-            let Part { entries, next } = self.shelf.part(shard, cursor, entry_max);
+            let Part { entries, next } = self.replica_store.part(shard, cursor, entry_max);
             self.work += STEP_ENTRIES;
             let contents = Contents { entries, sessions: Vec::new() };
             let term = self.term();
@@ -112,9 +113,11 @@ impl<S: Shelf> Node<S> {
     ) -> usize {
         let commit = self.shards.get(&shard).map_or(Version::ZERO, |state| state.commit);
         let Some(gathering) = self.answers.gathers.get_mut(&(shard, to)) else { return 0 };
-        // The shelf has forgotten which entries lie below: they are on all copies by now.
+        // The replica store has forgotten which entries lie below: they are on all copies by now.
         gathering.floor = gathering.floor.max(commit);
-        let Some(above) = self.shelf.above(shard, gathering.floor, entry_max) else { return 0 };
+        let Some(above) = self.replica_store.above(shard, gathering.floor, entry_max) else {
+            return 0;
+        };
         let count = above.entries.len().max(1);
         self.work += count;
         gathering.contents.entries.extend(above.entries);

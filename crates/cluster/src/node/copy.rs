@@ -7,8 +7,9 @@
 //! ```
 //!
 //! # Invariants
-//! J1: an entry that is on the shelf when the joining node becomes a target is in a part; one that
-//!     comes later lands there before it is on the shelf. Versions decide between the two.
+//! J1: an entry that is in the replica store when the joining node becomes a target is in a part;
+//!     one that comes later lands there before it is in the replica store. Versions decide between
+//!     the two.
 //! J2: "joined" is said under one term, of one copy that began and ended while the node stayed
 //!     joining.
 //! J3: a part that is made is work of the turn, also where an acknowledgement asks for it: a driver
@@ -22,8 +23,8 @@ use crate::message::{Contents, Message, Peer};
 use crate::node::answers::STEP_ENTRIES;
 use crate::node::durable::Held;
 use crate::node::{Action, Node, to_node};
+use crate::replica_store::{Part, ReplicaStore};
 use crate::settings::after;
-use crate::shelf::{Part, Shelf};
 
 /// How far a copy is.
 #[derive(Debug)]
@@ -46,8 +47,8 @@ struct SentPart {
     /// For the first time.
     begun_at: Instant,
     sent_at: Instant,
-    /// Sent again as it is: what the shelf has from the cursor on may be more by then, and an
-    /// answer does not say to which of two it is one.
+    /// Sent again as it is: what the replica store has from the cursor on may be more by then, and
+    /// an answer does not say to which of two it is one.
     contents: Contents,
     next: Option<u64>,
 }
@@ -62,7 +63,7 @@ impl CopyOut {
     }
 }
 
-impl<S: Shelf> Node<S> {
+impl<S: ReplicaStore> Node<S> {
     /// Another configuration with the same primary: a copy goes on only if its node stayed.
     pub(super) fn follow_copy(&mut self, id: ShardId, before: Option<&Shard>, shard: &Shard) {
         let stays = before.and_then(|before| before.joining) == shard.joining;
@@ -108,7 +109,7 @@ impl<S: Shelf> Node<S> {
             Some(sent) => (sent.begun_at, sent.contents, sent.next),
             None => {
                 let entry_max = self.settings.copy_part_entries;
-                let Part { entries, next } = self.shelf.part(id, copy.cursor, entry_max);
+                let Part { entries, next } = self.replica_store.part(id, copy.cursor, entry_max);
                 self.work += STEP_ENTRIES;
                 let is_last = next.is_none();
                 let sessions = if is_last { state.sessions.settled() } else { Vec::new() };
@@ -135,7 +136,8 @@ impl<S: Shelf> Node<S> {
         if role == Some(Role::Primary) && shard.filling_from == Some(from) {
             return self.filled_part(id, part, contents, next, actions);
         }
-        if role != Some(Role::Joining) || shard.primary != from || !self.shelf.is_ready(id) {
+        if role != Some(Role::Joining) || shard.primary != from || !self.replica_store.is_ready(id)
+        {
             return; // It is sent again.
         }
         if !self.receive(id, &contents, actions) {

@@ -10,9 +10,9 @@
 //! G2: a record at or below what is on all copies is a repetition and is dropped, so that a delete
 //!     need not be remembered for its sake (K2).
 //! G3: an entry of several blocks is in the index once all of them are here (K14).
-//! G4: where the shelf is the log and one log takes all, a frame is digested when it lands: what
-//!     that does not take is not acknowledged, and nothing is left of it. What the shelf installs
-//!     later is acknowledged then (`later`).
+//! G4: where the replica store is the log and one log takes all, a frame is digested when it lands:
+//!     what that does not take is not acknowledged, and nothing is left of it. What the replica
+//!     store installs later is acknowledged then (`later`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ use crate::node::durable::Held;
 use crate::node::landing::{self, Frame, Segment};
 use crate::node::{Action, Node};
 use crate::record::{BlockId, Entry, Header, Kind, block};
+use crate::replica_store::{Installed, Landed, Plain, ReplicaStore};
 use crate::scheme::Way;
-use crate::shelf::{Installed, Landed, Plain, Shelf};
 
 /// Entries of which some blocks are here (G3).
 #[derive(Clone, Debug, Default)]
@@ -37,7 +37,7 @@ pub(super) struct Assembly {
 
 impl Assembly {
     /// Adds a block; the entry, when all are here. They stay until it is [taken](Assembly::taken):
-    /// a shelf may have no room, and only the last block is sent again then.
+    /// a replica store may have no room, and only the last block is sent again then.
     pub(super) fn add(&mut self, header: &Header, piece: &[u8]) -> Option<Entry> {
         if header.block_count <= 1 {
             return Entry::from_body(header, piece);
@@ -52,7 +52,7 @@ impl Assembly {
         Entry::from_body(header, &body)
     }
 
-    /// An entry is on the shelf.
+    /// An entry is in the replica store.
     pub(super) fn taken(&mut self, shard: ShardId, version: Version) {
         self.parts.remove(&(shard, version));
     }
@@ -95,18 +95,18 @@ enum Until {
     End,
 }
 
-impl<S: Shelf> Node<S> {
+impl<S: ReplicaStore> Node<S> {
     /// A frame has come down: acknowledged by its headers, digested later.
     pub(super) fn land(&mut self, lane: Lane, way: Way, bytes: &[u8], actions: &mut Vec<Action>) {
         if lane.term != self.term() {
             return self.logs.count_fenced(); // N3
         }
-        if self.durable.is_shelf() && self.logs.are_one() {
+        if self.durable.is_replica_store() && self.logs.are_one() {
             return self.land_at_once(lane, bytes, actions);
         }
         let landed = self.logs.land(lane, way, bytes);
-        if self.durable.is_shelf() {
-            return self.land_on_shelf(lane, actions);
+        if self.durable.is_replica_store() {
+            return self.land_on_replica_store(lane, actions);
         }
         if landed == landing::Landed::Whole {
             self.append(bytes, actions);
@@ -142,10 +142,10 @@ impl<S: Shelf> Node<S> {
         self.logs.count_dropped(dropped_count);
     }
 
-    /// Where the shelf is the log, what has landed is installed first, and what was is
+    /// Where the replica store is the log, what has landed is installed first, and what was is
     /// acknowledged once that is durable. Of an entry of several blocks the one that made it whole
     /// is the last to be acknowledged.
-    fn land_on_shelf(&mut self, lane: Lane, actions: &mut Vec<Action>) {
+    fn land_on_replica_store(&mut self, lane: Lane, actions: &mut Vec<Action>) {
         let blocks = self.digest(Until::End);
         self.reclaim();
         self.acknowledge_installed(lane, &blocks, actions);
@@ -262,9 +262,10 @@ impl<S: Shelf> Node<S> {
             configuration.term == lane.term && shard.is_some_and(|shard| shard.primary == lane.from)
         });
         let Some(state) = self.shards.get_mut(&header.shard) else { return Taken::Not };
-        // What is acknowledged already waits on the shelf until that is ready.
-        let is_ready =
-            self.owed.is_taking || !self.durable.is_shelf() || self.shelf.is_ready(header.shard);
+        // What is acknowledged already waits in the replica store until that is ready.
+        let is_ready = self.owed.is_taking
+            || !self.durable.is_replica_store()
+            || self.replica_store.is_ready(header.shard);
         if !is_of_primary || state.role == Role::Primary || !is_ready {
             return Taken::Not;
         }
@@ -272,11 +273,11 @@ impl<S: Shelf> Node<S> {
             Kind::CommitVersion => {
                 state.commit = state.commit.max(header.version);
                 self.assembly.forget(header.shard, state.commit);
-                self.tell_shelf(header.shard);
+                self.tell_replica_store(header.shard);
             }
             Kind::Put | Kind::Delete | Kind::Flush if header.version > state.commit => {
                 if let Some(plain) = header.plain(piece) {
-                    let installed = self.shelf_take_in(landed, &plain);
+                    let installed = self.replica_store_take_in(landed, &plain);
                     if installed != Installed::NoRoom {
                         return installed.into();
                     }
@@ -285,7 +286,7 @@ impl<S: Shelf> Node<S> {
                 }
                 if let Some(entry) = self.assembly.add(header, piece) {
                     let entry = Arc::new(entry);
-                    let installed = self.shelf_take_in_entry(landed, &entry);
+                    let installed = self.replica_store_take_in_entry(landed, &entry);
                     if installed == Installed::Later
                         || installed == Installed::NoRoom
                             && !self.has_no_room(header.shard, Some(entry.clone()))
@@ -301,18 +302,19 @@ impl<S: Shelf> Node<S> {
         Taken::Now
     }
 
-    /// What has been acknowledged already is installed at once: a shelf without room owes it (W1).
-    fn shelf_take_in(&mut self, landed: Landed, plain: &Plain<'_>) -> Installed {
+    /// What has been acknowledged already is installed at once: a replica store without room owes
+    /// it (W1).
+    fn replica_store_take_in(&mut self, landed: Landed, plain: &Plain<'_>) -> Installed {
         match self.owed.is_taking {
-            true => self.shelf.install_plain(plain),
-            false => self.shelf.take_in(landed, plain),
+            true => self.replica_store.install_plain(plain),
+            false => self.replica_store.take_in(landed, plain),
         }
     }
 
-    fn shelf_take_in_entry(&mut self, landed: Landed, entry: &Arc<Entry>) -> Installed {
+    fn replica_store_take_in_entry(&mut self, landed: Landed, entry: &Arc<Entry>) -> Installed {
         match self.owed.is_taking {
-            true => self.shelf.install(entry.clone()),
-            false => self.shelf.take_in_entry(landed, entry),
+            true => self.replica_store.install(entry.clone()),
+            false => self.replica_store.take_in_entry(landed, entry),
         }
     }
 

@@ -2,9 +2,9 @@
 //! durable (K21). One sync at a time; what is appended meanwhile goes with the next one.
 //!
 //! ```text
-//!             what lands                          a write
-//!  own log    append ─▶ sync ─▶ Acked; digest     append ─▶ sync, all Acked ─▶ shelf, reply
-//!  the shelf  install ─▶ sync ─▶ Acked            all Acked ─▶ install ─▶ sync ─▶ reply
+//!                 what lands                       a write
+//!  own log        append ─▶ sync ─▶ Acked; digest  append ─▶ sync, all Acked ─▶ install, reply
+//!  replica store  install ─▶ sync ─▶ Acked         all Acked ─▶ install ─▶ sync ─▶ reply
 //! ```
 //!
 //! # Invariants
@@ -20,15 +20,15 @@ use crate::message::{Contents, Message, Outcome, Peer};
 use crate::node::sessions::record_of;
 use crate::node::{Action, Node};
 use crate::record::append_session;
+use crate::replica_store::ReplicaStore;
 use crate::settings::Durability;
-use crate::shelf::Shelf;
 
 /// How much was appended and is durable, and what waits.
 #[derive(Debug)]
 pub(super) struct DurableLog {
     durability: Durability,
-    /// Whether the shelf is the log; then bytes that were appended are only counted.
-    is_shelf: bool,
+    /// Whether the replica store is the log; then bytes that were appended are only counted.
+    is_replica_store: bool,
     appended_bytes: u64,
     synced_bytes: u64,
     is_syncing: bool,
@@ -65,10 +65,10 @@ pub(super) enum Held {
 }
 
 impl DurableLog {
-    pub(super) fn new(durability: Durability, is_shelf: bool) -> DurableLog {
+    pub(super) fn new(durability: Durability, is_replica_store: bool) -> DurableLog {
         DurableLog {
             durability,
-            is_shelf,
+            is_replica_store,
             appended_bytes: 0,
             synced_bytes: 0,
             is_syncing: false,
@@ -76,13 +76,13 @@ impl DurableLog {
         }
     }
 
-    pub(super) fn is_shelf(&self) -> bool {
-        self.is_shelf
+    pub(super) fn is_replica_store(&self) -> bool {
+        self.is_replica_store
     }
 
-    /// Whether what is on the shelf may not be durable yet.
-    pub(super) fn shelf_lags(&self) -> bool {
-        self.is_shelf && self.appended_bytes > self.synced_bytes
+    /// Whether what is in the replica store may not be durable yet.
+    pub(super) fn replica_store_lags(&self) -> bool {
+        self.is_replica_store && self.appended_bytes > self.synced_bytes
     }
 
     pub(super) fn appended_bytes(&self) -> u64 {
@@ -94,20 +94,20 @@ impl DurableLog {
     }
 }
 
-impl<S: Shelf> Node<S> {
+impl<S: ReplicaStore> Node<S> {
     /// Appends to the log, if there is one.
     pub(super) fn append(&mut self, bytes: &[u8], actions: &mut Vec<Action>) {
         if self.durable.is_on() && !bytes.is_empty() {
             self.durable.appended_bytes += bytes.len() as u64;
-            if !self.durable.is_shelf {
+            if !self.durable.is_replica_store {
                 actions.push(Action::Append(bytes.to_vec()));
             }
         }
     }
 
-    /// The shelf has changed, which is the log: what waits from now on waits for that.
+    /// The replica store has changed, which is the log: what waits from now on waits for that.
     pub(super) fn count_change(&mut self) {
-        if self.durable.is_on() && self.durable.is_shelf {
+        if self.durable.is_on() && self.durable.is_replica_store {
             self.durable.appended_bytes += 1;
         }
     }
@@ -122,9 +122,9 @@ impl<S: Shelf> Node<S> {
         if !self.durable.is_on() {
             return;
         }
-        if self.durable.is_shelf {
+        if self.durable.is_replica_store {
             for (client, answer) in &contents.sessions {
-                self.shelf.remember(&record_of(shard, *client, answer));
+                self.replica_store.remember(&record_of(shard, *client, answer));
             }
             return self.count_change();
         }

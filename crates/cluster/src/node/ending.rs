@@ -14,8 +14,8 @@ use base::Instant;
 
 use crate::message::Message;
 use crate::node::{Action, Node};
+use crate::replica_store::ReplicaStore;
 use crate::settings::after;
-use crate::shelf::Shelf;
 
 /// What was said last.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(super) struct Ending {
     is_ended: bool,
 }
 
-impl<S: Shelf> Node<S> {
+impl<S: ReplicaStore> Node<S> {
     /// The process is to end: asks others to serve what it serves. To be followed by ticks until
     /// [`Node::has_left`], or until there is no more time.
     pub fn end(&mut self) {

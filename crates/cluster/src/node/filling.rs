@@ -1,7 +1,7 @@
 //! A migrated shard at its target: serves at once, and is filled from where it was (Rowan-KV §4.6).
 //!
 //! ```text
-//!  client ── GET k ──▶ target: on the shelf? ── yes ──▶ answered
+//!  client ── GET k ──▶ target: in the replica store? ── yes ──▶ answered
 //!                        │ no
 //!                        ├── Fetch k ──▶ source        a key that somebody waits for
 //!                        └── Pull part ─▶ source       all others, part by part
@@ -28,10 +28,10 @@ use crate::node::durable::Held;
 use crate::node::requests::answer;
 use crate::node::{Action, Node, to_node};
 use crate::record::Entry;
+use crate::replica_store::ReplicaStore;
 use crate::settings::after;
-use crate::shelf::Shelf;
 
-/// Whether a key that is not on the shelf was asked for at the source.
+/// Whether a key that is not in the replica store was asked for at the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Looked {
     Here,
@@ -63,7 +63,7 @@ struct Fetch {
     requests: Vec<Request>,
 }
 
-impl<S: Shelf> Node<S> {
+impl<S: ReplicaStore> Node<S> {
     /// A filling starts from the beginning, whatever an earlier one has brought.
     pub(super) fn begin_filling(&self, shard: &Shard) -> Option<Filling> {
         let source = shard.filling_from?;
@@ -110,7 +110,7 @@ impl<S: Shelf> Node<S> {
         // A value under way is no answer for a read, which waits for the newest write.
         let is_read = request.operation == Operation::Get;
         let is_pending = primary.newest.contains_key(&request.key) && !is_read;
-        !is_blind && !is_pending && self.shelf.get(id, &request.key).is_none()
+        !is_blind && !is_pending && self.replica_store.get(id, &request.key).is_none()
     }
 
     pub(super) fn look_at_source(
@@ -140,7 +140,7 @@ impl<S: Shelf> Node<S> {
         actions: &mut Vec<Action>,
     ) {
         if self.is_source(id, from) {
-            let entry = self.shelf.get(id, &key);
+            let entry = self.replica_store.get(id, &key);
             let message = Message::Fetched { term: self.term(), shard: id, key, entry };
             actions.push(to_node(from, message));
         }

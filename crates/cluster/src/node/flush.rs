@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The entry lands, is acknowledged, gathered, scattered and copied like any other. A copy that has
-//! it has nothing of the shard that is older, whatever still comes ([`crate::shelf`], S3).
+//! it has nothing of the shard that is older, whatever still comes ([`crate::replica_store`], S3).
 //!
 //! # Invariants
 //! F1: a flush is complete after all that has a lower version, and nothing of the shard has a
@@ -24,9 +24,9 @@ use crate::ids::{ShardId, Version};
 use crate::message::{Outcome, Request};
 use crate::node::requests::answer;
 use crate::node::{Action, Node};
-use crate::shelf::Shelf;
+use crate::replica_store::ReplicaStore;
 
-impl<S: Shelf> Node<S> {
+impl<S: ReplicaStore> Node<S> {
     /// The flush that a request has to wait for (F1, F2).
     pub(super) fn flush_before(&self, shard: ShardId, request: &Request) -> Option<Version> {
         let primary = self.shards.get(&shard)?.primary.as_ref()?;

@@ -15,8 +15,8 @@
 //!     driver), each computed on the one before, so that N5 keeps them together. What is still
 //!     under way has been given up (`overdue`): its client was told that the outcome is unknown.
 //! H2: no target is sent one of them alone that has not acknowledged the last one.
-//! H3: what is held is on no log and no shelf, this node's own among them: it is void if the node
-//!     ceases to be primary, or if the group is dropped.
+//! H3: what is held is on no log and no replica store, this node's own among them: it is void if
+//!     the node ceases to be primary, or if the group is dropped.
 
 use base::Instant;
 
@@ -26,9 +26,9 @@ use crate::node::durable::Held;
 use crate::node::primary::Primary;
 use crate::node::requests::to_client;
 use crate::node::{Action, Node};
-use crate::shelf::Shelf;
+use crate::replica_store::ReplicaStore;
 
-impl<S: Shelf> Node<S> {
+impl<S: ReplicaStore> Node<S> {
     /// From here on writes of the shard belong together, until [`Node::release_group`]; no client
     /// waits for any other (H1).
     pub fn hold_group(&mut self, shard: ShardId) {
@@ -39,7 +39,7 @@ impl<S: Shelf> Node<S> {
 
     /// No more belong to the group: what is held leaves. Nothing happens where none is open.
     pub fn release_group(&mut self, shard: ShardId, now: Instant, actions: &mut Vec<Action>) {
-        let (logs, is_shelf) = (self.durable.is_on(), self.durable.is_shelf());
+        let (logs, is_replica_store) = (self.durable.is_on(), self.durable.is_replica_store());
         let Some(primary) = self.primary_mut(shard) else { return };
         let Some(versions) = primary.group.take() else { return };
         let Some(last) = versions.last().copied() else { return };
@@ -49,14 +49,14 @@ impl<S: Shelf> Node<S> {
             pending.is_held = false;
             pending.goes_with = Some(last).filter(|last| last != version);
             pending.landed_at = now;
-            if logs && !is_shelf {
+            if logs && !is_replica_store {
                 pending.entry.append(&mut bytes);
             }
         }
         self.append(&bytes, actions);
         self.land_at_all(shard, last, now, actions);
         for version in versions {
-            match is_shelf {
+            match is_replica_store {
                 true => self.complete(shard, version, now, actions), // As for any other write.
                 false => self.when_durable(Held::Written { shard, version }, now, actions),
             }
@@ -64,7 +64,7 @@ impl<S: Shelf> Node<S> {
     }
 }
 
-impl<S: Shelf> Node<S> {
+impl<S: ReplicaStore> Node<S> {
     /// The group is given up before all of it was computed: what is held is void, and its versions
     /// are not given again. Nothing happens where none is open.
     pub fn drop_group(&mut self, shard: ShardId, actions: &mut Vec<Action>) {

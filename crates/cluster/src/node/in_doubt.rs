@@ -2,16 +2,16 @@
 //!
 //! ```text
 //!  primary, epoch 4:  write 9 lands ─┐ a new epoch
-//!  backup:            9 is on the own shelf, so it is in the union that all copies get
+//!  backup:            9 is on the own replica store, so it is in the union that all copies get
 //!                     CommitVer of epoch 5 has come: 9 is on all copies ─▶ its answer
 //! ```
 //!
 //! A planned move, or a primary whose lease had ended for a moment, so leaves no client in doubt.
 //!
 //! # Invariants
-//! A1: a write in doubt is on this node's shelf, and this node has been a full copy ever since:
-//!     each promotion gathers it. So once CommitVer has reached its version it is on all copies, in
-//!     its place in the order, and what was computed for it is true.
+//! A1: a write in doubt is on this node's replica store, and this node has been a full copy ever
+//!     since: each promotion gathers it. So once CommitVer has reached its version it is on all
+//!     copies, in its place in the order, and what was computed for it is true.
 //! A2: a node that ceases to be a copy, or hears nothing for long, answers that the outcome is
 //!     unknown.
 
@@ -21,8 +21,8 @@ use crate::ids::{ClientId, Version};
 use crate::message::Outcome;
 use crate::node::requests::to_client;
 use crate::node::{Action, Node};
+use crate::replica_store::ReplicaStore;
 use crate::settings::after;
-use crate::shelf::Shelf;
 
 /// Of one shard.
 #[derive(Debug, Default)]
@@ -71,7 +71,7 @@ impl InDoubt {
     }
 }
 
-impl<S: Shelf> Node<S> {
+impl<S: ReplicaStore> Node<S> {
     pub(super) fn settle_in_doubt(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let patience_ns = self.settings.patience_ns();
         for state in self.shards.values_mut().filter(|state| !state.in_doubt.is_empty()) {

@@ -18,9 +18,9 @@ use crate::ids::{ShardId, Version};
 use crate::message::Message;
 use crate::node::{Action, Node, ShardState};
 use crate::record::{Kind, append_mark};
-use crate::shelf::Shelf;
+use crate::replica_store::ReplicaStore;
 
-impl<S: Shelf> Node<S> {
+impl<S: ReplicaStore> Node<S> {
     pub(super) fn install(
         &mut self,
         new: Arc<Configuration>,
@@ -107,9 +107,9 @@ impl<S: Shelf> Node<S> {
         if let Some(mut state) = self.shards.remove(&id) {
             state.in_doubt.give_up(actions);
         }
-        self.shelf.clear(id);
+        self.replica_store.clear(id);
         self.assembly.forget(id, Version::before_epoch(u16::MAX));
-        if has_data && self.durable.is_shelf() {
+        if has_data && self.durable.is_replica_store() {
             self.count_change();
         } else if has_data {
             let mut bytes = Vec::new();

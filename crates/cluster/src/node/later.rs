@@ -1,15 +1,15 @@
-//! Entries that the shelf installs later, on threads of its own: the thread that takes them in only
-//! checks them and hands them over.
+//! Entries that the replica store installs later, on threads of its own: the thread that takes them
+//! in only checks them and hands them over.
 //!
 //! ```text
 //!  digest.rs: checked ─▶ take_in ─▶ Later                       not acknowledged yet
-//!  shelf:                              installed ─▶ Digested
+//!  replica store:                              installed ─▶ Digested
 //!  here:                                              └▶ acknowledged, or once that is durable
 //! ```
 //!
 //! # Invariants
-//! E1: an entry is acknowledged, and its client's session settled, only once the shelf says that it
-//!     has it; what had no room is said to be crowded, and its sender tries again.
+//! E1: an entry is acknowledged, and its client's session settled, only once the replica store says
+//!     that it has it; what had no room is said to be crowded, and its sender tries again.
 //! E2: before another term is installed, and before this copy says what it has, all that was to be
 //!     later is done (N3, P1). So what is done is of the present term, and of a shard that this
 //!     node is no primary of.
@@ -17,20 +17,20 @@
 use crate::ids::Version;
 use crate::node::{Action, Node};
 use crate::record::BlockId;
-use crate::shelf::{Done, Landed, Shelf};
+use crate::replica_store::{Done, Landed, ReplicaStore};
 
-impl<S: Shelf> Node<S> {
+impl<S: ReplicaStore> Node<S> {
     /// Waits for all that is to be installed later (E2).
     pub(super) fn digest_later(&mut self, actions: &mut Vec<Action>) {
-        self.shelf.finish();
+        self.replica_store.finish();
         self.digested(actions);
     }
 
-    /// The shelf has installed something (E1).
+    /// The replica store has installed something (E1).
     pub(super) fn digested(&mut self, actions: &mut Vec<Action>) {
         let mut done = std::mem::take(&mut self.done);
         let mut blocks = std::mem::take(&mut self.installed);
-        self.shelf.take_done(&mut done);
+        self.replica_store.take_done(&mut done);
         for of_lane in done.chunk_by(|one, next| one.landed.lane == next.landed.lane) {
             blocks.extend(of_lane.iter().filter_map(|one| self.count_done(one)));
             self.acknowledge_installed(of_lane[0].landed.lane, &blocks, actions);
@@ -53,7 +53,8 @@ impl<S: Shelf> Node<S> {
         Some(*block)
     }
 
-    /// An entry that came in several blocks, or of a client with a session, is on the shelf.
+    /// An entry that came in several blocks, or of a client with a session, is on the replica
+    /// store.
     pub(super) fn entry_taken(
         &mut self,
         (shard, version): (crate::ids::ShardId, Version),

@@ -19,10 +19,10 @@ use crate::message::{Lane, Message, Outcome};
 use crate::node::primary::{Primary, Stage};
 use crate::node::requests::{answer, to_client};
 use crate::node::{Action, Node, to_node};
+use crate::replica_store::ReplicaStore;
 use crate::settings::after;
-use crate::shelf::Shelf;
 
-impl<S: Shelf> Node<S> {
+impl<S: ReplicaStore> Node<S> {
     pub(super) fn tell_overdue(&mut self, now: Instant, actions: &mut Vec<Action>) {
         if now < after(self.overdue_told_at, self.settings.lease_ns / 4) {
             return;
@@ -41,7 +41,7 @@ impl<S: Shelf> Node<S> {
     }
 }
 
-impl<S: Shelf> Node<S> {
+impl<S: ReplicaStore> Node<S> {
     /// A write that cannot end for long: its outcome is unknown, and its client need not wait. What
     /// waits behind it was not executed.
     pub(super) fn give_up(

@@ -1,14 +1,14 @@
-//! Entries that this node has acknowledged, and its shelf had no room for: under the scheme `rpc` a
-//! worker acknowledges before the entry is on the shelf.
+//! Entries that this node has acknowledged, and its replica store had no room for: under the scheme
+//! `rpc` a worker acknowledges before the entry is in the replica store.
 //!
 //! ```text
-//!  worker: appended, acknowledged ─▶ digest: no room ─▶ owed ─ each tick ─▶ shelf
+//!  worker: appended, acknowledged ─▶ digest: no room ─▶ owed ─ each tick ─▶ replica store
 //!                                                        └ Gather: among what is not committed
 //! ```
 //!
 //! # Invariants
 //! W1: what is owed is part of this copy: it is in the answer to a Gather whatever CommitVer says,
-//!     and this node serves the shard only once it is on the shelf.
+//!     and this node serves the shard only once it is in the replica store.
 //! W2: while anything is owed no worker takes anything in ([`Node::owes`]), so it stays little.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use crate::ids::ShardId;
 use crate::node::Node;
 use crate::record::Entry;
-use crate::shelf::{Installed, Shelf};
+use crate::replica_store::{Installed, ReplicaStore};
 
 /// Of all shards.
 #[derive(Debug, Default)]
@@ -36,13 +36,13 @@ impl Owed {
     }
 }
 
-impl<S: Shelf> Node<S> {
+impl<S: ReplicaStore> Node<S> {
     /// Whether it has acknowledged what it has no room for: workers should take nothing in (W2).
     pub fn owes(&self) -> bool {
         !self.owed.entries.is_empty()
     }
 
-    /// The shelf has no room for an entry; whether it counts all the same.
+    /// The replica store has no room for an entry; whether it counts all the same.
     pub(super) fn has_no_room(&mut self, shard: ShardId, entry: Option<Arc<Entry>>) -> bool {
         self.crowded.insert(shard);
         let owed = entry.filter(|_| self.owed.is_taking);
@@ -56,7 +56,7 @@ impl<S: Shelf> Node<S> {
         if !self.owes() {
             return;
         }
-        let shelf = &mut self.shelf;
-        self.owed.entries.retain(|entry| shelf.install(entry.clone()) == Installed::NoRoom);
+        let replica_store = &mut self.replica_store;
+        self.owed.entries.retain(|entry| replica_store.install(entry.clone()) == Installed::NoRoom);
     }
 }

@@ -21,14 +21,14 @@ use crate::node::primary::{Pending, Primary};
 use crate::node::requests::{answer, to_client};
 use crate::node::{Action, Node};
 use crate::record::{BlockId, Kind, append_mark};
+use crate::replica_store::{Installed, ReplicaStore};
 use crate::scheme::{Way, Ways};
 use crate::settings::after;
-use crate::shelf::{Installed, Shelf};
 
 /// A CommitVer that does not change is told again so often, for it may have been lost.
 const TELL_AGAIN_NS: u64 = 500_000_000;
 
-impl<S: Shelf> Node<S> {
+impl<S: ReplicaStore> Node<S> {
     /// Sends what is missing of one write to every target that misses it, from the first block.
     pub(super) fn land_at_all(
         &mut self,
@@ -142,7 +142,7 @@ impl<S: Shelf> Node<S> {
             return;
         }
         if !pending.is_written {
-            return self.write_to_shelf(shard, version, now, actions);
+            return self.write_to_replica_store(shard, version, now, actions);
         }
         let Some(pending) = primary.pending.remove(&version) else { return };
         primary.pending_bytes -= pending.len_bytes();
@@ -165,10 +165,10 @@ impl<S: Shelf> Node<S> {
         primary.waiting_count -= waiting.len();
         let (client, sequence) = pending.reply_to;
         if !pending.is_installed {
-            self.shelf.install(pending.entry);
+            self.replica_store.install(pending.entry);
         }
         if has_grown {
-            self.tell_shelf(shard);
+            self.tell_replica_store(shard);
         }
         if !pending.is_given_up {
             self.reply(client, sequence, pending.outcome, now, actions);
@@ -178,23 +178,23 @@ impl<S: Shelf> Node<S> {
         self.complete_flush(shard, now, actions);
     }
 
-    /// A write that all targets have goes onto the shelf, if that is the log; it is answered, and
-    /// counts as being on all copies, once it is on the medium here too.
-    fn write_to_shelf(
+    /// A write that all targets have goes onto the replica store, if that is the log; it is
+    /// answered, and counts as being on all copies, once it is on the medium here too.
+    fn write_to_replica_store(
         &mut self,
         shard: ShardId,
         version: Version,
         now: Instant,
         actions: &mut Vec<Action>,
     ) {
-        let is_shelf = self.durable.is_shelf();
+        let is_replica_store = self.durable.is_replica_store();
         let Some(primary) = self.primary_mut(shard) else { return };
         let Some(pending) = primary.pending.get_mut(&version) else { return };
-        if !is_shelf || pending.is_installed {
+        if !is_replica_store || pending.is_installed {
             return;
         }
         let entry = pending.entry.clone();
-        if self.shelf.install(entry) == Installed::NoRoom {
+        if self.replica_store.install(entry) == Installed::NoRoom {
             if let Some(primary) = self.primary_mut(shard) {
                 primary.crowded_at = Some(now);
             }
@@ -262,8 +262,8 @@ impl<S: Shelf> Node<S> {
             }
             state.sessions.settle_entry(&pending.entry);
             let version = pending.entry.version;
-            let is_kept =
-                pending.is_installed || self.shelf.install(pending.entry) != Installed::NoRoom;
+            let is_kept = pending.is_installed
+                || self.replica_store.install(pending.entry) != Installed::NoRoom;
             let (client, sequence) = pending.reply_to;
             match is_kept {
                 _ if pending.is_given_up => {}

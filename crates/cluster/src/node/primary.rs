@@ -90,7 +90,7 @@ pub(super) struct Pending {
     pub(super) goes_with: Option<Version>,
     /// Whether another write was computed on this one.
     pub(super) is_base: bool,
-    /// Whether the shelf has it already, which is the log.
+    /// Whether the replica store has it already, which is the log.
     pub(super) is_installed: bool,
     /// Whether the own log has it.
     pub(super) is_written: bool,

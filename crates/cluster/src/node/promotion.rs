@@ -35,10 +35,10 @@ use crate::node::durable::Held;
 use crate::node::primary::{Asking, Primary, Stage};
 use crate::node::{Action, Node, to_node};
 use crate::record::Entry;
+use crate::replica_store::{Installed, ReplicaStore};
 use crate::settings::after;
-use crate::shelf::{Installed, Shelf};
 
-impl<S: Shelf> Node<S> {
+impl<S: ReplicaStore> Node<S> {
     /// Begins to gather.
     pub(super) fn promote(
         &mut self,
@@ -95,7 +95,7 @@ impl<S: Shelf> Node<S> {
             }
         }
         for id in over {
-            self.scattered(self.id, id); // What it owed may be on the shelf now.
+            self.scattered(self.id, id); // What it owed may be in the replica store now.
         }
         for shard in withheld {
             let term = self.term();
@@ -176,7 +176,7 @@ impl<S: Shelf> Node<S> {
             .entries
             .iter()
             .filter(|entry| !entry.is_flush)
-            .filter_map(|entry| Some((entry.key.clone(), self.shelf.get(id, &entry.key)?)))
+            .filter_map(|entry| Some((entry.key.clone(), self.replica_store.get(id, &entry.key)?)))
             .collect();
         let flushes = gathered.entries.iter().filter(|entry| entry.is_flush);
         let flush = flushes.max_by_key(|entry| entry.version).cloned();
@@ -232,7 +232,7 @@ impl<S: Shelf> Node<S> {
         let has_all = self.shards.get(&id).filter(|state| state.has_all());
         let known = has_all.map_or(Version::ZERO, |state| state.commit);
         for entry in contents.entries.iter().filter(|entry| entry.version > known) {
-            if self.shelf.install(entry.clone()) == Installed::NoRoom {
+            if self.replica_store.install(entry.clone()) == Installed::NoRoom {
                 return false;
             }
         }
@@ -256,7 +256,7 @@ impl<S: Shelf> Node<S> {
             primary.stage = Stage::Serving;
             primary.last = Version::before_epoch(state.epoch).max(primary.last);
             state.commit = primary.last; // P2
-            self.tell_shelf(id);
+            self.tell_replica_store(id);
         }
     }
 }

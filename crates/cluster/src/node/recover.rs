@@ -9,11 +9,11 @@ use crate::node::digest::Assembly;
 use crate::node::sessions::outcome_of;
 use crate::node::{Node, ShardState};
 use crate::record::{Check, Kind, Session, scan};
+use crate::replica_store::ReplicaStore;
 use crate::settings::Settings;
-use crate::shelf::Shelf;
 
-impl<S: Shelf> Node<S> {
-    /// A new life over a shelf that is the log, as it was recovered: of these shards it has
+impl<S: ReplicaStore> Node<S> {
+    /// A new life over a replica store that is the log, as it was recovered: of these shards it has
     /// something, and so much of each is known to be on all copies.
     ///
     /// Which shards it has a role in, the next configuration says.
@@ -21,10 +21,10 @@ impl<S: Shelf> Node<S> {
         id: NodeId,
         settings: Settings,
         manager_count: u16,
-        shelf: S,
+        replica_store: S,
         (recovered, shards): (Recovered, &[(ShardId, Version)]),
     ) -> Node<S> {
-        let mut node = Node::new(id, settings, manager_count, shelf);
+        let mut node = Node::new(id, settings, manager_count, replica_store);
         node.recovered = recovered;
         for (shard, commit) in shards {
             let state = ShardState { commit: *commit, ..ShardState::new(Role::Backup, 0) };
@@ -43,10 +43,10 @@ impl<S: Shelf> Node<S> {
         earlier_life: u32,
         (settings, check): (Settings, Check),
         manager_count: u16,
-        shelf: S,
+        replica_store: S,
         log: &[u8],
     ) -> (Node<S>, usize) {
-        let mut node = Node::new(id, settings, manager_count, shelf);
+        let mut node = Node::new(id, settings, manager_count, replica_store);
         node.check = check;
         let mut assembly = Assembly::default();
         // How much damage lay before each shard's last beginning, and in which life that was.
@@ -57,7 +57,7 @@ impl<S: Shelf> Node<S> {
                 let life = header.version.bits() as u32;
                 damage_before.insert(shard, (before.skipped_bytes, life));
                 node.shards.remove(&shard);
-                node.shelf.clear(shard);
+                node.replica_store.clear(shard);
                 assembly.forget(shard, Version::before_epoch(u16::MAX));
                 return;
             }
@@ -73,7 +73,7 @@ impl<S: Shelf> Node<S> {
                 _ => {
                     if let Some(entry) = assembly.add(header, piece) {
                         state.sessions.settle_entry(&entry);
-                        node.shelf.install(std::sync::Arc::new(entry));
+                        node.replica_store.install(std::sync::Arc::new(entry));
                         assembly.taken(header.shard, header.version);
                     }
                 }

@@ -1,4 +1,4 @@
-//! Requests of clients: a read from the shelf, a write that becomes pending.
+//! Requests of clients: a read from the replica store, a write that becomes pending.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::node::primary::{Pending, Primary};
 use crate::node::sessions::Seen;
 use crate::node::{Action, Node};
 use crate::record::{Answered, Entry, parse_integer};
-use crate::shelf::Shelf;
+use crate::replica_store::ReplicaStore;
 
 /// Writes of one shard that wait for acknowledgements: a promotion gathers them in one message.
 const PENDING_MAX_BYTES: usize = 32 << 20;
@@ -32,7 +32,7 @@ impl Computed {
     }
 }
 
-impl<S: Shelf> Node<S> {
+impl<S: ReplicaStore> Node<S> {
     pub(super) fn request(&mut self, request: Request, now: Instant, actions: &mut Vec<Action>) {
         let place = self.configuration.as_ref().map(|all| (all.shard_of(&request.key), all));
         let Some((shard, configuration)) = place else {
@@ -65,10 +65,10 @@ impl<S: Shelf> Node<S> {
             return self.look_at_source(shard, request, now, actions);
         }
         if request.operation == Operation::Get {
-            let entry = self.shelf.get(shard, &request.key);
+            let entry = self.replica_store.get(shard, &request.key);
             let value = Outcome::Value(entry.and_then(|entry| entry.value.clone()));
             let to = (request.client, request.sequence);
-            if self.durable.shelf_lags() {
+            if self.durable.replica_store_lags() {
                 return self.when_durable(Held::Reply { to, outcome: value }, now, actions);
             }
             return self.reply(to.0, to.1, value, now, actions);
@@ -117,7 +117,7 @@ impl<S: Shelf> Node<S> {
         let current = match newest.and_then(|version| primary.pending.get(&version)) {
             _ if !reads => None,
             Some(pending) => Some(pending.entry.clone()),
-            None => self.shelf.get(shard, &request.key),
+            None => self.replica_store.get(shard, &request.key),
         };
         let Some(version) = primary.last.next() else {
             return answer(&request, Outcome::TryAgain, actions);
@@ -179,14 +179,14 @@ impl<S: Shelf> Node<S> {
             pending.targets.reserve_exact(shard.targets().count());
             pending.targets.extend(shard.targets().map(|target| (target, all.clone())));
         }
-        let is_shelf = self.durable.is_shelf();
+        let is_replica_store = self.durable.is_replica_store();
         let mut bytes = Vec::new();
         let is_open = |state: &crate::node::ShardState| {
             state.primary.as_ref().is_some_and(|primary| primary.group.is_some())
         };
         pending.is_held = self.shards.get(&shard).is_some_and(is_open);
         let is_held = pending.is_held;
-        if self.durable.is_on() && !is_shelf && !is_held {
+        if self.durable.is_on() && !is_replica_store && !is_held {
             pending.entry.append(&mut bytes);
         }
         self.append(&bytes, actions);
@@ -210,7 +210,7 @@ impl<S: Shelf> Node<S> {
             return group.push(version);
         }
         self.land_at_all(shard, version, now, actions);
-        if is_shelf {
+        if is_replica_store {
             return self.complete(shard, version, now, actions); // No other node may be to have it.
         }
         self.when_durable(Held::Written { shard, version }, now, actions);

@@ -9,15 +9,15 @@ use crate::configuration::even_ranges;
 use crate::ids::ClientId;
 use crate::message::{Operation, Outcome, Request};
 use crate::record::{Answered, Entry};
+use crate::replica_store::{Above, Installed, MemoryReplicaStore};
 use crate::scheme::Way;
-use crate::shelf::{Above, Installed, MemoryShelf};
 
 const MS: u64 = 1_000_000;
 const SHARD: ShardId = ShardId(0);
 
 /// Nodes that hear each other at once, in order, unless a test takes what was sent.
 struct Bench {
-    nodes: Vec<Node<MemoryShelf>>,
+    nodes: Vec<Node<MemoryReplicaStore>>,
     now: Instant,
     replies: Vec<(u64, Outcome)>,
     /// Frames that have not landed yet: from, to, term, way, bytes.
@@ -53,7 +53,7 @@ impl Bench {
     }
 
     fn with(settings: Settings) -> Bench {
-        let node = |name| Node::new(id(name), settings, 1, MemoryShelf::default());
+        let node = |name| Node::new(id(name), settings, 1, MemoryReplicaStore::default());
         let nodes = (0..3).map(node).collect();
         let now = Instant { ns: MS };
         let mut bench = Bench { nodes, now, replies: Vec::new(), frames: Vec::new() };
@@ -170,7 +170,7 @@ fn a_flush_ends_after_what_is_older_and_nothing_newer_begins_meanwhile() {
     bench.expect(&[(3, Outcome::Integer(5))]);
     for node in &mut bench.nodes {
         node.digest_all();
-        let entries = node.shelf().all_above(SHARD, Version::ZERO);
+        let entries = node.replica_store().all_above(SHARD, Version::ZERO);
         let values: Vec<_> = entries.iter().filter_map(|entry| entry.value.as_deref()).collect();
         assert_eq!(values, [b"5"]);
     }
@@ -189,7 +189,8 @@ fn what_is_on_all_copies_is_said_behind_what_landed_in_any_log() {
         bench.land(|_| true);
         bench.nodes[1].digest_all();
         assert!(bench.nodes[1].commit_version(SHARD) > Some(Version::before_epoch(1)), "{scheme}");
-        let found = bench.nodes[1].shelf().get(SHARD, b"k").and_then(|entry| entry.value.clone());
+        let found =
+            bench.nodes[1].replica_store().get(SHARD, b"k").and_then(|entry| entry.value.clone());
         assert_eq!(found.as_deref(), Some(&b"1"[..]), "{scheme}");
         assert_eq!(bench.nodes[1].landing_counters().streams, 1, "{scheme}");
     }
@@ -282,14 +283,16 @@ fn while_copies_wait_a_new_primary_shows_nothing_that_they_lack_and_they_keep_al
     assert!(!bench.nodes[0].serves(SHARD, bench.now));
     bench.expect(&[]);
     bench.nodes[2].digest_all();
-    let found = bench.nodes[2].shelf().get(SHARD, b"k").and_then(|entry| entry.value.clone());
+    let found =
+        bench.nodes[2].replica_store().get(SHARD, b"k").and_then(|entry| entry.value.clone());
     assert_eq!(found.as_deref(), Some(&b"1"[..]));
     // The old primary is let go: it can say nothing of what was under way.
     bench.install(&configuration(3, 3, 1, &[2]), &[0, 1, 2]);
     bench.expect(&[(2, Outcome::Unknown)]);
     bench.ask(1, 9, Operation::Get);
     bench.expect(&[(9, value("2"))]);
-    let found = bench.nodes[2].shelf().get(SHARD, b"k").and_then(|entry| entry.value.clone());
+    let found =
+        bench.nodes[2].replica_store().get(SHARD, b"k").and_then(|entry| entry.value.clone());
     assert_eq!(found.as_deref(), Some(&b"2"[..]));
 }
 
@@ -323,7 +326,7 @@ fn a_write_under_way_when_its_shard_moves_is_answered_when_all_copies_have_it() 
 }
 
 /// Actions of one event.
-fn actions_of(node: &mut Node<MemoryShelf>, event: Event<'_>, now: Instant) -> Vec<Action> {
+fn actions_of(node: &mut Node<MemoryReplicaStore>, event: Event<'_>, now: Instant) -> Vec<Action> {
     let mut actions = Vec::new();
     node.input(event, now, &mut actions);
     actions
@@ -339,7 +342,7 @@ fn a_gather_that_comes_again_before_its_answer_has_left_is_answered_once_in_boun
     };
     for number in 0..ENTRIES {
         let key: Arc<[u8]> = number.to_string().into_bytes().into();
-        bench.nodes[1].shelf.install(Arc::new(Entry { key, ..entry(version(number), 3) }));
+        bench.nodes[1].replica_store.install(Arc::new(Entry { key, ..entry(version(number), 3) }));
     }
     let node = &mut bench.nodes[1];
     node.take_work();
@@ -403,18 +406,18 @@ fn a_backup_that_takes_nothing_is_named_to_the_managers() {
     assert_eq!(named(&mut bench, settings.patience_ns()), []);
 }
 
-/// A shelf that is the log, and has no room when told so.
+/// A replica store that is the log, and has no room when told so.
 #[derive(Debug, Default)]
-struct TightShelf {
-    shelf: MemoryShelf,
+struct TightReplicaStore {
+    replica_store: MemoryReplicaStore,
     is_full: std::cell::Cell<bool>,
     /// Values beyond that have no room either.
     room_bytes: std::cell::Cell<Option<usize>>,
 }
 
-impl Shelf for TightShelf {
+impl ReplicaStore for TightReplicaStore {
     fn get(&self, shard: ShardId, key: &[u8]) -> Option<Arc<Entry>> {
-        self.shelf.get(shard, key)
+        self.replica_store.get(shard, key)
     }
 
     fn install(&mut self, entry: Arc<Entry>) -> Installed {
@@ -422,7 +425,7 @@ impl Shelf for TightShelf {
         let is_large = self.room_bytes.get().is_some_and(|room_bytes| len_bytes > room_bytes);
         match self.is_full.get() || is_large {
             true => Installed::NoRoom,
-            false => self.shelf.install(entry),
+            false => self.replica_store.install(entry),
         }
     }
 
@@ -431,23 +434,23 @@ impl Shelf for TightShelf {
     }
 
     fn above(&self, shard: ShardId, floor: Version, entry_max: usize) -> Option<Above> {
-        self.shelf.above(shard, floor, entry_max)
+        self.replica_store.above(shard, floor, entry_max)
     }
 
-    fn part(&self, shard: ShardId, cursor: u64, entry_max: usize) -> crate::shelf::Part {
-        self.shelf.part(shard, cursor, entry_max)
+    fn part(&self, shard: ShardId, cursor: u64, entry_max: usize) -> crate::replica_store::Part {
+        self.replica_store.part(shard, cursor, entry_max)
     }
 
     fn clear(&mut self, shard: ShardId) {
-        self.shelf.clear(shard);
+        self.replica_store.clear(shard);
     }
 
     fn commit(&mut self, shard: ShardId, version: Version) {
-        self.shelf.commit(shard, version);
+        self.replica_store.commit(shard, version);
     }
 
     fn forget_deletes(&mut self, shard: ShardId, through: Version) {
-        self.shelf.forget_deletes(shard, through);
+        self.replica_store.forget_deletes(shard, through);
     }
 }
 
@@ -467,12 +470,12 @@ fn entry(version: Version, len_bytes: usize) -> Entry {
 }
 
 /// A backup without room, of node 0; and what it says.
-fn tight_backup() -> (Node<TightShelf>, Vec<Action>) {
-    let mut node = Node::new(id(1), Settings::default(), 1, TightShelf::default());
+fn tight_backup() -> (Node<TightReplicaStore>, Vec<Action>) {
+    let mut node = Node::new(id(1), Settings::default(), 1, TightReplicaStore::default());
     let from = Peer::Manager(0);
     let message = Message::Install(configuration(1, 1, 0, &[1, 2]));
     node.input(Event::Message { from, message }, Instant { ns: MS }, &mut Vec::new());
-    node.shelf().is_full.set(true);
+    node.replica_store().is_full.set(true);
     (node, Vec::new())
 }
 
@@ -498,11 +501,11 @@ fn the_last_block_of_an_entry_without_room_makes_it_whole_when_it_comes_again() 
     assert_eq!(acked(&actions), blocks.len() - 1);
     let crowded = Message::Crowded { term: Term(1), shard: SHARD };
     assert!(actions.contains(&to_node(id(0), crowded)));
-    node.shelf().is_full.set(false);
+    node.replica_store().is_full.set(false);
     let bytes = blocks.last().unwrap();
     node.input(Event::Landed { lane, way, bytes }, now, &mut actions);
     assert_eq!(acked(&actions), blocks.len());
-    assert_eq!(node.shelf().get(SHARD, b"k").as_deref(), Some(&entry));
+    assert_eq!(node.replica_store().get(SHARD, b"k").as_deref(), Some(&entry));
 }
 
 #[test]
@@ -513,7 +516,7 @@ fn what_a_worker_has_acknowledged_without_room_is_owed_and_gathered() {
     let blocks = entry.blocks(Settings::default().datagram_bytes);
     let now = Instant { ns: MS };
     node.input(Event::Executed { lane, bytes: &blocks[0] }, now, &mut actions);
-    assert!(node.owes() && node.shelf().get(SHARD, b"k").is_none(), "W2");
+    assert!(node.owes() && node.replica_store().get(SHARD, b"k").is_none(), "W2");
     let message = Message::Gather { term: Term(1), shard: SHARD };
     node.input(Event::Message { from: Peer::Node(id(0)), message }, now, &mut actions);
     node.input(Event::Step, now, &mut actions);
@@ -522,10 +525,10 @@ fn what_a_worker_has_acknowledged_without_room_is_owed_and_gathered() {
         _ => None,
     });
     assert_eq!(gathered.unwrap().entries, [Arc::new(entry.clone())], "W1");
-    node.shelf().is_full.set(false);
+    node.replica_store().is_full.set(false);
     node.input(Event::Tick, now, &mut actions);
     assert!(!node.owes());
-    assert_eq!(node.shelf().get(SHARD, b"k").as_deref(), Some(&entry));
+    assert_eq!(node.replica_store().get(SHARD, b"k").as_deref(), Some(&entry));
 }
 
 #[test]
@@ -533,16 +536,16 @@ fn nothing_is_taken_of_a_frame_behind_what_has_no_room() {
     let (mut node, mut actions) = tight_backup();
     let first = Version::before_epoch(1).next().unwrap();
     let (large, small) = (entry(first, 500), entry(first.next().unwrap(), 5));
-    node.shelf().is_full.set(false);
-    node.shelf().room_bytes.set(Some(100));
+    node.replica_store().is_full.set(false);
+    node.replica_store().room_bytes.set(Some(100));
     let mut frame = Vec::new();
     large.append(&mut frame);
     small.append(&mut frame);
     let (lane, way) = (Lane { from: id(0), term: Term(1) }, Way { thread: 1, at: None });
     let now = Instant { ns: MS };
     node.input(Event::Landed { lane, way, bytes: &frame }, now, &mut actions);
-    assert_eq!((acked(&actions), node.shelf().get(SHARD, b"k")), (0, None), "N5");
-    node.shelf().room_bytes.set(None);
+    assert_eq!((acked(&actions), node.replica_store().get(SHARD, b"k")), (0, None), "N5");
+    node.replica_store().room_bytes.set(None);
     node.input(Event::Landed { lane, way, bytes: &frame }, now, &mut actions);
     assert_eq!(acked(&actions), 2);
 }

@@ -6,7 +6,7 @@
 //!  links ── messages ─┼─▶ node.input ─ actions ─┼─▶ messages: links
 //!  UDP ─── datagrams ─┤        │                └─▶ frames, acknowledgements: datagrams
 //!  clock ────── ticks ┘        ├ stages, lease ─▶ View
-//!                              └ what has landed ─▶ digest threads, if any: shelf/crew.rs
+//!                              └ what has landed ─▶ digest threads, if any: replica_store/crew.rs
 //! ```
 //!
 //! # Invariants
@@ -14,8 +14,8 @@
 //!     input wants said is said: no manager hears that this node has installed a configuration
 //!     while workers still read by the old one (N1).
 //! T2: nothing here waits but in the poller, and for a digest thread that is behind (D3 of
-//!     shelf/crew.rs) or has a shard that something else is asked of; for a disk never: threads
-//!     beside this one do (syncing.rs, keeper.rs).
+//!     replica_store/crew.rs) or has a shard that something else is asked of; for a disk never:
+//!     threads beside this one do (syncing.rs, keeper.rs).
 //! T3: a round's work is bounded, whatever the store holds and however much has come: the lease is
 //!     renewed between two rounds (K28).
 
@@ -36,14 +36,14 @@ use crossbeam_channel::Receiver;
 
 use super::clock;
 use super::departure::Departure;
-use super::desk::{self, Desks, Taken};
 use super::facts::Facts;
 use super::flushes::Flushes;
 use super::forwards::elsewhere;
 use super::groups::Groups;
+use super::inbound_log::{self, InboundLogs, Taken};
 use super::landing::Landing;
 use super::outstanding::Outstanding;
-use super::shelf::StoreShelf;
+use super::replica_store::ServerReplicaStore;
 use super::syncing::Syncing;
 use super::view::{Place, View, summary};
 use crate::hop::Fabric;
@@ -73,14 +73,14 @@ pub(super) struct Control {
     pub shared: Arc<Shared>,
     pub fabric: Arc<Fabric>,
     pub view: Arc<View>,
-    pub node: Node<StoreShelf>,
+    pub node: Node<ServerReplicaStore>,
     pub ends: Ends,
     pub links: Links,
     pub events: Receiver<LinkEvent>,
     pub found: Receiver<Found>,
     pub landing: Landing,
     /// Where workers take entries in, under the scheme `rpc`.
-    pub desks: Option<Arc<Desks>>,
+    pub inbound_logs: Option<Arc<InboundLogs>>,
     pub syncing: Syncing,
     pub guests: Guests,
     /// Where other nodes reach this one.
@@ -115,7 +115,7 @@ pub(super) struct State {
     busy_at: Instant,
     /// The landing socket may have more.
     has_landed: bool,
-    /// What was emptied out of desks last.
+    /// What was emptied out of inbound logs last.
     pub taken: Taken,
     term: Term,
     /// By shard, as published.
@@ -158,30 +158,31 @@ impl Control {
     fn wait(&mut self, poller: &mut Epoll) {
         let has_steps = self.node.has_steps();
         let has_work = has_steps || !self.events.is_empty() || !self.found.is_empty();
-        let is_clearing = self.node.shelf().work();
+        let is_clearing = self.node.replica_store().work();
         let is_sending = self.landing.has_unsent();
         let has_more = has_work || is_clearing || is_sending || self.state.has_landed;
         // Digest threads are looked at last: they, too, wake this thread once it may sleep.
-        let is_woken = has_more || !self.ends.may_sleep() || self.node.shelf().has_digested();
+        let is_woken =
+            has_more || !self.ends.may_sleep() || self.node.replica_store().has_digested();
         let time = match is_woken {
             true => Duration::ZERO,
             false => self.tick_time(clock::now()),
         };
         let mut ready = Vec::new();
-        self.node.shelf().park();
+        self.node.replica_store().park();
         if let Err(error) = poller.wait(&mut ready, Some(time)) {
             tracing::error!("the cluster's control thread cannot poll: {error}");
             std::thread::sleep(TICK_SOON);
         }
-        self.node.shelf().unpark();
+        self.node.replica_store().unpark();
         self.ends.get_up(ready.iter().any(|ready| ready.token == TOKEN_WAKER));
         self.state.has_landed |= ready.iter().any(|ready| ready.token == TOKEN_LANDING);
     }
 
     fn round(&mut self) {
         let now = clock::now();
-        self.node.shelf().set_now(unix_now());
-        if self.node.shelf().has_digested() {
+        self.node.replica_store().set_now(unix_now());
+        if self.node.replica_store().has_digested() {
             self.input(Event::Digested, now);
         }
         self.hear_found();
@@ -195,9 +196,9 @@ impl Control {
             self.receive(now);
         }
         if self.node.is_durable() {
-            self.empty_desks(now);
+            self.empty_inbound_logs(now);
         }
-        self.node.shelf().hand_on();
+        self.node.replica_store().hand_on();
         while let Some(through_bytes) = self.syncing.done() {
             self.input(Event::Synced { through_bytes }, now);
         }
@@ -217,7 +218,7 @@ impl Control {
             self.perform(now);
             self.try_again(now);
             self.give_up_forwards(now);
-            self.syncing.keep(self.node.shelf(), now);
+            self.syncing.keep(self.node.replica_store(), now);
             self.tell_facts(now);
             self.look_at_room();
             self.look_at_departure();
@@ -294,10 +295,10 @@ impl Control {
             }
             (Peer::Node(_), Message::Forwarded { id, bytes }) => self.forwarded(id, bytes),
             (from, message) => {
-                self.ready_desks(&message, now);
+                self.ready_inbound_logs(&message, now);
                 self.input(Event::Message { from, message }, now);
                 self.publish(now); // T1
-                self.open_desks();
+                self.open_inbound_logs();
                 self.perform(now);
             }
         }
@@ -333,13 +334,14 @@ impl Control {
 
     /// What has landed here.
     fn receive(&mut self, now: Instant) {
-        let Control { landing, node, state, desks, .. } = self;
+        let Control { landing, node, state, inbound_logs, .. } = self;
         let State { actions, taken, .. } = state;
         state.has_landed = landing.receive(INPUTS_MAX, |lane, mut way, frames| {
-            node.shelf().foresee(frames.clone());
+            node.replica_store().foresee(frames.clone());
             for bytes in frames {
-                if let Some(desks) = desks.as_ref().filter(|_| way.is_mark()) {
-                    desk::empty(desks, node, taken, now, actions); // D2 of `desk`
+                if let Some(inbound_logs) = inbound_logs.as_ref().filter(|_| way.is_mark()) {
+                    // D2 of `inbound_log`.
+                    inbound_log::empty(inbound_logs, node, taken, now, actions);
                 }
                 node.input(Event::Landed { lane, way, bytes }, now, actions);
                 way.at = way.at.map(|at| at.saturating_add(bytes.len() as u64));
@@ -465,7 +467,7 @@ impl Control {
     // ---- what the node wants done ----
 
     pub(super) fn perform(&mut self, now: Instant) {
-        if self.node.shelf().take_flushed() {
+        if self.node.replica_store().take_flushed() {
             self.publish(now); // No worker reads what a reply says is gone.
         }
         // What is performed may make further actions.
@@ -504,7 +506,7 @@ impl Control {
     /// What is installed shall be durable; floors of flushes are, before any of it is said to be.
     fn order_sync(&mut self) {
         self.keep();
-        self.state.owes_sync = !self.node.shelf().has_kept_floors();
+        self.state.owes_sync = !self.node.replica_store().has_kept_floors();
         if !self.state.owes_sync {
             self.syncing.order(self.node.appended_bytes());
         }
@@ -512,7 +514,7 @@ impl Control {
 
     /// What is kept beside the log: another thread writes it, and wakes this one.
     fn keep(&self) {
-        if let Err(error) = self.node.shelf().keep_step() {
+        if let Err(error) = self.node.replica_store().keep_step() {
             tracing::warn!("the data directory's file NODE cannot be written: {error}");
         }
     }
@@ -558,9 +560,9 @@ impl Control {
         }
         self.state.places.resize(configuration.shards.len(), Place::Nowhere);
         self.state.floors.resize(configuration.shards.len(), Version::ZERO);
-        let shelf = self.node.shelf();
+        let replica_store = self.node.replica_store();
         for (id, shard) in configuration.shards() {
-            let (floor, published) = (shelf.floor(id), &mut self.state.floors[id.index()]);
+            let (floor, published) = (replica_store.floor(id), &mut self.state.floors[id.index()]);
             if *published != floor {
                 *published = floor;
                 (shard.first.0..=shard.last.0)
@@ -570,7 +572,9 @@ impl Control {
                 }
             }
             let place = match self.node.stage(id) {
-                Some(Stage::Serving) if now < until && !shelf.is_flushing(id) => Place::Here,
+                Some(Stage::Serving) if now < until && !replica_store.is_flushing(id) => {
+                    Place::Here
+                }
                 Some(_) => Place::ThroughControl,
                 // Clients are never sent to an earlier life of this server.
                 None if shard.primary.name == self.node.id().name => Place::Nowhere,

@@ -116,7 +116,8 @@ impl Control {
     }
 
     fn statistics(&mut self, configuration: &Arc<Configuration>) -> Vec<ShardStatistics> {
-        let (store, numbers) = (Arc::clone(self.shared.store()), self.node.shelf().numbers());
+        let (store, numbers) =
+            (Arc::clone(self.shared.store()), self.node.replica_store().numbers());
         let (mut all, workers) = (Vec::new(), self.view.reads());
         self.state.facts.counts.resize(configuration.shards.len(), Count::default());
         for (id, shard) in configuration.shards() {
@@ -171,11 +172,11 @@ impl Control {
         let landed = self.node.landing_counters();
         let (mut datagrams, mut received_frames) = (self.landing.counters(), landed.landed);
         let mut streams = landed.streams;
-        if let Some(desks) = &self.desks {
-            let (counters, frames, desk_streams) = desks.counters();
+        if let Some(inbound_logs) = &self.inbound_logs {
+            let (counters, frames, inbound_log_streams) = inbound_logs.counters();
             datagrams = datagrams.plus(counters);
             received_frames += frames;
-            streams = desk_streams;
+            streams = inbound_log_streams;
         }
         let figures = ReplicationFigures {
             scheme: self.node.scheme(),
@@ -184,7 +185,7 @@ impl Control {
             received_frames,
             streams,
         };
-        self.view.set_replication(figures, self.node.shelf().digest_figures());
+        self.view.set_replication(figures, self.node.replica_store().digest_figures());
     }
 
     /// Shards whose primary was lost and that are this node's now.

@@ -2,7 +2,8 @@
 //! has much else to write, holds up neither requests nor the lease.
 //!
 //! ```text
-//!  control thread: shelf ─ give ─▶ this thread ─ write, sync, rename ─▶ done, wake ─▶ shelf
+//!  control thread: replica store ─ give ─▶ this thread ─ write, sync, rename
+//!                  replica store ◀─ done, wake ───────────────────────┘
 //! ```
 
 use std::io;
@@ -10,7 +11,7 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use super::shelf::Keep;
+use super::replica_store::Keep;
 use crate::poller::Waker;
 
 /// See the module's page.

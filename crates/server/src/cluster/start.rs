@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  join:    register ─▶ settings, name                           before the store is opened
-//!  prepare: links, socket, shelf, node, view, door               before the workers start
+//!  prepare: links, socket, replica store, node, view, door               before the workers start
 //!  spawn:   the control thread                                   behind them
 //! ```
 
@@ -23,10 +23,10 @@ use crossbeam_channel::{Receiver, bounded, unbounded};
 
 use super::control::{Control, State};
 use super::departure::{self, Asking};
-use super::desk::{self, Desks, Post};
+use super::inbound_log::{self, InboundLogs, Post};
 use super::keeper::Keeper;
 use super::landing::Landing;
-use super::shelf::{Call, Owner, StoreShelf};
+use super::replica_store::{Call, Owner, ServerReplicaStore};
 use super::socket::Socket;
 use super::syncing::Syncing;
 use super::{ClusterConfig, View};
@@ -64,8 +64,8 @@ pub struct Prepared {
     links: Links,
     events: Receiver<LinkEvent>,
     landing: Landing,
-    desks: Option<Arc<Desks>>,
-    node: Node<StoreShelf>,
+    inbound_logs: Option<Arc<InboundLogs>>,
+    node: Node<ServerReplicaStore>,
     syncing: Syncing,
     view: Arc<View>,
     ends: Ends,
@@ -129,7 +129,7 @@ pub fn prepare(shared: &Arc<Shared>, joined: Joined) -> Result<Prepared, StartEr
     let view = Arc::new(View::new(id));
     let post = Post { own: id, key: &key, datagram_bytes: settings.datagram_bytes };
     let opened = open_sockets(shared, &config, post, (settings, &ends.waker), &view);
-    let (socket, desks) = opened.map_err(in_use)?;
+    let (socket, inbound_logs) = opened.map_err(in_use)?;
     let landing = Landing::new(socket, (id, key), (settings.scheme, settings.datagram_bytes));
     let (heard, events) = bounded(EVENTS_MAX);
     let waker = ends.waker.clone();
@@ -160,7 +160,7 @@ pub fn prepare(shared: &Arc<Shared>, joined: Joined) -> Result<Prepared, StartEr
         links,
         events,
         landing,
-        desks,
+        inbound_logs,
         node,
         syncing,
         view,
@@ -176,7 +176,7 @@ fn open_sockets(
     post: Post<'_>,
     (settings, waker): (Settings, &Waker),
     view: &View,
-) -> io::Result<(Socket, Option<Arc<Desks>>)> {
+) -> io::Result<(Socket, Option<Arc<InboundLogs>>)> {
     let first = UdpSocket::bind(config.peer)?;
     if settings.scheme != Scheme::Rpc {
         return Ok((Socket::new(first)?, None));
@@ -189,9 +189,9 @@ fn open_sockets(
     let first = sockets.pop().ok_or(io::ErrorKind::NotFound)?;
     landing::steer::steer_apart(&first, THREAD_AT as u32, others)?;
     let waker = Some(waker).filter(|_| settings.durability == Durability::Fsync);
-    let (desks, clerks) = desk::clerks(workers, post, waker)?;
-    view.leave_clerks(clerks);
-    Ok((Socket::new(first)?, Some(desks)))
+    let (inbound_logs, receivers) = inbound_log::receivers(workers, post, waker)?;
+    view.leave_receivers(receivers);
+    Ok((Socket::new(first)?, Some(inbound_logs)))
 }
 
 /// The node, over what its data directory has.
@@ -200,26 +200,26 @@ fn node_of(
     tenancy: Option<Tenancy>,
     (id, settings): (NodeId, Settings),
     (digest_threads, call, waker): (usize, &Call, &Waker),
-) -> Result<Node<StoreShelf>, StartError> {
+) -> Result<Node<ServerReplicaStore>, StartError> {
     let failed = |source| StartError::System { what: "start the digest threads", source };
     let no_session = |error: store::NoSession| StartError::Store { reason: error.to_string() };
     let Some(tenancy) = tenancy else {
-        let mut shelf = StoreShelf::new(shared.store()).map_err(no_session)?;
-        shelf.employ(digest_threads, call).map_err(failed)?;
-        return Ok(Node::new(id, settings, 1, shelf));
+        let mut replica_store = ServerReplicaStore::new(shared.store()).map_err(no_session)?;
+        replica_store.employ(digest_threads, call).map_err(failed)?;
+        return Ok(Node::new(id, settings, 1, replica_store));
     };
     let keep = Keeper::start(tenancy.keeper(), waker.clone())
         .map_err(|source| StartError::System { what: "start the thread of NODE", source })?;
     let Tenancy { kept, recovered, .. } = tenancy;
-    let mut shelf =
-        StoreShelf::durable(shared.store(), kept, Box::new(keep)).map_err(no_session)?;
-    shelf.employ(digest_threads, call).map_err(failed)?;
-    let shards = shelf.recovered();
+    let mut replica_store =
+        ServerReplicaStore::durable(shared.store(), kept, Box::new(keep)).map_err(no_session)?;
+    replica_store.employ(digest_threads, call).map_err(failed)?;
+    let shards = replica_store.recovered();
     match &recovered {
         Recovered::Nothing => tracing::info!("the data directory has nothing of this node yet"),
         _ => tracing::info!("the data directory has something of {} shards", shards.len()),
     }
-    Ok(Node::resume(id, settings, 1, shelf, (recovered, &shards)))
+    Ok(Node::resume(id, settings, 1, replica_store, (recovered, &shards)))
 }
 
 fn wait_for_settings(found: &Receiver<Found>) -> Result<Arc<Stored>, StartError> {
@@ -332,7 +332,7 @@ impl ControlThread {
     ) -> Result<ControlThread, StartError> {
         let failed = |source| StartError::System { what: "start the control thread", source };
         let Prepared { discovery, found, links, events, landing, node, .. } = prepared;
-        let Prepared { peer, desks, syncing, view, ends, lease_ns, .. } = prepared;
+        let Prepared { peer, inbound_logs, syncing, view, ends, lease_ns, .. } = prepared;
         let is_ended = Arc::new(AtomicBool::new(false));
         let (asking, departure) = departure::departure();
         let waker = ends.waker.clone();
@@ -349,7 +349,7 @@ impl ControlThread {
             events,
             found,
             landing,
-            desks,
+            inbound_logs,
             syncing,
             departure,
             is_ended: Arc::clone(&is_ended),

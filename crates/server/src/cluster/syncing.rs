@@ -19,7 +19,7 @@ use base::Instant;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use store::durable::{Durable, Health};
 
-use super::StoreShelf;
+use super::ServerReplicaStore;
 use crate::poller::Waker;
 
 /// A full disk is looked at again so often.
@@ -88,12 +88,12 @@ impl Syncing {
     }
 
     /// How far CommitVer is, is written down once a second.
-    pub fn keep(&mut self, shelf: &StoreShelf, now: Instant) {
+    pub fn keep(&mut self, replica_store: &ServerReplicaStore, now: Instant) {
         if self.thread.is_none() || now.ns.saturating_sub(self.kept_at.ns) < KEEP_EVERY_NS {
             return;
         }
         self.kept_at = now;
-        shelf.ask_to_keep();
+        replica_store.ask_to_keep();
     }
 }
 

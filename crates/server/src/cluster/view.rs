@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::socket::Counters;
-use super::{Clerk, DigestFigures, SlotReads};
+use super::{DigestFigures, Receiver, SlotReads};
 use cluster::{Configuration, NodeId, Role, Scheme, ShardId, Slot, Version};
 
 /// Where requests of a slot go.
@@ -40,7 +40,7 @@ pub struct View {
     /// Of each worker that has ever begun.
     reads: Mutex<Vec<Arc<SlotReads>>>,
     /// Of each worker that has not begun yet, if workers take entries in.
-    clerks: Mutex<Vec<Option<Clerk>>>,
+    receivers: Mutex<Vec<Option<Receiver>>>,
     slots: Box<[AtomicU8]>,
     /// Of each slot: the version up to which all was flushed.
     floors: Box<[AtomicU64]>,
@@ -93,7 +93,7 @@ impl View {
     pub fn new(own: NodeId) -> View {
         View {
             reads: Mutex::default(),
-            clerks: Mutex::default(),
+            receivers: Mutex::default(),
             slots: (0..cluster::slot::SLOT_COUNT).map(|_| AtomicU8::new(0)).collect(),
             floors: (0..cluster::slot::SLOT_COUNT).map(|_| AtomicU64::new(0)).collect(),
             copies: (0..cluster::slot::SLOT_COUNT).map(|_| AtomicBool::new(false)).collect(),
@@ -195,15 +195,15 @@ impl View {
     }
 
     /// At the start: what workers take when they begin.
-    pub(super) fn leave_clerks(&self, clerks: Vec<Clerk>) {
-        let clerks = clerks.into_iter().map(Some).collect();
-        *self.clerks.lock().unwrap_or_else(PoisonError::into_inner) = clerks;
+    pub(super) fn leave_receivers(&self, receivers: Vec<Receiver>) {
+        let receivers = receivers.into_iter().map(Some).collect();
+        *self.receivers.lock().unwrap_or_else(PoisonError::into_inner) = receivers;
     }
 
     /// A worker's own, once.
-    pub fn take_clerk(&self, index: usize) -> Option<Clerk> {
-        let mut clerks = self.clerks.lock().unwrap_or_else(PoisonError::into_inner);
-        clerks.get_mut(index)?.take()
+    pub fn take_receiver(&self, index: usize) -> Option<Receiver> {
+        let mut receivers = self.receivers.lock().unwrap_or_else(PoisonError::into_inner);
+        receivers.get_mut(index)?.take()
     }
 
     /// By the control thread: what replication has sent and received.

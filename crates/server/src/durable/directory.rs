@@ -16,7 +16,7 @@ use store::{NodeShare, Store, StoreConfig, Tuning};
 
 use super::node_file::{self, Tenancy, Tenant};
 use super::{Data, DataConfig, checkpoints};
-use crate::cluster::shelf::{Kept, Owner};
+use crate::cluster::replica_store::{Kept, Owner};
 use crate::error::StartError;
 use crate::private;
 use crate::shared::{random_u64, unix_now};

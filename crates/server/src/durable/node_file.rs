@@ -1,5 +1,5 @@
 //! The file `NODE` of a data directory: of which node of which cluster it is, and what that node
-//! writes down beside its log (`cluster::shelf::Kept`).
+//! writes down beside its log (`cluster::replica_store::Kept`).
 //!
 //! ```text
 //!  bytes ─▶ NODE.new ─ sync ─▶ rename to NODE ─▶ sync of the directory
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use cluster::message::Recovered;
 
-use crate::cluster::shelf::{Kept, Owner};
+use crate::cluster::replica_store::{Kept, Owner};
 
 const NODE_FILE: &str = "NODE";
 const NEW_FILE: &str = "NODE.new";

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use base::roles::RolePlan;
 
-use super::{TOKEN_CLERK, TOKEN_PORT, TOKEN_SHM, TOKEN_SHM_DOOR, TOKEN_UDP, Worker};
+use super::{TOKEN_PORT, TOKEN_RECEIVER, TOKEN_SHM, TOKEN_SHM_DOOR, TOKEN_UDP, Worker};
 use crate::engine::Home;
 use crate::native::shm::{ShmClient, ShmGuest};
 use crate::poller::{Interest, Poller, Ready};
@@ -22,9 +22,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
             match event.token {
                 TOKEN_SHM_DOOR => self.admit_shm(),
                 TOKEN_UDP => self.serve_udp(),
-                TOKEN_CLERK => {
-                    if let Some(clerk) = &mut self.clerk {
-                        clerk.serve();
+                TOKEN_RECEIVER => {
+                    if let Some(receiver) = &mut self.receiver {
+                        receiver.serve();
                     }
                 }
                 token @ TOKEN_PORT..TOKEN_SHM => {
@@ -33,7 +33,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                         native.serve_port(index, &mut self.engine, &self.core);
                     }
                 }
-                token @ TOKEN_SHM..TOKEN_CLERK => {
+                token @ TOKEN_SHM..TOKEN_RECEIVER => {
                     if let Some(native) = &mut self.native {
                         native.hear((token - TOKEN_SHM) as usize);
                     }

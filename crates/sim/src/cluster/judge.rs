@@ -130,7 +130,7 @@ impl World<'_> {
             return BTreeMap::new();
         };
         node.digest_all();
-        let mut entries = node.shelf().all_of(shard);
+        let mut entries = node.replica_store().all_of(shard);
         // Each forgets deletes as soon as it knows that they are everywhere.
         entries.retain(|entry| entry.value.is_some());
         let line = |entry: &std::sync::Arc<cluster::record::Entry>| {

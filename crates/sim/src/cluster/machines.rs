@@ -1,4 +1,4 @@
-//! What a server stands on: a clock that is never quite right, a disk, a shelf.
+//! What a server stands on: a clock that is never quite right, a disk, a replica store.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use base::Instant;
 use cluster::record::{Entry, Kind, Session, append_mark, append_session};
-use cluster::{Above, Done, Installed, Landed, MemoryShelf, Part, Plain, ShardId, Shelf, Version};
+use cluster::{
+    Above, Done, Installed, Landed, MemoryReplicaStore, Part, Plain, ReplicaStore, ShardId, Version,
+};
 
 use crate::cluster::dice::Dice;
 
@@ -99,7 +101,7 @@ impl Disk {
     }
 }
 
-/// Digest threads: what has landed is on the shelf later, in the order of its shard only.
+/// Digest threads: what has landed is in the replica store later, in the order of its shard only.
 #[derive(Clone, Debug)]
 pub(super) struct Crew {
     dice: Dice,
@@ -112,7 +114,7 @@ pub(super) struct Crew {
     is_hasty: bool,
 }
 
-/// Entries that the shelf has no room for when their turn comes, in a million.
+/// Entries that the replica store has no room for when their turn comes, in a million.
 const NO_ROOM_PPM: u64 = 30_000;
 
 impl Crew {
@@ -123,15 +125,15 @@ impl Crew {
     }
 }
 
-/// A shelf has to look first for what is above a version, but for each so manieth time ...
+/// A replica store has to look first for what is above a version, but for each so manieth time ...
 const LOOKS: u32 = 2;
 /// ... and has so many entries at once.
 const ABOVE_ENTRIES: usize = 3;
 
-/// The nodes' shelf, which can be told to forget what was deleted.
+/// The nodes' replica store, which can be told to forget what was deleted.
 #[derive(Clone, Debug, Default)]
-pub(super) struct TestShelf {
-    pub(super) inner: RefCell<MemoryShelf>,
+pub(super) struct TestReplicaStore {
+    pub(super) inner: RefCell<MemoryReplicaStore>,
     /// The threads that install what has landed; none: the node that takes it in does.
     pub(super) crew: Option<RefCell<Crew>>,
     /// Whether it is known when the crew goes on.
@@ -148,7 +150,7 @@ pub(super) struct TestShelf {
     pub(super) unlogged: RefCell<Vec<u8>>,
 }
 
-impl Shelf for TestShelf {
+impl ReplicaStore for TestReplicaStore {
     fn get(&self, shard: ShardId, key: &[u8]) -> Option<Arc<Entry>> {
         self.finish_shard(shard);
         let entry = self.inner.borrow().get(shard, key)?;
@@ -223,7 +225,7 @@ impl Shelf for TestShelf {
     }
 }
 
-impl TestShelf {
+impl TestReplicaStore {
     /// All of a shard, as it is: for the judge.
     pub(super) fn all_of(&self, shard: ShardId) -> Vec<Arc<Entry>> {
         self.finish_shard(shard);

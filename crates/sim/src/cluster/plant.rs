@@ -6,7 +6,7 @@ use cluster::message::Lane;
 use cluster::record::Header;
 use cluster::{Message, Node, Settings, ShardId, Term};
 
-use crate::cluster::machines::TestShelf;
+use crate::cluster::machines::TestReplicaStore;
 
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl Plant {
     /// What a node gets instead of a message.
     pub(super) fn distort(
         plant: Option<Plant>,
-        node: &Node<TestShelf>,
+        node: &Node<TestReplicaStore>,
         message: Message,
     ) -> Message {
         match (plant, message) {
@@ -134,7 +134,11 @@ impl Plant {
     }
 
     /// What lane a node sees a frame come in on.
-    pub(super) fn distort_lane(plant: Option<Plant>, node: &Node<TestShelf>, lane: Lane) -> Lane {
+    pub(super) fn distort_lane(
+        plant: Option<Plant>,
+        node: &Node<TestReplicaStore>,
+        lane: Lane,
+    ) -> Lane {
         match plant {
             Some(Plant::Term) => Lane { term: node.term(), ..lane },
             _ => lane,

@@ -173,7 +173,7 @@ pub(super) struct Scenario {
     pub(super) keys: usize,
     pub(super) is_durable: bool,
     /// Whether what nodes have installed is what they log, as the server's store does.
-    pub(super) shelf_is_log: bool,
+    pub(super) replica_store_is_log: bool,
     /// Whether nodes have digest threads.
     pub(super) digests_later: bool,
     /// By which entries travel: half of the runs are by the default one.
@@ -217,8 +217,9 @@ impl Scenario {
             shards: options.shards.unwrap_or(shards),
             keys: keys.max(options.shards.unwrap_or(0).into()),
             is_durable,
-            shelf_is_log: options.seed % 2 == 1,
-            // Half of those: what is on the shelf before it is acknowledged may be so later.
+            replica_store_is_log: options.seed % 2 == 1,
+            // Half of those: what is in the replica store before it is acknowledged may be so
+            // later.
             digests_later: options.seed % 4 == 1,
             scheme: options.scheme.unwrap_or_else(|| scheme_of(options.seed)),
             loss_ppm: chance(dice, FaultKind::Loss, 60_000),

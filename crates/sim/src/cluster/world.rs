@@ -18,7 +18,7 @@ use cluster::{Durability, Manager, Message, Node, NodeId, Peer, Settings, Way, m
 
 use crate::cluster::client::{Client, Mode, Sizes};
 use crate::cluster::dice::Dice;
-use crate::cluster::machines::{Clock, Crew, Disk, TestShelf};
+use crate::cluster::machines::{Clock, Crew, Disk, TestReplicaStore};
 use crate::cluster::scenario::{MS, Scenario};
 use crate::cluster::watch::Watch;
 use crate::cluster::{Options, Plant};
@@ -55,7 +55,7 @@ pub(super) enum ToNode {
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) life: u32,
-    pub(super) node: Option<Node<TestShelf>>,
+    pub(super) node: Option<Node<TestReplicaStore>>,
     pub(super) clock: Clock,
     pub(super) paused_until_ns: u64,
     pub(super) disk: Disk,
@@ -256,14 +256,14 @@ impl<'a> World<'a> {
                 node.input(node::Event::Landed { lane, way, bytes: &bytes }, now, &mut actions);
             }
             ToNode::Digested => {
-                node.shelf().is_woken.set(false);
-                node.shelf().digest_some();
+                node.replica_store().is_woken.set(false);
+                node.replica_store().digest_some();
                 node.input(node::Event::Digested, now, &mut actions);
             }
             ToNode::Synced { len_bytes, appended_bytes } => {
                 let logged_bytes =
                     server.disk.synced(len_bytes, self.options.plant == Some(Plant::Sync));
-                let is_log = node.shelf().is_log;
+                let is_log = node.replica_store().is_log;
                 let through_bytes = if is_log { appended_bytes } else { logged_bytes };
                 node.input(node::Event::Synced { through_bytes }, now, &mut actions);
             }
@@ -272,8 +272,8 @@ impl<'a> World<'a> {
             node.input(node::Event::Step, now, &mut actions);
         }
         let id = node.id();
-        server.disk.append(&node.shelf().unlogged.take());
-        if node.shelf().has_waiting() && !node.shelf().is_woken.replace(true) {
+        server.disk.append(&node.replica_store().unlogged.take());
+        if node.replica_store().has_waiting() && !node.replica_store().is_woken.replace(true) {
             let at_ns = self.now_ns + self.chance.between(MS / 100, 2 * MS);
             self.push(at_ns, Happening::Node { name, life, what: ToNode::Digested });
         }
@@ -495,14 +495,20 @@ impl<'a> World<'a> {
         let id = NodeId { name: name as u16, life: server.life };
         let manager_count = self.offices.len() as u16;
         let loses_deletes = self.options.plant == Some(Plant::Tombstone);
-        let is_log = self.scenario.shelf_is_log;
+        let is_log = self.scenario.replica_store_is_log;
         let loses_flushes = self.options.plant == Some(Plant::Flush);
         let life = server.life;
         let is_hasty = self.options.plant == Some(Plant::Early);
         let crew = Crew::new(self.options.seed, life, is_hasty);
         let crew = self.scenario.digests_later.then(|| crew.into());
-        let shelf =
-            TestShelf { life, crew, loses_deletes, loses_flushes, is_log, ..TestShelf::default() };
+        let replica_store = TestReplicaStore {
+            life,
+            crew,
+            loses_deletes,
+            loses_flushes,
+            is_log,
+            ..TestReplicaStore::default()
+        };
         let is_recovered = self.scenario.is_durable && server.life > 1;
         let check = match self.options.plant {
             Some(Plant::Checksum) => cluster::record::Check::Nothing,
@@ -511,14 +517,20 @@ impl<'a> World<'a> {
         let mut node = if is_recovered {
             let log = server.disk.bytes();
             let earlier = server.life - 1;
-            let (node, whole_bytes) =
-                Node::recover(id, earlier, (self.settings, check), manager_count, shelf, log);
+            let (node, whole_bytes) = Node::recover(
+                id,
+                earlier,
+                (self.settings, check),
+                manager_count,
+                replica_store,
+                log,
+            );
             server.disk.begin(whole_bytes);
-            node.shelf().unlogged.take(); // It is there.
+            node.replica_store().unlogged.take(); // It is there.
             node
         } else {
             server.disk = Disk::default();
-            Node::new(id, self.settings, manager_count, shelf)
+            Node::new(id, self.settings, manager_count, replica_store)
         };
         node.set_check(check);
         server.node = Some(node);

@@ -53,7 +53,7 @@ fn log(settings: &Settings) -> Vec<u8> {
 
 /// A node, what has come for it, and how much it has done.
 struct Server {
-    node: Node<MemoryShelf>,
+    node: Node<MemoryReplicaStore>,
     inbox: VecDeque<(Peer, Message)>,
     /// What is appended, and to be synced.
     log_bytes: u64,
@@ -76,8 +76,9 @@ impl World {
             Settings { durability: Durability::Fsync, lease_ns: 500 * MS, ..Settings::default() };
         let (log, now) = (log(&settings), Instant { ns: MS });
         let server = |name| {
-            let (shelf, check) = (MemoryShelf::default(), Check::Checksum);
-            let (node, whole) = Node::recover(member(name), 1, (settings, check), 1, shelf, &log);
+            let (replica_store, check) = (MemoryReplicaStore::default(), Check::Checksum);
+            let (node, whole) =
+                Node::recover(member(name), 1, (settings, check), 1, replica_store, &log);
             assert_eq!(whole, log.len());
             let (inbox, log_bytes) = (VecDeque::new(), 0);
             Server { node, inbox, log_bytes, asked_at: now, work_most: 0 }
@@ -147,7 +148,7 @@ impl World {
         self.turns - before
     }
 
-    fn all(&self, is_so: impl Fn(&Node<MemoryShelf>, ShardId) -> bool) -> bool {
+    fn all(&self, is_so: impl Fn(&Node<MemoryReplicaStore>, ShardId) -> bool) -> bool {
         let primary = |shard: ShardId| &self.servers[shard.index() % 3].node;
         (0..SHARDS).map(ShardId).all(|shard| is_so(primary(shard), shard))
     }
@@ -167,7 +168,7 @@ fn a_start_of_64_shards_from_three_logs_takes_bounded_turns_and_leases_are_asked
         let most = server.work_most;
         assert!(most < TURN_WORK + MESSAGE_WORK, "{most} in a turn");
         for shard in (0..SHARDS).map(ShardId) {
-            let there = server.node.shelf().all_above(shard, Version::ZERO).len();
+            let there = server.node.replica_store().all_above(shard, Version::ZERO).len();
             assert_eq!(there, KEYS, "{shard:?}");
         }
     }
@@ -182,7 +183,7 @@ fn the_parts_of_copies_that_leave_in_a_turn_are_counted() {
     world.until(|world| world.all(|node, shard| node.stage(shard) == Some(Stage::Serving)));
     let server = &mut world.servers[0];
     let (node, now) = (&mut server.node, after(world.now, MS));
-    let hear = |node: &mut Node<MemoryShelf>, from, message| {
+    let hear = |node: &mut Node<MemoryReplicaStore>, from, message| {
         node.take_work();
         let mut actions = Vec::new();
         node.input(Event::Message { from, message }, now, &mut actions);

@@ -38,8 +38,8 @@ impl Bench {
 
     fn held_by(&mut self, name: u16, count: usize) -> usize {
         self.nodes[usize::from(name)].digest_all();
-        let shelf = self.nodes[usize::from(name)].shelf();
-        (0..count).filter(|number| shelf.get(SHARD, &key(*number)).is_some()).count()
+        let replica_store = self.nodes[usize::from(name)].replica_store();
+        (0..count).filter(|number| replica_store.get(SHARD, &key(*number)).is_some()).count()
     }
 }
 

@@ -1,25 +1,25 @@
-//! A shelf that installs what has landed later: nothing is told of it before.
+//! A replica store that installs what has landed later: nothing is told of it before.
 
 use super::*;
 use crate::record::Cut;
+use crate::replica_store::{Above, Done, Landed, Part, Plain};
 use crate::settings::Durability;
-use crate::shelf::{Above, Done, Landed, Part, Plain};
 
 /// Installs when it is told to, or has to.
 #[derive(Debug, Default)]
-struct LateShelf {
-    shelf: std::cell::RefCell<MemoryShelf>,
+struct LateReplicaStore {
+    replica_store: std::cell::RefCell<MemoryReplicaStore>,
     waiting: std::cell::RefCell<Vec<(Landed, Arc<Entry>)>>,
     done: std::cell::RefCell<Vec<Done>>,
     is_full: std::cell::Cell<bool>,
 }
 
-impl LateShelf {
+impl LateReplicaStore {
     fn digest(&self) {
         for (landed, entry) in self.waiting.borrow_mut().drain(..) {
             let is_there = !self.is_full.get();
             if is_there {
-                self.shelf.borrow_mut().install(entry.clone());
+                self.replica_store.borrow_mut().install(entry.clone());
             }
             let entry = Some(entry);
             self.done.borrow_mut().push(Done { landed, entry, is_there });
@@ -27,15 +27,15 @@ impl LateShelf {
     }
 }
 
-impl Shelf for LateShelf {
+impl ReplicaStore for LateReplicaStore {
     fn get(&self, shard: ShardId, key: &[u8]) -> Option<Arc<Entry>> {
         self.digest();
-        self.shelf.borrow().get(shard, key)
+        self.replica_store.borrow().get(shard, key)
     }
 
     fn install(&mut self, entry: Arc<Entry>) -> Installed {
         self.digest();
-        self.shelf.get_mut().install(entry)
+        self.replica_store.get_mut().install(entry)
     }
 
     fn take_in(&mut self, landed: Landed, plain: &Plain<'_>) -> Installed {
@@ -61,17 +61,17 @@ impl Shelf for LateShelf {
 
     fn above(&self, shard: ShardId, floor: Version, entry_max: usize) -> Option<Above> {
         self.digest();
-        self.shelf.borrow().above(shard, floor, entry_max)
+        self.replica_store.borrow().above(shard, floor, entry_max)
     }
 
     fn part(&self, shard: ShardId, cursor: u64, entry_max: usize) -> Part {
         self.digest();
-        self.shelf.borrow().part(shard, cursor, entry_max)
+        self.replica_store.borrow().part(shard, cursor, entry_max)
     }
 
     fn clear(&mut self, shard: ShardId) {
         self.digest();
-        self.shelf.get_mut().clear(shard);
+        self.replica_store.get_mut().clear(shard);
     }
 
     fn commit(&mut self, _shard: ShardId, _version: Version) {}
@@ -82,9 +82,9 @@ impl Shelf for LateShelf {
 const NOW: Instant = Instant { ns: MS };
 const LANE: Lane = Lane { from: NodeId { name: 0, life: 1 }, term: Term(1) };
 
-fn backup(durability: Durability) -> (Node<LateShelf>, Vec<Action>) {
+fn backup(durability: Durability) -> (Node<LateReplicaStore>, Vec<Action>) {
     let settings = Settings { durability, ..Settings::default() };
-    let mut node = Node::new(id(1), settings, 1, LateShelf::default());
+    let mut node = Node::new(id(1), settings, 1, LateReplicaStore::default());
     let message = Message::Install(configuration(1, 1, 0, &[1, 2]));
     node.input(Event::Message { from: Peer::Manager(0), message }, NOW, &mut Vec::new());
     (node, Vec::new())
@@ -98,7 +98,7 @@ fn blocks_of(client: ClientId, len_bytes: usize) -> (Arc<Entry>, Cut) {
     (Arc::new(entry), blocks)
 }
 
-fn land(node: &mut Node<LateShelf>, blocks: &[Arc<[u8]>], actions: &mut Vec<Action>) {
+fn land(node: &mut Node<LateReplicaStore>, blocks: &[Arc<[u8]>], actions: &mut Vec<Action>) {
     let way = Way { thread: 1, at: None };
     for bytes in blocks {
         node.input(Event::Landed { lane: LANE, way, bytes }, NOW, actions);
@@ -113,7 +113,7 @@ fn it_is_acknowledged_once_it_is_installed_and_not_before() {
     node.input(Event::Tick, NOW, &mut actions);
     node.input(Event::Digested, NOW, &mut actions);
     assert_eq!(acked(&actions), 0);
-    node.shelf().digest();
+    node.replica_store().digest();
     node.input(Event::Digested, NOW, &mut actions);
     assert_eq!(acked(&actions), 1);
     node.input(Event::Digested, NOW, &mut actions);
@@ -124,7 +124,7 @@ fn it_is_acknowledged_once_it_is_installed_and_not_before() {
 fn with_fsync_it_is_acknowledged_once_what_was_installed_is_durable() {
     let (mut node, mut actions) = backup(Durability::Fsync);
     let (_, blocks) = blocks_of(ClientId::NONE, 50);
-    let synced = |node: &mut Node<LateShelf>, actions: &mut Vec<Action>| {
+    let synced = |node: &mut Node<LateReplicaStore>, actions: &mut Vec<Action>| {
         let through_bytes = node.appended_bytes();
         node.input(Event::Synced { through_bytes }, NOW, actions);
     };
@@ -132,7 +132,7 @@ fn with_fsync_it_is_acknowledged_once_what_was_installed_is_durable() {
     land(&mut node, &blocks, &mut actions);
     assert!(!actions.contains(&Action::Sync), "there is nothing to sync");
     synced(&mut node, &mut actions);
-    node.shelf().digest();
+    node.replica_store().digest();
     node.input(Event::Digested, NOW, &mut actions);
     assert!(actions.contains(&Action::Sync));
     assert_eq!(acked(&actions), 0);
@@ -144,21 +144,21 @@ fn with_fsync_it_is_acknowledged_once_what_was_installed_is_durable() {
 fn what_had_no_room_is_whole_again_when_its_last_block_comes_again() {
     let (mut node, mut actions) = backup(Durability::Replicated);
     let (entry, blocks) = blocks_of(ClientId::NONE, 5_000);
-    node.shelf().is_full.set(true);
+    node.replica_store().is_full.set(true);
     land(&mut node, &blocks, &mut actions);
-    node.shelf().digest();
+    node.replica_store().digest();
     node.input(Event::Digested, NOW, &mut actions);
     assert_eq!(acked(&actions), blocks.len() - 1);
     let crowded = Message::Crowded { term: Term(1), shard: SHARD };
     assert!(actions.contains(&to_node(id(0), crowded)));
-    node.shelf().is_full.set(false);
+    node.replica_store().is_full.set(false);
     // Twice, as where the first one's answer was late.
     land(&mut node, &blocks[blocks.len() - 1..], &mut actions);
     land(&mut node, &blocks[blocks.len() - 1..], &mut actions);
-    node.shelf().digest();
+    node.replica_store().digest();
     node.input(Event::Digested, NOW, &mut actions);
     assert_eq!(acked(&actions), blocks.len() + 1);
-    assert_eq!(node.shelf().get(SHARD, b"k"), Some(entry));
+    assert_eq!(node.replica_store().get(SHARD, b"k"), Some(entry));
 }
 
 #[test]
@@ -185,8 +185,8 @@ fn it_is_installed_before_another_term_is() {
     land(&mut node, &blocks, &mut actions);
     let message = Message::Install(configuration(2, 2, 1, &[2]));
     node.input(Event::Message { from: Peer::Manager(0), message }, NOW, &mut actions);
-    assert!(node.shelf().waiting.borrow().is_empty(), "N3");
-    assert_eq!(node.shelf().get(SHARD, b"k"), Some(entry));
+    assert!(node.replica_store().waiting.borrow().is_empty(), "N3");
+    assert_eq!(node.replica_store().get(SHARD, b"k"), Some(entry));
 }
 
 #[test]
@@ -200,6 +200,6 @@ fn what_follows_in_a_frame_says_so() {
     }
     land(&mut node, &[frame.into()], &mut actions);
     let follows = |(landed, _): &(Landed, Arc<Entry>)| landed.follows;
-    let waiting: Vec<bool> = node.shelf().waiting.borrow().iter().map(follows).collect();
+    let waiting: Vec<bool> = node.replica_store().waiting.borrow().iter().map(follows).collect();
     assert_eq!(waiting, [false, true, true]);
 }

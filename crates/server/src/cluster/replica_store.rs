@@ -1,7 +1,7 @@
-//! The shelf of a node over the store: workers read what replication fills.
+//! The replica store of a node over the store: workers read what replication fills.
 //!
 //! ```text
-//!  control thread: Node ─ install ─▶ StoreShelf ─ Session::install ─▶ index ◀─ GET ─ workers
+//!  control thread: Node ─ install ─▶ this ─ Session::install ─▶ index ◀─ GET ─ workers
 //!                          │            └ remembered.rs: deletes, recent versions
 //!                          └ take_in ─▶ crew.rs: digest threads, if there are any ─▶ the same
 //! ```
@@ -10,13 +10,13 @@
 //! S1: a key's newest entry is in the store, or its delete is remembered, never both.
 //! S2: while a shard is being cleared its old entries are still in the index, and no reader sees
 //!     them: what is installed meanwhile waits, and the node asks for no copy before
-//!     [`Shelf::is_ready`].
+//!     [`ReplicaStore::is_ready`].
 //! S3: the store knows a shard by a number (kept.rs), at first its id plus one; 0 is what is not
 //!     replicated. In a durable store a shard that is cleared gets another number, which is
 //!     written down before anything of the old one is removed, or of the new one installed.
 //! S4: an entry that does not fit is not acknowledged, and its sender tries again;
-//!     [`StoreShelf::refused_count`] says how often that was. One that waited for its shard to be
-//!     cleared is acknowledged: it waits until it fits, and the shard is not ready before.
+//!     [`ServerReplicaStore::refused_count`] says how often that was. One that waited for its shard
+//!     to be cleared is acknowledged: it waits until it fits, and the shard is not ready before.
 //!
 //! # Concurrency
 //! One thread installs what a shard has: the control thread, or the digest thread that it was lent
@@ -43,7 +43,9 @@ use std::sync::Arc;
 use base::{KeyHash, UnixMillis};
 use cluster::record::{self, Answered, Entry};
 use cluster::slot::SLOT_COUNT;
-use cluster::{Above, ClientId, Done, Installed, Landed, Part, Plain, ShardId, Shelf, Version};
+use cluster::{
+    Above, ClientId, Done, Installed, Landed, Part, Plain, ReplicaStore, ShardId, Version,
+};
 use store::pin::Pins;
 use store::{Item, NoSession, NoUpdate, Op, Outcome, Request, Session, Sink, Store};
 
@@ -79,7 +81,7 @@ const FORESEEN_MAX: usize = 16;
 const PART_BYTES: usize = 1 << 20;
 
 /// See the module's page.
-pub struct StoreShelf {
+pub struct ServerReplicaStore {
     state: RefCell<State>,
 }
 
@@ -110,18 +112,18 @@ struct State {
     refused_count: u64,
 }
 
-impl StoreShelf {
-    /// A shelf over a store that is empty and does not outlive this node; only the shelf writes to
-    /// it.
+impl ServerReplicaStore {
+    /// A replica store over a store that is empty and does not outlive this node; only the replica
+    /// store writes to it.
     ///
     /// # Errors
     /// All places for sessions are taken.
-    pub fn new(store: &Arc<Store>) -> Result<StoreShelf, NoSession> {
-        StoreShelf::over(store, Kept::new(0), None)
+    pub fn new(store: &Arc<Store>) -> Result<ServerReplicaStore, NoSession> {
+        ServerReplicaStore::over(store, Kept::new(0), None)
     }
 
-    /// A shelf over a durable store, as recovered under what was kept; nothing has been written to
-    /// it since.
+    /// A replica store over a durable store, as recovered under what was kept; nothing has been
+    /// written to it since.
     ///
     /// # Errors
     /// All places for sessions are taken.
@@ -129,15 +131,15 @@ impl StoreShelf {
         store: &Arc<Store>,
         kept: Kept,
         keep: Box<dyn Keep>,
-    ) -> Result<StoreShelf, NoSession> {
-        StoreShelf::over(store, kept, Some(Keeping::new(keep)))
+    ) -> Result<ServerReplicaStore, NoSession> {
+        ServerReplicaStore::over(store, kept, Some(Keeping::new(keep)))
     }
 
     fn over(
         store: &Arc<Store>,
         kept: Kept,
         keeping: Option<Keeping>,
-    ) -> Result<StoreShelf, NoSession> {
+    ) -> Result<ServerReplicaStore, NoSession> {
         let mut session = store.session()?;
         session.count_shards();
         let numbers = (0..SLOT_COUNT).map(|shard| kept.number_of(ShardId(shard)).into()).collect();
@@ -161,7 +163,7 @@ impl StoreShelf {
             refused_count: 0,
         };
         state.remember_recovered();
-        Ok(StoreShelf { state: RefCell::new(state) })
+        Ok(ServerReplicaStore { state: RefCell::new(state) })
     }
 
     /// How far CommitVer is shall be written down, and what could not be before; about once a
@@ -539,7 +541,7 @@ fn value_len(entry: &Entry) -> usize {
     entry.value.as_ref().map_or(0, |value| value.len())
 }
 
-impl Shelf for StoreShelf {
+impl ReplicaStore for ServerReplicaStore {
     fn get(&self, shard: ShardId, key: &[u8]) -> Option<Arc<Entry>> {
         self.state.borrow_mut().get(shard, key)
     }

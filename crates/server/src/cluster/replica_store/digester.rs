@@ -128,7 +128,7 @@ impl Digester {
     ) -> Done {
         let Digester { store, session, shards, now, is_full, .. } = self;
         if landed.follows && *is_full {
-            return Done { landed, entry: None, is_there: false }; // S5 of cluster::shelf
+            return Done { landed, entry: None, is_there: false }; // S5 of cluster::replica store
         }
         let hash = || store.key_hasher().hash(plain.key);
         // What was not lent to it, it has no room for (D1 of crew.rs).

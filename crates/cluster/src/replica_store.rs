@@ -7,9 +7,10 @@
 //!  commit, forget_deletes: CommitVer has grown, so less has to be kept for that
 //! ```
 //!
-//! The server's shelf is the store; this module has one in plain maps, for tests and simulation.
+//! The server's replica store is the store; this module has one in plain maps, for tests and
+//! simulation.
 //!
-//! What has landed a shelf may hand to threads of its own, which install it later:
+//! What has landed a replica store may hand to threads of its own, which install it later:
 //!
 //! ```text
 //!  take_in ─▶ Later ─▶ in the index ─▶ take_done: Done ─▶ acknowledged
@@ -18,11 +19,11 @@
 //!
 //! # Invariants
 //! S1: of a key's entries the one with the highest version counts, deletes among them, until
-//!     [`Shelf::forget_deletes`] has been told that nothing older can come (K2).
-//! S2: a walk by [`Shelf::part`] returns every key that is there from beginning to end (K9).
+//!     [`ReplicaStore::forget_deletes`] has been told that nothing older can come (K2).
+//! S2: a walk by [`ReplicaStore::part`] returns every key that is there from beginning to end (K9).
 //! S3: once an entry that is a flush is installed, nothing of its shard with a lower version is
 //!     there, and nothing such is installed until the shard is cleared. It is among what
-//!     [`Shelf::above`] returns, and is never forgotten.
+//!     [`ReplicaStore::above`] returns, and is never forgotten.
 //! S4: what was answered [later](Installed::Later) is installed in the order in which it came,
 //!     within a shard. Everything else that is asked of that shard sees it installed, or refused.
 //! S5: what follows another one of its frame is refused if that was: it may have been computed on
@@ -38,25 +39,25 @@ use crate::message::Lane;
 use crate::record::{Answered, BlockId, Entry, Session};
 
 /// Entries by shard and key (S1).
-pub trait Shelf {
+pub trait ReplicaStore {
     /// The newest entry of a key.
     fn get(&self, shard: ShardId, key: &[u8]) -> Option<Arc<Entry>>;
 
     /// Adds an entry unless a newer one of its key is there.
     fn install(&mut self, entry: Arc<Entry>) -> Installed;
 
-    /// As [`Shelf::install`], of what lies elsewhere and no other caller needs.
+    /// As [`ReplicaStore::install`], of what lies elsewhere and no other caller needs.
     fn install_plain(&mut self, plain: &Plain<'_>) -> Installed {
         self.install(Arc::new(plain.to_entry()))
     }
 
-    /// As [`Shelf::install_plain`], of the block that has landed so. Only this and
-    /// [`Shelf::take_in_entry`] may be answered [`Installed::Later`].
+    /// As [`ReplicaStore::install_plain`], of the block that has landed so. Only this and
+    /// [`ReplicaStore::take_in_entry`] may be answered [`Installed::Later`].
     fn take_in(&mut self, _landed: Landed, plain: &Plain<'_>) -> Installed {
         self.install_plain(plain)
     }
 
-    /// As [`Shelf::install`], of what the block that has landed so made whole.
+    /// As [`ReplicaStore::install`], of what the block that has landed so made whole.
     fn take_in_entry(&mut self, _landed: Landed, entry: &Arc<Entry>) -> Installed {
         self.install(entry.clone())
     }
@@ -67,19 +68,20 @@ pub trait Shelf {
     /// What has come since the last call of what was to be installed later.
     fn take_done(&mut self, _done: &mut Vec<Done>) {}
 
-    /// Whether this shelf is the node's log: what is installed is on the medium with the next sync
-    /// that is asked for, and the node appends nothing of its own. Then, too, an entry is
-    /// acknowledged once it is installed, so that a shelf may refuse what it has no room for.
+    /// Whether this replica store is the node's log: what is installed is on the medium with the
+    /// next sync that is asked for, and the node appends nothing of its own. Then, too, an entry is
+    /// acknowledged once it is installed, so that a replica store may refuse what it has no room
+    /// for.
     fn is_log(&self) -> bool {
         false
     }
 
-    /// A client was answered so; only asked of a shelf that is the log (K24).
+    /// A client was answered so; only asked of a replica store that is the log (K24).
     fn remember(&mut self, _session: &Session) {}
 
     /// Entries of a shard above a version in the order of theirs, about so many; cheap if that is
-    /// the last version that `commit` was told. None: the shelf has to look for them first, between
-    /// the node's inputs; the node asks again.
+    /// the last version that `commit` was told. None: the replica store has to look for them first,
+    /// between the node's inputs; the node asks again.
     fn above(&self, shard: ShardId, floor: Version, entry_max: usize) -> Option<Above>;
 
     /// About so many entries of a shard from a cursor on, which is 0 for the beginning; remembered
@@ -95,8 +97,8 @@ pub trait Shelf {
         true
     }
 
-    /// All of a shard up to this version is on all copies: [`Shelf::above`] will not be asked for
-    /// less, but by a node that starts again.
+    /// All of a shard up to this version is on all copies: [`ReplicaStore::above`] will not be
+    /// asked for less, but by a node that starts again.
     fn commit(&mut self, shard: ShardId, version: Version);
 
     /// Nothing of a shard that is older than its deletes up to this version will be installed.
@@ -145,9 +147,9 @@ pub enum Installed {
     Newest,
     /// The key has a newer one.
     Older,
-    /// It is not there, for lack of space. Only of a shelf that is the log.
+    /// It is not there, for lack of space. Only of a replica store that is the log.
     NoRoom,
-    /// Another thread installs it; [`Shelf::take_done`] says what came of it.
+    /// Another thread installs it; [`ReplicaStore::take_done`] says what came of it.
     Later,
 }
 
@@ -158,7 +160,7 @@ pub struct Landed {
     pub lane: Lane,
     /// Which it is.
     pub block: BlockId,
-    /// Whether the shelf was given another one of the same frame just before (S5).
+    /// Whether the replica store was given another one of the same frame just before (S5).
     pub follows: bool,
 }
 
@@ -169,7 +171,7 @@ pub struct Done {
     pub landed: Landed,
     /// If it came with bytes of its own.
     pub entry: Option<Arc<Entry>>,
-    /// Whether the shelf has it, or something newer; else it had no room.
+    /// Whether the replica store has it, or something newer; else it had no room.
     pub is_there: bool,
 }
 
@@ -191,9 +193,9 @@ pub struct Part {
     pub next: Option<u64>,
 }
 
-/// A shelf of plain maps.
+/// A replica store of plain maps.
 #[derive(Clone, Debug, Default)]
-pub struct MemoryShelf {
+pub struct MemoryReplicaStore {
     shards: BTreeMap<ShardId, BTreeMap<Place, Arc<Entry>>>,
     /// The last flush of each (S3).
     flushes: BTreeMap<ShardId, Arc<Entry>>,
@@ -202,7 +204,7 @@ pub struct MemoryShelf {
 /// A key's place in the order of parts.
 type Place = (u64, Arc<[u8]>);
 
-impl MemoryShelf {
+impl MemoryReplicaStore {
     /// Puts an entry in the place of its key's, whatever the versions: for tests that break things.
     pub fn replace(&mut self, entry: Arc<Entry>) {
         self.shards.entry(entry.shard).or_default().insert(place_of(&entry.key), entry);
@@ -232,7 +234,7 @@ impl MemoryShelf {
     }
 }
 
-impl Shelf for MemoryShelf {
+impl ReplicaStore for MemoryReplicaStore {
     fn get(&self, shard: ShardId, key: &[u8]) -> Option<Arc<Entry>> {
         self.shards.get(&shard)?.get(&place_of(&key.into())).cloned()
     }
@@ -331,15 +333,15 @@ mod tests {
 
     #[test]
     fn a_walk_by_parts_returns_what_stays_though_other_keys_come_and_go() {
-        let mut shelf = MemoryShelf::default();
+        let mut replica_store = MemoryReplicaStore::default();
         for number in 0..100 {
-            shelf.install(entry(&format!("stays {number}"), number + 1, Some("v")));
+            replica_store.install(entry(&format!("stays {number}"), number + 1, Some("v")));
         }
         let (mut cursor, mut seen) = (0, std::collections::BTreeSet::new());
         for step in 0.. {
-            let part = shelf.part(SHARD, cursor, 7);
+            let part = replica_store.part(SHARD, cursor, 7);
             seen.extend(part.entries.iter().map(|entry| entry.key.clone()));
-            shelf.install(entry(&format!("comes {step}"), 1_000 + step, Some("v")));
+            replica_store.install(entry(&format!("comes {step}"), 1_000 + step, Some("v")));
             match part.next {
                 Some(next) => cursor = next,
                 None => break,
@@ -351,12 +353,12 @@ mod tests {
 
     #[test]
     fn a_delete_keeps_what_is_older_away_until_it_is_forgotten() {
-        let mut shelf = MemoryShelf::default();
-        assert_eq!(shelf.install(entry("k", 7, None)), Installed::Newest);
-        assert_eq!(shelf.install(entry("k", 5, Some("old"))), Installed::Older);
-        shelf.forget_deletes(SHARD, Version::from_bits(6).unwrap());
-        assert!(shelf.get(SHARD, b"k").is_some());
-        shelf.forget_deletes(SHARD, Version::from_bits(7).unwrap());
-        assert_eq!(shelf.get(SHARD, b"k"), None);
+        let mut replica_store = MemoryReplicaStore::default();
+        assert_eq!(replica_store.install(entry("k", 7, None)), Installed::Newest);
+        assert_eq!(replica_store.install(entry("k", 5, Some("old"))), Installed::Older);
+        replica_store.forget_deletes(SHARD, Version::from_bits(6).unwrap());
+        assert!(replica_store.get(SHARD, b"k").is_some());
+        replica_store.forget_deletes(SHARD, Version::from_bits(7).unwrap());
+        assert_eq!(replica_store.get(SHARD, b"k"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The shelf with digest threads: its answers are the same, and another thread installs.
+//! The replica store with digest threads: its answers are the same, and another thread installs.
 
 use cluster::message::Lane;
 use cluster::record::BlockId;
@@ -15,15 +15,15 @@ pub(super) fn landed(entry: &Entry, follows: bool) -> Landed {
     Landed { lane: Lane { from: NodeId { name: 1, life: 1 }, term: Term(1) }, block, follows }
 }
 
-fn open_with(digest_threads: usize, call: &Call) -> (Arc<Store>, StoreShelf) {
+fn open_with(digest_threads: usize, call: &Call) -> (Arc<Store>, ServerReplicaStore) {
     let store = open(IndexKind::Hash);
-    let mut shelf = StoreShelf::new(&store).unwrap();
-    shelf.employ(digest_threads, call).unwrap();
-    (store, shelf)
+    let mut replica_store = ServerReplicaStore::new(&store).unwrap();
+    replica_store.employ(digest_threads, call).unwrap();
+    (store, replica_store)
 }
 
-fn take_in(shelf: &mut StoreShelf, entry: &Entry) -> Installed {
-    shelf.take_in(landed(entry, false), &entry.as_plain())
+fn take_in(replica_store: &mut ServerReplicaStore, entry: &Entry) -> Installed {
+    replica_store.take_in(landed(entry, false), &entry.as_plain())
 }
 
 #[test]
@@ -44,74 +44,75 @@ fn it_answers_as_the_one_in_plain_maps_does() {
 
 #[test]
 fn an_entry_is_installed_by_the_digest_thread_of_its_shard() {
-    let (_, mut shelf) = open_with(DIGEST_THREADS, &ring_nothing());
+    let (_, mut replica_store) = open_with(DIGEST_THREADS, &ring_nothing());
     for number in 1..=700 {
         let shard = ShardId((number % 7) as u16);
-        assert_eq!(take_in(&mut shelf, &put(shard, "k", number)), Installed::Later);
+        assert_eq!(take_in(&mut replica_store, &put(shard, "k", number)), Installed::Later);
     }
-    shelf.finish();
+    replica_store.finish();
     // Shards 0, 2, 4, 6 and 1, 3, 5.
-    let figures = shelf.digest_figures();
+    let figures = replica_store.digest_figures();
     let counted: Vec<_> = figures.iter().map(|it| (it.entries, it.refused, it.queued)).collect();
     assert_eq!(counted, [(400, 0, 0), (300, 0, 0)]);
     let (mut done, order) =
         (Vec::new(), |done: &Done| (done.landed.block.shard, done.landed.block.version));
-    shelf.take_done(&mut done);
+    replica_store.take_done(&mut done);
     assert_eq!(done.len(), 700);
     done.sort_by_key(|done| done.landed.block.shard); // Stable.
     assert!(done.is_sorted_by_key(order), "within a shard in the order in which they came");
     // Without them the control thread does, at once.
-    let (_, mut shelf) = open_with(0, &ring_nothing());
-    assert_eq!(take_in(&mut shelf, &put(ShardId(0), "k", 1)), Installed::Newest);
-    assert_eq!(shelf.digest_figures(), []);
+    let (_, mut replica_store) = open_with(0, &ring_nothing());
+    assert_eq!(take_in(&mut replica_store, &put(ShardId(0), "k", 1)), Installed::Newest);
+    assert_eq!(replica_store.digest_figures(), []);
 }
 
 #[test]
 fn who_asks_for_a_shard_sees_all_that_was_taken_in_for_it() {
-    let (_, mut shelf) = open_with(DIGEST_THREADS, &ring_nothing());
+    let (_, mut replica_store) = open_with(DIGEST_THREADS, &ring_nothing());
     let shard = ShardId(1);
     for number in 1..=2_000 {
-        take_in(&mut shelf, &put(shard, "k", number));
+        take_in(&mut replica_store, &put(shard, "k", number));
         if number % 97 == 0 {
-            let found = shelf.get(shard, b"k").unwrap();
+            let found = replica_store.get(shard, b"k").unwrap();
             assert_eq!(found.version, version(number));
         }
     }
-    assert_eq!(above(&shelf, shard, 0).len(), 1);
-    take_in(&mut shelf, &put(shard, "other", 2_001));
+    assert_eq!(above(&replica_store, shard, 0).len(), 1);
+    take_in(&mut replica_store, &put(shard, "other", 2_001));
     assert_eq!(
-        shelf.part(shard, 0, 10).entries.len() + shelf.part(shard, ITEMS, 10).entries.len(),
+        replica_store.part(shard, 0, 10).entries.len()
+            + replica_store.part(shard, ITEMS, 10).entries.len(),
         4
     );
-    take_in(&mut shelf, &put(shard, "other", 2_002));
-    assert_eq!(shelf.install(put(shard, "other", 2_002)), Installed::Older);
-    take_in(&mut shelf, &put(shard, "third", 2_003));
+    take_in(&mut replica_store, &put(shard, "other", 2_002));
+    assert_eq!(replica_store.install(put(shard, "other", 2_002)), Installed::Older);
+    take_in(&mut replica_store, &put(shard, "third", 2_003));
     let flush = Entry { is_flush: true, ..delete_of(shard, Arc::default(), version(2_010)) };
-    assert_eq!(shelf.install(Arc::new(flush)), Installed::Newest);
-    take_in(&mut shelf, &put(shard, "third", 2_004));
-    assert_eq!(shelf.get(shard, b"third"), None);
-    take_in(&mut shelf, &put(shard, "third", 2_011));
-    shelf.clear(shard);
-    assert_eq!(shelf.get(shard, b"third"), None);
+    assert_eq!(replica_store.install(Arc::new(flush)), Installed::Newest);
+    take_in(&mut replica_store, &put(shard, "third", 2_004));
+    assert_eq!(replica_store.get(shard, b"third"), None);
+    take_in(&mut replica_store, &put(shard, "third", 2_011));
+    replica_store.clear(shard);
+    assert_eq!(replica_store.get(shard, b"third"), None);
 }
 
 #[test]
 fn what_has_no_room_is_said_to_have_none() {
-    let (_, mut shelf) = open_with(1, &ring_nothing());
+    let (_, mut replica_store) = open_with(1, &ring_nothing());
     let value: Arc<[u8]> = vec![7; 1 << 19].into();
     for number in 1..=100 {
         let key = format!("k{number}");
         let delete = delete_of(ShardId(0), key.as_bytes().into(), version(number));
-        take_in(&mut shelf, &Entry { value: Some(value.clone()), ..delete });
+        take_in(&mut replica_store, &Entry { value: Some(value.clone()), ..delete });
     }
-    shelf.finish();
+    replica_store.finish();
     let mut done = Vec::new();
-    shelf.take_done(&mut done);
+    replica_store.take_done(&mut done);
     let there = done.iter().filter(|done| done.is_there).count();
     assert!((10..100).contains(&there), "{there} of 32 MiB");
-    assert_eq!(shelf.refused_count() as usize, 100 - there);
+    assert_eq!(replica_store.refused_count() as usize, 100 - there);
     for (number, one) in done.iter().enumerate() {
-        let found = shelf.get(ShardId(0), format!("k{}", number + 1).as_bytes());
+        let found = replica_store.get(ShardId(0), format!("k{}", number + 1).as_bytes());
         assert_eq!(found.is_some(), one.is_there, "k{}", number + 1);
     }
 }
@@ -120,23 +121,23 @@ fn what_has_no_room_is_said_to_have_none() {
 fn they_sleep_until_there_is_something_and_call_when_it_is_done() {
     let (caller, called) = crossbeam_channel::unbounded();
     let call: Call = Arc::new(move || caller.send(()).unwrap());
-    let (_, mut shelf) = open_with(1, &call);
+    let (_, mut replica_store) = open_with(1, &call);
     for number in 1..=20 {
-        assert!(called.is_empty() && !shelf.has_digested());
-        take_in(&mut shelf, &put(ShardId(0), "k", number));
-        shelf.hand_on();
+        assert!(called.is_empty() && !replica_store.has_digested());
+        take_in(&mut replica_store, &put(ShardId(0), "k", number));
+        replica_store.hand_on();
         called.recv().unwrap();
-        assert!(shelf.has_digested());
+        assert!(replica_store.has_digested());
         let mut done = Vec::new();
-        shelf.take_done(&mut done);
+        replica_store.take_done(&mut done);
         assert_eq!(done.len(), 1);
     }
-    drop(shelf); // They end.
+    drop(replica_store); // They end.
 }
 
 #[test]
 fn what_follows_what_had_no_room_in_its_frame_has_none_either() {
-    let (_, mut shelf) = open_with(1, &ring_nothing());
+    let (_, mut replica_store) = open_with(1, &ring_nothing());
     let shard = ShardId(0);
     // More than the store takes.
     let large = |number| {
@@ -144,7 +145,7 @@ fn what_follows_what_had_no_room_in_its_frame_has_none_either() {
         Entry { value, ..delete_of(shard, (*b"large").into(), version(number)) }
     };
     let mut give = |entry: &Entry, follows| {
-        let installed = shelf.take_in(landed(entry, follows), &entry.as_plain());
+        let installed = replica_store.take_in(landed(entry, follows), &entry.as_plain());
         assert_eq!(installed, Installed::Later);
     };
     give(&put(shard, "a", 1), false);
@@ -152,10 +153,10 @@ fn what_follows_what_had_no_room_in_its_frame_has_none_either() {
     give(&put(shard, "b", 3), true);
     give(&put(shard, "c", 4), true);
     give(&put(shard, "d", 5), false);
-    shelf.finish();
+    replica_store.finish();
     let mut done = Vec::new();
-    shelf.take_done(&mut done);
+    replica_store.take_done(&mut done);
     let there: Vec<bool> = done.iter().map(|done| done.is_there).collect();
     assert_eq!(there, [true, false, false, false, true]);
-    assert_eq!(shelf.get(shard, b"b"), None);
+    assert_eq!(replica_store.get(shard, b"b"), None);
 }

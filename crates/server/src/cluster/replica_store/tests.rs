@@ -1,4 +1,4 @@
-//! The shelf over a store against the one in plain maps: the same calls, the same answers.
+//! The replica store over a store against the one in plain maps: the same calls, the same answers.
 
 mod crash;
 mod digest;
@@ -6,7 +6,7 @@ mod digest;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::UnixMillis;
-use cluster::{MemoryShelf, NodeId, Slot, Term};
+use cluster::{MemoryReplicaStore, NodeId, Slot, Term};
 use store::{Eviction, HugePages, IndexKind, Mode, StoreConfig};
 
 use super::*;
@@ -55,8 +55,8 @@ fn put(shard: ShardId, key: &str, version_bits: u64) -> Arc<Entry> {
 
 /// Both shelves, and what the node would know.
 struct Pair {
-    tested: StoreShelf,
-    model: MemoryShelf,
+    tested: ServerReplicaStore,
+    model: MemoryReplicaStore,
     commits: [u64; SHARDS as usize],
     /// Versions that were given to writes that are not everywhere yet.
     pending: Vec<u64>,
@@ -69,9 +69,9 @@ struct Pair {
 
 impl Pair {
     fn new(index: IndexKind, seed: u64, digest_threads: usize) -> Pair {
-        let mut tested = StoreShelf::new(&open(index)).unwrap();
+        let mut tested = ServerReplicaStore::new(&open(index)).unwrap();
         tested.employ(digest_threads, &digest::ring_nothing()).unwrap();
-        let (model, commits) = (MemoryShelf::default(), [1 << 32; SHARDS as usize]);
+        let (model, commits) = (MemoryReplicaStore::default(), [1 << 32; SHARDS as usize]);
         let pending = ((1 << 32) + 1..=(1 << 32) + 40).collect();
         let (done, rng) = (Vec::new(), Rng(seed));
         Pair { tested, model, commits, pending, digest_threads, later_count: 0, done, rng }
@@ -175,10 +175,10 @@ impl Pair {
 
     fn compare_parts(&mut self, shard: ShardId) {
         self.finish_clearing();
-        let walk = |shelf: &dyn Shelf| {
+        let walk = |replica_store: &dyn ReplicaStore| {
             let (mut cursor, mut found) = (0, BTreeMap::new());
             loop {
-                let part = shelf.part(shard, cursor, 100);
+                let part = replica_store.part(shard, cursor, 100);
                 found.extend(part.entries.into_iter().map(|entry| (entry.key.clone(), entry)));
                 match part.next {
                     Some(next) => cursor = next,
@@ -193,12 +193,13 @@ impl Pair {
     }
 }
 
-/// All entries of a shard above a version, slice by slice, however long the shelf has to look.
-fn above(shelf: &StoreShelf, shard: ShardId, floor: u64) -> Vec<Arc<Entry>> {
+/// All entries of a shard above a version, slice by slice, however long the replica store has to
+/// look.
+fn above(replica_store: &ServerReplicaStore, shard: ShardId, floor: u64) -> Vec<Arc<Entry>> {
     let (mut floor, mut entries) = (version(floor), Vec::new());
     loop {
-        let Some(above) = shelf.above(shard, floor, 100) else {
-            assert!(shelf.work(), "it looks for them");
+        let Some(above) = replica_store.above(shard, floor, 100) else {
+            assert!(replica_store.work(), "it looks for them");
             continue;
         };
         assert!(above.entries.len() <= 101);
@@ -234,36 +235,36 @@ fn it_answers_as_the_one_in_plain_maps_does() {
 
 #[test]
 fn recent_versions_that_are_too_many_are_found_by_a_walk() {
-    let mut shelf = StoreShelf::new(&open(IndexKind::Hash)).unwrap();
+    let mut replica_store = ServerReplicaStore::new(&open(IndexKind::Hash)).unwrap();
     let shard = ShardId(1);
     for number in 1..=30_000 {
-        shelf.install(put(shard, &format!("key {number}"), number));
+        replica_store.install(put(shard, &format!("key {number}"), number));
     }
-    assert_eq!(shelf.above(shard, version(10_000), 100), None);
-    assert_eq!(above(&shelf, shard, 10_000).len(), 20_000);
-    shelf.commit(shard, version(29_999));
-    assert_eq!(above(&shelf, shard, 29_999).len(), 1);
+    assert_eq!(replica_store.above(shard, version(10_000), 100), None);
+    assert_eq!(above(&replica_store, shard, 10_000).len(), 20_000);
+    replica_store.commit(shard, version(29_999));
+    assert_eq!(above(&replica_store, shard, 29_999).len(), 1);
 }
 
 #[test]
 fn one_walk_over_the_index_finds_the_versions_of_all_shards_that_ask() {
     let steps_for = |shards: u16| {
-        let mut shelf = StoreShelf::new(&open(IndexKind::Hash)).unwrap();
+        let mut replica_store = ServerReplicaStore::new(&open(IndexKind::Hash)).unwrap();
         for number in 1..=32_000 {
             let shard = ShardId(number as u16 % 2);
-            shelf.install(put(shard, &format!("key {number}"), number));
+            replica_store.install(put(shard, &format!("key {number}"), number));
         }
         for _ in 0..3 {
             // Asked again and again, as when the answer does not come.
             for shard in 0..shards {
-                assert_eq!(shelf.above(ShardId(shard), version(0), 100), None);
+                assert_eq!(replica_store.above(ShardId(shard), version(0), 100), None);
             }
-            shelf.work();
+            replica_store.work();
         }
         for shard in 0..shards {
-            assert_eq!(above(&shelf, ShardId(shard), 0).len(), 16_000);
+            assert_eq!(above(&replica_store, ShardId(shard), 0).len(), 16_000);
         }
-        shelf.state.borrow().finding.step_count
+        replica_store.state.borrow().finding.step_count
     };
     let steps = steps_for(1);
     assert!(steps > 32_000 / 600, "{steps} steps are not bounded");
@@ -287,22 +288,22 @@ fn a_walk_counts_for_nothing_if_recent_versions_were_lost_meanwhile() {
 
 #[test]
 fn what_is_installed_while_the_index_is_walked_is_found() {
-    let mut shelf = StoreShelf::new(&open(IndexKind::Hash)).unwrap();
+    let mut replica_store = ServerReplicaStore::new(&open(IndexKind::Hash)).unwrap();
     let shard = ShardId(1);
     (1..=30_000).for_each(|number| {
-        shelf.install(put(shard, &format!("key {number}"), 2 * number));
+        replica_store.install(put(shard, &format!("key {number}"), 2 * number));
     });
-    assert_eq!(shelf.above(shard, version(0), 100), None);
+    assert_eq!(replica_store.above(shard, version(0), 100), None);
     (1..=200).for_each(|number| {
-        shelf.work();
+        replica_store.work();
         // A new key, older than many; a newer version of one; a delete.
-        shelf.install(put(shard, &format!("new {number}"), 2 * number + 1));
-        shelf.install(put(shard, &format!("key {number}"), 100_000 + number));
+        replica_store.install(put(shard, &format!("new {number}"), 2 * number + 1));
+        replica_store.install(put(shard, &format!("key {number}"), 100_000 + number));
         let key = format!("key {}", 1_000 + number);
         let delete = delete_of(shard, key.as_bytes().into(), version(200_000 + number));
-        shelf.install(Arc::new(delete));
+        replica_store.install(Arc::new(delete));
     });
-    let found = above(&shelf, shard, 0);
+    let found = above(&replica_store, shard, 0);
     assert_eq!(found.len(), 30_000 + 200);
     let bits = |entry: &Arc<Entry>| entry.version.bits();
     assert!(found.iter().map(bits).is_sorted());
@@ -312,35 +313,35 @@ fn what_is_installed_while_the_index_is_walked_is_found() {
 
 #[test]
 fn what_expires_keeps_older_entries_away_until_these_cannot_come() {
-    let mut shelf = StoreShelf::new(&open(IndexKind::Hash)).unwrap();
+    let mut replica_store = ServerReplicaStore::new(&open(IndexKind::Hash)).unwrap();
     let shard = ShardId(0);
-    shelf.set_now(UnixMillis(1_000));
+    replica_store.set_now(UnixMillis(1_000));
     let entry = put(shard, "k", 9);
     let expires_at = Some(UnixMillis(2_000));
-    shelf.install(Arc::new(Entry { expires_at, ..(*entry).clone() }));
-    shelf.set_now(UnixMillis(600_000));
-    let (store, numbers) = (shelf.state.borrow().store.clone(), shelf.numbers());
+    replica_store.install(Arc::new(Entry { expires_at, ..(*entry).clone() }));
+    replica_store.set_now(UnixMillis(600_000));
+    let (store, numbers) = (replica_store.state.borrow().store.clone(), replica_store.numbers());
     while numbers.key_count(&store, shard) > 0 {
-        let now = shelf.state.borrow().now;
-        shelf.set_now(UnixMillis(now.0 + 1_000));
-        shelf.work();
+        let now = replica_store.state.borrow().now;
+        replica_store.set_now(UnixMillis(now.0 + 1_000));
+        replica_store.work();
     }
-    assert_eq!(shelf.install(put(shard, "k", 8)), Installed::Older);
-    assert_eq!(shelf.get(shard, b"k"), None);
+    assert_eq!(replica_store.install(put(shard, "k", 8)), Installed::Older);
+    assert_eq!(replica_store.get(shard, b"k"), None);
 }
 
 #[test]
 fn keys_of_a_slot_are_found_among_all() {
     let store = open(IndexKind::Hash);
-    let mut shelf = StoreShelf::new(&store).unwrap();
+    let mut replica_store = ServerReplicaStore::new(&store).unwrap();
     let shard = ShardId(2);
     for number in 1..500 {
-        shelf.install(put(shard, &format!("{{tag {}}} {number}", number % 7), number));
+        replica_store.install(put(shard, &format!("{{tag {}}} {number}", number % 7), number));
     }
     let slot = Slot::of(b"{tag 3}");
     let mut session = store.session().unwrap();
     let (count, keys) =
-        shelf.numbers().keys_in_slot(&mut session, UnixMillis(0), (slot, shard), 10);
+        replica_store.numbers().keys_in_slot(&mut session, UnixMillis(0), (slot, shard), 10);
     assert_eq!((count, keys.len()), (71, 10));
     assert!(keys.iter().all(|key| Slot::of(key) == slot));
 }
@@ -348,7 +349,7 @@ fn keys_of_a_slot_are_found_among_all() {
 #[test]
 fn readers_beside_see_whole_entries_and_versions_that_only_grow() {
     let store = open(IndexKind::Hash);
-    let mut shelf = StoreShelf::new(&store).unwrap();
+    let mut replica_store = ServerReplicaStore::new(&store).unwrap();
     let (is_over, shard) = (AtomicBool::new(false), ShardId(0));
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -366,9 +367,9 @@ fn readers_beside_see_whole_entries_and_versions_that_only_grow() {
             }
         });
         for number in 1..50_000 {
-            shelf.install(put(shard, &format!("k {}", number % 5), number));
+            replica_store.install(put(shard, &format!("k {}", number % 5), number));
             if number % 100 == 0 {
-                shelf.work();
+                replica_store.work();
             }
         }
         is_over.store(true, Ordering::Relaxed);
@@ -378,17 +379,17 @@ fn readers_beside_see_whole_entries_and_versions_that_only_grow() {
 #[test]
 fn a_part_of_large_values_is_short() {
     let store = open(IndexKind::Hash);
-    let mut shelf = StoreShelf::new(&store).unwrap();
+    let mut replica_store = ServerReplicaStore::new(&store).unwrap();
     let value: Arc<[u8]> = vec![7; 256 << 10].into();
     for number in 1..=64 {
         let key = format!("k{number}");
         let delete = delete_of(ShardId(0), key.as_bytes().into(), version(number));
         let entry = Entry { value: Some(value.clone()), ..delete };
-        assert_eq!(shelf.install(Arc::new(entry)), Installed::Newest);
+        assert_eq!(replica_store.install(Arc::new(entry)), Installed::Newest);
     }
     let (mut cursor, mut count) = (0, 0);
     loop {
-        let part = shelf.part(ShardId(0), cursor, 256);
+        let part = replica_store.part(ShardId(0), cursor, 256);
         assert!(part.entries.len() <= 16, "{} at once", part.entries.len());
         count += part.entries.len();
         match part.next {

@@ -3,19 +3,19 @@
 //!
 //! ```text
 //!  peer ─ entry, thread 3 ─▶ kernel: by the datagram's thread ─▶ socket of worker (3-1) mod n
-//!                                                                 Clerk: tag, checksum, term
+//!                                                                 Receiver: tag, checksum, term
 //!       ◀─ acknowledgement ───────────────────────────────────────┤
 //!                                                                 ▼
-//!                                                     Desk: a log ─▶ control thread: digest
+//!                                                     inbound log ─▶ control thread: digest
 //! ```
 //!
 //! # Invariants
-//! D1: a desk takes nothing but under the term that it is open for. It is closed, and emptied into
-//!     the node, before another configuration is installed (N3): what was acknowledged under a term
-//!     is digested under it.
-//! D2: desks are emptied before the node hears a message or what is on all copies (L4 of
+//! D1: an inbound log takes nothing but under the term that it is open for. It is closed, and
+//!     emptied into the node, before another configuration is installed (N3): what was acknowledged
+//!     under a term is digested under it.
+//! D2: inbound logs are emptied before the node hears a message or what is on all copies (L4 of
 //!     cluster::node::landing): whatever was acknowledged before that was sent is there by then.
-//! D3: with `fsync` a clerk acknowledges nothing: the node does, once it is on the medium (K21).
+//! D3: with `fsync` a receiver acknowledges nothing: the node does, once it is on the medium (K21).
 
 use std::io;
 use std::net::UdpSocket;
@@ -30,24 +30,24 @@ use cluster::record::{BlockId, Check, block};
 use cluster::{Message, Node, NodeId, Term, Way};
 use landing::Sender;
 
-use super::StoreShelf;
+use super::ServerReplicaStore;
 use super::control::Control;
 use super::socket::{Counters, FULL_COUNT, Socket};
 use crate::poller::Waker;
 
 /// What a worker keeps for the control thread; more is not taken, and sent again.
-const DESK_BYTES_MAX: usize = 4 << 20;
+const INBOUND_BYTES_MAX: usize = 4 << 20;
 /// Calls of the system in one round of a worker.
 const BURSTS_MAX: usize = 4;
 
 /// Of all workers.
-pub(super) struct Desks {
-    desks: Vec<Mutex<Desk>>,
+pub(super) struct InboundLogs {
+    inbound_logs: Vec<Mutex<InboundLog>>,
 }
 
 /// See D1.
 #[derive(Default)]
-struct Desk {
+struct InboundLog {
     term: Option<Term>,
     taken: Taken,
     counters: Counters,
@@ -78,61 +78,61 @@ impl Taken {
     }
 }
 
-impl Desks {
-    fn new(count: usize) -> Desks {
-        Desks { desks: (0..count).map(|_| Mutex::default()).collect() }
+impl InboundLogs {
+    fn new(count: usize) -> InboundLogs {
+        InboundLogs { inbound_logs: (0..count).map(|_| Mutex::default()).collect() }
     }
 
-    fn desk(&self, index: usize) -> MutexGuard<'_, Desk> {
-        self.desks[index].lock().unwrap_or_else(PoisonError::into_inner)
+    fn inbound_log(&self, index: usize) -> MutexGuard<'_, InboundLog> {
+        self.inbound_logs[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on entries of this term are taken (D1).
     pub fn open(&self, term: Term) {
-        (0..self.desks.len()).for_each(|index| self.desk(index).term = Some(term));
+        (0..self.inbound_logs.len()).for_each(|index| self.inbound_log(index).term = Some(term));
     }
 
     /// From now on none are.
     pub fn close(&self) {
-        (0..self.desks.len()).for_each(|index| self.desk(index).term = None);
+        (0..self.inbound_logs.len()).for_each(|index| self.inbound_log(index).term = None);
     }
 
     /// Empties them.
     pub fn empty(&self, spare: &mut Taken, mut each: impl FnMut(&Taken)) {
-        for index in 0..self.desks.len() {
+        for index in 0..self.inbound_logs.len() {
             spare.clear();
-            std::mem::swap(&mut self.desk(index).taken, spare);
+            std::mem::swap(&mut self.inbound_log(index).taken, spare);
             if !spare.frames.is_empty() {
                 each(spare);
             }
         }
     }
 
-    /// Datagrams, entries, and how many of the desks have ever taken one.
+    /// Datagrams, entries, and how many of the inbound logs have ever taken one.
     pub fn counters(&self) -> (Counters, u64, u64) {
         let mut sum = (Counters::default(), 0, 0);
-        for index in 0..self.desks.len() {
-            let desk = self.desk(index);
-            let streams = sum.2 + u64::from(desk.frame_count > 0);
-            sum = (sum.0.plus(desk.counters), sum.1 + desk.frame_count, streams);
+        for index in 0..self.inbound_logs.len() {
+            let inbound_log = self.inbound_log(index);
+            let streams = sum.2 + u64::from(inbound_log.frame_count > 0);
+            sum = (sum.0.plus(inbound_log.counters), sum.1 + inbound_log.frame_count, streams);
         }
         sum
     }
 }
 
 /// A worker's part. It is made with the node, and taken by the worker when that starts.
-pub struct Clerk {
+pub struct Receiver {
     index: usize,
     own: NodeId,
     key: Key,
     socket: Socket,
-    desks: Arc<Desks>,
+    inbound_logs: Arc<InboundLogs>,
     acks: AckBuilder,
-    /// Wakes the control thread for what this clerk may not acknowledge (D3).
+    /// Wakes the control thread for what this receiver may not acknowledge (D3).
     waker: Option<Waker>,
 }
 
-/// As what a clerk answers.
+/// As what a receiver answers.
 #[derive(Clone, Copy)]
 pub(super) struct Post<'k> {
     pub own: NodeId,
@@ -140,70 +140,70 @@ pub(super) struct Post<'k> {
     pub datagram_bytes: usize,
 }
 
-/// A clerk for each of these sockets, and what the control thread sees of them.
+/// A receiver for each of these sockets, and what the control thread sees of them.
 ///
 /// # Errors
 /// The system gives no memory.
-pub(super) fn clerks(
+pub(super) fn receivers(
     sockets: Vec<UdpSocket>,
     post: Post<'_>,
     waker: Option<&Waker>,
-) -> io::Result<(Arc<Desks>, Vec<Clerk>)> {
-    let desks = Arc::new(Desks::new(sockets.len()));
+) -> io::Result<(Arc<InboundLogs>, Vec<Receiver>)> {
+    let inbound_logs = Arc::new(InboundLogs::new(sockets.len()));
     let make = |(index, socket)| {
-        Ok(Clerk {
+        Ok(Receiver {
             index,
             own: post.own,
             key: *post.key,
             socket: Socket::new(socket)?,
-            desks: Arc::clone(&desks),
+            inbound_logs: Arc::clone(&inbound_logs),
             acks: AckBuilder::new(post.datagram_bytes),
             waker: waker.cloned(),
         })
     };
-    let clerks = sockets.into_iter().enumerate().map(make).collect::<io::Result<_>>()?;
-    Ok((desks, clerks))
+    let receivers = sockets.into_iter().enumerate().map(make).collect::<io::Result<_>>()?;
+    Ok((inbound_logs, receivers))
 }
 
 impl Control {
     /// Gives the node what workers have taken in.
-    pub(super) fn empty_desks(&mut self, now: Instant) {
-        let Control { node, state, desks, .. } = self;
-        if let Some(desks) = desks {
-            empty(desks, node, &mut state.taken, now, &mut state.actions);
+    pub(super) fn empty_inbound_logs(&mut self, now: Instant) {
+        let Control { node, state, inbound_logs, .. } = self;
+        if let Some(inbound_logs) = inbound_logs {
+            empty(inbound_logs, node, &mut state.taken, now, &mut state.actions);
             if node.owes() {
-                desks.close(); // W2 of cluster::node::owed
+                inbound_logs.close(); // W2 of cluster::node::owed
             }
         }
     }
 
-    /// Before a message: a configuration finds desks closed (D1).
-    pub(super) fn ready_desks(&mut self, message: &Message, now: Instant) {
-        if let (Some(desks), Message::Install(_)) = (&self.desks, message) {
-            desks.close();
+    /// Before a message: a configuration finds inbound logs closed (D1).
+    pub(super) fn ready_inbound_logs(&mut self, message: &Message, now: Instant) {
+        if let (Some(inbound_logs), Message::Install(_)) = (&self.inbound_logs, message) {
+            inbound_logs.close();
         }
-        self.empty_desks(now);
+        self.empty_inbound_logs(now);
         self.perform(now);
     }
 
     /// Behind it.
-    pub(super) fn open_desks(&self) {
-        if let Some(desks) = self.desks.as_ref().filter(|_| !self.node.owes()) {
-            desks.open(self.node.term());
+    pub(super) fn open_inbound_logs(&self) {
+        if let Some(inbound_logs) = self.inbound_logs.as_ref().filter(|_| !self.node.owes()) {
+            inbound_logs.open(self.node.term());
         }
     }
 }
 
-/// Gives the node what desks have. What was not acknowledged (D3) it acknowledges itself.
+/// Gives the node what inbound logs have. What was not acknowledged (D3) it acknowledges itself.
 pub(super) fn empty(
-    desks: &Desks,
-    node: &mut Node<StoreShelf>,
+    inbound_logs: &InboundLogs,
+    node: &mut Node<ServerReplicaStore>,
     spare: &mut Taken,
     now: Instant,
     actions: &mut Vec<Action>,
 ) {
     let is_acknowledged = !node.is_durable();
-    desks.empty(spare, |taken| {
+    inbound_logs.empty(spare, |taken| {
         for (lane, way, bytes) in taken.iter() {
             let event = match is_acknowledged {
                 true => Event::Executed { lane, bytes },
@@ -214,7 +214,7 @@ pub(super) fn empty(
     });
 }
 
-impl Clerk {
+impl Receiver {
     /// To be polled by its worker.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
@@ -222,10 +222,10 @@ impl Clerk {
 
     /// Takes in what has come, and answers it.
     pub fn serve(&mut self) {
-        let Clerk { index, own, key, socket, desks, acks, waker } = self;
+        let Receiver { index, own, key, socket, inbound_logs, acks, waker } = self;
         let (mut answers, mut refused, mut has_any) = (Vec::new(), 0, false);
         for _ in 0..BURSTS_MAX {
-            let mut desk = desks.desk(*index);
+            let mut inbound_log = inbound_logs.inbound_log(*index);
             let count = socket.receive(|sender, bytes| {
                 let Ok(datagram) = open(bytes, *own, key) else {
                     refused += 1;
@@ -234,15 +234,15 @@ impl Clerk {
                 let Body::Frames(frames) = datagram.body else { return };
                 let (lane, way) = (datagram.lane, datagram.way);
                 for frame in frames {
-                    if desk.take(lane, way, frame) {
+                    if inbound_log.take(lane, way, frame) {
                         has_any = true;
                         answers.push((sender, lane, ids(frame)));
                     }
                 }
             });
             socket.count_refused(std::mem::take(&mut refused));
-            desk.counters = socket.counters();
-            drop(desk);
+            inbound_log.counters = socket.counters();
+            drop(inbound_log);
             match waker {
                 Some(waker) if has_any => waker.wake(),
                 Some(_) => {}
@@ -289,10 +289,10 @@ fn ids(frame: &[u8]) -> Vec<BlockId> {
     ids
 }
 
-impl Desk {
+impl InboundLog {
     /// Appends a frame; whether there is room and it is of the term (D1).
     fn take(&mut self, lane: Lane, way: Way, frame: &[u8]) -> bool {
-        let has_room = self.taken.bytes.len() + frame.len() <= DESK_BYTES_MAX;
+        let has_room = self.taken.bytes.len() + frame.len() <= INBOUND_BYTES_MAX;
         if self.term != Some(lane.term) || !has_room {
             return false;
         }
@@ -308,26 +308,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_desk_takes_what_is_of_its_term_and_gives_it_away_once() {
-        let desks = Desks::new(2);
+    fn a_inbound_log_takes_what_is_of_its_term_and_gives_it_away_once() {
+        let inbound_logs = InboundLogs::new(2);
         let lane = |term| Lane { from: NodeId::default(), term: Term(term) };
         let way = Way { thread: 1, at: None };
-        assert!(!desks.desk(0).take(lane(1), way, &[1; 64]), "closed");
-        desks.open(Term(2));
-        assert!(!desks.desk(0).take(lane(1), way, &[1; 64]), "an older term");
-        assert!(desks.desk(0).take(lane(2), way, &[1; 64]));
-        assert!(desks.desk(0).take(lane(2), way, &[2; 128]));
-        desks.close();
-        assert!(!desks.desk(1).take(lane(2), way, &[1; 64]), "closed again");
+        assert!(!inbound_logs.inbound_log(0).take(lane(1), way, &[1; 64]), "closed");
+        inbound_logs.open(Term(2));
+        assert!(!inbound_logs.inbound_log(0).take(lane(1), way, &[1; 64]), "an older term");
+        assert!(inbound_logs.inbound_log(0).take(lane(2), way, &[1; 64]));
+        assert!(inbound_logs.inbound_log(0).take(lane(2), way, &[2; 128]));
+        inbound_logs.close();
+        assert!(!inbound_logs.inbound_log(1).take(lane(2), way, &[1; 64]), "closed again");
         let (mut spare, mut seen) = (Taken::default(), Vec::new());
         let mut empty = || {
-            desks.empty(&mut spare, |taken| {
+            inbound_logs.empty(&mut spare, |taken| {
                 seen.extend(taken.iter().map(|(lane, _, frame)| (lane, frame.to_vec())));
             });
         };
         empty();
         empty();
         assert_eq!(seen, [(lane(2), vec![1; 64]), (lane(2), vec![2; 128])]);
-        assert_eq!(desks.counters().1, 2);
+        assert_eq!(inbound_logs.counters().1, 2);
     }
 }

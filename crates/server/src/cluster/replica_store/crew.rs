@@ -36,7 +36,7 @@ use store::{Session, Store};
 use super::digester::{Call, Digester};
 use super::load::{Job, Load};
 use super::remembered::Remembered;
-use super::{State, StoreShelf};
+use super::{ServerReplicaStore, State};
 
 /// Loads of one thread (D3).
 const LOADS_MAX: usize = 8;
@@ -350,7 +350,7 @@ impl State {
     }
 }
 
-impl StoreShelf {
+impl ServerReplicaStore {
     /// From now on so many threads install what lands; `call` is called when some of it is done.
     ///
     /// # Errors

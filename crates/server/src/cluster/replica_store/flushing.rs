@@ -9,8 +9,8 @@
 //!
 //! # Invariants
 //! F1: a floor outlives what is below it in the log: it is kept until the shard's number changes.
-//! F2: until the walk is over the shard [is being flushed](StoreShelf::is_flushing); workers that
-//!     walk the index themselves ask the view for the floor.
+//! F2: until the walk is over the shard [is being flushed](ServerReplicaStore::is_flushing);
+//!     workers that walk the index themselves ask the view for the floor.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,9 +18,9 @@ use std::sync::atomic::Ordering;
 use cluster::record::Entry;
 use cluster::{Installed, ShardId, Version};
 
-use super::{State, StoreShelf, delete_of};
+use super::{ServerReplicaStore, State, delete_of};
 
-impl StoreShelf {
+impl ServerReplicaStore {
     /// Whether older entries of a shard are still in the index.
     pub fn is_flushing(&self, shard: ShardId) -> bool {
         self.state.borrow().clearing.is_flushing(shard)

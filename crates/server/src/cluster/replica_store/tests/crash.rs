@@ -1,5 +1,6 @@
-//! A shelf over a durable store, with crashes at any point: each key has what it had at or after
-//! the last commit, and what is gathered after a restart is what is not known to be everywhere.
+//! A replica store over a durable store, with crashes at any point: each key has what it had at or
+//! after the last commit, and what is gathered after a restart is what is not known to be
+//! everywhere.
 
 use std::sync::Mutex;
 
@@ -61,7 +62,7 @@ impl Rng {
 type State = Option<Arc<Entry>>;
 
 struct World {
-    shelf: StoreShelf,
+    replica_store: ServerReplicaStore,
     committer: Committer<FaultyMedium>,
     file: Arc<Mutex<Vec<u8>>>,
     write_count: Arc<Mutex<usize>>,
@@ -76,7 +77,7 @@ fn open(
     kept: Kept,
     file: &Arc<Mutex<Vec<u8>>>,
     write_count: &Arc<Mutex<usize>>,
-) -> (StoreShelf, Committer<FaultyMedium>) {
+) -> (ServerReplicaStore, Committer<FaultyMedium>) {
     let config = StoreConfig {
         memory_bytes: 9 << 18,
         index_bytes: 64 << 10,
@@ -97,7 +98,7 @@ fn open(
         open_replicas(medium, config, tuning, new, &is_gone, &mut |_, _| {}).unwrap();
     let (file, write_count, rng) = (Arc::clone(file), Arc::clone(write_count), Rng(3));
     let keep = Box::new(Later { file, given: None, left: 0, rng, write_count });
-    (StoreShelf::durable(&store, kept, keep).unwrap(), committer)
+    (ServerReplicaStore::durable(&store, kept, keep).unwrap(), committer)
 }
 
 fn shard_of(id: usize) -> ShardId {
@@ -108,9 +109,9 @@ impl World {
     fn new(seed: u64) -> World {
         let (file, write_count) = (Arc::default(), Arc::default());
         let medium = FaultyMedium::new(seed, Faults::default());
-        let (shelf, committer) = open(medium, Kept::new(1), &file, &write_count);
+        let (replica_store, committer) = open(medium, Kept::new(1), &file, &write_count);
         let (had, pending) = (vec![vec![None]; KEYS], (1..=8).collect());
-        World { shelf, committer, file, write_count, had, pending, rng: Rng(seed) }
+        World { replica_store, committer, file, write_count, had, pending, rng: Rng(seed) }
     }
 
     fn step(&mut self) {
@@ -118,8 +119,8 @@ impl World {
         match self.rng.below(1_000) {
             0..850 => self.install(id),
             850..950 => self.commit(),
-            950..980 => drop(self.shelf.work()),
-            980..995 => self.shelf.keep_step().unwrap(),
+            950..980 => drop(self.replica_store.work()),
+            980..995 => self.replica_store.keep_step().unwrap(),
             995..997 => self.flush(shard_of(id)),
             _ => self.clear(shard_of(id)),
         }
@@ -134,7 +135,7 @@ impl World {
         let key: Arc<[u8]> = format!("key {id}").into_bytes().into();
         let version = Version::from_bits(version).unwrap();
         let entry = Arc::new(Entry { value, ..delete_of(shard_of(id), key, version) });
-        if self.shelf.install(entry.clone()) == Installed::Newest {
+        if self.replica_store.install(entry.clone()) == Installed::Newest {
             self.had[id].push(Some(entry));
         }
     }
@@ -146,7 +147,7 @@ impl World {
         let version = Version::from_bits(version).unwrap();
         let delete = delete_of(shard, Arc::default(), version);
         let flush = Entry { is_flush: true, ..delete.clone() };
-        if self.shelf.install(Arc::new(flush)) == Installed::Older {
+        if self.replica_store.install(Arc::new(flush)) == Installed::Older {
             return;
         }
         for id in (0..KEYS).filter(|id| shard_of(*id) == shard) {
@@ -159,12 +160,12 @@ impl World {
 
     /// What all copies have on their media may be counted as such.
     fn commit(&mut self) {
-        while !self.shelf.has_kept_floors() {
-            self.shelf.keep_step().unwrap();
+        while !self.replica_store.has_kept_floors() {
+            self.replica_store.keep_step().unwrap();
         }
-        self.shelf.park();
+        self.replica_store.park();
         let committed = self.committer.commit(|| unreachable!("everybody is parked"));
-        self.shelf.unpark();
+        self.replica_store.unpark();
         if committed.is_err() {
             return;
         }
@@ -173,27 +174,27 @@ impl World {
         for shard in 0..SHARDS {
             if self.rng.below(3) == 0 {
                 let through = Version::from_bits(first - 1).unwrap();
-                self.shelf.commit(ShardId(shard as u16), through);
-                self.shelf.forget_deletes(ShardId(shard as u16), through);
+                self.replica_store.commit(ShardId(shard as u16), through);
+                self.replica_store.forget_deletes(ShardId(shard as u16), through);
             }
         }
         if self.rng.below(3) == 0 {
-            self.shelf.ask_to_keep();
+            self.replica_store.ask_to_keep();
         }
     }
 
     fn clear(&mut self, shard: ShardId) {
-        self.shelf.clear(shard);
-        while !self.shelf.is_ready(shard) {
-            self.shelf.keep_step().unwrap();
-            self.shelf.work();
+        self.replica_store.clear(shard);
+        while !self.replica_store.is_ready(shard) {
+            self.replica_store.keep_step().unwrap();
+            self.replica_store.work();
         }
         for id in (0..KEYS).filter(|id| shard_of(*id) == shard) {
             // Some come back, as another copy has them.
             let last = self.had[id].last().cloned().flatten();
             self.had[id] = vec![None];
             if let Some(entry) = last.filter(|entry| entry.value.is_some() && id % 3 == 0)
-                && self.shelf.install(entry.clone()) == Installed::Newest
+                && self.replica_store.install(entry.clone()) == Installed::Newest
             {
                 self.had[id].push(Some(entry));
             }
@@ -201,7 +202,7 @@ impl World {
     }
 
     fn crash(&mut self, seed: u64) {
-        self.shelf.park();
+        self.replica_store.park();
         if self.rng.below(2) == 0 {
             self.committer.begin();
             let _ = self.committer.write();
@@ -210,14 +211,15 @@ impl World {
         let left = std::mem::replace(self.committer.medium_mut(), empty).crash();
         let medium = FaultyMedium::over(left, self.rng.below(1 << 40), Faults::default());
         let kept = Kept::decode(&self.file.lock().unwrap()).unwrap_or(Kept::new(1));
-        let (shelf, committer) = open(medium, kept.clone(), &self.file, &self.write_count);
-        (self.shelf, self.committer) = (shelf, committer);
+        let (replica_store, committer) = open(medium, kept.clone(), &self.file, &self.write_count);
+        (self.replica_store, self.committer) = (replica_store, committer);
         let value = |state: &State| {
             let entry = state.clone().filter(|entry| entry.value.is_some())?;
             Some((entry.version, entry.value.clone()))
         };
         for id in 0..KEYS {
-            let found = value(&self.shelf.get(shard_of(id), format!("key {id}").as_bytes()));
+            let found =
+                value(&self.replica_store.get(shard_of(id), format!("key {id}").as_bytes()));
             let at = self.had[id].iter().rposition(|state| value(state) == found);
             let at = at.unwrap_or_else(|| panic!("seed {seed}, key {id}: found {found:?}"));
             // What was gathered at the last commit is gathered now, or what is newer of its key.
@@ -225,7 +227,8 @@ impl World {
             let commit = kept.commit_of(shard);
             if let Some(first) = first.filter(|first| first.version > commit && at == 0) {
                 // A start walks the index once: no promotion does.
-                let gathered = self.shelf.above(shard, commit, usize::MAX).expect("it is known");
+                let gathered =
+                    self.replica_store.above(shard, commit, usize::MAX).expect("it is known");
                 let is_there = gathered
                     .entries
                     .iter()
@@ -238,7 +241,7 @@ impl World {
 }
 
 #[test]
-fn what_was_committed_is_on_the_shelf_after_a_crash() {
+fn what_was_committed_is_on_the_replica_store_after_a_crash() {
     for seed in 0..40 {
         let mut world = World::new(seed);
         for _ in 0..4 {
@@ -247,20 +250,23 @@ fn what_was_committed_is_on_the_shelf_after_a_crash() {
             }
             world.crash(seed);
         }
-        let recovered = world.shelf.recovered();
+        let recovered = world.replica_store.recovered();
         assert!(recovered.iter().all(|(shard, _)| shard.index() < SHARDS));
     }
 }
 
 #[test]
-fn a_shelf_that_could_not_write_down_what_is_void_takes_nothing_until_it_can() {
+fn a_replica_store_that_could_not_write_down_what_is_void_takes_nothing_until_it_can() {
     let mut world = World::new(1);
     (0..KEYS).for_each(|id| world.install(id));
     let kept = std::mem::replace(&mut *world.file.lock().unwrap(), FULL.to_vec());
-    world.shelf.clear(ShardId(0));
+    world.replica_store.clear(ShardId(0));
     let until_written = |world: &World| loop {
-        assert!(!world.shelf.work() && !world.shelf.is_ready(ShardId(0)), "nothing is removed");
-        if let Err(error) = world.shelf.keep_step() {
+        assert!(
+            !world.replica_store.work() && !world.replica_store.is_ready(ShardId(0)),
+            "nothing is removed"
+        );
+        if let Err(error) = world.replica_store.keep_step() {
             return error;
         }
     };
@@ -268,20 +274,24 @@ fn a_shelf_that_could_not_write_down_what_is_void_takes_nothing_until_it_can() {
     let version = Version::from_bits(1 << 30).unwrap();
     let entry = Entry { value: Some([1].into()), ..delete_of(ShardId(0), (*b"a").into(), version) };
     let entry = Arc::new(entry);
-    assert_eq!(world.shelf.install(entry.clone()), Installed::NoRoom);
+    assert_eq!(world.replica_store.install(entry.clone()), Installed::NoRoom);
     let before = *world.write_count.lock().unwrap();
-    (0..10).for_each(|_| world.shelf.keep_step().unwrap());
+    (0..10).for_each(|_| world.replica_store.keep_step().unwrap());
     assert_eq!(*world.write_count.lock().unwrap(), before, "it is not tried before it is asked");
-    world.shelf.ask_to_keep();
+    world.replica_store.ask_to_keep();
     until_written(&world);
-    assert_eq!(world.shelf.install(entry.clone()), Installed::NoRoom, "the disk is still full");
+    assert_eq!(
+        world.replica_store.install(entry.clone()),
+        Installed::NoRoom,
+        "the disk is still full"
+    );
     *world.file.lock().unwrap() = kept;
-    world.shelf.ask_to_keep();
-    while !world.shelf.is_ready(ShardId(0)) {
-        world.shelf.keep_step().unwrap();
-        world.shelf.work();
+    world.replica_store.ask_to_keep();
+    while !world.replica_store.is_ready(ShardId(0)) {
+        world.replica_store.keep_step().unwrap();
+        world.replica_store.work();
     }
-    assert_eq!(world.shelf.install(entry), Installed::Newest);
+    assert_eq!(world.replica_store.install(entry), Installed::Newest);
 }
 
 #[test]
@@ -289,27 +299,29 @@ fn what_came_for_a_shard_that_was_cleared_waits_until_it_fits() {
     let mut world = World::new(1);
     (0..KEYS).for_each(|id| world.install(id));
     let shards = [ShardId(0), ShardId(1)];
-    world.shelf.clear(shards[0]);
+    world.replica_store.clear(shards[0]);
     let version = Version::from_bits(1 << 30).unwrap();
     let entry = Entry { value: Some([1].into()), ..delete_of(shards[0], (*b"a").into(), version) };
     let entry = Arc::new(entry);
-    assert_eq!(world.shelf.install(entry.clone()), Installed::Newest, "it waits");
-    while !world.shelf.work() {
-        world.shelf.keep_step().unwrap();
+    assert_eq!(world.replica_store.install(entry.clone()), Installed::Newest, "it waits");
+    while !world.replica_store.work() {
+        world.replica_store.keep_step().unwrap();
     }
     // The walk has begun; meanwhile the disk is full.
     let kept = std::mem::replace(&mut *world.file.lock().unwrap(), FULL.to_vec());
-    world.shelf.clear(shards[1]);
-    while world.shelf.keep_step().is_ok() {}
-    while world.shelf.work() {}
-    (0..3).for_each(|_| assert!(!world.shelf.work() && !world.shelf.is_ready(shards[0])));
+    world.replica_store.clear(shards[1]);
+    while world.replica_store.keep_step().is_ok() {}
+    while world.replica_store.work() {}
+    (0..3).for_each(|_| {
+        assert!(!world.replica_store.work() && !world.replica_store.is_ready(shards[0]))
+    });
     *world.file.lock().unwrap() = kept;
-    world.shelf.ask_to_keep();
-    while !shards.iter().all(|shard| world.shelf.is_ready(*shard)) {
-        world.shelf.keep_step().unwrap();
-        world.shelf.work();
+    world.replica_store.ask_to_keep();
+    while !shards.iter().all(|shard| world.replica_store.is_ready(*shard)) {
+        world.replica_store.keep_step().unwrap();
+        world.replica_store.work();
     }
-    assert_eq!(world.shelf.get(shards[0], b"a"), Some(entry));
+    assert_eq!(world.replica_store.get(shards[0], b"a"), Some(entry));
 }
 
 #[test]
@@ -323,21 +335,21 @@ fn shards_that_are_void_together_are_written_down_together_and_hold_up_no_other(
         let delete = delete_of(ShardId(shard), key(shard).into(), version);
         Arc::new(Entry { value: Some([1].into()), ..delete })
     };
-    let install = |shelf: &mut StoreShelf, shard, bits| {
-        assert_eq!(shelf.install(entry(shard, bits)), Installed::Newest);
+    let install = |replica_store: &mut ServerReplicaStore, shard, bits| {
+        assert_eq!(replica_store.install(entry(shard, bits)), Installed::Newest);
     };
-    (0..=COUNT).for_each(|shard| install(&mut world.shelf, shard, 7));
-    (0..COUNT).for_each(|shard| world.shelf.clear(ShardId(shard)));
+    (0..=COUNT).for_each(|shard| install(&mut world.replica_store, shard, 7));
+    (0..COUNT).for_each(|shard| world.replica_store.clear(ShardId(shard)));
     assert_eq!(*world.write_count.lock().unwrap(), 0, "nothing waits for the disk");
-    install(&mut world.shelf, COUNT, 8);
-    assert_eq!(world.shelf.get(ShardId(COUNT), &key(COUNT)), Some(entry(COUNT, 8)));
+    install(&mut world.replica_store, COUNT, 8);
+    assert_eq!(world.replica_store.get(ShardId(COUNT), &key(COUNT)), Some(entry(COUNT, 8)));
     // What comes meanwhile is there when the shard is.
-    install(&mut world.shelf, 0, 9);
-    while (0..COUNT).any(|shard| !world.shelf.is_ready(ShardId(shard))) {
-        world.shelf.keep_step().unwrap();
-        world.shelf.work();
+    install(&mut world.replica_store, 0, 9);
+    while (0..COUNT).any(|shard| !world.replica_store.is_ready(ShardId(shard))) {
+        world.replica_store.keep_step().unwrap();
+        world.replica_store.work();
     }
     assert_eq!(*world.write_count.lock().unwrap(), 1);
-    assert_eq!(world.shelf.get(ShardId(0), &key(0)), Some(entry(0, 9)));
-    assert_eq!(world.shelf.get(ShardId(1), &key(1)), None);
+    assert_eq!(world.replica_store.get(ShardId(0), &key(0)), Some(entry(0, 9)));
+    assert_eq!(world.replica_store.get(ShardId(1), &key(1)), None);
 }
