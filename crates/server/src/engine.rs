@@ -203,7 +203,7 @@ pub struct Sending<'s> {
     /// Borrows the bytes that were read.
     pub request: Request<'s, Rmw<'s>>,
     /// The buffer that these bytes lie in, if it can be kept.
-    pub ground: Option<&'s Arc<Vec<u8>>>,
+    pub receive_buffer: Option<&'s Arc<Vec<u8>>>,
     /// How it is answered.
     pub answer: Answer,
 }
@@ -297,7 +297,7 @@ pub trait Home: Engine {
     }
 
     /// A buffer that requests borrow stays until they are done.
-    fn keep_ground(&mut self, _core: &mut Core, _ground: Arc<Vec<u8>>) {}
+    fn keep_receive_buffer(&mut self, _core: &mut Core, _receive_buffer: Arc<Vec<u8>>) {}
 
     /// Whether [`Engine::say`] has room for a refusal.
     fn can_refuse(&self) -> bool {

@@ -58,7 +58,7 @@ pub struct Gather<'g, 'a, E: Engine> {
     /// Connections and counters.
     pub core: &'g mut Core,
     /// The buffer that the commands lie in, if it may be kept beyond the round.
-    pub ground: Option<&'a Arc<Vec<u8>>>,
+    pub receive_buffer: Option<&'a Arc<Vec<u8>>>,
     /// The bytes of the command that was admitted last, for errors that repeat it.
     pub raw: &'a [u8],
     /// The command's request goes where the router says.
@@ -91,7 +91,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         Gather {
             engine,
             core,
-            ground: None,
+            receive_buffer: None,
             raw: b"",
             is_routing: false,
             holds_tracked: false,
@@ -147,7 +147,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         if away.settles {
             self.flush();
         }
-        let sending = Sending { request: *request, ground: self.ground, answer };
+        let sending = Sending { request: *request, receive_buffer: self.receive_buffer, answer };
         self.engine.send(self.core, sending, away);
         false
     }

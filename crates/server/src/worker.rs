@@ -544,7 +544,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let mut gather = Gather::new(&mut self.engine, &mut self.core);
         let (mut consumed_bytes, is_alone) = (0, self.regions.len() == 1);
         for region in &self.regions {
-            gather.ground = region.ground();
+            gather.receive_buffer = region.receive_buffer();
             gather.core.begin_part(is_alone);
             let before = gather.core.work();
             let fed = match gather.core.may_feed(region.slot) {

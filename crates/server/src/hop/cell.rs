@@ -3,8 +3,8 @@
 //! ```text
 //!  front: fill ──▶ ring: publish ──▶ back: execute, answer ──▶ ring: tail passes ──▶ front: clear
 //!
-//!  request ─borrows─▶ bytes          the cell's own copy, up to 16 KiB
-//!                  └▶ ground         or the buffer that a large command was read into
+//!  request ─borrows─▶ bytes           the cell's own copy, up to 16 KiB
+//!                  └▶ receive buffer  the one that a large command was read into
 //!  answer: [ reply up to split ][ pinned value ][ rest of reply ]
 //! ```
 //!
@@ -12,7 +12,7 @@
 //! I1: a cell has one holder: its front, but from the publication of the ring's entry that names
 //!     it until the tail has passed that entry, the back.
 //! I2: what a cell's request borrows lies in memory that the cell keeps: its `bytes`, which do not
-//!     change while there is a request, or its `ground` (K16).
+//!     change while there is a request, or its `receive_buffer` (K16).
 //!
 //! # Trade-offs
 //! A small request is copied once more than in uTPS, whose back reads the receive buffer. In return
@@ -69,7 +69,7 @@ pub(super) struct Cell {
     /// The front's clock when it parsed the request.
     pub now: UnixMillis,
     bytes: Vec<u8>,
-    ground: Option<Arc<Vec<u8>>>,
+    receive_buffer: Option<Arc<Vec<u8>>>,
     /// What the request borrows beside bytes.
     named: Option<Arc<Named<'static>>>,
     /// What the reply repeats of its command; its shape says where.
@@ -125,7 +125,7 @@ impl Cell {
             connection: 0,
             now: UnixMillis(0),
             bytes: Vec::new(),
-            ground: None,
+            receive_buffer: None,
             named: None,
             note: Vec::new(),
             reply: Vec::new(),
@@ -157,7 +157,7 @@ impl Cell {
     pub fn fill(
         &mut self,
         request: &Request<'_, Rmw<'_>>,
-        ground: Option<&Arc<Vec<u8>>>,
+        receive_buffer: Option<&Arc<Vec<u8>>>,
         origin: &Origin<'_>,
     ) -> usize {
         self.address(origin);
@@ -165,11 +165,12 @@ impl Cell {
         let len_bytes =
             request.key.len() + payload_of(&request.op).len() + operand_of(&request.op).len();
         if len_bytes > COPY_BYTES_MAX
-            && let Some(ground) = ground.filter(|ground| lies_in(ground, request))
+            && let Some(receive_buffer) =
+                receive_buffer.filter(|receive_buffer| lies_in(receive_buffer, request))
         {
-            self.ground = Some(Arc::clone(ground));
-            // SAFETY: the bytes lie in `ground`, as was just checked, and that stays with the cell,
-            // whole and unchanged, until `clear` has dropped the request (I2).
+            self.receive_buffer = Some(Arc::clone(receive_buffer));
+            // SAFETY: the bytes lie in `receive_buffer`, as was just checked, and that stays with
+            // the cell, whole and unchanged, until `clear` has dropped the request (I2).
             self.request = Some(moved(request, &mut self.named, |bytes| unsafe { outlive(bytes) }));
             return 0;
         }
@@ -215,7 +216,7 @@ impl Cell {
     /// The answer has left; ready for the next request.
     pub fn clear(&mut self, kept_bytes_max: usize) {
         self.request = None; // Before what it borrows (I2).
-        self.ground = None;
+        self.receive_buffer = None;
         self.named = None;
         self.forget_pinned();
         for buffer in [&mut self.bytes, &mut self.reply, &mut self.note] {
@@ -236,13 +237,13 @@ unsafe fn outlive(bytes: &[u8]) -> &'static [u8] {
     unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }
 }
 
-/// Whether everything that a request borrows is a part of `ground`.
-fn lies_in(ground: &Arc<Vec<u8>>, request: &Request<'_, Rmw<'_>>) -> bool {
-    let ground = ground.as_ptr_range();
+/// Whether everything that a request borrows is a part of `receive_buffer`.
+fn lies_in(receive_buffer: &Arc<Vec<u8>>, request: &Request<'_, Rmw<'_>>) -> bool {
+    let receive_buffer = receive_buffer.as_ptr_range();
     let borrowed = [request.key, payload_of(&request.op), operand_of(&request.op)];
     borrowed.into_iter().filter(|bytes| !bytes.is_empty()).all(|bytes| {
         let bytes = bytes.as_ptr_range();
-        ground.start <= bytes.start && bytes.end <= ground.end
+        receive_buffer.start <= bytes.start && bytes.end <= receive_buffer.end
     })
 }
 

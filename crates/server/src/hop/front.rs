@@ -33,11 +33,11 @@
 mod by_size;
 mod deliver;
 mod direct;
-mod grounds;
 mod helped;
 mod offering;
 mod parking;
 mod pins;
+mod receive_buffers;
 mod replicated;
 
 use std::collections::VecDeque;
@@ -134,7 +134,7 @@ pub(super) struct Front {
     /// Connections that wait for a free cell, or for the end of parking, oldest first.
     short: VecDeque<usize>,
     /// Buffers that cells may borrow from, and what they are booked with.
-    grounds: Vec<(Arc<Vec<u8>>, u64)>,
+    receive_buffers: Vec<(Arc<Vec<u8>>, u64)>,
     /// Another plan is to be taken up: no ticket is given out.
     is_parked: bool,
     /// Where requests may be stolen.
@@ -194,7 +194,7 @@ impl Front {
             helped: helped::Helped::new(&fabric, own),
             fabric,
             short: VecDeque::new(),
-            grounds: Vec::new(),
+            receive_buffers: Vec::new(),
             is_parked: false,
             by_size: None,
             next_order: 0,
@@ -272,13 +272,13 @@ impl Front {
     /// Sends a request, or parks it.
     #[inline]
     pub fn send(&mut self, core: &mut Core, sending: Sending<'_>, away: Away) {
-        let Sending { request, ground, answer } = sending;
+        let Sending { request, receive_buffer, answer } = sending;
         let slot = answer.slot;
         let index = self.free.pop().expect("`may_send` has seen a free cell");
         let origin = self.origin(core, answer);
         // SAFETY: the ticket is free, so the front holds the cell (I1).
         let cell = unsafe { &mut *self.cell(index) };
-        let copied_bytes = cell.fill(&request, ground, &origin) as u64;
+        let copied_bytes = cell.fill(&request, receive_buffer, &origin) as u64;
         cell.order = self.next_order;
         self.next_order += 1;
         let booked_bytes =
@@ -530,7 +530,7 @@ impl Front {
             if self.by_size.is_some() {
                 self.publish(core); // What was handed on.
             }
-            self.release_grounds(core);
+            self.release_receive_buffers(core);
             self.feed_short(core);
         }
         has_any || has_placed
@@ -594,8 +594,8 @@ impl Front {
     pub fn close(mut self, core: &mut Core) {
         debug_assert!(self.is_drained(), "a front ends when nothing is on the way");
         self.end_pins(core);
-        self.release_grounds(core);
-        debug_assert!(self.grounds.is_empty(), "no cell borrows");
+        self.release_receive_buffers(core);
+        debug_assert!(self.receive_buffers.is_empty(), "no cell borrows");
     }
 
     /// A connection is gone: its tickets end with the work that has begun.
@@ -618,7 +618,7 @@ impl Front {
             index = next;
         }
         *awaiting = Awaiting::default();
-        self.release_grounds(core);
+        self.release_receive_buffers(core);
         self.feed_short(core);
     }
 }

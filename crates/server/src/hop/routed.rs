@@ -405,8 +405,8 @@ impl Home for Routed {
         self.loans.take_returned_here()
     }
 
-    fn keep_ground(&mut self, core: &mut Core, ground: Arc<Vec<u8>>) {
-        self.front().keep_ground(core, ground);
+    fn keep_receive_buffer(&mut self, core: &mut Core, receive_buffer: Arc<Vec<u8>>) {
+        self.front().keep_receive_buffer(core, receive_buffer);
     }
 
     fn can_refuse(&self) -> bool {

@@ -56,7 +56,7 @@ enum Place {
 impl Region {
     /// What requests may go on borrowing from.
     #[inline]
-    pub fn ground(&self) -> Option<&Arc<Vec<u8>>> {
+    pub fn receive_buffer(&self) -> Option<&Arc<Vec<u8>>> {
         match &self.place {
             Place::Shared(bytes) => Some(bytes),
             Place::Arena { .. } | Place::Own(_) => None,
@@ -342,7 +342,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                         if fed.consumed_bytes < bytes.len() {
                             input.held = bytes[fed.consumed_bytes..].to_vec();
                         }
-                        self.engine.keep_ground(&mut self.core, bytes);
+                        self.engine.keep_receive_buffer(&mut self.core, bytes);
                     }
                 },
             }

@@ -30,17 +30,17 @@ const JOIN: MetaJoin<'static> = MetaJoin {
 };
 
 #[track_caller]
-fn check(key: &[u8], op: Op<'_, Rmw<'_>>, ground: Option<&Arc<Vec<u8>>>) {
+fn check(key: &[u8], op: Op<'_, Rmw<'_>>, receive_buffer: Option<&Arc<Vec<u8>>>) {
     let mut cell = Cell::new();
     let request = Request { key, hash: KeyHash(3), op };
-    let copied_bytes = cell.fill(&request, ground, &ORIGIN);
+    let copied_bytes = cell.fill(&request, receive_buffer, &ORIGIN);
     assert_eq!(format!("{:?}", cell.request()), format!("{request:?}"));
     let len_bytes = key.len() + payload_of(&op).len() + operand_of(&op).len();
-    let is_lent = ground.is_some() && len_bytes > COPY_BYTES_MAX;
+    let is_lent = receive_buffer.is_some() && len_bytes > COPY_BYTES_MAX;
     assert_eq!(copied_bytes, if is_lent { 0 } else { len_bytes });
-    assert_eq!(ground.map_or(1, Arc::strong_count), if is_lent { 2 } else { 1 });
+    assert_eq!(receive_buffer.map_or(1, Arc::strong_count), if is_lent { 2 } else { 1 });
     cell.clear(KEPT_BYTES_MAX);
-    assert_eq!(ground.map_or(1, Arc::strong_count), 1);
+    assert_eq!(receive_buffer.map_or(1, Arc::strong_count), 1);
     assert!(cell.named.is_none());
     assert!(cell.bytes.capacity() <= KEPT_BYTES_MAX);
 }
@@ -88,9 +88,9 @@ fn every_kind_of_request_arrives_as_it_was() {
 #[test]
 fn small_values_are_copied_and_large_ones_borrowed_from_what_was_read() {
     for len_bytes in [0, 1, COPY_BYTES_MAX - 3, COPY_BYTES_MAX - 2, 100_000] {
-        let ground = Arc::new([b"key".to_vec(), vec![b'v'; len_bytes]].concat());
-        let (key, value) = ground.split_at(3);
-        check(key, set(value), Some(&ground));
+        let receive_buffer = Arc::new([b"key".to_vec(), vec![b'v'; len_bytes]].concat());
+        let (key, value) = receive_buffer.split_at(3);
+        check(key, set(value), Some(&receive_buffer));
         check(key, set(value), None);
     }
 }

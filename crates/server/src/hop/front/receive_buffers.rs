@@ -8,15 +8,15 @@ use crate::core::Core;
 
 impl Front {
     /// A buffer that cells borrow from is booked until the last of them is clear.
-    pub fn keep_ground(&mut self, core: &mut Core, ground: Arc<Vec<u8>>) {
-        let booked_bytes = ground.capacity() as u64;
+    pub fn keep_receive_buffer(&mut self, core: &mut Core, receive_buffer: Arc<Vec<u8>>) {
+        let booked_bytes = receive_buffer.capacity() as u64;
         core.ledger.force(Kind::Bodies, booked_bytes);
-        self.grounds.push((ground, booked_bytes));
+        self.receive_buffers.push((receive_buffer, booked_bytes));
     }
 
-    pub(super) fn release_grounds(&mut self, core: &mut Core) {
-        self.grounds.retain(|(ground, booked_bytes)| {
-            let is_borrowed = Arc::strong_count(ground) > 1;
+    pub(super) fn release_receive_buffers(&mut self, core: &mut Core) {
+        self.receive_buffers.retain(|(receive_buffer, booked_bytes)| {
+            let is_borrowed = Arc::strong_count(receive_buffer) > 1;
             if !is_borrowed {
                 core.ledger.release(Kind::Bodies, *booked_bytes);
             }
