@@ -37,7 +37,7 @@ use crate::counters::{Dialect, NativeTotals, Totals, WorkerCounters};
 use crate::disk_thread::DiskThread;
 use crate::durable::{self, Data, Tenant};
 use crate::error::StartError;
-use crate::hop::replicate::Door;
+use crate::hop::replicate::ControlChannel;
 use crate::hop::{Fronts, Lane, Layers, Loan, Returned, Roles, RolesError, Threads, Wanted};
 use crate::hot::HotKeys;
 use crate::latency_monitor::LatencyMonitor;
@@ -165,7 +165,7 @@ pub struct Shared {
     tls: Option<Certificates>,
     cluster: OnceLock<Arc<View>>,
     /// Of a node of a cluster: the way to its control thread.
-    door: OnceLock<Arc<Door>>,
+    control_channel: OnceLock<Arc<ControlChannel>>,
     baseline: Mutex<Totals>,
     /// What the store had counted when the totals were reset.
     store_baseline: Mutex<StoreStats>,
@@ -305,7 +305,7 @@ impl Shared {
             acl: Acl::open(&config, &budget)?,
             tls: config.tls.as_ref().map(Certificates::open).transpose()?,
             cluster: OnceLock::new(),
-            door: OnceLock::new(),
+            control_channel: OnceLock::new(),
             baseline: Mutex::default(),
             store_baseline: Mutex::default(),
             rate: Mutex::new(RateSample::now()),
@@ -556,14 +556,14 @@ impl Shared {
 
     /// What the workers share for native clients, once they are served.
     /// Where requests go that the control thread executes; before the workers start.
-    pub(crate) fn set_door(&self, door: Arc<Door>) {
+    pub(crate) fn set_control_channel(&self, channel: Arc<ControlChannel>) {
         // Called once.
-        let _ = self.door.set(door);
+        let _ = self.control_channel.set(channel);
     }
 
     /// What a cluster's node serves, and the way to its control thread.
-    pub(crate) fn cluster_door(&self) -> Option<(Arc<View>, Arc<Door>)> {
-        Some((self.cluster.get()?.clone(), self.door.get()?.clone()))
+    pub(crate) fn cluster_and_channel(&self) -> Option<(Arc<View>, Arc<ControlChannel>)> {
+        Some((self.cluster.get()?.clone(), self.control_channel.get()?.clone()))
     }
 
     /// Whose counters the control thread has: it comes behind the workers.

@@ -2,7 +2,7 @@
 //! datagrams and the clock.
 //!
 //! ```text
-//!  workers ─ errands ─┐                         ┌─▶ replies: cells go back to their fronts
+//!  workers ─ requests ┐                         ┌─▶ replies: cells go back to their fronts
 //!  links ── messages ─┼─▶ node.input ─ actions ─┼─▶ messages: links
 //!  UDP ─── datagrams ─┤        │                └─▶ frames, acknowledgements: datagrams
 //!  clock ────── ticks ┘        ├ stages, lease ─▶ View
@@ -47,7 +47,7 @@ use super::replica_store::ServerReplicaStore;
 use super::syncing::Syncing;
 use super::view::{Place, View, summary};
 use crate::hop::Fabric;
-use crate::hop::replicate::{Ends, Errand, ErrandChange, Guests, Refused};
+use crate::hop::replicate::{ControlRequest, Ends, Guests, Refused, RequestChange};
 use crate::poller::{Epoll, Interest, Poller};
 use crate::shared::{Shared, unix_now};
 
@@ -188,8 +188,8 @@ impl Control {
         self.hear_found();
         self.hear_links(now);
         for _ in 0..INPUTS_MAX {
-            let Ok(errand) = self.ends.errands.try_recv() else { break };
-            self.take(errand, now);
+            let Ok(control_request) = self.ends.control_requests.try_recv() else { break };
+            self.take(control_request, now);
         }
         self.perform(now);
         if self.state.has_landed {
@@ -288,7 +288,7 @@ impl Control {
                 if self.flush_as_guest(from, (id, &bytes), now) => {}
             (Peer::Node(from), Message::Forward { id, bytes }) => {
                 match self.guests.take(from, id, &bytes) {
-                    Some(errand) => self.take(errand, now),
+                    Some(control_request) => self.take(control_request, now),
                     None => self.tell(from, Message::Forwarded { id, bytes: None }),
                 }
                 self.perform(now);
@@ -363,15 +363,16 @@ impl Control {
         configuration.map_or(ShardId(0), |configuration| configuration.shard_of_slot(slot))
     }
 
-    fn take(&mut self, errand: Errand, now: Instant) {
-        let (shard, key) = (self.shard_of(errand.slot()), errand.key());
-        let errand = Arc::new(ErrandChange::new(errand, Arc::clone(&self.shared)));
+    fn take(&mut self, control_request: ControlRequest, now: Instant) {
+        let (shard, key) = (self.shard_of(control_request.slot()), control_request.key());
+        let control_request =
+            Arc::new(RequestChange::new(control_request, Arc::clone(&self.shared)));
         let waiting_bytes = self.state.outstanding.filling_bytes();
-        let is_refused = self.state.facts.is_full(&errand, waiting_bytes)
-            || (errand.is_filling() && self.node.is_crowded(shard, now));
-        let (ticket, may_go) = self.state.outstanding.add(errand.clone(), key, shard, now);
+        let is_refused = self.state.facts.is_full(&control_request, waiting_bytes)
+            || (control_request.is_filling() && self.node.is_crowded(shard, now));
+        let (ticket, may_go) = self.state.outstanding.add(control_request.clone(), key, shard, now);
         if is_refused && may_go {
-            return self.finish(ticket, &errand, Some(Refused::Full));
+            return self.finish(ticket, &control_request, Some(Refused::Full));
         }
         if may_go {
             self.ask(ticket, now);
@@ -380,14 +381,17 @@ impl Control {
 
     fn ask(&mut self, ticket: u32, now: Instant) {
         let waiter = self.state.outstanding.at(ticket);
-        let Some(change) = waiter.and_then(|waiter| waiter.errand.clone()) else { return };
+        let Some(change) = waiter.and_then(|waiter| waiter.control_request.clone()) else { return };
         self.ask_for(ticket, change, now);
     }
 
     /// Asks the node for what the ticket's owner computes.
     pub(super) fn ask_for(&mut self, ticket: u32, change: Arc<dyn Change>, now: Instant) {
         let Some(waiter) = self.state.outstanding.at(ticket) else { return };
-        let front = waiter.errand.as_ref().map_or(0, |errand| u64::from(errand.front()));
+        let front = waiter
+            .control_request
+            .as_ref()
+            .map_or(0, |control_request| u64::from(control_request.front()));
         let request = Request {
             client: ClientId::anonymous(u64::from(ticket) | front << 32),
             sequence: waiter.sequence,
@@ -395,7 +399,10 @@ impl Control {
             operation: Operation::Compute(Compute(change)),
         };
         let shard = waiter.shard;
-        let bytes = waiter.errand.as_ref().map_or(0, |errand| errand.len_bytes());
+        let bytes = waiter
+            .control_request
+            .as_ref()
+            .map_or(0, |control_request| control_request.len_bytes());
         self.state.facts.count(shard, request.operation.is_read(), bytes);
         self.state.outstanding.count_asked(shard);
         let from = Peer::Client(request.client);
@@ -405,14 +412,14 @@ impl Control {
     fn replied(&mut self, client: ClientId, sequence: u64, outcome: Outcome, now: Instant) {
         let ticket = client.bits() as u32;
         let Some(waiter) = self.state.outstanding.get(ticket, sequence) else { return };
-        let (shard, errand) = (waiter.shard, waiter.errand.clone());
+        let (shard, control_request) = (waiter.shard, waiter.control_request.clone());
         let is_patient = now.ns.saturating_sub(waiter.came_at.ns) < PATIENCE_NS;
         self.state.outstanding.count_answered(shard);
         // The round's time may be long past: this process may have been stopped within it (K22).
         let is_good = matches!(outcome, Outcome::Computed | Outcome::Done);
         let is_late = is_good && clock::now() >= self.node.serves_until();
         let outcome = if is_late { Outcome::Unknown } else { outcome };
-        let Some(errand) = errand else {
+        let Some(control_request) = control_request else {
             self.state.outstanding.remove(ticket);
             if self.state.flushes.replied(ticket, &outcome) {
                 return;
@@ -421,32 +428,37 @@ impl Control {
         };
         let refused = match outcome {
             Outcome::Computed => None,
-            Outcome::Unknown if !errand.is_read() => Some(Refused::Uncertain),
+            Outcome::Unknown if !control_request.is_read() => Some(Refused::Uncertain),
             Outcome::TooFewCopies => Some(Refused::TooFewCopies),
             Outcome::Elsewhere(Some(configuration)) => {
-                if is_patient && self.forward(ticket, &errand, &configuration) {
+                if is_patient && self.forward(ticket, &control_request, &configuration) {
                     return;
                 }
-                Some(elsewhere(&configuration, errand.slot()))
+                Some(elsewhere(&configuration, control_request.slot()))
             }
             _ if is_patient => return self.state.outstanding.put_off(ticket),
             _ => Some(Refused::Down),
         };
-        self.finish(ticket, &errand, refused);
+        self.finish(ticket, &control_request, refused);
     }
 
-    /// The errand is over: its cell goes back to the worker that gave it.
-    pub(super) fn finish(&mut self, ticket: u32, errand: &Errand, refused: Option<Refused>) {
+    /// The control request is over: its cell goes back to the worker that gave it.
+    pub(super) fn finish(
+        &mut self,
+        ticket: u32,
+        control_request: &ControlRequest,
+        refused: Option<Refused>,
+    ) {
         self.state.outstanding.remove(ticket);
         let is_elsewhere = matches!(refused, Some(Refused::Moved { .. } | Refused::Down));
         if let Some(why) = refused {
-            errand.refuse(&why, &self.shared);
+            control_request.refuse(&why, &self.shared);
         }
-        if !self.guests.has(errand) {
-            return self.ends.give_back(errand);
+        if !self.guests.has(control_request) {
+            return self.ends.give_back(control_request);
         }
-        let bytes = (!is_elsewhere).then(|| errand.reply().into());
-        if let Some((to, id)) = self.guests.leave(errand) {
+        let bytes = (!is_elsewhere).then(|| control_request.reply().into());
+        if let Some((to, id)) = self.guests.leave(control_request) {
             self.tell(to, Message::Forwarded { id, bytes });
         }
     }

@@ -12,7 +12,7 @@ use cluster::{Configuration, Message, NodeId, Peer, ShardId, Slot};
 
 use super::control::Control;
 use super::view::ReplicationFigures;
-use crate::hop::replicate::Errand;
+use crate::hop::replicate::ControlRequest;
 
 const WINDOW_NS: u64 = 500_000_000;
 
@@ -67,11 +67,11 @@ struct Count {
 const FULL_PERCENT: u64 = 90;
 
 impl Facts {
-    /// Whether there is no room for what an errand brings: it is refused at once, for what has
-    /// begun must end on every copy.
-    /// `waiting_bytes` came before it, and is not in the log yet.
-    pub fn is_full(&self, errand: &Errand, waiting_bytes: u64) -> bool {
-        errand.is_filling() && !self.has_room(errand.len_bytes().saturating_add(waiting_bytes))
+    /// Whether there is no room for what an control request brings: it is refused at once, for what
+    /// has begun must end on every copy. `waiting_bytes` came before it, and is not in the log yet.
+    pub fn is_full(&self, control_request: &ControlRequest, waiting_bytes: u64) -> bool {
+        control_request.is_filling()
+            && !self.has_room(control_request.len_bytes().saturating_add(waiting_bytes))
     }
 
     /// Whether so much more can be taken on.

@@ -2,7 +2,7 @@
 //! redirects (`hop::replicate::forward`).
 //!
 //! ```text
-//!  client ─ set k ─▶ this node ─ Forward ─▶ primary of k: a guest among its errands
+//!  client ─ set k ─▶ this node ─ Forward ─▶ primary of k: a guest among its control requests
 //!         ◀─ reply ──          ◀─ Forwarded ─ the reply's bytes; none: not served there
 //! ```
 //!
@@ -18,7 +18,7 @@ use base::Instant;
 use cluster::{Configuration, Message, Slot};
 
 use super::control::{Control, PATIENCE_NS};
-use crate::hop::replicate::{Errand, Refused};
+use crate::hop::replicate::{ControlRequest, Refused};
 
 /// A link's queue takes 1,024 messages, and its peer answers others too.
 const FORWARDS_MAX: usize = 256;
@@ -28,13 +28,13 @@ impl Control {
     pub(super) fn forward(
         &mut self,
         ticket: u32,
-        errand: &Errand,
+        control_request: &ControlRequest,
         configuration: &Configuration,
     ) -> bool {
-        if !errand.is_forwarded() || self.guests.has(errand) {
+        if !control_request.is_forwarded() || self.guests.has(control_request) {
             return false;
         }
-        let shard = configuration.shard(configuration.shard_of_slot(errand.slot()));
+        let shard = configuration.shard(configuration.shard_of_slot(control_request.slot()));
         let Some(to) = shard.map(|shard| shard.primary).filter(|to| configuration.has(*to)) else {
             return false;
         };
@@ -45,7 +45,7 @@ impl Control {
             return true;
         }
         self.state.forwards.insert(id, ticket);
-        self.tell(to, Message::Forward { id, bytes: errand.to_bytes().into() });
+        self.tell(to, Message::Forward { id, bytes: control_request.to_bytes().into() });
         true
     }
 
@@ -55,11 +55,11 @@ impl Control {
         }
         let Some(ticket) = self.state.forwards.remove(&id) else { return };
         let Some(waiter) = self.state.outstanding.get(ticket, id) else { return };
-        let Some(errand) = waiter.errand.clone() else { return };
+        let Some(control_request) = waiter.control_request.clone() else { return };
         match reply {
             Some(reply) => {
-                errand.answer(&reply);
-                self.finish(ticket, &errand, None);
+                control_request.answer(&reply);
+                self.finish(ticket, &control_request, None);
             }
             // The map has changed there, or will here: it is asked again.
             None => self.state.outstanding.put_off(ticket),
@@ -82,9 +82,12 @@ impl Control {
         for (id, ticket) in late {
             self.state.forwards.remove(&id);
             let waiter = self.state.outstanding.get(ticket, id);
-            let Some(errand) = waiter.and_then(|waiter| waiter.errand.clone()) else { continue };
-            let why = if errand.is_read() { Refused::Down } else { Refused::Uncertain };
-            self.finish(ticket, &errand, Some(why));
+            let Some(control_request) = waiter.and_then(|waiter| waiter.control_request.clone())
+            else {
+                continue;
+            };
+            let why = if control_request.is_read() { Refused::Down } else { Refused::Uncertain };
+            self.finish(ticket, &control_request, Some(why));
         }
     }
 }

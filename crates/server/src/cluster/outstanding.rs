@@ -1,7 +1,7 @@
 //! Requests of this server's own clients that its node has, or is to have once it serves.
 //!
 //! ```text
-//!  errand ─▶ queue of its shard empty? ─yes─▶ node ─ Reply ─▶ given back
+//!  control request ─▶ queue of its shard empty? ─yes─▶ node ─ Reply ─▶ given back
 //!                      │ no                     │ TryAgain
 //!                      ▼                        ▼
 //!                 behind it              first of the queue, until the next look or the end of
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use base::Instant;
 use cluster::ShardId;
 
-use crate::hop::replicate::ErrandChange;
+use crate::hop::replicate::RequestChange;
 
 /// The requests that wait, by ticket.
 #[derive(Default)]
@@ -39,7 +39,7 @@ pub(super) struct Outstanding {
 /// One of them.
 pub(super) struct Waiter {
     /// None: of a group.
-    pub errand: Option<Arc<ErrandChange>>,
+    pub control_request: Option<Arc<RequestChange>>,
     pub key: Arc<[u8]>,
     pub shard: ShardId,
     /// Tells a reply to this one from a reply to the request that had the ticket before.
@@ -52,12 +52,12 @@ impl Outstanding {
     /// A new one; its ticket, and whether it may go to the node at once.
     pub fn add(
         &mut self,
-        errand: Arc<ErrandChange>,
+        control_request: Arc<RequestChange>,
         key: Arc<[u8]>,
         shard: ShardId,
         now: Instant,
     ) -> (u32, bool) {
-        let ticket = self.insert(Some(errand), key, shard, now);
+        let ticket = self.insert(Some(control_request), key, shard, now);
         if let Some(queue) = self.later.get_mut(&shard) {
             queue.push_back(ticket); // O1
             return (ticket, false);
@@ -76,17 +76,18 @@ impl Outstanding {
 
     fn insert(
         &mut self,
-        errand: Option<Arc<ErrandChange>>,
+        control_request: Option<Arc<RequestChange>>,
         key: Arc<[u8]>,
         shard: ShardId,
         now: Instant,
     ) -> u32 {
         self.next_sequence += 1;
-        let filling = errand.as_ref().filter(|errand| errand.is_filling());
-        let filling_bytes = filling.map_or(0, |errand| errand.len_bytes());
+        let filling =
+            control_request.as_ref().filter(|control_request| control_request.is_filling());
+        let filling_bytes = filling.map_or(0, |control_request| control_request.len_bytes());
         self.filling_bytes += filling_bytes;
         let sequence = self.next_sequence;
-        let waiter = Waiter { errand, key, shard, sequence, came_at: now, filling_bytes };
+        let waiter = Waiter { control_request, key, shard, sequence, came_at: now, filling_bytes };
         let ticket = self.free.pop().unwrap_or_else(|| {
             self.tickets.push(None);
             (self.tickets.len() - 1) as u32

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  join:    register ─▶ settings, name                           before the store is opened
-//!  prepare: links, socket, replica store, node, view, door               before the workers start
+//!  prepare: links, socket, replica store, node, view, channel            before the workers start
 //!  spawn:   the control thread                                   behind them
 //! ```
 
@@ -34,7 +34,7 @@ use crate::config::Config;
 use crate::durable::{self, Data, Tenancy, Tenant};
 use crate::error::StartError;
 use crate::hop::Fabric;
-use crate::hop::replicate::{Door, Ends, Guests};
+use crate::hop::replicate::{ControlChannel, Ends, Guests};
 use crate::poller::Waker;
 use crate::shared::Shared;
 
@@ -51,7 +51,7 @@ pub struct Joined {
     discovery: Discovery,
     found: Receiver<Found>,
     stored: Arc<Stored>,
-    door: Door,
+    channel: ControlChannel,
     ends: Ends,
     /// The tenant that opens the data directory, if there is one.
     pub tenant: Tenant,
@@ -89,7 +89,7 @@ fn refused(reason: String) -> StartError {
 
 /// Reads the cluster's settings, and refuses what contradicts them.
 pub fn join(all: &Config, config: &ClusterConfig) -> Result<Joined, StartError> {
-    let (door, ends) = Door::new(all.threads)
+    let (channel, ends) = ControlChannel::new(all.threads)
         .map_err(|source| StartError::System { what: "start the control thread", source })?;
     let (told, found) = unbounded();
     let waker = ends.waker.clone();
@@ -107,12 +107,12 @@ pub fn join(all: &Config, config: &ClusterConfig) -> Result<Joined, StartError> 
     let mark = tag.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     let owner = Owner { name, mark, cluster: stored.name.clone() };
     let tenant = Tenant { owner, life_min };
-    Ok(Joined { config: config.clone(), discovery, found, stored, door, ends, tenant })
+    Ok(Joined { config: config.clone(), discovery, found, stored, channel, ends, tenant })
 }
 
 /// Binds the peers' port, and tells the workers what they will ask.
 pub fn prepare(shared: &Arc<Shared>, joined: Joined) -> Result<Prepared, StartError> {
-    let Joined { config, discovery, found, stored, door, ends, tenant } = joined;
+    let Joined { config, discovery, found, stored, channel, ends, tenant } = joined;
     let tenancy = shared.data().and_then(Data::take_tenancy);
     let life = tenancy.as_ref().map_or(tenant.life_min, |tenancy| tenancy.kept.life);
     let id = NodeId { name: tenant.owner.name, life };
@@ -146,7 +146,7 @@ pub fn prepare(shared: &Arc<Shared>, joined: Joined) -> Result<Prepared, StartEr
         None => Syncing::default(),
     };
     shared.set_cluster(Arc::clone(&view));
-    shared.set_door(Arc::new(door));
+    shared.set_control_channel(Arc::new(channel));
     let digest = match config.digest_threads {
         0 => String::new(),
         count => format!(", {count} digest threads"),

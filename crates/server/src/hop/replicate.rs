@@ -2,23 +2,23 @@
 //! store, and answered when every copy has what they changed.
 //!
 //! ```text
-//!  front ── Errand (a cell) ──▶ Door ──▶ control thread: node.input(Compute(errand))
-//!                                          node: newest write of the key ─▶ errand.compute
+//!  front ─ ControlRequest (a cell) ─▶ ControlChannel ─▶ control thread: node.input(Compute)
+//!                                          node: newest write of the key ─▶ compute
 //!                                            ├─▶ what the key shall have ═══▶ backups
 //!                                            └─▶ the reply, encoded into the cell
-//!  front ◀─ index of the cell ── Door ◀── all copies have it
+//!  front ◀─ index of the cell ── ControlChannel ◀── all copies have it
 //! ```
 //!
 //! # Invariants
-//! I1: between its way in and its way out by the door, a cell is the control thread's alone, and
-//!     there the errand's; it goes out exactly once.
+//! I1: between its way in and its way out by the channel, a cell is the control thread's alone, and
+//!     there the control request's; it goes out exactly once.
 //! I2: a reply that is in a cell may be thrown away and encoded anew until the cell goes out.
 
 mod apply;
-mod door;
+mod channel;
 mod forward;
 mod group;
-mod seat;
+mod group_handle;
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,13 +37,13 @@ use crate::reply::{self, Reply, Shape};
 use crate::rmw::Rmw;
 use crate::shared::Shared;
 
-pub use door::{Door, Ends};
+pub use channel::{ControlChannel, Ends};
 pub use forward::Guests;
 pub use group::{GroupAnswer, GroupCall, GroupChange};
-pub use seat::{Apart, Seat, has_writes};
+pub use group_handle::{Apart, GroupHandle, has_writes};
 
 /// A cell on its way through the control thread.
-pub struct Errand {
+pub struct ControlRequest {
     pub(super) cells: Arc<Cells>,
     pub(super) index: u32,
     /// The thread of its front.
@@ -82,15 +82,15 @@ impl Refused {
     }
 }
 
-impl Errand {
+impl ControlRequest {
     fn cell(&self) -> *mut Cell {
         self.cells.at(self.index)
     }
 
     /// The request, which borrows what the cell keeps.
     fn request(&self) -> Request<'_, Rmw<'_>> {
-        // SAFETY: the cell is the control thread's until the errand goes out (I1), and nothing
-        // refers to it mutably while the request is looked at.
+        // SAFETY: the cell is the control thread's until the control request goes out (I1), and
+        // nothing refers to it mutably while the request is looked at.
         unsafe { &*self.cell() }.request()
     }
 
@@ -165,27 +165,27 @@ impl Errand {
     }
 }
 
-/// What the node asks: the request of an errand as a change of its key.
-pub struct ErrandChange {
-    errand: Errand,
+/// What the node asks: the request of an control request as a change of its key.
+pub struct RequestChange {
+    control_request: ControlRequest,
     shared: Arc<Shared>,
     kind: ChangeKind,
     scratch: Mutex<Vec<u8>>,
 }
 
-impl ErrandChange {
-    /// For one errand.
-    pub fn new(errand: Errand, shared: Arc<Shared>) -> ErrandChange {
-        let kind = kind_of(&errand.request().op);
-        ErrandChange { errand, shared, kind, scratch: Mutex::default() }
+impl RequestChange {
+    /// For one control request.
+    pub fn new(control_request: ControlRequest, shared: Arc<Shared>) -> RequestChange {
+        let kind = kind_of(&control_request.request().op);
+        RequestChange { control_request, shared, kind, scratch: Mutex::default() }
     }
 }
 
-impl Deref for ErrandChange {
-    type Target = Errand;
+impl Deref for RequestChange {
+    type Target = ControlRequest;
 
-    fn deref(&self) -> &Errand {
-        &self.errand
+    fn deref(&self) -> &ControlRequest {
+        &self.control_request
     }
 }
 
@@ -202,13 +202,13 @@ fn kind_of(op: &Op<'_, Rmw<'_>>) -> ChangeKind {
     }
 }
 
-impl Change for ErrandChange {
+impl Change for RequestChange {
     fn compute(&self, current: Option<&Entry>, version: Version) -> Changed {
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the cell is the control thread's (I1), which runs this; `request` borrows what
         // the cell keeps and not the cell itself, as everywhere (Cell's I2).
-        let cell = unsafe { &mut *self.errand.cell() };
-        let request = self.errand.request();
+        let cell = unsafe { &mut *self.control_request.cell() };
+        let request = self.control_request.request();
         let now = cell.now;
         let old = item_of(current, now);
         let max_bytes = self.shared.store().limits().item_max_bytes;
@@ -238,7 +238,9 @@ impl Change for ErrandChange {
         // A request for the old value has a shape that tells it.
         match self.kind {
             // SAFETY: as in `compute`.
-            ChangeKind::Blind if unsafe { &*self.errand.cell() }.tells_old() => ChangeKind::Update,
+            ChangeKind::Blind if unsafe { &*self.control_request.cell() }.tells_old() => {
+                ChangeKind::Update
+            }
             kind => kind,
         }
     }

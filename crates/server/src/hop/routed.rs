@@ -19,7 +19,7 @@ use super::front::{Front, Here, HereSink, Replicated};
 use super::lane::Lane;
 use super::layers::Decider;
 use super::loan::{Loan, Loans, Returned, TOKEN_LOAN};
-use super::replicate::{Apart, Door, GroupAnswer, Seat, has_writes};
+use super::replicate::{Apart, ControlChannel, GroupAnswer, GroupHandle, has_writes};
 use super::roles::Turn;
 use crate::cluster::View;
 use crate::compaction::{Answering, Compacted};
@@ -58,9 +58,9 @@ pub struct Routed {
     /// Large replies, of any front.
     loans: Loans,
     /// Of a node of a cluster: what it serves, and the way to its control thread.
-    cluster: Option<(Arc<View>, Arc<Door>)>,
+    cluster: Option<(Arc<View>, Arc<ControlChannel>)>,
     /// For what belongs together, there.
-    seat: Option<Seat>,
+    group_handle: Option<GroupHandle>,
 }
 
 impl Routed {
@@ -92,10 +92,10 @@ impl Routed {
             is_routing,
             is_closed,
             loans,
-            seat: shared.cluster_door().map(|(_, door)| {
-                Seat::new(door, own.index(), shared.store().limits().item_max_bytes)
+            group_handle: shared.cluster_and_channel().map(|(_, channel)| {
+                GroupHandle::new(channel, own.index(), shared.store().limits().item_max_bytes)
             }),
-            cluster: shared.cluster_door(),
+            cluster: shared.cluster_and_channel(),
         };
         routed.front = turn.decider.map(|decider| routed.open_front(turn.plan, decider));
         routed
@@ -107,8 +107,8 @@ impl Routed {
         if let Some(keys) = &self.hot_keys {
             front.watch(Watcher::new(keys, self.own.index()));
         }
-        if let Some((view, door)) = &self.cluster {
-            front.replicate(Replicated::new(Arc::clone(view), Arc::clone(door)));
+        if let Some((view, channel)) = &self.cluster {
+            front.replicate(Replicated::new(Arc::clone(view), Arc::clone(channel)));
         }
         front
     }
@@ -135,16 +135,16 @@ impl Engine for Routed {
         requests: &[Request<'_, Rmw<'_>>],
         sink: &mut S,
     ) {
-        match &mut self.seat {
-            Some(seat) if seat.is_held() || has_writes(requests) => {
-                seat.execute(&mut self.home.session, now, requests, sink);
+        match &mut self.group_handle {
+            Some(group_handle) if group_handle.is_held() || has_writes(requests) => {
+                group_handle.execute(&mut self.home.session, now, requests, sink);
             }
             _ => self.home.execute(now, requests, sink),
         }
     }
 
     fn begin_group(&mut self, slot: Slot) -> Option<GroupAnswer> {
-        Some(self.seat.as_mut()?.begin(&mut self.home.session, slot))
+        Some(self.group_handle.as_mut()?.begin(&mut self.home.session, slot))
     }
 
     fn execute_apart<S: Answering>(
@@ -153,17 +153,17 @@ impl Engine for Routed {
         requests: (Slot, &[Request<'_, Rmw<'_>>]),
         sink: &mut S,
     ) -> Apart {
-        let Some(seat) = &mut self.seat else { return Apart::NotExecuted };
-        seat.execute_apart(&mut self.home.session, now, requests, sink)
+        let Some(group_handle) = &mut self.group_handle else { return Apart::NotExecuted };
+        group_handle.execute_apart(&mut self.home.session, now, requests, sink)
     }
 
     fn end_group(&mut self) -> bool {
-        let Some(seat) = &mut self.seat else { return true };
-        seat.end(&mut self.home.session)
+        let Some(group_handle) = &mut self.group_handle else { return true };
+        group_handle.end(&mut self.home.session)
     }
 
     fn flush_shards(&mut self, is_everywhere: bool) -> Option<GroupAnswer> {
-        Some(self.seat.as_mut()?.flush(&mut self.home.session, is_everywhere))
+        Some(self.group_handle.as_mut()?.flush(&mut self.home.session, is_everywhere))
     }
 
     fn take_compacted(&mut self) -> Compacted {
@@ -171,8 +171,8 @@ impl Engine for Routed {
     }
 
     fn session(&mut self) -> Option<&mut Session> {
-        match &self.seat {
-            Some(seat) if seat.is_held() => None,
+        match &self.group_handle {
+            Some(group_handle) if group_handle.is_held() => None,
             _ => self.home.session(),
         }
     }
@@ -235,10 +235,10 @@ impl Engine for Routed {
         let front = self.front.as_ref().expect("only a worker with a front has connections");
         let hops = &sink.counters.hops;
         let mut sink = HereSink::new(sink, requests, front.cells(), here);
-        if let Some(seat) = &mut self.seat
-            && (seat.is_held() || has_writes(requests))
+        if let Some(group_handle) = &mut self.group_handle
+            && (group_handle.is_held() || has_writes(requests))
         {
-            seat.execute(&mut self.home.session, now, requests, &mut sink);
+            group_handle.execute(&mut self.home.session, now, requests, &mut sink);
         } else if front.is_all_hot(here) {
             self.home.session.read_hot(now, requests, &mut sink);
             hops.hot_in_place.add(self.home.session.take_hot_reads());

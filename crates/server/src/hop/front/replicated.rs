@@ -17,21 +17,21 @@ use crate::cluster::{Place, SlotReads, View};
 use crate::core::Core;
 use crate::counters::Dialect;
 use crate::engine::{Asked, Asking, Away};
-use crate::hop::replicate::{Door, Errand};
+use crate::hop::replicate::{ControlChannel, ControlRequest};
 use policy::Route;
 
 /// What a front of a cluster's node has.
 pub struct Replicated {
     pub view: Arc<View>,
-    pub door: Arc<Door>,
+    pub channel: Arc<ControlChannel>,
     reads: Arc<SlotReads>,
     /// Something was sent that the control thread was not called for.
     has_sent: bool,
 }
 
 impl Replicated {
-    pub fn new(view: Arc<View>, door: Arc<Door>) -> Replicated {
-        Replicated { reads: view.count_reads(), view, door, has_sent: false }
+    pub fn new(view: Arc<View>, channel: Arc<ControlChannel>) -> Replicated {
+        Replicated { reads: view.count_reads(), view, channel, has_sent: false }
     }
 }
 
@@ -90,12 +90,15 @@ impl Front {
     /// Sends a ticket through the control thread.
     pub(super) fn send_to_control(&mut self, index: u32) {
         self.tickets[index as usize].state = State::Replicating;
-        let errand =
-            Errand { cells: Arc::clone(&self.cells), index, front: self.own.index() as u16 };
+        let control_request = ControlRequest {
+            cells: Arc::clone(&self.cells),
+            index,
+            front: self.own.index() as u16,
+        };
         if let Some(replicated) = &mut self.replicated {
             replicated.has_sent = true;
             // It ends after the fronts, or the whole process does.
-            let _ = replicated.door.send(errand);
+            let _ = replicated.channel.send(control_request);
         }
     }
 
@@ -104,14 +107,14 @@ impl Front {
         if let Some(replicated) = &mut self.replicated
             && std::mem::take(&mut replicated.has_sent)
         {
-            replicated.door.call();
+            replicated.channel.call();
         }
     }
 
     /// Whether cells have come back.
     pub(super) fn has_replicated(&self) -> bool {
         let own = self.own.index();
-        self.replicated.as_ref().is_some_and(|replicated| replicated.door.has_any(own))
+        self.replicated.as_ref().is_some_and(|replicated| replicated.channel.has_any(own))
     }
 
     /// Takes back what the control thread has answered.
@@ -119,7 +122,7 @@ impl Front {
         let mut has_any = false;
         let own = self.own.index();
         while let Some(index) =
-            self.replicated.as_ref().and_then(|replicated| replicated.door.take(own))
+            self.replicated.as_ref().and_then(|replicated| replicated.channel.take(own))
         {
             self.complete(core, index);
             has_any = true;

@@ -22,7 +22,7 @@ use wire::memcached::MetaEcho;
 use wire::memcached::binary::{Head, Verb};
 use wire::resp::Protocol;
 
-use super::Errand;
+use super::ControlRequest;
 use crate::counters::CommandIndex;
 use crate::gather::Answer;
 use crate::hop::cell::{CELLS, Cell, Cells, Origin, payload_of};
@@ -361,7 +361,7 @@ impl Guests {
     }
 
     /// Takes a request in. None: there is no room, or it cannot be read.
-    pub fn take(&mut self, from: NodeId, id: u64, bytes: &[u8]) -> Option<Errand> {
+    pub fn take(&mut self, from: NodeId, id: u64, bytes: &[u8]) -> Option<ControlRequest> {
         let Forwarded { key, mut op, shape, note: notes, now, token } = decode(bytes)?;
         let mut named = None;
         if let (Op::Update(update), Some(token)) = (op, token) {
@@ -375,23 +375,23 @@ impl Guests {
         let cell = unsafe { &mut *self.cells.at(index) };
         cell.fill(&Request { key, hash: self.hasher.hash(key), op }, None, &origin);
         self.whose[index as usize] = (from, id);
-        Some(Errand { cells: Arc::clone(&self.cells), index, front: NO_FRONT })
+        Some(ControlRequest { cells: Arc::clone(&self.cells), index, front: NO_FRONT })
     }
 
-    /// Whose an errand was, if it came from another node; its cell is free again.
-    pub fn leave(&mut self, errand: &Errand) -> Option<(NodeId, u64)> {
-        if errand.front != NO_FRONT {
+    /// Whose an control request was, if it came from another node; its cell is free again.
+    pub fn leave(&mut self, control_request: &ControlRequest) -> Option<(NodeId, u64)> {
+        if control_request.front != NO_FRONT {
             return None;
         }
-        // SAFETY: the errand is over, and its cell is this struct's.
-        unsafe { &mut *self.cells.at(errand.index) }.clear(0);
-        self.free.push(errand.index);
-        Some(self.whose[errand.index as usize])
+        // SAFETY: the control request is over, and its cell is this struct's.
+        unsafe { &mut *self.cells.at(control_request.index) }.clear(0);
+        self.free.push(control_request.index);
+        Some(self.whose[control_request.index as usize])
     }
 
-    /// Whether an errand came from another node.
-    pub fn has(&self, errand: &Errand) -> bool {
-        errand.front == NO_FRONT
+    /// Whether an control request came from another node.
+    pub fn has(&self, control_request: &ControlRequest) -> bool {
+        control_request.front == NO_FRONT
     }
 }
 

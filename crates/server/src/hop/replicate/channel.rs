@@ -1,18 +1,18 @@
-//! The door between fronts and the control thread.
+//! The channel between fronts and the control thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use super::{Errand, GroupAnswer, GroupCall};
+use super::{ControlRequest, GroupAnswer, GroupCall};
 use crate::hop::fabric::Fabric;
 use crate::poller::Waker;
 use crate::shared::Shared;
 
-/// What fronts hold of the door. How much is on its way is bounded by the fronts' cells.
-pub struct Door {
-    errands: Sender<Errand>,
+/// What fronts hold of the channel. How much is on its way is bounded by the fronts' cells.
+pub struct ControlChannel {
+    control_requests: Sender<ControlRequest>,
     groups: Sender<(usize, GroupCall)>,
     waker: Waker,
     is_asleep: Arc<AtomicBool>,
@@ -25,7 +25,7 @@ pub struct Door {
 /// What the control thread holds of it.
 pub struct Ends {
     /// What fronts have sent.
-    pub errands: Receiver<Errand>,
+    pub control_requests: Receiver<ControlRequest>,
     /// What they ask for their groups.
     pub groups: Receiver<(usize, GroupCall)>,
     answers: Vec<Sender<GroupAnswer>>,
@@ -37,20 +37,20 @@ pub struct Ends {
     has_returned: Vec<bool>,
 }
 
-impl Door {
-    /// A door for so many fronts.
+impl ControlChannel {
+    /// A channel for so many fronts.
     ///
     /// # Errors
     /// If the system gives no descriptor.
-    pub fn new(front_count: usize) -> std::io::Result<(Door, Ends)> {
-        let (errands, received) = unbounded();
+    pub fn new(front_count: usize) -> std::io::Result<(ControlChannel, Ends)> {
+        let (control_requests, received) = unbounded();
         let (groups, groups_received) = unbounded();
         let (answers, answered) = (0..front_count).map(|_| unbounded()).unzip();
         let (returns, returned) = (0..front_count).map(|_| unbounded()).unzip();
         let waker = Waker::new()?;
         let is_asleep = Arc::new(AtomicBool::new(false));
         let ends = Ends {
-            errands: received,
+            control_requests: received,
             groups: groups_received,
             answers,
             waker: waker.clone(),
@@ -58,13 +58,20 @@ impl Door {
             returns,
             has_returned: vec![false; front_count],
         };
-        let door = Door { errands, groups, waker, is_asleep, returned, answers: answered };
-        Ok((door, ends))
+        let channel = ControlChannel {
+            control_requests,
+            groups,
+            waker,
+            is_asleep,
+            returned,
+            answers: answered,
+        };
+        Ok((channel, ends))
     }
 
     /// Sends a cell in. False: the control thread has ended.
-    pub(in crate::hop) fn send(&self, errand: Errand) -> bool {
-        self.errands.send(errand).is_ok()
+    pub(in crate::hop) fn send(&self, control_request: ControlRequest) -> bool {
+        self.control_requests.send(control_request).is_ok()
     }
 
     /// Asks for a group, and waits for the answer. The worker's session must be parked.
@@ -106,11 +113,11 @@ impl Ends {
         move || call(&is_asleep, &waker)
     }
 
-    /// The errand is done: its front gets the cell back.
-    pub fn give_back(&mut self, errand: &Errand) {
-        let front = usize::from(errand.front);
+    /// The control request is done: its front gets the cell back.
+    pub fn give_back(&mut self, control_request: &ControlRequest) {
+        let front = usize::from(control_request.front);
         // A front that has ended wants nothing back.
-        let _ = self.returns[front].send(errand.index);
+        let _ = self.returns[front].send(control_request.index);
         self.has_returned[front] = true;
     }
 
@@ -132,7 +139,7 @@ impl Ends {
     /// Before a wait: whether nothing has come. From then on each sender wakes this thread.
     pub fn may_sleep(&self) -> bool {
         self.is_asleep.store(true, Ordering::SeqCst);
-        if self.errands.is_empty() && self.groups.is_empty() {
+        if self.control_requests.is_empty() && self.groups.is_empty() {
             return true;
         }
         self.is_asleep.store(false, Ordering::SeqCst);

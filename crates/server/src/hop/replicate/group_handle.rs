@@ -1,4 +1,4 @@
-//! A worker's seat at the control thread: its groups, one at a time.
+//! A worker's group handle at the control thread: its groups, one at a time.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use store::request::{Op, Outcome, Request, Sink};
 use wire::resp::Protocol;
 
 use super::group::Kept;
-use super::{Door, GroupAnswer, GroupCall, GroupChange};
+use super::{ControlChannel, GroupAnswer, GroupCall, GroupChange};
 use crate::counters::CommandIndex;
 use crate::gather::Answer;
 use crate::hop::cell::Origin;
@@ -17,8 +17,8 @@ use crate::reply::Shape;
 use crate::rmw::{Refusal, Rmw};
 
 /// See the module's page.
-pub struct Seat {
-    door: Arc<Door>,
+pub struct GroupHandle {
+    channel: Arc<ControlChannel>,
     front: usize,
     item_max_bytes: u64,
     /// A group was begun and not ended.
@@ -27,10 +27,10 @@ pub struct Seat {
     is_bad: bool,
 }
 
-impl Seat {
+impl GroupHandle {
     /// Of one worker.
-    pub fn new(door: Arc<Door>, front: usize, item_max_bytes: u64) -> Seat {
-        Seat { door, front, item_max_bytes, is_held: false, is_bad: false }
+    pub fn new(channel: Arc<ControlChannel>, front: usize, item_max_bytes: u64) -> GroupHandle {
+        GroupHandle { channel, front, item_max_bytes, is_held: false, is_bad: false }
     }
 
     /// Whether a group is under way.
@@ -134,7 +134,7 @@ impl Seat {
 
     fn ask(&self, session: &mut Session, call: GroupCall) -> GroupAnswer {
         session.park(); // The control thread's cleaning waits for no worker that waits for it.
-        let answer = self.door.ask(self.front, call);
+        let answer = self.channel.ask(self.front, call);
         session.unpark();
         answer
     }
