@@ -42,6 +42,7 @@ pub mod checkpoint;
 mod committer;
 pub(crate) mod layout;
 mod open;
+mod passes;
 pub(crate) mod restore;
 mod restoring;
 
@@ -129,6 +130,7 @@ pub struct Durable {
     /// Versions of deletes that were dropped (K1).
     dropped_floor: AtomicU64,
     tombstone_bytes: AtomicU64,
+    passes: passes::Passes,
     /// Bytes that were ever noted here.
     noted_bytes: AtomicU64,
     /// The generation of the superblock that is known to be on the medium.
@@ -171,6 +173,7 @@ impl Durable {
             flush_floor: AtomicU64::new(0),
             dropped_floor: AtomicU64::new(0),
             tombstone_bytes: AtomicU64::new(0),
+            passes: passes::Passes::default(),
             noted_bytes: AtomicU64::new(0),
             synced_super: AtomicU64::new(0),
             is_driven: AtomicBool::new(false),
@@ -284,10 +287,28 @@ impl Durable {
 
     pub(crate) fn count_tombstone(&self, len_bytes: u64) {
         self.tombstone_bytes.fetch_add(len_bytes, Ordering::Relaxed);
+        self.passes.changed(len_bytes);
     }
 
     pub(crate) fn uncount_tombstone(&self, len_bytes: u64) {
         self.tombstone_bytes.fetch_sub(len_bytes, Ordering::Relaxed);
+        self.passes.changed(len_bytes);
+    }
+
+    /// Whether a pass over the log goes on with a segment taken at `sequence`, the oldest there
+    /// is, or begins with it: once so many bytes of deletes have come or gone.
+    pub(crate) fn passes_over(&self, sequence: u64, changed_min_bytes: u64) -> bool {
+        self.passes.passes_over(sequence, changed_min_bytes, self.horizon())
+    }
+
+    /// As if so many bytes of deletes had come: there is more for a pass to find.
+    pub(crate) fn want_pass(&self, changed_bytes: u64) {
+        self.passes.changed(changed_bytes);
+    }
+
+    /// Whether a pass has come further than to this segment.
+    pub(crate) fn has_passed(&self, segment: u32) -> bool {
+        self.passes.has_passed(self.sequence_of(segment))
     }
 
     pub(crate) fn tombstone_bytes(&self) -> u64 {

@@ -41,7 +41,7 @@ use crate::placement::{self, NodeShare, Placement};
 use crate::tuning::Tuning;
 
 pub(crate) use allocator::{
-    Aim, Allocator, Chore, Found, Purpose, Reason, SEARCH_ROWS, Search, Then, Victim,
+    Aim, Allocator, Chore, Found, Purpose, Reason, Reserve, SEARCH_ROWS, Search, Then, Victim,
 };
 pub(crate) use appender::{Appender, Reservation, Role};
 pub(crate) use live::Lane;
@@ -537,6 +537,11 @@ impl Log {
     /// Whether a segment heads a run whose one entry is alive.
     pub(crate) fn is_live_run(&self, segment: u32) -> bool {
         self.allocator().run_len(segment) > 1 && self.live_bytes(segment) > 0
+    }
+
+    /// Whether a medium has what is written here.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.durable.is_some()
     }
 
     /// Whether segments without a live entry wait for the medium.

@@ -154,8 +154,8 @@ impl Inner {
         let space = self.log.space();
         let kept_bytes = space.live_bytes + space.long_tail_bytes + space.open_bytes;
         let full_bytes = kept_bytes * 100 / FULL_PCT;
-        let (reserve, _) = reserve_of(&self.config);
-        let beside = reserve + low_water(self, 1) + self.log.allocator().lent_count();
+        let reserve = reserve_of(&self.log, &self.config);
+        let beside = reserve.segments + low_water(self, 1) + self.log.allocator().lent_count();
         self.bytes_of(full_bytes.div_ceil(self.log.segment_bytes()) + u64::from(beside))
     }
 }

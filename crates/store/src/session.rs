@@ -14,6 +14,7 @@
 //! A session is `Send`, not `Sync`: one thread at a time.
 
 mod changed;
+mod deletes;
 mod durable;
 mod evicted;
 mod execute;
@@ -47,7 +48,7 @@ use crate::counters::Counts;
 use crate::entry::{Entry, Seen};
 use crate::index::slot::{Slot, Tag};
 use crate::index::{Block, Chain, Position};
-use crate::log::{Appender, Lane, Queue, Role};
+use crate::log::{Appender, Lane, Purpose, Queue, Role};
 use crate::pin::Pins;
 use crate::request::LastUse;
 use crate::store::Inner;
@@ -243,6 +244,7 @@ impl Session {
         let Session { inner, local } = self;
         local.note(inner);
         inner.epochs.quiesce(local.place);
+        local.close_passed(inner);
         let frees_more = local.free_retired(inner);
         let reclaims_more = local.reclaim_ahead(inner, now, room::STEP);
         let expires_more = local.expire_step(inner, now);
@@ -372,7 +374,7 @@ impl Local {
         position: Position,
         entry: Entry<'_>,
     ) -> bool {
-        if !self.bury(inner, chain, entry) {
+        if !self.bury(inner, chain, entry, Purpose::Delete) {
             return false;
         }
         self.unlink_bare(inner, chain, position, entry);

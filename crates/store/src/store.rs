@@ -18,7 +18,7 @@ use crate::entry::{BodyCrc, HEADER_MAX_BYTES, Shape, body_checksum, parts_checks
 use crate::epoch::Epochs;
 use crate::ghost::{self, GhostTable};
 use crate::index::{BUCKET_BYTES, Block, Index, IndexPlan, Lines, Position};
-use crate::log::{Log, log_min_bytes, segment_bytes_for, segment_count_min};
+use crate::log::{Log, Reserve, log_min_bytes, segment_bytes_for, segment_count_min};
 use crate::mapping::PageKind;
 use crate::pieces::Parts;
 use crate::placement::{NodeShare, Placement};
@@ -43,6 +43,9 @@ pub struct Store {
 /// Reads leave no marks while more than one in so many segments is free: a little more than the
 /// share of S3-FIFO's small queue, whose entries then still see all of their reads counted.
 const UNMARKED_FREE_PART: u64 = 8;
+/// One segment in so many of a durable log is kept for deletes, beside what sessions need: in a log
+/// that is alive throughout, emptying so many segments makes room for another one of deletes.
+const DELETES_PART: u32 = 64;
 
 /// What sessions and pins share.
 pub(crate) struct Inner {
@@ -118,22 +121,31 @@ fn open_tree(config: &StoreConfig, log: &Log, index: &Index) -> Option<Option<Tr
     }
 }
 
-/// Segments of the log that are kept for sessions that make room, and how many of them writes may
-/// borrow.
-pub(crate) fn reserve_of(config: &StoreConfig) -> (u32, u32) {
+/// Segments of the log that are kept for sessions that make room.
+pub(crate) fn reserve_of(log: &Log, config: &StoreConfig) -> Reserve {
     let sessions = config.session_max as u32;
     match config.mode {
-        // Survivors of short and of long entries, for each session that makes room, and new
-        // expiries in a full store.
-        Mode::Clean => (2 * sessions + 1, 0),
-        // A cache that finds no place for a survivor drops it: what lies idle costs more hits.
-        Mode::Evict => (sessions + 1, sessions.div_ceil(2)),
+        Mode::Clean => {
+            // Survivors of short and of long entries, for each session that makes room, and new
+            // expiries in a full store.
+            let segments = 2 * sessions + 1;
+            // To empty a segment a session takes one at most: the other may hold its deletes.
+            let of_deletes = log.is_durable().then(|| log.segment_count() / DELETES_PART);
+            let deletes_max = of_deletes.map_or(0, |more| sessions + more);
+            Reserve { segments: segments + of_deletes.unwrap_or(0), lent_max: 0, deletes_max }
+        }
+        Mode::Evict => Reserve {
+            // A cache that finds no place for a survivor drops it: what lies idle costs more hits.
+            segments: sessions + 1,
+            lent_max: sessions.div_ceil(2),
+            deletes_max: 0,
+        },
     }
 }
 
 pub(crate) fn keep_reserve(log: &Log, config: &StoreConfig) {
-    let (reserve, lent_max) = reserve_of(config);
-    log.allocator().set_reserve(reserve, lent_max);
+    let reserve = reserve_of(log, config);
+    log.allocator().set_reserve(reserve);
 }
 
 fn mark_limit_of(config: &StoreConfig) -> u64 {

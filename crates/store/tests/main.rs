@@ -9,6 +9,8 @@ mod durable;
 mod eviction;
 mod expiry;
 mod fragmentation;
+#[cfg(not(any(loom, miri)))]
+mod full_deletes;
 mod full_durable;
 mod growth;
 mod hot;

@@ -36,11 +36,24 @@ pub(crate) enum Purpose {
     /// A new expiry of an entry that is there, which takes about as much room as it gives up: may
     /// use what no session needs to make room.
     Touch,
+    /// A delete of a durable log, after which room comes back: may use what the reserve has for
+    /// such, and leaves the rest to sessions that make room.
+    Delete,
     /// Making room: may use the reserve.
     Reserve,
     /// Finishing what holds locks, by the session of a place: takes what is kept for it, and may
     /// use the reserve.
     Held(usize),
+}
+
+/// Segments that are kept free for sessions that make room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reserve {
+    pub segments: u32,
+    /// Of them, what may go to writes ahead of that.
+    pub lent_max: u32,
+    /// Of them, what deletes may use.
+    pub deletes_max: u32,
 }
 
 /// A segment that a session has claimed for reclaiming.
@@ -73,6 +86,8 @@ pub(crate) struct Allocator {
     kept: Vec<keep::Kept>,
     /// Of the reserve, what it lends to writes.
     lent_max: u32,
+    /// Of the reserve, what deletes may use.
+    deletes_max: u32,
     next_sequence: u64,
     waiting: VecDeque<(u32, u64)>,
     reclaiming_count: u32,
@@ -97,6 +112,7 @@ impl Allocator {
             reserve: 0,
             kept: Vec::new(),
             lent_max: 0,
+            deletes_max: 0,
             next_sequence: 1,
             waiting: VecDeque::new(),
             reclaiming_count: 0,
@@ -107,11 +123,16 @@ impl Allocator {
         }
     }
 
-    /// Each session may need some segments while it makes room (I2). Of them `lent_max` may go to
-    /// writes ahead of that.
-    pub(crate) fn set_reserve(&mut self, segments: u32, lent_max: u32) {
-        self.reserve = segments.min(self.usable_count() / 4);
-        self.lent_max = lent_max.min(self.reserve / 2);
+    /// Each session may need some segments while it makes room (I2).
+    pub(crate) fn set_reserve(&mut self, wanted: Reserve) {
+        self.reserve = wanted.segments.min(self.usable_count() / 4);
+        self.lent_max = wanted.lent_max.min(self.reserve / 2);
+        self.deletes_max = wanted.deletes_max.min(self.reserve / 2);
+    }
+
+    /// Whether deletes have begun to use what is kept for them.
+    pub(crate) fn has_lent_to_deletes(&self) -> bool {
+        self.deletes_max > 0 && self.free_count < self.reserve
     }
 
     #[cfg(all(test, not(loom)))]
@@ -144,6 +165,7 @@ impl Allocator {
         match purpose {
             Purpose::Write => self.free_count.saturating_sub(self.reserve),
             Purpose::Ahead => self.free_count.saturating_sub(self.reserve - self.lent_max),
+            Purpose::Delete => self.free_count.saturating_sub(self.reserve - self.deletes_max),
             Purpose::Touch => self.free_count.saturating_sub(self.reserve.saturating_sub(1)),
             Purpose::Reserve | Purpose::Held(_) => self.free_count,
         }

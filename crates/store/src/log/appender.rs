@@ -293,6 +293,17 @@ impl Appender {
         }
     }
 
+    /// Hands those open segments that are `old` over to reclaiming; nothing is reserved. Whether
+    /// there was one.
+    pub(crate) fn close_old(&mut self, log: &Log, old: impl Fn(u32) -> bool) -> bool {
+        let short = self.short.take_if(|open| old(open.segment));
+        let long = self.long.take_if(|open| old(open.segment));
+        let has_closed = short.is_some() || long.is_some();
+        close(log, self.lane, short, false);
+        close(log, self.lane, long, true);
+        has_closed
+    }
+
     /// Hands the open segments over to reclaiming.
     pub(crate) fn close(&mut self, log: &Log) {
         close(log, self.lane, self.short.take(), false);

@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use base::{KeyHash, UnixMillis};
 
+use super::deletes::delete_shape;
 use super::{Local, Session};
-use crate::entry::{Entry, Header, Kind, Meta, Shape, VERSION_MASK, body_checksum};
+use crate::entry::{Entry, Header, Kind, Meta, VERSION_MASK, body_checksum};
 use crate::index::Chain;
 use crate::log::{Appender, Purpose};
 use crate::pin::Pins;
@@ -125,12 +126,24 @@ impl Local {
     /// Before the entry of a key leaves the index, whose chain is locked and finished afterwards: a
     /// delete is written, if the log is durable. False: there is no space for it.
     #[inline]
-    pub(super) fn bury(&mut self, inner: &Inner, chain: &Chain<'_>, entry: Entry<'_>) -> bool {
-        inner.durable.is_none() || self.bury_durably(inner, chain, entry)
+    pub(super) fn bury(
+        &mut self,
+        inner: &Inner,
+        chain: &Chain<'_>,
+        entry: Entry<'_>,
+        purpose: Purpose,
+    ) -> bool {
+        inner.durable.is_none() || self.bury_durably(inner, chain, entry, purpose)
     }
 
     #[cold]
-    fn bury_durably(&mut self, inner: &Inner, chain: &Chain<'_>, entry: Entry<'_>) -> bool {
+    fn bury_durably(
+        &mut self,
+        inner: &Inner,
+        chain: &Chain<'_>,
+        entry: Entry<'_>,
+        purpose: Purpose,
+    ) -> bool {
         let is_flushed =
             |durable: &Arc<crate::durable::Durable>| entry.version() <= durable.flush_floor();
         if inner.durable.as_ref().is_none_or(is_flushed) {
@@ -141,7 +154,7 @@ impl Local {
             0 => chain.next_version(),
             _ => entry.version(),
         };
-        self.write_delete(inner, entry.key(), (version, entry.shard()))
+        self.write_delete(inner, entry.key(), (version, entry.shard()), purpose)
     }
 
     /// Says in a durable log that a key has nothing from a version on; its chain is locked. False:
@@ -151,15 +164,13 @@ impl Local {
         inner: &Inner,
         key: &[u8],
         (version, shard): (u64, u16),
+        purpose: Purpose,
     ) -> bool {
         let Some(durable) = &inner.durable else { return true };
         let log = &inner.log;
-        let shape = Shape::new(key.len(), 0, 0, true).at_rest();
+        let shape = delete_shape(key.len());
         let len_bytes = shape.len_bytes();
-        let reserved = self
-            .appender
-            .reserve(log, len_bytes, Purpose::Write)
-            .or_else(|| self.survivors.reserve(log, len_bytes, Purpose::Reserve));
+        let reserved = self.reserve_for_delete(inner, len_bytes, purpose);
         let Some(reservation) = reserved else { return false };
         // After the entry was written, whose segment was opened before: D5.
         let horizon = durable.horizon();

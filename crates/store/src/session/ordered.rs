@@ -16,6 +16,7 @@ use base::UnixMillis;
 use base::sync::Backoff;
 
 use super::Local;
+use super::deletes::ONE;
 use super::execute::{Call, NO_GUESS, prefetch_heads};
 use crate::config::{BATCH_MAX, Mode};
 use crate::entry::{Entry, HEADER_BYTES};
@@ -188,7 +189,7 @@ impl Local {
         let mut backoff = Backoff::new();
         for _ in 0..2 * inner.log.segment_count() + 64 {
             let has_room = match inner.config.mode {
-                Mode::Evict => self.empty_one_segment(inner, now, 1),
+                Mode::Evict => self.empty_one_segment(inner, now, (ONE, 0)),
                 Mode::Clean => self.make_room(inner, now, 1, 1),
             };
             self.note(inner);

@@ -248,9 +248,10 @@ impl Local {
                 }
             }
         }
-        if !self.unlink(inner, &mut chain, position, entry) {
+        if !self.bury(inner, &chain, entry, Purpose::Reserve) {
             return Step::Stuck;
         }
+        self.unlink_bare(inner, &mut chain, position, entry);
         self.note_gone(entry.key());
         chain.finish();
         if fate == Fate::Expire {

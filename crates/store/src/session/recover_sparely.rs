@@ -26,6 +26,7 @@ use super::recover::RECOVER_ENTRIES;
 use super::{Local, Session};
 use crate::entry::{ALIGN_BYTES, Entry};
 use crate::index::IndexFull;
+use crate::log::Reserve;
 use crate::store::Inner;
 
 /// Where entries lie: from a place on, so many words behind it.
@@ -53,7 +54,7 @@ impl Session {
     ) -> Result<(), IndexFull> {
         let Session { inner, local } = self;
         // What is kept for sessions that make room may have been in use.
-        inner.log.allocator().set_reserve(0, 0);
+        inner.log.allocator().set_reserve(Reserve::default());
         sort(inner, lists, threads);
         let (mut newest, mut count): (Option<Entry<'_>>, u64) = (None, 0);
         merge(inner, lists, |entry, offset_bytes| {

@@ -17,7 +17,7 @@ use super::{Local, Session};
 use crate::entry::{Entry, Header, Kind, Meta, Shape, body_checksum};
 use crate::index::IndexFull;
 use crate::index::slot::{Slot, Tag};
-use crate::log::Appender;
+use crate::log::{Appender, Purpose};
 use crate::prefetch;
 use crate::replica::{Installed, NotInstalled, Replica, ReplicaChange, ShardCounts};
 use crate::store::Inner;
@@ -85,7 +85,7 @@ impl Session {
                 let meta = Meta { version, client_flags, expires_at };
                 local.install_put(call, hash, Put { key, value, meta, shard })
             }
-            ReplicaChange::Delete => local.install_delete(inner, replica),
+            ReplicaChange::Delete => local.install_delete(inner, now, replica),
         };
         local.note(inner);
         inner.epochs.quiesce(local.place);
@@ -209,21 +209,26 @@ impl Local {
     fn install_delete(
         &mut self,
         inner: &Inner,
+        now: UnixMillis,
         replica: &Replica<'_>,
     ) -> Result<Installed, NotInstalled> {
         let Replica { key, hash, version, shard, .. } = *replica;
-        let mut chain = self.lock_chain(inner, hash);
-        let found = Local::find_locked(inner, &chain, NO_GUESS, Tag::of(hash), key);
-        let present = found.map_or(0, |(_, entry)| entry.version());
-        if present >= version {
-            return Ok(Installed::Older { present });
-        }
-        // Whether there was anything or not: what is older may still come (R2).
-        if !self.write_delete(inner, key, (version, shard.get())) {
+        let (mut chain, found) = loop {
+            let chain = self.lock_chain(inner, hash);
+            let found = Local::find_locked(inner, &chain, NO_GUESS, Tag::of(hash), key);
+            let present = found.map_or(0, |(_, entry)| entry.version());
+            if present >= version {
+                return Ok(Installed::Older { present });
+            }
+            // Whether there was anything or not: what is older may still come (R2).
+            if self.write_delete(inner, key, (version, shard.get()), Purpose::Delete) {
+                break (chain, found);
+            }
             drop(chain);
-            self.counts.out_of_memory += 1;
-            return Err(NotInstalled::OutOfMemory { len_bytes: 0 });
-        }
+            if !self.make_room_for_delete(inner, now, key.len()) {
+                return Err(NotInstalled::OutOfMemory { len_bytes: 0 });
+            }
+        };
         if let Some((position, entry)) = found {
             self.unlink_bare(inner, &mut chain, position, entry);
             self.note_changed(key);

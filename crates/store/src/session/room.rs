@@ -15,6 +15,7 @@ use base::UnixMillis;
 use base::sync::Backoff;
 
 use super::Local;
+use super::deletes::Want;
 use super::reclaim::{Job, Step, StepMax};
 use crate::config::Mode;
 use crate::log::{Aim, Found, Purpose, Queue, Reason, Reservation, Search, Then, Victim};
@@ -120,25 +121,20 @@ impl Local {
         self.are_hints_good = false;
         let wanted = run_len.saturating_mul(count);
         if wanted == 1 {
-            return self.reclaim_until(inner, now, (1, 1));
+            return self.reclaim_until(inner, now, Want::Run { run_len: 1, wanted });
         }
         // A log that shrinks leaves so many segments free.
         inner.log.allocator().want_run(wanted);
-        let has_room = self.reclaim_until(inner, now, (run_len, wanted));
+        let has_room = self.reclaim_until(inner, now, Want::Run { run_len, wanted });
         inner.log.allocator().end_want_run(wanted);
         has_room
     }
 
-    /// Reclaims until a run of `run_len` could be taken, of `wanted` free segments.
-    fn reclaim_until(
-        &mut self,
-        inner: &Inner,
-        now: UnixMillis,
-        (run_len, wanted): (u32, u32),
-    ) -> bool {
+    /// Reclaims until what is wanted could be taken.
+    pub(super) fn reclaim_until(&mut self, inner: &Inner, now: UnixMillis, want: Want) -> bool {
         let mut backoff = Backoff::new();
-        // Emptying every segment twice is all that could help.
-        let mut victims_left = 2 * inner.log.segment_count() + 64;
+        let victims_max = want.victims_max(inner);
+        let mut victims_left = victims_max;
         let mut retries_left = RETRIES_MAX;
         loop {
             self.note(inner);
@@ -146,15 +142,16 @@ impl Local {
             self.drain_retired(inner);
             let changes = inner.log.allocator().change_count();
             inner.log.free_waiting(&inner.epochs);
-            if has_run(inner, run_len, wanted) {
+            if want.is_there(inner) {
                 return true;
             }
-            if inner.config.mode == Mode::Evict && will_have_run(inner, run_len, wanted) {
+            if inner.config.mode == Mode::Evict && want.is_coming(inner) {
                 // What is given up now would have to wait as long, and longer.
                 backoff.snooze();
                 continue;
             }
-            if victims_left > 0 && self.empty_one_segment(inner, now, run_len) {
+            let emptied_count = victims_max - victims_left;
+            if victims_left > 0 && self.empty_one_segment(inner, now, (want, emptied_count)) {
                 victims_left -= 1;
                 continue;
             }
@@ -163,7 +160,7 @@ impl Local {
             let grace_runs = inner.log.free_waiting(&inner.epochs);
             let own_count = u32::from(self.job.is_some());
             let others_reclaim = inner.log.allocator().reclaiming_count() > own_count;
-            if has_run(inner, run_len, wanted) {
+            if want.is_there(inner) {
                 return true;
             }
             let has_changed = inner.log.allocator().change_count() != changes;
@@ -182,16 +179,19 @@ impl Local {
         }
     }
 
-    /// Empties the next victim; false: there is none, or it could not be emptied.
+    /// Empties the next victim, after so many; false: there is none, or it could not be emptied.
     pub(super) fn empty_one_segment(
         &mut self,
         inner: &Inner,
         now: UnixMillis,
-        run_len: u32,
+        (want, emptied_count): (Want, u32),
     ) -> bool {
         if self.job.is_none() {
+            let run_len = want.run_len();
             let oldest = oldest_victim(inner).filter(|_| run_len == 1);
             let victim = oldest.or_else(|| choose_victim(inner, now, run_len));
+            let pass_min_bytes = || want.pass_min_bytes(inner, emptied_count);
+            let victim = victim.or_else(|| self.passed_victim(inner, pass_min_bytes()?));
             let Some(victim) = victim else { return false };
             // Wanting a run, nothing may get a second life where it lies.
             self.job = Some(Job::new(inner, victim, run_len > 1));
@@ -237,12 +237,18 @@ impl Local {
             }
             let shortage = inner.log.allocator().shortage();
             let wanted = low_water(inner, LOW_WATER_CACHE).saturating_add(shortage);
-            if inner.config.mode == Mode::Evict && will_have_run(inner, 1, wanted) {
+            if inner.config.mode == Mode::Evict
+                && (Want::Run { run_len: 1, wanted }).is_coming(inner)
+            {
                 return false; // A cache gives nothing up for what is on its way.
             }
             let found = match oldest_victim(inner) {
                 Some(oldest) => Found::Victim(oldest),
                 None => self.search_step(inner, now),
+            };
+            let found = match found {
+                Found::Nothing => self.pass_ahead(inner),
+                found => found,
             };
             match found {
                 Found::NotYet => return true,
@@ -310,18 +316,6 @@ pub(crate) fn low_water(inner: &Inner, per_session: u32) -> u32 {
     low_water.min(inner.log.segment_count() / 16).max(1)
 }
 
-/// Whether a write could take a run of `run_len` segments, of `wanted` free ones.
-fn has_run(inner: &Inner, run_len: u32, wanted: u32) -> bool {
-    let allocator = inner.log.allocator();
-    allocator.available(Purpose::Write) >= wanted && allocator.can_take(run_len, Purpose::Write)
-}
-
-/// The same, once the grace periods that run now are over.
-fn will_have_run(inner: &Inner, run_len: u32, wanted: u32) -> bool {
-    let allocator = inner.log.allocator();
-    allocator.will_have_run(run_len, wanted, |segment| inner.log.is_pinned(segment))
-}
-
 /// The oldest segment, where deletes that wait for it take up too much of a durable log: once it is
 /// emptied, those that were written before the next one was opened may go (durable.rs, D5).
 fn oldest_victim(inner: &Inner) -> Option<Victim> {
@@ -330,7 +324,7 @@ fn oldest_victim(inner: &Inner) -> Option<Victim> {
     if durable.tombstone_bytes() <= log_bytes / TOMBSTONE_PART {
         return None;
     }
-    inner.log.allocator().claim_oldest(|segment| durable.sequence_of(segment))
+    inner.log.allocator().claim_oldest(|segment| durable.sequence_of(segment), |_| true)
 }
 
 /// The next victim of a write that must make room by itself.

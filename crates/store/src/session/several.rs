@@ -75,6 +75,7 @@ impl Session {
         }
         debug_assert!(local.held.is_empty());
         let keeps = local.keep_room(inner, now, room);
+        local.have_room_for_deletes(inner, now, hashes.len());
         // An insert under the locks takes what it lacks without making room.
         local.have_nodes(inner);
         inner.index.lock_all(hashes.iter().copied(), &mut local.held);

@@ -28,6 +28,8 @@ enum Attempt<'a, R> {
         /// It only changes an expiry.
         is_touch: bool,
     },
+    /// The log has none for saying that the key is gone.
+    NeedsRoomForDelete,
 }
 
 /// Where a write under the lock finds its space.
@@ -67,6 +69,12 @@ impl Local {
                 Attempt::Done(outcome) => {
                     sink.outcome(request_index, outcome, Pins(inner));
                     break;
+                }
+                Attempt::NeedsRoomForDelete => {
+                    if !self.make_room_for_delete(inner, now, key.len()) {
+                        sink.outcome(request_index, Outcome::OutOfMemory, Pins(inner));
+                        break;
+                    }
                 }
                 Attempt::NeedsRoom { len_bytes, is_touch } => {
                     let has_room = self.borrow_reserve(inner, len_bytes, queue)
@@ -172,10 +180,10 @@ impl Local {
         };
         if expires_at.is_some_and(|at| at <= now) {
             self.scratch.buffer = pieces.made;
-            return Attempt::Done(match self.delete_locked(inner, chain, found) {
-                true => Outcome::Deleted { old },
-                false => Outcome::OutOfMemory,
-            });
+            return match self.delete_locked(inner, chain, found) {
+                true => Attempt::Done(Outcome::Deleted { old }),
+                false => Attempt::NeedsRoomForDelete,
+            };
         }
         let folded = token.map(|token| stored_token(token, client_flags));
         let (behind, client_flags) = match &folded {

@@ -176,23 +176,27 @@ impl Local {
         seen: &'s mut Option<Seen<'a>>,
     ) -> Outcome<'s, R> {
         let Call { inner, now, guess, .. } = call;
-        let chain = self.lock_chain(inner, hash);
-        let found = Local::find_locked(inner, &chain, guess, Tag::of(hash), key);
-        *seen = Local::see_live(found.map(|(_, entry)| entry), now);
+        loop {
+            let chain = self.lock_chain(inner, hash);
+            let found = Local::find_locked(inner, &chain, guess, Tag::of(hash), key);
+            *seen = Local::see_live(found.map(|(_, entry)| entry), now);
+            if refusal::<R>(set.condition, seen.as_ref().map(Seen::item)).is_some() {
+                break;
+            }
+            let version = chain.next_version();
+            if found.is_none() {
+                // Told to a client, it must not be the next item's too (K1).
+                chain.finish();
+            } else if !self.delete_locked(inner, chain, found) {
+                match self.make_room_for_delete(inner, now, key.len()) {
+                    true => continue,
+                    false => return Outcome::OutOfMemory,
+                }
+            }
+            return Outcome::Stored { version, old: seen.as_ref().map(Seen::item) };
+        }
         let old = seen.as_ref().map(Seen::item);
-        if let Some(outcome) = refusal(set.condition, old) {
-            return outcome;
-        }
-        let version = chain.next_version();
-        if found.is_none() {
-            // Told to a client, it must not be the next item's too (K1).
-            chain.finish();
-            return Outcome::Stored { version, old };
-        }
-        match self.delete_locked(inner, chain, found) {
-            true => Outcome::Stored { version, old },
-            false => Outcome::OutOfMemory,
-        }
+        refusal(set.condition, old).expect("just asked, of the same item")
     }
 
     /// Space for a Set of `shape`, with room made for it if its condition holds.
@@ -348,16 +352,19 @@ impl Local {
         sink: &mut S,
     ) {
         let Call { inner, now, request_index, guess } = call;
-        let chain = self.lock_chain(inner, hash);
-        let found = Local::find_locked(inner, &chain, guess, Tag::of(hash), key);
-        let seen = Local::see_live(found.map(|(_, entry)| entry), now);
-        let is_deleted = self.delete_locked(inner, chain, found);
-        let outcome = match &seen {
-            _ if !is_deleted => Outcome::OutOfMemory,
-            Some(seen) => Outcome::Deleted { old: Some(seen.item()) },
-            None => Outcome::Miss,
-        };
-        sink.outcome(request_index, outcome, Pins(inner));
+        loop {
+            let chain = self.lock_chain(inner, hash);
+            let found = Local::find_locked(inner, &chain, guess, Tag::of(hash), key);
+            let seen = Local::see_live(found.map(|(_, entry)| entry), now);
+            let outcome = match (self.delete_locked(inner, chain, found), &seen) {
+                (true, Some(seen)) => Outcome::Deleted { old: Some(seen.item()) },
+                (true, None) => Outcome::Miss,
+                (false, _) if self.make_room_for_delete(inner, now, key.len()) => continue,
+                (false, _) => Outcome::OutOfMemory,
+            };
+            sink.outcome(request_index, outcome, Pins(inner));
+            return;
+        }
     }
 
     /// Removes what was found and ends the change; nothing found is no change. False: it could not

@@ -32,11 +32,15 @@ impl Allocator {
         self.waiting.push_back((segment, tag));
     }
 
-    /// Claims the full single segment for which `age` is least.
-    pub(crate) fn claim_oldest(&mut self, age: impl Fn(u32) -> u64) -> Option<Victim> {
+    /// Claims the full single segment for which `age` is least, if that age `is_due`.
+    pub(crate) fn claim_oldest(
+        &mut self,
+        age: impl Fn(u32) -> u64,
+        is_due: impl FnOnce(u64) -> bool,
+    ) -> Option<Victim> {
         let is_single = |row: &SegmentRow| row.state == SegmentState::Used && row.run_len == 1;
         let full = self.rows.iter().enumerate().filter(|(_, row)| is_single(row));
         let oldest = full.map(|(segment, _)| segment as u32).min_by_key(|segment| age(*segment))?;
-        Some(self.claim(oldest, Reason::DeadSpace))
+        is_due(age(oldest)).then(|| self.claim(oldest, Reason::DeadSpace))
     }
 }

@@ -45,7 +45,7 @@ fn segments_are_taken_from_the_bottom_and_reused_there() {
 #[test]
 fn writes_leave_the_reserve_to_those_who_make_room() {
     let mut allocator = Allocator::new(Regions::one(8));
-    allocator.set_reserve(2, 1);
+    allocator.set_reserve(Reserve { segments: 2, lent_max: 1, deletes_max: 0 });
     for _ in 0..6 {
         take_used(&mut allocator, 1);
     }
@@ -282,7 +282,7 @@ fn segments_that_the_index_cannot_name_are_not_lent() {
 #[test]
 fn a_smaller_log_parks_what_is_free_and_then_what_comes_free() {
     let mut allocator = Allocator::new(Regions::one(16));
-    allocator.set_reserve(2, 0);
+    allocator.set_reserve(Reserve { segments: 2, lent_max: 0, deletes_max: 0 });
     for _ in 0..10 {
         take_used(&mut allocator, 1);
     }
@@ -364,7 +364,7 @@ fn a_run_that_is_made_room_for_is_left_to_its_write() {
 #[test]
 fn what_is_kept_for_a_session_is_taken_by_it_alone_and_else_free_again() {
     let mut allocator = Allocator::new(Regions::one(18));
-    allocator.set_reserve(2, 0);
+    allocator.set_reserve(Reserve { segments: 2, lent_max: 0, deletes_max: 0 });
     assert!(allocator.keep(1, 4, 0) && allocator.keep(1, 2, 0) && allocator.keep(2, 3, 0));
     assert!(!allocator.keep(2, 1, 0), "P2");
     assert_eq!(allocator.take(6, Purpose::Write, 0), Some(9));

@@ -1,0 +1,81 @@
+//! Passes over a whole log, oldest segment first, which the deletes in it do not survive.
+//!
+//! ```text
+//!  sequence:  | 4: emptied | 5: open, closed by its session | 6: its turn | 7 | ... | 31 |  32 ...
+//!                                                            ^ at                        ^ end
+//! ```
+//!
+//! A delete stays as long as a segment is there that was opened before it was written (D5). Where
+//! the sparsest segments are emptied first, in a log in which all are nearly full of what is alive,
+//! the oldest never goes, and no delete either.
+//!
+//! # Invariants
+//! P1: a pass ends at what was the next sequence when it began: copies are not part of it.
+//! P2: one begins only if deletes were written or dropped since the last one began, or a segment
+//!     was closed that had kept some, for else it would find what that has left.
+
+use base::sync::{AtomicU64, Ordering};
+
+/// How far the passes are. All is Relaxed: what comes of a lost race is a pass more or fewer.
+pub(super) struct Passes {
+    /// The pass is about segments taken before this sequence (P1).
+    end: AtomicU64,
+    /// Up to this one segments have had their turn.
+    at: AtomicU64,
+    /// Bytes of deletes that were written and dropped, ...
+    changed_bytes: AtomicU64,
+    /// ... and how many it were when the last pass began (P2).
+    begun_bytes: AtomicU64,
+}
+
+impl Default for Passes {
+    fn default() -> Passes {
+        Passes {
+            end: AtomicU64::new(0),
+            at: AtomicU64::new(0),
+            changed_bytes: AtomicU64::new(0),
+            // The first pass waits for no delete.
+            begun_bytes: AtomicU64::new(u64::MAX),
+        }
+    }
+}
+
+impl Passes {
+    pub(super) fn changed(&self, len_bytes: u64) {
+        self.changed_bytes.fetch_add(len_bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn passes_over(&self, sequence: u64, changed_min_bytes: u64, next: u64) -> bool {
+        if sequence >= self.end.load(Ordering::Relaxed) {
+            let changed_bytes = self.changed_bytes.load(Ordering::Relaxed);
+            let since_bytes = changed_bytes.wrapping_sub(self.begun_bytes.load(Ordering::Relaxed));
+            if since_bytes < changed_min_bytes {
+                return false;
+            }
+            self.begun_bytes.store(changed_bytes, Ordering::Relaxed);
+            self.end.store(next, Ordering::Relaxed);
+        }
+        self.at.fetch_max(sequence, Ordering::Relaxed);
+        true
+    }
+
+    pub(super) fn has_passed(&self, sequence: u64) -> bool {
+        sequence < self.at.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_ends_where_it_began_and_the_next_one_waits_for_deletes() {
+        let passes = Passes::default();
+        assert!(passes.passes_over(3, 1, 9) && !passes.has_passed(3));
+        assert!(passes.passes_over(8, 1, 12) && passes.has_passed(7));
+        assert!(!passes.passes_over(9, 1, 12), "P2");
+        passes.changed(40);
+        assert!(!passes.passes_over(9, 41, 12) && passes.passes_over(9, 40, 12));
+        assert!(passes.passes_over(11, 1, 15) && !passes.passes_over(12, 1, 15), "P1");
+    }
+}

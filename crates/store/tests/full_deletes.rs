@@ -1,0 +1,243 @@
+//! A durable store that is full to the last write takes every delete, until it is empty, before
+//! and after it is opened again, also while another session keeps an old segment open.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use base::UnixMillis;
+use store::durable::{self, Committer, NewData, Opened};
+use store::medium::MemoryMedium;
+use store::pin::Pins;
+use store::{
+    Condition, Eviction, Expiry, HugePages, IndexKind, Item, Mode, Op, Outcome, Request, Room,
+    Session, Set, Sink, Store, StoreConfig, Tuning, Update, Verdict,
+};
+
+const NOW: UnixMillis = UnixMillis(1_000_000);
+const MEMORY_BYTES: u64 = 8 << 20;
+/// Writes refused one after the other in a store that counts as full.
+const REFUSED_MIN: u32 = 3;
+/// Steps of housekeeping after which a write has room.
+const PATIENCE: u64 = 100_000;
+/// Deletes after which the other session keeps house, as a server's worker does that sleeps.
+const HOUSE_EVERY: u64 = 512;
+
+/// As GETDEL, and EXPIRE into the past.
+struct Remove;
+
+impl Update for Remove {
+    type Refusal = ();
+
+    fn apply(&self, item: Option<&Item<'_>>, _new_value: &mut Vec<u8>) -> Verdict<()> {
+        if item.is_some() { Verdict::Delete } else { Verdict::Keep }
+    }
+}
+
+#[derive(Default)]
+struct Last {
+    is_done: bool,
+}
+
+impl Sink<()> for Last {
+    fn outcome(&mut self, _index: usize, outcome: Outcome<'_, ()>, _pins: Pins<'_>) {
+        self.is_done = matches!(outcome, Outcome::Stored { .. } | Outcome::Deleted { .. });
+    }
+}
+
+struct World {
+    store: Arc<Store>,
+    session: Option<Session>,
+    /// Has written once and then nothing more.
+    idle: Option<Session>,
+    is_ended: Arc<AtomicBool>,
+    committing: JoinHandle<Committer<MemoryMedium>>,
+    delete_count: u64,
+}
+
+impl World {
+    fn open(medium: MemoryMedium, index: IndexKind) -> World {
+        let config = StoreConfig {
+            memory_bytes: MEMORY_BYTES,
+            index_bytes: 4096,
+            index,
+            mode: Mode::Clean,
+            eviction: Eviction::default(),
+            lossy_index: false,
+            session_max: 3,
+            item_max_bytes: 1 << 20,
+            hash_seed: 7,
+            batch: 32,
+            huge_pages: HugePages::Off,
+        };
+        let new = NewData { now_ms: NOW.0, data_id: 1, recovers_damaged: false, threads: 1 };
+        let opened = durable::open(medium, config, (Tuning::default(), &[]), new, &mut |_, _| {});
+        let Opened { store, mut committer, .. } = opened.unwrap();
+        let durable = Arc::clone(store.durable().unwrap());
+        durable.drive();
+        let is_ended = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&is_ended);
+        let committing = std::thread::spawn(move || {
+            while !ended.load(Ordering::Acquire) {
+                if durable.wait_wanted(Duration::from_millis(10)) {
+                    committer.commit(std::thread::yield_now).unwrap();
+                }
+            }
+            committer.commit(std::thread::yield_now).unwrap();
+            committer
+        });
+        let session = Some(store.session().unwrap());
+        let mut idle = store.session().unwrap();
+        idle.park();
+        World { store, session, idle: Some(idle), is_ended, committing, delete_count: 0 }
+    }
+
+    fn ask(&mut self, key: &[u8], op: Op<'_, Remove>) -> bool {
+        let hash = self.store.key_hasher().hash(key);
+        let mut last = Last::default();
+        let session = self.session.as_mut().unwrap();
+        session.execute(NOW, &[Request { key, hash, op }], &mut last);
+        last.is_done
+    }
+
+    fn set(&mut self, id: u64) -> bool {
+        let (expiry, condition) = (Expiry::Never, Condition::Always);
+        let set = Set { value: b"12345678", client_flags: 0, expiry, condition };
+        self.ask(&key_of(id), Op::Set(set))
+    }
+
+    /// The keys up to the first that finds no room, a few more tried.
+    fn fill(&mut self) -> Vec<u64> {
+        let (mut ids, mut refused) = (Vec::new(), 0);
+        for id in 0.. {
+            let is_done = self.set(id);
+            if id == 0 {
+                self.write_once();
+            }
+            match is_done {
+                true => ids.push(id),
+                false => refused += 1,
+            }
+            if refused == REFUSED_MIN {
+                break;
+            }
+        }
+        ids
+    }
+
+    /// The other session has a segment open from now on, older than all others.
+    fn write_once(&mut self) {
+        let mut idle = self.idle.take().unwrap();
+        idle.unpark();
+        std::mem::swap(self.session.as_mut().unwrap(), &mut idle);
+        assert!(self.set(u64::MAX));
+        std::mem::swap(self.session.as_mut().unwrap(), &mut idle);
+        idle.park();
+        self.idle = Some(idle);
+    }
+
+    /// The other session keeps house.
+    fn wake_idle(&mut self) {
+        let idle = self.idle.as_mut().unwrap();
+        idle.unpark();
+        idle.maintain(NOW);
+        idle.park();
+    }
+
+    /// In one of several ways.
+    fn delete(&mut self, id: u64) -> bool {
+        let key = key_of(id);
+        self.delete_count += 1;
+        if self.delete_count.is_multiple_of(HOUSE_EVERY) {
+            self.wake_idle();
+        }
+        match self.delete_count % 4 {
+            0 => self.ask(&key, Op::Update(Remove)),
+            1 => {
+                let (expiry, condition) = (Expiry::At(UnixMillis(1)), Condition::Always);
+                let set = Set { value: b"", client_flags: 0, expiry, condition };
+                self.ask(&key, Op::Set(set))
+            }
+            2 => self.delete_locked(&key),
+            _ => self.ask(&key, Op::Delete),
+        }
+    }
+
+    /// As of a transaction.
+    fn delete_locked(&mut self, key: &[u8]) -> bool {
+        let hash = self.store.key_hasher().hash(key);
+        let request = Request { key, hash, op: Op::<Remove>::Delete };
+        let mut last = Last::default();
+        let session = self.session.as_mut().unwrap();
+        session.lock_keys(NOW, &[hash], Room::default()).execute(NOW, &[request], &mut last);
+        last.is_done
+    }
+
+    fn end(mut self) -> MemoryMedium {
+        drop((self.session.take(), self.idle.take()));
+        self.is_ended.store(true, Ordering::Release);
+        self.committing.join().unwrap().into_medium()
+    }
+}
+
+fn key_of(id: u64) -> Vec<u8> {
+    format!("key:{id:012}").into_bytes()
+}
+
+/// In an order that leaves each segment nearly full of what is alive as long as possible.
+fn shuffled(mut ids: Vec<u64>) -> Vec<u64> {
+    ids.sort_unstable_by_key(|id| id.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    ids
+}
+
+/// Fills a store and deletes everything, the last part after an opening, where one is wanted.
+fn fill_and_empty(index: IndexKind, opens_again: bool) {
+    let mut world = World::open(MemoryMedium::new(Vec::new()), index);
+    let mut ids = shuffled(world.fill());
+    if opens_again {
+        world = World::open(world.end(), index);
+    }
+    while let Some(id) = ids.pop() {
+        assert!(world.delete(id), "{index:?}: key {id} stays, {} are left", ids.len());
+    }
+    world.store.validate();
+    assert!(world.set(1), "there is room again");
+    world.end();
+}
+
+/// Of what deletes give up and take, writes have something soon: housekeeping passes over the log.
+fn delete_some(index: IndexKind) {
+    let mut world = World::open(MemoryMedium::new(Vec::new()), index);
+    let ids = shuffled(world.fill());
+    for id in &ids[..ids.len() / 32] {
+        assert!(world.delete(*id), "{index:?}: key {id} stays");
+    }
+    let has_room = (0..PATIENCE).any(|turn| {
+        if turn % HOUSE_EVERY == 0 {
+            world.wake_idle();
+        }
+        world.session.as_mut().unwrap().maintain(NOW);
+        world.set(ids[0])
+    });
+    assert!(has_room, "{index:?}: there is room again");
+    world.end();
+}
+
+#[test]
+fn a_full_store_takes_writes_after_a_few_deletes() {
+    delete_some(IndexKind::Hash);
+    delete_some(IndexKind::Tree);
+}
+
+#[test]
+fn a_full_hash_index_takes_every_delete() {
+    fill_and_empty(IndexKind::Hash, false);
+    fill_and_empty(IndexKind::Hash, true);
+}
+
+#[test]
+fn a_full_tree_takes_every_delete() {
+    fill_and_empty(IndexKind::Tree, false);
+    fill_and_empty(IndexKind::Tree, true);
+}
