@@ -95,7 +95,7 @@ mod tests {
     fn a_copy_that_its_shard_waits_for_comes_back_though_its_node_ends() {
         let mut bench = Bench::new(1, &[1, 2]);
         assert!(bench.next(&alive(&[1]), true), "the lease of 2 has run out");
-        assert_eq!((bench.shard().waiting.len(), &bench.members()[..]), (1, &[node(1)][..]));
+        assert_eq!((bench.shard().waiting.len(), bench.members()), (1, &[node(1)][..]));
         bench.ending.insert(node(2), true);
         let all = alive(&[1, 2]);
         assert!(bench.next(&all, true));
