@@ -153,9 +153,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let time_max = self.core.shared.config().starved_time_max;
         let has_stalled = |connection: &Connection| {
             let silent_ms = now_ms.saturating_sub(connection.client.last_active_at().0);
-            let held_bytes =
-                connection.output.pinned_bytes_max() as u64 + connection.booked.of(Kind::Replies);
-            held_bytes > 0 && u128::from(silent_ms) >= time_max.as_millis()
+            // Booked alone may be what it keeps for its next reply, or what is still being made.
+            let is_unread = connection.interest.write && connection.booked.of(Kind::Replies) > 0;
+            (is_unread || connection.output.pinned_bytes_max() > 0)
+                && u128::from(silent_ms) >= time_max.as_millis()
         };
         let mut slots = self.core.connections.slots();
         slots.retain(|slot| has_stalled(&self.core.connections[*slot]));
