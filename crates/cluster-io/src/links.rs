@@ -20,6 +20,8 @@
 //! L5: a peer costs bounded memory and time: before its proof a few hundred bytes and two seconds,
 //!     later one frame of at most [`FRAME_MAX_BYTES`] and no silence. A new one is always heard:
 //!     the oldest that has not proven the key, of the address with the most, makes room.
+//! L6: what waits is bounded in bytes as well: with as many as may waiting for a receiver, another
+//!     long message for it is not taken; with as many for the driver, no link is read.
 //!
 //! # Limits
 //! Frames are proven, not hidden: every host that can read the network reads values.
@@ -32,12 +34,15 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use cluster::message::Hold;
 use cluster::{Message, Peer};
 use crossbeam_channel::Sender;
 use tokio::sync::mpsc;
@@ -50,6 +55,15 @@ pub use handshake::FORMAT;
 
 /// Messages on their way from the driver to the links' thread.
 const COMMANDS_MAX: usize = 8192;
+
+/// Of long messages, what may wait for one receiver before another one is added, ...
+const WAITING_BYTES_MAX: usize = 4 << 20;
+
+/// ... and for the driver, which takes them in at once if it is not behind.
+const HEARD_BYTES_MAX: usize = 1 << 20;
+
+/// What is so short is counted by number alone.
+const SHORT_BYTES: usize = 1 << 10;
 
 /// A link of this process, for as long as it lasts; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,6 +105,8 @@ pub enum LinkEvent {
         link: LinkId,
         /// What.
         message: Message,
+        /// Until this is dropped its bytes count as waiting (L6).
+        hold: Hold,
     },
     /// An operator's question, in bytes that `admin` reads.
     Ask {
@@ -113,9 +129,31 @@ pub enum LinkEvent {
 /// What leaves.
 #[derive(Debug)]
 pub(crate) enum Parcel {
-    Message { to: Peer, message: Message },
+    Message { to: Peer, message: Message, _hold: (Hold, Option<Weight>) },
     Ask { id: u64, bytes: Vec<u8> },
     Answer { id: u64, bytes: Vec<u8> },
+}
+
+/// Bytes that count in a sum for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Weight {
+    sum: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Weight {
+    /// Adds to the sum.
+    pub(crate) fn new(sum: &Arc<AtomicUsize>, bytes: usize) -> Weight {
+        // Relaxed: the sum guards no other memory.
+        sum.fetch_add(bytes, Ordering::Relaxed);
+        Weight { sum: Arc::clone(sum), bytes }
+    }
+}
+
+impl Drop for Weight {
+    fn drop(&mut self) {
+        self.sum.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug)]
@@ -128,6 +166,8 @@ pub(crate) struct Command {
 #[derive(Debug)]
 pub struct Links {
     commands: Option<mpsc::Sender<Command>>,
+    /// By where it goes: bytes that have not left (L6).
+    waiting: Mutex<HashMap<Endpoint, Arc<AtomicUsize>>>,
     address: Option<SocketAddr>,
     thread: Option<JoinHandle<()>>,
 }
@@ -159,7 +199,8 @@ impl Links {
         };
         let builder = std::thread::Builder::new().name("dovetail-links".to_owned());
         let thread = Some(builder.spawn(run)?);
-        Ok(Links { commands: Some(commands), address, thread })
+        let (commands, waiting) = (Some(commands), Mutex::default());
+        Ok(Links { commands, waiting, address, thread })
     }
 
     /// Where it listens; with port 0, where that came to be.
@@ -169,7 +210,30 @@ impl Links {
 
     /// Sends a message to a peer that is there, if it is (L3). Says whether it was taken (L1).
     pub fn send(&self, at: &Endpoint, to: Peer, message: Message) -> bool {
-        self.push(at.clone(), Parcel::Message { to, message })
+        self.send_held(at, to, message, Hold::default())
+    }
+
+    /// The same, of a message that its driver has booked until it has left.
+    pub fn send_held(&self, at: &Endpoint, to: Peer, message: Message, hold: Hold) -> bool {
+        let bytes = message.len_bytes() as usize;
+        let weight = match bytes {
+            0..=SHORT_BYTES => None,
+            _ => match self.weigh(at, bytes) {
+                Some(weight) => Some(weight),
+                None => return false,
+            },
+        };
+        self.push(at.clone(), Parcel::Message { to, message, _hold: (hold, weight) })
+    }
+
+    /// Counts a long message, unless as much as may waits for its receiver.
+    fn weigh(&self, at: &Endpoint, bytes: usize) -> Option<Weight> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if !waiting.contains_key(at) {
+            waiting.retain(|_, sum| Arc::strong_count(sum) > 1);
+        }
+        let sum = waiting.entry(at.clone()).or_default();
+        (sum.load(Ordering::Relaxed) < WAITING_BYTES_MAX).then(|| Weight::new(sum, bytes))
     }
 
     /// Asks a manager what an operator wants to know.

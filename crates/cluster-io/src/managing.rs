@@ -185,7 +185,7 @@ impl Driver {
 
     fn take(&mut self, event: Option<LinkEvent>) {
         match event {
-            Some(LinkEvent::Message { from, link, message }) => {
+            Some(LinkEvent::Message { from, link, message, .. }) => {
                 if self.peers.len() >= PEERS_MAX {
                     self.peers.clear();
                 }

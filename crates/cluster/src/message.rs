@@ -13,6 +13,7 @@
 //! again, and a peer that is asked twice answers twice. Entries travel as landed frames
 //! (`crate::record`); all else is control and rare. docs/design/cluster.md has the table.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use base::{Instant, UnixMillis};
@@ -124,7 +125,40 @@ pub trait Change: Send + Sync {
 
     /// What it may do.
     fn kind(&self) -> ChangeKind;
+
+    /// What keeps the books of the last answer: the node holds it until that write has ended.
+    fn hold(&self) -> Hold {
+        Hold::default()
+    }
 }
+
+/// Memory that a driver has booked: dropped together with what it was booked for.
+#[derive(Clone, Default)]
+pub struct Hold {
+    _booked: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Hold {
+    /// Of what a driver keeps its books by.
+    pub fn new(booked: impl Any + Send + Sync) -> Hold {
+        Hold { _booked: Some(Arc::new(booked)) }
+    }
+}
+
+impl std::fmt::Debug for Hold {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hold")
+    }
+}
+
+/// What is booked is no part of what is said.
+impl PartialEq for Hold {
+    fn eq(&self, _other: &Hold) -> bool {
+        true
+    }
+}
+
+impl Eq for Hold {}
 
 /// What a [`Change`] may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +176,8 @@ pub enum ChangeKind {
 pub enum Changed {
     /// What it has.
     Nothing,
+    /// What it has, for now: there is no memory to make anything else in. It is to be asked again.
+    NoRoom,
     /// No value.
     Deleted,
     /// This.
@@ -468,6 +504,23 @@ pub enum Message {
     AskConfiguration,
     /// The answer.
     Configuration(Arc<Configuration>),
+}
+
+impl Message {
+    /// Of the keys and values in it.
+    pub fn len_bytes(&self) -> u64 {
+        match self {
+            Message::Forward { bytes, .. } => bytes.len() as u64,
+            Message::Forwarded { bytes, .. } => bytes.as_ref().map_or(0, |it| it.len()) as u64,
+            Message::Gathered { contents, .. }
+            | Message::Scatter { contents, .. }
+            | Message::Copy { contents, .. } => contents.len_bytes(),
+            Message::Fetched { entry: Some(entry), .. } => {
+                (entry.key.len() + entry.value.as_ref().map_or(0, |it| it.len())) as u64
+            }
+            _ => 0,
+        }
+    }
 }
 
 #[cfg(test)]

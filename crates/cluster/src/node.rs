@@ -36,6 +36,7 @@
 //! Rowan-KV §4; K6, K14, K19 to K25.
 
 mod answers;
+mod assembly;
 mod copy;
 mod digest;
 mod durable;
@@ -71,7 +72,7 @@ use crate::scheme::{Scheme, Way, Ways};
 use crate::settings::{Settings, after};
 
 use answers::Answers;
-use digest::Assembly;
+use assembly::Assembly;
 use durable::DurableLog;
 use ending::Ending;
 use in_doubt::InDoubt;
@@ -169,6 +170,8 @@ pub struct Node<S> {
     lease_asked_at: Option<Instant>,
     commit_told_at: Instant,
     overdue_told_at: Instant,
+    /// When another node last acknowledged anything; of members alone.
+    acked_at: BTreeMap<NodeId, Instant>,
     configuration: Option<Arc<Configuration>>,
     is_committed: bool,
     replica_store: S,
@@ -261,6 +264,7 @@ impl<S: ReplicaStore> Node<S> {
             lease_asked_at: None,
             commit_told_at: Instant::default(),
             overdue_told_at: Instant::default(),
+            acked_at: BTreeMap::new(),
             configuration: None,
             is_committed: false,
             replica_store,
@@ -451,6 +455,7 @@ impl<S: ReplicaStore> Node<S> {
             self.tell_managers(&message, actions);
         }
         self.pay_owed();
+        self.assembly.forget_silent(now, self.settings.patience_ns() / 2);
         self.resend(now, actions);
         self.settle_in_doubt(now, actions);
         self.tell_commit(now, actions);

@@ -16,7 +16,7 @@
 //! D2: the blocks of one (shard, version) have the same header but for `seq`, the checksum
 //!     and the piece's length.
 
-use std::ops::Deref;
+use std::ops::Range;
 use std::sync::Arc;
 
 use base::UnixMillis;
@@ -161,8 +161,29 @@ impl Header {
         (HEADER_BYTES + self.piece_len_bytes).next_multiple_of(ALIGN_BYTES)
     }
 
-    fn body_len_bytes(&self) -> usize {
+    pub(crate) fn body_len_bytes(&self) -> usize {
         self.key_len_bytes + self.value_len_bytes
+    }
+
+    /// Where in the body the block's piece lies; none where its lengths contradict one another.
+    ///
+    /// All blocks but the last are of one length, which the last does not say.
+    pub(crate) fn place(&self) -> Option<Range<usize>> {
+        let (count, block) = (self.block_count as usize, self.block as usize);
+        let before_last = count.checked_sub(1)?;
+        let room_bytes = match block == before_last {
+            _ if before_last == 0 => 0,
+            false => self.piece_len_bytes,
+            true => {
+                let others_bytes = self.body_len_bytes().checked_sub(self.piece_len_bytes)?;
+                others_bytes.is_multiple_of(before_last).then(|| others_bytes / before_last)?
+            }
+        };
+        let start = room_bytes.checked_mul(block)?;
+        let end = start.checked_add(self.piece_len_bytes)?;
+        let is_last = end == self.body_len_bytes();
+        let fits = block <= before_last && (block == before_last) == is_last;
+        (fits && end <= self.body_len_bytes()).then_some(start..end)
     }
 
     /// Of a block that is a whole entry whose client has no session: that, where it lies.
@@ -231,22 +252,26 @@ impl Header {
     }
 }
 
-/// An entry as its blocks. Almost every one is a single block, which costs no list.
+/// How an entry is cut into blocks. Almost every one is a single block.
 #[derive(Debug)]
 pub(crate) enum Cut {
     /// One block.
     Whole(Arc<[u8]>),
-    /// Several of them, in their order.
-    Blocks(Vec<Arc<[u8]>>),
+    /// Several of them. Each is made when it leaves: together they are as long as the entry.
+    Blocks {
+        /// How many.
+        count: u32,
+        /// What of the body each has, but for the last.
+        room_bytes: usize,
+    },
 }
 
-impl Deref for Cut {
-    type Target = [Arc<[u8]>];
-
-    fn deref(&self) -> &[Arc<[u8]>] {
+impl Cut {
+    /// How many blocks.
+    pub(crate) fn count(&self) -> usize {
         match self {
-            Cut::Whole(block) => std::slice::from_ref(block),
-            Cut::Blocks(blocks) => blocks,
+            Cut::Whole(_) => 1,
+            Cut::Blocks { count, .. } => *count as usize,
         }
     }
 }
@@ -403,10 +428,12 @@ impl Entry {
 
     /// As blocks of at most `block_max_bytes` each, which is a multiple of 64 above the header's.
     pub fn blocks(&self, block_max_bytes: usize) -> Vec<Arc<[u8]>> {
-        self.cut(block_max_bytes, &mut Vec::new()).to_vec()
+        let cut = self.cut(block_max_bytes, &mut Vec::new());
+        (0..cut.count() as u32).map(|block| self.block(&cut, block)).collect()
     }
 
-    /// As [`Entry::blocks`], by way of a buffer that is used again.
+    /// How it is cut into such blocks; one that is alone is made, by way of a buffer that is used
+    /// again.
     pub(crate) fn cut(&self, block_max_bytes: usize, scratch: &mut Vec<u8>) -> Cut {
         let room_bytes = block_max_bytes / ALIGN_BYTES * ALIGN_BYTES - HEADER_BYTES;
         assert!(room_bytes > 0, "a datagram has room for more than a header");
@@ -417,18 +444,37 @@ impl Entry {
             whole.append_parts(&[&self.key, value], scratch);
             return Cut::Whole(Arc::from(&scratch[..]));
         }
-        let body = [&self.key[..], value].concat();
-        let block_count = body.len().div_ceil(room_bytes).max(1) as u32;
-        let make = |block: u32| {
-            let start = block as usize * room_bytes;
-            let piece = &body[start..body.len().min(start + room_bytes)];
-            let piece_len_bytes = piece.len();
-            let header = Header { block_count, block, piece_len_bytes, ..self.header() };
-            let mut bytes = Vec::with_capacity(header.len_bytes());
-            header.append(piece, &mut bytes);
-            bytes.into()
+        let count = whole.piece_len_bytes.div_ceil(room_bytes) as u32;
+        Cut::Blocks { count, room_bytes }
+    }
+
+    /// One of the blocks that it was cut into.
+    pub(crate) fn block(&self, cut: &Cut, block: u32) -> Arc<[u8]> {
+        let (block_count, room_bytes) = match cut {
+            Cut::Whole(whole) => return Arc::clone(whole),
+            Cut::Blocks { count, room_bytes } => (*count, *room_bytes),
         };
-        Cut::Blocks((0..block_count).map(make).collect())
+        let (key, value) = (&self.key[..], self.value.as_deref().unwrap_or_default());
+        // Of key and value one behind the other, which lie apart.
+        let start = block as usize * room_bytes;
+        let end = (key.len() + value.len()).min(start + room_bytes);
+        let of_key = &key[start.min(key.len())..end.min(key.len())];
+        let at_value = |at: usize| at.saturating_sub(key.len());
+        let of_value = &value[at_value(start)..at_value(end)];
+        let header = Header { block_count, block, piece_len_bytes: end - start, ..self.header() };
+        let mut bytes = Vec::with_capacity(header.len_bytes());
+        header.append_parts(&[of_key, of_value], &mut bytes);
+        bytes.into()
+    }
+
+    /// What it is as blocks.
+    pub(crate) fn len_bytes_as(&self, cut: &Cut) -> usize {
+        match cut {
+            Cut::Whole(whole) => whole.len(),
+            Cut::Blocks { count, .. } => {
+                self.header().piece_len_bytes + *count as usize * HEADER_BYTES
+            }
+        }
     }
 
     /// What of it a replica store without sessions keeps.
@@ -451,8 +497,22 @@ impl Entry {
 
     /// From its header and its whole body; none for marks, or if the lengths contradict each other.
     pub fn from_body(header: &Header, body: &[u8]) -> Option<Entry> {
+        let key = body.get(..header.key_len_bytes)?.into();
         let value = match header.kind {
             Kind::Put => Some(body.get(header.key_len_bytes..header.body_len_bytes())?.into()),
+            _ => None,
+        };
+        Entry::from_parts(header, key, value)
+    }
+
+    /// From its header, its key and what a value it has; none for marks.
+    pub(crate) fn from_parts(
+        header: &Header,
+        key: Arc<[u8]>,
+        value: Option<Arc<[u8]>>,
+    ) -> Option<Entry> {
+        let value = match header.kind {
+            Kind::Put => value,
             Kind::Delete | Kind::Flush => None,
             Kind::CommitVersion | Kind::Reset | Kind::Session => return None,
         };
@@ -462,7 +522,7 @@ impl Entry {
             client: header.client,
             sequence: header.sequence,
             answered: header.answered,
-            key: body.get(..header.key_len_bytes)?.into(),
+            key,
             value,
             is_flush: header.kind == Kind::Flush,
             client_flags: header.client_flags,

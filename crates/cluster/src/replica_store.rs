@@ -35,7 +35,7 @@ use std::sync::Arc;
 use base::UnixMillis;
 
 use crate::ids::{ClientId, ShardId, Version};
-use crate::message::Lane;
+use crate::message::{Hold, Lane};
 use crate::record::{Answered, BlockId, Entry, Session};
 
 /// Entries by shard and key (S1).
@@ -100,6 +100,12 @@ pub trait ReplicaStore {
     /// All of a shard up to this version is on all copies: [`ReplicaStore::above`] will not be
     /// asked for less, but by a node that starts again.
     fn commit(&mut self, shard: ShardId, version: Version);
+
+    /// Books what putting an entry of so many bytes together takes; none: there is no room, and
+    /// what has landed of it is not acknowledged, so that its sender lands it again.
+    fn try_hold(&self, _bytes: u64) -> Option<Hold> {
+        Some(Hold::default())
+    }
 
     /// Nothing of a shard that is older than its deletes up to this version will be installed.
     fn forget_deletes(&mut self, shard: ShardId, through: Version);

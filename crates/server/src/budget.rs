@@ -9,6 +9,9 @@
 //!  | all but small commands, at most 7/8                           | alone    |
 //!  +---------------------------------------------------------------+----------+
 //!
+//!  A cluster's node takes a quarter off first, for what lands of other nodes' writes (I4), and an
+//!  eighth for what goes past its part alone (I1).
+//!
 //!  BufferBudget (shared, atomic) ─┬─ grants of 64 KiB and more ─▶ Ledger (one per worker, plain)
 //!                                 └─ exact ─────────────────────▶ Reservation (no worker's)
 //! ```
@@ -19,12 +22,17 @@
 //!
 //! # Invariants
 //! I1: the sum of all grants is at most the budget, and that of a kind at most its sub-limit,
-//!     except for replies that are already owed and what small commands hold at a round's end:
-//!     those are booked past it (`force`), and no client is read until the books balance. What one
-//!     gathering makes stays within half of what is free, give or take 1 MiB, one batch and one
-//!     reply a worker (`Core::begin_replies`, decision 0093).
+//!     except for one write of a cluster's node at a time, one forward, one guest
+//!     (`try_grow_or_alone`) and the value that is being made (`forced`), for the oldest reply of
+//!     other nodes (`past`), and for replies
+//!     that are already owed and what small commands hold at a round's end: those are booked past
+//!     it (`force`), and no client is read until the books balance. What one gathering makes stays
+//!     within half of what is free, give or take 1 MiB, one batch and one reply a worker
+//!     (`Core::begin_replies`, decision 0093).
 //! I2: what is reserved is released exactly once, with the same number of bytes and kind.
 //! I3: the last eighth is granted to small commands alone (K27).
+//! I4: what lands has a part of its own, whatever clients hold: it waits for none of them, and all
+//!     that they send may wait for it.
 //!
 //! The limit, and with it each sub-limit, follows `--memory` while the server runs; parts that are
 //! planned at the start (native transfers, tables of tracking, buffers of UDP) keep the size that
@@ -39,6 +47,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use store::{ScratchRoom, Store};
 
+use crate::memory::MemoryPlan;
+
 pub use books::Books;
 pub use kind::{Class, Kind};
 pub use ledger::Ledger;
@@ -51,6 +61,13 @@ pub fn large_part(limit_bytes: u64) -> u64 {
 /// Of all buffers, what the standing kinds may take together.
 fn standing_part(limit_bytes: u64) -> u64 {
     limit_bytes / 2
+}
+
+/// Of all buffers of a cluster's node, what lands of other nodes' writes may take (I4). A write is
+/// at two other nodes as a rule, so that one with three copies of each shard takes in as much as it
+/// sends: its own writes may take half of this.
+pub fn landing_part(buffers_bytes: u64) -> u64 {
+    buffers_bytes / 4
 }
 
 /// What is granted of one kind, and how often nothing was.
@@ -77,6 +94,8 @@ pub struct KindNumbers {
 #[derive(Debug)]
 pub struct BufferBudget {
     limit_bytes: AtomicU64,
+    /// What may land beside that (I4).
+    landing_limit_bytes: AtomicU64,
     granted_bytes: AtomicU64,
     /// Of all kinds but small commands.
     large_bytes: AtomicU64,
@@ -90,6 +109,7 @@ impl BufferBudget {
     pub fn new(limit_bytes: u64) -> BufferBudget {
         BufferBudget {
             limit_bytes: AtomicU64::new(limit_bytes),
+            landing_limit_bytes: AtomicU64::new(0),
             granted_bytes: AtomicU64::new(0),
             large_bytes: AtomicU64::new(0),
             standing_bytes: AtomicU64::new(0),
@@ -97,38 +117,53 @@ impl BufferBudget {
         }
     }
 
-    /// The same, in which the store books what it makes long values in.
-    pub fn of_store(limit_bytes: u64, store: &Store) -> Arc<BufferBudget> {
-        let budget = Arc::new(BufferBudget::new(limit_bytes));
+    /// As planned; the store books in it what it makes long values in.
+    pub fn of_plan(plan: &MemoryPlan, store: &Store) -> Arc<BufferBudget> {
+        let budget = Arc::new(BufferBudget::new(0));
+        budget.follow(plan);
         store.book_scratch(Scratch(Arc::clone(&budget)));
         budget
     }
 
-    /// The most that may be granted.
+    /// The most that may be granted, but for what lands.
     pub fn limit_bytes(&self) -> u64 {
         // Relaxed: the number guards no other memory.
         self.limit_bytes.load(Ordering::Relaxed)
     }
 
-    /// Another limit, from now on. What is granted beyond it comes back as clients take their
-    /// answers; until then no client is read (I1).
-    pub fn set_limit_bytes(&self, bytes: u64) {
-        self.limit_bytes.store(bytes, Ordering::Relaxed);
+    /// Another plan's limits, from now on. What is granted beyond them comes back as clients take
+    /// their answers; until then no client is read (I1).
+    pub fn follow(&self, plan: &MemoryPlan) {
+        self.set_limits(plan.clients_bytes(), plan.landing_bytes());
     }
 
-    /// Whether what stays for as long as its client does has its part in buffers of that size.
-    pub fn fits_in(&self, limit_bytes: u64) -> bool {
-        self.standing_bytes.load(Ordering::Relaxed) <= standing_part(limit_bytes)
+    fn set_limits(&self, limit_bytes: u64, landing_limit_bytes: u64) {
+        self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
+        self.landing_limit_bytes.store(landing_limit_bytes, Ordering::Relaxed);
     }
 
-    /// What is granted now; at most some grants per worker above what buffers take.
+    /// Whether what stays for as long as its client does has its part in such a plan.
+    pub fn fits_in(&self, plan: &MemoryPlan) -> bool {
+        self.standing_bytes.load(Ordering::Relaxed) <= standing_part(plan.clients_bytes())
+    }
+
+    /// What is granted now, but for what lands; at most some grants per worker above what buffers
+    /// take.
     pub fn granted_bytes(&self) -> u64 {
         self.granted_bytes.load(Ordering::Relaxed)
     }
 
+    /// All that is granted.
+    pub fn booked_bytes(&self) -> u64 {
+        self.granted_bytes() + self.kind_bytes(Kind::Landing)
+    }
+
     /// The sub-limit of a kind.
     pub fn kind_limit_bytes(&self, kind: Kind) -> u64 {
-        kind.share_of(self.limit_bytes())
+        match kind.class() {
+            Class::Apart => self.landing_limit_bytes.load(Ordering::Relaxed),
+            _ => kind.share_of(self.limit_bytes()),
+        }
     }
 
     /// What is granted of a kind now.
@@ -147,15 +182,15 @@ impl BufferBudget {
     }
 
     /// The numbers that a grant of this kind counts in, each with its limit.
-    fn counts(&self, kind: Kind) -> impl Iterator<Item = (&AtomicU64, u64)> {
-        let limit_bytes = self.limit_bytes();
+    fn counts(&self, kind: Kind) -> impl Iterator<Item = (&AtomicU64, u64)> + Clone {
+        let (limit_bytes, class) = (self.limit_bytes(), kind.class());
         let large = (&self.large_bytes, large_part(limit_bytes));
         let standing = (&self.standing_bytes, standing_part(limit_bytes));
         [
-            Some((&self.kinds[kind as usize].granted_bytes, kind.share_of(limit_bytes))),
-            (kind.class() == Class::Standing).then_some(standing),
-            (kind.class() != Class::Small).then_some(large),
-            Some((&self.granted_bytes, limit_bytes)),
+            Some((&self.kinds[kind as usize].granted_bytes, self.kind_limit_bytes(kind))),
+            (class == Class::Standing).then_some(standing),
+            matches!(class, Class::Passing | Class::Standing).then_some(large),
+            (class != Class::Apart).then_some((&self.granted_bytes, limit_bytes)),
         ]
         .into_iter()
         .flatten()
@@ -163,19 +198,33 @@ impl BufferBudget {
 
     /// All or nothing.
     fn try_grant(&self, kind: Kind, bytes: u64) -> bool {
-        for (at, (count, limit_bytes)) in self.counts(kind).enumerate() {
+        let counts = self.counts(kind);
+        for (at, (count, limit_bytes)) in counts.clone().enumerate() {
             // Relaxed: the numbers guard no other memory.
             let added = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |granted| {
                 granted.checked_add(bytes).filter(|sum| *sum <= limit_bytes)
             });
             if added.is_err() {
-                for (count, _) in self.counts(kind).take(at) {
+                for (count, _) in counts.take(at) {
                     count.fetch_sub(bytes, Ordering::Relaxed);
                 }
                 return false;
             }
         }
         true
+    }
+
+    /// Past every limit, if nothing of its kind is granted.
+    fn try_grant_alone(&self, kind: Kind, bytes: u64) -> bool {
+        let booked = &self.kinds[kind as usize].granted_bytes;
+        // Relaxed: the numbers guard no other memory.
+        let taken = booked.compare_exchange(0, bytes, Ordering::Relaxed, Ordering::Relaxed);
+        if taken.is_ok() {
+            self.counts(kind).skip(1).for_each(|(count, _)| {
+                count.fetch_add(bytes, Ordering::Relaxed);
+            });
+        }
+        taken.is_ok()
     }
 
     fn force_grant(&self, kind: Kind, bytes: u64) {
@@ -211,6 +260,18 @@ impl Reservation {
         reservation.try_resize(bytes).then_some(reservation)
     }
 
+    /// Takes `bytes` as long as its kind is within its part: past it by no more than this once.
+    pub fn past(budget: &Arc<BufferBudget>, kind: Kind, bytes: u64) -> Option<Reservation> {
+        let is_within = budget.kind_bytes(kind) <= budget.kind_limit_bytes(kind);
+        is_within.then(|| Reservation::forced(budget, kind, bytes))
+    }
+
+    /// Takes `bytes` whatever is free: for one that is there for a moment, and for one at a time.
+    pub fn forced(budget: &Arc<BufferBudget>, kind: Kind, bytes: u64) -> Reservation {
+        budget.force_grant(kind, bytes);
+        Reservation { budget: Arc::clone(budget), kind, bytes }
+    }
+
     /// Holds nothing yet.
     pub fn empty(budget: &Arc<BufferBudget>, kind: Kind) -> Reservation {
         Reservation { budget: Arc::clone(budget), kind, bytes: 0 }
@@ -236,6 +297,27 @@ impl Reservation {
             self.bytes += more_bytes;
         }
         has_room
+    }
+
+    /// Grows if there is room, or if nothing of its kind is booked: one at a time goes past every
+    /// limit rather than never (I1), for what fills them may wait for it.
+    pub fn try_grow_or_alone(&mut self, bytes: u64) -> bool {
+        if self.try_resize(bytes) {
+            return true;
+        }
+        let more_bytes = bytes.saturating_sub(self.bytes);
+        let has_grown = self.budget.try_grant_alone(self.kind, more_bytes);
+        if has_grown {
+            self.bytes = bytes;
+        }
+        has_grown
+    }
+
+    /// Whether [`Reservation::try_grow_or_alone`] could be granted so many bytes now.
+    pub fn could_take(budget: &BufferBudget, kind: Kind, bytes: u64) -> bool {
+        let fits =
+            |(count, limit): (&AtomicU64, u64)| count.load(Ordering::Relaxed) + bytes <= limit;
+        budget.kind_bytes(kind) == 0 || budget.counts(kind).all(fits)
     }
 
     /// Grows if there is room, or shrinks.

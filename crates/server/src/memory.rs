@@ -23,7 +23,7 @@
 //! I1: the five parts add up to `memory_bytes`.
 //! I2: a value of `item_size_max_bytes` fits the log and, with its command around it, the buffers.
 
-use crate::budget::large_part;
+use crate::budget::{landing_part, large_part};
 use crate::hop::{HopMemory, KEPT_BYTES_MAX};
 
 /// The least memory a server starts with.
@@ -51,6 +51,10 @@ const HOPS_COMFORT_PART: u64 = 16;
 
 /// What finds hot keys may take this part of all.
 const HOT_SET_PART_MAX: u64 = 8;
+
+/// Of the client buffers, what one value of a cluster may have: a write takes up to three times its
+/// length at its primary, and once more at a copy.
+const BUFFERS_PART_OF_REPLICATED: u64 = 8;
 
 /// More than any machine has.
 const CAP_MAX_BYTES: u64 = 1 << 50;
@@ -81,6 +85,8 @@ pub struct MemoryPlan {
     pub cell_kept_bytes_max: usize,
     /// The largest value that fits the plan; at most what was asked for.
     pub item_size_max_bytes: u64,
+    /// Whether other nodes' writes land here.
+    pub has_copies: bool,
 }
 
 impl MemoryPlan {
@@ -110,6 +116,7 @@ impl MemoryPlan {
             hot_set_bytes: 0,
             cell_kept_bytes_max: 0,
             item_size_max_bytes,
+            has_copies: false,
         })
     }
 
@@ -121,7 +128,7 @@ impl MemoryPlan {
             return None;
         }
         let buffers_bytes = match buffers_bytes_of(memory_bytes) {
-            bytes if value_max_of_buffers(bytes) >= self.item_size_max_bytes => bytes,
+            bytes if self.value_max_of(bytes) >= self.item_size_max_bytes => bytes,
             _ => self.buffers_bytes,
         };
         let fixed_bytes = self.index_bytes + self.hops_bytes + self.hot_set_bytes;
@@ -178,6 +185,35 @@ impl MemoryPlan {
             item_size_max_bytes: self.item_size_max_bytes.min(log_bytes / LOG_PART_OF_ITEM),
             ..self
         })
+    }
+
+    /// With values that a cluster's node can write and take in beside all else: each is there some
+    /// times until all copies have it.
+    pub(crate) fn with_copies(self) -> MemoryPlan {
+        let plan = MemoryPlan { has_copies: true, ..self };
+        let item_size_max_bytes =
+            self.item_size_max_bytes.min(plan.value_max_of(self.buffers_bytes));
+        MemoryPlan { item_size_max_bytes, ..plan }
+    }
+
+    /// Of the client buffers, what is kept for other nodes' writes.
+    pub(crate) fn landing_bytes(&self) -> u64 {
+        if self.has_copies { landing_part(self.buffers_bytes) } else { 0 }
+    }
+
+    /// The rest of them, but for one value of the largest size: one write, forward and guest at a
+    /// time goes past its part.
+    pub(crate) fn clients_bytes(&self) -> u64 {
+        let spared_bytes = if self.has_copies { self.value_max_of(self.buffers_bytes) } else { 0 };
+        self.buffers_bytes - self.landing_bytes() - spared_bytes
+    }
+
+    /// The largest value that such buffers take.
+    fn value_max_of(&self, buffers_bytes: u64) -> u64 {
+        match self.has_copies {
+            true => buffers_bytes / BUFFERS_PART_OF_REPLICATED,
+            false => value_max_of_buffers(buffers_bytes),
+        }
     }
 
     /// The least memory that has a plan.
@@ -271,6 +307,19 @@ mod tests {
         check(64, IndexGrowth::None, [8, 8, 48, 5]);
         check(192, IndexGrowth::None, [24, 40, 128, 32]);
         check(1024, IndexGrowth::None, [128, 128, 768, 32]);
+    }
+
+    #[test]
+    fn a_clusters_node_has_values_and_a_part_for_what_lands_by_its_buffers() {
+        let plan = MemoryPlan::new(64 * MIB, 32 * MIB, IndexGrowth::WithItems).unwrap();
+        let plan = plan.with_copies();
+        assert_eq!((plan.item_size_max_bytes, plan.landing_bytes()), (MIB, 2 * MIB));
+        assert_eq!(plan.clients_bytes(), 5 * MIB);
+        let large = MemoryPlan::new(1024 * MIB, 32 * MIB, IndexGrowth::WithItems).unwrap();
+        let large = large.with_copies();
+        assert_eq!(large.item_size_max_bytes, 16 * MIB);
+        let smaller = large.resized(256 * MIB).unwrap();
+        assert_eq!(smaller.buffers_bytes, large.buffers_bytes, "a value of 16 MiB needs them");
     }
 
     #[track_caller]

@@ -266,6 +266,7 @@ impl Shared {
         let plan = MemoryPlan::new(config.memory_bytes, config.max_item_size_bytes, index_growth)
             .and_then(|plan| plan.with_hops(hops))
             .and_then(|plan| plan.with_hot_set(hot_set_bytes))
+            .map(|plan| if config.cluster.is_some() { plan.with_copies() } else { plan })
             .ok_or(StartError::MemoryTooSmall {
                 given: base::ByteSize { bytes: config.memory_bytes },
                 least: base::ByteSize { bytes: MemoryPlan::least_bytes(hops, hot_set_bytes) },
@@ -278,7 +279,7 @@ impl Shared {
         }
         let sizes = Sizes::for_dispatch(&config, roles.layers());
         let sample_every = sizes.as_ref().map(|_| config.size_sample);
-        let budget = BufferBudget::of_store(plan.buffers_bytes, &store);
+        let budget = BufferBudget::of_plan(&plan, &store);
         Ok(Shared {
             flush_at: AtomicU64::new(warm_flush_at(warm.as_ref())),
             tracking: Tracking::new(config.threads, config.tracking_table_keys_max, &budget),

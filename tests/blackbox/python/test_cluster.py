@@ -10,7 +10,7 @@ import time
 import pytest
 import redis
 from pymemcache.client.base import Client as MemcachedClient
-from pymemcache.exceptions import MemcacheUnexpectedCloseError
+from pymemcache.exceptions import MemcacheError, MemcacheUnexpectedCloseError
 from redis.cluster import ClusterNode, LoadBalancingStrategy, RedisCluster
 
 import clusters
@@ -198,6 +198,39 @@ def test_a_large_get_of_several_keys_comes_whole(parted):
     assert client.set_many(values, noreply=False) == []
     assert get_many_uncut(client, list(values)) == values
     client.close()
+
+
+def test_clients_that_read_nothing_are_cut_off_and_others_get_their_replies(parted):
+    address = (servers.HOST, parted.nodes[2].memcached_port)
+    client = MemcachedClient(address, timeout=60, no_delay=True)
+    values = {f"unread:{key}": bytes([key]) * (1 << 20) for key in range(30)}
+    assert client.set_many(values, noreply=False) == []
+    line = b"get " + " ".join(values).encode() + b"\r\n"
+    silent = []
+    for _ in range(6):
+        raw = socket.create_connection(address, timeout=60)
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        raw.sendall(b"version\r\n" * 40)  # Short replies: more are asked for at a time.
+        read_exactly(raw, len(b"VERSION 1.6.18\r\n") * 40)
+        raw.sendall(line)
+        silent.append(raw)
+    for _ in range(3):
+        assert get_many_at_last(client, list(values)) == values
+    for raw in silent:
+        raw.close()
+    client.close()
+
+
+def get_many_at_last(client, names):
+    """While others hold all the room there is, large replies may be refused; that does not last."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return client.get_many(names)
+        except (MemcacheError, OSError):
+            assert time.monotonic() < deadline
+            client.close()
+            time.sleep(0.5)
 
 
 def get_many_uncut(client, names):

@@ -83,7 +83,7 @@ impl Lane {
 fn put_content(parcel: Option<&Parcel>, out: &mut Vec<u8>) {
     match parcel {
         None => out.push(KIND_ALIVE),
-        Some(Parcel::Message { to, message }) => {
+        Some(Parcel::Message { to, message, .. }) => {
             out.push(KIND_MESSAGE);
             out.extend(peer_bytes(*to));
             codec::encode(message, out);

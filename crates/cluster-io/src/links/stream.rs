@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::TcpListener;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use cluster::Peer;
+use cluster::message::Hold;
 use crossbeam_channel::Sender;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -21,7 +23,9 @@ use crate::Key;
 use crate::key::TAG_BYTES;
 use crate::links::frame::{self, FRAME_MAX_BYTES, Frame, LEN_BYTES, Lane};
 use crate::links::handshake::Proven;
-use crate::links::{Command, Endpoint, LinkEvent, LinkId, Parcel, accept, dial};
+use crate::links::{
+    Command, Endpoint, HEARD_BYTES_MAX, LinkEvent, LinkId, Parcel, Weight, accept, dial,
+};
 
 /// Parcels that wait for one peer.
 pub(super) const QUEUE_MAX: usize = 1024;
@@ -41,6 +45,9 @@ const GATHER_BYTES: usize = 256 << 10;
 /// What is read at once of a long frame, so that its length alone costs no memory.
 const READ_BYTES: usize = 256 << 10;
 
+/// Between two looks whether the driver has taken in what it was told.
+const HEARD_PAUSE: Duration = Duration::from_millis(1);
+
 /// The same line is not logged again within this time.
 const LOG_PAUSE: Duration = Duration::from_secs(30);
 
@@ -53,6 +60,8 @@ pub(super) struct Hub {
     pub(super) key: Key,
     events: Sender<LinkEvent>,
     wake: Box<dyn Fn() + Send + Sync>,
+    /// Of messages that the driver has not taken in.
+    heard_bytes: Arc<AtomicUsize>,
     next_link: Cell<u64>,
     pub(super) links: RefCell<BTreeMap<LinkId, mpsc::Sender<Parcel>>>,
     pub(super) dials: RefCell<HashMap<Arc<str>, mpsc::Sender<Parcel>>>,
@@ -71,6 +80,7 @@ impl Hub {
             key,
             events,
             wake,
+            heard_bytes: Arc::default(),
             next_link: Cell::new(1),
             links: RefCell::default(),
             dials: RefCell::default(),
@@ -124,9 +134,10 @@ pub(super) async fn serve(
 fn route(hub: &Rc<Hub>, at: &Endpoint, parcel: Parcel) {
     let address = match at {
         Endpoint::Link(link) => {
-            let links = hub.links.borrow();
-            // Gone, or full: lost (L1).
-            return drop(links.get(link).map(|queue| queue.try_send(parcel)));
+            if let Some(queue) = hub.links.borrow().get(link) {
+                let _ = queue.try_send(parcel); // Gone, or full: lost (L1).
+            }
+            return;
         }
         Endpoint::Address(address) => address,
     };
@@ -179,6 +190,9 @@ async fn read_all(
 ) -> String {
     let mut bytes = Vec::new();
     loop {
+        while hub.heard_bytes.load(Ordering::Relaxed) >= HEARD_BYTES_MAX {
+            tokio::time::sleep(HEARD_PAUSE).await; // The driver takes them in by turns (L6).
+        }
         let mut len = [0; LEN_BYTES];
         match timeout(SILENCE_MAX, stream.read_exact(&mut len)).await {
             Err(_) => return "it was silent for 5 s".to_owned(),
@@ -205,7 +219,9 @@ async fn read_all(
                 debug!(?to, ?from, "a message for another life is dropped");
             }
             Some(Frame::Message { message, .. }) => {
-                hub.tell(LinkEvent::Message { from, link, message });
+                // Not before it is whole: a peer that stops in it would hold up all others.
+                let hold = Hold::new(Weight::new(&hub.heard_bytes, content_bytes));
+                hub.tell(LinkEvent::Message { from, link, message, hold });
             }
             Some(Frame::Ask { id, bytes }) => hub.tell(LinkEvent::Ask { link, id, bytes }),
             Some(Frame::Answer { id, bytes }) => hub.tell(LinkEvent::Answer { id, bytes }),

@@ -38,7 +38,7 @@ impl End {
 
     fn hear(&self) -> (Peer, LinkId, Message) {
         let event = self.events.recv_timeout(PATIENCE).expect("a message");
-        let LinkEvent::Message { from, link, message } = event else { panic!("{event:?}") };
+        let LinkEvent::Message { from, link, message, .. } = event else { panic!("{event:?}") };
         (from, link, message)
     }
 
@@ -200,4 +200,26 @@ fn questions_are_answered_over_their_link() {
     two.links.answer(link, id, b"well".to_vec());
     let event = one.events.recv_timeout(PATIENCE).unwrap();
     assert_eq!(event, LinkEvent::Answer { id: 5, bytes: b"well".to_vec() });
+}
+
+#[test]
+fn long_messages_wait_up_to_a_bound_and_short_ones_beside_them() {
+    const LONG_BYTES: usize = 1 << 20;
+    let one = End::new(node(1, 1), 7);
+    // It takes a link and proves nothing, so that all that is sent waits.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = Endpoint::address(&silent.local_addr().unwrap().to_string());
+    let booked = Arc::new(());
+    let mut refused_count = 0;
+    for id in 0..32 {
+        let message = Message::Forward { id, bytes: vec![0; LONG_BYTES].into() };
+        let hold = Hold::new(Arc::clone(&booked));
+        refused_count += u32::from(!one.links.send_held(&at, node(2, 1), message, hold));
+        let waiting_count = Arc::strong_count(&booked) - 1;
+        assert!(waiting_count <= WAITING_BYTES_MAX / LONG_BYTES, "L6: {waiting_count}");
+        assert!(one.links.send(&at, node(2, 1), commit(id)));
+    }
+    assert!(refused_count > 0, "L6");
+    drop(one);
+    assert_eq!(Arc::strong_count(&booked), 1, "what never left is booked no more");
 }

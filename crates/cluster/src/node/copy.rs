@@ -9,7 +9,9 @@
 //! # Invariants
 //! J1: an entry that is in the replica store when the joining node becomes a target is in a part;
 //!     one that comes later lands there before it is in the replica store. Versions decide between
-//!     the two.
+//!     the two. A copy may begin before the shard is served, where this replica store has the union
+//!     and another does not take it for long: nothing is written then. So a backup without room is
+//!     replaced.
 //! J2: "joined" is said under one term, of one copy that began and ended while the node stayed
 //!     joining.
 //! J3: a part that is made is work of the turn, also where an acknowledgement asks for it: a driver
@@ -85,9 +87,10 @@ impl<S: ReplicaStore> Node<S> {
 
     fn send_part(&mut self, id: ShardId, to: NodeId, now: Instant, actions: &mut Vec<Action>) {
         let term = self.term();
-        let retry_ns = 4 * self.settings.retry_ns;
+        let (retry_ns, patience_ns) = (4 * self.settings.retry_ns, self.settings.patience_ns());
         let Some(state) = self.shards.get_mut(&id) else { return };
-        let Some(primary) = state.primary.as_mut().filter(|primary| primary.is_serving()) else {
+        let Some(primary) = state.primary.as_mut().filter(|it| it.may_copy(now, patience_ns))
+        else {
             return;
         };
         if primary.filling.is_some() {

@@ -14,13 +14,11 @@
 //!     what that does not take is not acknowledged, and nothing is left of it. What the replica
 //!     store installs later is acknowledged then (`later`).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::Instant;
 
 use crate::configuration::Role;
-use crate::ids::{ShardId, Version};
 use crate::message::{Lane, Message, Peer};
 use crate::node::durable::Held;
 use crate::node::landing::{self, Frame, Segment};
@@ -28,40 +26,6 @@ use crate::node::{Action, Node};
 use crate::record::{BlockId, Entry, Header, Kind, block};
 use crate::replica_store::{Installed, Landed, Plain, ReplicaStore};
 use crate::scheme::Way;
-
-/// Entries of which some blocks are here (G3).
-#[derive(Clone, Debug, Default)]
-pub(super) struct Assembly {
-    parts: BTreeMap<(ShardId, Version), BTreeMap<u32, Vec<u8>>>,
-}
-
-impl Assembly {
-    /// Adds a block; the entry, when all are here. They stay until it is [taken](Assembly::taken):
-    /// a replica store may have no room, and only the last block is sent again then.
-    pub(super) fn add(&mut self, header: &Header, piece: &[u8]) -> Option<Entry> {
-        if header.block_count <= 1 {
-            return Entry::from_body(header, piece);
-        }
-        let key = (header.shard, header.version);
-        let pieces = self.parts.entry(key).or_default();
-        pieces.insert(header.block, piece.to_vec());
-        if pieces.len() < header.block_count as usize {
-            return None;
-        }
-        let body: Vec<u8> = pieces.values().flatten().copied().collect();
-        Entry::from_body(header, &body)
-    }
-
-    /// An entry is in the replica store.
-    pub(super) fn taken(&mut self, shard: ShardId, version: Version) {
-        self.parts.remove(&(shard, version));
-    }
-
-    /// Forgets a shard's blocks up to a version.
-    pub(super) fn forget(&mut self, shard: ShardId, through: Version) {
-        self.parts.retain(|(of, version), _| *of != shard || *version > through);
-    }
-}
 
 /// Whether a record counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -283,6 +247,19 @@ impl<S: ReplicaStore> Node<S> {
                     }
                     let entry = Entry::from_body(header, piece);
                     return self.has_no_room(header.shard, entry.map(Arc::new)).into();
+                }
+                if self.assembly.is_whole(header) {
+                    return Taken::Now;
+                }
+                if header.place().is_none() {
+                    return Taken::Not;
+                }
+                // Only what is not acknowledged yet may be refused.
+                let may_refuse = self.durable.is_replica_store() && !self.owed.is_taking;
+                if may_refuse
+                    && !self.assembly.has_room(header, |bytes| self.replica_store.try_hold(bytes))
+                {
+                    return Taken::Not;
                 }
                 if let Some(entry) = self.assembly.add(header, piece) {
                     let entry = Arc::new(entry);

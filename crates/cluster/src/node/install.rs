@@ -34,6 +34,7 @@ impl<S: ReplicaStore> Node<S> {
             self.logs.begin();
             self.ways.begin();
             self.answers.clear();
+            self.acked_at.retain(|node, _| new.has(*node));
             let old = self.configuration.replace(new.clone());
             self.is_committed = false;
             actions.push(Action::Fence { term });
@@ -69,6 +70,10 @@ impl<S: ReplicaStore> Node<S> {
             }
             Some(Role::Backup) => {
                 self.demote(id, now, actions);
+                if !same_epoch {
+                    // What is not whole of an epoch before: its primary sends no more of it.
+                    self.assembly.forget(id, Version::before_epoch(shard.epoch));
+                }
                 self.begin_role(id, Role::Backup, shard.epoch);
             }
             Some(Role::Primary) if same_epoch && had.is_some_and(|had| had.0 == Role::Primary) => {

@@ -10,7 +10,7 @@
 //! O1: naming a node changes nothing here. What takes it out is a configuration like any other, so
 //!     safety does not rest on which node is named.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::Instant;
 
@@ -22,6 +22,10 @@ use crate::node::{Action, Node, to_node};
 use crate::replica_store::ReplicaStore;
 use crate::settings::after;
 
+/// A node that acknowledges other writes, and whose log has room, has so many times longer for one
+/// that does not move.
+const BUSY_PATIENCE: u64 = 4;
+
 impl<S: ReplicaStore> Node<S> {
     pub(super) fn tell_overdue(&mut self, now: Instant, actions: &mut Vec<Action>) {
         if now < after(self.overdue_told_at, self.settings.lease_ns / 4) {
@@ -32,7 +36,7 @@ impl<S: ReplicaStore> Node<S> {
         let mut overdue: BTreeSet<(ShardId, NodeId)> = BTreeSet::new();
         for (shard, state) in &self.shards {
             let Some(primary) = &state.primary else { continue };
-            let nodes = primary.overdue(now, patience_ns);
+            let nodes = primary.overdue(now, patience_ns, &self.acked_at);
             overdue.extend(nodes.into_iter().map(|node| (*shard, node)));
         }
         for (shard, node) in overdue.into_iter().filter(|(_, node)| *node != own) {
@@ -74,8 +78,21 @@ impl<S: ReplicaStore> Node<S> {
 }
 
 impl Primary {
-    fn overdue(&self, now: Instant, patience_ns: u64) -> BTreeSet<NodeId> {
+    fn overdue(
+        &self,
+        now: Instant,
+        patience_ns: u64,
+        acked_at: &BTreeMap<NodeId, Instant>,
+    ) -> BTreeSet<NodeId> {
         let is_late = |at: Instant| now >= after(at, patience_ns);
+        // A node that takes in what others write has no memory for this one yet. A full log is
+        // another thing: what lies in it stays.
+        let is_crowded = self.crowded_at.is_some_and(|at| !is_late(at));
+        let is_busy =
+            |node: &NodeId| !is_crowded && acked_at.get(node).is_some_and(|at| !is_late(*at));
+        let is_slow = |node: &NodeId, at: Instant| {
+            is_late(at) && (!is_busy(node) || now >= after(at, BUSY_PATIENCE * patience_ns))
+        };
         match &self.stage {
             Stage::Gathering { missing, .. } | Stage::Scattering { missing, .. } => {
                 return if is_late(self.stage_since) { missing.clone() } else { BTreeSet::new() };
@@ -83,7 +100,8 @@ impl Primary {
             Stage::Serving => {}
         }
         let targets = self.pending.values().flat_map(|pending| &pending.targets);
-        let slow = targets.filter(|(_, missing)| !missing.is_empty() && is_late(missing.moved_at));
+        let slow = targets
+            .filter(|(node, missing)| !missing.is_empty() && is_slow(node, missing.moved_at));
         let copy = self.copy.as_ref().and_then(|copy| copy.overdue(now, patience_ns));
         let filling = self.filling.as_ref().and_then(|filling| filling.overdue(now, patience_ns));
         slow.map(|(node, _)| *node).chain(copy).chain(filling).collect()

@@ -45,10 +45,9 @@ impl<S: ReplicaStore> Node<S> {
             return;
         };
         pending.landed_at = now;
-        let has_last = pending.goes_with.is_some();
+        let (has_last, is_first) = (pending.goes_with.is_some(), pending.retry_count == 0);
         for (to, missing) in &mut pending.targets {
-            missing.sent = 0;
-            missing.take_window(|block| wanted.push((*to, block)));
+            missing.take_again(is_first, |block| wanted.push((*to, block)));
         }
         if has_last {
             wanted.retain(|(to, _)| !primary.goes_along(version, *to)); // H2
@@ -86,6 +85,9 @@ impl<S: ReplicaStore> Node<S> {
         actions: &mut Vec<Action>,
     ) {
         let term = self.term();
+        if self.configuration.as_ref().is_some_and(|configuration| configuration.has(from)) {
+            self.acked_at.insert(from, now);
+        }
         for BlockId { shard, version, block } in blocks {
             let Node { shards, ways, wanted, .. } = self;
             let primary = shards.get_mut(shard).and_then(|state| state.primary.as_mut());
@@ -328,7 +330,7 @@ fn land_blocks(
 /// One block for one target, with what it was computed on where the target lacks that (N5).
 fn frame(primary: &Primary, version: Version, block: u32, to: NodeId) -> Arc<[u8]> {
     if let Some(alone) = primary.pending.get(&version).filter(|one| one.after.is_none()) {
-        return alone.blocks[block as usize].clone();
+        return alone.block(block);
     }
     let mut bytes = Vec::new();
     for (depth, pending) in primary.chain(Some(version)).enumerate() {
@@ -336,9 +338,9 @@ fn frame(primary: &Primary, version: Version, block: u32, to: NodeId) -> Arc<[u8
             0 => true,
             _ => pending.targets.iter().any(|(of, missing)| *of == to && !missing.is_empty()),
         };
-        let index = if depth == 0 { block as usize } else { 0 };
+        let index = if depth == 0 { block } else { 0 };
         if is_wanted {
-            bytes.splice(0..0, pending.blocks[index].iter().copied());
+            bytes.splice(0..0, pending.block(index).iter().copied());
         }
     }
     bytes.into()

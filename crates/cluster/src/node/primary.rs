@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::Instant;
 
 use crate::ids::{ClientId, NodeId, Version};
-use crate::message::{Contents, Outcome, Request};
+use crate::message::{Contents, Hold, Outcome, Request};
 use crate::node::copy::{CopyOut, NS_PER_BYTE};
 use crate::node::filling::Filling;
 use crate::record::{Cut, Entry};
@@ -83,6 +83,8 @@ impl Asking {
 pub(super) struct Pending {
     pub(super) entry: Arc<Entry>,
     pub(super) blocks: Cut,
+    /// Its driver's books of it.
+    pub(super) _hold: Hold,
     pub(super) targets: Vec<(NodeId, Missing)>,
     /// Whether it waits for the rest of its group (H3).
     pub(super) is_held: bool,
@@ -113,6 +115,8 @@ pub(super) struct Missing {
     blocks: Blocks,
     /// When one of them was last acknowledged, or could have been first.
     pub(super) moved_at: Instant,
+    /// Whether any was.
+    has_moved: bool,
     /// Those below are on their way, or there.
     pub(super) sent: u32,
 }
@@ -132,7 +136,7 @@ impl Missing {
             1 => Blocks::Only(true),
             count => Blocks::Several((0..count as u32).collect()),
         };
-        Missing { blocks, moved_at: now, sent: 0 }
+        Missing { blocks, moved_at: now, has_moved: false, sent: 0 }
     }
 
     /// Whether nothing is missing.
@@ -146,6 +150,7 @@ impl Missing {
     /// A block is there.
     pub(super) fn remove(&mut self, block: u32, now: Instant) {
         self.moved_at = now;
+        self.has_moved = true;
         match &mut self.blocks {
             Blocks::Only(is_missing) => *is_missing &= block != 0,
             Blocks::Several(blocks) => {
@@ -154,9 +159,20 @@ impl Missing {
         }
     }
 
+    /// Nothing is on its way any more: what is missing goes out anew. Where none has got there the
+    /// first block goes alone, for the target may have no memory to begin the entry.
+    pub(super) fn take_again(&mut self, is_first: bool, take: impl FnMut(u32)) {
+        self.sent = 0;
+        self.take_of(if is_first || self.has_moved { WINDOW_BLOCKS } else { 1 }, take);
+    }
+
     /// The blocks that may go out now: no more than a window is on its way at a time, so that a
     /// large entry does not flood its targets' sockets.
-    pub(super) fn take_window(&mut self, mut take: impl FnMut(u32)) {
+    pub(super) fn take_window(&mut self, take: impl FnMut(u32)) {
+        self.take_of(WINDOW_BLOCKS, take);
+    }
+
+    fn take_of(&mut self, window_blocks: usize, mut take: impl FnMut(u32)) {
         let from = self.sent;
         match &self.blocks {
             Blocks::Only(false) => {}
@@ -165,7 +181,7 @@ impl Missing {
                 (from == 0).then(|| take(0));
             }
             Blocks::Several(blocks) => {
-                for block in blocks.iter().take(WINDOW_BLOCKS) {
+                for block in blocks.iter().take(window_blocks) {
                     self.sent = block + 1;
                     if *block >= from {
                         take(*block);
@@ -194,6 +210,7 @@ impl Pending {
         Pending {
             entry,
             blocks,
+            _hold: Hold::default(),
             targets: Vec::new(),
             is_held: false,
             goes_with: None,
@@ -221,11 +238,16 @@ impl Pending {
     }
 
     pub(super) fn len_bytes(&self) -> usize {
-        self.blocks.iter().map(|block| block.len()).sum()
+        self.entry.len_bytes_as(&self.blocks)
+    }
+
+    /// One of its blocks.
+    pub(super) fn block(&self, block: u32) -> Arc<[u8]> {
+        self.entry.block(&self.blocks, block)
     }
 
     pub(super) fn all_missing(&self, now: Instant) -> Missing {
-        Missing::all(self.blocks.len(), now)
+        Missing::all(self.blocks.count(), now)
     }
 }
 
@@ -255,6 +277,16 @@ impl Primary {
     pub(super) fn has_waiting(&self, newest: Version, key: &[u8]) -> bool {
         let waiting = self.waiting.get(&newest);
         waiting.is_some_and(|waiting| waiting.iter().any(|request| *request.key == *key))
+    }
+
+    /// Whether others may be given copies: of a shard that is served, or whose union is on this
+    /// replica store and for long not on all others.
+    pub(super) fn may_copy(&self, now: Instant, patience_ns: u64) -> bool {
+        match self.stage {
+            Stage::Gathering { .. } => false,
+            Stage::Scattering { .. } => now >= after(self.stage_since, patience_ns),
+            Stage::Serving => true,
+        }
     }
 
     pub(super) fn is_serving(&self) -> bool {

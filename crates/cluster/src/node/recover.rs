@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::configuration::Role;
 use crate::ids::{NodeId, ShardId, Version};
 use crate::message::{Answer, Recovered};
-use crate::node::digest::Assembly;
+use crate::node::assembly::Assembly;
 use crate::node::sessions::outcome_of;
 use crate::node::{Node, ShardState};
 use crate::record::{Check, Kind, Session, scan};

@@ -6,13 +6,13 @@ use base::Instant;
 
 use crate::configuration::Role;
 use crate::ids::{ClientId, ShardId, Version};
-use crate::message::{Answer, Changed, Compute, Message, Operation, Outcome, Peer, Request};
+use crate::message::{Answer, Changed, Compute, Hold, Message, Operation, Outcome, Peer, Request};
 use crate::node::durable::Held;
 use crate::node::filling::Looked;
 use crate::node::primary::{Pending, Primary};
 use crate::node::sessions::Seen;
 use crate::node::{Action, Node};
-use crate::record::{Answered, Entry, parse_integer};
+use crate::record::{Answered, Cut, Entry, parse_integer};
 use crate::replica_store::ReplicaStore;
 
 /// Writes of one shard that wait for acknowledgements: a promotion gathers them in one message.
@@ -23,12 +23,13 @@ struct Computed {
     changed: Changed,
     answered: Answered,
     outcome: Outcome,
+    hold: Hold,
 }
 
 impl Computed {
     fn value(value: Arc<[u8]>, answered: Answered, outcome: Outcome) -> Computed {
         let changed = Changed::Value { value, client_flags: 0, expires_at: None };
-        Computed { changed, answered, outcome }
+        Computed { changed, answered, outcome, hold: Hold::default() }
     }
 }
 
@@ -123,12 +124,14 @@ impl<S: ReplicaStore> Node<S> {
             return answer(&request, Outcome::TryAgain, actions);
         };
         let computed = compute(&request.operation, current.as_deref(), version);
-        let Computed { changed, answered, outcome } = computed;
+        drop(current); // What it has may be long, and is not needed beside what it shall have.
+        let Computed { changed, answered, outcome, hold } = computed;
         let (value, client_flags, expires_at) = match changed {
             Changed::Value { value, client_flags, expires_at } => {
                 (Some(value), client_flags, expires_at)
             }
             Changed::Deleted => (None, 0, None),
+            Changed::NoRoom => return answer(&request, Outcome::TryAgain, actions),
             // What was read off a write under way waits for that one; in a group, all of that does.
             Changed::Nothing => match newest.filter(|_| reads && primary.group.is_none()) {
                 Some(after) => return self.wait(shard, after, request),
@@ -155,12 +158,14 @@ impl<S: ReplicaStore> Node<S> {
             if held.is_none() {
                 return self.wait(shard, after, request);
             }
+            drop((entry, blocks, hold)); // Their room is needed again.
             self.release_group(shard, now, actions);
             return self.write(shard, request, now, actions);
         }
         let answered = Answer { sequence, version, outcome: outcome.clone() };
         let reply_to = (request.client, request.sequence);
-        let pending = Pending { after, ..Pending::new(entry, blocks, outcome, reply_to, now) };
+        let pending = Pending::new(entry, blocks, outcome, reply_to, now);
+        let pending = Pending { after, _hold: hold, ..pending };
         self.begin(shard, Box::new(pending), answered, now, actions);
     }
 
@@ -257,7 +262,10 @@ fn author_of(request: &Request) -> (ClientId, u64) {
 
 fn compute(operation: &Operation, current: Option<&Entry>, version: Version) -> Computed {
     let value = current.and_then(|entry| entry.value.as_deref());
-    let done = |changed, outcome| Computed { changed, answered: Answered::Done, outcome };
+    let done = |changed, outcome| {
+        let (answered, hold) = (Answered::Done, Hold::default());
+        Computed { changed, answered, outcome, hold }
+    };
     match operation {
         Operation::Get => {
             let value = value.map(Arc::from);
@@ -268,6 +276,7 @@ fn compute(operation: &Operation, current: Option<&Entry>, version: Version) -> 
             changed: Changed::Deleted,
             answered: Answered::Deleted(value.is_some()),
             outcome: Outcome::Deleted(value.is_some()),
+            hold: Hold::default(),
         },
         Operation::Flush => done(Changed::Deleted, Outcome::Done),
         Operation::Increment(by) => {
@@ -279,22 +288,24 @@ fn compute(operation: &Operation, current: Option<&Entry>, version: Version) -> 
             Computed::value(text, Answered::Integer, Outcome::Integer(sum))
         }
         Operation::Compute(Compute(change)) => {
-            done(change.compute(current, version), Outcome::Computed)
+            let computed = done(change.compute(current, version), Outcome::Computed);
+            Computed { hold: change.hold(), ..computed }
         }
     }
 }
 
-/// Whether one datagram takes these blocks with all that they were computed on (N5).
+/// Whether one datagram takes this block, if it is one, with all that it was computed on (N5).
 fn fits_with_chain(
     primary: &Primary,
     after: Version,
-    blocks: &[Arc<[u8]>],
+    blocks: &Cut,
     settings: &crate::settings::Settings,
 ) -> bool {
-    let own_bytes: usize = blocks.iter().map(|block| block.len()).sum();
+    let Cut::Whole(own) = blocks else { return false };
     let mut chain = primary.chain(Some(after));
-    let is_single =
-        blocks.len() == 1 && primary.chain(Some(after)).all(|one| one.blocks.len() == 1);
-    let total = chain.try_fold(own_bytes, |bytes, one| bytes.checked_add(one.blocks[0].len()));
-    is_single && total.is_some_and(|bytes| bytes <= settings.datagram_bytes)
+    let total = chain.try_fold(own.len(), |bytes, one| match &one.blocks {
+        Cut::Whole(block) => bytes.checked_add(block.len()),
+        Cut::Blocks { .. } => None,
+    });
+    total.is_some_and(|bytes| bytes <= settings.datagram_bytes)
 }

@@ -3,11 +3,12 @@
 mod cold;
 mod groups;
 mod later;
+mod room;
 
 use super::*;
 use crate::configuration::even_ranges;
 use crate::ids::ClientId;
-use crate::message::{Operation, Outcome, Request};
+use crate::message::{Hold, Operation, Outcome, Request};
 use crate::record::{Answered, Entry};
 use crate::replica_store::{Above, Installed, MemoryReplicaStore};
 use crate::scheme::Way;
@@ -122,6 +123,18 @@ impl Bench {
         let request = Request { client: ClientId(1), sequence, key: key.into(), operation };
         let from = Peer::Client(request.client);
         self.input(name, Event::Message { from, message: Message::Request(request) });
+    }
+
+    /// The nodes that the primary names as overdue, so much later.
+    fn overdue_after(&mut self, after_ns: u64) -> Vec<NodeId> {
+        self.now = after(self.now, after_ns);
+        let mut actions = Vec::new();
+        self.nodes[0].input(Event::Tick, self.now, &mut actions);
+        let named = actions.into_iter().filter_map(|action| match action {
+            Action::Send { message: Message::Overdue { node, .. }, .. } => Some(node),
+            _ => None,
+        });
+        named.collect()
     }
 
     #[track_caller]
@@ -389,21 +402,39 @@ fn a_backup_that_takes_nothing_is_named_to_the_managers() {
     bench.ask(0, 1, put("1"));
     bench.land(|to| to == id(1));
     let settings = Settings::default();
-    let named = |bench: &mut Bench, after_ns| {
-        bench.now = after(bench.now, after_ns);
-        let mut actions = Vec::new();
-        bench.nodes[0].input(Event::Tick, bench.now, &mut actions);
-        let named = actions.into_iter().filter_map(|action| match action {
-            Action::Send { message: Message::Overdue { node, .. }, .. } => Some(node),
-            _ => None,
-        });
-        named.collect::<Vec<NodeId>>()
-    };
-    assert_eq!(named(&mut bench, settings.patience_ns() / 2), []);
-    assert_eq!(named(&mut bench, settings.patience_ns() / 2), [id(2)]);
-    assert_eq!(named(&mut bench, MS), [], "not with every tick");
+    assert_eq!(bench.overdue_after(settings.patience_ns() / 2), []);
+    assert_eq!(bench.overdue_after(settings.patience_ns() / 2), [id(2)]);
+    assert_eq!(bench.overdue_after(MS), [], "not with every tick");
     bench.land(|_| true);
-    assert_eq!(named(&mut bench, settings.patience_ns()), []);
+    assert_eq!(bench.overdue_after(settings.patience_ns()), []);
+}
+
+#[test]
+fn a_backup_that_takes_other_writes_has_longer_unless_its_log_is_full() {
+    let patience_ns = Settings::default().patience_ns();
+    let waiting = || {
+        let mut bench = Bench::new();
+        bench.ask(0, 1, put("1"));
+        bench.land(|to| to == id(1));
+        bench
+    };
+    let hear = |bench: &mut Bench, message| {
+        let from = Peer::Node(id(2));
+        bench.input(0, Event::Message { from, message });
+    };
+    let acked = || Message::Acked { term: Term(1), blocks: Vec::new() };
+    let mut bench = waiting();
+    for _ in 0..3 {
+        hear(&mut bench, acked());
+        assert_eq!(bench.overdue_after(patience_ns - MS), []);
+    }
+    (0..2).for_each(|_| hear(&mut bench, acked()));
+    assert_eq!(bench.overdue_after(patience_ns), [id(2)]);
+    let mut bench = waiting();
+    assert_eq!(bench.overdue_after(patience_ns / 2), []);
+    hear(&mut bench, acked());
+    hear(&mut bench, Message::Crowded { term: Term(1), shard: SHARD });
+    assert_eq!(bench.overdue_after(patience_ns / 2), [id(2)]);
 }
 
 /// A replica store that is the log, and has no room when told so.
@@ -413,6 +444,10 @@ struct TightReplicaStore {
     is_full: std::cell::Cell<bool>,
     /// Values beyond that have no room either.
     room_bytes: std::cell::Cell<Option<usize>>,
+    /// No memory to put entries together in.
+    lacks_memory: std::cell::Cell<bool>,
+    /// What is held of it.
+    held: Arc<()>,
 }
 
 impl ReplicaStore for TightReplicaStore {
@@ -427,6 +462,10 @@ impl ReplicaStore for TightReplicaStore {
             true => Installed::NoRoom,
             false => self.replica_store.install(entry),
         }
+    }
+
+    fn try_hold(&self, _bytes: u64) -> Option<Hold> {
+        (!self.lacks_memory.get()).then(|| Hold::new(Arc::clone(&self.held)))
     }
 
     fn is_log(&self) -> bool {

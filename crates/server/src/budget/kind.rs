@@ -1,6 +1,6 @@
 //! The kinds of what clients cause: a row each, with its part of the client buffers.
 
-/// Which of the three parts of the client buffers a kind belongs to.
+/// Which part of the client buffers a kind belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Has the last eighth to itself.
@@ -9,6 +9,8 @@ pub enum Class {
     Passing,
     /// Stays for as long as a client, a user or a session does.
     Standing,
+    /// Has a part of its own, which no other kind takes: what must not wait for any client.
+    Apart,
 }
 
 /// What bytes are booked for.
@@ -31,6 +33,17 @@ pub enum Kind {
     Transfers,
     /// New values of commands that change what is there, while they are made.
     Scratch,
+    /// Writes of a cluster's node until all copies have them.
+    Writes,
+    /// What a cluster's node puts together of other nodes' writes: its part is its own, for writes
+    /// of other nodes wait for it, and clients' commands for those.
+    Landing,
+    /// Copies of requests that a cluster's node forwards to others, ...
+    Forwards,
+    /// ... and what others have forwarded to it. Forwards wait for guests of others, guests for
+    /// writes, writes for what lands at others, and that for none: so no two nodes wait for each
+    /// other.
+    Guests,
     /// Connections themselves: their records, and TLS sessions behind the handshake.
     Connections,
     /// Names that clients give themselves or log in with.
@@ -54,7 +67,7 @@ struct Row {
     kind: Kind,
     name: &'static str,
     class: Class,
-    /// Of the client buffers, in 64ths.
+    /// Of the client buffers, in 64ths; 0 where it is apart.
     share: u64,
 }
 
@@ -73,6 +86,10 @@ const ROWS: [Row; Kind::COUNT] = [
     row(Kind::Udp, "udp", Class::Passing, 16),
     row(Kind::Transfers, "transfers", Class::Passing, 48),
     row(Kind::Scratch, "scratch", Class::Passing, 56),
+    row(Kind::Writes, "writes", Class::Passing, 10),
+    row(Kind::Landing, "landing", Class::Apart, 0),
+    row(Kind::Forwards, "forwards", Class::Passing, 12),
+    row(Kind::Guests, "guests", Class::Passing, 24),
     row(Kind::Connections, "connections", Class::Standing, 28),
     row(Kind::Names, "names", Class::Standing, 4),
     row(Kind::Handshakes, "handshakes", Class::Standing, 8),

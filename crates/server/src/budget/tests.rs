@@ -50,6 +50,7 @@ fn every_kind_stops_at_its_own_part_and_counts_what_it_refuses() {
             Class::Small => 40 * MIB,
             Class::Passing => 56 * MIB,
             Class::Standing => 32 * MIB,
+            Class::Apart => 16 * MIB,
         };
         let want = budget.kind_limit_bytes(kind).min(class_bytes);
         assert_eq!((all.bytes(), budget.kind_bytes(kind)), (want, want), "{kind:?}");
@@ -144,7 +145,7 @@ fn owed_replies_go_past_the_budget_and_show() {
 fn a_lower_limit_refuses_until_enough_was_released() {
     let (budget, mut ledger) = ledger(1600);
     assert!(ledger.try_reserve(Kind::Small, 900));
-    budget.set_limit_bytes(800);
+    budget.set_limits(800, 0);
     assert!(ledger.is_over() && !ledger.try_reserve(Kind::Small, 101));
     assert_eq!(budget.kind_limit_bytes(Kind::Small), 500);
     drop(ledger);
@@ -162,4 +163,48 @@ fn replies_that_fill_everything_do_not_keep_users_from_being_changed() {
     assert!(users.try_grow_beside(800));
     assert!(!users.try_grow_beside(801), "their own part is an eighth");
     assert_eq!(budget.granted_bytes(), 7800, "and counts");
+}
+
+#[test]
+fn the_oldest_reply_goes_past_its_part_once() {
+    let budget = Arc::new(BufferBudget::new(64 * MIB));
+    let all = fill(&budget, Kind::Replies);
+    let oldest = Reservation::past(&budget, Kind::Replies, MIB).unwrap();
+    assert!(Reservation::past(&budget, Kind::Replies, 1).is_none(), "one at a time");
+    drop(oldest);
+    assert!(Reservation::past(&budget, Kind::Replies, 1).is_some());
+    drop(all);
+    assert_eq!(budget.granted_bytes(), 0);
+}
+
+#[test]
+fn one_alone_goes_past_its_part_and_no_second_one_does() {
+    let budget = Arc::new(BufferBudget::new(16 * MIB));
+    let mut first = Reservation::empty(&budget, Kind::Writes);
+    let mut second = Reservation::empty(&budget, Kind::Writes);
+    let all = fill(&budget, Kind::Bodies);
+    assert!(Reservation::could_take(&budget, Kind::Writes, 10 * MIB));
+    assert!(first.try_grow_or_alone(10 * MIB), "whatever others hold");
+    drop(all);
+    assert_eq!((budget.granted_bytes(), budget.kind_bytes(Kind::Writes)), (10 * MIB, 10 * MIB));
+    assert!(!Reservation::could_take(&budget, Kind::Writes, 1));
+    assert!(!second.try_grow_or_alone(1));
+    assert!(first.try_resize(MIB) && second.try_grow_or_alone(MIB));
+    assert!(!second.try_grow_or_alone(2 * MIB), "the part is 2.5 MiB");
+    drop((first, second));
+    assert!(budget.counts(Kind::Writes).all(|(count, _)| count.load(Ordering::Relaxed) == 0));
+}
+
+#[test]
+fn what_lands_has_its_part_whatever_clients_hold() {
+    let budget = Arc::new(BufferBudget::new(0));
+    budget.set_limits(48 * MIB, 16 * MIB);
+    let all: Vec<Reservation> = Kind::ALL.into_iter().map(|kind| fill(&budget, kind)).collect();
+    assert_eq!((budget.granted_bytes(), budget.kind_bytes(Kind::Landing)), (48 * MIB, 16 * MIB));
+    assert_eq!(budget.booked_bytes(), 64 * MIB);
+    drop(all);
+    let landing = fill(&budget, Kind::Landing);
+    assert_eq!(fill(&budget, Kind::Replies).bytes(), 36 * MIB, "nor does it take theirs");
+    drop(landing);
+    assert_eq!(budget.booked_bytes(), 0);
 }

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base::Instant;
-use cluster::message::{Change, Compute};
+use cluster::message::{Change, Compute, Hold};
 use cluster::node::{Action, Event, Stage, TURN_WORK};
 use cluster::{
     ClientId, Configuration, Message, Node, NodeId, Operation, Outcome, Peer, Request, ShardId,
@@ -38,7 +38,7 @@ use super::clock;
 use super::departure::Departure;
 use super::facts::Facts;
 use super::flushes::Flushes;
-use super::forwards::elsewhere;
+use super::forwards::{Forwards, NodeReply, elsewhere};
 use super::groups::Groups;
 use super::inbound_log::{self, InboundLogs, Taken};
 use super::landing::Landing;
@@ -53,6 +53,9 @@ use crate::shared::{Shared, unix_now};
 
 /// Inputs of one kind between two looks at the others, ...
 const INPUTS_MAX: usize = 512;
+/// A round takes in no more requests once it has taken so long: one that makes a long value takes
+/// some of it.
+const ROUND_NS: u64 = 5_000_000;
 /// Between two ticks while something is under way, ...
 const TICK_BUSY: Duration = Duration::from_millis(1);
 /// ... shortly after it, ...
@@ -113,6 +116,8 @@ pub(super) struct State {
     performed: Vec<Action>,
     ticked_at: Instant,
     busy_at: Instant,
+    /// How often what was put off was tried again.
+    tries: usize,
     /// The landing socket may have more.
     has_landed: bool,
     /// What was emptied out of inbound logs last.
@@ -123,9 +128,9 @@ pub(super) struct State {
     floors: Vec<Version>,
     /// A sync that could not be ordered: what is to be known first is not written down.
     owes_sync: bool,
-    peers: BTreeMap<NodeId, Endpoint>,
-    /// What other nodes execute for this one's clients: tickets by number.
-    pub forwards: BTreeMap<u64, u32>,
+    pub peers: BTreeMap<NodeId, Endpoint>,
+    /// What other nodes execute for this one's clients, by number.
+    pub forwards: Forwards,
 }
 
 impl Control {
@@ -190,8 +195,12 @@ impl Control {
         for _ in 0..INPUTS_MAX {
             let Ok(control_request) = self.ends.control_requests.try_recv() else { break };
             self.take(control_request, now);
+            if self.is_spent(now) {
+                break;
+            }
         }
         self.perform(now);
+        self.send_replies(now);
         if self.state.has_landed {
             self.receive(now);
         }
@@ -250,10 +259,15 @@ impl Control {
         }
     }
 
+    /// Whether the round's time is spent: what is left comes with the next one (T3).
+    fn is_spent(&self, began: Instant) -> bool {
+        clock::now().ns.saturating_sub(began.ns) >= ROUND_NS
+    }
+
     fn is_busy(&self) -> bool {
         let State { outstanding, groups, flushes, .. } = &self.state;
         let is_asked = outstanding.count() > 0 || groups.is_busy() || flushes.is_busy();
-        is_asked || self.node.is_busy()
+        is_asked || self.state.forwards.has_unsent() || self.node.is_busy()
     }
 
     fn look_at_departure(&mut self) {
@@ -293,7 +307,7 @@ impl Control {
                 }
                 self.perform(now);
             }
-            (Peer::Node(_), Message::Forwarded { id, bytes }) => self.forwarded(id, bytes),
+            (Peer::Node(_), Message::Forwarded { id, bytes }) => self.forwarded(id, bytes, now),
             (from, message) => {
                 self.ready_inbound_logs(&message, now);
                 self.input(Event::Message { from, message }, now);
@@ -311,9 +325,13 @@ impl Control {
     }
 
     pub(super) fn tell(&self, to: NodeId, message: Message) {
-        if let Some(at) = self.state.peers.get(&to) {
-            self.links.send(at, Peer::Node(to), message);
-        }
+        self.tell_held(to, message, Hold::default());
+    }
+
+    /// What is booked is so until the message has left. Whether it was taken.
+    pub(super) fn tell_held(&self, to: NodeId, message: Message, hold: Hold) -> bool {
+        let at = self.state.peers.get(&to);
+        at.is_some_and(|at| self.links.send_held(at, Peer::Node(to), message, hold))
     }
 
     fn hear_found(&mut self) {
@@ -368,8 +386,9 @@ impl Control {
         let control_request =
             Arc::new(RequestChange::new(control_request, Arc::clone(&self.shared)));
         let waiting_bytes = self.state.outstanding.filling_bytes();
-        let is_refused = self.state.facts.is_full(&control_request, waiting_bytes)
-            || (control_request.is_filling() && self.node.is_crowded(shard, now));
+        let is_refused =
+            self.state.facts.is_full(&control_request, waiting_bytes, self.shared.buffer_budget())
+                || (control_request.is_filling() && self.node.is_crowded(shard, now));
         let (ticket, may_go) = self.state.outstanding.add(control_request.clone(), key, shard, now);
         if is_refused && may_go {
             return self.finish(ticket, &control_request, Some(Refused::Full));
@@ -382,6 +401,9 @@ impl Control {
     fn ask(&mut self, ticket: u32, now: Instant) {
         let waiter = self.state.outstanding.at(ticket);
         let Some(change) = waiter.and_then(|waiter| waiter.control_request.clone()) else { return };
+        if change.lacks_reply_bytes() > 0 {
+            change.let_past(self.state.outstanding.is_oldest_read(ticket));
+        }
         self.ask_for(ticket, change, now);
     }
 
@@ -413,7 +435,8 @@ impl Control {
         let ticket = client.bits() as u32;
         let Some(waiter) = self.state.outstanding.get(ticket, sequence) else { return };
         let (shard, control_request) = (waiter.shard, waiter.control_request.clone());
-        let is_patient = now.ns.saturating_sub(waiter.came_at.ns) < PATIENCE_NS;
+        let is_patient = self.is_patient(waiter, now);
+        let is_unsent = self.state.forwards.is_unsent(waiter);
         self.state.outstanding.count_answered(shard);
         // The round's time may be long past: this process may have been stopped within it (K22).
         let is_good = matches!(outcome, Outcome::Computed | Outcome::Done);
@@ -427,19 +450,42 @@ impl Control {
             return self.state.groups.replied(ticket, &outcome);
         };
         let refused = match outcome {
+            Outcome::Computed
+                if is_patient && control_request.is_read() && control_request.is_cut() =>
+            {
+                return self.put_off_reply(ticket, &control_request);
+            }
             Outcome::Computed => None,
             Outcome::Unknown if !control_request.is_read() => Some(Refused::Uncertain),
             Outcome::TooFewCopies => Some(Refused::TooFewCopies),
             Outcome::Elsewhere(Some(configuration)) => {
-                if is_patient && self.forward(ticket, &control_request, &configuration) {
+                if is_patient && self.forward(ticket, &control_request, &configuration, now) {
                     return;
                 }
-                Some(elsewhere(&configuration, control_request.slot()))
+                if control_request.lacks_reply_bytes() > 0 {
+                    control_request.cut(self.shared.buffer_budget());
+                    return self.finish(ticket, &control_request, None);
+                }
+                match is_unsent && control_request.is_forwarded() {
+                    true => Some(Refused::Full),
+                    false => Some(elsewhere(&configuration, control_request.slot())),
+                }
             }
             _ if is_patient => return self.state.outstanding.put_off(ticket),
+            _ if control_request.lacks_room() || self.node.is_crowded(shard, now) => {
+                Some(Refused::Full)
+            }
             _ => Some(Refused::Down),
         };
         self.finish(ticket, &control_request, refused);
+    }
+
+    /// A read whose reply has no room waits where it lies, but one of another node's there.
+    fn put_off_reply(&mut self, ticket: u32, control_request: &ControlRequest) {
+        match self.guests.has(control_request) {
+            true => self.finish(ticket, control_request, None),
+            false => self.state.outstanding.put_off(ticket),
+        }
     }
 
     /// The control request is over: its cell goes back to the worker that gave it.
@@ -457,23 +503,47 @@ impl Control {
         if !self.guests.has(control_request) {
             return self.ends.give_back(control_request);
         }
-        let bytes = (!is_elsewhere).then(|| control_request.reply().into());
+        let (bytes, hold) = control_request.take_reply();
+        // A read whose reply has no room here is asked again by its node.
+        let is_asked_again =
+            is_elsewhere || (control_request.is_read() && control_request.is_cut());
+        let bytes = (!is_asked_again).then_some(bytes);
         if let Some((to, id)) = self.guests.leave(control_request) {
-            self.tell(to, Message::Forwarded { id, bytes });
+            self.reply_to_node(NodeReply { to, id, bytes, hold }, clock::now());
         }
     }
 
     /// What the node has put off is asked again, in order.
     pub(super) fn try_again(&mut self, now: Instant) {
-        for shard in self.state.outstanding.shards_put_off() {
+        let (began, mut shards) = (clock::now(), self.state.outstanding.shards_put_off());
+        // By turns: those at the front take what memory there is.
+        self.state.tries = self.state.tries.wrapping_add(1);
+        let first = self.state.tries % shards.len().max(1);
+        shards.rotate_left(first);
+        for shard in shards {
             while let Some(ticket) = self.state.outstanding.next_of(shard) {
+                if self.waits_for_room(ticket, now) {
+                    self.state.outstanding.put_off(ticket);
+                    break;
+                }
                 self.ask(ticket, now);
                 self.perform(now);
-                if self.state.outstanding.is_put_off(ticket, shard) {
+                if self.state.outstanding.is_put_off(ticket, shard) || self.is_spent(began) {
                     break;
                 }
             }
         }
+    }
+
+    /// Whether there is still no memory for it: then nothing is computed in vain.
+    fn waits_for_room(&self, ticket: u32, now: Instant) -> bool {
+        let Some(waiter) = self.state.outstanding.at(ticket) else { return false };
+        self.is_patient(waiter, now)
+            && waiter
+                .control_request
+                .as_ref()
+                .is_some_and(|control_request| !control_request.may_begin())
+            && !self.state.outstanding.is_oldest_read(ticket)
     }
 
     // ---- what the node wants done ----

@@ -9,9 +9,11 @@ use base::Instant;
 use cluster::message::ShardStatistics;
 use cluster::slot::SLOT_COUNT;
 use cluster::{Configuration, Message, NodeId, Peer, ShardId, Slot};
+use store::Store;
 
 use super::control::Control;
 use super::view::ReplicationFigures;
+use crate::budget::{BufferBudget, Kind};
 use crate::hop::replicate::ControlRequest;
 
 const WINDOW_NS: u64 = 500_000_000;
@@ -66,17 +68,27 @@ struct Count {
 /// Of the log: the rest is for cleaning, and for what is on its way when the end is seen.
 const FULL_PERCENT: u64 = 90;
 
+/// Up to this length a value needs no run of segments, or a short one, and many at a time are
+/// little.
+const SHORT_BYTES: u64 = 64 << 10;
+
 impl Facts {
     /// Whether there is no room for what an control request brings: it is refused at once, for what
     /// has begun must end on every copy. `waiting_bytes` came before it, and is not in the log yet.
-    pub fn is_full(&self, control_request: &ControlRequest, waiting_bytes: u64) -> bool {
+    pub fn is_full(
+        &self,
+        control_request: &ControlRequest,
+        waiting_bytes: u64,
+        budget: &BufferBudget,
+    ) -> bool {
         control_request.is_filling()
-            && !self.has_room(control_request.len_bytes().saturating_add(waiting_bytes))
+            && !self.has_room(control_request.len_bytes(), waiting_bytes, budget)
     }
 
-    /// Whether so much more can be taken on.
-    pub fn has_room(&self, bytes: u64) -> bool {
-        bytes <= self.room_bytes.unwrap_or(u64::MAX)
+    /// Whether so much can be taken on behind what waits.
+    pub fn has_room(&self, bytes: u64, waiting_bytes: u64, budget: &BufferBudget) -> bool {
+        let room_bytes = self.room_bytes.unwrap_or(u64::MAX);
+        bytes.saturating_add(waiting_bytes) <= room_bytes_for(bytes, room_bytes, budget)
     }
 
     /// A request went to the node.
@@ -90,12 +102,25 @@ impl Facts {
     }
 }
 
+/// What may come into a log before it is too full to take on writes that all copies must have. What
+/// lies behind a long value in its last segment is no room.
+pub fn room_bytes(store: &Store) -> u64 {
+    let stats = store.stats();
+    let taken_bytes = stats.space.live_bytes + stats.space.long_tail_bytes;
+    (stats.log_bytes / 100 * FULL_PERCENT).saturating_sub(taken_bytes)
+}
+
+/// Of that, what a value of that length may take: a long one leaves what other nodes may be writing
+/// at the same time, for they look at their own logs.
+pub fn room_bytes_for(bytes: u64, room_bytes: u64, budget: &BufferBudget) -> u64 {
+    let is_long = bytes > SHORT_BYTES;
+    room_bytes.saturating_sub(if is_long { budget.kind_limit_bytes(Kind::Landing) } else { 0 })
+}
+
 impl Control {
     /// At each tick: how full the log is.
     pub(super) fn look_at_room(&mut self) {
-        let stats = self.shared.store().stats();
-        let most_bytes = stats.log_bytes / 100 * FULL_PERCENT;
-        self.state.facts.room_bytes = Some(most_bytes.saturating_sub(stats.space.live_bytes));
+        self.state.facts.room_bytes = Some(room_bytes(self.shared.store()));
     }
 
     /// Every 500 ms.

@@ -9,19 +9,78 @@
 //! # Invariants
 //! F1: a request is sent to another node once; if no answer comes, its outcome is unknown.
 //! F2: a guest goes no further.
-//! F3: so few are under way at a time that no link's queue is full of them, for what does not fit
+//! F3: the copy of a request that leaves is booked before it is made, and a reply before it is
+//!     copied into its client's cell; what has no room waits where it lies. A read whose reply has
+//!     none is asked again when there is some. The oldest read's reply goes past the part of
+//!     replies: those that came behind it on a connection leave only after it.
+//! F4: so few are under way at a time that no link's queue is full of them, for what does not fit
 //!     there is lost; others wait in the order of their shard.
+//! F5: a reply for which the link has no room waits, booked, for as long as its asker does.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::Instant;
-use cluster::{Configuration, Message, Slot};
+use cluster::message::Hold;
+use cluster::{Configuration, Message, NodeId, Slot};
 
 use super::control::{Control, PATIENCE_NS};
+use super::outstanding::Waiter;
+use crate::budget::{Kind, Reservation};
 use crate::hop::replicate::{ControlRequest, Refused};
 
 /// A link's queue takes 1,024 messages, and its peer answers others too.
 const FORWARDS_MAX: usize = 256;
+/// After what could not be taken in, here or there, nothing more is forwarded for so long.
+const PAUSE_NS: u64 = 5_000_000;
+/// Workers that sleep look once a second for clients that do not read.
+const ROOM_DELAY_MAX: Duration = Duration::from_secs(2);
+
+/// What is under way at other nodes.
+#[derive(Default)]
+pub(super) struct Forwards {
+    /// By number.
+    sent: BTreeMap<u64, Sent>,
+    /// Nothing is sent before.
+    paused_until: Instant,
+    /// When a request or a reply last found no room, ...
+    crowded_at: Instant,
+    /// ... and when a reply last found some.
+    answered_at: Instant,
+    /// Replies to other nodes, whose links are full.
+    unsent: VecDeque<(NodeReply, Instant)>,
+}
+
+/// To another node, about a request that it has forwarded.
+pub(super) struct NodeReply {
+    pub to: NodeId,
+    /// The asker's number.
+    pub id: u64,
+    /// None: it was not executed here.
+    pub bytes: Option<Arc<[u8]>>,
+    /// Until it has left.
+    pub hold: Hold,
+}
+
+impl Forwards {
+    /// Whether it was not sent, for want of room as it seems.
+    pub fn is_unsent(&self, waiter: &Waiter) -> bool {
+        waiter.sent_at.is_none() && waiter.came_at <= self.crowded_at
+    }
+
+    /// Whether a reply waits to be sent.
+    pub fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+}
+
+struct Sent {
+    ticket: u32,
+    sent_at: Instant,
+    /// For the copy that leaves.
+    _booked: Reservation,
+}
 
 impl Control {
     /// Whether the request went to the primary of its shard, or will; a guest goes no further.
@@ -30,6 +89,7 @@ impl Control {
         ticket: u32,
         control_request: &ControlRequest,
         configuration: &Configuration,
+        now: Instant,
     ) -> bool {
         if !control_request.is_forwarded() || self.guests.has(control_request) {
             return false;
@@ -40,47 +100,111 @@ impl Control {
         };
         let Some(waiter) = self.state.outstanding.at(ticket) else { return false };
         let id = waiter.sequence;
-        if self.state.forwards.len() >= FORWARDS_MAX {
+        let forwards = &self.state.forwards;
+        let is_paused = now < forwards.paused_until || forwards.sent.len() >= FORWARDS_MAX;
+        let mut booked = Reservation::empty(self.shared.buffer_budget(), Kind::Forwards);
+        if is_paused || !booked.try_grow_or_alone(control_request.len_bytes()) {
+            self.state.forwards.crowded_at = now;
             self.state.outstanding.put_off(ticket);
             return true;
         }
-        self.state.forwards.insert(id, ticket);
-        self.tell(to, Message::Forward { id, bytes: control_request.to_bytes().into() });
+        let message = Message::Forward { id, bytes: control_request.to_bytes().into() };
+        if !self.tell_held(to, message, Hold::default()) {
+            self.put_off_forward(ticket, now);
+            return true;
+        }
+        self.state.outstanding.note_sent(ticket, now);
+        self.state.forwards.sent.insert(id, Sent { ticket, sent_at: now, _booked: booked });
         true
     }
 
-    pub(super) fn forwarded(&mut self, id: u64, reply: Option<Arc<[u8]>>) {
+    /// It was not taken: not sent, not executed there, or a read whose reply has no room.
+    fn put_off_forward(&mut self, ticket: u32, now: Instant) {
+        self.state.forwards.crowded_at = now;
+        self.state.forwards.paused_until = Instant { ns: now.ns.saturating_add(PAUSE_NS) };
+        self.state.outstanding.put_off(ticket);
+    }
+
+    pub(super) fn forwarded(&mut self, id: u64, reply: Option<Arc<[u8]>>, now: Instant) {
         if self.state.flushes.forwarded(id, reply.as_deref()) {
             return;
         }
-        let Some(ticket) = self.state.forwards.remove(&id) else { return };
+        let Some(Sent { ticket, .. }) = self.state.forwards.sent.remove(&id) else { return };
         let Some(waiter) = self.state.outstanding.get(ticket, id) else { return };
+        let is_patient = self.is_patient(waiter, now);
         let Some(control_request) = waiter.control_request.clone() else { return };
-        match reply {
-            Some(reply) => {
-                control_request.answer(&reply);
-                self.finish(ticket, &control_request, None);
+        // Without one the map has changed there, or will here, or it has no room: asked again.
+        let Some(reply) = reply else { return self.put_off_forward(ticket, now) };
+        control_request.let_past(self.state.outstanding.is_oldest_read(ticket));
+        match control_request.answer(&reply) {
+            true => self.state.forwards.answered_at = now,
+            false if control_request.is_read() && is_patient => {
+                return self.put_off_forward(ticket, now);
             }
-            // The map has changed there, or will here: it is asked again.
-            None => self.state.outstanding.put_off(ticket),
+            false => control_request.cut(self.shared.buffer_budget()),
         }
+        self.finish(ticket, &control_request, None);
+    }
+
+    /// Whether it may be asked again. What was never sent for want of room, or lies behind such a
+    /// one, waits for those before it, as large commands wait for room (`worker::starve`); so does
+    /// a read whose reply had no room here.
+    pub(super) fn is_patient(&self, waiter: &Waiter, now: Instant) -> bool {
+        let since = |at: Instant| now.ns.saturating_sub(at.ns);
+        if since(waiter.sent_at.unwrap_or(waiter.came_at)) < PATIENCE_NS {
+            return true;
+        }
+        let is_unsent = self.state.forwards.is_unsent(waiter);
+        let waits_for_room = waiter.control_request.as_ref().is_some_and(|control_request| {
+            let is_refused = control_request.is_read() && control_request.lacks_reply_bytes() > 0;
+            is_refused || (control_request.is_forwarded() && is_unsent)
+        });
+        let patience = self.shared.config().starved_time_max + ROOM_DELAY_MAX;
+        let patience_ns = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
+        let progress_at = waiter.came_at.max(self.state.forwards.answered_at);
+        waits_for_room
+            && since(progress_at) < patience_ns
+            && since(waiter.came_at) < patience_ns.saturating_mul(3)
+    }
+
+    /// Sends the reply to what another node has forwarded, now or once its link has room (F5).
+    pub(super) fn reply_to_node(&mut self, reply: NodeReply, now: Instant) {
+        if !self.try_reply(&reply) {
+            self.state.forwards.unsent.push_back((reply, now));
+        }
+    }
+
+    /// Tries once more to send the replies that wait. A node that asked so long ago waits no more.
+    pub(super) fn send_replies(&mut self, now: Instant) {
+        for _ in 0..self.state.forwards.unsent.len() {
+            let Some((reply, since)) = self.state.forwards.unsent.pop_front() else { break };
+            let is_late = now.ns.saturating_sub(since.ns) >= PATIENCE_NS;
+            if !is_late && !self.try_reply(&reply) {
+                self.state.forwards.unsent.push_back((reply, since));
+            }
+        }
+    }
+
+    /// False: its link is full. A node that is gone takes it too: nothing waits for it.
+    fn try_reply(&self, reply: &NodeReply) -> bool {
+        let message = Message::Forwarded { id: reply.id, bytes: reply.bytes.clone() };
+        !self.state.peers.contains_key(&reply.to)
+            || self.tell_held(reply.to, message, reply.hold.clone())
     }
 
     /// Gives up what another node has had for too long: its outcome is unknown.
     pub(super) fn give_up_forwards(&mut self, now: Instant) {
-        let is_late = |ticket: &u32| {
-            let waiter = self.state.outstanding.at(*ticket);
-            waiter.is_none_or(|waiter| now.ns.saturating_sub(waiter.came_at.ns) >= PATIENCE_NS)
-        };
+        let is_late = |sent: &Sent| now.ns.saturating_sub(sent.sent_at.ns) >= PATIENCE_NS;
         let late: Vec<(u64, u32)> = self
             .state
             .forwards
+            .sent
             .iter()
-            .filter(|(_, ticket)| is_late(ticket))
-            .map(|(id, ticket)| (*id, *ticket))
+            .filter(|(_, sent)| is_late(sent))
+            .map(|(id, sent)| (*id, sent.ticket))
             .collect();
         for (id, ticket) in late {
-            self.state.forwards.remove(&id);
+            self.state.forwards.sent.remove(&id);
             let waiter = self.state.outstanding.get(ticket, id);
             let Some(control_request) = waiter.and_then(|waiter| waiter.control_request.clone())
             else {

@@ -21,6 +21,7 @@ use cluster::node::Stage;
 use cluster::{ShardId, Slot};
 
 use super::control::{Control, PATIENCE_NS};
+use crate::budget::Kind;
 use crate::hop::replicate::{GroupAnswer, GroupCall, GroupChange};
 
 /// See the module's page.
@@ -101,8 +102,12 @@ impl Control {
         let filling_bytes: u64 = changes.iter().map(|change| change.filling_bytes()).sum();
         let waiting_bytes = self.state.outstanding.filling_bytes();
         // What has begun must end on every copy: all of it is refused, or nothing.
-        let has_room = self.state.facts.has_room(filling_bytes + waiting_bytes)
-            && !self.node.is_crowded(shard, now);
+        let made_bytes: u64 = changes.iter().map(|change| change.made_bytes_min()).sum();
+        let made_bytes_max = self.shared.buffer_budget().kind_limit_bytes(Kind::Writes);
+        let has_room =
+            self.state.facts.has_room(filling_bytes, waiting_bytes, self.shared.buffer_budget())
+                && (changes.len() == 1 || made_bytes <= made_bytes_max)
+                && !self.node.is_crowded(shard, now);
         let is_full = match &mut self.state.groups.holder {
             Some(holder) if filling_bytes > 0 => *holder.is_full.get_or_insert(!has_room),
             _ => false,

@@ -45,6 +45,8 @@ pub(super) struct Waiter {
     /// Tells a reply to this one from a reply to the request that had the ticket before.
     pub sequence: u64,
     pub came_at: Instant,
+    /// When another node was first asked.
+    pub sent_at: Option<Instant>,
     filling_bytes: u64,
 }
 
@@ -87,7 +89,9 @@ impl Outstanding {
         let filling_bytes = filling.map_or(0, |control_request| control_request.len_bytes());
         self.filling_bytes += filling_bytes;
         let sequence = self.next_sequence;
-        let waiter = Waiter { control_request, key, shard, sequence, came_at: now, filling_bytes };
+        let (came_at, sent_at) = (now, None);
+        let waiter =
+            Waiter { control_request, key, shard, sequence, came_at, sent_at, filling_bytes };
         let ticket = self.free.pop().unwrap_or_else(|| {
             self.tickets.push(None);
             (self.tickets.len() - 1) as u32
@@ -105,6 +109,27 @@ impl Outstanding {
     /// The one with a ticket.
     pub fn at(&self, ticket: u32) -> Option<&Waiter> {
         self.tickets.get(ticket as usize)?.as_ref()
+    }
+
+    /// Whether it is a read, and all other reads came after it.
+    pub fn is_oldest_read(&self, ticket: u32) -> bool {
+        let sequence_of = |waiter: &Waiter| {
+            let is_read = waiter
+                .control_request
+                .as_ref()
+                .is_some_and(|control_request| control_request.is_read());
+            is_read.then_some(waiter.sequence)
+        };
+        let own = self.at(ticket).and_then(sequence_of);
+        let mut others = self.tickets.iter().flatten().filter_map(sequence_of);
+        own.is_some_and(|own| others.all(|other| own <= other))
+    }
+
+    /// Another node is asked.
+    pub fn note_sent(&mut self, ticket: u32, now: Instant) {
+        if let Some(waiter) = self.tickets.get_mut(ticket as usize).and_then(Option::as_mut) {
+            waiter.sent_at.get_or_insert(now);
+        }
     }
 
     /// The node is asked.

@@ -41,6 +41,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use base::{KeyHash, UnixMillis};
+use cluster::message::Hold;
 use cluster::record::{self, Answered, Entry};
 use cluster::slot::SLOT_COUNT;
 use cluster::{
@@ -55,6 +56,8 @@ use finding::{Finding, Found as FoundKey};
 use installing::install_in;
 use keeping::Keeping;
 use remembered::{RECENT_BYTES, RECENT_MAX_BYTES, Remembered, Why};
+
+use crate::budget::{BufferBudget, Kind, Reservation};
 
 pub use crew::DigestFigures;
 pub use digester::Call;
@@ -83,6 +86,8 @@ const PART_BYTES: usize = 1 << 20;
 /// See the module's page.
 pub struct ServerReplicaStore {
     state: RefCell<State>,
+    /// Where entries are booked that come in several blocks.
+    budget: Option<Arc<BufferBudget>>,
 }
 
 struct State {
@@ -163,7 +168,12 @@ impl ServerReplicaStore {
             refused_count: 0,
         };
         state.remember_recovered();
-        Ok(ServerReplicaStore { state: RefCell::new(state) })
+        Ok(ServerReplicaStore { state: RefCell::new(state), budget: None })
+    }
+
+    /// Entries that come in several blocks are booked from now on.
+    pub fn book(&mut self, budget: &Arc<BufferBudget>) {
+        self.budget = Some(Arc::clone(budget));
     }
 
     /// How far CommitVer is shall be written down, and what could not be before; about once a
@@ -542,6 +552,15 @@ fn value_len(entry: &Entry) -> usize {
 }
 
 impl ReplicaStore for ServerReplicaStore {
+    fn try_hold(&self, bytes: u64) -> Option<Hold> {
+        let Some(budget) = &self.budget else { return Some(Hold::default()) };
+        let booked = Reservation::try_new(budget, Kind::Landing, bytes);
+        // Of a node with more memory than this one: as long a value as may wait for clients here.
+        let is_longer = bytes > budget.kind_limit_bytes(Kind::Landing);
+        let beside = || Reservation::try_new(budget, Kind::Scratch, bytes);
+        booked.or_else(|| beside().filter(|_| is_longer)).map(Hold::new)
+    }
+
     fn get(&self, shard: ShardId, key: &[u8]) -> Option<Arc<Entry>> {
         self.state.borrow_mut().get(shard, key)
     }

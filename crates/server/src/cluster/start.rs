@@ -206,6 +206,7 @@ fn node_of(
     let Some(tenancy) = tenancy else {
         let mut replica_store = ServerReplicaStore::new(shared.store()).map_err(no_session)?;
         replica_store.employ(digest_threads, call).map_err(failed)?;
+        replica_store.book(shared.buffer_budget());
         return Ok(Node::new(id, settings, 1, replica_store));
     };
     let keep = Keeper::start(tenancy.keeper(), waker.clone())
@@ -214,6 +215,7 @@ fn node_of(
     let mut replica_store =
         ServerReplicaStore::durable(shared.store(), kept, Box::new(keep)).map_err(no_session)?;
     replica_store.employ(digest_threads, call).map_err(failed)?;
+    replica_store.book(shared.buffer_budget());
     let shards = replica_store.recovered();
     match &recovered {
         Recovered::Nothing => tracing::info!("the data directory has nothing of this node yet"),
@@ -339,7 +341,7 @@ impl ControlThread {
         let control = Control {
             peer,
             tick_idle: Control::tick_idle(lease_ns),
-            guests: Guests::new(shared.store().key_hasher().clone()),
+            guests: Guests::new(shared.store().key_hasher().clone(), shared.buffer_budget()),
             shared,
             fabric,
             view,

@@ -264,7 +264,7 @@ pub(super) fn answer(
     if !cell.is_quiet {
         let mut tally = Tally::default();
         let note = std::mem::take(&mut cell.note);
-        let to = CellWriter { cell: &mut *cell, budget };
+        let to = CellWriter { cell: &mut *cell, budget, goes_past: false };
         Reply { to, tally: &mut tally, notes: &note, pins, now }.answer(shape, outcome);
         cell.note = note;
     }

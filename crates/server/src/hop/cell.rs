@@ -370,6 +370,8 @@ fn compared(
 pub(super) struct CellWriter<'w> {
     pub cell: &'w mut Cell,
     pub budget: &'w Arc<BufferBudget>,
+    /// A long value may go past the part of replies: those behind it cannot leave before it does.
+    pub goes_past: bool,
 }
 
 impl Destination for CellWriter<'_> {
@@ -402,7 +404,11 @@ impl Destination for CellWriter<'_> {
         if len_bytes < PIN_VALUE_BYTES_MIN {
             return true; // A batch of these is 8 MiB.
         }
-        self.cell.room = Reservation::try_new(self.budget, Kind::Replies, len_bytes as u64);
+        let (budget, bytes) = (self.budget, len_bytes as u64);
+        self.cell.room = Reservation::try_new(budget, Kind::Replies, bytes);
+        if self.cell.room.is_none() && self.goes_past {
+            self.cell.room = Reservation::past(budget, Kind::Replies, bytes);
+        }
         self.cell.room.is_some()
     }
 

@@ -16,26 +16,32 @@
 
 mod apply;
 mod channel;
+mod flight;
 mod forward;
 mod group;
 mod group_handle;
 
 use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base::UnixMillis;
-use cluster::message::{Change, ChangeKind, Changed};
+use cluster::message::{Change, ChangeKind, Changed, Hold};
 use cluster::record::Entry;
 use cluster::{Slot, Version};
-use store::request::{Condition, Item, Op, Request};
+use store::request::{Condition, Item, Op, Outcome, Request};
 use wire::memcached::binary::{self, Status};
 use wire::resp::ErrorCode;
 
-use super::cell::{Cell, CellWriter, Cells};
+use super::cell::{Cell, CellWriter, Cells, KEPT_BYTES_MAX};
+use crate::budget::{BufferBudget, Kind, Reservation};
+use crate::cluster::room_bytes;
 use crate::core::Tally;
-use crate::reply::{self, Reply, Shape};
+use crate::reply::{self, Destination, Reply, Shape};
 use crate::rmw::Rmw;
 use crate::shared::Shared;
+
+use flight::Flight;
 
 pub use channel::{ControlChannel, Ends};
 pub use forward::Guests;
@@ -106,20 +112,40 @@ impl ControlRequest {
         forward::encode(unsafe { &*self.cell() })
     }
 
-    /// Takes the reply that another node gave.
-    pub fn answer(&self, reply: &[u8]) {
+    /// Takes the reply that another node gave. False: there is no room for it.
+    fn take(&self, reply: &[u8], goes_past: bool, budget: &Arc<BufferBudget>) -> bool {
         // SAFETY: as in `refuse`.
         let cell = unsafe { &mut *self.cell() };
         cell.forget_reply();
-        if !cell.is_quiet {
+        if cell.is_quiet {
+            return true;
+        }
+        let has_room = CellWriter { cell: &mut *cell, budget, goes_past }.may_copy(reply.len());
+        if has_room {
             cell.reply.extend_from_slice(reply);
         }
+        has_room
     }
 
-    /// The reply that is in the cell.
-    pub fn reply(&self) -> Vec<u8> {
-        // SAFETY: as in `request`. Nothing is pinned: values here are copies.
-        unsafe { &*self.cell() }.reply.clone()
+    /// There was no room for the reply: the connection ends, as for a value of this node.
+    pub fn cut(&self, budget: &Arc<BufferBudget>) {
+        // SAFETY: as in `refuse`.
+        let cell = unsafe { &mut *self.cell() };
+        cell.forget_reply();
+        CellWriter { cell, budget, goes_past: false }.cut();
+    }
+
+    /// Whether its reply had no room.
+    pub fn is_cut(&self) -> bool {
+        // SAFETY: as in `request`.
+        unsafe { &*self.cell() }.is_cut
+    }
+
+    /// The reply that is in the cell, and what it is booked with.
+    pub fn take_reply(&self) -> (Arc<[u8]>, Hold) {
+        // SAFETY: as in `refuse`. Nothing is pinned: values here are copies.
+        let cell = unsafe { &mut *self.cell() };
+        (Arc::from(&cell.reply[..]), cell.room.take().map(Hold::new).unwrap_or_default())
     }
 
     /// At which thread its client is.
@@ -171,13 +197,56 @@ pub struct RequestChange {
     shared: Arc<Shared>,
     kind: ChangeKind,
     scratch: Mutex<Vec<u8>>,
+    flight: Flight,
+    /// What a reply found no room for; 0: none did.
+    reply_bytes: AtomicU64,
+    /// Its reply may go past the part of replies.
+    goes_past: AtomicBool,
 }
 
 impl RequestChange {
     /// For one control request.
     pub fn new(control_request: ControlRequest, shared: Arc<Shared>) -> RequestChange {
         let kind = kind_of(&control_request.request().op);
-        RequestChange { control_request, shared, kind, scratch: Mutex::default() }
+        let flight = Flight::new(shared.buffer_budget());
+        let (scratch, reply_bytes) = (Mutex::default(), AtomicU64::new(0));
+        let goes_past = AtomicBool::new(false);
+        RequestChange { control_request, shared, kind, scratch, flight, reply_bytes, goes_past }
+    }
+
+    /// Whether it was refused for want of memory when it was last asked.
+    pub fn lacks_room(&self) -> bool {
+        self.flight.lacks_room()
+    }
+
+    /// Whether there may be memory for it now.
+    pub fn may_begin(&self) -> bool {
+        let (budget, bytes) = (self.shared.buffer_budget(), self.lacks_reply_bytes());
+        let has_reply_room = bytes == 0 || Reservation::could_take(budget, Kind::Replies, bytes);
+        has_reply_room && self.flight.may_begin()
+    }
+
+    /// Takes the reply that another node gave. False: there is no room for it; remembers how much.
+    pub fn answer(&self, reply: &[u8]) -> bool {
+        let is_taken =
+            self.control_request.take(reply, self.goes_past(), self.shared.buffer_budget());
+        let lacking_bytes = if is_taken { 0 } else { reply.len() as u64 };
+        self.reply_bytes.store(lacking_bytes, Ordering::Relaxed);
+        is_taken
+    }
+
+    /// The oldest read's reply goes past the part of replies.
+    pub fn let_past(&self, goes_past: bool) {
+        self.goes_past.store(goes_past, Ordering::Relaxed);
+    }
+
+    fn goes_past(&self) -> bool {
+        self.goes_past.load(Ordering::Relaxed)
+    }
+
+    /// How long the reply is that found no room.
+    pub fn lacks_reply_bytes(&self) -> u64 {
+        self.reply_bytes.load(Ordering::Relaxed)
     }
 }
 
@@ -212,12 +281,17 @@ impl Change for RequestChange {
         let now = cell.now;
         let old = item_of(current, now);
         let max_bytes = self.shared.store().limits().item_max_bytes;
-        let context = apply::Context {
-            now,
-            version: version.bits(),
-            value_max_bytes: max_bytes.saturating_sub(request.key.len() as u64),
+        let value_max_bytes = max_bytes.saturating_sub(request.key.len() as u64);
+        let context = apply::Context { now, version: version.bits(), value_max_bytes };
+        let room_bytes = || room_bytes(self.shared.store());
+        let is_full = self.flight.outgrows(&request.op, old.as_ref(), value_max_bytes, room_bytes);
+        if !is_full && !self.flight.begin(&request.op, old.as_ref(), value_max_bytes) {
+            return Changed::NoRoom;
+        }
+        let (outcome, changed) = match is_full {
+            true => (Outcome::OutOfMemory, Changed::Nothing),
+            false => apply::apply(&request, old, context, &mut scratch),
         };
-        let (outcome, changed) = apply::apply(&request, old, context, &mut scratch);
         cell.forget_reply(); // I2
         let counters = self.shared.counters(self.shared.control_index());
         let shape = cell.shape;
@@ -226,12 +300,25 @@ impl Change for RequestChange {
             let mut tally = Tally::default();
             let pins = self.shared.store().pins();
             let note = std::mem::take(&mut cell.note);
-            let to = CellWriter { cell: &mut *cell, budget: self.shared.buffer_budget() };
+            let (budget, goes_past) = (self.shared.buffer_budget(), self.goes_past());
+            let to = CellWriter { cell: &mut *cell, budget, goes_past };
             let mut reply = Reply { to, tally: &mut tally, notes: &note, pins, now };
             reply.answer(shape, outcome);
             cell.note = note;
         }
+        if cell.is_cut || self.lacks_reply_bytes() > 0 {
+            let lacking_bytes = old.filter(|_| cell.is_cut).map_or(0, |old| old.value.len() as u64);
+            self.reply_bytes.store(lacking_bytes, Ordering::Relaxed);
+        }
+        self.flight.settle(&changed);
+        if scratch.capacity() > KEPT_BYTES_MAX {
+            *scratch = Vec::new(); // The write may be under way for long.
+        }
         changed
+    }
+
+    fn hold(&self) -> Hold {
+        self.flight.hold()
     }
 
     fn kind(&self) -> ChangeKind {

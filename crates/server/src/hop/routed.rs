@@ -92,9 +92,9 @@ impl Routed {
             is_routing,
             is_closed,
             loans,
-            group_handle: shared.cluster_and_channel().map(|(_, channel)| {
-                GroupHandle::new(channel, own.index(), shared.store().limits().item_max_bytes)
-            }),
+            group_handle: shared
+                .cluster_and_channel()
+                .map(|(_, channel)| GroupHandle::new(channel, own.index(), shared)),
             cluster: shared.cluster_and_channel(),
         };
         routed.front = turn.decider.map(|decider| routed.open_front(turn.plan, decider));

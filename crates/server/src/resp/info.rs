@@ -153,7 +153,7 @@ fn clients(section: &mut Section<'_>) {
 fn memory(section: &mut Section<'_>) {
     let shared = section.shared;
     let store = shared.store_stats();
-    let buffers_bytes = shared.buffer_budget().granted_bytes();
+    let buffers_bytes = shared.buffer_budget().booked_bytes();
     let used_bytes = store.log_used_bytes + store.index_used_bytes + buffers_bytes;
     let process = Usage::now();
     let config = shared.config();

@@ -44,6 +44,7 @@ impl World<'_> {
         self.read_all(deadline_ns);
         if self.failure.is_none() {
             self.compare_copies();
+            self.look_for_leftovers();
         }
         self.report(Ending::Whole)
     }
@@ -105,6 +106,15 @@ impl World<'_> {
                 self.fail("the last reads are not answered".to_owned());
             }
             self.run_until(self.now_ns + STEP_NS);
+        }
+    }
+
+    /// What has begun to be put together ends, or is forgotten: else its memory never comes back.
+    fn look_for_leftovers(&mut self) {
+        let nodes = self.servers.iter().filter_map(|server| server.node.as_ref());
+        let counts = nodes.map(|node| (node.id(), node.replica_store().assembling_count()));
+        if let Some((node, count)) = counts.into_iter().find(|(_, count)| *count > 0) {
+            self.fail(format!("{node} still puts {count} entries together"));
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use base::Instant;
+use cluster::message::Hold;
 use cluster::record::{Entry, Kind, Session, append_mark, append_session};
 use cluster::{
     Above, Done, Installed, Landed, MemoryReplicaStore, Part, Plain, ReplicaStore, ShardId, Version,
@@ -148,7 +149,13 @@ pub(super) struct TestReplicaStore {
     /// Whether it is the node's log; then `unlogged` is what it has to say to the disk.
     pub(super) is_log: bool,
     pub(super) unlogged: RefCell<Vec<u8>>,
+    /// Each entry of several blocks that is put together holds it.
+    pub(super) assembling: Arc<()>,
 }
+
+/// Entries of several blocks that a replica store has memory to put together at a time, if it is
+/// the log: few enough that they wait for one another.
+const ASSEMBLING_MAX: usize = 2;
 
 impl ReplicaStore for TestReplicaStore {
     fn get(&self, shard: ShardId, key: &[u8]) -> Option<Arc<Entry>> {
@@ -172,6 +179,10 @@ impl ReplicaStore for TestReplicaStore {
 
     fn finish(&mut self) {
         while self.digest_some() {}
+    }
+
+    fn try_hold(&self, _bytes: u64) -> Option<Hold> {
+        (self.assembling_count() < ASSEMBLING_MAX).then(|| Hold::new(Arc::clone(&self.assembling)))
     }
 
     fn take_done(&mut self, done: &mut Vec<Done>) {
@@ -226,6 +237,11 @@ impl ReplicaStore for TestReplicaStore {
 }
 
 impl TestReplicaStore {
+    /// Entries that are being put together.
+    pub(super) fn assembling_count(&self) -> usize {
+        Arc::strong_count(&self.assembling) - 1
+    }
+
     /// All of a shard, as it is: for the judge.
     pub(super) fn all_of(&self, shard: ShardId) -> Vec<Arc<Entry>> {
         self.finish_shard(shard);

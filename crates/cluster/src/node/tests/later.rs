@@ -1,7 +1,6 @@
 //! A replica store that installs what has landed later: nothing is told of it before.
 
 use super::*;
-use crate::record::Cut;
 use crate::replica_store::{Above, Done, Landed, Part, Plain};
 use crate::settings::Durability;
 
@@ -90,11 +89,11 @@ fn backup(durability: Durability) -> (Node<LateReplicaStore>, Vec<Action>) {
     (node, Vec::new())
 }
 
-fn blocks_of(client: ClientId, len_bytes: usize) -> (Arc<Entry>, Cut) {
+fn blocks_of(client: ClientId, len_bytes: usize) -> (Arc<Entry>, Vec<Arc<[u8]>>) {
     let version = Version::before_epoch(1).next().unwrap();
     let sequence = if client.is_anonymous() { 0 } else { 3 };
     let entry = Entry { client, sequence, ..entry(version, len_bytes) };
-    let blocks = entry.cut(Settings::default().datagram_bytes, &mut Vec::new());
+    let blocks = entry.blocks(Settings::default().datagram_bytes);
     (Arc::new(entry), blocks)
 }
 

@@ -7,6 +7,8 @@
 //! E1: a connection's first reply that is known waits only if its slot is among `holders`.
 //! E2: no connection's replies wait so while the client buffers are over their budget or others
 //!     want cells: a client that does not read is cut, as everywhere (K12).
+//! E3: a large reply waits as soon as the client owes more than it may have unsent; short ones, of
+//!     which there are many, only once the copies are too many for one client.
 
 use super::{CELLS_RESERVED, Front, State};
 use crate::connection::{Connection, Ending};
@@ -31,9 +33,16 @@ impl Front {
             if index == NO_TICKET || self.tickets[index as usize].state != State::Done {
                 break;
             }
+            // SAFETY: the ticket is done, so the front holds the cell again (I1).
+            let cell = unsafe { &mut *self.cell(index) };
             let copied_bytes_max = core.output_copied_bytes_max;
-            let is_full = connection.output.encoded_bytes() > copied_bytes_max;
-            if is_full && self.may_hold(core) {
+            let owed_bytes = connection.output.encoded_bytes();
+            let is_full = owed_bytes > copied_bytes_max;
+            let owed_bytes_max = match cell.reply.len() >= PIN_VALUE_BYTES_MIN {
+                true => core.output_limit_bytes.min(copied_bytes_max), // E3
+                false => copied_bytes_max,
+            };
+            if owed_bytes > owed_bytes_max && self.may_hold(core) {
                 if !self.holders.contains(&slot) {
                     self.holders.push(slot);
                 }
@@ -42,10 +51,9 @@ impl Front {
             let connection = &mut core.connections[slot];
             connection.awaiting.first = self.tickets[index as usize].next;
             connection.awaiting.got_one();
-            // SAFETY: the ticket is done, so the front holds the cell again (I1).
-            let cell = unsafe { &mut *self.cell(index) };
             if self.replicated.is_some() {
-                connection.awaiting.fits(cell.reply.len(), copied_bytes_max / 2);
+                let room_bytes = core.output_limit_bytes.min(copied_bytes_max / 2);
+                connection.awaiting.fits(cell.reply.len(), room_bytes);
             }
             if is_full {
                 connection.ending = Ending::Now;
@@ -100,13 +108,19 @@ impl Front {
     /// Others want cells (E2).
     #[cold]
     pub(super) fn cut_holders(&mut self, core: &mut Core) {
-        for slot in self.holders.drain(..) {
+        for slot in std::mem::take(&mut self.holders) {
             // It may be another connection's by now.
             let Some(connection) = core.connections.get_mut(slot) else { continue };
             let first = self.tickets.get(connection.awaiting.first as usize);
-            if first.is_some_and(|ticket| ticket.state == State::Done) {
+            if first.is_none_or(|ticket| ticket.state != State::Done) {
+                continue;
+            }
+            let is_full = connection.output.encoded_bytes() > core.output_copied_bytes_max;
+            if is_full || connection.interest.write {
                 connection.ending = Ending::Now;
                 core.touch(slot);
+            } else {
+                self.holders.push(slot); // Nothing was sent to it yet: it may well read.
             }
         }
     }

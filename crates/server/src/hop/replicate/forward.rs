@@ -23,6 +23,7 @@ use wire::memcached::binary::{Head, Verb};
 use wire::resp::Protocol;
 
 use super::ControlRequest;
+use crate::budget::{BufferBudget, Kind, Reservation};
 use crate::counters::CommandIndex;
 use crate::gather::Answer;
 use crate::hop::cell::{CELLS, Cell, Cells, Origin, payload_of};
@@ -350,14 +351,20 @@ pub struct Guests {
     free: Vec<u32>,
     /// By cell: whose, and under which number.
     whose: Vec<(NodeId, u64)>,
+    /// By cell: what its request is booked with.
+    booked: Vec<Option<Reservation>>,
     hasher: KeyHasher,
+    budget: Arc<BufferBudget>,
 }
 
 impl Guests {
     /// None are here.
-    pub fn new(hasher: KeyHasher) -> Guests {
+    pub fn new(hasher: KeyHasher, budget: &Arc<BufferBudget>) -> Guests {
+        let cells = Arc::new(Cells::new());
         let whose = vec![(NodeId::default(), 0); CELLS];
-        Guests { cells: Arc::new(Cells::new()), free: (0..CELLS as u32).collect(), whose, hasher }
+        let booked = (0..CELLS).map(|_| None).collect();
+        let (free, budget) = ((0..CELLS as u32).collect(), Arc::clone(budget));
+        Guests { cells, free, whose, booked, hasher, budget }
     }
 
     /// Takes a request in. None: there is no room, or it cannot be read.
@@ -367,7 +374,12 @@ impl Guests {
         if let (Op::Update(update), Some(token)) = (op, token) {
             op = Op::Update(Rmw::Named(named.insert(Named { update, token })));
         }
+        let mut booked = Reservation::empty(&self.budget, Kind::Guests);
+        if self.free.is_empty() || !booked.try_grow_or_alone(bytes.len() as u64) {
+            return None;
+        }
         let index = self.free.pop()?;
+        self.booked[index as usize] = Some(booked);
         let command = CommandIndex::UNKNOWN_RESP;
         let answer = Answer { slot: 0, command, is_quiet: false, shape };
         let origin = Origin { answer, notes, protocol: Protocol::Resp2, connection: 0, now };
@@ -385,6 +397,7 @@ impl Guests {
         }
         // SAFETY: the control request is over, and its cell is this struct's.
         unsafe { &mut *self.cells.at(control_request.index) }.clear(0);
+        self.booked[control_request.index as usize] = None;
         self.free.push(control_request.index);
         Some(self.whose[control_request.index as usize])
     }
@@ -511,5 +524,31 @@ mod tests {
                 assert!(decode(&bytes[..cut]).is_none(), "{cut}");
             }
         }
+    }
+
+    #[test]
+    fn guests_are_booked_until_they_leave() {
+        const MIB: usize = 1 << 20;
+        let budget = Arc::new(BufferBudget::new(8 * MIB as u64)); // Their part is 3 MiB.
+        let mut guests = Guests::new(KeyHasher::new(1), &budget);
+        let mut cell = Cell::new();
+        let (value, command) = (vec![7; MIB], CommandIndex::UNKNOWN_RESP);
+        let (condition, expiry) = (Condition::Always, Expiry::Never);
+        let op = Op::Set(Set { value: &value, client_flags: 0, expiry, condition });
+        let answer = Answer { slot: 0, command, is_quiet: false, shape: Shape::McStored };
+        let (notes, now) = (&[][..], UnixMillis(42));
+        let origin = Origin { answer, notes, protocol: Protocol::Resp2, connection: 0, now };
+        cell.fill(&Request { key: b"key", hash: KeyHash(1), op }, None, &origin);
+        let bytes = encode(&cell);
+        let from = NodeId::default();
+        let first = guests.take(from, 1, &bytes).unwrap();
+        let second = guests.take(from, 2, &bytes).unwrap();
+        assert_eq!(budget.kind_bytes(Kind::Guests), 2 * bytes.len() as u64);
+        assert!(guests.take(from, 3, &bytes).is_none());
+        assert_eq!(guests.leave(&first), Some((from, 1)));
+        let third = guests.take(from, 3, &bytes).unwrap();
+        guests.leave(&second);
+        guests.leave(&third);
+        assert_eq!(budget.kind_bytes(Kind::Guests), 0);
     }
 }

@@ -19,18 +19,21 @@
 //! P2: no client gets an answer from a group that is not good: what it changed may take effect or
 //!     not.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use base::UnixMillis;
-use cluster::message::{Change, ChangeKind, Changed};
+use cluster::message::{Change, ChangeKind, Changed, Hold};
 use cluster::record::Entry;
 use cluster::{Slot, Version};
+use store::Store;
 use store::pin::Pins;
 use store::request::{Item, Op, Outcome, Request, Sink};
 
 use super::apply::{Context, apply};
+use super::flight::{self, Flight};
 use super::kind_of;
+use crate::budget::BufferBudget;
+use crate::cluster::room_bytes;
 use crate::hop::cell::{Cell, Origin, payload_of};
 use crate::rmw::{Refusal, Rmw};
 
@@ -39,7 +42,7 @@ pub enum GroupCall {
     /// To hold the shard of a slot.
     Begin(Slot),
     /// To execute these.
-    Run(Vec<std::sync::Arc<GroupChange>>),
+    Run(Vec<Arc<GroupChange>>),
     /// To let the shard go on once all copies have everything.
     End,
     /// No group: to delete all keys of the shards that this node serves, or of all.
@@ -66,6 +69,8 @@ pub struct GroupChange {
     kind: ChangeKind,
     now: UnixMillis,
     value_max_bytes: u64,
+    flight: Flight,
+    store: Arc<Store>,
     result: Mutex<Option<Kept>>,
 }
 
@@ -111,8 +116,9 @@ impl GroupChange {
     pub(in crate::hop) fn new(
         request: &Request<'_, Rmw<'_>>,
         origin: &Origin<'_>,
-        item_max_bytes: u64,
+        (store, budget): (&Arc<Store>, &Arc<BufferBudget>),
     ) -> GroupChange {
+        let item_max_bytes = store.limits().item_max_bytes;
         let mut cell = Cell::new();
         cell.fill(request, None, origin);
         GroupChange {
@@ -124,12 +130,14 @@ impl GroupChange {
             now: origin.now,
             value_max_bytes: item_max_bytes.saturating_sub(request.key.len() as u64),
             cell,
+            flight: Flight::new(budget),
+            store: Arc::clone(store),
             result: Mutex::default(),
         }
     }
 
     /// A copy of its key.
-    pub fn key(&self) -> std::sync::Arc<[u8]> {
+    pub fn key(&self) -> Arc<[u8]> {
         self.cell.request().key.into()
     }
 
@@ -142,6 +150,11 @@ impl GroupChange {
             }
             Op::Get | Op::Delete => 0,
         }
+    }
+
+    /// What it is booked with at least until all copies have it.
+    pub fn made_bytes_min(&self) -> u64 {
+        flight::kept_bytes_of(self.filling_bytes())
     }
 
     /// It is not executed: the log has no room for it.
@@ -192,14 +205,31 @@ impl Change for GroupChange {
             version: version.bits(),
             value_max_bytes: self.value_max_bytes,
         };
+        let request = self.cell.request();
+        let (value_max, room_bytes) = (self.value_max_bytes, || room_bytes(&self.store));
+        // What was computed before is not put off or refused: its worker knows the outcome.
+        let is_first = !self.is_computed();
+        let is_full =
+            is_first && self.flight.outgrows(&request.op, old.as_ref(), value_max, room_bytes);
+        if !is_full && !self.flight.begin(&request.op, old.as_ref(), value_max) && is_first {
+            return Changed::NoRoom;
+        }
         let mut scratch = Vec::new();
-        let (outcome, changed) = apply(&self.cell.request(), old, context, &mut scratch);
+        let (outcome, changed) = match is_full {
+            true => (Outcome::OutOfMemory, Changed::Nothing),
+            false => apply(&request, old, context, &mut scratch),
+        };
         let mut result = self.result.lock().unwrap_or_else(PoisonError::into_inner);
         // The first look counts: nothing of others comes between it and the last (P1).
         if result.is_none() {
             *result = Some(keep(&outcome));
         }
+        self.flight.settle(&changed);
         changed
+    }
+
+    fn hold(&self) -> Hold {
+        self.flight.hold()
     }
 
     fn kind(&self) -> ChangeKind {

@@ -4,23 +4,26 @@ use std::sync::Arc;
 
 use base::UnixMillis;
 use cluster::Slot;
-use store::Session;
 use store::request::{Op, Outcome, Request, Sink};
+use store::{Session, Store};
 use wire::resp::Protocol;
 
 use super::group::Kept;
 use super::{ControlChannel, GroupAnswer, GroupCall, GroupChange};
+use crate::budget::BufferBudget;
 use crate::counters::CommandIndex;
 use crate::gather::Answer;
 use crate::hop::cell::Origin;
 use crate::reply::Shape;
 use crate::rmw::{Refusal, Rmw};
+use crate::shared::Shared;
 
 /// See the module's page.
 pub struct GroupHandle {
     channel: Arc<ControlChannel>,
     front: usize,
-    item_max_bytes: u64,
+    store: Arc<Store>,
+    budget: Arc<BufferBudget>,
     /// A group was begun and not ended.
     is_held: bool,
     /// Something of it was not executed, or its outcome is unknown.
@@ -29,8 +32,10 @@ pub struct GroupHandle {
 
 impl GroupHandle {
     /// Of one worker.
-    pub fn new(channel: Arc<ControlChannel>, front: usize, item_max_bytes: u64) -> GroupHandle {
-        GroupHandle { channel, front, item_max_bytes, is_held: false, is_bad: false }
+    pub fn new(channel: Arc<ControlChannel>, front: usize, shared: &Shared) -> GroupHandle {
+        let store = Arc::clone(shared.store());
+        let budget = Arc::clone(shared.buffer_budget());
+        GroupHandle { channel, front, store, budget, is_held: false, is_bad: false }
     }
 
     /// Whether a group is under way.
@@ -112,7 +117,8 @@ impl GroupHandle {
             shape: Shape::Value,
         };
         let origin = Origin { answer, notes: &[], protocol: Protocol::Resp2, connection: 0, now };
-        let change = |request| Arc::new(GroupChange::new(request, &origin, self.item_max_bytes));
+        let rooms = (&self.store, &self.budget);
+        let change = |request| Arc::new(GroupChange::new(request, &origin, rooms));
         let changes: Vec<Arc<GroupChange>> = requests.iter().map(change).collect();
         let answer = self.ask(session, GroupCall::Run(changes.clone()));
         self.is_bad |= answer != GroupAnswer::Good;
