@@ -18,6 +18,9 @@
 //!     counts as unsent until then, so that the output limit holds (K12).
 //! I4: a round sends at most a slice of each loan, so that a worker that stands by goes on serving
 //!     small requests, and a large reply goes on beside a larger one.
+//! I5: a loan's descriptor is closed before the loan comes back: while it is open, the poller of
+//!     the connection's own worker tells of the socket, also when that has been closed and another
+//!     connection is in its place.
 //!
 //! # Trade-offs
 //! Lending costs the front about as much as sending 16 KiB (a descriptor and two messages); shorter
@@ -186,12 +189,13 @@ impl Loans {
             true => LoanEnd::Broken,
             false => LoanEnd::Sent { has_blocked: is_watched },
         };
-        let Loan { slot, client_id, lent_bytes, .. } = loan;
+        let Loan { lender, slot, client_id, lent_bytes, socket, .. } = loan;
+        drop(socket); // I5
         let returned = Returned { slot, client_id, lent_bytes, end };
-        if loan.lender == core.worker.index() {
+        if lender == core.worker.index() {
             self.returned_here.push(returned);
         } else {
-            core.shared.send(loan.lender, Control::Return(returned));
+            core.shared.send(lender, Control::Return(returned));
         }
     }
 }
