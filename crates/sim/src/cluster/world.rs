@@ -575,6 +575,9 @@ fn shown(what: &ToNode) -> String {
             });
             format!("landed {}@{} {}B {what:?}", lane.from, lane.term.0, bytes.len())
         }
+        ToNode::Message { message: Message::Install(configuration), .. } => {
+            format!("install {configuration}")
+        }
         other => short(&format!("{other:?}")),
     }
 }
