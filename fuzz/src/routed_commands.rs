@@ -141,9 +141,9 @@ impl World {
             }
             82..85 => {
                 let threads = 1 + usize::from(actor) % THREADS;
-                let fronts = 1 + usize::from(actor >> 4) % threads;
+                let dispatchers = 1 + usize::from(actor >> 4) % threads;
                 // Some settings fix which threads poll.
-                let _ = self.drive.shared().set_roles(threads, fronts);
+                let _ = self.drive.shared().set_roles(threads, dispatchers);
             }
             _ => {
                 let peer = &mut self.peers[index];

@@ -2,8 +2,8 @@
 //! which execute.
 //!
 //! ```text
-//!  plan 7   F F B B .     fronts 2, threads 4 of at most 5    F: polls and sends  B: executes
-//!  plan 8   F F F B B     fronts 3, threads 5                 .: neither, asleep
+//!  plan 7   D D E E .     dispatchers 2, threads 4 of at most 5    D: polls and sends
+//!  plan 8   D D D E E     dispatchers 3, threads 5                 E: executes  .: asleep
 //!
 //!  a thread   in plan 7 ──sees 8──▶ parked ──all it sent is done──▶ in plan 8 ──▶ settled
 //!                  ▲                   │                               │             │
@@ -63,12 +63,13 @@ pub struct RolePlan {
     pub epoch: u64,
     /// Threads that have a role.
     pub threads: usize,
-    /// Threads `0..fronts` poll connections, route and reply.
-    pub fronts: usize,
-    /// Threads `first_back..threads` may be named by a router; its worker 0 is the first of them.
-    pub first_back: usize,
+    /// Threads `0..dispatchers` poll connections, route and reply.
+    pub dispatchers: usize,
+    /// Threads `first_executor..threads` may be named by a router; its worker 0 is the first of
+    /// them.
+    pub first_executor: usize,
     /// How many these are.
-    pub backs: usize,
+    pub executors: usize,
 }
 
 impl RolePlan {
@@ -76,45 +77,51 @@ impl RolePlan {
     pub fn new(
         epoch: u64,
         threads: usize,
-        fronts: usize,
+        dispatchers: usize,
         executing: Executing,
     ) -> Option<RolePlan> {
-        if !(1..=threads).contains(&fronts) {
+        if !(1..=threads).contains(&dispatchers) {
             return None;
         }
-        let is_one_layer = fronts == threads || executing == Executing::All;
-        let first_back = if is_one_layer { 0 } else { fronts };
-        Some(RolePlan { epoch, threads, fronts, first_back, backs: threads - first_back })
+        let is_one_layer = dispatchers == threads || executing == Executing::All;
+        let first_executor = if is_one_layer { 0 } else { dispatchers };
+        Some(RolePlan {
+            epoch,
+            threads,
+            dispatchers,
+            first_executor,
+            executors: threads - first_executor,
+        })
     }
 
     /// Whether a thread polls connections.
     #[inline]
-    pub fn is_front(&self, thread: usize) -> bool {
-        thread < self.fronts
+    pub fn is_dispatcher(&self, thread: usize) -> bool {
+        thread < self.dispatchers
     }
 
     /// Whether a router may name a thread.
     #[inline]
-    pub fn is_back(&self, thread: usize) -> bool {
-        (self.first_back..self.threads).contains(&thread)
+    pub fn is_executor(&self, thread: usize) -> bool {
+        (self.first_executor..self.threads).contains(&thread)
     }
 
     /// Whether there is a layer of threads that only execute, apart from those that poll.
     #[inline]
     pub fn has_two_layers(&self) -> bool {
-        self.first_back > 0
+        self.first_executor > 0
     }
 
     /// The thread that a router means by a worker.
     #[inline]
     pub fn thread_of(&self, worker: usize) -> usize {
-        self.first_back + worker
+        self.first_executor + worker
     }
 
     /// Threads that only poll, that do both, that only execute.
     pub fn role_counts(&self) -> (usize, usize, usize) {
-        let both = if self.fronts < self.threads { 0 } else { self.threads };
-        (self.fronts - both, both, self.threads - self.fronts)
+        let both = if self.dispatchers < self.threads { 0 } else { self.threads };
+        (self.dispatchers - both, both, self.threads - self.dispatchers)
     }
 }
 

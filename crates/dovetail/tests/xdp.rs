@@ -224,9 +224,9 @@ fn datagrams_go_to_the_threads_that_poll() {
     let roles = ["--native-xdp", DEVICE, "--threads", "4", "--tuner", "off"];
     let _serving = hosts.serve(&[&ports[..], &roles].concat());
     let lines: String = (0..300).map(|key| format!("set key:{key} v\n")).collect();
-    for (fronts, front_count) in [("auto", 4), ("1", 1), ("3", 3), ("auto", 4)] {
+    for (cr, dispatcher_count) in [("auto", 4), ("1", 1), ("3", 3), ("auto", 4)] {
         let set = format!(
-            "exec 3<>/dev/tcp/127.0.0.1/6379; printf 'CONFIG SET cr-threads {fronts}\\r\\n' >&3; \
+            "exec 3<>/dev/tcp/127.0.0.1/6379; printf 'CONFIG SET cr-threads {cr}\\r\\n' >&3; \
              head -c 3 <&3"
         );
         assert_eq!(hosts.on_server(&["bash", "-c", &set]), "+OK");
@@ -237,10 +237,10 @@ fn datagrams_go_to_the_threads_that_poll() {
             assert_eq!(hosts.ask_lines(&lines), "OK\n".repeat(300));
             let after = hosts.worker_frames();
             let grown = before.iter().zip(&after).map(|(before, after)| after > before);
-            if grown.eq((0..4).map(|worker| worker < front_count)) {
+            if grown.eq((0..4).map(|worker| worker < dispatcher_count)) {
                 break;
             }
-            assert!(tries_left > 0, "{fronts}: {before:?}, then {after:?}");
+            assert!(tries_left > 0, "{cr}: {before:?}, then {after:?}");
             tries_left -= 1;
         }
     }

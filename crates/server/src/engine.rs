@@ -1,5 +1,5 @@
-//! What executes a batch: a whole session, or some of its keys under their locks; or a front that
-//! sends requests to the worker that shall execute them.
+//! What executes a batch: a whole session, or some of its keys under their locks; or a dispatcher
+//! that sends requests to the worker that shall execute them.
 //!
 //! Commands are written once, against this trait; inside EXEC they run on locked keys.
 

@@ -1,41 +1,39 @@
 //! Hops: requests that are executed by another worker than the one that received them.
 //!
 //! ```text
-//!   thread 0                                             thread 1
-//!  ┌──────────────────────────────────┐                 ┌───────────────────────────┐
-//!  │ front  parse ─▶ router ─▶ cell   │══ ring 0 ▶ 1 ══▶│ back   batch ─▶ session   │
-//!  │        output ◀─ in order ◀─ cell│◀═ its tail ═════│        answer ─▶ cell     │
-//!  │ back   ...                       │◀═ ring 1 ▶ 0 ═══│ front  ...                │
-//!  └──────────────────────────────────┘                 └───────────────────────────┘
+//!   thread 0                                                   thread 1
+//!  ┌────────────────────────────────────────┐                 ┌──────────────────────────────┐
+//!  │ dispatcher  parse ─▶ router ─▶ cell    │══ ring 0 ▶ 1 ══▶│ executor   batch ─▶ session  │
+//!  │             output ◀─ in order ◀─ cell │◀═ its tail ═════│            answer ─▶ cell    │
+//!  │ executor    ...                        │◀═ ring 1 ▶ 0 ═══│ dispatcher ...               │
+//!  └────────────────────────────────────────┘                 └──────────────────────────────┘
 //! ```
 //!
 //! Every worker has both halves, but for two-layer settings (`--cr-threads`), where some threads
-//! have only a front and the others only a back. Where every request stays with the worker that
-//! received it, none of this exists. The whole is described in `docs/design/layers.md`.
+//! have only a dispatcher and the others only an executor. Where every request stays with the
+//! worker that received it, none of this exists. The whole is described in `docs/design/layers.md`.
 //!
 //! | module | owns |
 //! |---|---|
 //! | `layers` | which thread may have which half, and the routers, from the settings |
 //! | `roles` | which thread has which half now, and how that changes |
-//! | `lane` | what one front sends to one back |
+//! | `lane` | what one dispatcher sends to one executor |
 //! | `fabric` | what lies between workers: bells, and ends of rings on their way |
 //! | `cell` | one request and its answer, in memory that both sides reach |
 //! | `awaiting` | what one connection waits for |
-//! | `front` | routes, sends, takes back, keeps each connection's order; `direct`: executes here |
-//! | `ahead` | finds what waits for the batch's windows in the queues |
-//! | `help` | what idle large workers may take |
-//! | `stands` | what any worker may take, where requests are stolen |
-//! | `back` | takes batches from all fronts and executes them |
-//! | `replicate` | what goes through the control thread, in a cluster |
-//! | `loan` | large replies, sent by the worker that serves their size |
-//! | `routed` | both halves as a worker's engine |
+//! | `dispatcher` | routes, sends, takes back, keeps each connection's order; `direct`: executes
+//! here | | `ahead` | finds what waits for the batch's windows in the queues | | `help` | what idle
+//! large workers may take | | `stands` | what any worker may take, where requests are stolen | |
+//! `executor` | takes batches from all dispatchers and executes them | | `replicate` | what goes
+//! through the control thread, in a cluster | | `loan` | large replies, sent by the worker that
+//! serves their size | | `routed` | both halves as a worker's engine |
 
 mod ahead;
 mod awaiting;
-mod back;
 mod cell;
+mod dispatcher;
+mod executor;
 mod fabric;
-mod front;
 mod help;
 mod lane;
 mod layers;
@@ -51,5 +49,5 @@ pub use fabric::Fabric;
 pub use lane::Lane;
 pub use layers::{HopMemory, Layers};
 pub use loan::{Loan, LoanEnd, Returned, TOKEN_LOAN};
-pub use roles::{Fronts, PublishedRoles, Roles, RolesError, Threads, Turn, Wanted};
+pub use roles::{Dispatchers, PublishedRoles, Roles, RolesError, Threads, Turn, Wanted};
 pub use routed::Routed;

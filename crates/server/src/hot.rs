@@ -1,24 +1,25 @@
-//! The hot set of a running server: fronts sample what they are asked for, the manager counts it
-//! and publishes which keys are hot, and a front of two layers reads those itself (uTPS §3.2.2).
+//! The hot set of a running server: dispatchers sample what they are asked for, the manager counts
+//! it and publishes which keys are hot, and a dispatcher of two layers reads those itself (uTPS
+//! §3.2.2).
 //!
 //! ```text
-//!  front 0 ─ 1 of 32 ─▶ [samples] ─┐                                    every epoch:
-//!  front 1 ─ 1 of 32 ─▶ [samples] ─┼─▶ HotEpochs: sketch, heap ─▶ Published ─▶ epoch id
-//!                                  │   (the manager's thread)         │           │
-//!  front 0 ◀── clones the Arc ─────┴── when the id has changed ◀──────┴───────────┘
+//!  dispatcher 0 ─ 1 of 32 ─▶ [samples] ─┐                               every epoch:
+//!  dispatcher 1 ─ 1 of 32 ─▶ [samples] ─┼─▶ HotEpochs: sketch, heap ─▶ Published ─▶ epoch id
+//!                                       │   (the manager's thread)         │           │
+//!  dispatcher 0 ◀── clones the Arc ─────┴── when the id has changed ◀──────┴───────────┘
 //! ```
 //!
 //! Nothing is cached: the item stays where it is, and the index entry is the one that all use,
-//! so that a front reads what a back has written (K7, K9). What is hot only decides which thread
-//! looks, and over a tree where it looks first: the epoch has the hot keys in a sorted array too,
-//! beside which each front's session remembers the key's place in the tree (`store::HotArray`,
-//! decision 0042).
+//! so that a dispatcher reads what an executor has written (K7, K9). What is hot only decides which
+//! thread looks, and over a tree where it looks first: the epoch has the hot keys in a sorted array
+//! too, beside which each dispatcher's session remembers the key's place in the tree
+//! (`store::HotArray`, decision 0042).
 //!
 //! # Invariants
 //! H1: what is hot changes nothing but which thread executes a read: each epoch is right with each
 //!     other.
-//! H2: publishing waits for no front's round, and no round waits for a publication: a front that
-//!     meets the other side at the lock takes the new epoch in its next round.
+//! H2: publishing waits for no dispatcher's round, and no round waits for a publication: a
+//!     dispatcher that meets the other side at the lock takes the new epoch in its next round.
 //! H3: samples that find their buffer full are dropped.
 //! H4: without two layers samples are counted, for the tuner and for people, and no key is hot.
 //!
@@ -64,7 +65,7 @@ pub const ITEMS_DEFAULT: usize = 1000;
 /// One access of so many is sampled: some 50 ns for a sample are then 1.5 ns for an access.
 const SAMPLE_EVERY: u32 = 32;
 
-/// Samples of one front that wait: those of 65,000 accesses, which take at least 10 ms.
+/// Samples of one dispatcher that wait: those of 65,000 accesses, which take at least 10 ms.
 const SAMPLES_WAITING_MAX: usize = 2048;
 
 /// The same, and keys that are tracked, where samples are for people only.
@@ -144,7 +145,7 @@ pub struct Published {
 }
 
 impl Published {
-    /// Keys that fronts read themselves.
+    /// Keys that dispatchers read themselves.
     pub fn item_count(&self) -> usize {
         self.members.len()
     }
@@ -170,13 +171,13 @@ impl Published {
     }
 
     /// The most frequent keys, most frequent first, whether or not they are worth being read by
-    /// fronts.
+    /// dispatchers.
     pub fn listed(&self) -> &[HotKey] {
         &self.listed
     }
 }
 
-/// What fronts and manager share.
+/// What dispatchers and manager share.
 #[derive(Debug)]
 pub struct HotKeys {
     size: AtomicUsize,
@@ -270,8 +271,8 @@ impl HotKeys {
         self.size.store(items.min(TRACKED_MAX), Ordering::Relaxed);
     }
 
-    /// Whether the keys that are published were chosen for the present size: each front has them
-    /// from its next round on.
+    /// Whether the keys that are published were chosen for the present size: each dispatcher has
+    /// them from its next round on.
     pub fn is_in_force(&self, has_readers: bool) -> bool {
         self.size_in_force.load(Ordering::Acquire) == self.size_for(has_readers)
     }
@@ -331,7 +332,7 @@ impl HotKeys {
     }
 }
 
-/// A front's side: takes samples and knows what is hot.
+/// A dispatcher's side: takes samples and knows what is hot.
 pub struct Watcher {
     keys: Arc<HotKeys>,
     samples: Sender<Sample>,
@@ -341,7 +342,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// The side of the front that runs on that thread.
+    /// The side of the dispatcher that runs on that thread.
     pub fn new(keys: &Arc<HotKeys>, thread: usize) -> Watcher {
         let samples = keys.samples[thread].0.clone();
         let sampler = Sampler::new(SAMPLE_EVERY, thread as u64);

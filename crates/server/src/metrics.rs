@@ -245,13 +245,13 @@ impl Snapshot {
 
     fn hops_json(&self) -> Value {
         let hops = &self.totals.hops;
-        let (fronts, both, backs) = self.roles;
+        let (dispatchers, both, executors) = self.roles;
         json!({
             "threads": {
-                "cr": fronts,
+                "cr": dispatchers,
                 "rtc": both,
-                "mr": backs,
-                "idle": self.thread_count.saturating_sub(fronts + both + backs),
+                "mr": executors,
+                "idle": self.thread_count.saturating_sub(dispatchers + both + executors),
             },
             "cr_threads": self.cr_threads.map_or(json!("auto"), |count| json!(count)),
             "epoch": self.role_epoch,

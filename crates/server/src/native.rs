@@ -123,7 +123,7 @@ impl Shop {
             key,
             cookies: Cookies::new(&secret),
             terms,
-            front_count: AtomicUsize::new(shared.layers().start.fronts),
+            dispatcher_count: AtomicUsize::new(shared.layers().start.dispatchers),
             shm_count: AtomicUsize::new(0),
             shm_places: ShmPlaces::default(),
             doors: Mutex::new(shared.doors()),
@@ -159,12 +159,12 @@ impl Native {
         self.helms = helms;
     }
 
-    /// Other threads poll: datagrams go to the first `front_count` from now on, and a client that
-    /// says hello is told so. Clients that were told before need not know (U2).
-    pub fn steer(&self, front_count: usize) {
+    /// Other threads poll: datagrams go to the first `dispatcher_count` from now on, and a client
+    /// that says hello is told so. Clients that were told before need not know (U2).
+    pub fn steer(&self, dispatcher_count: usize) {
         for helm in &self.helms {
-            match helm.steer(front_count) {
-                Ok(()) => self.shop.set_front_count(front_count),
+            match helm.steer(dispatcher_count) {
+                Ok(()) => self.shop.set_dispatcher_count(dispatcher_count),
                 // The threads that heard them go on serving them.
                 Err(error) => tracing::warn!("native datagrams stay with their threads: {error}"),
             }

@@ -75,12 +75,12 @@ impl Server {
         let listening = layers.listening_count();
         let (resp, resp_listeners) = bind(config.resp, listening, "resp")?;
         let (memcached, memcached_listeners) = bind(config.memcached, listening, "memcached")?;
-        let udp_sockets = bind_udp(&config, listening, layers.start.fronts)?;
+        let udp_sockets = bind_udp(&config, listening, layers.start.dispatchers)?;
         let (tls_resp, tls_resp_listeners) = bind(config.tls_resp, listening, "tls-resp")?;
         let (tls_memcached, tls_memcached_listeners) =
             bind(config.tls_memcached, listening, "tls-memcached")?;
         let unix = bind_unix(&config)?;
-        let (native, native_sockets) = bind_native(&config, listening, layers.start.fronts)?;
+        let (native, native_sockets) = bind_native(&config, listening, layers.start.dispatchers)?;
         let (admin, admin_listeners) = bind(config.admin, 1, "admin")?;
         let key = config.native_key_file.as_deref().map(native::read_key).transpose()?;
         let users = config.auth_file.as_deref().map(Users::read).transpose()?;
@@ -418,11 +418,11 @@ fn bind(
 fn bind_udp(
     config: &Config,
     listening: usize,
-    fronts: usize,
+    dispatchers: usize,
 ) -> Result<Vec<UdpSocket>, StartError> {
     match config.memcached {
         Some(address) if config.udp.port != 0 => {
-            udp::open_group(SocketAddr::new(address.ip(), config.udp.port), listening, fronts)
+            udp::open_group(SocketAddr::new(address.ip(), config.udp.port), listening, dispatchers)
         }
         _ => Ok(Vec::new()),
     }
@@ -445,14 +445,15 @@ fn bind_unix(config: &Config) -> Result<UnixListeners, StartError> {
     ))
 }
 
-/// The sockets of the native port, one for each of `listening` threads, and steered to `fronts`.
+/// The sockets of the native port, one for each of `listening` threads, and steered to
+/// `dispatchers`.
 fn bind_native(
     config: &Config,
     listening: usize,
-    fronts: usize,
+    dispatchers: usize,
 ) -> Result<(Option<SocketAddr>, Vec<UdpSocket>), StartError> {
     let Some(address) = config.native else { return Ok((None, Vec::new())) };
-    let (resolved, sockets) = native::udp::open_group(address, listening, fronts)?;
+    let (resolved, sockets) = native::udp::open_group(address, listening, dispatchers)?;
     Ok((Some(resolved), sockets))
 }
 
@@ -473,8 +474,8 @@ fn open_natives(
     let listening = shared.layers().listening_count();
     let (xdp_ports, xdp_helm) = match &config.native_xdp {
         Some(device) => {
-            let fronts = shared.layers().start.fronts;
-            native::xdp::open_ports(device, config.native, listening, fronts)?
+            let dispatchers = shared.layers().start.dispatchers;
+            native::xdp::open_ports(device, config.native, listening, dispatchers)?
         }
         None => (Vec::new(), None),
     };

@@ -38,7 +38,7 @@ use crate::disk_thread::DiskThread;
 use crate::durable::{self, Data, Tenant};
 use crate::error::StartError;
 use crate::hop::replicate::ControlChannel;
-use crate::hop::{Fronts, Lane, Layers, Loan, Returned, Roles, RolesError, Threads, Wanted};
+use crate::hop::{Dispatchers, Lane, Layers, Loan, Returned, Roles, RolesError, Threads, Wanted};
 use crate::hot::HotKeys;
 use crate::latency_monitor::LatencyMonitor;
 use crate::live::Live;
@@ -360,22 +360,21 @@ impl Shared {
         self.roles.latest().publication.is_settled()
     }
 
-    /// Lets `threads` threads work from now on, of which the first `fronts` poll connections and
-    /// the others execute; if all poll, they run to completion. Threads beyond are asleep.
+    /// Lets `threads` threads work, of which the first `dispatchers` poll connections and the
+    /// others execute; if all poll, they run to completion. Threads beyond are asleep.
     ///
     /// If all poll, `cr-threads` is `auto` and a tuner may divide them; a number below is by hand.
-    /// Returns at once, from any thread: the workers change roles between their rounds, while
-    /// requests flow. `threads` is at most [`Config::threads`]; an error changes nothing and says
-    /// in one line what would be right.
-    pub fn set_roles(&self, threads: usize, fronts: usize) -> Result<(), RolesError> {
-        let fronts = if fronts == threads { Fronts::All } else { Fronts::Count(fronts) };
-        self.change_roles(Wanted { threads: Threads::Count(threads), fronts })
+    /// Returns at once: workers change roles between their rounds. Errors say what would be right.
+    pub fn set_roles(&self, threads: usize, dispatchers: usize) -> Result<(), RolesError> {
+        let polling = (dispatchers != threads).then_some(Dispatchers::Count(dispatchers));
+        let dispatchers = polling.unwrap_or(Dispatchers::All);
+        self.change_roles(Wanted { threads: Threads::Count(threads), dispatchers })
     }
 
     /// The same, by the tuner: `cr-threads` stays `auto`.
-    pub(crate) fn tune_roles(&self, threads: usize, fronts: usize) -> Result<(), RolesError> {
-        let (threads, fronts) = (Threads::Count(threads), Fronts::Tuned(fronts));
-        self.change_roles(Wanted { threads, fronts })
+    pub(crate) fn tune_roles(&self, threads: usize, dispatchers: usize) -> Result<(), RolesError> {
+        let (threads, dispatchers) = (Threads::Count(threads), Dispatchers::Tuned(dispatchers));
+        self.change_roles(Wanted { threads, dispatchers })
     }
 
     /// The same for what CONFIG SET names.
@@ -386,11 +385,12 @@ impl Shared {
         if self.roles.change(&self.config, wanted)? {
             let plan = self.role_plan();
             if let Some(sizes) = &self.sizes {
-                sizes.set_workers(plan.backs);
+                sizes.set_workers(plan.executors);
             }
             // The tuner tries a hundred a second; the decision log says what it found.
-            if !matches!(wanted.fronts, Fronts::Tuned(_)) {
-                tracing::info!(threads = plan.threads, cr = plan.fronts, "threads change roles");
+            if !matches!(wanted.dispatchers, Dispatchers::Tuned(_)) {
+                let (threads, cr) = (plan.threads, plan.dispatchers);
+                tracing::info!(threads, cr, "threads change roles");
             }
             for worker in 0..self.mailboxes.len() {
                 self.send(worker, Control::Roles);

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  worker 0: histogram ─┐  each epoch (1 s) with requests
-//!  worker 1: histogram ─┼──▶ SizeController ──▶ Sizes::publish ──▶ PlanReader of each front, back
+//!  worker 1: histogram ─┼──▶ SizeController ──▶ Sizes::publish ──▶ PlanReader of each half
 //!  worker n: histogram ─┘                        plan, number        looks at the number only
 //! ```
 //!
@@ -72,7 +72,7 @@ impl Sizes {
     /// Where the dispatch looks at sizes.
     pub(crate) fn for_dispatch(config: &Config, layers: &Layers) -> Option<Sizes> {
         let is_on = layers.is_routed && config.dispatch == Dispatch::SizeAware;
-        is_on.then(|| Sizes::new(config, layers.start.backs))
+        is_on.then(|| Sizes::new(config, layers.start.executors))
     }
 
     /// The plan in force.

@@ -26,7 +26,7 @@ fn hot_hits(server: &TestServer) -> u64 {
     server.server().shared().totals().hops.hot_hits
 }
 
-/// Asks for one key until the front reads it itself.
+/// Asks for one key until the dispatcher reads it itself.
 fn heat(server: &TestServer, key: &str) {
     let mut client = server.resp();
     client.ask(format!("SET {key} 0\r\n"), "+OK\r\n");
@@ -139,8 +139,8 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// K10 between a front and the backs: hot reads are executed at once, the writes around them
-/// elsewhere, and none sees what it should not; also while the key turns hot and cold.
+/// K10 between a dispatcher and the executors: hot reads are executed at once, the writes around
+/// them elsewhere, and none sees what it should not; also while the key turns hot and cold.
 #[test]
 fn a_pipeline_on_a_hot_key_is_answered_in_its_order() {
     for index in [IndexKind::Hash, IndexKind::Tree] {

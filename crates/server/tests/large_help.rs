@@ -186,7 +186,7 @@ fn seven_digits(client: &mut Client) -> u64 {
     std::str::from_utf8(&digits[..7]).unwrap().parse().unwrap()
 }
 
-/// Between two layers the fronts execute nothing: what finds no room is offered.
+/// Between two layers the dispatchers execute nothing: what finds no room is offered.
 #[test]
 fn what_finds_no_room_between_two_layers_is_taken() {
     let server = start(Config {

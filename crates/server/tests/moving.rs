@@ -40,11 +40,11 @@ fn all_policies() -> impl Iterator<Item = TestServer> {
 
 /// Changes roles and waits until every thread has taken them up.
 #[track_caller]
-pub fn divide(shared: &Shared, (threads, fronts): (usize, usize)) {
-    shared.set_roles(threads, fronts).unwrap();
+pub fn divide(shared: &Shared, (threads, dispatchers): (usize, usize)) {
+    shared.set_roles(threads, dispatchers).unwrap();
     wait_until(|| shared.are_roles_settled());
     let plan = shared.role_plan();
-    assert_eq!((plan.threads, plan.fronts), (threads, fronts));
+    assert_eq!((plan.threads, plan.dispatchers), (threads, dispatchers));
 }
 
 #[track_caller]
@@ -62,8 +62,8 @@ fn keep_changing(shared: &Shared, is_over: &AtomicBool, changes: &AtomicUsize) {
         if is_over.load(Ordering::Relaxed) {
             return;
         }
-        let (threads, fronts) = DIVISIONS[round * 5 % DIVISIONS.len()];
-        if shared.set_roles(threads, fronts).is_err() {
+        let (threads, dispatchers) = DIVISIONS[round * 5 % DIVISIONS.len()];
+        if shared.set_roles(threads, dispatchers).is_err() {
             return; // It stops.
         }
         if round % 3 != 0 {
@@ -463,8 +463,8 @@ fn what_is_lent_comes_back_to_where_its_connection_is() {
             }
             // They read nothing: the large worker waits for them.
             wait_until(|| shared.totals().hops.lent >= lent_before + clients.len() as u64);
-            let (threads, fronts) = DIVISIONS[round * 5 % DIVISIONS.len()];
-            shared.set_roles(threads, fronts).unwrap();
+            let (threads, dispatchers) = DIVISIONS[round * 5 % DIVISIONS.len()];
+            shared.set_roles(threads, dispatchers).unwrap();
             for (at, client) in clients.iter_mut().enumerate() {
                 client.send(format!("SET c{at} {round}\r\nGET c{at}\r\n"));
             }
@@ -610,9 +610,9 @@ fn stopping_loses_no_connection_on_its_way() {
         std::thread::scope(|scope| {
             let mover = scope.spawn(|| {
                 let mut changes = divisions.into_iter().cycle();
-                while changes.next().is_some_and(|(threads, fronts)| {
+                while changes.next().is_some_and(|(threads, dispatchers)| {
                     std::thread::yield_now();
-                    shared.set_roles(threads, fronts).is_ok()
+                    shared.set_roles(threads, dispatchers).is_ok()
                 }) {}
             });
             for client in &mut clients {
@@ -706,10 +706,10 @@ fn native_datagrams_go_to_the_threads_that_poll() {
         let server = TestServer::with(Config { threads: 4, native_transport, ..base });
         let shared = server.server().shared();
         let mut old = Peer::connect(&server);
-        for (threads, fronts) in DIVISIONS {
-            divide(shared, (threads, fronts));
+        for (threads, dispatchers) in DIVISIONS {
+            divide(shared, (threads, dispatchers));
             let mut new = Peer::connect(&server);
-            assert_eq!(usize::from(new.welcome.steering.worker_count()), fronts);
+            assert_eq!(usize::from(new.welcome.steering.worker_count()), dispatchers);
             let frames_before = shared.totals().native.worker_frames_in;
             for partition in 0..16 {
                 for peer in [&mut old, &mut new] {
@@ -720,8 +720,8 @@ fn native_datagrams_go_to_the_threads_that_poll() {
             let frames = shared.totals().native.worker_frames_in;
             let counts = frames.iter().zip(&frames_before).map(|(after, before)| after - before);
             let heard: Vec<bool> = counts.map(|count| count > 0).collect();
-            let want: Vec<bool> = (0..4).map(|thread| thread < fronts).collect();
-            assert_eq!(heard, want, "{threads} threads, {fronts} of them poll: {frames:?}");
+            let want: Vec<bool> = (0..4).map(|thread| thread < dispatchers).collect();
+            assert_eq!(heard, want, "{threads} threads, {dispatchers} of them poll: {frames:?}");
         }
         assert!(server.stop(PATIENCE));
     }

@@ -276,9 +276,9 @@ fn the_length_of_a_value_is_told_however_much_was_answered_before() {
 }
 
 /// Changes roles and waits until every thread has taken them up.
-fn divide(server: &TestServer, (threads, fronts): (usize, usize)) {
+fn divide(server: &TestServer, (threads, dispatchers): (usize, usize)) {
     let shared = server.server().shared();
-    shared.set_roles(threads, fronts).unwrap();
+    shared.set_roles(threads, dispatchers).unwrap();
     wait_for(|| shared.are_roles_settled());
 }
 
@@ -288,16 +288,16 @@ fn clients_in_shared_memory_go_to_the_threads_that_poll() {
     let server =
         TestServer::with(Config { threads: 4, memory_bytes: 256 << 20, ..config("roles") });
     let mut clients: Vec<Client> = (0..12).map(|_| Client::connect(&server)).collect();
-    for (threads, fronts) in [(4, 4), (4, 1), (4, 4), (2, 2), (3, 1), (4, 3), (1, 1), (4, 4)] {
-        divide(&server, (threads, fronts));
+    for (threads, dispatchers) in [(4, 4), (4, 1), (4, 4), (2, 2), (3, 1), (4, 3), (1, 1), (4, 4)] {
+        divide(&server, (threads, dispatchers));
         let before = totals(&server).worker_frames_in;
         for client in &mut clients {
             assert_eq!(client.ask(&[set(b"k", b"v"), get(b"k")])[1].value, b"v");
         }
         let after = totals(&server).worker_frames_in;
         let heard: Vec<bool> = after.iter().zip(&before).map(|(now, then)| now > then).collect();
-        let want: Vec<bool> = (0..4).map(|thread| thread < fronts).collect();
-        assert_eq!(heard, want, "{threads} threads, {fronts} of them poll");
+        let want: Vec<bool> = (0..4).map(|thread| thread < dispatchers).collect();
+        assert_eq!(heard, want, "{threads} threads, {dispatchers} of them poll");
     }
     assert_eq!(totals(&server).shm_clients, 12);
     drop(clients);
@@ -312,8 +312,8 @@ fn a_client_that_does_not_read_loses_nothing_when_it_changes_threads() {
     client.ask(&[set(b"k", &[5; 10_000])]);
     let frame = client.frame(&vec![get(b"k"); 100]);
     let mut sent = 0;
-    for fronts in [1, 2, 3, 1, 3, 2].into_iter().cycle().take(24) {
-        divide(&server, (4, fronts));
+    for dispatchers in [1, 2, 3, 1, 3, 2].into_iter().cycle().take(24) {
+        divide(&server, (4, dispatchers));
         if client.end.write(&frame).unwrap() {
             client.end.publish();
             sent += 1;
@@ -354,8 +354,8 @@ fn roles_change_all_the_time_and_clients_in_shared_memory_do_not_notice() {
                 })
             })
             .collect();
-        for fronts in [1, 4, 2, 3].into_iter().cycle().take(100) {
-            divide(&server, (4, fronts));
+        for dispatchers in [1, 4, 2, 3].into_iter().cycle().take(100) {
+            divide(&server, (4, dispatchers));
         }
         is_over.store(true, std::sync::atomic::Ordering::Relaxed);
         talks.into_iter().for_each(|talk| talk.join().unwrap());

@@ -175,8 +175,8 @@ fn values_of_all_sizes_go_both_ways_in_one_pipeline() {
     }
 }
 
-/// That everything is drained says more than it seems: a front ends only when all its cells are
-/// free again, and a buffer that a cell has borrowed is booked until then.
+/// That everything is drained says more than it seems: a dispatcher ends only when all its cells
+/// are free again, and a buffer that a cell has borrowed is booked until then.
 #[test]
 fn clients_that_die_with_requests_outstanding_leave_nothing_behind() {
     for config in routed() {
@@ -331,7 +331,8 @@ fn a_bound_sees_the_requests_that_wait_in_the_batch() {
     assert!(server.stop(PATIENCE));
 }
 
-/// Two connections write one key through one front, whose router takes the two backs in turn.
+/// Two connections write one key through one dispatcher, whose router takes the two executors in
+/// turn.
 #[test]
 fn writes_that_meet_at_the_write_table_are_counted() {
     let server = TestServer::with(Config {

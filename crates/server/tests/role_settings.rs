@@ -24,7 +24,7 @@ fn settings_change_roles_and_say_what_would_be_right() {
     check("CONFIG GET threads", &shown("threads", "3"));
     check("SET a 1", "+OK");
     let plan = server.server().shared().role_plan();
-    assert_eq!((plan.threads, plan.fronts, plan.backs), (3, 1, 2));
+    assert_eq!((plan.threads, plan.dispatchers, plan.executors), (3, 1, 2));
     check("CONFIG SET threads 4 cr-threads 4", "+OK");
     check("CONFIG GET cr-threads", &shown("cr-threads", "4"));
     check("CONFIG SET threads 2 cr-threads auto", "+OK");
@@ -32,7 +32,7 @@ fn settings_change_roles_and_say_what_would_be_right() {
     check("GET a", "$1\r\n1");
     check("CONFIG SET threads auto", "+OK");
     let plan = server.server().shared().role_plan();
-    assert_eq!((plan.threads, plan.fronts, plan.backs), (4, 4, 4));
+    assert_eq!((plan.threads, plan.dispatchers, plan.executors), (4, 4, 4));
     let reason = "threads must be 1 to 4, as many as the server was started with";
     check("CONFIG SET threads 5", &failed("threads", reason));
     check("CONFIG SET threads 0", &failed("threads", reason));

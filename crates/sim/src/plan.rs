@@ -74,7 +74,7 @@ pub struct Row {
     /// The best of what it may be.
     pub dispatch: Dispatch,
     /// Cores that only receive, serve hot reads and reply; 0: all do everything.
-    pub fronts: usize,
+    pub dispatchers: usize,
     /// The highest load within the SLO; 0 when there is none.
     pub throughput_rps: f64,
     /// At that load.
@@ -161,7 +161,7 @@ pub fn plan(
         Ok(Row {
             preset: preset.name,
             dispatch: found.set_up.dispatch,
-            fronts: found.set_up.fronts(),
+            dispatchers: found.set_up.dispatchers(),
             throughput_rps: found.rate * 1e9,
             p99_ns: found.p99_ns,
             p99_common_ns: outcome.is_sustained.then(|| outcome.latencies.quantile(0.99)),

@@ -107,15 +107,15 @@ fn step() -> impl Strategy<Value = Step> {
 struct World {
     store: Arc<Store>,
     writer: Session,
-    front: Session,
+    dispatcher: Session,
     model: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl World {
     fn new(index: IndexKind) -> World {
         let store = open(index, Mode::Clean);
-        let (writer, front) = (store.session().unwrap(), store.session().unwrap());
-        World { store, writer, front, model: BTreeMap::new() }
+        let (writer, dispatcher) = (store.session().unwrap(), store.session().unwrap());
+        World { store, writer, dispatcher, model: BTreeMap::new() }
     }
 
     fn set(&mut self, key: Vec<u8>, value: Vec<u8>) {
@@ -134,13 +134,13 @@ impl World {
                 let keys: Vec<Vec<u8>> = ids.into_iter().map(key).collect();
                 let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
                 let want: Vec<_> = keys.iter().map(|key| self.model.get(*key).cloned()).collect();
-                assert_eq!(read(&self.store, &mut self.front, &keys), want);
+                assert_eq!(read(&self.store, &mut self.dispatcher, &keys), want);
             }
             Step::Range(id, is_reverse, is_behind) => self.range(&key(id), is_reverse, is_behind),
             Step::Watch(every) => {
                 let keys: Vec<Vec<u8>> = (0..KEYS).step_by(every).map(key).collect();
                 let keys = HotArray::new(keys.iter().map(Vec::as_slice));
-                self.front.watch_hot(Some(Arc::new(keys)));
+                self.dispatcher.watch_hot(Some(Arc::new(keys)));
             }
             Step::Crowd(comes, count) => {
                 for at in 0..count {
@@ -166,7 +166,7 @@ impl World {
         let range = Range { start, end, direction, item_limit: 20 };
         let mut found = Vec::new();
         let visit = |item: &store::Item<'_>| found.push((item.key.to_vec(), item.value.to_vec()));
-        self.front.range_from_hot(NOW, &range, visit).unwrap();
+        self.dispatcher.range_from_hot(NOW, &range, visit).unwrap();
         let items = self.model.range::<[u8], _>((start, end));
         let items = items.map(|(key, value)| (key.clone(), value.clone()));
         let want: Vec<_> = match is_reverse {
@@ -195,21 +195,21 @@ fn a_place_is_found_once_and_holds_while_the_key_is_written() {
     (0..KEYS).for_each(|id| world.take(Step::Set(id, 1)));
     world.take(Step::Watch(1));
     world.take(Step::Read((0..KEYS).collect()));
-    assert_eq!(world.front.take_hot_reads(), 0);
+    assert_eq!(world.dispatcher.take_hot_reads(), 0);
     for value in 2..10 {
         (0..KEYS).for_each(|id| world.take(Step::Set(id, value)));
         world.take(Step::Read((0..KEYS).collect()));
-        assert_eq!(world.front.take_hot_reads(), KEYS as u64);
+        assert_eq!(world.dispatcher.take_hot_reads(), KEYS as u64);
     }
     world.take(Step::Range(3, false, false));
-    assert_eq!(world.front.take_hot_reads(), 1);
+    assert_eq!(world.dispatcher.take_hot_reads(), 1);
     // Gone, back at another place: a way down each.
     world.take(Step::Delete(3));
     world.take(Step::Read(vec![3]));
     world.take(Step::Set(3, 1));
     world.take(Step::Read(vec![3]));
     world.take(Step::Read(vec![3]));
-    assert!(world.front.take_hot_reads() >= 1);
+    assert!(world.dispatcher.take_hot_reads() >= 1);
 }
 
 #[test]
@@ -220,10 +220,10 @@ fn a_hash_index_keeps_no_places() {
         world.take(Step::Set(1, value));
         world.take(Step::Read(vec![1, 2, 1]));
     }
-    assert_eq!(world.front.take_hot_reads(), 0);
+    assert_eq!(world.dispatcher.take_hot_reads(), 0);
 }
 
-/// Nodes leave, their lines become entries of the log and nodes again, while a front reads on.
+/// Nodes leave, their lines become entries of the log and nodes again, while a dispatcher reads on.
 #[test]
 fn places_in_nodes_that_go_are_never_read() {
     let store = open(IndexKind::Tree, Mode::Evict);

@@ -12,16 +12,17 @@ use super::{Executing, Facts, Member, Publication, RolePlan, Step, Transit};
 use crate::ring::ring;
 use crate::sync::{Arc, Mutex};
 
-/// What a front touches when it sends, and a back frees when it settles.
+/// What a dispatcher touches when it sends, and an executor frees when it settles.
 struct Lane(UnsafeCell<bool>);
 
-// SAFETY: under test: loom reports a front that uses it while, or after, the back frees it.
+// SAFETY: under test: loom reports a dispatcher that uses it while, or after, the executor frees
+// it.
 unsafe impl Sync for Lane {}
 // SAFETY: as for Sync.
 unsafe impl Send for Lane {}
 
-fn plan(epoch: u64, threads: usize, fronts: usize) -> RolePlan {
-    RolePlan::new(epoch, threads, fronts, Executing::Others).expect("somebody polls")
+fn plan(epoch: u64, threads: usize, dispatchers: usize) -> RolePlan {
+    RolePlan::new(epoch, threads, dispatchers, Executing::Others).expect("somebody polls")
 }
 
 /// Thread 0 sends to thread 1 until it sees the plan by which it shall not. When thread 1 settles,
@@ -35,7 +36,7 @@ fn loom_a_back_that_has_settled_is_sent_nothing() {
         let lane = Arc::new(Lane(UnsafeCell::new(false)));
         let (mut sender, mut receiver) = ring(2);
         let (their_latest, their_lane) = (Arc::clone(&latest), Arc::clone(&lane));
-        let front = thread::spawn(move || {
+        let dispatcher = thread::spawn(move || {
             let mut member = Member::new(plan(0, 2, 1));
             let mut sent = 0;
             while member.plan().epoch == 0 {
@@ -49,14 +50,14 @@ fn loom_a_back_that_has_settled_is_sent_nothing() {
                 };
                 match (step, published) {
                     (Step::TakeUp(_), Some(published)) => {
-                        // SAFETY: the back frees it only once it has settled.
+                        // SAFETY: the executor frees it only once it has settled.
                         their_lane.0.with(|freed| assert!(!unsafe { *freed }, "used to the end"));
                         published.acknowledge();
                     }
                     (Step::Park, _) => {}
                     _ if !member.is_parked() && sent < 1 => {
                         their_lane.0.with(|freed| {
-                            // SAFETY: the back frees it only once it has settled.
+                            // SAFETY: the executor frees it only once it has settled.
                             assert!(!unsafe { *freed }, "sent by a plan that is gone");
                         });
                         sender.push([sent, sent]);
@@ -83,9 +84,9 @@ fn loom_a_back_that_has_settled_is_sent_nothing() {
             }
         }
         assert_eq!(receiver.waiting_count(), 0, "I3");
-        // SAFETY: settled, so the front does not use it any more; loom would report it.
+        // SAFETY: settled, so the dispatcher does not use it any more; loom would report it.
         lane.0.with_mut(|freed| unsafe { *freed = true });
-        front.join().expect("the front ends");
+        dispatcher.join().expect("the dispatcher ends");
         assert_eq!(receiver.waiting_count(), 0, "I3");
     });
 }

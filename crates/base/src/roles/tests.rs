@@ -2,14 +2,14 @@
 
 use super::*;
 
-fn plan(epoch: u64, threads: usize, fronts: usize) -> RolePlan {
-    RolePlan::new(epoch, threads, fronts, Executing::Others).expect("a plan that fits")
+fn plan(epoch: u64, threads: usize, dispatchers: usize) -> RolePlan {
+    RolePlan::new(epoch, threads, dispatchers, Executing::Others).expect("a plan that fits")
 }
 
 /// By thread, of five: `F` polls, `B` executes, `A` does both, `.` neither.
 #[track_caller]
 fn check_roles(plan: &RolePlan, want: &str) {
-    let role = |thread| match (plan.is_front(thread), plan.is_back(thread)) {
+    let role = |thread| match (plan.is_dispatcher(thread), plan.is_executor(thread)) {
         (true, true) => 'A',
         (true, false) => 'F',
         (false, true) => 'B',
@@ -33,9 +33,9 @@ fn roles_follow_from_two_numbers() {
 }
 
 #[test]
-fn a_plan_without_a_front_is_none() {
-    for (threads, fronts) in [(4, 0), (4, 5), (0, 0)] {
-        assert_eq!(RolePlan::new(1, threads, fronts, Executing::Others), None);
+fn a_plan_without_a_dispatcher_is_none() {
+    for (threads, dispatchers) in [(4, 0), (4, 5), (0, 0)] {
+        assert_eq!(RolePlan::new(1, threads, dispatchers, Executing::Others), None);
     }
 }
 
@@ -140,8 +140,8 @@ fn all_threads_end_in_the_last_plan() {
             let is_ending = turn >= 180;
             if !is_ending && draw(&mut state, 4) == 0 {
                 let threads = 1 + draw(&mut state, 4);
-                let fronts = 1 + draw(&mut state, threads as u64);
-                let next = plan(publications.len() as u64, threads, fronts);
+                let dispatchers = 1 + draw(&mut state, threads as u64);
+                let next = plan(publications.len() as u64, threads, dispatchers);
                 publications.push(Publication::new(next, 4));
             }
             let latest = *publications[publications.len() - 1].plan();

@@ -35,7 +35,7 @@ pub(super) fn table(
     let _ = writeln!(
         text,
         "\n{:10} {:6} {:11} {:10} {:>6} {:>12} {:>10} {at_common:>14}",
-        "preset", "writes", "dispatch", "compaction", "fronts", "under SLO", "p99 there"
+        "preset", "writes", "dispatch", "compaction", "cr-threads", "under SLO", "p99 there"
     );
     for row in &plan.rows {
         let Some(preset) = find(row.preset) else { continue };
@@ -47,7 +47,7 @@ pub(super) fn table(
             preset.write_policy,
             row.dispatch,
             switch(preset.is_compacting),
-            if row.fronts == 0 { "-".to_owned() } else { row.fronts.to_string() },
+            if row.dispatchers == 0 { "-".to_owned() } else { row.dispatchers.to_string() },
             rate(row.throughput_rps),
             row.p99_common_ns.map_or("overloaded".to_owned(), |ns| time(ns as f64)),
         );
@@ -71,8 +71,8 @@ pub(super) fn settings(row: &Row, options: &PlanOptions, workload: &str) -> Stri
         ("dispatch", row.dispatch.to_string()),
         ("compaction", switch(is_compacting).to_owned()),
     ];
-    if row.fronts > 0 {
-        pairs.push(("cr-threads", row.fronts.to_string()));
+    if row.dispatchers > 0 {
+        pairs.push(("cr-threads", row.dispatchers.to_string()));
     }
     if let Some(slo_ns) = options.slo_ns {
         pairs.push(("slo", time(slo_ns).replace(' ', "")));

@@ -463,7 +463,7 @@ fn check_preset(name: &'static str, want: &str) {
     let threads = match (&*shown("cr-threads"), &*shown("tuner")) {
         ("auto", "off") => "rtc".to_owned(),
         ("auto", _) => "tuned".to_owned(),
-        (fronts, _) => format!("{fronts} of {}", shown("threads")),
+        (dispatchers, _) => format!("{dispatchers} of {}", shown("threads")),
     };
     let index = if shown("lossy-index") == "on" { "hash, lossy".into() } else { shown("index") };
     let [write_policy, dispatch, compaction, mode] =

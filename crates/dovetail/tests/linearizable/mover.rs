@@ -18,7 +18,7 @@ pub fn run(address: SocketAddr, seed: u64, is_over: impl Fn() -> bool) -> Result
         let threads = random.random_range(1..=most);
         let layers = match random.random_range(0..=threads) {
             0 => "auto".to_owned(),
-            fronts => fronts.to_string(),
+            dispatchers => dispatchers.to_string(),
         };
         let line = format!("CONFIG SET threads {threads} cr-threads {layers}\r\n");
         // Not every server's threads can be moved; such a one is served as it is.

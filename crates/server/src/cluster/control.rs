@@ -2,7 +2,7 @@
 //! datagrams and the clock.
 //!
 //! ```text
-//!  workers ─ requests ┐                         ┌─▶ replies: cells go back to their fronts
+//!  workers ─ requests ┐                         ┌─▶ replies: cells go back to their dispatchers
 //!  links ── messages ─┼─▶ node.input ─ actions ─┼─▶ messages: links
 //!  UDP ─── datagrams ─┤        │                └─▶ frames, acknowledgements: datagrams
 //!  clock ────── ticks ┘        ├ stages, lease ─▶ View
@@ -237,7 +237,7 @@ impl Control {
             self.order_sync();
         }
         self.landing.send(now);
-        self.ends.wake_fronts(&self.fabric, &self.shared);
+        self.ends.wake_dispatchers(&self.fabric, &self.shared);
     }
 
     /// Messages, until they have made enough work (T3), and a step of what they ask for.
@@ -410,12 +410,12 @@ impl Control {
     /// Asks the node for what the ticket's owner computes.
     pub(super) fn ask_for(&mut self, ticket: u32, change: Arc<dyn Change>, now: Instant) {
         let Some(waiter) = self.state.outstanding.at(ticket) else { return };
-        let front = waiter
+        let dispatcher = waiter
             .control_request
             .as_ref()
-            .map_or(0, |control_request| u64::from(control_request.front()));
+            .map_or(0, |control_request| u64::from(control_request.dispatcher()));
         let request = Request {
-            client: ClientId::anonymous(u64::from(ticket) | front << 32),
+            client: ClientId::anonymous(u64::from(ticket) | dispatcher << 32),
             sequence: waiter.sequence,
             key: Arc::clone(&waiter.key),
             operation: Operation::Compute(Compute(change)),

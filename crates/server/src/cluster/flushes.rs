@@ -39,7 +39,7 @@ pub(super) struct Flushes {
 /// The receiver of the answer.
 #[derive(Clone, Copy, Debug)]
 enum Asker {
-    Front(usize),
+    Dispatcher(usize),
     Guest { from: NodeId, id: u64 },
 }
 
@@ -135,15 +135,15 @@ impl Flushes {
 
 impl Control {
     /// A worker wants this node's shards flushed, or all.
-    pub(super) fn flush_for(&mut self, front: usize, is_everywhere: bool, now: Instant) {
+    pub(super) fn flush_for(&mut self, dispatcher: usize, is_everywhere: bool, now: Instant) {
         let Some(configuration) = self.node.configuration().cloned() else {
-            return self.ends.answer(front, GroupAnswer::Bad);
+            return self.ends.answer(dispatcher, GroupAnswer::Bad);
         };
         let own = self.node.id();
         let wanted = configuration.shards();
         let wanted = wanted.filter(|(_, shard)| is_everywhere || shard.primary == own);
         let left = wanted.map(|(id, _)| id).collect();
-        self.state.flushes.jobs.push(Job::new(Asker::Front(front), left, now));
+        self.state.flushes.jobs.push(Job::new(Asker::Dispatcher(dispatcher), left, now));
     }
 
     /// Another node wants some of this node's shards flushed; false: these are no such bytes.
@@ -217,7 +217,7 @@ impl Control {
 
     fn end_flushing(&mut self, job: Job) {
         match job.asker {
-            Asker::Front(front) => self.ends.answer(front, job.answer),
+            Asker::Dispatcher(dispatcher) => self.ends.answer(dispatcher, job.answer),
             Asker::Guest { from, id } => {
                 let bytes = Some(encode_reply(job.answer, &job.done).into());
                 self.tell(from, Message::Forwarded { id, bytes });

@@ -32,7 +32,7 @@ pub(super) struct Groups {
 }
 
 struct Holder {
-    front: usize,
+    dispatcher: usize,
     slot: Slot,
     shard: ShardId,
     /// Its last call.
@@ -74,11 +74,11 @@ impl Groups {
 impl Control {
     /// Takes what workers ask, and goes on with whose turn it is.
     pub(super) fn turn_groups(&mut self, now: Instant) {
-        while let Ok((front, call)) = self.ends.groups.try_recv() {
+        while let Ok((dispatcher, call)) = self.ends.groups.try_recv() {
             match call {
-                GroupCall::Begin(slot) => self.state.groups.waiting.push_back((front, slot)),
+                GroupCall::Begin(slot) => self.state.groups.waiting.push_back((dispatcher, slot)),
                 GroupCall::Flush { is_everywhere } => {
-                    self.flush_for(front, is_everywhere, now);
+                    self.flush_for(dispatcher, is_everywhere, now);
                 }
                 GroupCall::Run(changes) => self.run_group(changes, now),
                 GroupCall::End => {
@@ -148,12 +148,12 @@ impl Control {
     /// One step; whether there may be another at once.
     fn step_group(&mut self, now: Instant) -> bool {
         let Some(holder) = &mut self.state.groups.holder else { return self.next_group(now) };
-        let front = holder.front;
+        let dispatcher = holder.dispatcher;
         if !holder.is_granted {
             return self.grant_group(now);
         }
         if holder.is_bad && holder.running.take().is_some() {
-            self.ends.answer(front, GroupAnswer::Bad);
+            self.ends.answer(dispatcher, GroupAnswer::Bad);
             return false; // Its next call comes.
         }
         if !holder.later.is_empty() && holder.running.is_some() {
@@ -164,14 +164,14 @@ impl Control {
         let is_known = |change: &Arc<GroupChange>| change.is_computed() || is_idle;
         if holder.running.as_ref().is_some_and(|changes| changes.iter().all(is_known)) {
             holder.running = None;
-            self.ends.answer(front, GroupAnswer::Good);
+            self.ends.answer(dispatcher, GroupAnswer::Good);
             return false; // Its next call comes.
         }
         let is_late = now.ns.saturating_sub(holder.since.ns) >= PATIENCE_NS;
         if holder.running.is_some() && is_late {
             holder.running = None;
             holder.is_bad = true;
-            self.ends.answer(front, GroupAnswer::Bad); // G1
+            self.ends.answer(dispatcher, GroupAnswer::Bad); // G1
             return false;
         }
         let is_under_way = !holder.tickets.is_empty();
@@ -185,11 +185,11 @@ impl Control {
     }
 
     fn next_group(&mut self, now: Instant) -> bool {
-        let Some((front, slot)) = self.state.groups.waiting.pop_front() else { return false };
+        let Some((dispatcher, slot)) = self.state.groups.waiting.pop_front() else { return false };
         let shard = self.shard_of(slot);
         self.state.outstanding.hold(shard); // P1
         self.state.groups.holder = Some(Holder {
-            front,
+            dispatcher,
             slot,
             shard,
             since: now,
@@ -206,7 +206,8 @@ impl Control {
 
     fn grant_group(&mut self, now: Instant) -> bool {
         let Some(holder) = &self.state.groups.holder else { return false };
-        let (front, shard, slot, since) = (holder.front, holder.shard, holder.slot, holder.since);
+        let (dispatcher, shard, slot, since) =
+            (holder.dispatcher, holder.shard, holder.slot, holder.since);
         let is_patient = now.ns.saturating_sub(since.ns) < PATIENCE_NS;
         let is_used = self.state.outstanding.asked_count(shard) > 0;
         let is_here = self.shard_of(slot) == shard;
@@ -224,7 +225,7 @@ impl Control {
                     holder.since = now;
                 }
                 self.node.hold_group(shard);
-                self.ends.answer(front, GroupAnswer::Good);
+                self.ends.answer(dispatcher, GroupAnswer::Good);
                 return false;
             }
             Some(_) if is_patient => return false,
@@ -246,7 +247,7 @@ impl Control {
     fn end_group(&mut self, answer: GroupAnswer, now: Instant) {
         let Some(holder) = self.state.groups.holder.take() else { return };
         self.let_group_leave(holder.shard, holder.is_bad, now);
-        self.ends.answer(holder.front, answer);
+        self.ends.answer(holder.dispatcher, answer);
         self.state.outstanding.let_go(holder.shard);
         self.try_again(now);
     }

@@ -7,7 +7,7 @@ use super::{Cell, WorkerCounters};
 pub struct HopCells {
     /// Requests that the router left with the worker that received them, executed in its batch.
     pub direct: Cell,
-    /// Reads of hot keys that a front executed itself.
+    /// Reads of hot keys that a dispatcher executed itself.
     pub hot_hits: Cell,
     /// Reads and ranges that began at a hot key's place in the tree.
     pub hot_in_place: Cell,
@@ -54,7 +54,7 @@ pub struct HopCells {
 pub struct HopTotals {
     /// Requests that the router left with the worker that received them.
     pub direct: u64,
-    /// Reads of hot keys that fronts executed themselves.
+    /// Reads of hot keys that dispatchers executed themselves.
     pub hot_hits: u64,
     /// Reads and ranges that began at a hot key's place in the tree.
     pub hot_in_place: u64,

@@ -1,7 +1,8 @@
 //! Cells: a request on its way to another worker, and its answer on the way back.
 //!
 //! ```text
-//!  front: fill ──▶ ring: publish ──▶ back: execute, answer ──▶ ring: tail passes ──▶ front: clear
+//!  dispatcher: fill ─▶ ring: publish ─▶ executor: execute, answer ─▶ ring: tail passes
+//!      ▲ clear ◀───────────────────────────────────────────────────────────────┘
 //!
 //!  request ─borrows─▶ bytes           the cell's own copy, up to 16 KiB
 //!                  └▶ receive buffer  the one that a large command was read into
@@ -9,15 +10,15 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a cell has one holder: its front, but from the publication of the ring's entry that names
-//!     it until the tail has passed that entry, the back.
+//! I1: a cell has one holder: its dispatcher, but from the publication of the ring's entry that
+//!     names it until the tail has passed that entry, the executor.
 //! I2: what a cell's request borrows lies in memory that the cell keeps: its `bytes`, which do not
 //!     change while there is a request, or its `receive_buffer` (K16).
 //!
 //! # Trade-offs
-//! A small request is copied once more than in uTPS, whose back reads the receive buffer. In return
-//! the receive arena is free again at the end of its round, and the back finds key and value in one
-//! piece of memory instead of all over the front's arena.
+//! A small request is copied once more than in uTPS, whose executor reads the receive buffer. In
+//! return the receive arena is free again at the end of its round, and the executor finds key and
+//! value in one piece of memory instead of all over the dispatcher's arena.
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
@@ -43,7 +44,7 @@ pub(super) const COPY_BYTES_MAX: usize = 16 << 10;
 /// What each of a cell's two buffers keeps between two requests, if memory allows.
 pub const KEPT_BYTES_MAX: usize = 1 << 10;
 
-/// Requests that one front may have on the way.
+/// Requests that one dispatcher may have on the way.
 pub(super) const CELLS: usize = 1024;
 
 /// One request and its answer.
@@ -56,17 +57,18 @@ pub(super) struct Cell {
     /// It was routed by the size that it carries or was found to have: the worker that has it
     /// executes it.
     pub is_sized: bool,
-    /// What has become of it; the back's to say.
+    /// What has become of it; the executor's to say.
     pub verdict: Verdict,
-    /// Its place among the requests of its front.
+    /// Its place among the requests of its dispatcher.
     pub order: u64,
-    /// How many requests its front had got back unexecuted from this back when it was sent.
+    /// How many requests its dispatcher had got back unexecuted from this executor when it was
+    /// sent.
     pub returned_seen: u64,
     /// The cell of the request that the same worker executes after this one (stands).
     pub follower: u32,
-    /// Whose it is, among the connections of all fronts.
+    /// Whose it is, among the connections of all dispatchers.
     pub connection: u64,
-    /// The front's clock when it parsed the request.
+    /// The dispatcher's clock when it parsed the request.
     pub now: UnixMillis,
     bytes: Vec<u8>,
     receive_buffer: Option<Arc<Vec<u8>>>,
@@ -85,7 +87,7 @@ pub(super) struct Cell {
     pub is_cut: bool,
 }
 
-/// What a back has made of a request.
+/// What an executor has made of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It is executed, and the answer is in the cell.
@@ -198,9 +200,9 @@ impl Cell {
         payload_of(&self.request().op).len() > COPY_BYTES_MAX
     }
 
-    /// The thread that its front runs on.
+    /// The thread that its dispatcher runs on.
     #[inline]
-    pub fn front(&self) -> u16 {
+    pub fn dispatcher(&self) -> u16 {
         (self.connection >> 32) as u16
     }
 
@@ -385,8 +387,8 @@ impl Destination for CellWriter<'_> {
         self.cell.protocol
     }
 
-    /// The front knows whether its client takes replies, so it decides whether to copy; until then
-    /// a pin is cheaper than a copy that may have to be copied again.
+    /// The dispatcher knows whether its client takes replies, so it decides whether to copy; until
+    /// then a pin is cheaper than a copy that may have to be copied again.
     #[inline]
     fn is_pinned(&mut self, value_len_bytes: usize) -> bool {
         value_len_bytes >= PIN_VALUE_BYTES_MIN_OVER_LIMIT
@@ -412,7 +414,8 @@ impl Destination for CellWriter<'_> {
         self.cell.room.is_some()
     }
 
-    /// The line is for another node, which has nothing else to go by; a front ends the connection.
+    /// The line is for another node, which has nothing else to go by; a dispatcher ends the
+    /// connection.
     #[cold]
     fn cut(&mut self) {
         self.cell.reply.extend_from_slice(b"SERVER_ERROR out of memory writing get response\r\n");
@@ -420,7 +423,7 @@ impl Destination for CellWriter<'_> {
     }
 }
 
-/// All cells of one front.
+/// All cells of one dispatcher.
 pub(super) struct Cells(Box<[UnsafeCell<Cell>]>);
 
 // SAFETY: a cell has one holder at a time (I1), and the ring's head and tail order what one holder
@@ -435,7 +438,7 @@ impl Cells {
         Cells((0..CELLS).map(|_| UnsafeCell::new(Cell::new())).collect())
     }
 
-    /// What the cells of a front take without their buffers.
+    /// What the cells of a dispatcher take without their buffers.
     pub const BYTES: u64 = (CELLS * size_of::<Cell>()) as u64;
 
     /// Only its holder may look there (I1).

@@ -51,7 +51,7 @@ impl Fabric {
         }
     }
 
-    /// The cells of a thread's front: where others take from a stand, those of that.
+    /// The cells of a thread's dispatcher: where others take from a stand, those of that.
     pub(super) fn cells_of(&self, thread: usize) -> Arc<Cells> {
         match (&self.stands, &self.help) {
             (Some(stands), _) => Arc::clone(&stands.of(thread).cells),

@@ -1,18 +1,18 @@
 //! Small requests that idle large workers may take, one at a time (Minos §6.1's alternative).
 //!
 //! ```text
-//!  front 0   executes [a][b][c]...   offers [x][y][z] ◀─ one ─ large worker, while it is idle
-//!  front 1   executes [d]            offers                       │ executes, sets the done bit
+//!  dispatcher 0   executes [a][b][c]...  offers [x][y][z] ◀─ one ─ large worker, while it is idle
+//!  dispatcher 1   executes [d]         offers                     │ executes, sets the done bit
 //!            ▲ takes back at its next turn what no other took     ▼
 //!            └────────────────────────── bell ◀───────────────────┘
 //! ```
 //!
 //! # Invariants
-//! I1: a cell that is offered is its front's until the offer is published, from then on the
-//!     taker's, and its front's again once its bit is set (cell's I1). The front takes as others
-//!     do.
+//! I1: a cell that is offered is its dispatcher's until the offer is published, from then on the
+//!     taker's, and its dispatcher's again once its bit is set (cell's I1). The dispatcher takes as
+//!     others do.
 //! I2: what is offered is alone: no other request of its connection on its key is on the way or in
-//!     the batch that its front executes meanwhile, and one that comes later waits until it is
+//!     the batch that its dispatcher executes meanwhile, and one that comes later waits until it is
 //!     done (K10).
 //! I3: a stand is its thread's for life, whatever roles that has.
 //!
@@ -32,20 +32,20 @@ use super::cell::{CELLS, Cells};
 use super::fabric::Fabric;
 use crate::core::Core;
 
-/// What one front offers.
+/// What one dispatcher offers.
 pub(super) struct HelpStand {
-    /// That front's.
+    /// That dispatcher's.
     pub cells: Arc<Cells>,
     /// By cell.
     pub done: DoneSet,
     pub offers: Arc<Offers>,
 }
 
-/// What all fronts offer.
+/// What all dispatchers offer.
 pub(super) struct Help {
     /// What may be taken, and by which workers.
     pub helping: Helping,
-    by_front: Box<[CachePadded<HelpStand>]>,
+    by_dispatcher: Box<[CachePadded<HelpStand>]>,
     /// Large workers that are awake and look for something to take.
     idle_count: CachePadded<AtomicUsize>,
 }
@@ -60,23 +60,25 @@ impl Help {
                 offers: Arc::new(Offers::new(CELLS)),
             })
         };
-        let by_front = (0..thread_count).map(stand).collect();
-        Help { helping, by_front, idle_count: CachePadded::new(AtomicUsize::new(0)) }
+        let by_dispatcher = (0..thread_count).map(stand).collect();
+        Help { helping, by_dispatcher, idle_count: CachePadded::new(AtomicUsize::new(0)) }
     }
 
-    pub fn of(&self, front: usize) -> &HelpStand {
-        &self.by_front[front]
+    pub fn of(&self, dispatcher: usize) -> &HelpStand {
+        &self.by_dispatcher[dispatcher]
     }
 
     /// Stands that a thread looks at, in turn, from the one after `after` on.
     pub fn stands(&self, after: usize) -> impl Iterator<Item = (usize, &HelpStand)> {
-        let count = self.by_front.len();
-        (1..=count).map(move |step| (after + step) % count).map(|front| (front, self.of(front)))
+        let count = self.by_dispatcher.len();
+        (1..=count)
+            .map(move |step| (after + step) % count)
+            .map(|dispatcher| (dispatcher, self.of(dispatcher)))
     }
 
     /// Whether anybody offers something.
     pub fn has_any(&self) -> bool {
-        self.by_front.iter().any(|stand| stand.offers.waiting_count() > 0)
+        self.by_dispatcher.iter().any(|stand| stand.offers.waiting_count() > 0)
     }
 
     /// A large worker begins or ends to look for something.
@@ -118,8 +120,9 @@ mod tests {
 
     #[test]
     fn stands_are_looked_at_in_a_ring() {
-        let fronts = |after| help().stands(after).map(|(front, _)| front).collect::<Vec<_>>();
-        assert_eq!((fronts(0), fronts(2)), (vec![1, 2, 0], vec![0, 1, 2]));
+        let dispatchers =
+            |after| help().stands(after).map(|(dispatcher, _)| dispatcher).collect::<Vec<_>>();
+        assert_eq!((dispatchers(0), dispatchers(2)), (vec![1, 2, 0], vec![0, 1, 2]));
     }
 
     #[test]

@@ -16,13 +16,13 @@ use super::cell::Cells;
 /// Places of a lane that may be executed ahead of their turn.
 pub(super) const PLACES_AHEAD_MAX: usize = u32::BITS as usize;
 
-/// What one front sends to one back; on its way to that, or there.
+/// What one dispatcher sends to one executor; on its way to that, or there.
 pub struct Lane {
     /// The worker that sends.
-    pub(super) front: WorkerId,
+    pub(super) dispatcher: WorkerId,
     /// The plan by which it was opened.
     pub(super) epoch: u64,
-    /// That front's, which the ring's entries name.
+    /// That dispatcher's, which the ring's entries name.
     pub(super) cells: Arc<Cells>,
     pub(super) receiver: Receiver,
     /// What was executed ahead of its turn and waits for the tail to pass it.
@@ -31,14 +31,19 @@ pub struct Lane {
 
 impl fmt::Debug for Lane {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Lane(from {:?})", self.front)
+        write!(formatter, "Lane(from {:?})", self.dispatcher)
     }
 }
 
 impl Lane {
     /// Of a ring that nothing was taken from.
-    pub(super) fn new(front: WorkerId, epoch: u64, cells: Arc<Cells>, receiver: Receiver) -> Lane {
-        Lane { front, epoch, cells, receiver, answered: 0 }
+    pub(super) fn new(
+        dispatcher: WorkerId,
+        epoch: u64,
+        cells: Arc<Cells>,
+        receiver: Receiver,
+    ) -> Lane {
+        Lane { dispatcher, epoch, cells, receiver, answered: 0 }
     }
 
     /// The next entry that is not executed yet.

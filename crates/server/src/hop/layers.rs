@@ -25,9 +25,9 @@ use crate::sizes;
 
 /// Entries of the write table for each worker that executes: enough for a thousand partitions with
 /// writes outstanding before one new write in 900 finds its set full.
-const TABLE_ENTRIES_PER_BACK: usize = 4096;
+const TABLE_ENTRIES_PER_EXECUTOR: usize = 4096;
 
-/// A front's way to decide.
+/// A dispatcher's way to decide.
 pub type Decider = Box<dyn Router + Send>;
 
 /// With `--cr-threads auto`, so many threads and more can be divided into two layers while the
@@ -37,7 +37,7 @@ const MOVABLE_THREADS_MIN: usize = 4;
 /// One of the write table.
 const ENTRY_BYTES: u64 = 8;
 
-/// Between a front and a back.
+/// Between a dispatcher and an executor.
 const RING_BYTES: u64 = CELLS as u64 * size_of::<Entry>() as u64;
 
 /// Memory between workers, at most.
@@ -65,7 +65,7 @@ impl Layers {
     /// As configured, or why that cannot be.
     pub fn new(config: &Config) -> Result<Layers, StartError> {
         let threads = config.threads;
-        let fronts = match (config.cr_threads, config.dispatch) {
+        let dispatchers = match (config.cr_threads, config.dispatch) {
             (None, Dispatch::HandOff(workers)) => usize::from(workers).min(threads),
             (Some(given), Dispatch::HandOff(workers)) if given != usize::from(workers) => {
                 return Err(StartError::HandOffThreads { given, workers });
@@ -73,8 +73,8 @@ impl Layers {
             (None, _) => threads,
             (Some(given), _) => given,
         };
-        let Some(start) = RolePlan::new(0, threads, fronts, executing(config.dispatch)) else {
-            let (given, most) = (fronts as u64, threads as u64);
+        let Some(start) = RolePlan::new(0, threads, dispatchers, executing(config.dispatch)) else {
+            let (given, most) = (dispatchers as u64, threads as u64);
             return Err(StartError::OutOfRange { setting: "cr-threads", given, least: 1, most });
         };
         let threads_min = if config.tuning == Tuning::On { 2 } else { MOVABLE_THREADS_MIN };
@@ -88,15 +88,20 @@ impl Layers {
     }
 
     /// Another division of the threads.
-    pub fn plan(&self, epoch: u64, threads: usize, fronts: usize) -> Result<RolePlan, RolesError> {
+    pub fn plan(
+        &self,
+        epoch: u64,
+        threads: usize,
+        dispatchers: usize,
+    ) -> Result<RolePlan, RolesError> {
         if let Dispatch::HandOff(workers) = self.dispatch {
             return Err(RolesError::HandOff { workers });
         }
         if !(1..=self.thread_max).contains(&threads) {
             return Err(RolesError::Threads { most: self.thread_max });
         }
-        RolePlan::new(epoch, threads, fronts, executing(self.dispatch))
-            .ok_or(RolesError::Fronts { most: threads })
+        RolePlan::new(epoch, threads, dispatchers, executing(self.dispatch))
+            .ok_or(RolesError::Dispatchers { most: threads })
     }
 
     /// What lies between the workers under whatever plan, without what cells' buffers keep, and how
@@ -106,10 +111,11 @@ impl Layers {
             return HopMemory::default();
         }
         let threads = self.thread_max as u64;
-        let fronts = if self.has_fixed_fronts() { self.start.fronts as u64 } else { threads };
-        let polls_with_all = RolePlan { fronts: self.thread_max, ..self.start };
-        let pairs = if self.has_fixed_fronts() {
-            fronts * (threads - fronts)
+        let dispatchers =
+            if self.has_fixed_dispatchers() { self.start.dispatchers as u64 } else { threads };
+        let polls_with_all = RolePlan { dispatchers: self.thread_max, ..self.start };
+        let pairs = if self.has_fixed_dispatchers() {
+            dispatchers * (threads - dispatchers)
         } else if self.is_routing(&polls_with_all, config) {
             threads * threads
         } else {
@@ -117,10 +123,10 @@ impl Layers {
         };
         let offers = if self.helping(config).is_some() { threads } else { 0 };
         // While a plan is taken up, that of another may still hold.
-        let table_bytes = 2 * threads * TABLE_ENTRIES_PER_BACK as u64 * ENTRY_BYTES;
+        let table_bytes = 2 * threads * TABLE_ENTRIES_PER_EXECUTOR as u64 * ENTRY_BYTES;
         HopMemory {
-            fixed_bytes: fronts * Cells::BYTES + (pairs + offers) * RING_BYTES + table_bytes,
-            cell_count: fronts * CELLS as u64,
+            fixed_bytes: dispatchers * Cells::BYTES + (pairs + offers) * RING_BYTES + table_bytes,
+            cell_count: dispatchers * CELLS as u64,
         }
     }
 
@@ -136,11 +142,11 @@ impl Layers {
 
     /// Threads that may ever poll.
     pub fn listening_count(&self) -> usize {
-        if self.has_fixed_fronts() { self.start.fronts } else { self.thread_max }
+        if self.has_fixed_dispatchers() { self.start.dispatchers } else { self.thread_max }
     }
 
     /// Whether the dispatch says which threads poll.
-    pub fn has_fixed_fronts(&self) -> bool {
+    pub fn has_fixed_dispatchers(&self) -> bool {
         matches!(self.dispatch, Dispatch::HandOff(_))
     }
 
@@ -148,28 +154,28 @@ impl Layers {
     pub fn is_routing(&self, plan: &RolePlan, config: &Config) -> bool {
         let stays = (config.write_policy, config.dispatch) == (WritePolicy::Crcw, Dispatch::Any);
         // In a cluster writes go through the control thread, as through a ring.
-        config.cluster.is_some() || plan.fronts < plan.threads || (plan.threads > 1 && !stays)
+        config.cluster.is_some() || plan.dispatchers < plan.threads || (plan.threads > 1 && !stays)
     }
 
-    /// Entries of the write table under that plan; `None`: no front looks at one.
+    /// Entries of the write table under that plan; `None`: no dispatcher looks at one.
     pub fn table_entries(&self, plan: &RolePlan, config: &Config) -> Option<usize> {
         let has_table = config.write_policy == WritePolicy::DCrew && self.is_routing(plan, config);
-        has_table.then(|| WriteTable::capacity(plan.backs * TABLE_ENTRIES_PER_BACK))
+        has_table.then(|| WriteTable::capacity(plan.executors * TABLE_ENTRIES_PER_EXECUTOR))
     }
 
-    /// A router for each front, over one write table. Another plan has another table: its workers
-    /// have other numbers.
+    /// A router for each dispatcher, over one write table. Another plan has another table: its
+    /// workers have other numbers.
     pub fn deciders(&self, plan: &RolePlan, config: &Config) -> Result<Vec<Decider>, StartError> {
         // A bound counts batches between two layers, and requests between equals (K15).
         let bound_unit = if plan.has_two_layers() { config.batch as u32 } else { 1 };
-        let table = WriteTable::new(plan.backs * TABLE_ENTRIES_PER_BACK);
-        let sizes = Arc::new(sizes::first_plan(config, plan.backs));
-        let decider = |front: usize| {
+        let table = WriteTable::new(plan.executors * TABLE_ENTRIES_PER_EXECUTOR);
+        let sizes = Arc::new(sizes::first_plan(config, plan.executors));
+        let decider = |dispatcher: usize| {
             let choice = Choice {
                 write_policy: config.write_policy,
                 dispatch: config.dispatch,
-                dispatcher: WorkerId((front % plan.backs) as u16),
-                worker_count: plan.backs,
+                dispatcher: WorkerId((dispatcher % plan.executors) as u16),
+                worker_count: plan.executors,
                 batch: config.batch as u32,
                 executes: !plan.has_two_layers(),
                 bound_unit,
@@ -178,7 +184,7 @@ impl Layers {
             };
             Ok(choice.open(AsDecider)?)
         };
-        (0..plan.fronts).map(decider).collect()
+        (0..plan.dispatchers).map(decider).collect()
     }
 }
 
@@ -230,13 +236,13 @@ mod tests {
         }
     }
 
-    /// Fronts, first back, backs, routed or not.
+    /// Dispatchers, first executor, executors, routed or not.
     #[track_caller]
     fn check(config: &Config, want: (usize, usize, usize, bool)) {
         let layers = Layers::new(config).unwrap();
-        let RolePlan { fronts, first_back, backs, .. } = layers.start;
-        assert_eq!((fronts, first_back, backs, layers.is_routed), want);
-        assert_eq!(layers.deciders(&layers.start, config).unwrap().len(), fronts);
+        let RolePlan { dispatchers, first_executor, executors, .. } = layers.start;
+        assert_eq!((dispatchers, first_executor, executors, layers.is_routed), want);
+        assert_eq!(layers.deciders(&layers.start, config).unwrap().len(), dispatchers);
     }
 
     #[track_caller]
@@ -297,9 +303,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_plan(config: &Config, threads: usize, fronts: usize, want: Result<usize, &str>) {
-        let plan = Layers::new(config).unwrap().plan(1, threads, fronts);
-        let found = plan.map(|plan| plan.backs).map_err(|error| error.to_string());
+    fn check_plan(config: &Config, threads: usize, dispatchers: usize, want: Result<usize, &str>) {
+        let plan = Layers::new(config).unwrap().plan(1, threads, dispatchers);
+        let found = plan.map(|plan| plan.executors).map_err(|error| error.to_string());
         assert_eq!(found, want.map_err(str::to_owned));
     }
 

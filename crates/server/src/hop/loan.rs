@@ -1,8 +1,8 @@
-//! Loans: large replies leave by the worker that serves their size, on a socket that the front of
-//! the connection lends for them.
+//! Loans: large replies leave by the worker that serves their size, on a socket that the dispatcher
+//! of the connection lends for them.
 //!
 //! ```text
-//!  front                                       the large worker
+//!  dispatcher                                  the large worker
 //!  what is before the first large value is
 //!  sent; then the rest of the output: Loan ──▶ a slice per round
 //!  new replies are kept, not sent                │ the socket is full: wait in its own poller
@@ -10,10 +10,10 @@
 //! ```
 //!
 //! # Invariants
-//! I1: while a socket is lent, its front sends nothing on it: bytes leave in the order in which
-//!     they were put out (K10).
-//! I2: a loan has a descriptor of its own for the socket, so that the front may close its own at
-//!     any time; then the socket is shut down, and the loan ends at its next slice.
+//! I1: while a socket is lent, its dispatcher sends nothing on it: bytes leave in the order in
+//!     which they were put out (K10).
+//! I2: a loan has a descriptor of its own for the socket, so that the dispatcher may close its own
+//!     at any time; then the socket is shut down, and the loan ends at its next slice.
 //! I3: each loan comes back exactly once, unless the server is being cut short. What is lent
 //!     counts as unsent until then, so that the output limit holds (K12).
 //! I4: a round sends at most a slice of each loan, so that a worker that stands by goes on serving
@@ -23,8 +23,8 @@
 //!     connection is in its place.
 //!
 //! # Trade-offs
-//! Lending costs the front about as much as sending 16 KiB (a descriptor and two messages); shorter
-//! replies it sends itself.
+//! Lending costs the dispatcher about as much as sending 16 KiB (a descriptor and two messages);
+//! shorter replies it sends itself.
 //!
 //! # References
 //! Minos §3: "replies to the client by putting the item in its TX queue"; decision 0039.
@@ -46,9 +46,9 @@ pub const TOKEN_LOAN: u64 = 1 << 60;
 
 /// What a connection has to send, and the socket that it is to leave by.
 pub struct Loan {
-    /// The front's thread.
+    /// The dispatcher's thread.
     pub lender: usize,
-    /// The front's.
+    /// The dispatcher's.
     pub slot: usize,
     /// Tells it from a later connection in the same place.
     pub client_id: u64,
@@ -106,7 +106,7 @@ pub(super) struct Loans {
     held: Slab<Held>,
     /// Those whose sockets take more, in turn.
     ready: VecDeque<usize>,
-    /// Over, and lent by this worker's own front.
+    /// Over, and lent by this worker's own dispatcher.
     returned_here: Vec<Returned>,
 }
 
@@ -141,7 +141,7 @@ impl Loans {
         }
     }
 
-    /// Loans of this worker's own front that are over.
+    /// Loans of this worker's own dispatcher that are over.
     pub fn take_returned_here(&mut self) -> Vec<Returned> {
         std::mem::take(&mut self.returned_here)
     }
@@ -182,7 +182,7 @@ impl Loans {
     fn give_back<P: Poller>(&mut self, core: &Core, poller: &mut P, slot: usize, is_broken: bool) {
         let Some(Held { loan, is_watched, .. }) = self.held.remove(slot) else { return };
         if is_watched {
-            // The front's descriptor keeps the socket, and with it the watch, alive.
+            // The dispatcher's descriptor keeps the socket, and with it the watch, alive.
             let _ = poller.remove(loan.socket.as_fd());
         }
         let end = match is_broken {

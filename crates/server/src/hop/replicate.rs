@@ -2,11 +2,11 @@
 //! store, and answered when every copy has what they changed.
 //!
 //! ```text
-//!  front ─ ControlRequest (a cell) ─▶ ControlChannel ─▶ control thread: node.input(Compute)
+//!  dispatcher ─ ControlRequest (a cell) ─▶ ControlChannel ─▶ control thread: node.input(Compute)
 //!                                          node: newest write of the key ─▶ compute
 //!                                            ├─▶ what the key shall have ═══▶ backups
 //!                                            └─▶ the reply, encoded into the cell
-//!  front ◀─ index of the cell ── ControlChannel ◀── all copies have it
+//!  dispatcher ◀─ index of the cell ── ControlChannel ◀── all copies have it
 //! ```
 //!
 //! # Invariants
@@ -52,8 +52,8 @@ pub use group_handle::{Apart, GroupHandle, has_writes};
 pub struct ControlRequest {
     pub(super) cells: Arc<Cells>,
     pub(super) index: u32,
-    /// The thread of its front.
-    pub(super) front: u16,
+    /// The thread of its dispatcher.
+    pub(super) dispatcher: u16,
 }
 
 /// Why a request was not executed, or why it is unknown whether it was.
@@ -149,8 +149,8 @@ impl ControlRequest {
     }
 
     /// At which thread its client is.
-    pub fn front(&self) -> u16 {
-        self.front
+    pub fn dispatcher(&self) -> u16 {
+        self.dispatcher
     }
 
     /// Of which slot its key is.

@@ -29,7 +29,7 @@ pub enum RolesError {
     },
     /// More threads would poll than there are, or none.
     #[error("cr-threads must be auto or 1 to {most}, the number of threads")]
-    Fronts {
+    Dispatchers {
         /// The most.
         most: usize,
     },
@@ -62,7 +62,7 @@ pub struct PublishedRoles {
     pub publication: Publication,
     /// Whether requests go anywhere but to the worker that received them.
     pub is_routing: bool,
-    /// By front; each takes its own.
+    /// By dispatcher; each takes its own.
     deciders: Mutex<Vec<Option<Decider>>>,
 }
 
@@ -83,7 +83,7 @@ impl PublishedRoles {
     /// A thread's part in it; once for each thread.
     pub fn turn_of(&self, thread: usize) -> Turn {
         let decider = unpoisoned(&self.deciders).get_mut(thread).and_then(Option::take);
-        debug_assert_eq!(decider.is_some(), self.plan().is_front(thread), "taken once");
+        debug_assert_eq!(decider.is_some(), self.plan().is_dispatcher(thread), "taken once");
         Turn { plan: *self.plan(), is_routing: self.is_routing, decider }
     }
 }
@@ -118,7 +118,7 @@ impl Roles {
             is_routing: layers.is_routing(&layers.start, config),
             deciders: Mutex::new(deciders),
         });
-        let polls_with_all = config.cr_threads.is_none() && !layers.has_fixed_fronts();
+        let polls_with_all = config.cr_threads.is_none() && !layers.has_fixed_dispatchers();
         let latest = Mutex::new(Latest { published, polls_with_all });
         Ok(Roles { layers, latest, transit: Transit::new() })
     }
@@ -137,21 +137,21 @@ impl Roles {
     pub fn asked(&self) -> (usize, Option<usize>) {
         let latest = unpoisoned(&self.latest);
         let plan = latest.published.plan();
-        (plan.threads, (!latest.polls_with_all).then_some(plan.fronts))
+        (plan.threads, (!latest.polls_with_all).then_some(plan.dispatchers))
     }
 
     /// Publishes other roles. What is not named stays as it is; false: nothing was to be changed.
     pub fn change(&self, config: &Config, wanted: Wanted) -> Result<bool, RolesError> {
         let mut latest = unpoisoned(&self.latest);
         let now = *latest.published.plan();
-        let polls_with_all = match wanted.fronts {
+        let polls_with_all = match wanted.dispatchers {
             // Where nothing is routed all poll, whatever number was named.
-            Fronts::AsNow => latest.polls_with_all || !self.layers.is_routed,
-            Fronts::All | Fronts::Auto => true,
+            Dispatchers::AsNow => latest.polls_with_all || !self.layers.is_routed,
+            Dispatchers::All | Dispatchers::Auto => true,
             // What was set by hand meanwhile stays.
-            Fronts::Tuned(_) if !latest.polls_with_all => return Ok(false),
-            Fronts::Tuned(_) => true,
-            Fronts::Count(_) => false,
+            Dispatchers::Tuned(_) if !latest.polls_with_all => return Ok(false),
+            Dispatchers::Tuned(_) => true,
+            Dispatchers::Count(_) => false,
         };
         let threads = match wanted.threads {
             Threads::AsNow => now.threads,
@@ -159,18 +159,18 @@ impl Roles {
             Threads::Count(count) => count,
         };
         let stays_auto = latest.polls_with_all && threads == now.threads;
-        let fronts = match wanted.fronts {
-            Fronts::Count(count) | Fronts::Tuned(count) => count,
+        let dispatchers = match wanted.dispatchers {
+            Dispatchers::Count(count) | Dispatchers::Tuned(count) => count,
             // What is set already: as the tuner has divided them.
-            Fronts::AsNow | Fronts::Auto if stays_auto => now.fronts,
+            Dispatchers::AsNow | Dispatchers::Auto if stays_auto => now.dispatchers,
             _ if polls_with_all => threads,
-            _ => now.fronts,
+            _ => now.dispatchers,
         };
-        if (threads, fronts) == (now.threads, now.fronts) {
+        if (threads, dispatchers) == (now.threads, now.dispatchers) {
             latest.polls_with_all = polls_with_all;
             return Ok(false);
         }
-        let plan = self.layers.plan(now.epoch + 1, threads, fronts)?;
+        let plan = self.layers.plan(now.epoch + 1, threads, dispatchers)?;
         let is_routing = self.layers.is_routing(&plan, config);
         if is_routing && !self.layers.is_routed {
             return Err(RolesError::OneLayer);
@@ -192,7 +192,7 @@ pub struct Wanted {
     /// Threads with a role.
     pub threads: Threads,
     /// Those of them that poll.
-    pub fronts: Fronts,
+    pub dispatchers: Dispatchers,
 }
 
 /// Threads with a role.
@@ -209,7 +209,7 @@ pub enum Threads {
 
 /// Threads that poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fronts {
+pub enum Dispatchers {
     /// As many as now; all if that was asked for last and the number of threads changes.
     #[default]
     AsNow,
@@ -231,7 +231,7 @@ mod tests {
     fn tuned() -> (Config, Roles) {
         let config = Config { threads: 4, ..Config::default() };
         let roles = Roles::new(Layers::new(&config).unwrap(), &config).unwrap();
-        let divided = Wanted { fronts: Fronts::Tuned(1), ..Wanted::default() };
+        let divided = Wanted { dispatchers: Dispatchers::Tuned(1), ..Wanted::default() };
         assert_eq!(roles.change(&config, divided), Ok(true));
         (config, roles)
     }
@@ -243,22 +243,26 @@ mod tests {
         for wanted in wanted {
             roles.change(&config, *wanted).unwrap();
         }
-        assert_eq!((roles.latest().plan().fronts, roles.asked().1), want, "{wanted:?}");
+        assert_eq!((roles.latest().plan().dispatchers, roles.asked().1), want, "{wanted:?}");
     }
 
     #[test]
     fn auto_stays_auto_and_a_number_stays_by_hand_even_that_of_all_threads() {
-        let fronts = |fronts| Wanted { threads: Threads::AsNow, fronts };
-        let threads = |count| Wanted { threads: Threads::Count(count), fronts: Fronts::AsNow };
+        let dispatchers = |dispatchers| Wanted { threads: Threads::AsNow, dispatchers };
+        let threads =
+            |count| Wanted { threads: Threads::Count(count), dispatchers: Dispatchers::AsNow };
         check(&[], (1, None));
-        check(&[fronts(Fronts::Auto)], (1, None));
+        check(&[dispatchers(Dispatchers::Auto)], (1, None));
         check(&[threads(4)], (1, None));
         check(&[threads(3)], (3, None));
-        check(&[fronts(Fronts::Count(1))], (1, Some(1)));
-        check(&[fronts(Fronts::Count(4))], (4, Some(4)));
-        check(&[fronts(Fronts::Count(4)), fronts(Fronts::Auto)], (4, None));
-        check(&[fronts(Fronts::Count(2)), fronts(Fronts::Auto)], (4, None));
-        check(&[fronts(Fronts::Count(2)), fronts(Fronts::Tuned(3))], (2, Some(2)));
+        check(&[dispatchers(Dispatchers::Count(1))], (1, Some(1)));
+        check(&[dispatchers(Dispatchers::Count(4))], (4, Some(4)));
+        check(&[dispatchers(Dispatchers::Count(4)), dispatchers(Dispatchers::Auto)], (4, None));
+        check(&[dispatchers(Dispatchers::Count(2)), dispatchers(Dispatchers::Auto)], (4, None));
+        check(
+            &[dispatchers(Dispatchers::Count(2)), dispatchers(Dispatchers::Tuned(3))],
+            (2, Some(2)),
+        );
     }
 
     #[test]
@@ -267,10 +271,10 @@ mod tests {
         {
             let config = Config { threads: 3, ..Config::default() };
             let roles = Roles::new(Layers::new(&config).unwrap(), &config).unwrap();
-            let two = Wanted { threads: Threads::Count(2), fronts: Fronts::Count(2) };
+            let two = Wanted { threads: Threads::Count(2), dispatchers: Dispatchers::Count(2) };
             assert_eq!(roles.change(&config, two), Ok(true));
             assert_eq!(roles.asked(), (2, Some(2)));
-            let others = Wanted { threads, fronts: Fronts::AsNow };
+            let others = Wanted { threads, dispatchers: Dispatchers::AsNow };
             assert_eq!(roles.change(&config, others), Ok(true));
             assert_eq!(roles.asked(), (wanted, None));
         }

@@ -1,4 +1,4 @@
-//! A worker that routes: its session, its front half and its back half.
+//! A worker that routes: its session, its dispatcher half and its executor half.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use store::request::{Item, Request};
 use store::{NoOrder, Range, RangeEnd, Session};
 
 use super::awaiting::Awaiting;
-use super::back::Back;
+use super::dispatcher::{Dispatcher, Here, HereSink, Replicated};
+use super::executor::Executor;
 use super::fabric::Fabric;
-use super::front::{Front, Here, HereSink, Replicated};
 use super::lane::Lane;
 use super::layers::Decider;
 use super::loan::{Loan, Loans, Returned, TOKEN_LOAN};
@@ -34,8 +34,8 @@ use crate::shared::{Control, Shared};
 /// Batches that one round executes at most, before sockets are looked at again.
 const BATCHES_PER_TURN: usize = 4;
 
-/// Another front's writes may stand in the way of a parked request, and their end rings no bell
-/// here.
+/// Another dispatcher's writes may stand in the way of a parked request, and their end rings no
+/// bell here.
 const SLEEP_MAX_PARKED: Duration = Duration::from_millis(1);
 
 /// A session with what lies between this worker and the others.
@@ -49,13 +49,13 @@ pub struct Routed {
     /// None: no request is sampled.
     hot_keys: Option<Arc<HotKeys>>,
     /// None on a thread that only executes, or is idle.
-    front: Option<Front>,
-    back: Back,
+    dispatcher: Option<Dispatcher>,
+    executor: Executor,
     /// Whether requests go anywhere but to the worker that received them.
     is_routing: bool,
     /// It will send nothing more.
     is_closed: bool,
-    /// Large replies, of any front.
+    /// Large replies, of any dispatcher.
     loans: Loans,
     /// Of a node of a cluster: what it serves, and the way to its control thread.
     cluster: Option<(Arc<View>, Arc<ControlChannel>)>,
@@ -72,14 +72,14 @@ impl Routed {
         turn: Turn,
         shared: &Shared,
     ) -> Routed {
-        let mut back = Back::new(Arc::clone(&fabric));
-        back.take_up(&turn.plan, own);
+        let mut executor = Executor::new(Arc::clone(&fabric));
+        executor.take_up(&turn.plan, own);
         let loans = Loans::new();
         let partition_bits = shared.store().partition_bits();
         let hasher = shared.store().key_hasher().clone();
         let hot_keys = shared.hot_keys().cloned();
         let is_routing = turn.is_routing;
-        let (front, is_closed) = (None, false);
+        let (dispatcher, is_closed) = (None, false);
         let mut routed = Routed {
             home,
             fabric,
@@ -87,8 +87,8 @@ impl Routed {
             partition_bits,
             hasher,
             hot_keys,
-            front,
-            back,
+            dispatcher,
+            executor,
             is_routing,
             is_closed,
             loans,
@@ -97,24 +97,25 @@ impl Routed {
                 .map(|(_, channel)| GroupHandle::new(channel, own.index(), shared)),
             cluster: shared.cluster_and_channel(),
         };
-        routed.front = turn.decider.map(|decider| routed.open_front(turn.plan, decider));
+        routed.dispatcher = turn.decider.map(|decider| routed.open_dispatcher(turn.plan, decider));
         routed
     }
 
-    fn open_front(&self, plan: RolePlan, decider: Decider) -> Front {
+    fn open_dispatcher(&self, plan: RolePlan, decider: Decider) -> Dispatcher {
         let fabric = Arc::clone(&self.fabric);
-        let mut front = Front::new(fabric, (plan, decider), self.partition_bits, self.own);
+        let mut dispatcher =
+            Dispatcher::new(fabric, (plan, decider), self.partition_bits, self.own);
         if let Some(keys) = &self.hot_keys {
-            front.watch(Watcher::new(keys, self.own.index()));
+            dispatcher.watch(Watcher::new(keys, self.own.index()));
         }
         if let Some((view, channel)) = &self.cluster {
-            front.replicate(Replicated::new(Arc::clone(view), Arc::clone(channel)));
+            dispatcher.replicate(Replicated::new(Arc::clone(view), Arc::clone(channel)));
         }
-        front
+        dispatcher
     }
 
-    fn front(&mut self) -> &mut Front {
-        self.front.as_mut().expect("only a worker with a front has connections")
+    fn dispatcher(&mut self) -> &mut Dispatcher {
+        self.dispatcher.as_mut().expect("only a worker with a dispatcher has connections")
     }
 }
 
@@ -183,8 +184,8 @@ impl Engine for Routed {
         range: &Range<'_>,
         visit: impl FnMut(&Item<'_>),
     ) -> Option<Result<RangeEnd, NoOrder>> {
-        if let (Some(front), Bound::Included(key)) = (&mut self.front, range.origin()) {
-            front.note_range(&self.hasher, key);
+        if let (Some(dispatcher), Bound::Included(key)) = (&mut self.dispatcher, range.origin()) {
+            dispatcher.note_range(&self.hasher, key);
         }
         Some(self.home.session.range_from_hot(now, range, visit))
     }
@@ -196,18 +197,18 @@ impl Engine for Routed {
 
     #[inline]
     fn may_send(&mut self, core: &mut Core, slot: usize) -> bool {
-        self.front().may_send(core, slot)
+        self.dispatcher().may_send(core, slot)
     }
 
     #[inline]
     fn ask(&mut self, core: &mut Core, here: &mut Here, asking: Asking<'_>) -> Asked {
-        self.front().ask(core, here, asking)
+        self.dispatcher().ask(core, here, asking)
     }
 
     #[inline]
     fn join(&mut self, here: &mut Here, hash: KeyHash, key: &[u8]) {
-        if let Some(front) = &mut self.front {
-            front.note(hash, key);
+        if let Some(dispatcher) = &mut self.dispatcher {
+            dispatcher.note(hash, key);
         }
         here.join();
     }
@@ -220,8 +221,8 @@ impl Engine for Routed {
         requests: &[Request<'_, Rmw<'_>>],
         pendings: &[Pending],
     ) -> usize {
-        let front = self.front.as_mut();
-        front.map_or(0, |front| front.offer_tail(core, here, requests, pendings))
+        let dispatcher = self.dispatcher.as_mut();
+        dispatcher.map_or(0, |dispatcher| dispatcher.offer_tail(core, here, requests, pendings))
     }
 
     #[inline]
@@ -232,14 +233,15 @@ impl Engine for Routed {
         here: &mut Here,
     ) {
         let now = sink.now;
-        let front = self.front.as_ref().expect("only a worker with a front has connections");
+        let dispatcher =
+            self.dispatcher.as_ref().expect("only a worker with a dispatcher has connections");
         let hops = &sink.counters.hops;
-        let mut sink = HereSink::new(sink, requests, front.cells(), here);
+        let mut sink = HereSink::new(sink, requests, dispatcher.cells(), here);
         if let Some(group_handle) = &mut self.group_handle
             && (group_handle.is_held() || has_writes(requests))
         {
             group_handle.execute(&mut self.home.session, now, requests, &mut sink);
-        } else if front.is_all_hot(here) {
+        } else if dispatcher.is_all_hot(here) {
             self.home.session.read_hot(now, requests, &mut sink);
             hops.hot_in_place.add(self.home.session.take_hot_reads());
         } else {
@@ -249,14 +251,14 @@ impl Engine for Routed {
 
     #[inline]
     fn finish(&mut self, core: &mut Core, here: &mut Here) {
-        if let Some(front) = &mut self.front {
-            front.finish(core, here);
+        if let Some(dispatcher) = &mut self.dispatcher {
+            dispatcher.finish(core, here);
         }
     }
 
     #[inline]
     fn send(&mut self, core: &mut Core, sending: Sending<'_>, away: Away) {
-        self.front().send(core, sending, away);
+        self.dispatcher().send(core, sending, away);
     }
 
     fn say<T>(
@@ -265,7 +267,7 @@ impl Engine for Routed {
         slot: usize,
         encode: impl FnOnce(&mut Vec<u8>) -> T,
     ) -> T {
-        self.front().say(core, slot, encode)
+        self.dispatcher().say(core, slot, encode)
     }
 }
 
@@ -275,46 +277,47 @@ impl Home for Routed {
     }
 
     fn publish(&mut self, core: &mut Core) {
-        if let Some(front) = &mut self.front {
-            front.publish(core);
+        if let Some(dispatcher) = &mut self.dispatcher {
+            dispatcher.publish(core);
         }
     }
 
     fn turn(&mut self, core: &mut Core) -> bool {
         let mut has_any = false;
-        if let Some(front) = &mut self.front {
-            front.renew_plan(core);
-            if front.look_at_hot_set() {
-                self.home.session.watch_hot(front.hot_array());
+        if let Some(dispatcher) = &mut self.dispatcher {
+            dispatcher.renew_plan(core);
+            if dispatcher.look_at_hot_set() {
+                self.home.session.watch_hot(dispatcher.hot_array());
             }
         }
         for _ in 0..BATCHES_PER_TURN {
             // What a large reply needs comes first.
             let may_help = !self.loans.has_ready();
-            let served_count = self.back.serve(&mut self.home, core, may_help);
-            let has_collected = self.front.as_mut().is_some_and(|front| front.collect(core));
+            let served_count = self.executor.serve(&mut self.home, core, may_help);
+            let has_collected =
+                self.dispatcher.as_mut().is_some_and(|dispatcher| dispatcher.collect(core));
             if served_count == 0 && !has_collected {
                 break;
             }
             has_any = true;
         }
-        if let Some(front) = &mut self.front {
-            front.show_pins(core);
+        if let Some(dispatcher) = &mut self.dispatcher {
+            dispatcher.show_pins(core);
         }
         has_any
     }
 
     fn take_has_stolen(&mut self) -> bool {
-        self.back.take_has_stolen()
+        self.executor.take_has_stolen()
     }
 
     fn lie_down(&mut self) -> bool {
-        self.back.stop_helping();
+        self.executor.stop_helping();
         let bell = &self.fabric.bells[self.own.index()];
         bell.raise();
-        let has_work = self.back.has_work(self.own)
+        let has_work = self.executor.has_work(self.own)
             || self.has_loans()
-            || self.front.as_mut().is_some_and(Front::has_done);
+            || self.dispatcher.as_mut().is_some_and(Dispatcher::has_done);
         if has_work {
             bell.lower();
         }
@@ -326,60 +329,60 @@ impl Home for Routed {
     }
 
     fn sleep_max(&self) -> Duration {
-        let has_parked = self.front.as_ref().is_some_and(Front::has_parked);
+        let has_parked = self.dispatcher.as_ref().is_some_and(Dispatcher::has_parked);
         if has_parked { SLEEP_MAX_PARKED } else { Duration::MAX }
     }
 
     fn adopt(&mut self, lane: Lane) {
-        self.back.adopt(lane);
+        self.executor.adopt(lane);
     }
 
     fn park(&mut self) {
-        if let Some(front) = &mut self.front {
-            front.park();
+        if let Some(dispatcher) = &mut self.dispatcher {
+            dispatcher.park();
         }
     }
 
     fn go_on(&mut self, core: &mut Core) {
-        if let Some(front) = &mut self.front {
-            front.go_on(core);
+        if let Some(dispatcher) = &mut self.dispatcher {
+            dispatcher.go_on(core);
         }
     }
 
     fn is_drained(&self) -> bool {
-        self.front.as_ref().is_none_or(Front::is_drained)
+        self.dispatcher.as_ref().is_none_or(Dispatcher::is_drained)
     }
 
     fn take_up(&mut self, core: &mut Core, turn: Turn) {
         let Turn { plan, is_routing, decider } = turn;
         self.is_routing = is_routing;
-        self.back.take_up(&plan, self.own);
-        match (&mut self.front, decider) {
-            (Some(front), Some(decider)) => front.take_up(core, plan, decider),
+        self.executor.take_up(&plan, self.own);
+        match (&mut self.dispatcher, decider) {
+            (Some(dispatcher), Some(decider)) => dispatcher.take_up(core, plan, decider),
             (None, Some(decider)) => {
-                self.front = Some(self.open_front(plan, decider));
+                self.dispatcher = Some(self.open_dispatcher(plan, decider));
             }
             (Some(_), None) => {
-                if let Some(front) = self.front.take() {
-                    front.close(core);
+                if let Some(dispatcher) = self.dispatcher.take() {
+                    dispatcher.close(core);
                 }
             }
             (None, None) => {}
         }
-        self.home.session.watch_hot(self.front.as_ref().and_then(Front::hot_array));
+        self.home.session.watch_hot(self.dispatcher.as_ref().and_then(Dispatcher::hot_array));
     }
 
     fn settle(&mut self, core: &Core, plan: &RolePlan) {
-        self.back.settle(core, plan);
+        self.executor.settle(core, plan);
     }
 
     fn size_plan(&self) -> Option<&SizePlan> {
-        self.front.as_ref().and_then(Front::size_plan)
+        self.dispatcher.as_ref().and_then(Dispatcher::size_plan)
     }
 
     fn lend(&mut self, core: &Core, worker: WorkerId, loan: Loan) {
         core.counters().hops.lent.add(1);
-        match self.front.as_ref().map(|front| front.thread_of(worker)) {
+        match self.dispatcher.as_ref().map(|dispatcher| dispatcher.thread_of(worker)) {
             Some(thread) if thread != self.own.index() => {
                 core.shared.send(thread, Control::Lend(Box::new(loan)));
             }
@@ -406,23 +409,23 @@ impl Home for Routed {
     }
 
     fn keep_receive_buffer(&mut self, core: &mut Core, receive_buffer: Arc<Vec<u8>>) {
-        self.front().keep_receive_buffer(core, receive_buffer);
+        self.dispatcher().keep_receive_buffer(core, receive_buffer);
     }
 
     fn can_refuse(&self) -> bool {
-        self.front.as_ref().is_some_and(Front::has_reserve)
+        self.dispatcher.as_ref().is_some_and(Dispatcher::has_reserve)
     }
 
     #[inline]
     fn deliver_more(&mut self, core: &mut Core, slot: usize) {
-        if let Some(front) = &mut self.front {
-            front.deliver_more(core, slot);
+        if let Some(dispatcher) = &mut self.dispatcher {
+            dispatcher.deliver_more(core, slot);
         }
     }
 
     fn abandon(&mut self, core: &mut Core, awaiting: &mut Awaiting) {
-        if let Some(front) = &mut self.front {
-            front.abandon(core, awaiting);
+        if let Some(dispatcher) = &mut self.dispatcher {
+            dispatcher.abandon(core, awaiting);
         }
     }
 

@@ -2,19 +2,19 @@
 //! §5.2, HKH+WS).
 //!
 //! ```text
-//!  stand of front 0   cells, done bits       queues:  home 0 [a][b][c]   home 1 [d]
-//!  stand of front 1   cells, done bits       queues:  home 0 [e]         home 1 [f][g]
+//!  stand of dispatcher 0   cells, done bits       queues:  home 0 [a][b][c]   home 1 [d]
+//!  stand of dispatcher 1   cells, done bits       queues:  home 0 [e]         home 1 [f][g]
 //!
 //!  worker 0 takes from the queues of home 0; if these are empty it steals from those of home 1
 //! ```
 //!
-//! A request is offered in the queue that its front has for its *home*, the worker that the router
-//! names. Its home takes it, or a thief does; the worker that has executed it sets its bit at the
-//! front.
+//! A request is offered in the queue that its dispatcher has for its *home*, the worker that the
+//! router names. Its home takes it, or a thief does; the worker that has executed it sets its bit
+//! at the dispatcher.
 //!
 //! # Invariants
-//! I1: a cell that is offered is its front's until the entry that leads to it is published, from
-//!     then on the taker's, and its front's again once its bit is set (cell's I1).
+//! I1: a cell that is offered is its dispatcher's until the entry that leads to it is published,
+//!     from then on the taker's, and its dispatcher's again once its bit is set (cell's I1).
 //! I2: an entry leads to a cell and, by [`Cell::follower`], to those behind it: requests of the
 //!     same connection on the same key, which the worker that takes the first executes in order
 //!     (K10).
@@ -34,9 +34,9 @@ use super::cell::{CELLS, Cell, Cells};
 /// Requests that may follow one another by one entry.
 pub(super) const CHAIN_MAX: usize = 16;
 
-/// What one front offers.
+/// What one dispatcher offers.
 pub(super) struct Stand {
-    /// That front's.
+    /// That dispatcher's.
     pub cells: Arc<Cells>,
     /// By cell.
     pub done: DoneSet,
@@ -53,7 +53,7 @@ impl Stand {
         }
     }
 
-    /// The front's end of its queue for a home.
+    /// The dispatcher's end of its queue for a home.
     pub fn offerer(&self, home: usize) -> Offerer {
         Offerer::of(self.queues[home].get_or_init(|| Arc::new(Offers::new(CELLS))))
     }
@@ -71,9 +71,9 @@ impl Stand {
     }
 }
 
-/// What all fronts offer.
+/// What all dispatchers offer.
 pub(super) struct Stands {
-    by_front: Box<[CachePadded<Stand>]>,
+    by_dispatcher: Box<[CachePadded<Stand>]>,
     /// By thread: it executes something that takes long.
     at_length: Box<[CachePadded<AtomicBool>]>,
 }
@@ -83,27 +83,27 @@ impl Stands {
     pub fn new(thread_count: usize) -> Stands {
         let stand = |_| CachePadded::new(Stand::new(thread_count));
         Stands {
-            by_front: (0..thread_count).map(stand).collect(),
+            by_dispatcher: (0..thread_count).map(stand).collect(),
             at_length: (0..thread_count).map(|_| CachePadded::default()).collect(),
         }
     }
 
-    /// Fronts, and homes.
+    /// Dispatchers, and homes.
     pub fn thread_count(&self) -> usize {
-        self.by_front.len()
+        self.by_dispatcher.len()
     }
 
-    pub fn of(&self, front: usize) -> &Stand {
-        &self.by_front[front]
+    pub fn of(&self, dispatcher: usize) -> &Stand {
+        &self.by_dispatcher[dispatcher]
     }
 
-    /// What front after front offers to a home, from the one after `after` on.
+    /// What dispatcher after dispatcher offers to a home, from the one after `after` on.
     pub fn queues_of(&self, home: usize, after: usize) -> impl Iterator<Item = (usize, &Offers)> {
-        let count = self.by_front.len();
-        let fronts = (1..=count).map(move |step| (after + step) % count);
-        fronts.filter_map(move |front| {
-            let queue = self.by_front[front].queues[home].get()?;
-            Some((front, &**queue))
+        let count = self.by_dispatcher.len();
+        let dispatchers = (1..=count).map(move |step| (after + step) % count);
+        dispatchers.filter_map(move |dispatcher| {
+            let queue = self.by_dispatcher[dispatcher].queues[home].get()?;
+            Some((dispatcher, &**queue))
         })
     }
 
@@ -113,8 +113,8 @@ impl Stands {
     }
 
     /// Says that a thread begins or ends something that takes long. Then at least one of two sees
-    /// the other: the thread that begins sees that something waits, or the front that publishes
-    /// sees that it has begun.
+    /// the other: the thread that begins sees that something waits, or the dispatcher that
+    /// publishes sees that it has begun.
     pub fn set_at_length(&self, thread: usize, is_at_length: bool) {
         self.at_length[thread].store(is_at_length, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -131,16 +131,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_home_is_offered_what_every_front_has_for_it_in_turn() {
+    fn a_home_is_offered_what_every_dispatcher_has_for_it_in_turn() {
         let stands = Stands::new(3);
-        for (front, home, count) in [(0, 1, 2), (2, 1, 1), (2, 0, 1)] {
-            let mut offerer = stands.of(front).offerer(home);
+        for (dispatcher, home, count) in [(0, 1, 2), (2, 1, 1), (2, 0, 1)] {
+            let mut offerer = stands.of(dispatcher).offerer(home);
             (0..count).for_each(|cell| _ = offerer.push([7, cell]));
             offerer.publish();
         }
-        let fronts = |home, after| stands.queues_of(home, after).map(|(front, _)| front);
-        assert_eq!(fronts(1, 0).collect::<Vec<_>>(), [2, 0]);
-        assert_eq!(fronts(1, 2).collect::<Vec<_>>(), [0, 2]);
+        let dispatchers =
+            |home, after| stands.queues_of(home, after).map(|(dispatcher, _)| dispatcher);
+        assert_eq!(dispatchers(1, 0).collect::<Vec<_>>(), [2, 0]);
+        assert_eq!(dispatchers(1, 2).collect::<Vec<_>>(), [0, 2]);
         assert_eq!([0, 1, 2].map(|home| stands.waiting_count(home)), [1, 3, 0]);
     }
 

@@ -16,8 +16,8 @@ use super::{
 };
 use crate::manager::{Controller, Decision, Observed};
 
-/// How often samples are fetched: a front that serves 3 million requests a second has then filled
-/// its buffer.
+/// How often samples are fetched: a dispatcher that serves 3 million requests a second has then
+/// filled its buffer.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The same where workers look at gatherings: they have then taken 400 at most.
@@ -49,7 +49,7 @@ pub struct HotChange {
     pub sample_count: u64,
 }
 
-/// Counts what fronts sample; lives on one thread.
+/// Counts what dispatchers sample; lives on one thread.
 pub struct HotEpochs {
     keys: Arc<HotKeys>,
     counted: HotSet<Tracked>,
@@ -83,8 +83,8 @@ impl HotEpochs {
         }
     }
 
-    /// Counts the samples that wait, at most a buffer for each front; ends the epoch if it is due,
-    /// and says what has changed if keys turned hot or cold. Without readers none are hot.
+    /// Counts the samples that wait, at most a buffer for each dispatcher; ends the epoch if it is
+    /// due, and says what has changed if keys turned hot or cold. Without readers none are hot.
     pub fn look(&mut self, now: Instant, has_readers: bool) -> Option<HotChange> {
         for (_, samples) in &self.keys.samples {
             for sample in samples.try_iter().take(SAMPLES_WAITING_MAX) {
@@ -118,7 +118,7 @@ impl HotEpochs {
         self.keys.publish(Published { members, array, share_ratio, ..before }, size);
     }
 
-    /// The snapshot's keys as fronts use them, and their share.
+    /// The snapshot's keys as dispatchers use them, and their share.
     fn chosen(&self) -> (Members, Option<Arc<HotArray>>, f64) {
         let hashes: Vec<KeyHash> = self.snapshot.keys().iter().map(|key| key.hash).collect();
         let array = self.keys.is_ordered.then(|| Arc::new(self.sorted()));

@@ -1,4 +1,4 @@
-//! The hot set from samples to fronts: turning hot and cold, sizes, and buffers that overflow.
+//! The hot set from samples to dispatchers: turning hot and cold, sizes, and buffers that overflow.
 
 use base::{Instant, KeyHash};
 
@@ -10,7 +10,7 @@ fn hash_of(key: u64) -> KeyHash {
     KeyHash(base::hash::mix(key.wrapping_add(1)))
 }
 
-/// A front that samples everything, and the manager.
+/// A dispatcher that samples everything, and the manager.
 struct Bench {
     keys: Arc<HotKeys>,
     watcher: Watcher,
@@ -27,7 +27,7 @@ impl Bench {
         Bench { keys, watcher, epochs, now_ns: 0 }
     }
 
-    /// One epoch in which key k comes `times(k)` times, and then a round of the front.
+    /// One epoch in which key k comes `times(k)` times, and then a round of the dispatcher.
     fn epoch(&mut self, key_count: u64, times: impl Fn(u64) -> u64) -> Option<HotChange> {
         let mut noted_count = 0;
         for key in 0..key_count {
@@ -187,9 +187,9 @@ fn long_keys_are_listed_by_their_heads() {
     assert_eq!(lengths, [(52, 52), (52, 53)]);
 }
 
-/// H2: a front that cannot take the new epoch at once goes on with the old one.
+/// H2: a dispatcher that cannot take the new epoch at once goes on with the old one.
 #[test]
-fn a_front_that_meets_a_publication_takes_it_in_its_next_round() {
+fn a_dispatcher_that_meets_a_publication_takes_it_in_its_next_round() {
     let bench = &mut Bench::new(HotSetSize::Auto);
     let keys = Arc::clone(&bench.keys);
     let published = Published { members: Members::new(&[hash_of(1)]), ..Published::default() };
@@ -225,7 +225,7 @@ fn the_decision_log_hears_of_the_beginning_and_the_end() {
     assert_eq!(tick(true, 0).as_deref(), Some("hot keys from 3 to 0"));
 }
 
-/// What a tree's hot keys take beyond a table's: two arrays, and each front's places.
+/// What a tree's hot keys take beyond a table's: two arrays, and each dispatcher's places.
 #[test]
 fn the_arrays_and_places_of_a_tree_are_counted() {
     for threads in [1, 4, 16] {

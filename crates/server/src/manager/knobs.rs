@@ -160,7 +160,7 @@ impl Knobs for ServerKnobs {
             mr_way_count: way_range,
             run_to_completion: RunToCompletion::Tried,
         };
-        let mr_thread_count = (plan.threads - plan.fronts) as u32;
+        let mr_thread_count = (plan.threads - plan.dispatchers) as u32;
         let configuration = Configuration {
             mr_thread_count,
             // Without layers a hot set changes nothing: what differs in it alone is the same.
@@ -181,8 +181,8 @@ impl Knobs for ServerKnobs {
 
     fn set(&mut self, configuration: &Configuration) -> Result<(), String> {
         let threads = self.shared.role_plan().threads;
-        let fronts = threads - configuration.mr_thread_count as usize;
-        self.shared.tune_roles(threads, fronts).map_err(|error| error.to_string())?;
+        let dispatchers = threads - configuration.mr_thread_count as usize;
+        self.shared.tune_roles(threads, dispatchers).map_err(|error| error.to_string())?;
         self.epoch = self.shared.role_plan().epoch;
         self.set_hot_size(configuration.cached_item_count as usize);
         let Some(ways) = &self.ways else { return Ok(()) };
@@ -251,7 +251,7 @@ impl Controller for WaysFollower {
 /// Puts the threads that only execute into the group, and all others out of it.
 pub fn follow(shared: &Shared, ways: &mut CacheWays) -> Result<(), crate::resctrl::ResctrlError> {
     let plan = shared.role_plan();
-    let mr_threads: Vec<i32> = (plan.fronts..plan.threads)
+    let mr_threads: Vec<i32> = (plan.dispatchers..plan.threads)
         .filter(|_| plan.has_two_layers())
         .filter_map(|worker| shared.thread_id(worker))
         .collect();
@@ -266,7 +266,7 @@ pub fn lock(ways: &SharedWays) -> MutexGuard<'_, CacheWays> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hop::{Fronts, Wanted};
+    use crate::hop::{Dispatchers, Wanted};
     use crate::hot::HotSetSize;
 
     #[track_caller]
@@ -362,7 +362,7 @@ mod tests {
             let found = may_tune(&config, is_routed, 4).then(|| {
                 let mut knobs = ServerKnobs::new(Arc::clone(&shared), None);
                 let had_ranges = knobs.ranges().is_some();
-                let asked = Wanted { fronts: Fronts::Auto, ..Wanted::default() };
+                let asked = Wanted { dispatchers: Dispatchers::Auto, ..Wanted::default() };
                 shared.change_roles(asked).unwrap();
                 (had_ranges, knobs.were_turned() && knobs.ranges().is_some())
             });

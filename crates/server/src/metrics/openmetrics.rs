@@ -219,9 +219,9 @@ fn connections(page: &mut Page, snapshot: &Snapshot) {
 fn hops(page: &mut Page, snapshot: &Snapshot) {
     let hops = &snapshot.totals.hops;
     page.family("dovetail_cores", "gauge", "Threads by what they do");
-    let (fronts, both, backs) = snapshot.roles;
-    let idle = snapshot.thread_count.saturating_sub(fronts + both + backs);
-    for (role, count) in [("cr", fronts), ("rtc", both), ("mr", backs), ("idle", idle)] {
+    let (dispatchers, both, executors) = snapshot.roles;
+    let idle = snapshot.thread_count.saturating_sub(dispatchers + both + executors);
+    for (role, count) in [("cr", dispatchers), ("rtc", both), ("mr", executors), ("idle", idle)] {
         page.sample("dovetail_cores", &[("role", role)], count);
     }
     if let Some(sizes) = snapshot.sizes {

@@ -50,7 +50,7 @@ pub struct Shop {
     /// What each welcome says.
     pub terms: Terms,
     /// How many threads hear datagrams.
-    pub front_count: AtomicUsize,
+    pub dispatcher_count: AtomicUsize,
     /// Clients in shared memory now.
     pub shm_count: AtomicUsize,
     /// And their places.
@@ -83,8 +83,8 @@ pub struct Caller<'f> {
 
 impl Shop {
     /// So many threads hear datagrams from now on.
-    pub fn set_front_count(&self, front_count: usize) {
-        self.front_count.store(front_count, Ordering::Relaxed);
+    pub fn set_dispatcher_count(&self, dispatcher_count: usize) {
+        self.dispatcher_count.store(dispatcher_count, Ordering::Relaxed);
     }
 
     /// Answers a hello. An address may have `of_address_max` connections and sessions.
@@ -172,8 +172,8 @@ impl Shop {
         let worker_count = match caller.sender.as_lane() {
             Some(_) => 1,
             None => {
-                let front_count = self.front_count.load(Ordering::Relaxed);
-                u16::try_from(front_count).unwrap_or(u16::MAX)
+                let dispatcher_count = self.dispatcher_count.load(Ordering::Relaxed);
+                u16::try_from(dispatcher_count).unwrap_or(u16::MAX)
             }
         };
         let welcome = Welcome {

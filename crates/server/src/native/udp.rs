@@ -12,11 +12,11 @@ use crate::StartError;
 use crate::config::{Config, NativeTransport};
 
 /// Opens the group, one socket for each thread that may ever poll; datagrams go to the first
-/// `front_count` of them.
+/// `dispatcher_count` of them.
 pub fn open_group(
     address: SocketAddr,
     thread_count: usize,
-    front_count: usize,
+    dispatcher_count: usize,
 ) -> Result<(SocketAddr, Vec<UdpSocket>), StartError> {
     let setting = "native";
     let refused = |source: io::Error| match source.kind() {
@@ -30,7 +30,7 @@ pub fn open_group(
     }
     let sockets = landing::steer::group(address, count_of(thread_count)).map_err(refused)?;
     if let Some(first) = sockets.first() {
-        landing::steer::steer(first, count_of(front_count)).map_err(refused)?;
+        landing::steer::steer(first, count_of(dispatcher_count)).map_err(refused)?;
     }
     let resolved = sockets.first().map_or(Ok(address), UdpSocket::local_addr).map_err(refused)?;
     Ok((resolved, sockets))
@@ -55,13 +55,13 @@ impl Helm {
         sockets.first().map(|first| first.try_clone().map(Helm::Group)).transpose()
     }
 
-    /// From now on datagrams go to the first `front_count` sockets. What has arrived stays where
-    /// it is; so a thread that hears nothing more still serves that.
-    pub fn steer(&self, front_count: usize) -> io::Result<()> {
+    /// From now on datagrams go to the first `dispatcher_count` sockets. What has arrived stays
+    /// where it is; so a thread that hears nothing more still serves that.
+    pub fn steer(&self, dispatcher_count: usize) -> io::Result<()> {
         match self {
-            Helm::Group(socket) => landing::steer::steer(socket, count_of(front_count)),
+            Helm::Group(socket) => landing::steer::steer(socket, count_of(dispatcher_count)),
             #[cfg(feature = "xdp")]
-            Helm::Xdp(helm) => helm.steer(count_of(front_count)),
+            Helm::Xdp(helm) => helm.steer(count_of(dispatcher_count)),
         }
     }
 }

@@ -23,12 +23,12 @@ const NOT_BUILT: &str = "this binary was built without AF_XDP; build it with `--
 /// Ports on a device, worker `i`'s at index `i`, and what steers them.
 type Opened = (Vec<AnyPort>, Option<Helm>);
 
-/// Opens a port for each worker; datagrams go to the first `front_count` of them.
+/// Opens a port for each worker; datagrams go to the first `dispatcher_count` of them.
 pub fn open_ports(
     device: &XdpDevice,
     native: Option<SocketAddr>,
     worker_count: usize,
-    front_count: usize,
+    dispatcher_count: usize,
 ) -> Result<Opened, StartError> {
     let refused = |reason: String| StartError::Xdp { device: device.name.clone(), reason };
     if !cfg!(feature = "xdp") {
@@ -44,7 +44,7 @@ pub fn open_ports(
         return Err(refused(reason));
     }
     let (ports, helm) = open(device, address, worker_count).map_err(refused)?;
-    let steered = helm.as_ref().map_or(Ok(()), |helm| helm.steer(front_count));
+    let steered = helm.as_ref().map_or(Ok(()), |helm| helm.steer(dispatcher_count));
     steered.map_err(|error| refused(format!("cannot steer to the threads that poll: {error}")))?;
     Ok((ports, helm))
 }

@@ -186,7 +186,7 @@ fn find_settings<'f>(
 /// Everything that CONFIG GET shows: the names that Redis tools ask for, then our own.
 fn settings(shared: &Shared) -> Vec<(String, String)> {
     let config = shared.config();
-    let (threads, fronts) = shared.roles().asked();
+    let (threads, dispatchers) = shared.roles().asked();
     let max_connections = shared.live().max_connections().to_string();
     let port = config.resp.map_or(0, |address| address.port());
     let bind = config.resp.map_or(String::new(), |address| address.ip().to_string());
@@ -207,7 +207,7 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
         ("databases", "1".to_owned()),
         ("io-threads", threads.to_string()),
         ("threads", threads.to_string()),
-        ("cr-threads", fronts.map_or("auto".to_owned(), |count| count.to_string())),
+        ("cr-threads", dispatchers.map_or("auto".to_owned(), |count| count.to_string())),
         ("slo", shared.slo().text()),
         ("appendonly", yes_or_no(config.data.is_some())),
         ("appendfsync", append_fsync(config).to_owned()),

@@ -155,7 +155,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if protocol == Dialect::Memcached {
             self.tell_watchers(&connection.client, None);
         }
-        if !self.member.plan().is_front(self.core.worker.index()) {
+        if !self.member.plan().is_dispatcher(self.core.worker.index()) {
             return self.pass_on(connection);
         }
         let slot = self.core.connections.insert(connection);

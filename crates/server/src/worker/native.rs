@@ -51,7 +51,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 Ok(None) => return,
                 Ok(Some(None)) => {}
                 Ok(Some(Some(guest))) => {
-                    let worker_count = self.core.shared.role_plan().fronts;
+                    let worker_count = self.core.shared.role_plan().dispatchers;
                     let worker = door.next_worker(worker_count);
                     if worker == self.core.worker.index() {
                         self.adopt_shm(guest);
@@ -80,14 +80,14 @@ impl<E: Home, P: Poller> Worker<E, P> {
     /// Takes in clients that other workers have parted with, or passes them on to workers that
     /// poll. Where the server stops they have been left.
     pub(super) fn receive_shm(&mut self) {
-        let is_front = self.member.plan().is_front(self.core.worker.index());
+        let is_dispatcher = self.member.plan().is_dispatcher(self.core.worker.index());
         for client in std::mem::take(&mut self.shm_arrivals) {
             match &mut self.native {
-                Some(native) if is_front => {
+                Some(native) if is_dispatcher => {
                     let slot = native.take_in_shm(*client);
                     self.watch_shm(slot);
                 }
-                Some(_) => self.send_shm(client, &self.fronts_now()),
+                Some(_) => self.send_shm(client, &self.dispatchers_now()),
                 None => {}
             }
         }
@@ -99,11 +99,11 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let own = self.core.worker.index();
         let Some(native) = &mut self.native else { return };
         let count = native.shm_client_count();
-        let (leaving_count, targets) = if !plan.is_front(own) {
-            (count, 0..plan.fronts)
-        } else if before.is_front(own) {
-            let new_fronts = plan.fronts.saturating_sub(before.fronts);
-            (count * new_fronts / plan.fronts, before.fronts..plan.fronts)
+        let (leaving_count, targets) = if !plan.is_dispatcher(own) {
+            (count, 0..plan.dispatchers)
+        } else if before.is_dispatcher(own) {
+            let new_dispatchers = plan.dispatchers.saturating_sub(before.dispatchers);
+            (count * new_dispatchers / plan.dispatchers, before.dispatchers..plan.dispatchers)
         } else {
             return;
         };

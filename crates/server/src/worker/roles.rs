@@ -66,7 +66,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
     /// Whether this worker polls, and by that plan does not, or shares with more that do.
     fn parts_with_some(&self, latest: &RolePlan) -> bool {
         let (own, plan) = (self.core.worker.index(), self.member.plan());
-        plan.is_front(own) && (!latest.is_front(own) || latest.fronts > plan.fronts)
+        plan.is_dispatcher(own)
+            && (!latest.is_dispatcher(own) || latest.dispatchers > plan.dispatchers)
     }
 
     /// Whose connections go, and to which threads: all of a thread that polls no longer; of one
@@ -74,18 +75,18 @@ impl<E: Home, P: Poller> Worker<E, P> {
     fn who_moves(&self, plan: &RolePlan) -> (Vec<usize>, Range<usize>) {
         let (own, before) = (self.core.worker.index(), self.published.plan());
         let mut slots = self.core.connections.slots();
-        if !plan.is_front(own) {
-            return (slots, 0..plan.fronts);
+        if !plan.is_dispatcher(own) {
+            return (slots, 0..plan.dispatchers);
         }
-        let new_fronts = plan.fronts.saturating_sub(before.fronts);
-        let kept_count = slots.len() - slots.len() * new_fronts / plan.fronts;
-        (slots.split_off(kept_count), before.fronts..plan.fronts)
+        let new_dispatchers = plan.dispatchers.saturating_sub(before.dispatchers);
+        let kept_count = slots.len() - slots.len() * new_dispatchers / plan.dispatchers;
+        (slots.split_off(kept_count), before.dispatchers..plan.dispatchers)
     }
 
     /// A worker that parts with connections has begun a transit, so that the server goes on.
     fn take_up(&mut self, latest: &Arc<PublishedRoles>, plan: RolePlan) {
         let own = self.core.worker.index();
-        self.steer_udp(plan.fronts);
+        self.steer_udp(plan.dispatchers);
         let (slots, targets) = self.who_moves(&plan);
         if !slots.is_empty() {
             // Events of this round name positions that become free (I2).
@@ -95,14 +96,14 @@ impl<E: Home, P: Poller> Worker<E, P> {
             self.hand_over_from(slot, &targets);
         }
         let before = std::mem::replace(&mut self.published, Arc::clone(latest));
-        let role = |plan: &RolePlan| (plan.is_front(own), plan.is_back(own));
+        let role = |plan: &RolePlan| (plan.is_dispatcher(own), plan.is_executor(own));
         if role(before.plan()) != role(&plan) {
             self.core.counters().hops.role_changes.add(1);
         }
         self.poll = poll_of(self.core.shared.config().poll, role(&plan) == (false, false));
         self.engine.take_up(&mut self.core, latest.turn_of(own));
         if let Some(native) = &self.native {
-            native.steer(plan.fronts);
+            native.steer(plan.dispatchers);
         }
         self.hand_over_shm(before.plan(), &plan);
         if latest.publication.acknowledge() {
@@ -135,8 +136,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     /// The workers that poll by the latest plan; while the server drains, those that poll under
     /// every plan.
-    pub(super) fn fronts_now(&self) -> Range<usize> {
-        0..if self.is_draining { 1 } else { self.core.shared.role_plan().fronts }
+    pub(super) fn dispatchers_now(&self) -> Range<usize> {
+        0..if self.is_draining { 1 } else { self.core.shared.role_plan().dispatchers }
     }
 
     fn send_on(&mut self, moving: Box<Moving>, targets: &Range<usize>) {
@@ -153,7 +154,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     /// A worker that does not poll has accepted a connection (I3).
     pub(super) fn pass_on(&mut self, connection: Connection) {
         if self.core.shared.roles().transit.try_begin() {
-            self.hand_over(connection, &self.fronts_now());
+            self.hand_over(connection, &self.dispatchers_now());
         } else {
             // The server has stopped accepting meanwhile.
             self.core.shared.clients().remove(connection.client.id);
@@ -167,12 +168,12 @@ impl<E: Home, P: Poller> Worker<E, P> {
             return;
         }
         self.receive_shm();
-        let is_front = self.member.plan().is_front(self.core.worker.index());
+        let is_dispatcher = self.member.plan().is_dispatcher(self.core.worker.index());
         for moving in std::mem::take(&mut self.arrivals) {
-            if is_front {
+            if is_dispatcher {
                 self.take_in(*moving);
             } else {
-                self.send_on(moving, &self.fronts_now());
+                self.send_on(moving, &self.dispatchers_now());
             }
         }
     }

@@ -70,8 +70,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
     fn open_exchange(&mut self, udp: &mut UdpPort, at: usize) -> Option<usize> {
         let counters = self.core.counters();
         counters.input_bytes.add(udp.landed(at).len() as u64);
-        let is_front = self.member.plan().is_front(self.core.worker.index());
-        let is_busy = !is_front || self.core.ledger.is_over_in(Kind::Udp); // I2.
+        let is_dispatcher = self.member.plan().is_dispatcher(self.core.worker.index());
+        let is_busy = !is_dispatcher || self.core.ledger.is_over_in(Kind::Udp); // I2.
         let refused = match self.core.doors.of(Door::MemcachedUdp) {
             Access::Closed | Access::AfterLogin => Some(UdpDrop::Auth),
             Access::LoopbackOnly if !udp.is_from_loopback(at) => Some(UdpDrop::Protected),
@@ -158,9 +158,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
     }
 
     /// Other threads poll from now on.
-    pub(super) fn steer_udp(&mut self, front_count: usize) {
+    pub(super) fn steer_udp(&mut self, dispatcher_count: usize) {
         if let Some(udp) = self.udp.as_ref().filter(|_| self.core.worker.index() == 0) {
-            udp.steer(front_count);
+            udp.steer(dispatcher_count);
         }
         self.cut_exchanges();
     }

@@ -17,7 +17,7 @@ const JBSQ: Dispatch = Dispatch::Jbsq(2);
 const ENTRIES_PER_WORKER: usize = 16;
 /// Hand-off workers that are tried (Minos §5.2).
 const HAND_OFF_WORKERS_MAX: u16 = 3;
-/// Fronts are tried by such parts of all cores.
+/// Dispatchers are tried by such parts of all cores.
 const SPLIT_PARTS: usize = 8;
 /// Requests that a worker takes at once.
 const BATCH: u32 = 32;
@@ -106,7 +106,7 @@ pub const NOT_SIMULATED: &[(&str, &str)] =
 /// What a preset is run with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
-    /// Fronts and workers together.
+    /// Dispatchers and workers together.
     pub cores: usize,
     pub costs: Costs,
     pub slo_ns: f64,
@@ -118,8 +118,8 @@ impl Preset {
         let service_ns = setting.costs.request_ns + jobs.store_mean_ns();
         let slo_ratio = (setting.slo_ns / service_ns).clamp(2.0, SLO_RATIO_MAX);
         let rules = WindowRules::honest(service_ns.max(1.0) as u64, slo_ratio as u64);
-        let set_up = |dispatch: Dispatch, fronts: usize| {
-            let workers = setting.cores - fronts;
+        let set_up = |dispatch: Dispatch, dispatchers: usize| {
+            let workers = setting.cores - dispatchers;
             let plan = Arc::new(size_plan(jobs, workers));
             let helping = Helping::new(self.large_help, self.write_policy, dispatch);
             SetUp {
@@ -128,7 +128,7 @@ impl Preset {
                 plan: Arc::clone(&plan),
                 shape: Shape {
                     workers,
-                    fronts,
+                    dispatchers,
                     hand_off_workers: match dispatch {
                         Dispatch::HandOff(workers) => usize::from(workers),
                         _ => 0,
@@ -149,19 +149,19 @@ impl Preset {
             Layers::RunToCompletion => Vec::new(),
             Layers::Two | Layers::Tuned => splits(setting.cores),
         };
-        let fronts = one_layer.into_iter().chain(splits);
-        fronts.map(|fronts| set_up(self.dispatch, fronts)).collect()
+        let dispatchers = one_layer.into_iter().chain(splits);
+        dispatchers.map(|dispatchers| set_up(self.dispatch, dispatchers)).collect()
     }
 }
 
-/// How many of so many cores may be fronts: up to seven of the splits that a tuner could try.
+/// How many of so many cores may be dispatchers: up to seven of the splits that a tuner could try.
 fn splits(cores: usize) -> Vec<usize> {
-    let mut fronts: Vec<usize> = (1..SPLIT_PARTS)
+    let mut dispatchers: Vec<usize> = (1..SPLIT_PARTS)
         .map(|part| (cores * part).div_ceil(SPLIT_PARTS))
-        .filter(|fronts| (1..cores).contains(fronts))
+        .filter(|dispatchers| (1..cores).contains(dispatchers))
         .collect();
-    fronts.dedup();
-    fronts
+    dispatchers.dedup();
+    dispatchers
 }
 
 /// A preset on a machine.
@@ -175,8 +175,8 @@ pub(super) struct SetUp {
 
 impl SetUp {
     /// Cores that only receive and reply.
-    pub(super) fn fronts(&self) -> usize {
-        self.shape.fronts
+    pub(super) fn dispatchers(&self) -> usize {
+        self.shape.dispatchers
     }
 
     /// Offers all jobs at `rate` requests a nanosecond.
@@ -192,7 +192,7 @@ impl SetUp {
             // Requests come from a dispatcher that is none of the workers.
             executes: false,
             // Between two layers a bound counts batches (K15).
-            bound_unit: if self.shape.fronts > 0 { BATCH } else { 1 },
+            bound_unit: if self.shape.dispatchers > 0 { BATCH } else { 1 },
             table: WriteTable::new(entry_count),
             plan: Arc::clone(&self.plan),
         };

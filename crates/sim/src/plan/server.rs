@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  arrivals ─▶ (hand-off cores) ─▶ policy::Router, policy::Depths ─▶ queue ─▶ worker ─▶ latency
-//!          └─▶ (fronts)        ──┘   │ Busy: waits for a completion             │
+//!          └─▶ (dispatchers)   ──┘   │ Busy: waits for a completion             │
 //!                  ▲                 └──────────────────◀───────────────────────┤
 //!                  └───────────────────── replies, with two layers ◀────────────┘
 //! ```
@@ -14,7 +14,7 @@
 //! I1: every request that arrives is answered once and counted once.
 //! I2: a busy worker has exactly one event on its way, an idle one has an empty queue.
 
-mod fronts;
+mod dispatchers;
 mod help;
 
 use std::collections::VecDeque;
@@ -55,7 +55,7 @@ pub(super) struct Costs {
 pub(super) struct Shape {
     pub workers: usize,
     /// Cores beside the workers that receive, serve hot reads and send replies; 0: the workers do.
-    pub fronts: usize,
+    pub dispatchers: usize,
     /// The first of the workers only receive and hand off; 0: every worker receives.
     pub hand_off_workers: usize,
     /// How idle workers help themselves; `None`: they do not.
@@ -82,10 +82,10 @@ const DRAIN_SHARE_MAX: f64 = 0.02;
 
 enum Event {
     HandedOff(u32),
-    /// A front is done with the reply.
+    /// A dispatcher is done with the reply.
     Replied(u32),
-    /// A front has served it alone.
-    ServedByFront(u32),
+    /// A dispatcher has served it alone.
+    ServedByDispatcher(u32),
     Served(u16),
     Joined(u16),
     Closed(u16),
@@ -122,7 +122,7 @@ struct Server<'a, R> {
     read: Depths,
     waiting: VecDeque<u32>,
     hand_off_free_at: Vec<f64>,
-    front_free_at: Vec<f64>,
+    dispatcher_free_at: Vec<f64>,
     shared: Vec<SharedItem>,
     arrived_at: Vec<f64>,
     /// Where the router sent each request, whichever worker executes it.
@@ -143,7 +143,7 @@ pub(super) fn run(jobs: &Jobs, shape: &Shape, router: impl Router, rate: f64) ->
         workers: (0..shape.workers).map(|_| Worker::default()).collect(),
         waiting: VecDeque::new(),
         hand_off_free_at: vec![0.0; shape.hand_off_workers],
-        front_free_at: vec![0.0; shape.fronts],
+        dispatcher_free_at: vec![0.0; shape.dispatchers],
         shared: vec![SharedItem::default(); jobs.hot_key_count()],
         arrived_at: vec![0.0; jobs.all().len()],
         sent_to: vec![WorkerId(0); jobs.all().len()],
@@ -182,7 +182,7 @@ impl<R: Router> Server<'_, R> {
                 self.answer(index, now);
                 self.dispatch_waiting(now);
             }
-            Event::ServedByFront(index) => self.record(index, now),
+            Event::ServedByDispatcher(index) => self.record(index, now),
             Event::Served(worker) => {
                 let index = self.workers[usize::from(worker)].current;
                 self.finish(index, now);
@@ -203,8 +203,8 @@ impl<R: Router> Server<'_, R> {
     }
 
     fn arrive(&mut self, index: u32, now: f64) {
-        if self.shape.fronts > 0 {
-            return self.receive_by_front(index, now);
+        if self.shape.dispatchers > 0 {
+            return self.receive_by_dispatcher(index, now);
         }
         let hand_off_workers = self.hand_off_free_at.len();
         if hand_off_workers == 0 {
@@ -303,7 +303,7 @@ impl<R: Router> Server<'_, R> {
     /// The network's share, and the hop when another worker received the request.
     fn overhead_ns(&self, job: &Job, worker: u16) -> f64 {
         let costs = &self.shape.costs;
-        if self.shape.fronts > 0 {
+        if self.shape.dispatchers > 0 {
             return costs.layer_hop_ns / 2.0;
         }
         if self.shape.hand_off_workers > 0 {
@@ -331,10 +331,10 @@ impl<R: Router> Server<'_, R> {
         job.store_ns + transfer_ns
     }
 
-    /// A worker has executed a request: the reply leaves, from here or by the front.
+    /// A worker has executed a request: the reply leaves, from here or by the dispatcher.
     fn finish(&mut self, index: u32, now: f64) {
-        if self.shape.fronts > 0 {
-            self.reply_by_front(index, now);
+        if self.shape.dispatchers > 0 {
+            self.reply_by_dispatcher(index, now);
         } else {
             self.answer(index, now);
         }

@@ -122,7 +122,7 @@ fn two_layers_pay_where_a_holder_would_receive_and_answer_each_hot_write() {
     let plan = plan(&hot_writes(2), &costs(), &options).unwrap();
     let row = |preset| plan.rows.iter().find(|row| row.preset == preset).unwrap();
     let (tuned, one_layer) = (row("dovetail"), row("c4"));
-    assert!(tuned.fronts > 0, "{tuned:?}");
+    assert!(tuned.dispatchers > 0, "{tuned:?}");
     assert!(tuned.throughput_rps > 1.5 * one_layer.throughput_rps, "{tuned:?} {one_layer:?}");
 }
 
@@ -134,15 +134,15 @@ fn two_layers_lose_where_every_request_crosses_them_for_nothing() {
     // 8 cores of 260 ns and some idle time on the less busy side, against 8 cores of 200 ns.
     assert!((0.6..0.85).contains(&(two / one)), "{two} {one}");
     let tuned = plan.rows.iter().find(|row| row.preset == "dovetail").unwrap();
-    assert_eq!(tuned.fronts, 0, "the tuner finds run to completion");
+    assert_eq!(tuned.dispatchers, 0, "the tuner finds run to completion");
 }
 
 #[test]
-fn hot_reads_stay_with_the_front() {
+fn hot_reads_stay_with_the_dispatcher() {
     let hot = workload(|index| Item { key: index % 10, access: Access::Read, size_bytes: 100 });
     let plan = plan(&hot, &costs(), &OPTIONS).unwrap();
     let row = plan.rows.iter().find(|row| row.preset == "mutps-h").unwrap();
-    assert_eq!(row.fronts, 7, "nothing is left for the other layer: {row:?}");
+    assert_eq!(row.dispatchers, 7, "nothing is left for the other layer: {row:?}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::hop::cell::Origin;
 use crate::reply::Shape;
 use crate::rmw::Rmw;
 
-/// A back with queues from some fronts.
+/// An executor with queues from some dispatchers.
 struct Bench {
     lanes: Vec<Lane>,
     senders: Vec<Sender>,
@@ -22,19 +22,19 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(front_count: u16) -> Bench {
+    fn new(dispatcher_count: u16) -> Bench {
         let mut bench = Bench { lanes: vec![], senders: vec![], next_index: 0 };
-        for front in 0..front_count {
+        for dispatcher in 0..dispatcher_count {
             let (sender, receiver) = ring(1024);
             let cells = Arc::new(cell::Cells::new());
-            bench.lanes.push(Lane::new(WorkerId(front), 0, cells, receiver));
+            bench.lanes.push(Lane::new(WorkerId(dispatcher), 0, cells, receiver));
             bench.senders.push(sender);
         }
         bench
     }
 
     /// Requests like `s1 g2`: a SET of key 1, a GET of key 2; S is a SET of a kilobyte.
-    fn send(&mut self, front: usize, requests: &str) {
+    fn send(&mut self, dispatcher: usize, requests: &str) {
         for text in requests.split_whitespace() {
             let (verb, key) = text.split_at(1);
             let long = [b'x'; 1024];
@@ -57,12 +57,12 @@ impl Bench {
             let now = UnixMillis(1);
             let origin = Origin { answer, notes: &[], protocol, connection: 0, now };
             // SAFETY: this test is the only holder of its cells.
-            let cell = unsafe { &mut *self.lanes[front].cells.at(self.next_index) };
+            let cell = unsafe { &mut *self.lanes[dispatcher].cells.at(self.next_index) };
             cell.fill(&request, None, &origin);
-            self.senders[front].push([hash, u64::from(self.next_index)]);
+            self.senders[dispatcher].push([hash, u64::from(self.next_index)]);
             self.next_index += 1;
         }
-        self.senders[front].publish();
+        self.senders[dispatcher].publish();
     }
 
     /// Takes up to `batch` and what joins; the keys in the order of execution, and whether more
@@ -92,8 +92,8 @@ impl Bench {
 #[track_caller]
 fn check(compacts: Compacts, lanes: &[&str], batch: usize, want: &[&str]) {
     let mut bench = Bench::new(lanes.len() as u16);
-    for (front, requests) in lanes.iter().enumerate() {
-        bench.send(front, requests);
+    for (dispatcher, requests) in lanes.iter().enumerate() {
+        bench.send(dispatcher, requests);
     }
     for want in want {
         assert_eq!(bench.serve(compacts, batch).0, *want);

@@ -1,4 +1,4 @@
-//! The channel between fronts and the control thread.
+//! The channel between dispatchers and the control thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,21 +10,22 @@ use crate::hop::fabric::Fabric;
 use crate::poller::Waker;
 use crate::shared::Shared;
 
-/// What fronts hold of the channel. How much is on its way is bounded by the fronts' cells.
+/// What dispatchers hold of the channel. How much is on its way is bounded by the dispatchers'
+/// cells.
 pub struct ControlChannel {
     control_requests: Sender<ControlRequest>,
     groups: Sender<(usize, GroupCall)>,
     waker: Waker,
     is_asleep: Arc<AtomicBool>,
-    /// By front: cells that come back.
+    /// By dispatcher: cells that come back.
     returned: Vec<Receiver<u32>>,
-    /// By front: what its groups are answered.
+    /// By dispatcher: what its groups are answered.
     answers: Vec<Receiver<GroupAnswer>>,
 }
 
 /// What the control thread holds of it.
 pub struct Ends {
-    /// What fronts have sent.
+    /// What dispatchers have sent.
     pub control_requests: Receiver<ControlRequest>,
     /// What they ask for their groups.
     pub groups: Receiver<(usize, GroupCall)>,
@@ -33,20 +34,20 @@ pub struct Ends {
     pub waker: Waker,
     is_asleep: Arc<AtomicBool>,
     returns: Vec<Sender<u32>>,
-    /// Fronts that have got something since they were last woken.
+    /// Dispatchers that have got something since they were last woken.
     has_returned: Vec<bool>,
 }
 
 impl ControlChannel {
-    /// A channel for so many fronts.
+    /// A channel for so many dispatchers.
     ///
     /// # Errors
     /// If the system gives no descriptor.
-    pub fn new(front_count: usize) -> std::io::Result<(ControlChannel, Ends)> {
+    pub fn new(dispatcher_count: usize) -> std::io::Result<(ControlChannel, Ends)> {
         let (control_requests, received) = unbounded();
         let (groups, groups_received) = unbounded();
-        let (answers, answered) = (0..front_count).map(|_| unbounded()).unzip();
-        let (returns, returned) = (0..front_count).map(|_| unbounded()).unzip();
+        let (answers, answered) = (0..dispatcher_count).map(|_| unbounded()).unzip();
+        let (returns, returned) = (0..dispatcher_count).map(|_| unbounded()).unzip();
         let waker = Waker::new()?;
         let is_asleep = Arc::new(AtomicBool::new(false));
         let ends = Ends {
@@ -56,7 +57,7 @@ impl ControlChannel {
             waker: waker.clone(),
             is_asleep: is_asleep.clone(),
             returns,
-            has_returned: vec![false; front_count],
+            has_returned: vec![false; dispatcher_count],
         };
         let channel = ControlChannel {
             control_requests,
@@ -75,12 +76,12 @@ impl ControlChannel {
     }
 
     /// Asks for a group, and waits for the answer. The worker's session must be parked.
-    pub(super) fn ask(&self, front: usize, call: GroupCall) -> GroupAnswer {
-        if self.groups.send((front, call)).is_err() {
+    pub(super) fn ask(&self, dispatcher: usize, call: GroupCall) -> GroupAnswer {
+        if self.groups.send((dispatcher, call)).is_err() {
             return GroupAnswer::Bad;
         }
         self.call();
-        self.answers[front].recv().unwrap_or(GroupAnswer::Bad)
+        self.answers[dispatcher].recv().unwrap_or(GroupAnswer::Bad)
     }
 
     /// What was sent is to be looked at.
@@ -88,14 +89,14 @@ impl ControlChannel {
         call(&self.is_asleep, &self.waker);
     }
 
-    /// A cell that comes back to this front.
-    pub(in crate::hop) fn take(&self, front: usize) -> Option<u32> {
-        self.returned[front].try_recv().ok()
+    /// A cell that comes back to this dispatcher.
+    pub(in crate::hop) fn take(&self, dispatcher: usize) -> Option<u32> {
+        self.returned[dispatcher].try_recv().ok()
     }
 
     /// Whether one is there.
-    pub(in crate::hop) fn has_any(&self, front: usize) -> bool {
-        !self.returned[front].is_empty()
+    pub(in crate::hop) fn has_any(&self, dispatcher: usize) -> bool {
+        !self.returned[dispatcher].is_empty()
     }
 }
 
@@ -107,31 +108,31 @@ fn call(is_asleep: &AtomicBool, waker: &Waker) {
 }
 
 impl Ends {
-    /// What calls the control thread, of a thread that is no front.
+    /// What calls the control thread, of a thread that is no dispatcher.
     pub fn caller(&self) -> impl Fn() + Send + Sync + 'static {
         let (is_asleep, waker) = (self.is_asleep.clone(), self.waker.clone());
         move || call(&is_asleep, &waker)
     }
 
-    /// The control request is done: its front gets the cell back.
+    /// The control request is done: its dispatcher gets the cell back.
     pub fn give_back(&mut self, control_request: &ControlRequest) {
-        let front = usize::from(control_request.front);
-        // A front that has ended wants nothing back.
-        let _ = self.returns[front].send(control_request.index);
-        self.has_returned[front] = true;
+        let dispatcher = usize::from(control_request.dispatcher);
+        // A dispatcher that has ended wants nothing back.
+        let _ = self.returns[dispatcher].send(control_request.index);
+        self.has_returned[dispatcher] = true;
     }
 
     /// Answers a group's call.
-    pub fn answer(&self, front: usize, answer: GroupAnswer) {
-        // A front that has ended wants no answer.
-        let _ = self.answers[front].send(answer);
+    pub fn answer(&self, dispatcher: usize, answer: GroupAnswer) {
+        // A dispatcher that has ended wants no answer.
+        let _ = self.answers[dispatcher].send(answer);
     }
 
-    /// Wakes the fronts that got something and sleep.
-    pub fn wake_fronts(&mut self, fabric: &Fabric, shared: &Shared) {
-        for (front, has_any) in self.has_returned.iter_mut().enumerate() {
-            if std::mem::take(has_any) && fabric.bells[front].must_ring() {
-                shared.wake(front);
+    /// Wakes the dispatchers that got something and sleep.
+    pub fn wake_dispatchers(&mut self, fabric: &Fabric, shared: &Shared) {
+        for (dispatcher, has_any) in self.has_returned.iter_mut().enumerate() {
+            if std::mem::take(has_any) && fabric.bells[dispatcher].must_ring() {
+                shared.wake(dispatcher);
             }
         }
     }

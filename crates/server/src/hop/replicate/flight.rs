@@ -8,7 +8,7 @@
 //!
 //! # Invariants
 //! F1: what is longer than [`UNBOOKED_BYTES`] is booked before it is made, and stays booked until
-//!     the node drops its write (K27). Shorter ones are bounded by the fronts' cells.
+//!     the node drops its write (K27). Shorter ones are bounded by the dispatchers' cells.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

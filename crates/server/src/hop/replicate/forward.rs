@@ -45,8 +45,8 @@ const GUARDS: [Guard; 5] =
     [Guard::SameOrOlderToken, Guard::SameToken, Guard::None, Guard::Absent, Guard::Present];
 const META_KINDS: [MetaKind; 5] =
     [MetaKind::Get, MetaKind::Set, MetaKind::Delete, MetaKind::Count, MetaKind::Debug];
-/// The front of cells that have none.
-const NO_FRONT: u16 = u16::MAX;
+/// The dispatcher of cells that have none.
+const NO_DISPATCHER: u16 = u16::MAX;
 
 #[derive(Clone, Copy, Default)]
 struct Fields {
@@ -383,16 +383,17 @@ impl Guests {
         let command = CommandIndex::UNKNOWN_RESP;
         let answer = Answer { slot: 0, command, is_quiet: false, shape };
         let origin = Origin { answer, notes, protocol: Protocol::Resp2, connection: 0, now };
-        // SAFETY: the cell is free, so no other thread has it; the control thread is its front too.
+        // SAFETY: the cell is free, so no other thread has it; the control thread is its dispatcher
+        // too.
         let cell = unsafe { &mut *self.cells.at(index) };
         cell.fill(&Request { key, hash: self.hasher.hash(key), op }, None, &origin);
         self.whose[index as usize] = (from, id);
-        Some(ControlRequest { cells: Arc::clone(&self.cells), index, front: NO_FRONT })
+        Some(ControlRequest { cells: Arc::clone(&self.cells), index, dispatcher: NO_DISPATCHER })
     }
 
     /// Whose an control request was, if it came from another node; its cell is free again.
     pub fn leave(&mut self, control_request: &ControlRequest) -> Option<(NodeId, u64)> {
-        if control_request.front != NO_FRONT {
+        if control_request.dispatcher != NO_DISPATCHER {
             return None;
         }
         // SAFETY: the control request is over, and its cell is this struct's.
@@ -404,7 +405,7 @@ impl Guests {
 
     /// Whether an control request came from another node.
     pub fn has(&self, control_request: &ControlRequest) -> bool {
-        control_request.front == NO_FRONT
+        control_request.dispatcher == NO_DISPATCHER
     }
 }
 

@@ -21,7 +21,7 @@ use crate::shared::Shared;
 /// See the module's page.
 pub struct GroupHandle {
     channel: Arc<ControlChannel>,
-    front: usize,
+    dispatcher: usize,
     store: Arc<Store>,
     budget: Arc<BufferBudget>,
     /// A group was begun and not ended.
@@ -32,10 +32,10 @@ pub struct GroupHandle {
 
 impl GroupHandle {
     /// Of one worker.
-    pub fn new(channel: Arc<ControlChannel>, front: usize, shared: &Shared) -> GroupHandle {
+    pub fn new(channel: Arc<ControlChannel>, dispatcher: usize, shared: &Shared) -> GroupHandle {
         let store = Arc::clone(shared.store());
         let budget = Arc::clone(shared.buffer_budget());
-        GroupHandle { channel, front, store, budget, is_held: false, is_bad: false }
+        GroupHandle { channel, dispatcher, store, budget, is_held: false, is_bad: false }
     }
 
     /// Whether a group is under way.
@@ -140,7 +140,7 @@ impl GroupHandle {
 
     fn ask(&self, session: &mut Session, call: GroupCall) -> GroupAnswer {
         session.park(); // The control thread's cleaning waits for no worker that waits for it.
-        let answer = self.channel.ask(self.front, call);
+        let answer = self.channel.ask(self.dispatcher, call);
         session.unpark();
         answer
     }

@@ -396,8 +396,8 @@ fn what_a_search_finds_is_what_the_threads_of_a_server_do() {
             break;
         }
         let plan = shared.role_plan();
-        plans.insert((plan.threads, plan.fronts));
-        let rps = if plan.fronts == 3 { 2_000_000 } else { 1_000_000 };
+        plans.insert((plan.threads, plan.dispatchers));
+        let rps = if plan.dispatchers == 3 { 2_000_000 } else { 1_000_000 };
         observed.request_count += rps * sleep.as_micros() as u64 / 1_000_000;
         observed.busy_ns[0] += sleep.as_nanos() as u64;
         now.ns += sleep.as_nanos() as u64;
@@ -411,6 +411,6 @@ fn what_a_search_finds_is_what_the_threads_of_a_server_do() {
     assert!(changes[1].contains("to 1 memory-resident thread"), "{changes:?}");
     assert!(plans.len() >= 3, "only {plans:?} were tried");
     let plan = shared.role_plan();
-    assert_eq!((plan.threads, plan.fronts), (4, 3));
+    assert_eq!((plan.threads, plan.dispatchers), (4, 3));
     assert!(shared.totals().hops.role_changes > 0);
 }

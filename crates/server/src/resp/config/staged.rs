@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::ByteSize;
 
 use crate::descriptors;
-use crate::hop::{Fronts, Threads, Wanted};
+use crate::hop::{Dispatchers, Threads, Wanted};
 use crate::hot::{HotSetSize, TRACKED_MAX};
 use crate::log_level::LogLevel;
 use crate::password::PASSWORD_MAX_BYTES;
@@ -76,7 +76,7 @@ impl<'a> Staged<'a> {
             }),
             "cr-threads" => thread_count(value).map(|count| {
                 self.wanted_by = Some(name);
-                self.wanted.fronts = count.map_or(Fronts::Auto, Fronts::Count);
+                self.wanted.dispatchers = count.map_or(Dispatchers::Auto, Dispatchers::Count);
                 ("cr-threads", spelled(count))
             }),
             "maxmemory" | "memory" => self.take_memory(shared, known, value),

@@ -1,17 +1,17 @@
-//! Sizes at a front: the plan of the epoch, and requests that come back unexecuted because their
-//! item is large. They keep their place in their connection's order, and are routed again.
+//! Sizes at a dispatcher: the plan of the epoch, and requests that come back unexecuted because
+//! their item is large. They keep their place in their connection's order, and are routed again.
 
 use base::WorkerId;
 use policy::size_class::SizePlan;
 
-use super::{Front, NO_CONNECTION, State};
+use super::{Dispatcher, NO_CONNECTION, State};
 use crate::core::Core;
 use crate::hop::cell::Verdict;
 use crate::sizes::PlanReader;
 
-/// What a front knows of sizes.
+/// What a dispatcher knows of sizes.
 pub(super) struct BySize {
-    /// None until the plan for this front's role is there.
+    /// None until the plan for this dispatcher's role is there.
     reader: Option<PlanReader>,
     /// By thread: requests that came back from there (back's `sizing`, I2), over one lane's life.
     returned_seen: Vec<u64>,
@@ -37,13 +37,13 @@ impl BySize {
         self.returned_seen[thread] += 1;
     }
 
-    /// The front has another router, which knows no plan yet.
+    /// The dispatcher has another router, which knows no plan yet.
     pub(super) fn forget_plan(&mut self) {
         self.reader = None;
     }
 }
 
-impl Front {
+impl Dispatcher {
     /// Once a round: takes the new plan if there is one.
     #[inline]
     pub fn renew_plan(&mut self, core: &Core) {
@@ -58,7 +58,7 @@ impl Front {
             }
         };
         let Some(reader) = by_size.reader.as_ref().filter(|_| is_new) else { return };
-        if reader.plan().worker_count == self.plan.backs {
+        if reader.plan().worker_count == self.plan.executors {
             self.decider.set_plan(reader.plan());
             self.ask_once();
         }
@@ -69,12 +69,12 @@ impl Front {
         self.plan.thread_of(worker.index())
     }
 
-    /// The plan of this front's epoch.
+    /// The plan of this dispatcher's epoch.
     #[inline]
     pub fn size_plan(&self) -> Option<&SizePlan> {
         let plan = self.by_size.as_ref()?.reader.as_ref()?.plan();
         // Else it is for another division of the threads, of which this one has not heard yet.
-        (plan.worker_count == self.plan.backs).then_some(&**plan)
+        (plan.worker_count == self.plan.executors).then_some(&**plan)
     }
 
     /// Whether a request that the tail has passed is not executed; then it is on its way again, or
@@ -84,7 +84,7 @@ impl Front {
         if self.by_size.is_none() {
             return false;
         }
-        // SAFETY: the tail has passed the ticket's entry, so the front holds the cell (I1).
+        // SAFETY: the tail has passed the ticket's entry, so the dispatcher holds the cell (I1).
         let cell = unsafe { &mut *self.cell(index) };
         match std::mem::replace(&mut cell.verdict, Verdict::Answered) {
             Verdict::Answered => return false,

@@ -1,5 +1,5 @@
-//! A front whose small requests idle large workers may take: it offers the last ones of a batch
-//! that is long enough, and what no small worker has room for.
+//! A dispatcher whose small requests idle large workers may take: it offers the last ones of a
+//! batch that is long enough, and what no small worker has room for.
 //!
 //! ```text
 //!  batch [a][b][c] ... [w][x][y]          found no room
@@ -22,7 +22,7 @@ use base::offers::{DoneSet, Offerer};
 use policy::{Access, Route, RouteRequest};
 use store::request::{Op, Request};
 
-use super::{CELLS_RESERVED, Front, Here, NO_TICKET, State, Ticket};
+use super::{CELLS_RESERVED, Dispatcher, Here, NO_TICKET, State, Ticket};
 use crate::core::Core;
 use crate::gather::Answer;
 use crate::hop::awaiting::Awaiting;
@@ -43,7 +43,7 @@ const WAKING_MIN: usize = 8;
 
 const FILTER_WORDS: usize = 64;
 
-/// A front's own side of its offers.
+/// A dispatcher's own side of its offers.
 pub(super) struct Helped {
     offerer: Offerer,
 }
@@ -56,7 +56,7 @@ impl Helped {
     }
 }
 
-impl Front {
+impl Dispatcher {
     /// The last batch of a gathering is about to be executed: how many of its last requests are
     /// offered instead.
     #[inline]
@@ -141,7 +141,7 @@ impl Front {
         let Pending { command, is_quiet, shape, .. } = *pending;
         let index = self.free.pop().expect("`tail_of` has counted the free cells");
         let origin = self.origin(core, Answer { slot, command, is_quiet, shape });
-        // SAFETY: the ticket is free, so the front holds the cell (I1).
+        // SAFETY: the ticket is free, so the dispatcher holds the cell (I1).
         let cell = unsafe { &mut *self.cell(index) };
         cell.fill(request, None, &origin);
         cell.order = self.next_order;
@@ -199,8 +199,8 @@ impl Front {
             helped.offerer.publish();
         }
         if may_wake && !help.is_anyone_idle() {
-            let first = self.size_plan().map_or(self.plan.backs, |plan| plan.small_workers);
-            let large = self.plan.first_back + first..self.plan.threads;
+            let first = self.size_plan().map_or(self.plan.executors, |plan| plan.small_workers);
+            let large = self.plan.first_executor + first..self.plan.threads;
             call_helper(&self.fabric, core, large);
         }
     }

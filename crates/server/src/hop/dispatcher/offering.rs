@@ -1,4 +1,4 @@
-//! A front where requests may be stolen: it offers them in its stand instead of sending them.
+//! A dispatcher where requests may be stolen: it offers them in its stand instead of sending them.
 //!
 //! ```text
 //!  request ─▶ ticket ─┬─▶ entry of the home's queue ─ publish ─▶ home or thief ─▶ done bit
@@ -10,22 +10,23 @@
 //! O1: of one connection's requests on one key at most one entry is published and not done; the
 //!     others stand behind it in its chain, or are parked (K10). Otherwise a worker that takes an
 //!     entry later could execute it earlier.
-//! O2: a cell's `follower` is written by the front before the entry that leads to it is published.
+//! O2: a cell's `follower` is written by the dispatcher before the entry that leads to it is
+//!     published.
 
 use std::sync::Arc;
 
 use base::WorkerId;
 use base::offers::{DoneSet, Offerer};
 
-use super::{Front, State};
+use super::{Dispatcher, State};
 use crate::core::Core;
 use crate::hop::awaiting::NO_TICKET;
-use crate::hop::back::call_thief;
 use crate::hop::cell::CELLS;
+use crate::hop::executor::call_thief;
 use crate::hop::fabric::Fabric;
 use crate::hop::stands::{CHAIN_MAX, Stand};
 
-/// A front's own side of its stand.
+/// A dispatcher's own side of its stand.
 pub(super) struct Offering {
     /// By home; made when the first request goes there.
     offerers: Vec<Option<Offerer>>,
@@ -65,7 +66,7 @@ impl Offering {
     }
 }
 
-impl Front {
+impl Dispatcher {
     /// Puts a ticket that was parked where its home or a thief finds it; false: it has to wait for
     /// one before it (O1).
     pub(super) fn offer(&mut self, core: &mut Core, index: u32, worker: WorkerId) -> bool {
@@ -75,15 +76,15 @@ impl Front {
         };
         let leader = self.before(&core.connections[slot].awaiting, hash, index);
         let (Some(offering), Some(stands)) = (&mut self.offering, &self.fabric.stands) else {
-            unreachable!("only a front that offers is asked to");
+            unreachable!("only a dispatcher that offers is asked to");
         };
         let home = self.plan.thread_of(worker.index());
-        // SAFETY: the ticket was parked until now, so the front holds the cell (I1).
+        // SAFETY: the ticket was parked until now, so the dispatcher holds the cell (I1).
         unsafe { (*self.cells.at(index)).follower = NO_TICKET };
         let (offered, worker) = match leader {
             Some(leader) if offering.may_follow(leader) => {
-                // SAFETY: the entry that leads to this cell is not published (O2), so the front
-                // holds it (Stand's I1).
+                // SAFETY: the entry that leads to this cell is not published (O2), so the
+                // dispatcher holds it (Stand's I1).
                 unsafe { (*self.cells.at(leader)).follower = index };
                 let Offered { home, number, place } = offering.offered[leader as usize];
                 let worker = self.tickets[leader as usize].worker;
@@ -126,7 +127,7 @@ impl Front {
         let Some(offerer) = &mut offering.offerers[home] else { return };
         let count = offerer.unpublished_count();
         if !offerer.publish() || home == self.own.index() {
-            return; // Its back half takes what it can at once, and calls for help.
+            return; // Its executor half takes what it can at once, and calls for help.
         }
         core.counters().hops.sent.add(count);
         core.counters().hops.publications.add(1);
@@ -134,7 +135,7 @@ impl Front {
         if self.fabric.bells[home].must_ring() {
             core.shared.wake(home);
         } else if stands.is_at_length(home) || waiting_count >= core.shared.config().batch as u64 {
-            call_thief(&self.fabric, core, self.plan.first_back..self.plan.threads);
+            call_thief(&self.fabric, core, self.plan.first_executor..self.plan.threads);
         }
     }
 

@@ -1,4 +1,4 @@
-//! A back where requests may be stolen: it takes what waits for it, a few at a time, and where
+//! An executor where requests may be stolen: it takes what waits for it, a few at a time, and where
 //! nothing does it takes one of another's (Minos §5.2, HKH+WS).
 //!
 //! ```text
@@ -36,13 +36,13 @@ const OWN_MAX: usize = 8;
 
 const _: () = assert!(OWN_MAX - 1 + CHAIN_MAX <= CELLS_MAX, "a batch has room for the last chain");
 
-/// What a back remembers between two batches.
+/// What an executor remembers between two batches.
 #[derive(Default)]
 pub(super) struct Stealing {
-    /// The front that the last batch ended with.
-    last_front: usize,
+    /// The dispatcher that the last batch ended with.
+    last_dispatcher: usize,
     /// The threads that execute by the plan, this one or others.
-    backs: Range<usize>,
+    executors: Range<usize>,
     /// Whether the plan lets this thread execute what others were sent.
     may_steal: bool,
     /// Whether it has stolen since it was last asked.
@@ -56,7 +56,7 @@ type Between<'b> = (&'b Fabric, &'b Stands);
 #[derive(Default)]
 struct Taken {
     cells: Cells,
-    /// Front and cell of each.
+    /// Dispatcher and cell of each.
     names: ArrayVec<(usize, u32), CELLS_MAX>,
     /// The last one takes long.
     is_long: bool,
@@ -65,8 +65,8 @@ struct Taken {
 impl Stealing {
     /// Acts by another plan from now on.
     pub fn take_up(&mut self, plan: &RolePlan, own: WorkerId) {
-        self.backs = plan.first_back..plan.threads;
-        self.may_steal = plan.is_back(own.index());
+        self.executors = plan.first_executor..plan.threads;
+        self.may_steal = plan.is_executor(own.index());
     }
 
     /// Whether it has stolen since it was last asked.
@@ -130,20 +130,20 @@ impl Stealing {
         count_max: usize,
     ) -> Taken {
         let mut taken = Taken::default();
-        for (front, queue) in stands.queues_of(victim, self.last_front) {
+        for (dispatcher, queue) in stands.queues_of(victim, self.last_dispatcher) {
             while taken.cells.len() < count_max
                 && !taken.is_long
                 && let Some(entry) = queue.take()
             {
-                for (index, cell) in stands.of(front).chain(entry) {
+                for (index, cell) in stands.of(dispatcher).chain(entry) {
                     // SAFETY: the entry is taken, so its cells are this worker's (Stand's I1).
                     let held = unsafe { &*cell };
                     home.prefetch(held.request().hash);
                     taken.is_long |= held.is_long();
                     taken.cells.push(cell);
-                    taken.names.push((front, index));
+                    taken.names.push((dispatcher, index));
                 }
-                self.last_front = front;
+                self.last_dispatcher = dispatcher;
             }
         }
         taken
@@ -164,7 +164,7 @@ impl Stealing {
         let left_count = stands.waiting_count(victim);
         let waits_long = taken.is_long && left_count + stands.waiting_count(own) > 0;
         if waits_long || left_count >= core.shared.config().batch as u64 {
-            call_thief(fabric, core, self.backs.clone());
+            call_thief(fabric, core, self.executors.clone());
         }
         execute(home, core, &taken.cells, false, Judge::keeps_all());
         if taken.is_long {
@@ -179,28 +179,29 @@ fn victims(own: usize, thread_count: usize) -> impl Iterator<Item = usize> {
     Steal::victims(WorkerId(own as u16), thread_count).map(WorkerId::index)
 }
 
-/// The bits of what is done are set, and fronts that sleep are woken.
+/// The bits of what is done are set, and dispatchers that sleep are woken.
 fn complete((fabric, stands): Between<'_>, core: &Core, names: &[(usize, u32)]) {
-    let word_of = |(front, index): (usize, u32)| (front, (index / DoneSet::WORD_BITS) as usize);
+    let word_of =
+        |(dispatcher, index): (usize, u32)| (dispatcher, (index / DoneSet::WORD_BITS) as usize);
     for group in names.chunk_by(|one, next| word_of(*one) == word_of(*next)) {
-        let (front, word) = word_of(group[0]);
+        let (dispatcher, word) = word_of(group[0]);
         let bits =
             group.iter().fold(0, |bits, (_, index)| bits | 1 << (index % DoneSet::WORD_BITS));
-        stands.of(front).done.set(word, bits);
+        stands.of(dispatcher).done.set(word, bits);
     }
     for group in names.chunk_by(|(one, _), (next, _)| one == next) {
-        let front = group[0].0;
-        if front != core.worker.index() && fabric.bells[front].must_ring() {
-            core.shared.wake(front);
+        let dispatcher = group[0].0;
+        if dispatcher != core.worker.index() && fabric.bells[dispatcher].must_ring() {
+            core.shared.wake(dispatcher);
         }
     }
 }
 
 /// Wakes one of the threads that may steal, if one sleeps.
 #[cold]
-pub(in crate::hop) fn call_thief(fabric: &Fabric, core: &Core, mut backs: Range<usize>) {
-    let bells = backs.clone().map(|thread| &*fabric.bells[thread]);
-    if let Some(thread) = Bell::must_ring_one(bells).and_then(|at| backs.nth(at)) {
+pub(in crate::hop) fn call_thief(fabric: &Fabric, core: &Core, mut executors: Range<usize>) {
+    let bells = executors.clone().map(|thread| &*fabric.bells[thread]);
+    if let Some(thread) = Bell::must_ring_one(bells).and_then(|at| executors.nth(at)) {
         core.shared.wake(thread);
     }
 }

@@ -23,7 +23,7 @@
 //! D4: a request whose connection has an earlier one on the same key goes where that is: to the
 //!     worker that has it, or into the batch. If it may not, the batch is executed first (K10).
 //! D5: a change that copies what is there gets a cell where sizes matter: a large worker may have
-//!     to execute it (`back::sizing`). A large read costs nothing but its reply, which is lent.
+//!     to execute it (`executor::sizing`). A large read costs nothing but its reply, which is lent.
 //!
 //! # References
 //! uTPS §3.2.3; rules K6, K7, K9, K10; decisions 0033 and 0040.
@@ -39,13 +39,13 @@ use store::HotArray;
 use store::pin::Pins;
 use store::request::{Op, Outcome, Request, Sink};
 
-use super::{Front, NO_TICKET, State, Ticket};
+use super::{Dispatcher, NO_TICKET, State, Ticket};
 use crate::compaction::{Answering, Tells};
 use crate::core::Core;
 use crate::engine::{Asked, Asking, Away};
 use crate::gather::BATCH_REQUESTS_MAX;
-use crate::hop::back;
 use crate::hop::cell::Cells;
+use crate::hop::executor;
 use crate::hot::Watcher;
 use crate::reply::ReplySink;
 use crate::rmw::{Refusal, Rmw, copies_value};
@@ -53,7 +53,7 @@ use crate::sizes::{LENT_BYTES_MIN, size_of};
 
 const FILTER_WORDS: usize = 8;
 
-/// What the front remembers of the batch in the making.
+/// What the dispatcher remembers of the batch in the making.
 #[derive(Default)]
 pub struct Here {
     /// Requests that the router left here.
@@ -144,7 +144,7 @@ pub(super) enum Leader {
     Away,
 }
 
-impl Front {
+impl Dispatcher {
     /// A key was asked for.
     #[inline]
     pub fn note(&mut self, hash: KeyHash, key: &[u8]) {
@@ -299,7 +299,7 @@ impl Front {
         let slot = asking.answer.slot;
         let index = self.free.pop().expect("`may_send` has seen a free cell");
         let origin = self.origin(core, asking.answer);
-        // SAFETY: the ticket is free, so the front holds the cell (I1).
+        // SAFETY: the ticket is free, so the dispatcher holds the cell (I1).
         let cell = unsafe { &mut *self.cell(index) };
         cell.address(&origin);
         self.tickets[index as usize] = Ticket {
@@ -324,8 +324,8 @@ impl Front {
             Op::Delete | Op::Update(_) => (Access::Write, None),
         };
         let received_by = self.own_worker.unwrap_or_else(|| {
-            // Between two layers no receiving thread executes: each back in turn.
-            self.next_receiver = (self.next_receiver + 1) % self.plan.backs as u16;
+            // Between two layers no receiving thread executes: each executor in turn.
+            self.next_receiver = (self.next_receiver + 1) % self.plan.executors as u16;
             WorkerId(self.next_receiver)
         });
         let partition = request.hash.partition(self.partition_bits);
@@ -346,7 +346,7 @@ pub struct HereSink<'s, 'r> {
 }
 
 impl<'s, 'r> HereSink<'s, 'r> {
-    /// `cells` are the front's that gathered the batch.
+    /// `cells` are the dispatcher's that gathered the batch.
     pub(in crate::hop) fn new(
         direct: ReplySink<'s>,
         requests: &'s [Request<'r, Rmw<'r>>],
@@ -384,11 +384,11 @@ impl Sink<Refusal> for HereSink<'_, '_> {
         match self.places.split_first() {
             Some((place, rest)) if place.request_index == request_index => {
                 self.places = rest;
-                // SAFETY: the ticket is here, so this front holds the cell (I1), and nothing else
-                // refers to it while the batch is executed.
+                // SAFETY: the ticket is here, so this dispatcher holds the cell (I1), and nothing
+                // else refers to it while the batch is executed.
                 let cell = unsafe { &mut *self.cells.at(place.ticket) };
                 let books = (self.direct.counters, self.direct.room.ledger.budget());
-                back::answer(cell, books, self.direct.now, outcome, pins);
+                executor::answer(cell, books, self.direct.now, outcome, pins);
             }
             _ if self.sizes.is_some() => {
                 self.direct.answer(request_index, outcome, pins, LENT_BYTES_MIN);

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::Front;
+use super::Dispatcher;
 use crate::budget::Kind;
 use crate::core::Core;
 
-impl Front {
+impl Dispatcher {
     /// A buffer that cells borrow from is booked until the last of them is clear.
     pub fn keep_receive_buffer(&mut self, core: &mut Core, receive_buffer: Arc<Vec<u8>>) {
         let booked_bytes = receive_buffer.capacity() as u64;

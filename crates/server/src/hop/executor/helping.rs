@@ -1,5 +1,5 @@
-//! A back that serves large items and has none to serve: it takes one small request of a front's
-//! offers, and looks at its own queues again (Minos §6.1's alternative).
+//! An executor that serves large items and has none to serve: it takes one small request of a
+//! dispatcher's offers, and looks at its own queues again (Minos §6.1's alternative).
 //!
 //! # Invariants
 //! H1: nothing is taken while something was sent to this worker, or while it could go on sending a
@@ -7,20 +7,20 @@
 //! H2: what is taken is executed whatever its size is: nothing is handed on (sizing's I3).
 
 use super::sizing::Judge;
-use super::{Back, execute};
+use super::{Executor, execute};
 use crate::core::Core;
 use crate::engine::{Engine, RunToCompletion};
 use crate::hop::help::Help;
 use base::KeyHash;
 use base::offers::DoneSet;
 
-/// What a back remembers between two requests that it took.
+/// What an executor remembers between two requests that it took.
 #[derive(Default)]
 pub(super) struct Helper {
     /// Whether it counts among those that look for something.
     is_idle: bool,
-    /// The front that it took the last one from.
-    last_front: usize,
+    /// The dispatcher that it took the last one from.
+    last_dispatcher: usize,
 }
 
 impl Helper {
@@ -32,7 +32,7 @@ impl Helper {
     }
 }
 
-impl Back {
+impl Executor {
     /// There is something else to do, or this worker sleeps or has another part from now on.
     #[inline]
     pub fn stop_helping(&mut self) {
@@ -58,10 +58,10 @@ impl Back {
         if !may_take {
             return 0;
         }
-        for (front, stand) in help.stands(self.helper.last_front) {
+        for (dispatcher, stand) in help.stands(self.helper.last_dispatcher) {
             let Some([hash, index]) = stand.offers.take() else { continue };
             home.prefetch(KeyHash(hash));
-            self.helper.last_front = front;
+            self.helper.last_dispatcher = dispatcher;
             let judge = Judge::counts_only(core.counters().sizes.as_ref());
             // The cell is this worker's until its bit is set (Help's I1).
             execute(home, core, &[stand.cells.at(index as u32)], false, judge);
@@ -69,8 +69,8 @@ impl Back {
             hops.helped.add(1);
             let word = (index as u32 / DoneSet::WORD_BITS) as usize;
             stand.done.set(word, 1 << (index as u32 % DoneSet::WORD_BITS));
-            if front != core.worker.index() && fabric.bells[front].must_ring() {
-                core.shared.wake(front);
+            if dispatcher != core.worker.index() && fabric.bells[dispatcher].must_ring() {
+                core.shared.wake(dispatcher);
             }
             return 1;
         }

@@ -5,13 +5,13 @@
 //!     behind it, and the first of them waits for what is on its way only: whatever few are tried,
 //!     some day one of them goes.
 
-use super::{Front, Wait};
+use super::{Dispatcher, Wait};
 use crate::core::Core;
 
 /// Parked requests that are tried in vain before the rest has to wait for the next completion.
 const TRIES_MAX: usize = 16;
 
-impl Front {
+impl Dispatcher {
     /// A request that was on its way is parked again, before those that came after it (W1): they
     /// may be waiting for it.
     pub(super) fn park_again(&mut self, core: &mut Core, index: u32) {
@@ -24,7 +24,7 @@ impl Front {
 
     /// When a parked request came.
     fn order(&self, index: u32) -> u64 {
-        // SAFETY: the ticket is parked, so the front holds the cell (I1).
+        // SAFETY: the ticket is parked, so the dispatcher holds the cell (I1).
         unsafe { (*self.cell(index)).order }
     }
 

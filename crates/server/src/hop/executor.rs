@@ -1,15 +1,15 @@
-//! The back half of a worker: takes batches from the rings of all fronts and runs them against the
-//! store.
+//! The executor half of a worker: takes batches from the rings of all dispatchers and runs them
+//! against the store.
 //!
 //! ```text
-//!  front 0 ═ring═▶ [a][b][c] ┐ up to a batch, the lanes in turn
-//!  front 1 ═ring═▶ [d]       ┼──▶ prefetch buckets ─▶ cells ─▶ execute ─▶ answers ─▶ tails
-//!  front 2 ═ring═▶           ┘
+//!  dispatcher 0 ═ring═▶ [a][b][c] ┐ up to a batch, the lanes in turn
+//!  dispatcher 1 ═ring═▶ [d]       ┼─▶ prefetch buckets ─▶ cells ─▶ execute ─▶ answers ─▶ tails
+//!  dispatcher 2 ═ring═▶           ┘
 //! ```
 //!
 //! # Invariants
-//! I1: a lane's requests on one key are executed in the order in which its front sent them, and so
-//!     are all its requests but those that join a window of their key (`ahead`).
+//! I1: a lane's requests on one key are executed in the order in which its dispatcher sent them,
+//!     and so are all its requests but those that join a window of their key (`ahead`).
 //! I2: between two batches the session quiesces and this half holds no cell.
 
 mod helping;
@@ -40,8 +40,8 @@ use sizing::{Judge, Sizing};
 use stealing::Stealing;
 pub(super) use stealing::call_thief;
 
-/// A worker's back half.
-pub(super) struct Back {
+/// A worker's executor half.
+pub(super) struct Executor {
     fabric: Arc<Fabric>,
     lanes: Vec<Lane>,
     /// The lane that the next batch begins with.
@@ -51,9 +51,9 @@ pub(super) struct Back {
     helper: Helper,
 }
 
-impl Back {
-    pub fn new(fabric: Arc<Fabric>) -> Back {
-        Back {
+impl Executor {
+    pub fn new(fabric: Arc<Fabric>) -> Executor {
+        Executor {
             fabric,
             lanes: Vec::new(),
             next_lane: 0,
@@ -64,7 +64,7 @@ impl Back {
     }
 
     pub fn adopt(&mut self, lane: Lane) {
-        self.sizing.forget(lane.front);
+        self.sizing.forget(lane.dispatcher);
         self.lanes.push(lane);
     }
 
@@ -73,7 +73,7 @@ impl Back {
         let own = core.worker.index();
         let serves = |lane: &mut Lane| {
             let has_sender = lane.receiver.has_sender();
-            let may_send = plan.is_back(own) && plan.is_front(lane.front.index());
+            let may_send = plan.is_executor(own) && plan.is_dispatcher(lane.dispatcher.index());
             debug_assert!(has_sender || lane.receiver.waiting_count() == 0, "sent, and left");
             debug_assert!(!has_sender || may_send || lane.epoch > plan.epoch, "settled too early");
             has_sender
@@ -158,16 +158,16 @@ impl Back {
         is_cut
     }
 
-    /// The tails move, and fronts that sleep are woken.
+    /// The tails move, and dispatchers that sleep are woken.
     fn complete(&mut self, core: &Core) {
         for lane in &mut self.lanes {
             lane.pass_answered();
-            let front = lane.front.index();
+            let dispatcher = lane.dispatcher.index();
             if lane.receiver.complete()
-                && front != core.worker.index()
-                && self.fabric.bells[front].must_ring()
+                && dispatcher != core.worker.index()
+                && self.fabric.bells[dispatcher].must_ring()
             {
-                core.shared.wake(front);
+                core.shared.wake(dispatcher);
             }
         }
     }
@@ -183,7 +183,7 @@ fn execute(
     judge: Judge<'_>,
 ) {
     let mut requests: ArrayVec<Request<'_, Rmw<'_>>, CELLS_MAX> = ArrayVec::new();
-    // No front's clock is ahead of the batch's: a time to live never grows.
+    // No dispatcher's clock is ahead of the batch's: a time to live never grows.
     let mut now = core.now;
     for cell in cells {
         // SAFETY: the entry that names the cell was taken and is not completed, so it is ours

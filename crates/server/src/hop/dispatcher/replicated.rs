@@ -12,7 +12,7 @@ use std::sync::Arc;
 use cluster::Slot;
 use store::request::Op;
 
-use super::{Front, Here, State};
+use super::{Dispatcher, Here, State};
 use crate::cluster::{Place, SlotReads, View};
 use crate::core::Core;
 use crate::counters::Dialect;
@@ -20,7 +20,7 @@ use crate::engine::{Asked, Asking, Away};
 use crate::hop::replicate::{ControlChannel, ControlRequest};
 use policy::Route;
 
-/// What a front of a cluster's node has.
+/// What a dispatcher of a cluster's node has.
 pub struct Replicated {
     pub view: Arc<View>,
     pub channel: Arc<ControlChannel>,
@@ -35,7 +35,7 @@ impl Replicated {
     }
 }
 
-impl Front {
+impl Dispatcher {
     /// Sends what changes anything through the control thread from now on.
     pub fn replicate(&mut self, replicated: Replicated) {
         self.replicated = Some(Box::new(replicated));
@@ -93,11 +93,11 @@ impl Front {
         let control_request = ControlRequest {
             cells: Arc::clone(&self.cells),
             index,
-            front: self.own.index() as u16,
+            dispatcher: self.own.index() as u16,
         };
         if let Some(replicated) = &mut self.replicated {
             replicated.has_sent = true;
-            // It ends after the fronts, or the whole process does.
+            // It ends after the dispatchers, or the whole process does.
             let _ = replicated.channel.send(control_request);
         }
     }

@@ -1,5 +1,5 @@
-//! The front half of a worker: decides which worker executes a request, sends it there, and puts
-//! the replies into each connection's order.
+//! The dispatcher half of a worker: decides which worker executes a request, sends it there, and
+//! puts the replies into each connection's order.
 //!
 //! ```text
 //!             ┌ free ◀────────────────────────────────────────────────┐
@@ -12,23 +12,23 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a ticket is free, parked, sent, here, offered or done; its cell is the back's exactly while
-//!     it is sent, or taken. None is here outside a gathering.
+//! I1: a ticket is free, parked, sent, here, offered or done; its cell is the executor's exactly
+//!     while it is sent, or taken. None is here outside a gathering.
 //! I2: a connection's replies leave in the order of its tickets (K10).
 //! I3: a request on a key that the connection has a sent request on follows that one (K10); behind
 //!     a parked one it is parked. Only a request that came back, because its item is large or no
 //!     large worker took it, is parked with others of its connection behind it.
 //! I4: the router's `finish` is called once for each ticket that was sent, with the request that
 //!     it was asked about. Requests that stay here have no ticket (`direct`).
-//! I5: a ring has room for all cells of its front, so that pushing always succeeds.
+//! I5: a ring has room for all cells of its dispatcher, so that pushing always succeeds.
 //!
 //! # Limits
-//! 1024 requests on the way per front and 256 per connection; then connections are not parsed, and
-//! so not read, until some are done (K18).
+//! 1024 requests on the way per dispatcher and 256 per connection; then connections are not parsed,
+//! and so not read, until some are done (K18).
 //!
 //! # Changes of roles
-//! A parked front gives out no tickets; once all are free, it goes on by another plan, with another
-//! router and other depths, or is dropped (`base::roles`).
+//! A parked dispatcher gives out no tickets; once all are free, it goes on by another plan, with
+//! another router and other depths, or is dropped (`base::roles`).
 
 mod by_size;
 mod deliver;
@@ -84,7 +84,7 @@ enum State {
     Done,
 }
 
-/// What the front remembers of a cell.
+/// What the dispatcher remembers of a cell.
 struct Ticket {
     state: State,
     /// The connection, or [`NO_CONNECTION`] once that is closed.
@@ -99,15 +99,15 @@ struct Ticket {
 }
 
 impl Ticket {
-    /// Whether it is not executed yet, as far as the front knows, and not in its batch.
+    /// Whether it is not executed yet, as far as the dispatcher knows, and not in its batch.
     #[inline]
     fn is_on_its_way(&self) -> bool {
         matches!(self.state, State::Sent | State::Parked | State::Offered | State::Replicating)
     }
 }
 
-/// A worker's front half.
-pub(super) struct Front {
+/// A worker's dispatcher half.
+pub(super) struct Dispatcher {
     fabric: Arc<Fabric>,
     cells: Arc<Cells>,
     /// Which threads may be sent to.
@@ -122,7 +122,7 @@ pub(super) struct Front {
     own_worker: Option<WorkerId>,
     /// Reads stay here unasked, as the router says.
     keeps_reads: bool,
-    /// Between two layers no receiving thread executes, so each back stands for the receiver in
+    /// Between two layers no receiving thread executes, so each executor stands for the receiver in
     /// turn.
     next_receiver: u16,
     tickets: Vec<Ticket>,
@@ -152,14 +152,14 @@ pub(super) struct Front {
     replicated: Option<Box<replicated::Replicated>>,
 }
 
-impl Front {
+impl Dispatcher {
     pub fn new(
         fabric: Arc<Fabric>,
         (plan, decider): (RolePlan, Decider),
         partition_bits: PartitionBits,
         own: WorkerId,
-    ) -> Front {
-        let own_worker = plan.is_back(own.index()).then_some(own);
+    ) -> Dispatcher {
+        let own_worker = plan.is_executor(own.index()).then_some(own);
         let ticket = |_| Ticket {
             state: State::Free,
             slot: NO_CONNECTION,
@@ -174,12 +174,12 @@ impl Front {
             },
             booked_bytes: 0,
         };
-        let mut front = Front {
+        let mut dispatcher = Dispatcher {
             cells: fabric.cells_of(own.index()),
             plan,
             decider,
             hot: None,
-            depths: Depths::new(plan.backs),
+            depths: Depths::new(plan.executors),
             partition_bits,
             own,
             own_worker,
@@ -202,8 +202,8 @@ impl Front {
             holders: Vec::new(),
             replicated: None,
         };
-        front.ask_once();
-        front
+        dispatcher.ask_once();
+        dispatcher
     }
 
     /// Takes samples from now on, and reads what is hot itself if it may not execute the rest.
@@ -211,7 +211,7 @@ impl Front {
         self.hot = Some(hot);
     }
 
-    /// Gives out no tickets until [`Front::go_on`] or [`Front::take_up`].
+    /// Gives out no tickets until [`Dispatcher::go_on`] or [`Dispatcher::take_up`].
     pub fn park(&mut self) {
         self.is_parked = true;
     }
@@ -231,15 +231,15 @@ impl Front {
     pub fn take_up(&mut self, core: &mut Core, plan: RolePlan, decider: Decider) {
         debug_assert!(self.is_drained(), "a plan is taken up when nothing is on the way");
         for (thread, sender) in self.senders.iter_mut().enumerate() {
-            if !plan.is_back(thread) {
+            if !plan.is_executor(thread) {
                 *sender = None;
             }
         }
         self.end_pins(core);
         self.plan = plan;
         self.decider = decider;
-        self.depths = Depths::new(plan.backs);
-        self.own_worker = plan.is_back(self.own.index()).then_some(self.own);
+        self.depths = Depths::new(plan.executors);
+        self.own_worker = plan.is_executor(self.own.index()).then_some(self.own);
         if let Some(by_size) = &mut self.by_size {
             by_size.forget_plan();
         }
@@ -276,7 +276,7 @@ impl Front {
         let slot = answer.slot;
         let index = self.free.pop().expect("`may_send` has seen a free cell");
         let origin = self.origin(core, answer);
-        // SAFETY: the ticket is free, so the front holds the cell (I1).
+        // SAFETY: the ticket is free, so the dispatcher holds the cell (I1).
         let cell = unsafe { &mut *self.cell(index) };
         let copied_bytes = cell.fill(&request, receive_buffer, &origin) as u64;
         cell.order = self.next_order;
@@ -320,7 +320,7 @@ impl Front {
         encode: impl FnOnce(&mut Vec<u8>) -> T,
     ) -> T {
         let index = self.free.pop().expect("`may_send` has seen a free cell");
-        // SAFETY: the ticket is free, so the front holds the cell (I1).
+        // SAFETY: the ticket is free, so the dispatcher holds the cell (I1).
         let cell = unsafe { &mut *self.cell(index) };
         let said = encode(&mut cell.reply);
         let ticket = &mut self.tickets[index as usize];
@@ -451,7 +451,7 @@ impl Front {
         }
         if let Some(by_size) = &self.by_size {
             let returned_seen = by_size.returned_seen(thread);
-            // SAFETY: the ticket was parked until now, so the front holds the cell (I1).
+            // SAFETY: the ticket was parked until now, so the dispatcher holds the cell (I1).
             unsafe { (*self.cell(index)).returned_seen = returned_seen };
         }
         let Some(sender) = &mut self.senders[thread] else {
@@ -474,7 +474,7 @@ impl Front {
         core.shared.send(thread, Control::Serve(Box::new(lane)));
     }
 
-    /// Shows a back what was sent to it, and wakes it if it sleeps.
+    /// Shows an executor what was sent to it, and wakes it if it sleeps.
     #[inline]
     fn publish_to(&mut self, core: &Core, thread: usize) {
         let Some(sender) = &mut self.senders[thread] else { return };
@@ -489,11 +489,11 @@ impl Front {
         }
     }
 
-    /// The same for all backs.
+    /// The same for all executors.
     #[inline]
     pub fn publish(&mut self, core: &Core) {
         self.call_control();
-        for thread in self.plan.first_back..self.plan.threads {
+        for thread in self.plan.first_executor..self.plan.threads {
             match self.offering {
                 None => self.publish_to(core, thread),
                 Some(_) => self.publish_offers(core, thread),
@@ -501,7 +501,7 @@ impl Front {
         }
     }
 
-    /// Whether a back has done something.
+    /// Whether an executor has done something.
     #[inline]
     pub fn has_done(&mut self) -> bool {
         self.senders.iter_mut().flatten().any(Sender::has_done)
@@ -510,7 +510,7 @@ impl Front {
             || self.has_replicated()
     }
 
-    /// Whether requests wait that no completion of this front's own may set free.
+    /// Whether requests wait that no completion of this dispatcher's own may set free.
     pub fn has_parked(&self) -> bool {
         !self.parked.is_empty()
     }
@@ -519,7 +519,7 @@ impl Front {
     pub fn collect(&mut self, core: &mut Core) -> bool {
         let mut has_any =
             self.collect_offers(core) | self.collect_help(core) | self.collect_replicated(core);
-        for thread in self.plan.first_back..self.plan.threads {
+        for thread in self.plan.first_executor..self.plan.threads {
             while let Some([_, index]) = self.senders[thread].as_mut().and_then(Sender::reclaim) {
                 self.complete(core, index as u32);
                 has_any = true;
@@ -560,7 +560,7 @@ impl Front {
     /// A cell is ready for another request.
     #[inline]
     fn release(&mut self, core: &mut Core, index: u32) {
-        // SAFETY: the ticket is parked or done, so the front holds the cell (I1).
+        // SAFETY: the ticket is parked or done, so the dispatcher holds the cell (I1).
         let cell = unsafe { &mut *self.cell(index) };
         cell.clear(self.fabric.kept_bytes_max);
         let ticket = &mut self.tickets[index as usize];
@@ -592,7 +592,7 @@ impl Front {
 
     /// The worker polls no longer.
     pub fn close(mut self, core: &mut Core) {
-        debug_assert!(self.is_drained(), "a front ends when nothing is on the way");
+        debug_assert!(self.is_drained(), "a dispatcher ends when nothing is on the way");
         self.end_pins(core);
         self.release_receive_buffers(core);
         debug_assert!(self.receive_buffers.is_empty(), "no cell borrows");

@@ -1,20 +1,20 @@
-//! Sizes at a back: it counts them, and at a small worker it executes no request whose item is
-//! large but gives it back with the verdict *large*, so that the front hands it on.
+//! Sizes at an executor: it counts them, and at a small worker it executes no request whose item is
+//! large but gives it back with the verdict *large*, so that the dispatcher hands it on.
 //!
 //! ```text
 //!  ring: [GET a][SET b][GET c][SET a]        a is large, and both `a` are one connection's
 //!            │ found: large
-//!            ▼ not executed                      front                    large worker
+//!            ▼ not executed                      dispatcher               large worker
 //!  verdicts: Large   answered  answered  Behind ──▶ GET a, SET a ──ring──▶ executed, in order
 //! ```
 //!
 //! # Invariants
 //! I1: a request that is given back has had no effect, and its cell holds no part of an answer.
 //! I2: of one connection and key, whatever was sent behind a request that is given back is given
-//!     back too, until the front has learnt of that one (K10). The front says in each cell how
-//!     many it has got back from this worker so far ([`Cell::returned_seen`]).
-//!     A request that comes a second time may find that some behind it were given back: what is
-//!     behind is told by [`Cell::order`].
+//!     back too, until the dispatcher has learnt of that one (K10). The dispatcher says in each
+//!     cell how many it has got back from this worker so far ([`Cell::returned_seen`]). A request
+//!     that comes a second time may find that some behind it were given back: what is behind is
+//!     told by [`Cell::order`].
 //! I3: a request that is sent here by its size is executed here, so that nothing is handed on for
 //!     ever.
 //!
@@ -41,23 +41,23 @@ use crate::hop::cell::Verdict;
 use crate::rmw::{Refusal, Rmw};
 use crate::sizes::{PlanReader, size_of};
 
-/// What one back knows of sizes; nothing where the dispatch does not look at them.
+/// What one executor knows of sizes; nothing where the dispatch does not look at them.
 #[derive(Default)]
 pub(super) struct Sizing {
     reader: Option<PlanReader>,
     /// What routers call this worker, and how many they know.
     worker: Option<WorkerId>,
     worker_count: usize,
-    /// By front: requests given back to it so far.
+    /// By dispatcher: requests given back to it so far.
     returned_counts: Vec<u64>,
-    /// Of these, the ones that their fronts may not know of (I2).
+    /// Of these, the ones that their dispatchers may not know of (I2).
     recent: Vec<Returned>,
 }
 
 /// A request that was given back.
 struct Returned {
-    front: u16,
-    /// Among those of its front, from 0 on.
+    dispatcher: u16,
+    /// Among those of its dispatcher, from 0 on.
     number: u64,
     /// [`Cell::order`].
     order: u64,
@@ -68,17 +68,19 @@ struct Returned {
 impl Sizing {
     /// Acts by another division of the threads.
     pub fn take_up(&mut self, plan: &RolePlan, own: WorkerId) {
-        let worker = own.index().checked_sub(plan.first_back).filter(|_| plan.is_back(own.index()));
+        let worker =
+            own.index().checked_sub(plan.first_executor).filter(|_| plan.is_executor(own.index()));
         self.worker = worker.map(|worker| WorkerId(worker as u16));
-        self.worker_count = plan.backs;
+        self.worker_count = plan.executors;
     }
 
-    /// A front begins a new lane: it counts from 0, and nothing that it sent before is on the way.
-    pub fn forget(&mut self, front: WorkerId) {
-        if let Some(count) = self.returned_counts.get_mut(front.index()) {
+    /// A dispatcher begins a new lane: it counts from 0, and nothing that it sent before is on the
+    /// way.
+    pub fn forget(&mut self, dispatcher: WorkerId) {
+        if let Some(count) = self.returned_counts.get_mut(dispatcher.index()) {
             *count = 0;
         }
-        self.recent.retain(|returned| returned.front != front.0);
+        self.recent.retain(|returned| returned.dispatcher != dispatcher.0);
     }
 
     /// Whether requests are told apart by size; brings the plan up to date.
@@ -136,7 +138,7 @@ impl Sizing {
     ) {
         let mut here = Cells::new();
         for cell in cells {
-            // SAFETY: the back holds all cells of the batch (Cell's I1), and this is the only
+            // SAFETY: the executor holds all cells of the batch (Cell's I1), and this is the only
             // reference to this one.
             let held = unsafe { &mut **cell };
             if self.is_behind(held) {
@@ -166,8 +168,8 @@ impl Sizing {
         if self.recent.is_empty() {
             return false;
         }
-        let (front, seen) = (cell.front(), cell.returned_seen);
-        self.recent.retain(|returned| returned.front != front || returned.number >= seen);
+        let (dispatcher, seen) = (cell.dispatcher(), cell.returned_seen);
+        self.recent.retain(|returned| returned.dispatcher != dispatcher || returned.number >= seen);
         let (connection, hash) = (cell.connection, cell.request().hash.0);
         self.recent.iter().any(|returned| {
             returned.connection == connection
@@ -179,14 +181,14 @@ impl Sizing {
     #[cold]
     fn give_back(&mut self, cell: &mut Cell, verdict: Verdict) {
         cell.verdict = verdict;
-        let front = cell.front();
-        if self.returned_counts.len() <= usize::from(front) {
-            self.returned_counts.resize(usize::from(front) + 1, 0);
+        let dispatcher = cell.dispatcher();
+        if self.returned_counts.len() <= usize::from(dispatcher) {
+            self.returned_counts.resize(usize::from(dispatcher) + 1, 0);
         }
-        let count = &mut self.returned_counts[usize::from(front)];
+        let count = &mut self.returned_counts[usize::from(dispatcher)];
         let (number, hash) = (*count, cell.request().hash.0);
         let Cell { order, connection, .. } = *cell;
-        self.recent.push(Returned { front, number, order, connection, hash });
+        self.recent.push(Returned { dispatcher, number, order, connection, hash });
         *count += 1;
     }
 }
@@ -195,7 +197,7 @@ impl Sizing {
 /// before this one is executed (I2).
 #[inline]
 fn follows_a_read(part: &[*mut Cell], cell: *mut Cell) -> bool {
-    // SAFETY: the back holds all cells of the batch (Cell's I1); no thread changes them here.
+    // SAFETY: the executor holds all cells of the batch (Cell's I1); no thread changes them here.
     let cell = unsafe { &*cell };
     let hash = cell.request().hash;
     part.iter().any(|before| {

@@ -1,5 +1,5 @@
-//! What a front shows of its part of the write table: added to its worker's cells once a round, so
-//! that no request touches what others read.
+//! What a dispatcher shows of its part of the write table: added to its worker's cells once a
+//! round, so that no request touches what others read.
 //!
 //! # Invariants
 //! P1: a write is one conflict at most, though it may wait because of an entry first, and then go
@@ -8,7 +8,7 @@
 use base::KeyHash;
 use policy::{Busy, PinCounts, Route, RouteRequest};
 
-use super::{CELLS, Front};
+use super::{CELLS, Dispatcher};
 use crate::core::Core;
 use crate::hop::awaiting::Awaiting;
 
@@ -36,7 +36,7 @@ impl Pins {
     }
 }
 
-impl Front {
+impl Dispatcher {
     /// Once a round.
     #[inline]
     pub fn show_pins(&mut self, core: &Core) {
@@ -53,7 +53,8 @@ impl Front {
         hops.pins_opened.set(now.opened as u64);
     }
 
-    /// The router goes; its table is empty by now, whichever front freed what this one had opened.
+    /// The router goes; its table is empty by now, whichever dispatcher freed what this one had
+    /// opened.
     pub(super) fn end_pins(&mut self, core: &Core) {
         self.show_pins(core);
         self.pins.shown = PinCounts::default();
@@ -76,7 +77,8 @@ impl Front {
         (ticket, hash): (u32, KeyHash),
         question: &RouteRequest,
     ) -> Route {
-        let diverted = |front: &Front| front.decider.pin_counts().map(|counts| counts.diverted);
+        let diverted =
+            |dispatcher: &Dispatcher| dispatcher.decider.pin_counts().map(|counts| counts.diverted);
         let before = diverted(self);
         let route = self.route(awaiting, hash, ticket, question);
         let is_twice = self.pins.has_waited(ticket) && diverted(self) > before;

@@ -10,7 +10,7 @@
 //! E3: a large reply waits as soon as the client owes more than it may have unsent; short ones, of
 //!     which there are many, only once the copies are too many for one client.
 
-use super::{CELLS_RESERVED, Front, State};
+use super::{CELLS_RESERVED, Dispatcher, State};
 use crate::connection::{Connection, Ending};
 use crate::core::Core;
 use crate::hop::awaiting::{NO_TICKET, Wait};
@@ -20,7 +20,7 @@ use crate::output::PIN_VALUE_BYTES_MIN;
 use crate::reply::Shape;
 use crate::sizes::LENT_BYTES_MIN;
 
-impl Front {
+impl Dispatcher {
     /// Gives a connection the replies that are next in its order (I2).
     pub(super) fn deliver(&mut self, core: &mut Core, slot: usize) {
         core.lend_buffer(slot);
@@ -33,7 +33,7 @@ impl Front {
             if index == NO_TICKET || self.tickets[index as usize].state != State::Done {
                 break;
             }
-            // SAFETY: the ticket is done, so the front holds the cell again (I1).
+            // SAFETY: the ticket is done, so the dispatcher holds the cell again (I1).
             let cell = unsafe { &mut *self.cell(index) };
             let copied_bytes_max = core.output_copied_bytes_max;
             let owed_bytes = connection.output.encoded_bytes();
