@@ -5,7 +5,7 @@ use cluster::datagram::{AckBuilder, Body, FrameBuilder, Key, Route, open, retag}
 use cluster::record::BlockId;
 
 /// The receiver of the inputs, unless damage says otherwise.
-pub(crate) const TO: NodeId = NodeId { name: 2, life: 3 };
+pub(crate) const TO: NodeId = NodeId { name: 2, incarnation: 3 };
 
 /// The key of the inputs.
 pub(crate) fn key() -> Key {

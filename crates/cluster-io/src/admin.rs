@@ -87,7 +87,7 @@ pub struct Report {
 /// A member.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeReport {
-    /// As `n3.1`: its name and its life.
+    /// As `n3.1`: its name and its incarnation.
     pub node: String,
     /// Where peers reach it.
     pub peer: String,

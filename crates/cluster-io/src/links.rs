@@ -15,7 +15,7 @@
 //! L1: `send` waits for nothing (O1); each peer's queue is bounded; what does not fit is dropped.
 //! L2: nothing is delivered before both sides have proven the key, and each frame carries a tag
 //!     over its place in the stream: nothing is forged, repeated, left out or sent back (K25).
-//! L3: a message names its receiver; another life of a server does not get it.
+//! L3: a message names its receiver; another incarnation of a server does not get it.
 //! L4: a peer of another format is refused before anything is said, and one log line says so.
 //! L5: a peer costs bounded memory and time: before its proof a few hundred bytes and two seconds,
 //!     later one frame of at most [`FRAME_MAX_BYTES`] and no silence. A new one is always heard:
@@ -97,7 +97,7 @@ impl fmt::Display for Endpoint {
 /// What the driver is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkEvent {
-    /// A message for this life of this server, or for a manager.
+    /// A message for this incarnation of this server, or for a manager.
     Message {
         /// Whose, proven by the key.
         from: Peer,

@@ -12,7 +12,7 @@
 //! # Invariants
 //! U1: nothing behind the format is believed before the tag is right (K25).
 //! U2: what was opened is whole: frames and acknowledgements come out without another check.
-//! U3: a datagram is for one life of one node, and under one term (K22).
+//! U3: a datagram is for one incarnation of one node, and under one term (K22).
 //!
 //! # Limits
 //! Each holder of the key can speak for all others; nothing is hidden. One that is sent again says
@@ -130,7 +130,7 @@ pub enum Refused {
     },
     /// Another key, or damage (U1).
     WrongTag,
-    /// For another node, or another life of this one (U3).
+    /// For another node, or another incarnation of this one (U3).
     NotForUs {
         /// The node that it names.
         to: NodeId,
@@ -224,12 +224,12 @@ fn seal(bytes: &mut [u8], (kind, thread): (u8, u16), count: u16, route: Route, k
 
 fn put_node(bytes: &mut [u8], node: NodeId) {
     bytes[..2].copy_from_slice(&node.name.to_le_bytes());
-    bytes[2..].copy_from_slice(&node.life.to_le_bytes());
+    bytes[2..].copy_from_slice(&node.incarnation.to_le_bytes());
 }
 
 fn node_at(bytes: &[u8], at: usize) -> NodeId {
     let [low, high] = [u16_at(bytes, at + 2), u16_at(bytes, at + 4)];
-    NodeId { name: u16_at(bytes, at), life: u32::from(low) | u32::from(high) << 16 }
+    NodeId { name: u16_at(bytes, at), incarnation: u32::from(low) | u32::from(high) << 16 }
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {

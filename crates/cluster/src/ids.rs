@@ -2,21 +2,22 @@
 
 use std::fmt;
 
-/// One life of a server process: its name, which outlives it, and how often that name has started.
+/// One incarnation of a server process: its name, which outlives it, and how often that name has
+/// started.
 ///
-/// A server that starts again is another node. What was sent to or by an earlier life never counts
-/// for a later one.
+/// A server that starts again is another node. What was sent to or by an earlier incarnation never
+/// counts for a later one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId {
     /// Of the server, given by its operator.
     pub name: u16,
     /// Counted from 1; kept by the server where it keeps its data, or drawn anew.
-    pub life: u32,
+    pub incarnation: u32,
 }
 
 impl fmt::Display for NodeId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "n{}.{}", self.name, self.life)
+        write!(formatter, "n{}.{}", self.name, self.incarnation)
     }
 }
 

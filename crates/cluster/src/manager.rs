@@ -70,7 +70,7 @@ pub enum Event {
     },
     /// An operator wants to stop that server, or does not any more.
     Drain {
-        /// All lives of this name.
+        /// All incarnations of this name.
         name: u16,
         /// Whether it is to leave.
         leaves: bool,
@@ -420,7 +420,7 @@ impl Leadership {
         matches!(self.phase, Phase::Committed)
     }
 
-    /// The nodes that were heard lately; of each name the last life.
+    /// The nodes that were heard lately; of each name the last incarnation.
     fn live(&self, settings: &Settings, now: Instant) -> BTreeMap<NodeId, Recovered> {
         let mut live = BTreeMap::new();
         let mut last: BTreeMap<u16, NodeId> = BTreeMap::new();

@@ -48,31 +48,35 @@ pub struct Lane {
 pub enum Recovered {
     /// Nothing that anyone may rely on.
     Nothing,
-    /// All that the node's lives from one on had acknowledged.
+    /// All that the node's incarnations from one on had acknowledged.
     Whole {
-        /// The life that began the medium, ...
+        /// The incarnation that began the medium, ...
         since: u32,
         /// ... and the last one.
-        life: u32,
+        incarnation: u32,
     },
     /// Some of it: damage was found.
     Damaged {
-        /// Which life it was of.
-        life: u32,
-        /// Shards that began anew behind the damage, and in which life: these are whole since then.
+        /// Which incarnation it was of.
+        incarnation: u32,
+        /// Shards that began anew behind the damage, and in which incarnation: these are whole
+        /// since then.
         whole: Arc<[(ShardId, u32)]>,
     },
 }
 
 impl Recovered {
-    /// Whether it has all of the shard that this life had acknowledged: its own or a later one's.
-    pub fn has_all(&self, shard: ShardId, listed_life: u32) -> bool {
+    /// Whether it has all of the shard that this incarnation had acknowledged: its own or a later
+    /// one's.
+    pub fn has_all(&self, shard: ShardId, listed_incarnation: u32) -> bool {
         match self {
             Recovered::Nothing => false,
-            Recovered::Whole { since, life } => (*since..=*life).contains(&listed_life),
-            Recovered::Damaged { life, whole } => whole
-                .iter()
-                .any(|(id, since)| *id == shard && (*since..=*life).contains(&listed_life)),
+            Recovered::Whole { since, incarnation } => {
+                (*since..=*incarnation).contains(&listed_incarnation)
+            }
+            Recovered::Damaged { incarnation, whole } => whole.iter().any(|(id, since)| {
+                *id == shard && (*since..=*incarnation).contains(&listed_incarnation)
+            }),
         }
     }
 }
@@ -530,8 +534,8 @@ mod tests {
     #[test]
     fn what_began_anew_behind_damage_has_nothing_of_the_lives_before() {
         let whole = [(ShardId(0), 2)].into();
-        let recovered = Recovered::Damaged { life: 3, whole };
-        let has = |shard, life| recovered.has_all(ShardId(shard), life);
+        let recovered = Recovered::Damaged { incarnation: 3, whole };
+        let has = |shard, incarnation| recovered.has_all(ShardId(shard), incarnation);
         assert_eq!([has(0, 1), has(0, 2), has(0, 3), has(0, 4)], [false, true, true, false]);
         assert!(!has(1, 2));
     }

@@ -24,7 +24,8 @@
 //! N2: a write is answered when every target and the primary's own log have it (K21).
 //! N3: what landed under a term is digested before the next term is installed, and nothing lands
 //!     under an older term after that (K22).
-//! N4: versions of a shard only grow, and never repeat: an epoch has one primary, in one life.
+//! N4: versions of a shard only grow, and never repeat: an epoch has one primary, in one
+//!     incarnation.
 //! N5: a write that was computed on one still pending lands together with it, so that no copy has
 //!     the later one alone (K6, K24).
 //!

@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn places_follow_each_other_and_cross_no_segment() {
-        let to = NodeId { name: 1, life: 1 };
+        let to = NodeId { name: 1, incarnation: 1 };
         let mut ways = Ways::new(Scheme::Write, 256);
         let mut at = |thread, len| ways.of(to, thread, len).at;
         assert_eq!(

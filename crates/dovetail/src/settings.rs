@@ -111,7 +111,7 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Path,
         default: "",
         help: "A file of 32 hexadecimal digits: the key that native clients and this server share; \
-               datagrams of anybody else are dropped",
+               all other datagrams are dropped",
     },
     Setting {
         key: "native-transport",
@@ -145,7 +145,7 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Choice(&["0600", "0660", "0666"]),
         default: "0600",
         help: "Mode of the socket's file: 0600 takes processes of the server's own user and \
-               root's, 0660 those of its group too, 0666 everybody's",
+               root's, 0660 those of its group too, 0666 every user's",
     },
     Setting {
         key: "udp-port",
@@ -551,8 +551,8 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Choice(&["auto", "on", "off"]),
         default: "auto",
         help: "Store several writes of one key that wait together as one; each gets its own reply. \
-               auto does so under every write policy, within a batch and on condition that no \
-               else wrote; on asks for a policy that gives each key one writer",
+               auto does so under every write policy, within a batch and if no other thread wrote \
+               the key meanwhile; on asks for a policy that gives each key one writer",
     },
     Setting {
         key: "compact-short",

@@ -71,7 +71,7 @@ impl Server {
         }
         config.poll = effective_poll(&config);
         let layers = Layers::new(&config)?;
-        // Every thread that may ever poll has listeners, for life (K16).
+        // Every thread that may ever poll has listeners, for good (K16).
         let listening = layers.listening_count();
         let (resp, resp_listeners) = bind(config.resp, listening, "resp")?;
         let (memcached, memcached_listeners) = bind(config.memcached, listening, "memcached")?;

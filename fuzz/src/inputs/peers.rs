@@ -70,7 +70,7 @@ pub fn peer_datagrams(rng: &mut Rng) -> Vec<u8> {
 }
 
 fn node(rng: &mut Rng) -> NodeId {
-    NodeId { name: rng.below(4) as u16, life: 1 + rng.below(3) as u32 }
+    NodeId { name: rng.below(4) as u16, incarnation: 1 + rng.below(3) as u32 }
 }
 
 fn version(rng: &mut Rng) -> Version {
@@ -106,7 +106,7 @@ fn log_record(rng: &mut Rng, out: &mut Vec<u8>) {
 }
 
 fn configuration(rng: &mut Rng) -> Configuration {
-    let member = |name| NodeId { name, life: 1 };
+    let member = |name| NodeId { name, incarnation: 1 };
     let members: Vec<NodeId> = (0..1 + rng.below(4) as u16).map(member).collect();
     let shards = even_ranges(1 + rng.below(4) as u16).map(|(first, last)| Shard {
         first,
@@ -151,7 +151,7 @@ fn message(rng: &mut Rng) -> Message {
     let (term, shard) = (Term(rng.next_u64()), ShardId(rng.below(9) as u16));
     match rng.below(9) {
         0 => {
-            let recovered = Recovered::Damaged { life: 1, whole: [(shard, 1)].into() };
+            let recovered = Recovered::Damaged { incarnation: 1, whole: [(shard, 1)].into() };
             let (sent_at, addresses) = (base::Instant { ns: 5 }, addresses(rng));
             Message::Lease { sent_at, term, recovered, addresses }
         }

@@ -124,7 +124,9 @@ pub(super) fn read(content: &[u8]) -> Option<Frame> {
 /// A kind and eight bytes.
 pub(super) fn peer_bytes(peer: Peer) -> [u8; PEER_BYTES] {
     let (kind, bits) = match peer {
-        Peer::Node(NodeId { name, life }) => (0, u64::from(name) << 32 | u64::from(life)),
+        Peer::Node(NodeId { name, incarnation }) => {
+            (0, u64::from(name) << 32 | u64::from(incarnation))
+        }
         Peer::Manager(position) => (1, u64::from(position)),
         Peer::Client(ClientId(id)) => (2, id),
     };
@@ -139,7 +141,7 @@ pub(super) fn peer(bytes: &[u8; PEER_BYTES]) -> Option<Peer> {
     let bits = u64::from_le_bytes(bits.try_into().ok()?);
     let low = u32::try_from(bits & u64::from(u32::MAX)).ok()?;
     match *kind {
-        0 => Some(Peer::Node(NodeId { name: u16::try_from(bits >> 32).ok()?, life: low })),
+        0 => Some(Peer::Node(NodeId { name: u16::try_from(bits >> 32).ok()?, incarnation: low })),
         1 => Some(Peer::Manager(u16::try_from(bits).ok()?)),
         2 => Some(Peer::Client(ClientId(bits))),
         _ => None,
@@ -152,7 +154,7 @@ mod tests {
 
     #[test]
     fn peers_are_read_back_and_others_are_refused() {
-        let node = NodeId { name: u16::MAX, life: u32::MAX };
+        let node = NodeId { name: u16::MAX, incarnation: u32::MAX };
         for one in [Peer::Node(node), Peer::Manager(7), Peer::Client(ClientId(u64::MAX))] {
             assert_eq!(peer(&peer_bytes(one)), Some(one));
         }

@@ -216,7 +216,7 @@ async fn read_all(
             None => return "a frame says nothing that this release knows".to_owned(),
             Some(Frame::Alive) => {}
             Some(Frame::Message { to, .. }) if !hub.is_for_us(to) => {
-                debug!(?to, ?from, "a message for another life is dropped");
+                debug!(?to, ?from, "a message for another incarnation is dropped");
             }
             Some(Frame::Message { message, .. }) => {
                 // Not before it is whole: a peer that stops in it would hold up all others.

@@ -11,8 +11,8 @@ use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn node(name: u16, life: u32) -> Peer {
-    Peer::Node(NodeId { name, life })
+fn node(name: u16, incarnation: u32) -> Peer {
+    Peer::Node(NodeId { name, incarnation })
 }
 
 struct End {
@@ -73,7 +73,7 @@ fn messages_arrive_in_order_and_are_answered_over_their_link() {
 }
 
 #[test]
-fn a_message_for_another_life_is_not_delivered() {
+fn a_message_for_another_incarnation_is_not_delivered() {
     let (one, two) = (End::new(node(1, 1), 7), End::new(node(2, 2), 7));
     one.links.send(&two.endpoint(), node(2, 1), commit(1));
     one.links.send(&two.endpoint(), Peer::Manager(0), commit(2));

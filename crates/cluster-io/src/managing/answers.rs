@@ -115,7 +115,7 @@ fn role_count(configuration: &Configuration, node: NodeId) -> usize {
     configuration.role_count(node)
 }
 
-/// By its name, its name and life, or where it is reached.
+/// By its name, its name and incarnation, or where it is reached.
 fn find(configuration: &Configuration, text: &str) -> Option<NodeId> {
     let is_it = |node: &&NodeId| {
         let addresses = configuration.addresses(**node);

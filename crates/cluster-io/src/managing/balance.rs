@@ -160,7 +160,7 @@ mod tests {
     const NONE: BTreeSet<u16> = BTreeSet::new();
 
     fn node(name: u16) -> NodeId {
-        NodeId { name, life: 1 }
+        NodeId { name, incarnation: 1 }
     }
 
     /// Six shards of three nodes, two each.

@@ -68,7 +68,7 @@ struct FakeNode {
 
 impl FakeNode {
     fn new(name: u16, cluster: &Cluster, manager: &Managing) -> FakeNode {
-        let node = NodeId { name, life: 1 };
+        let node = NodeId { name, incarnation: 1 };
         let (told, heard) = unbounded();
         let links =
             Links::start(Peer::Node(node), None, cluster.stored.key.clone(), told, || {}).unwrap();

@@ -140,11 +140,11 @@ impl Field for NodeId {
 
     fn put(&self, out: &mut Vec<u8>) {
         self.name.put(out);
-        self.life.put(out);
+        self.incarnation.put(out);
     }
 
     fn get(reader: &mut Reader<'_>) -> Result<NodeId, DecodeError> {
-        Ok(NodeId { name: reader.get()?, life: reader.get()? })
+        Ok(NodeId { name: reader.get()?, incarnation: reader.get()? })
     }
 }
 

@@ -23,7 +23,7 @@ fn bytes() -> impl Strategy<Value = Arc<[u8]>> {
 }
 
 fn node() -> impl Strategy<Value = NodeId> {
-    any::<(u16, u32)>().prop_map(|(name, life)| NodeId { name, life })
+    any::<(u16, u32)>().prop_map(|(name, incarnation)| NodeId { name, incarnation })
 }
 
 fn version() -> impl Strategy<Value = Version> {
@@ -97,7 +97,7 @@ fn addresses() -> impl Strategy<Value = Arc<Addresses>> {
 fn configuration() -> impl Strategy<Value = Arc<Configuration>> {
     let parts = (any::<u64>(), 1_u16..5, 1_u16..4, any::<u16>(), addresses());
     parts.prop_map(|(term, shard_count, member_count, epoch, addresses)| {
-        let member = |name| NodeId { name, life: 1 };
+        let member = |name| NodeId { name, incarnation: 1 };
         let members: Vec<NodeId> = (0..member_count).map(member).collect();
         let shards = even_ranges(shard_count).map(|(first, last)| Shard {
             first,
@@ -137,9 +137,12 @@ fn recovered() -> impl Strategy<Value = Recovered> {
     let shards = vec((any::<u16>().prop_map(ShardId), any::<u32>()), 0..9);
     prop_oneof![
         Just(Recovered::Nothing),
-        any::<(u32, u32)>().prop_map(|(since, life)| Recovered::Whole { since, life }),
-        (any::<u32>(), shards)
-            .prop_map(|(life, whole)| Recovered::Damaged { life, whole: whole.into() }),
+        any::<(u32, u32)>()
+            .prop_map(|(since, incarnation)| Recovered::Whole { since, incarnation }),
+        (any::<u32>(), shards).prop_map(|(incarnation, whole)| Recovered::Damaged {
+            incarnation,
+            whole: whole.into()
+        }),
     ]
 }
 
@@ -297,8 +300,11 @@ fn another_format_is_refused_whatever_follows() {
 
 #[test]
 fn bytes_are_as_documented() {
-    let joined =
-        Message::Joined { term: Term(7), shard: ShardId(2), node: NodeId { name: 4, life: 1 } };
+    let joined = Message::Joined {
+        term: Term(7),
+        shard: ShardId(2),
+        node: NodeId { name: 4, incarnation: 1 },
+    };
     let want = [1, 6, 7, 0, 0, 0, 0, 0, 0, 0, 2, 0, 4, 0, 1, 0, 0, 0];
     assert_eq!(encoded(&joined), want);
 }

@@ -67,14 +67,14 @@ impl Field for Recovered {
     fn put(&self, out: &mut Vec<u8>) {
         match self {
             Recovered::Nothing => out.push(0),
-            Recovered::Whole { since, life } => {
+            Recovered::Whole { since, incarnation } => {
                 out.push(1);
                 since.put(out);
-                life.put(out);
+                incarnation.put(out);
             }
-            Recovered::Damaged { life, whole } => {
+            Recovered::Damaged { incarnation, whole } => {
                 out.push(2);
-                life.put(out);
+                incarnation.put(out);
                 whole.to_vec().put(out);
             }
         }
@@ -84,10 +84,10 @@ impl Field for Recovered {
         let damaged = reader.damaged();
         Ok(match reader.byte()? {
             0 => Recovered::Nothing,
-            1 => Recovered::Whole { since: reader.get()?, life: reader.get()? },
+            1 => Recovered::Whole { since: reader.get()?, incarnation: reader.get()? },
             2 => {
-                let (life, whole) = (reader.get()?, reader.get::<Vec<(ShardId, u32)>>()?);
-                Recovered::Damaged { life, whole: whole.into() }
+                let (incarnation, whole) = (reader.get()?, reader.get::<Vec<(ShardId, u32)>>()?);
+                Recovered::Damaged { incarnation, whole: whole.into() }
             }
             _ => return Err(damaged),
         })

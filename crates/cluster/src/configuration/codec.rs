@@ -117,7 +117,7 @@ fn checksum_of(bytes: &[u8]) -> u32 {
 
 fn put_node(bytes: &mut Vec<u8>, node: NodeId) {
     bytes.extend(node.name.to_le_bytes());
-    bytes.extend(node.life.to_le_bytes());
+    bytes.extend(node.incarnation.to_le_bytes());
 }
 
 fn put_nodes(bytes: &mut Vec<u8>, nodes: &[NodeId]) {
@@ -185,7 +185,7 @@ impl Reader<'_> {
     }
 
     fn node(&mut self) -> Result<NodeId, DecodeError> {
-        Ok(NodeId { name: self.u16()?, life: self.u32()? })
+        Ok(NodeId { name: self.u16()?, incarnation: self.u32()? })
     }
 
     fn nodes(&mut self) -> Result<Vec<NodeId>, DecodeError> {

@@ -3,7 +3,7 @@
 use super::*;
 
 fn node(name: u16) -> NodeId {
-    NodeId { name, life: 1 }
+    NodeId { name, incarnation: 1 }
 }
 
 fn addresses() -> Addresses {

@@ -1,4 +1,5 @@
-//! Datagrams come back as they were packed; of strangers, of other lives or damaged, they do not.
+//! Datagrams come back as they were packed; of strangers, of other incarnations or damaged, they do
+//! not.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -14,7 +15,7 @@ fn key() -> Key {
 }
 
 fn node(name: u16) -> NodeId {
-    NodeId { name, life: 3 }
+    NodeId { name, incarnation: 3 }
 }
 
 fn route() -> Route {
@@ -144,7 +145,7 @@ fn strangers_and_other_lives_are_refused() {
     let bytes = builder.finish(route(), &key()).to_vec();
     assert!(open_here(&bytes).is_ok());
     assert_eq!(open(&bytes, node(2), &Key::insecure()), Err(Refused::WrongTag));
-    let later = NodeId { name: 2, life: 4 };
+    let later = NodeId { name: 2, incarnation: 4 };
     assert_eq!(open(&bytes, later, &key()), Err(Refused::NotForUs { to: node(2) }));
     assert_eq!(Key::new(&[0; 16]).unwrap_err(), ZeroKey);
 }

@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn who_disappoints_again_waits_longer_and_who_does_not_is_forgiven() {
-        let pair = (NodeId { name: 1, life: 1 }, NodeId { name: 2, life: 1 });
+        let pair = (NodeId { name: 1, incarnation: 1 }, NodeId { name: 2, incarnation: 1 });
         let at = |ns: u64| Instant { ns };
         let mut backing_off = BackingOff::default();
         backing_off.back_off(pair, 10, at(0));

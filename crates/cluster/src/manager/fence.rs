@@ -62,7 +62,8 @@ mod tests {
     #[test]
     fn who_has_installed_is_not_waited_for_but_the_leader_before_is() {
         let at = |ns| Instant { ns };
-        let (first, second) = (NodeId { name: 1, life: 1 }, NodeId { name: 2, life: 1 });
+        let (first, second) =
+            (NodeId { name: 1, incarnation: 1 }, NodeId { name: 2, incarnation: 1 });
         let left_out = [(first, at(50)), (second, at(40)), (first, at(30))];
         let mut fence = Fence::of_all(at(10)).and(left_out.into_iter());
         assert_eq!(fence.until(), at(50));

@@ -188,15 +188,15 @@ fn crown(shard: &mut Shard, heir: NodeId) {
     shard.filling_from = None;
 }
 
-/// The present life of that node, if it is here with all that it had of the shard.
+/// The present incarnation of that node, if it is here with all that it had of the shard.
 pub(super) fn back(
     node: NodeId,
     id: ShardId,
     live: &BTreeMap<NodeId, Recovered>,
 ) -> Option<NodeId> {
     let is_back = |(live, recovered): &(&NodeId, &Recovered)| {
-        // A later life that was never listed has what the listed one had.
-        let is_next = live.name == node.name && recovered.has_all(id, node.life);
+        // A later incarnation that was never listed has what the listed one had.
+        let is_next = live.name == node.name && recovered.has_all(id, node.incarnation);
         **live == node || is_next
     };
     live.iter().find(is_back).map(|(live, _)| *live)

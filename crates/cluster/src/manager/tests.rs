@@ -83,7 +83,7 @@ impl Bench {
 }
 
 fn node(name: u16) -> NodeId {
-    NodeId { name, life: 1 }
+    NodeId { name, incarnation: 1 }
 }
 
 #[test]

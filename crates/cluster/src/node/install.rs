@@ -59,7 +59,8 @@ impl<S: ReplicaStore> Node<S> {
         let had = self.shards.get(&id).map(|state| (state.role, state.epoch));
         let same_epoch = had.is_some_and(|(_, epoch)| epoch == shard.epoch);
         match shard.role_of(self.id) {
-            // A shard that waits for this server, or its earlier life, needs what is here of it.
+            // A shard that waits for this server, or its earlier incarnation, needs what is here of
+            // it.
             None if shard.needs(self.id.name) => self.rest(id, now, actions),
             None => self.forget(id, had.is_some(), actions),
             Some(Role::Joining) => {
@@ -118,9 +119,11 @@ impl<S: ReplicaStore> Node<S> {
             self.count_change();
         } else if has_data {
             let mut bytes = Vec::new();
-            // The mark says which life it is of: what was listed before has more than what follows.
-            let life = Version::from_bits(self.id.life.into()).unwrap_or(Version::ZERO);
-            append_mark(Kind::Reset, id, life, &mut bytes);
+            // The mark says which incarnation it is of: what was listed before has more than what
+            // follows.
+            let incarnation =
+                Version::from_bits(self.id.incarnation.into()).unwrap_or(Version::ZERO);
+            append_mark(Kind::Reset, id, incarnation, &mut bytes);
             self.append(&bytes, actions);
         }
     }

@@ -1,4 +1,4 @@
-//! A node from its log: what its earlier life had (Rowan-KV §4.7).
+//! A node from its log: what its earlier incarnation had (Rowan-KV §4.7).
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use crate::replica_store::ReplicaStore;
 use crate::settings::Settings;
 
 impl<S: ReplicaStore> Node<S> {
-    /// A new life over a replica store that is the log, as it was recovered: of these shards it has
-    /// something, and so much of each is known to be on all copies.
+    /// A new incarnation over a replica store that is the log, as it was recovered: of these shards
+    /// it has something, and so much of each is known to be on all copies.
     ///
     /// Which shards it has a role in, the next configuration says.
     pub fn resume(
@@ -33,14 +33,14 @@ impl<S: ReplicaStore> Node<S> {
         node
     }
 
-    /// A new life from what an earlier one has appended. Returns how much of the log is whole: the
-    /// rest is a torn tail, to be cut before anything is appended.
+    /// A new incarnation from what an earlier one has appended. Returns how much of the log is
+    /// whole: the rest is a torn tail, to be cut before anything is appended.
     ///
     /// Which shards it has a role in, the next configuration says. Anything but [`Check::Checksum`]
     /// is for the fault simulation, which must notice.
     pub fn recover(
         id: NodeId,
-        earlier_life: u32,
+        earlier_incarnation: u32,
         (settings, check): (Settings, Check),
         manager_count: u16,
         replica_store: S,
@@ -49,13 +49,14 @@ impl<S: ReplicaStore> Node<S> {
         let mut node = Node::new(id, settings, manager_count, replica_store);
         node.check = check;
         let mut assembly = Assembly::default();
-        // How much damage lay before each shard's last beginning, and in which life that was.
+        // How much damage lay before each shard's last beginning, and in which incarnation that
+        // was.
         let mut damage_before: BTreeMap<ShardId, (usize, u32)> = BTreeMap::new();
         let scanned = scan(log, node.check, |before, header, piece| {
             let shard = header.shard;
             if header.kind == Kind::Reset {
-                let life = header.version.bits() as u32;
-                damage_before.insert(shard, (before.skipped_bytes, life));
+                let incarnation = header.version.bits() as u32;
+                damage_before.insert(shard, (before.skipped_bytes, incarnation));
                 node.shards.remove(&shard);
                 node.replica_store.clear(shard);
                 assembly.forget(shard, Version::before_epoch(u16::MAX));
@@ -80,12 +81,12 @@ impl<S: ReplicaStore> Node<S> {
             }
         });
         node.recovered = match scanned.skipped_bytes {
-            0 => Recovered::Whole { since: 0, life: earlier_life },
+            0 => Recovered::Whole { since: 0, incarnation: earlier_incarnation },
             damage => {
                 damage_before.retain(|_, (before, _)| *before == damage);
-                let since = |(shard, (_, life))| (shard, life);
+                let since = |(shard, (_, incarnation))| (shard, incarnation);
                 let whole = damage_before.into_iter().map(since).collect();
-                Recovered::Damaged { life: earlier_life, whole }
+                Recovered::Damaged { incarnation: earlier_incarnation, whole }
             }
         };
         (node, scanned.end_bytes)

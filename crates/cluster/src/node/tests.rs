@@ -28,7 +28,7 @@ struct Bench {
 type Flying = (NodeId, NodeId, Term, Way, Arc<[u8]>);
 
 fn id(name: u16) -> NodeId {
-    NodeId { name, life: 1 }
+    NodeId { name, incarnation: 1 }
 }
 
 fn configuration(term: u64, epoch: u16, primary: u16, backups: &[u16]) -> Arc<Configuration> {

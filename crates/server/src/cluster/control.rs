@@ -601,7 +601,7 @@ impl Control {
         }
     }
 
-    /// Two servers with one number: each takes the other for its own later life.
+    /// Two servers with one number: each takes the other for its own later incarnation.
     fn warn_of_namesake(&self, configuration: &Configuration) {
         let own = self.node.id();
         let mut members = configuration.members.iter();
@@ -658,7 +658,7 @@ impl Control {
                     Place::Here
                 }
                 Some(_) => Place::ThroughControl,
-                // Clients are never sent to an earlier life of this server.
+                // Clients are never sent to an earlier incarnation of this server.
                 None if shard.primary.name == self.node.id().name => Place::Nowhere,
                 None if configuration.has(shard.primary) => Place::Elsewhere,
                 None => Place::Nowhere,

@@ -44,7 +44,7 @@ pub struct Counters {
     pub received: u64,
     /// Their bytes.
     pub received_bytes: u64,
-    /// Those that are no peer's, or not for this life of this node.
+    /// Those that are no peer's, or not for this incarnation of this node.
     pub refused: u64,
 }
 

@@ -102,11 +102,11 @@ pub fn join(all: &Config, config: &ClusterConfig) -> Result<Joined, StartError> 
     let stored = wait_for_settings(&found)?;
     check(config, &stored)?;
     check_durability(all, &stored)?;
-    let NodeId { name, life: life_min } = node_id(config);
+    let NodeId { name, incarnation: incarnation_min } = node_id(config);
     let tag = stored.key.tag(&[b"data directory"]);
     let mark = tag.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     let owner = Owner { name, mark, cluster: stored.name.clone() };
-    let tenant = Tenant { owner, life_min };
+    let tenant = Tenant { owner, incarnation_min };
     Ok(Joined { config: config.clone(), discovery, found, stored, channel, ends, tenant })
 }
 
@@ -114,8 +114,9 @@ pub fn join(all: &Config, config: &ClusterConfig) -> Result<Joined, StartError> 
 pub fn prepare(shared: &Arc<Shared>, joined: Joined) -> Result<Prepared, StartError> {
     let Joined { config, discovery, found, stored, channel, ends, tenant } = joined;
     let tenancy = shared.data().and_then(Data::take_tenancy);
-    let life = tenancy.as_ref().map_or(tenant.life_min, |tenancy| tenancy.kept.life);
-    let id = NodeId { name: tenant.owner.name, life };
+    let incarnation =
+        tenancy.as_ref().map_or(tenant.incarnation_min, |tenancy| tenancy.kept.incarnation);
+    let id = NodeId { name: tenant.owner.name, incarnation };
     let key = cluster::datagram::Key::new(stored.key.bytes())
         .map_err(|error| refused(error.to_string()))?;
     let settings = stored.settings;
@@ -296,7 +297,7 @@ fn node_id(config: &ClusterConfig) -> NodeId {
         ((hash >> 16) ^ (hash & 0xffff)) as u16
     });
     let since = SystemTime::now().duration_since(UNIX_EPOCH + LIVES_SINCE).unwrap_or_default();
-    NodeId { name, life: (since.as_millis() / 100) as u32 }
+    NodeId { name, incarnation: (since.as_millis() / 100) as u32 }
 }
 
 fn host_of(config: &ClusterConfig, port: Option<SocketAddr>) -> String {

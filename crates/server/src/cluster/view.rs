@@ -139,7 +139,7 @@ impl View {
         self.copies[usize::from(slot.0)].load(Ordering::Acquire)
     }
 
-    /// This life of this server.
+    /// This incarnation of this server.
     pub fn own(&self) -> NodeId {
         self.state().own
     }

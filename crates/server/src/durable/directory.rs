@@ -165,9 +165,11 @@ fn of_a_node(owner: &Owner) -> String {
 pub fn check_node(directory: &Path) -> Result<Option<String>, String> {
     let kept = node_file::read(directory)?;
     Ok(kept.map(|kept| {
-        let Kept { owner, life, since, .. } = &kept;
+        let Kept { owner, incarnation, since, .. } = &kept;
         let shards = kept.shard_count();
-        format!("{owner}, life {life}, log since life {since}, {shards} shards written down")
+        format!(
+            "{owner}, incarnation {incarnation}, log since {since}, {shards} shards written down"
+        )
     }))
 }
 

@@ -8,7 +8,8 @@
 //! # Invariants
 //! I1: NODE is there before the log is, so that a log without it is of a server without a cluster.
 //! I2: a log that is lost or damaged is not the node's any more: before anything is in a new one,
-//!     NODE says which life began it, and no life takes that one for what earlier lives had.
+//!     NODE says which incarnation began it, and no incarnation takes that one for what earlier
+//!     incarnations had.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -30,40 +31,41 @@ const SUPERBLOCKS_BYTES: u64 = 8192;
 pub struct Tenant {
     /// The node's and its cluster's.
     pub owner: Owner,
-    /// Its life is at least this one.
-    pub life_min: u32,
+    /// Its incarnation is at least this one.
+    pub incarnation_min: u32,
 }
 
 /// A directory of a node, opened.
 pub struct Tenancy {
-    /// As it stands in the file, the new life in it.
+    /// As it stands in the file, the new incarnation in it.
     pub kept: Kept,
-    /// What earlier lives have left.
+    /// What earlier incarnations have left.
     pub recovered: Recovered,
     directory: PathBuf,
 }
 
 impl Tenancy {
-    /// Begins a new life in a locked directory, before its log is opened.
+    /// Begins a new incarnation in a locked directory, before its log is opened.
     pub fn begin(directory: &Path, tenant: &Tenant) -> Result<Tenancy, String> {
         let has_log = has_log(directory)?;
-        let life_min = tenant.life_min;
-        let new = |life| Kept::of(tenant.owner.clone(), life);
+        let incarnation_min = tenant.incarnation_min;
+        let new = |incarnation| Kept::of(tenant.owner.clone(), incarnation);
         let (kept, recovered) = match read(directory)? {
             None if has_log => {
                 return Err("its log is of a server without a cluster, or its file NODE is lost; \
                             give another directory"
                     .to_owned());
             }
-            None => (new(life_min), Recovered::Nothing),
+            None => (new(incarnation_min), Recovered::Nothing),
             Some(mut kept) => {
-                let (since, life) = (kept.since, kept.life);
+                let (since, incarnation) = (kept.since, kept.incarnation);
                 refuse_others(&kept.owner, &tenant.owner)?;
-                let next = life.checked_add(1).ok_or("its node has no further lives")?;
-                kept.life = next.max(life_min);
+                let next =
+                    incarnation.checked_add(1).ok_or("its node has no further incarnations")?;
+                kept.incarnation = next.max(incarnation_min);
                 match has_log {
-                    true => (kept, Recovered::Whole { since, life }),
-                    false => (new(kept.life), Recovered::Nothing),
+                    true => (kept, Recovered::Whole { since, incarnation }),
+                    false => (new(kept.incarnation), Recovered::Nothing),
                 }
             }
         };
@@ -72,12 +74,12 @@ impl Tenancy {
         Ok(tenancy)
     }
 
-    /// The log cannot be relied on: it is set aside, and this life begins another one (I2).
+    /// The log cannot be relied on: it is set aside, and this incarnation begins another one (I2).
     pub fn begin_anew(&mut self, log: &Path) -> Result<(), String> {
         let failed = |error: io::Error| format!("{DAMAGED_FILE}: {error}");
         fs::rename(log, self.directory.join(DAMAGED_FILE)).map_err(failed)?;
         sync_directory(&self.directory).map_err(failed)?;
-        self.kept = Kept::of(self.kept.owner.clone(), self.kept.life);
+        self.kept = Kept::of(self.kept.owner.clone(), self.kept.incarnation);
         self.recovered = Recovered::Nothing;
         self.write().map_err(|error| format!("{NODE_FILE}: {error}"))
     }
@@ -154,8 +156,8 @@ fn sync_directory(directory: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn tenant(name: u16, mark: u64, life_min: u32) -> Tenant {
-        Tenant { owner: Owner { name, mark, cluster: "c".to_owned() }, life_min }
+    fn tenant(name: u16, mark: u64, incarnation_min: u32) -> Tenant {
+        Tenant { owner: Owner { name, mark, cluster: "c".to_owned() }, incarnation_min }
     }
 
     #[test]
@@ -163,20 +165,20 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (path, log) = (directory.path(), directory.path().join("log"));
         let first = Tenancy::begin(path, &tenant(1, 2, 10)).unwrap();
-        assert_eq!((first.kept.life, &first.recovered), (10, &Recovered::Nothing));
+        assert_eq!((first.kept.incarnation, &first.recovered), (10, &Recovered::Nothing));
         fs::write(&log, [1; 9000]).unwrap();
         let second = Tenancy::begin(path, &tenant(1, 2, 5)).unwrap();
-        assert_eq!(second.kept.life, 11);
-        assert_eq!(second.recovered, Recovered::Whole { since: 10, life: 10 });
+        assert_eq!(second.kept.incarnation, 11);
+        assert_eq!(second.recovered, Recovered::Whole { since: 10, incarnation: 10 });
         let mut third = Tenancy::begin(path, &tenant(1, 2, 20)).unwrap();
-        assert_eq!(third.recovered, Recovered::Whole { since: 10, life: 11 });
+        assert_eq!(third.recovered, Recovered::Whole { since: 10, incarnation: 11 });
         third.begin_anew(&log).unwrap();
-        assert_eq!((third.kept.life, &third.recovered), (20, &Recovered::Nothing));
+        assert_eq!((third.kept.incarnation, &third.recovered), (20, &Recovered::Nothing));
         let fourth = Tenancy::begin(path, &tenant(1, 2, 20)).unwrap();
-        assert_eq!((fourth.kept.life, &fourth.recovered), (21, &Recovered::Nothing));
+        assert_eq!((fourth.kept.incarnation, &fourth.recovered), (21, &Recovered::Nothing));
         fs::write(&log, [1; 9000]).unwrap();
         let fifth = Tenancy::begin(path, &tenant(1, 2, 20)).unwrap();
-        assert_eq!(fifth.recovered, Recovered::Whole { since: 21, life: 21 });
+        assert_eq!(fifth.recovered, Recovered::Whole { since: 21, incarnation: 21 });
     }
 
     #[test]

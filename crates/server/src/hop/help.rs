@@ -14,7 +14,7 @@
 //! I2: what is offered is alone: no other request of its connection on its key is on the way or in
 //!     the batch that its dispatcher executes meanwhile, and one that comes later waits until it is
 //!     done (K10).
-//! I3: a stand is its thread's for life, whatever roles that has.
+//! I3: a stand is its thread's for good, whatever roles that has.
 //!
 //! # References
 //! Minos §6.1; `policy::size_class::Helping`; decision 0048.

@@ -18,7 +18,7 @@
 //! I2: an entry leads to a cell and, by [`Cell::follower`], to those behind it: requests of the
 //!     same connection on the same key, which the worker that takes the first executes in order
 //!     (K10).
-//! I3: a stand is its thread's for life, whatever roles that has, so that nothing of it is handed
+//! I3: a stand is its thread's for good, whatever roles that has, so that nothing of it is handed
 //!     over or dropped when plans change.
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};

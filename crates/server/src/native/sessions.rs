@@ -63,7 +63,7 @@ pub struct Session {
     nonce: u64,
     /// The number of the next frame of replies.
     next_number: AtomicU32,
-    /// Milliseconds of the server's life.
+    /// Milliseconds since the server's start.
     granted_ms: u64,
     /// The same; 0: it never sent a request.
     last_active_ms: AtomicU64,

@@ -137,7 +137,7 @@ fn rings_bytes(ring: RingSize) -> u64 {
     2 * ring.bytes() as u64 + 4096
 }
 
-/// The places of a server's clients: each has one for life, whichever worker serves it, so that its
+/// The places of a server's clients: each has one for good, whichever worker serves it, so that its
 /// lane stays the same.
 #[derive(Debug, Default)]
 pub struct ShmPlaces(Mutex<u128>);

@@ -228,7 +228,7 @@ mod tests {
 
     #[track_caller]
     fn check(raw: &[u8], want: bool) {
-        let view = View::new(NodeId { name: 1, life: 1 });
+        let view = View::new(NodeId { name: 1, incarnation: 1 });
         let limits = Limits::new(1 << 20);
         let parsed = next_command(&mut Parser::default(), raw, &limits);
         let Parsed::Done { value: Ok(command), .. } = parsed else { panic!("{parsed:?}") };

@@ -9,7 +9,7 @@
 //! I1: a connection is at one worker, or counted in the `Transit`.
 //! I2: connections change workers between two rounds, when none is touched: no event, region or
 //!     batch of the round names a position that is another's by then.
-//! I3: a listener stays open for life; a worker that does not poll accepts, and hands over at once
+//! I3: a listener stays open for good; a worker that does not poll accepts, and hands over at once
 //!     (K16).
 
 use std::ops::Range;

@@ -170,8 +170,8 @@ impl Client {
         let is_guess = current.attempts.is_multiple_of(5);
         let known = self.configuration.as_ref().filter(|_| !is_guess);
         let primary = known.and_then(|all| Some(all.shard(all.shard_of(&request.key))?.primary));
-        // Life 0: whichever life is there now.
-        let anyone = NodeId { name: self.dice.index(self.sizes.nodes) as u16, life: 0 };
+        // Incarnation 0: whichever incarnation is there now.
+        let anyone = NodeId { name: self.dice.index(self.sizes.nodes) as u16, incarnation: 0 };
         let to = Peer::Node(primary.unwrap_or(anyone));
         sent.push((to, Message::Request(request)));
         self.wake_ns = now_ns + TIMEOUT_NS;

@@ -117,14 +117,14 @@ impl World<'_> {
         }
         let lives = |copy: NodeId| {
             let server = &self.servers[usize::from(copy.name)];
-            server.node.is_some() && server.life == copy.life
+            server.node.is_some() && server.incarnation == copy.incarnation
         };
         self.has_good_copies(|copy| copy.name == id.name || !lives(copy))
     }
 
-    /// Whether what this life of a server has is on a medium that keeps it, or may be.
+    /// Whether what this incarnation of a server has is on a medium that keeps it, or may be.
     fn is_good(&self, copy: NodeId) -> bool {
-        copy.life > self.servers[usize::from(copy.name)].rotten_through_life
+        copy.incarnation > self.servers[usize::from(copy.name)].rotten_through_incarnation
     }
 
     /// Whether each shard has a full copy that is good, besides those. Which nodes are full copies
@@ -153,7 +153,7 @@ impl World<'_> {
 
     fn rot(&mut self, name: usize) {
         let server = &mut self.servers[name];
-        server.rotten_through_life = server.life;
+        server.rotten_through_incarnation = server.incarnation;
         server.disk.rot(&mut self.chance);
     }
 
@@ -197,13 +197,13 @@ impl World<'_> {
 
     /// An operator's wish, heard by all managers; the one that leads heeds it.
     fn order_move(&mut self, shard: u16, node: usize) -> bool {
-        let life = self.servers[node].life;
-        let target = NodeId { name: node as u16, life };
+        let incarnation = self.servers[node].incarnation;
+        let target = NodeId { name: node as u16, incarnation };
         let shard = cluster::ShardId(shard);
         for id in 0..self.offices.len() {
             let what = manager::Event::Move { shard, target };
-            let life = self.offices[id].life;
-            self.push(self.now_ns, Happening::Manager { id, life, what });
+            let incarnation = self.offices[id].incarnation;
+            self.push(self.now_ns, Happening::Manager { id, incarnation, what });
         }
         true
     }

@@ -55,8 +55,9 @@ impl World<'_> {
     fn has_lost_a_shard(&self) -> bool {
         let is_gone = |copy: NodeId| {
             let server = &self.servers[usize::from(copy.name)];
-            let is_on_disk = self.scenario.is_durable && copy.life > server.rotten_through_life;
-            server.life != copy.life && !is_on_disk
+            let is_on_disk =
+                self.scenario.is_durable && copy.incarnation > server.rotten_through_incarnation;
+            server.incarnation != copy.incarnation && !is_on_disk
         };
         self.stored().is_some_and(|all| all.shards.iter().any(|shard| shard.keepers().all(is_gone)))
     }

@@ -46,8 +46,8 @@ impl Clock {
 pub(super) struct Disk {
     bytes: Vec<u8>,
     synced_bytes: usize,
-    /// Where the present life began to append.
-    life_start_bytes: usize,
+    /// Where the present incarnation began to append.
+    incarnation_start_bytes: usize,
 }
 
 impl Disk {
@@ -65,7 +65,7 @@ impl Disk {
         if !lies {
             self.synced_bytes = self.synced_bytes.max(len_bytes);
         }
-        (len_bytes - self.life_start_bytes) as u64
+        (len_bytes - self.incarnation_start_bytes) as u64
     }
 
     /// The power goes.
@@ -94,11 +94,11 @@ impl Disk {
         &self.bytes
     }
 
-    /// A life begins: its recovery found so much of the log whole.
+    /// An incarnation begins: its recovery found so much of the log whole.
     pub(super) fn begin(&mut self, whole_bytes: usize) {
         self.bytes.truncate(whole_bytes);
         self.synced_bytes = whole_bytes;
-        self.life_start_bytes = whole_bytes;
+        self.incarnation_start_bytes = whole_bytes;
     }
 }
 
@@ -119,8 +119,8 @@ pub(super) struct Crew {
 const NO_ROOM_PPM: u64 = 30_000;
 
 impl Crew {
-    pub(super) fn new(seed: u64, life: u32, is_hasty: bool) -> Crew {
-        let dice = Dice::new(seed, 1_000 + u64::from(life));
+    pub(super) fn new(seed: u64, incarnation: u32, is_hasty: bool) -> Crew {
+        let dice = Dice::new(seed, 1_000 + u64::from(incarnation));
         let (waiting, full) = (BTreeMap::new(), BTreeSet::new());
         Crew { dice, waiting, full, done: Vec::new(), is_hasty }
     }
@@ -142,7 +142,7 @@ pub(super) struct TestReplicaStore {
     /// How often it was asked for what is above a version.
     pub(super) looked_count: Cell<u32>,
     /// Of the server.
-    pub(super) life: u32,
+    pub(super) incarnation: u32,
     pub(super) loses_deletes: bool,
     /// A flush deletes, and keeps nothing away.
     pub(super) loses_flushes: bool,
@@ -220,8 +220,8 @@ impl ReplicaStore for TestReplicaStore {
         self.inner.get_mut().clear(shard);
         if self.is_log {
             // As a node's own mark: what was listed before has more than what follows.
-            let life = Version::from_bits(self.life.into()).unwrap_or(Version::ZERO);
-            append_mark(Kind::Reset, shard, life, self.unlogged.get_mut());
+            let incarnation = Version::from_bits(self.incarnation.into()).unwrap_or(Version::ZERO);
+            append_mark(Kind::Reset, shard, incarnation, self.unlogged.get_mut());
         }
     }
 

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     fn node(name: u16) -> NodeId {
-        NodeId { name, life: 1 }
+        NodeId { name, incarnation: 1 }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //!
 //! # Invariants
 //! I1: a run is a function of its options: no time, no thread, no map in random order.
-//! I2: a message to a process that is paused waits; one to a life that is over is lost.
+//! I2: a message to a process that is paused waits; one to an incarnation that is over is lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,9 +31,9 @@ const TICK_NS: u64 = MS;
 /// What happens next.
 #[derive(Debug)]
 pub(super) enum Happening {
-    Node { name: usize, life: u32, what: ToNode },
-    Manager { id: usize, life: u32, what: manager::Event },
-    Register { manager: usize, life: u32, request: Request },
+    Node { name: usize, incarnation: u32, what: ToNode },
+    Manager { id: usize, incarnation: u32, what: manager::Event },
+    Register { manager: usize, incarnation: u32, request: Request },
     RegisterTick,
     Client { client: usize, message: Option<Message> },
     FaultBegins(usize),
@@ -51,10 +51,10 @@ pub(super) enum ToNode {
     Synced { len_bytes: usize, appended_bytes: u64 },
 }
 
-/// One server, through all its lives.
+/// One server, through all its incarnations.
 #[derive(Debug)]
 pub(super) struct Server {
-    pub(super) life: u32,
+    pub(super) incarnation: u32,
     pub(super) node: Option<Node<TestReplicaStore>>,
     pub(super) clock: Clock,
     pub(super) paused_until_ns: u64,
@@ -62,14 +62,14 @@ pub(super) struct Server {
     pub(super) disk_slow_until_ns: u64,
     /// No sync ends before.
     pub(super) disk_stalled_until_ns: u64,
-    /// A bit of its disk has flipped: what this life and earlier ones had may be damaged.
-    pub(super) rotten_through_life: u32,
+    /// A bit of its disk has flipped: what this incarnation and earlier ones had may be damaged.
+    pub(super) rotten_through_incarnation: u32,
 }
 
-/// One manager, through all its lives.
+/// One manager, through all its incarnations.
 #[derive(Debug)]
 pub(super) struct Office {
-    pub(super) life: u32,
+    pub(super) incarnation: u32,
     pub(super) manager: Option<Manager>,
     pub(super) clock: Clock,
     pub(super) paused_until_ns: u64,
@@ -109,18 +109,18 @@ impl<'a> World<'a> {
         let dice = &mut Dice::new(options.seed, 2);
         let drift_ppm = scenario.drift_ppm;
         let servers = (0..scenario.node_count).map(|_| Server {
-            life: 0,
+            incarnation: 0,
             node: None,
             clock: Clock::draw(drift_ppm, dice),
             paused_until_ns: 0,
             disk: Disk::default(),
             disk_slow_until_ns: 0,
             disk_stalled_until_ns: 0,
-            rotten_through_life: 0,
+            rotten_through_incarnation: 0,
         });
         let servers: Vec<Server> = servers.collect();
         let offices = (0..scenario.manager_count).map(|_| Office {
-            life: 0,
+            incarnation: 0,
             manager: None,
             clock: Clock::draw(drift_ppm, dice),
             paused_until_ns: 0,
@@ -209,10 +209,12 @@ impl<'a> World<'a> {
 
     fn happen(&mut self, happening: Happening) {
         match happening {
-            Happening::Node { name, life, what } => self.tell_node(name, life, what),
-            Happening::Manager { id, life, what } => self.tell_manager(id, life, what),
-            Happening::Register { manager, life, request } => {
-                self.tell_register(manager, life, request);
+            Happening::Node { name, incarnation, what } => self.tell_node(name, incarnation, what),
+            Happening::Manager { id, incarnation, what } => {
+                self.tell_manager(id, incarnation, what)
+            }
+            Happening::Register { manager, incarnation, request } => {
+                self.tell_register(manager, incarnation, request);
             }
             Happening::RegisterTick => {
                 let mut responses = Vec::new();
@@ -228,22 +230,22 @@ impl<'a> World<'a> {
         }
     }
 
-    fn tell_node(&mut self, name: usize, life: u32, what: ToNode) {
+    fn tell_node(&mut self, name: usize, incarnation: u32, what: ToNode) {
         let server = &mut self.servers[name];
-        let life = if life == 0 { server.life } else { life };
-        if server.life != life || server.node.is_none() {
+        let incarnation = if incarnation == 0 { server.incarnation } else { incarnation };
+        if server.incarnation != incarnation || server.node.is_none() {
             return; // I2
         }
         if server.paused_until_ns > self.now_ns {
             let at_ns = server.paused_until_ns;
-            return self.push(at_ns, Happening::Node { name, life, what });
+            return self.push(at_ns, Happening::Node { name, incarnation, what });
         }
         let now = server.clock.at(self.now_ns);
         let Some(node) = &mut server.node else { return };
         let mut actions = Vec::new();
         let is_tick = matches!(what, ToNode::Tick);
         if self.options.trace && !is_tick {
-            eprintln!("{:>12} n{name}.{life} <- {}", self.now_ns, shown(&what));
+            eprintln!("{:>12} n{name}.{incarnation} <- {}", self.now_ns, shown(&what));
         }
         match what {
             ToNode::Tick => node.input(node::Event::Tick, now, &mut actions),
@@ -275,13 +277,16 @@ impl<'a> World<'a> {
         server.disk.append(&node.replica_store().unlogged.take());
         if node.replica_store().has_waiting() && !node.replica_store().is_woken.replace(true) {
             let at_ns = self.now_ns + self.chance.between(MS / 100, 2 * MS);
-            self.push(at_ns, Happening::Node { name, life, what: ToNode::Digested });
+            self.push(at_ns, Happening::Node { name, incarnation, what: ToNode::Digested });
         }
         for action in actions {
             self.act(name, id, action);
         }
         if is_tick {
-            self.push(self.now_ns + TICK_NS, Happening::Node { name, life, what: ToNode::Tick });
+            self.push(
+                self.now_ns + TICK_NS,
+                Happening::Node { name, incarnation, what: ToNode::Tick },
+            );
             self.watch_primaries(name);
             self.watch_leaving(name);
         }
@@ -295,7 +300,10 @@ impl<'a> World<'a> {
                 {
                     let message = Message::Granted { sent_at, term, is_committed: true };
                     let what = ToNode::Message { from: Peer::Manager(0), message };
-                    self.push(self.now_ns + 1, Happening::Node { name, life: id.life, what });
+                    self.push(
+                        self.now_ns + 1,
+                        Happening::Node { name, incarnation: id.incarnation, what },
+                    );
                 }
                 self.send(Peer::Node(id), to, message);
             }
@@ -306,13 +314,13 @@ impl<'a> World<'a> {
                     let what = ToNode::Message { from: Peer::Node(to), message };
                     return self.push(
                         self.now_ns + MS / 10,
-                        Happening::Node { name, life: id.life, what },
+                        Happening::Node { name, incarnation: id.incarnation, what },
                     );
                 }
                 for at_ns in self.journeys(name, usize::from(to.name)) {
-                    let (name, life) = (usize::from(to.name), to.life);
+                    let (name, incarnation) = (usize::from(to.name), to.incarnation);
                     let what = ToNode::Landed { lane, way, bytes: bytes.clone() };
-                    self.push(at_ns, Happening::Node { name, life, what });
+                    self.push(at_ns, Happening::Node { name, incarnation, what });
                 }
             }
             node::Action::Append(bytes) => self.servers[name].disk.append(&bytes),
@@ -325,32 +333,32 @@ impl<'a> World<'a> {
                 let at_ns = at_ns + self.chance.between(MS / 10, most_ns);
                 let appended_bytes = server.node.as_ref().map_or(0, Node::appended_bytes);
                 let what = ToNode::Synced { len_bytes, appended_bytes };
-                self.push(at_ns, Happening::Node { name, life: id.life, what });
+                self.push(at_ns, Happening::Node { name, incarnation: id.incarnation, what });
             }
             node::Action::Fence { .. } => {}
         }
     }
 
-    fn tell_manager(&mut self, id: usize, life: u32, what: manager::Event) {
+    fn tell_manager(&mut self, id: usize, incarnation: u32, what: manager::Event) {
         let office = &mut self.offices[id];
-        if office.life != life || office.manager.is_none() {
+        if office.incarnation != incarnation || office.manager.is_none() {
             return;
         }
         if office.paused_until_ns > self.now_ns {
             let at_ns = office.paused_until_ns;
-            return self.push(at_ns, Happening::Manager { id, life, what });
+            return self.push(at_ns, Happening::Manager { id, incarnation, what });
         }
         let now = Plant::manager_time(self.options.plant, office.clock.at(self.now_ns));
         let Some(manager) = &mut office.manager else { return };
         let is_tick = matches!(what, manager::Event::Tick);
         if self.options.trace && !is_tick {
-            eprintln!("{:>12} m{id}.{life} <- {}", self.now_ns, short(&format!("{what:?}")));
+            eprintln!("{:>12} m{id}.{incarnation} <- {}", self.now_ns, short(&format!("{what:?}")));
         }
         let mut actions = Vec::new();
         manager.input(what, now, &mut actions);
         if is_tick {
             let what = manager::Event::Tick;
-            self.push(self.now_ns + TICK_NS, Happening::Manager { id, life, what });
+            self.push(self.now_ns + TICK_NS, Happening::Manager { id, incarnation, what });
         }
         for action in actions {
             match action {
@@ -360,14 +368,14 @@ impl<'a> World<'a> {
                 manager::Action::Register(request) => {
                     for at_ns in self.journeys(self.office_point(id), self.register_point()) {
                         let request = request.clone();
-                        self.push(at_ns, Happening::Register { manager: id, life, request });
+                        self.push(at_ns, Happening::Register { manager: id, incarnation, request });
                     }
                 }
             }
         }
     }
 
-    fn tell_register(&mut self, manager: usize, life: u32, request: Request) {
+    fn tell_register(&mut self, manager: usize, incarnation: u32, request: Request) {
         if self.options.trace {
             eprintln!(
                 "{:>12} register <- m{manager} {}",
@@ -380,7 +388,7 @@ impl<'a> World<'a> {
         self.register.input(request, now, &mut responses);
         self.watch_register();
         for response in responses {
-            self.respond(Some((manager, life)), response);
+            self.respond(Some((manager, incarnation)), response);
         }
     }
 
@@ -394,13 +402,13 @@ impl<'a> World<'a> {
             None => asker.map(|(manager, _)| manager),
         };
         let Some(id) = manager else { return };
-        let life = self.offices[id].life;
-        if asker.is_some_and(|(asker, asked_in)| asker == id && asked_in != life) {
+        let incarnation = self.offices[id].incarnation;
+        if asker.is_some_and(|(asker, asked_in)| asker == id && asked_in != incarnation) {
             return;
         }
         for at_ns in self.journeys(self.register_point(), self.office_point(id)) {
             let what = manager::Event::Register(response.clone());
-            self.push(at_ns, Happening::Manager { id, life, what });
+            self.push(at_ns, Happening::Manager { id, incarnation, what });
         }
     }
 
@@ -427,15 +435,15 @@ impl<'a> World<'a> {
         for at_ns in self.journeys(start, end) {
             let message = message.clone();
             let happening = match to {
-                Peer::Node(NodeId { name, life }) => {
+                Peer::Node(NodeId { name, incarnation }) => {
                     let what = ToNode::Message { from, message };
-                    Happening::Node { name: usize::from(name), life, what }
+                    Happening::Node { name: usize::from(name), incarnation, what }
                 }
                 Peer::Manager(id) => {
                     let id = usize::from(id);
-                    let (life, what) =
-                        (self.offices[id].life, manager::Event::Message { from, message });
-                    Happening::Manager { id, life, what }
+                    let (incarnation, what) =
+                        (self.offices[id].incarnation, manager::Event::Message { from, message });
+                    Happening::Manager { id, incarnation, what }
                 }
                 Peer::Client(client) => {
                     let client = client.0 as usize - 1;
@@ -491,32 +499,32 @@ impl<'a> World<'a> {
         if server.node.is_some() {
             return;
         }
-        server.life += 1;
-        let id = NodeId { name: name as u16, life: server.life };
+        server.incarnation += 1;
+        let id = NodeId { name: name as u16, incarnation: server.incarnation };
         let manager_count = self.offices.len() as u16;
         let loses_deletes = self.options.plant == Some(Plant::Tombstone);
         let is_log = self.scenario.replica_store_is_log;
         let loses_flushes = self.options.plant == Some(Plant::Flush);
-        let life = server.life;
+        let incarnation = server.incarnation;
         let is_hasty = self.options.plant == Some(Plant::Early);
-        let crew = Crew::new(self.options.seed, life, is_hasty);
+        let crew = Crew::new(self.options.seed, incarnation, is_hasty);
         let crew = self.scenario.digests_later.then(|| crew.into());
         let replica_store = TestReplicaStore {
-            life,
+            incarnation,
             crew,
             loses_deletes,
             loses_flushes,
             is_log,
             ..TestReplicaStore::default()
         };
-        let is_recovered = self.scenario.is_durable && server.life > 1;
+        let is_recovered = self.scenario.is_durable && server.incarnation > 1;
         let check = match self.options.plant {
             Some(Plant::Checksum) => cluster::record::Check::Nothing,
             _ => cluster::record::Check::Checksum,
         };
         let mut node = if is_recovered {
             let log = server.disk.bytes();
-            let earlier = server.life - 1;
+            let earlier = server.incarnation - 1;
             let (node, whole_bytes) = Node::recover(
                 id,
                 earlier,
@@ -534,17 +542,17 @@ impl<'a> World<'a> {
         };
         node.set_check(check);
         server.node = Some(node);
-        self.push(self.now_ns, Happening::Node { name, life, what: ToNode::Tick });
+        self.push(self.now_ns, Happening::Node { name, incarnation, what: ToNode::Tick });
     }
 
     pub(super) fn start_manager(&mut self, id: usize) {
         let office = &mut self.offices[id];
         if office.manager.is_none() {
-            office.life += 1;
+            office.incarnation += 1;
             let settings = Plant::settings(self.options.plant, self.settings);
             office.manager = Some(Manager::new(id as u16, settings));
-            let (life, what) = (office.life, manager::Event::Tick);
-            self.push(self.now_ns, Happening::Manager { id, life, what });
+            let (incarnation, what) = (office.incarnation, manager::Event::Tick);
+            self.push(self.now_ns, Happening::Manager { id, incarnation, what });
         }
     }
 }

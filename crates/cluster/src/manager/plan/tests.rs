@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 pub(super) fn node(name: u16) -> NodeId {
-    NodeId { name, life: 1 }
+    NodeId { name, incarnation: 1 }
 }
 
 pub(super) fn alive(names: &[u16]) -> BTreeMap<NodeId, Recovered> {
@@ -114,17 +114,17 @@ fn members_are_where_they_said_that_they_are() {
 fn a_shard_that_nobody_has_any_more_begins_empty_only_if_it_is_given_up() {
     let mut bench = Bench::new(2, &[1, 2, 3]);
     let later: BTreeMap<NodeId, Recovered> =
-        [1, 2, 3].map(|name| (NodeId { name, life: 2 }, Recovered::Nothing)).into();
+        [1, 2, 3].map(|name| (NodeId { name, incarnation: 2 }, Recovered::Nothing)).into();
     assert!(!bench.next(&later, false), "those that are away may be back");
     bench.is_grace_over = true;
     assert!(bench.next(&later, false));
-    assert!(bench.current.members.iter().all(|node| node.life == 2));
+    assert!(bench.current.members.iter().all(|node| node.incarnation == 2));
     assert!(!bench.next(&later, true), "no node serves it");
     assert_eq!((bench.shard().primary, bench.shard().epoch), (node(1), 1));
     bench.abandoned.insert(ShardId(0));
     assert!(bench.next(&later, true));
     let shard = bench.shard();
-    assert_eq!((shard.primary.life, shard.backups.len(), shard.epoch), (2, 2, 2));
+    assert_eq!((shard.primary.incarnation, shard.backups.len(), shard.epoch), (2, 2, 2));
     assert_eq!(bench.current.shards[1].epoch, 1);
 }
 
@@ -176,13 +176,13 @@ fn a_shard_whose_copies_are_all_dead_waits_for_one_that_has_all() {
     assert_eq!(bench.current.members, [node(9)]);
     assert_eq!(bench.shard().primary, node(1));
     let mut live = alive(&[9]);
-    let back = |name| NodeId { name, life: 2 };
+    let back = |name| NodeId { name, incarnation: 2 };
     live.insert(back(1), Recovered::Nothing);
-    live.insert(back(2), Recovered::Damaged { life: 1, whole: [].into() });
+    live.insert(back(2), Recovered::Damaged { incarnation: 1, whole: [].into() });
     bench.next(&live, true);
     assert_eq!(bench.shard().primary, node(1));
     for name in [1, 2, 3] {
-        live.insert(back(name), Recovered::Whole { since: 0, life: 1 });
+        live.insert(back(name), Recovered::Whole { since: 0, incarnation: 1 });
     }
     assert!(bench.next(&live, false));
     assert_eq!((bench.shard().primary, bench.shard().epoch), (back(1), 2));
@@ -231,13 +231,13 @@ fn copies_that_fall_silent_one_by_one_are_waited_for() {
     bench.next(&alive(&[]), false);
     assert_eq!(bench.shard().keepers().collect::<Vec<_>>(), [node(3), node(2)]);
     // The node that is back first takes over, and the other is still waited for.
-    let back = |name| NodeId { name, life: 2 };
-    let mut live = BTreeMap::from([(back(2), Recovered::Whole { since: 0, life: 1 })]);
+    let back = |name| NodeId { name, incarnation: 2 };
+    let mut live = BTreeMap::from([(back(2), Recovered::Whole { since: 0, incarnation: 1 })]);
     bench.is_grace_over = true;
     assert!(bench.next(&live, false));
     assert_eq!((bench.shard().primary, &bench.shard().waiting[..]), (back(2), &[node(3)][..]));
     let epoch = bench.shard().epoch;
-    live.insert(back(3), Recovered::Whole { since: 0, life: 1 });
+    live.insert(back(3), Recovered::Whole { since: 0, incarnation: 1 });
     assert!(bench.next(&live, true));
     assert_eq!((bench.shard().primary, &bench.shard().backups[..]), (back(2), &[back(3)][..]));
     assert_eq!((bench.shard().epoch, &bench.shard().waiting[..]), (epoch + 1, &[][..]));
@@ -268,12 +268,12 @@ impl Servers {
     fn live(&self, bits: u8) -> BTreeMap<NodeId, Recovered> {
         let is_live = |name: &u16| bits >> name & 1 == 1;
         let facts = |name: u16| {
-            let life = 1 + self.lives[usize::from(name)];
-            let recovered = match life {
+            let incarnation = 1 + self.lives[usize::from(name)];
+            let recovered = match incarnation {
                 1 => Recovered::Nothing,
-                life => Recovered::Whole { since: 0, life: life - 1 },
+                incarnation => Recovered::Whole { since: 0, incarnation: incarnation - 1 },
             };
-            (NodeId { name, life }, recovered)
+            (NodeId { name, incarnation }, recovered)
         };
         (0..5).filter(is_live).map(facts).collect()
     }
@@ -316,8 +316,8 @@ proptest! {
         let mut servers = Servers::default();
         servers.follow(&bench.current, false, &bench.settings);
         for (live, restarts, joined, may_grow) in steps {
-            for (name, life) in servers.lives.iter_mut().enumerate() {
-                *life += u32::from(restarts >> name & 1);
+            for (name, incarnation) in servers.lives.iter_mut().enumerate() {
+                *incarnation += u32::from(restarts >> name & 1);
             }
             let live = servers.live(live);
             bench.next(&live, may_grow);

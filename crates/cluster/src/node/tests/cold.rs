@@ -18,7 +18,7 @@ const MESSAGE_WORK: usize = 3 * KEYS;
 const WORK_NS: u64 = 10_000;
 
 fn member(name: u16) -> NodeId {
-    NodeId { name, life: 2 }
+    NodeId { name, incarnation: 2 }
 }
 
 /// Each node is primary of a third of the shards; `joining` of those of node 0, as many as are

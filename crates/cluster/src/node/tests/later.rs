@@ -79,7 +79,7 @@ impl ReplicaStore for LateReplicaStore {
 }
 
 const NOW: Instant = Instant { ns: MS };
-const LANE: Lane = Lane { from: NodeId { name: 0, life: 1 }, term: Term(1) };
+const LANE: Lane = Lane { from: NodeId { name: 0, incarnation: 1 }, term: Term(1) };
 
 fn backup(durability: Durability) -> (Node<LateReplicaStore>, Vec<Action>) {
     let settings = Settings { durability, ..Settings::default() };

@@ -1,5 +1,5 @@
-//! What a node writes down beside its log: whose it is, which life it was, by which numbers the log
-//! knows its shards, and what is on all copies.
+//! What a node writes down beside its log: whose it is, which incarnation it was, by which numbers
+//! the log knows its shards, and what is on all copies.
 //!
 //! ```text
 //!  number  1 .. 16,384       a shard's first: its id plus one
@@ -11,7 +11,8 @@
 //! that was flushed: the shard, and up to which version.
 //!
 //! ```text
-//!  0 life | 4 since | 8 mark | 16 node's name | 18 next number | 20 name's length | 22 shards | 26
+//!  0 incarnation | 4 since | 8 mark | 16 node's name | 18 next number | 20 name's length
+//!  22 shards | 26
 //! ```
 
 use std::collections::BTreeMap;
@@ -53,8 +54,8 @@ pub struct Kept {
     /// The node's and its cluster's.
     pub owner: Owner,
     /// Of the node that wrote it.
-    pub life: u32,
-    /// The life that began the log.
+    pub incarnation: u32,
+    /// The incarnation that began the log.
     pub since: u32,
     next_number: u16,
     shards: BTreeMap<ShardId, KeptShard>,
@@ -70,14 +71,14 @@ struct KeptShard {
 
 impl Kept {
     /// Of a node whose log is empty.
-    pub fn new(life: u32) -> Kept {
-        Kept::of(Owner::default(), life)
+    pub fn new(incarnation: u32) -> Kept {
+        Kept::of(Owner::default(), incarnation)
     }
 
     /// Of somebody's node, whose log is empty.
-    pub fn of(owner: Owner, life: u32) -> Kept {
+    pub fn of(owner: Owner, incarnation: u32) -> Kept {
         let shards = BTreeMap::new();
-        Kept { owner, life, since: life, next_number: SLOT_COUNT + 1, shards }
+        Kept { owner, incarnation, since: incarnation, next_number: SLOT_COUNT + 1, shards }
     }
 
     /// Shards of which something was written down.
@@ -144,7 +145,7 @@ impl Kept {
         let cluster = &self.owner.cluster;
         let cluster = &cluster.as_bytes()[..cluster.floor_char_boundary(CLUSTER_BYTES_MAX)];
         let mut value = Vec::new();
-        value.extend(self.life.to_le_bytes());
+        value.extend(self.incarnation.to_le_bytes());
         value.extend(self.since.to_le_bytes());
         value.extend(self.owner.mark.to_le_bytes());
         value.extend(self.owner.name.to_le_bytes());
@@ -174,7 +175,7 @@ impl Kept {
         let value = entry.value.filter(|_| *entry.key == *KEY)?;
         let (fixed, rest) = value.split_first_chunk::<FIXED_BYTES>()?;
         let short = |at: usize| u16::from_le_bytes([fixed[at], fixed[at + 1]]);
-        let life = u32::from_le_bytes(*fixed.first_chunk()?);
+        let incarnation = u32::from_le_bytes(*fixed.first_chunk()?);
         let since = u32::from_le_bytes(*fixed[4..].first_chunk()?);
         let mark = u64::from_le_bytes(*fixed[8..].first_chunk()?);
         let (name, next_number) = (short(16), short(18));
@@ -204,7 +205,7 @@ impl Kept {
             let floor = Version::from_bits(u64::from_le_bytes(*record.last_chunk()?))?;
             shards.get_mut(&shard)?.floor = floor;
         }
-        Some(Kept { owner, life, since, next_number, shards })
+        Some(Kept { owner, incarnation, since, next_number, shards })
     }
 }
 

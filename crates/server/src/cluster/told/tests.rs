@@ -7,9 +7,9 @@ use cluster::Term;
 
 use super::*;
 
-/// A node in its first life.
+/// A node in its first incarnation.
 pub fn node(name: u16) -> NodeId {
-    NodeId { name, life: 1 }
+    NodeId { name, incarnation: 1 }
 }
 
 fn shard(slots: (u16, u16), primary: u16, backups: &[u16]) -> Shard {
@@ -85,10 +85,10 @@ fn ranges_of_the_same_nodes_are_one() {
 }
 
 #[test]
-fn an_id_is_of_the_name_and_not_of_the_life() {
+fn an_id_is_of_the_name_and_not_of_the_incarnation() {
     let ids: Vec<String> = (0..=u16::MAX).map(|name| node_id(node(name))).collect();
     assert!(ids.iter().all(|id| id.len() == 40 && id.bytes().all(|it| it.is_ascii_hexdigit())));
-    assert_eq!(ids[3], node_id(NodeId { name: 3, life: 9 }), "T2");
+    assert_eq!(ids[3], node_id(NodeId { name: 3, incarnation: 9 }), "T2");
     let distinct: std::collections::BTreeSet<&str> = ids.iter().map(|id| &id[..16]).collect();
     assert_eq!(distinct.len(), ids.len());
     assert_ne!(ids[3], shard_id(node(3)));

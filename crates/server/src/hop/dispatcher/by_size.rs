@@ -13,7 +13,8 @@ use crate::sizes::PlanReader;
 pub(super) struct BySize {
     /// None until the plan for this dispatcher's role is there.
     reader: Option<PlanReader>,
-    /// By thread: requests that came back from there (back's `sizing`, I2), over one lane's life.
+    /// By thread: requests that came back from there (the executor's `sizing`, I2), over one lane's
+    /// time.
     returned_seen: Vec<u64>,
 }
 

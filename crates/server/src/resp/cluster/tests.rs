@@ -22,7 +22,7 @@ use crate::counters::Dialect;
 use crate::drive::Drive;
 
 fn node(name: u16) -> NodeId {
-    NodeId { name, life: 1 }
+    NodeId { name, incarnation: 1 }
 }
 
 /// What the four servers were.

@@ -12,7 +12,11 @@ pub(super) fn ring_nothing() -> Call {
 
 pub(super) fn landed(entry: &Entry, follows: bool) -> Landed {
     let block = BlockId { shard: entry.shard, version: entry.version, block: 0 };
-    Landed { lane: Lane { from: NodeId { name: 1, life: 1 }, term: Term(1) }, block, follows }
+    Landed {
+        lane: Lane { from: NodeId { name: 1, incarnation: 1 }, term: Term(1) },
+        block,
+        follows,
+    }
 }
 
 fn open_with(digest_threads: usize, call: &Call) -> (Arc<Store>, ServerReplicaStore) {
