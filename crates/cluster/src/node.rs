@@ -38,6 +38,7 @@
 
 mod answers;
 mod assembly;
+mod backlog;
 mod copy;
 mod digest;
 mod durable;
@@ -50,7 +51,6 @@ mod install;
 mod landing;
 mod later;
 mod overdue;
-mod owed;
 mod pending;
 mod primary;
 mod promotion;
@@ -74,11 +74,11 @@ use crate::settings::{Settings, after};
 
 use answers::Answers;
 use assembly::Assembly;
+use backlog::Backlog;
 use durable::DurableLog;
 use ending::Ending;
 use in_doubt::InDoubt;
 use landing::Logs;
-use owed::Owed;
 use primary::Primary;
 use sessions::Sessions;
 
@@ -189,7 +189,7 @@ pub struct Node<S> {
     /// Memory for what the replica store has installed later.
     done: Vec<Done>,
     durable: DurableLog,
-    owed: Owed,
+    backlog: Backlog,
     /// Shards of which something has landed that there is no room for.
     crowded: BTreeSet<ShardId>,
     answers: Answers,
@@ -278,7 +278,7 @@ impl<S: ReplicaStore> Node<S> {
             assembly: Assembly::default(),
             done: Vec::new(),
             durable: DurableLog::new(settings.durability, is_log),
-            owed: Owed::default(),
+            backlog: Backlog::default(),
             crowded: BTreeSet::new(),
             answers: Answers::default(),
             work: 0,
@@ -455,7 +455,7 @@ impl<S: ReplicaStore> Node<S> {
             let message = Message::Lease { sent_at: now, term, recovered, addresses };
             self.tell_managers(&message, actions);
         }
-        self.pay_owed();
+        self.store_backlog();
         self.assembly.forget_silent(now, self.settings.patience_ns() / 2);
         self.resend(now, actions);
         self.settle_in_doubt(now, actions);

@@ -11,8 +11,9 @@
 //! B1: a question that comes again before its answer has left adds no work.
 //! B2: a step reads [`STEP_ENTRIES`] entries or one part of a copy. A replica store that has to
 //!     look for what it is asked holds nothing else up: leases never wait for data (K28).
-//! B3: an answer holds what was owed when it was begun, and whatever the replica store had then
-//!     above CommitVer: slices go by versions, and what is replaced meanwhile comes in a later one.
+//! B3: an answer holds what the backlog had when it was begun, and whatever the replica store had
+//!     then above CommitVer: slices go by versions, and what is replaced meanwhile comes in a later
+//!     one.
 
 use std::collections::BTreeMap;
 
@@ -75,7 +76,7 @@ impl<S: ReplicaStore> Node<S> {
     /// What this copy does not know to be on all is looked up for a node (P1).
     pub(super) fn begin_gathering(&mut self, shard: ShardId, to: NodeId) {
         let floor = self.shards.get(&shard).map_or(Version::ZERO, |state| state.commit);
-        let entries = self.owed.of(shard).cloned().collect(); // W1
+        let entries = self.backlog.of(shard).cloned().collect(); // W1
         let contents = Contents { entries, sessions: Vec::new() };
         self.answers.gathers.entry((shard, to)).or_insert(Gathering { contents, floor });
     }

@@ -95,14 +95,14 @@ impl<S: ReplicaStore> Node<S> {
     }
 
     /// A frame that another thread of this node has taken in and acknowledged: what there is no
-    /// room for is owed (`owed`).
+    /// room for goes to the backlog (`backlog`).
     pub(super) fn executed(&mut self, lane: Lane, bytes: &[u8]) {
         if lane.term != self.term() {
             return self.logs.count_fenced(); // N3
         }
-        self.owed.is_taking = true;
+        self.backlog.is_taking = true;
         let dropped_count = self.digest_frame(lane, bytes, |_, _| {});
-        self.owed.is_taking = false;
+        self.backlog.is_taking = false;
         self.logs.count_dropped(dropped_count);
     }
 
@@ -227,7 +227,7 @@ impl<S: ReplicaStore> Node<S> {
         });
         let Some(state) = self.shards.get_mut(&header.shard) else { return Taken::Not };
         // What is acknowledged already waits in the replica store until that is ready.
-        let is_ready = self.owed.is_taking
+        let is_ready = self.backlog.is_taking
             || !self.durable.is_replica_store()
             || self.replica_store.is_ready(header.shard);
         if !is_of_primary || state.role == Role::Primary || !is_ready {
@@ -255,7 +255,7 @@ impl<S: ReplicaStore> Node<S> {
                     return Taken::Not;
                 }
                 // Only what is not acknowledged yet may be refused.
-                let may_refuse = self.durable.is_replica_store() && !self.owed.is_taking;
+                let may_refuse = self.durable.is_replica_store() && !self.backlog.is_taking;
                 if may_refuse
                     && !self.assembly.has_room(header, |bytes| self.replica_store.try_hold(bytes))
                 {
@@ -279,17 +279,17 @@ impl<S: ReplicaStore> Node<S> {
         Taken::Now
     }
 
-    /// What has been acknowledged already is installed at once: a replica store without room owes
-    /// it (W1).
+    /// What has been acknowledged already is installed at once: what a replica store has no room
+    /// for goes to the backlog (W1).
     fn replica_store_take_in(&mut self, landed: Landed, plain: &Plain<'_>) -> Installed {
-        match self.owed.is_taking {
+        match self.backlog.is_taking {
             true => self.replica_store.install_plain(plain),
             false => self.replica_store.take_in(landed, plain),
         }
     }
 
     fn replica_store_take_in_entry(&mut self, landed: Landed, entry: &Arc<Entry>) -> Installed {
-        match self.owed.is_taking {
+        match self.backlog.is_taking {
             true => self.replica_store.install(entry.clone()),
             false => self.replica_store.take_in_entry(landed, entry),
         }

@@ -109,7 +109,7 @@ impl<S: ReplicaStore> Node<S> {
     /// Drops all that is held of a shard; the log says so, lest a recovery bring it back.
     fn forget(&mut self, id: ShardId, has_data: bool, actions: &mut Vec<Action>) {
         self.demote(id, Instant::default(), actions);
-        self.owed.forget(id);
+        self.backlog.forget(id);
         if let Some(mut state) = self.shards.remove(&id) {
             state.in_doubt.give_up(actions);
         }

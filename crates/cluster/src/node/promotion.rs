@@ -95,7 +95,7 @@ impl<S: ReplicaStore> Node<S> {
             }
         }
         for id in over {
-            self.scattered(self.id, id); // What it owed may be in the replica store now.
+            self.scattered(self.id, id); // Its backlog may be in the replica store now.
         }
         for shard in withheld {
             let term = self.term();
@@ -246,13 +246,13 @@ impl<S: ReplicaStore> Node<S> {
     /// One copy has the union; when all have it, the shard is served.
     pub(super) fn scattered(&mut self, from: NodeId, id: ShardId) {
         let is_withheld = self.shard(id).is_some_and(|shard| !shard.waiting.is_empty()); // P3
-        self.pay_owed();
-        let owes = self.owed.of(id).next().is_some(); // W1
+        self.store_backlog();
+        let has_backlog = self.backlog.of(id).next().is_some(); // W1
         let Some(state) = self.shards.get_mut(&id) else { return };
         let Some(primary) = state.primary.as_mut() else { return };
         let Stage::Scattering { missing, .. } = &mut primary.stage else { return };
         missing.remove(&from);
-        if missing.is_empty() && !is_withheld && !owes {
+        if missing.is_empty() && !is_withheld && !has_backlog {
             primary.stage = Stage::Serving;
             primary.last = Version::before_epoch(state.epoch).max(primary.last);
             state.commit = primary.last; // P2

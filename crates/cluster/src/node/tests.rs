@@ -548,14 +548,14 @@ fn the_last_block_of_an_entry_without_room_makes_it_whole_when_it_comes_again() 
 }
 
 #[test]
-fn what_a_worker_has_acknowledged_without_room_is_owed_and_gathered() {
+fn what_a_worker_has_acknowledged_without_room_is_gathered_from_the_backlog() {
     let (mut node, mut actions) = tight_backup();
     let entry = entry(Version::before_epoch(1).next().unwrap(), 50);
     let lane = Lane { from: id(0), term: Term(1) };
     let blocks = entry.blocks(Settings::default().datagram_bytes);
     let now = Instant { ns: MS };
     node.input(Event::Executed { lane, bytes: &blocks[0] }, now, &mut actions);
-    assert!(node.owes() && node.replica_store().get(SHARD, b"k").is_none(), "W2");
+    assert!(node.has_backlog() && node.replica_store().get(SHARD, b"k").is_none(), "W2");
     let message = Message::Gather { term: Term(1), shard: SHARD };
     node.input(Event::Message { from: Peer::Node(id(0)), message }, now, &mut actions);
     node.input(Event::Step, now, &mut actions);
@@ -566,7 +566,7 @@ fn what_a_worker_has_acknowledged_without_room_is_owed_and_gathered() {
     assert_eq!(gathered.unwrap().entries, [Arc::new(entry.clone())], "W1");
     node.replica_store().is_full.set(false);
     node.input(Event::Tick, now, &mut actions);
-    assert!(!node.owes());
+    assert!(!node.has_backlog());
     assert_eq!(node.replica_store().get(SHARD, b"k").as_deref(), Some(&entry));
 }
 

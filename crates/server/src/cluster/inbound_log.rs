@@ -171,8 +171,8 @@ impl Control {
         let Control { node, state, inbound_logs, .. } = self;
         if let Some(inbound_logs) = inbound_logs {
             empty(inbound_logs, node, &mut state.taken, now, &mut state.actions);
-            if node.owes() {
-                inbound_logs.close(); // W2 of cluster::node::owed
+            if node.has_backlog() {
+                inbound_logs.close(); // W2 of cluster::node::backlog
             }
         }
     }
@@ -188,7 +188,8 @@ impl Control {
 
     /// Behind it.
     pub(super) fn open_inbound_logs(&self) {
-        if let Some(inbound_logs) = self.inbound_logs.as_ref().filter(|_| !self.node.owes()) {
+        if let Some(inbound_logs) = self.inbound_logs.as_ref().filter(|_| !self.node.has_backlog())
+        {
             inbound_logs.open(self.node.term());
         }
     }

@@ -2,14 +2,15 @@
 //! `rpc` a worker acknowledges before the entry is in the replica store.
 //!
 //! ```text
-//!  worker: appended, acknowledged ─▶ digest: no room ─▶ owed ─ each tick ─▶ replica store
+//!  worker: appended, acknowledged ─▶ digest: no room ─▶ backlog ─ each tick ─▶ replica store
 //!                                                        └ Gather: among what is not committed
 //! ```
 //!
 //! # Invariants
-//! W1: what is owed is part of this copy: it is in the answer to a Gather whatever CommitVer says,
+//! W1: the backlog is part of this copy: it is in the answer to a Gather whatever CommitVer says,
 //!     and this node serves the shard only once it is in the replica store.
-//! W2: while anything is owed no worker takes anything in ([`Node::owes`]), so it stays little.
+//! W2: while there is a backlog no worker takes anything in ([`Node::has_backlog`]), so it stays
+//!     little.
 
 use std::sync::Arc;
 
@@ -20,13 +21,13 @@ use crate::replica_store::{Installed, ReplicaStore};
 
 /// Of all shards.
 #[derive(Debug, Default)]
-pub(super) struct Owed {
+pub(super) struct Backlog {
     entries: Vec<Arc<Entry>>,
     /// Whether what is digested now has been acknowledged.
     pub(super) is_taking: bool,
 }
 
-impl Owed {
+impl Backlog {
     pub(super) fn of(&self, shard: ShardId) -> impl Iterator<Item = &Arc<Entry>> {
         self.entries.iter().filter(move |entry| entry.shard == shard)
     }
@@ -38,25 +39,27 @@ impl Owed {
 
 impl<S: ReplicaStore> Node<S> {
     /// Whether it has acknowledged what it has no room for: workers should take nothing in (W2).
-    pub fn owes(&self) -> bool {
-        !self.owed.entries.is_empty()
+    pub fn has_backlog(&self) -> bool {
+        !self.backlog.entries.is_empty()
     }
 
     /// The replica store has no room for an entry; whether it counts all the same.
     pub(super) fn has_no_room(&mut self, shard: ShardId, entry: Option<Arc<Entry>>) -> bool {
         self.crowded.insert(shard);
-        let owed = entry.filter(|_| self.owed.is_taking);
-        let counts = owed.is_some();
-        self.owed.entries.extend(owed);
+        let kept = entry.filter(|_| self.backlog.is_taking);
+        let counts = kept.is_some();
+        self.backlog.entries.extend(kept);
         counts
     }
 
     /// At each tick, and before all must be here.
-    pub(super) fn pay_owed(&mut self) {
-        if !self.owes() {
+    pub(super) fn store_backlog(&mut self) {
+        if !self.has_backlog() {
             return;
         }
         let replica_store = &mut self.replica_store;
-        self.owed.entries.retain(|entry| replica_store.install(entry.clone()) == Installed::NoRoom);
+        self.backlog
+            .entries
+            .retain(|entry| replica_store.install(entry.clone()) == Installed::NoRoom);
     }
 }
