@@ -56,7 +56,7 @@ enum Word {
 }
 
 impl Discovery {
-    /// Starts to look; `told` is called in the thread that looks.
+    /// Starts to look; `announced` is called in the thread that looks.
     ///
     /// # Errors
     /// If the system gives no thread.

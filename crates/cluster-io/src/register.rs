@@ -85,7 +85,7 @@ pub enum Register {
 }
 
 impl Register {
-    /// Starts its thread; `told` is called there. Nothing is opened before a session is.
+    /// Starts its thread; `announced` is called there. Nothing is opened before a session is.
     ///
     /// # Errors
     /// If the system gives no thread.

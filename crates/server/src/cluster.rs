@@ -8,6 +8,7 @@
 //!                                    └─ Nowhere ─────▶ CLUSTERDOWN
 //! ```
 
+pub mod announced;
 mod control;
 mod departure;
 mod facts;
@@ -23,18 +24,17 @@ pub mod replica_store;
 mod socket;
 mod start;
 mod syncing;
-pub mod told;
 pub mod view;
 
 use std::net::SocketAddr;
 
+pub use announced::Told;
 pub use cluster_io::clock;
 pub use cluster_io::register::PlaceError;
 pub use facts::{SlotReads, room_bytes, room_bytes_for};
 pub use inbound_log::Receiver;
 pub use replica_store::{DigestFigures, ServerReplicaStore};
 pub use start::{ControlThread, Joined, Prepared, join, prepare};
-pub use told::Told;
 pub use view::{Figures, Place, ReplicationFigures, View};
 
 /// As a node of which cluster a server starts.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::openmetrics::Page;
 use super::roles::{CpuSeconds, cpu_seconds};
-use crate::cluster::told::{RoleCounts, node_id};
+use crate::cluster::announced::{RoleCounts, node_id};
 use crate::cluster::{DigestFigures, Figures, View};
 
 /// The cluster at one moment, as this node knows it.
@@ -228,7 +228,7 @@ fn replication(page: &mut Page, cluster: &ClusterNumbers) {
 mod tests {
     use super::*;
     use crate::cluster::ReplicationFigures;
-    use crate::cluster::told::tests::three_nodes;
+    use crate::cluster::announced::tests::three_nodes;
 
     #[test]
     fn a_node_shows_its_roles_its_moves_and_who_lags() {

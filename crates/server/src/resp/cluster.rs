@@ -9,7 +9,7 @@ use cluster::{Configuration, NodeId, Slot};
 use wire::resp::{ClusterRequest, Command, Encoder, ErrorReply};
 
 use super::Caller;
-use crate::cluster::told::{self, Peers, Told};
+use crate::cluster::announced::{self, Peers, Told};
 use crate::durable::Durability;
 use crate::engine::Engine;
 use crate::gather::Gather;
@@ -158,7 +158,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 self.say(caller, |encoder| encoder.verbatim(told.info().as_bytes()));
             }
             ClusterRequest::MyShardId => {
-                let id = told::shard_id(told.own_master().unwrap_or(own));
+                let id = announced::shard_id(told.own_master().unwrap_or(own));
                 self.say(caller, |encoder| encoder.bulk(id.as_bytes()));
             }
             ClusterRequest::Replicas { node, .. } => self.replicas(caller, &told, node),
@@ -167,12 +167,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 None => self.fail(caller, &ErrorReply::UnknownNode(node)),
             },
             // The rest needs no configuration.
-            _ => self.say(caller, |encoder| encoder.bulk(told::node_id(own).as_bytes())),
+            _ => self.say(caller, |encoder| encoder.bulk(announced::node_id(own).as_bytes())),
         }
     }
 
     fn told_before_joining(&mut self, caller: Caller, own: NodeId, request: ClusterRequest<'a>) {
-        let id = told::node_id(own);
+        let id = announced::node_id(own);
         match request {
             ClusterRequest::Slots | ClusterRequest::Shards => {
                 self.say(caller, |encoder| encoder.array_header(0));
@@ -182,11 +182,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 self.say(caller, |encoder| encoder.verbatim(line.as_bytes()));
             }
             ClusterRequest::Info => {
-                let text = told::info_before_joining();
+                let text = announced::info_before_joining();
                 self.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
             }
             ClusterRequest::MyShardId => {
-                let id = told::shard_id(own);
+                let id = announced::shard_id(own);
                 self.say(caller, |encoder| encoder.bulk(id.as_bytes()));
             }
             ClusterRequest::Replicas { node, .. }
@@ -229,7 +229,7 @@ fn slots(encoder: &mut Encoder<'_>, told: &Told<'_>) {
             encoder.array_header(4);
             encoder.bulk(host.as_bytes());
             encoder.integer(i64::from(port));
-            encoder.bulk(told::node_id(node).as_bytes());
+            encoder.bulk(announced::node_id(node).as_bytes());
             encoder.map_header(0);
         }
     }
@@ -268,7 +268,7 @@ fn shard_node(encoder: &mut Encoder<'_>, told: &Told<'_>, node: NodeId, role: &s
         encoder.bulk(value.as_bytes());
     };
     encoder.map_header(7);
-    text(encoder, "id", &told::node_id(node));
+    text(encoder, "id", &announced::node_id(node));
     encoder.bulk(b"port");
     encoder.integer(i64::from(port));
     text(encoder, "ip", host);

@@ -10,7 +10,7 @@ use wire::resp::{ArgIter, ErrorCode, Spec};
 use super::Caller;
 use super::config::memory_policy;
 use super::connection::REDIS_VERSION;
-use crate::cluster::told::{Peers, RoleCounts};
+use crate::cluster::announced::{Peers, RoleCounts};
 use crate::counters::{CommandTotals, Protocol, Totals};
 use crate::engine::Engine;
 use crate::gather::Gather;

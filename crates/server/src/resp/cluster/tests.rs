@@ -150,7 +150,7 @@ fn a_server_without_a_cluster_answers_as_redis_does() {
 /// The text with ids and times as they were written down.
 fn as_recorded(text: &str) -> String {
     (1..=4).fold(text.to_owned(), |text, name| {
-        text.replace(&told::node_id(node(name)), &format!("<n{name}>"))
+        text.replace(&announced::node_id(node(name)), &format!("<n{name}>"))
     })
 }
 
@@ -172,7 +172,7 @@ fn shapes_are_those_of_redis() {
         match command {
             "SLOTS" => slots(encoder, &told),
             "SHARDS" => shards(encoder, &told),
-            "MYID" => encoder.bulk(told::node_id(node(2)).as_bytes()),
+            "MYID" => encoder.bulk(announced::node_id(node(2)).as_bytes()),
             "NODES" => out = lines(&mut told.members()).into_bytes(),
             "REPLICAS <n2>" => {
                 let text = format!("*1\r\n{}\r\n", lines(&mut told.replicas_of(node(2))));
@@ -354,7 +354,7 @@ fn a_node_that_has_not_joined_serves_nothing_and_says_so() {
     assert_eq!(bench.ask("CLUSTER SLOTS"), "*0\r\n");
     assert!(bench.ask("CLUSTER INFO").contains("cluster_state:fail\r\n"));
     assert!(bench.ask("CLUSTER NODES").contains("myself,master - 0 0 0 connected\n"));
-    assert!(bench.ask("CLUSTER MYID").contains(&told::node_id(node(2))));
+    assert!(bench.ask("CLUSTER MYID").contains(&announced::node_id(node(2))));
 }
 
 #[test]

@@ -1,7 +1,8 @@
-//! The cluster as clients of Redis Cluster are told it: nodes with ids, each master or replica.
+//! The cluster as it is announced to clients of Redis Cluster: nodes with ids, each master or
+//! replica.
 //!
 //! ```text
-//!  configuration                           told
+//!  configuration                           announced
 //!  shard 0   primary n1   backups n2 n3    n1 master of 0..511, n2 master of 512..1023
 //!  shard 1   primary n1   backups n2 n3    n3 replica of n1, in both ranges
 //!  shard 2   primary n2   backups n1 n3
@@ -10,9 +11,9 @@
 //! # Invariants
 //! T1: a node that is primary of a slot is a master and no node's replica: clients keep one role
 //!     per node, and take the first that they see. That it also has copies of other slots is not
-//!     told. A node that only has copies is a replica of the node that it has most copies of.
+//!     said. A node that only has copies is a replica of the node that it has most copies of.
 //! T2: a node's id is a function of its name: it outlives the process.
-//! T3: a range is told only if its primary can be reached by RESP.
+//! T3: a range is announced only if its primary can be reached by RESP.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
