@@ -21,12 +21,14 @@
 //! | `fabric` | what lies between workers: bells, and ends of rings on their way |
 //! | `cell` | one request and its answer, in memory that both sides reach |
 //! | `awaiting` | what one connection waits for |
-//! | `dispatcher` | routes, sends, takes back, keeps each connection's order; `direct`: executes
-//! here | | `ahead` | finds what waits for the batch's windows in the queues | | `help` | what idle
-//! large workers may take | | `stands` | what any worker may take, where requests are stolen | |
-//! `executor` | takes batches from all dispatchers and executes them | | `replicate` | what goes
-//! through the control thread, in a cluster | | `loan` | large replies, sent by the worker that
-//! serves their size | | `routed` | both halves as a worker's engine |
+//! | `dispatcher` | routes, sends, takes back, keeps each connection's order; `direct`: runs here |
+//! | `ahead` | finds what waits for the batch's windows in the queues |
+//! | `help` | what idle large workers may take |
+//! | `steal_queues` | what any worker may take, where requests are stolen |
+//! | `executor` | takes batches from all dispatchers and executes them |
+//! | `replicate` | what goes through the control thread, in a cluster |
+//! | `loan` | large replies, sent by the worker that serves their size |
+//! | `routed` | both halves as a worker's engine |
 
 mod ahead;
 mod awaiting;
@@ -41,7 +43,7 @@ mod loan;
 pub mod replicate;
 mod roles;
 mod routed;
-mod stands;
+mod steal_queues;
 
 pub use awaiting::{Awaiting, DEPTH_AT_FIRST};
 pub use cell::KEPT_BYTES_MAX;

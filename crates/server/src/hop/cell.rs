@@ -64,7 +64,7 @@ pub(super) struct Cell {
     /// How many requests its dispatcher had got back unexecuted from this executor when it was
     /// sent.
     pub returned_seen: u64,
-    /// The cell of the request that the same worker executes after this one (stands).
+    /// The cell of the request that the same worker executes after this one (`steal_queues`).
     pub follower: u32,
     /// Whose it is, among the connections of all dispatchers.
     pub connection: u64,

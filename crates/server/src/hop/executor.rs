@@ -94,8 +94,8 @@ impl Executor {
     /// Whether there is something to execute.
     #[inline]
     pub fn has_work(&mut self, own: WorkerId) -> bool {
-        if let Some(stands) = &self.fabric.stands {
-            return self.stealing.has_work(stands, own.index());
+        if let Some(steal_queues) = &self.fabric.steal_queues {
+            return self.stealing.has_work(steal_queues, own.index());
         }
         self.lanes.iter_mut().any(|lane| lane.waiting_count() > 0) || self.may_help()
     }
@@ -108,8 +108,8 @@ impl Executor {
     /// Executes one batch; how many requests. `may_help`: with nothing to execute, it may take what
     /// others offer to an idle large worker.
     pub fn serve(&mut self, home: &mut RunToCompletion, core: &Core, may_help: bool) -> usize {
-        if let Some(stands) = &self.fabric.stands {
-            return self.stealing.serve((&self.fabric, stands), home, core);
+        if let Some(steal_queues) = &self.fabric.steal_queues {
+            return self.stealing.serve((&self.fabric, steal_queues), home, core);
         }
         let batch = core.shared.config().batch;
         let mut cells = Cells::new();

@@ -9,7 +9,7 @@ use policy::size_class::Helping;
 
 use super::cell::Cells;
 use super::help::Help;
-use super::stands::Stands;
+use super::steal_queues::StealQueues;
 
 /// Whether idle workers take what waits for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Fabric {
     /// What a cell's buffers keep.
     pub(super) kept_bytes_max: usize,
     /// Where requests may be stolen.
-    pub(super) stands: Option<Stands>,
+    pub(super) steal_queues: Option<StealQueues>,
     /// Where idle large workers take small requests.
     pub(super) help: Option<Help>,
     /// Threads that may still send something.
@@ -45,16 +45,16 @@ impl Fabric {
         Fabric {
             bells: (0..thread_count).map(|_| CachePadded::new(Bell::new())).collect(),
             kept_bytes_max,
-            stands: (stealing == Stealing::On).then(|| Stands::new(thread_count)),
+            steal_queues: (stealing == Stealing::On).then(|| StealQueues::new(thread_count)),
             help: helping.map(|helping| Help::new(helping, thread_count)),
             senders_open: AtomicUsize::new(thread_count),
         }
     }
 
-    /// The cells of a thread's dispatcher: where others take from a stand, those of that.
+    /// The cells of a thread's dispatcher: where others take from a steal queue, those of that.
     pub(super) fn cells_of(&self, thread: usize) -> Arc<Cells> {
-        match (&self.stands, &self.help) {
-            (Some(stands), _) => Arc::clone(&stands.of(thread).cells),
+        match (&self.steal_queues, &self.help) {
+            (Some(steal_queues), _) => Arc::clone(&steal_queues.of(thread).cells),
             (None, Some(help)) => Arc::clone(&help.of(thread).cells),
             (None, None) => Arc::new(Cells::new()),
         }
@@ -69,8 +69,8 @@ impl Fabric {
     /// As if a thread executed something long.
     #[cfg(test)]
     pub(crate) fn set_at_length(&self, thread: usize, is_at_length: bool) {
-        if let Some(stands) = &self.stands {
-            stands.set_at_length(thread, is_at_length);
+        if let Some(steal_queues) = &self.steal_queues {
+            steal_queues.set_at_length(thread, is_at_length);
         }
     }
 

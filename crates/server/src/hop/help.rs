@@ -14,7 +14,7 @@
 //! I2: what is offered is alone: no other request of its connection on its key is on the way or in
 //!     the batch that its dispatcher executes meanwhile, and one that comes later waits until it is
 //!     done (K10).
-//! I3: a stand is its thread's for good, whatever roles that has.
+//! I3: a steal queue is its thread's for good, whatever roles that has.
 //!
 //! # References
 //! Minos §6.1; `policy::size_class::Helping`; decision 0048.
@@ -33,7 +33,7 @@ use super::fabric::Fabric;
 use crate::core::Core;
 
 /// What one dispatcher offers.
-pub(super) struct HelpStand {
+pub(super) struct HelpQueue {
     /// That dispatcher's.
     pub cells: Arc<Cells>,
     /// By cell.
@@ -45,7 +45,7 @@ pub(super) struct HelpStand {
 pub(super) struct Help {
     /// What may be taken, and by which workers.
     pub helping: Helping,
-    by_dispatcher: Box<[CachePadded<HelpStand>]>,
+    by_dispatcher: Box<[CachePadded<HelpQueue>]>,
     /// Large workers that are awake and look for something to take.
     idle_count: CachePadded<AtomicUsize>,
 }
@@ -53,23 +53,23 @@ pub(super) struct Help {
 impl Help {
     /// Nothing is offered.
     pub fn new(helping: Helping, thread_count: usize) -> Help {
-        let stand = |_| {
-            CachePadded::new(HelpStand {
+        let queue = |_| {
+            CachePadded::new(HelpQueue {
                 cells: Arc::new(Cells::new()),
                 done: DoneSet::new(CELLS),
                 offers: Arc::new(Offers::new(CELLS)),
             })
         };
-        let by_dispatcher = (0..thread_count).map(stand).collect();
+        let by_dispatcher = (0..thread_count).map(queue).collect();
         Help { helping, by_dispatcher, idle_count: CachePadded::new(AtomicUsize::new(0)) }
     }
 
-    pub fn of(&self, dispatcher: usize) -> &HelpStand {
+    pub fn of(&self, dispatcher: usize) -> &HelpQueue {
         &self.by_dispatcher[dispatcher]
     }
 
-    /// Stands that a thread looks at, in turn, from the one after `after` on.
-    pub fn stands(&self, after: usize) -> impl Iterator<Item = (usize, &HelpStand)> {
+    /// Queues that a thread looks at, in turn, from the one after `after` on.
+    pub fn queues(&self, after: usize) -> impl Iterator<Item = (usize, &HelpQueue)> {
         let count = self.by_dispatcher.len();
         (1..=count)
             .map(move |step| (after + step) % count)
@@ -78,7 +78,7 @@ impl Help {
 
     /// Whether anybody offers something.
     pub fn has_any(&self) -> bool {
-        self.by_dispatcher.iter().any(|stand| stand.offers.waiting_count() > 0)
+        self.by_dispatcher.iter().any(|queue| queue.offers.waiting_count() > 0)
     }
 
     /// A large worker begins or ends to look for something.
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn stands_are_looked_at_in_a_ring() {
         let dispatchers =
-            |after| help().stands(after).map(|(dispatcher, _)| dispatcher).collect::<Vec<_>>();
+            |after| help().queues(after).map(|(dispatcher, _)| dispatcher).collect::<Vec<_>>();
         assert_eq!((dispatchers(0), dispatchers(2)), (vec![1, 2, 0], vec![0, 1, 2]));
     }
 

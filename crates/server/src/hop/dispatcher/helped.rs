@@ -51,8 +51,8 @@ pub(super) struct Helped {
 impl Helped {
     /// Where large workers help.
     pub(super) fn new(fabric: &Fabric, own: WorkerId) -> Option<Box<Helped>> {
-        let stand = fabric.help.as_ref()?.of(own.index());
-        Some(Box::new(Helped { offerer: Offerer::of(&stand.offers) }))
+        let queue = fabric.help.as_ref()?.of(own.index());
+        Some(Box::new(Helped { offerer: Offerer::of(&queue.offers) }))
     }
 }
 
@@ -219,10 +219,10 @@ impl Dispatcher {
         }
         let fabric = Arc::clone(&self.fabric);
         let Some(help) = &fabric.help else { return false };
-        let stand = help.of(self.own.index());
+        let queue = help.of(self.own.index());
         let mut has_any = false;
-        for word in 0..stand.done.word_count() {
-            let mut bits = stand.done.take(word);
+        for word in 0..queue.done.word_count() {
+            let mut bits = queue.done.take(word);
             has_any |= bits != 0;
             while bits != 0 {
                 let index = word as u32 * DoneSet::WORD_BITS + bits.trailing_zeros();
@@ -230,7 +230,7 @@ impl Dispatcher {
                 self.complete(core, index);
             }
         }
-        while let Some([_, index]) = stand.offers.take() {
+        while let Some([_, index]) = queue.offers.take() {
             self.take_back(core, index as u32);
             has_any = true;
         }

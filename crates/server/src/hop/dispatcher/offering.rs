@@ -24,9 +24,9 @@ use crate::hop::awaiting::NO_TICKET;
 use crate::hop::cell::CELLS;
 use crate::hop::executor::call_thief;
 use crate::hop::fabric::Fabric;
-use crate::hop::stands::{CHAIN_MAX, Stand};
+use crate::hop::steal_queues::{CHAIN_MAX, StealQueue};
 
-/// A dispatcher's own side of its stand.
+/// A dispatcher's own side of its steal queue.
 pub(super) struct Offering {
     /// By home; made when the first request goes there.
     offerers: Vec<Option<Offerer>>,
@@ -47,15 +47,15 @@ struct Offered {
 impl Offering {
     /// Where requests are offered.
     pub(super) fn new(fabric: &Fabric) -> Option<Box<Offering>> {
-        fabric.stands.as_ref()?;
+        fabric.steal_queues.as_ref()?;
         Some(Box::new(Offering {
             offerers: (0..fabric.thread_count()).map(|_| None).collect(),
             offered: vec![Offered::default(); CELLS],
         }))
     }
 
-    fn offerer(&mut self, stand: &Stand, home: usize) -> &mut Offerer {
-        self.offerers[home].get_or_insert_with(|| stand.offerer(home))
+    fn offerer(&mut self, steal_queue: &StealQueue, home: usize) -> &mut Offerer {
+        self.offerers[home].get_or_insert_with(|| steal_queue.offerer(home))
     }
 
     /// Whether another request may stand behind that one: no other worker has seen it yet (O2).
@@ -75,7 +75,8 @@ impl Dispatcher {
             (ticket.slot as usize, ticket.hash)
         };
         let leader = self.before(&core.connections[slot].awaiting, hash, index);
-        let (Some(offering), Some(stands)) = (&mut self.offering, &self.fabric.stands) else {
+        let (Some(offering), Some(steal_queues)) = (&mut self.offering, &self.fabric.steal_queues)
+        else {
             unreachable!("only a dispatcher that offers is asked to");
         };
         let home = self.plan.thread_of(worker.index());
@@ -84,7 +85,7 @@ impl Dispatcher {
         let (offered, worker) = match leader {
             Some(leader) if offering.may_follow(leader) => {
                 // SAFETY: the entry that leads to this cell is not published (O2), so the
-                // dispatcher holds it (Stand's I1).
+                // dispatcher holds it (StealQueue's I1).
                 unsafe { (*self.cells.at(leader)).follower = index };
                 let Offered { home, number, place } = offering.offered[leader as usize];
                 let worker = self.tickets[leader as usize].worker;
@@ -95,8 +96,8 @@ impl Dispatcher {
                 return false;
             }
             None => {
-                let stand = stands.of(self.own.index());
-                let offerer = offering.offerer(stand, home);
+                let steal_queue = steal_queues.of(self.own.index());
+                let offerer = offering.offerer(steal_queue, home);
                 let number = offerer.push([hash.0, u64::from(index)]);
                 (Offered { home, number, place: 0 }, worker)
             }
@@ -121,7 +122,8 @@ impl Dispatcher {
     /// Shows everybody what was offered for a home. It is woken if it sleeps; a thief is, if it has
     /// more to do than it can soon.
     pub(super) fn publish_offers(&mut self, core: &Core, home: usize) {
-        let (Some(offering), Some(stands)) = (&mut self.offering, &self.fabric.stands) else {
+        let (Some(offering), Some(steal_queues)) = (&mut self.offering, &self.fabric.steal_queues)
+        else {
             return;
         };
         let Some(offerer) = &mut offering.offerers[home] else { return };
@@ -134,15 +136,17 @@ impl Dispatcher {
         let waiting_count = offerer.waiting_count();
         if self.fabric.bells[home].must_ring() {
             core.shared.wake(home);
-        } else if stands.is_at_length(home) || waiting_count >= core.shared.config().batch as u64 {
+        } else if steal_queues.is_at_length(home)
+            || waiting_count >= core.shared.config().batch as u64
+        {
             call_thief(&self.fabric, core, self.plan.first_executor..self.plan.threads);
         }
     }
 
     /// Whether anything that was offered is done.
     pub(super) fn has_offers_done(&self) -> bool {
-        let stands = self.fabric.stands.as_ref();
-        stands.is_some_and(|stands| stands.of(self.own.index()).done.has_any())
+        let steal_queues = self.fabric.steal_queues.as_ref();
+        steal_queues.is_some_and(|steal_queues| steal_queues.of(self.own.index()).done.has_any())
     }
 
     /// Takes back what is done of what was offered; whether there was anything.
@@ -151,8 +155,8 @@ impl Dispatcher {
             return false;
         }
         let fabric = Arc::clone(&self.fabric);
-        let Some(stands) = &fabric.stands else { return false };
-        let done = &stands.of(self.own.index()).done;
+        let Some(steal_queues) = &fabric.steal_queues else { return false };
+        let done = &steal_queues.of(self.own.index()).done;
         let mut has_any = false;
         for word in 0..done.word_count() {
             let mut bits = done.take(word);

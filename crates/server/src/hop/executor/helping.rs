@@ -58,17 +58,17 @@ impl Executor {
         if !may_take {
             return 0;
         }
-        for (dispatcher, stand) in help.stands(self.helper.last_dispatcher) {
-            let Some([hash, index]) = stand.offers.take() else { continue };
+        for (dispatcher, queue) in help.queues(self.helper.last_dispatcher) {
+            let Some([hash, index]) = queue.offers.take() else { continue };
             home.prefetch(KeyHash(hash));
             self.helper.last_dispatcher = dispatcher;
             let judge = Judge::counts_only(core.counters().sizes.as_ref());
             // The cell is this worker's until its bit is set (Help's I1).
-            execute(home, core, &[stand.cells.at(index as u32)], false, judge);
+            execute(home, core, &[queue.cells.at(index as u32)], false, judge);
             let hops = &core.counters().hops;
             hops.helped.add(1);
             let word = (index as u32 / DoneSet::WORD_BITS) as usize;
-            stand.done.set(word, 1 << (index as u32 % DoneSet::WORD_BITS));
+            queue.done.set(word, 1 << (index as u32 % DoneSet::WORD_BITS));
             if dispatcher != core.worker.index() && fabric.bells[dispatcher].must_ring() {
                 core.shared.wake(dispatcher);
             }

@@ -28,7 +28,7 @@ use crate::core::Core;
 use crate::engine::{Engine, RunToCompletion};
 use crate::hop::ahead::{CELLS_MAX, Cells};
 use crate::hop::fabric::Fabric;
-use crate::hop::stands::{CHAIN_MAX, Stands};
+use crate::hop::steal_queues::{CHAIN_MAX, StealQueues};
 
 /// Requests that a home takes at a time: enough for some misses in parallel, and so few that what
 /// stands behind a long one can be stolen.
@@ -50,7 +50,7 @@ pub(super) struct Stealing {
 }
 
 /// What lies between the workers, and what of it may be stolen.
-type Between<'b> = (&'b Fabric, &'b Stands);
+type Between<'b> = (&'b Fabric, &'b StealQueues);
 
 /// The requests of one batch.
 #[derive(Default)]
@@ -75,9 +75,9 @@ impl Stealing {
     }
 
     /// Whether there is something that this thread may execute.
-    pub fn has_work(&self, stands: &Stands, own: usize) -> bool {
-        let has_any = |home| stands.waiting_count(home) > 0;
-        has_any(own) || (self.may_steal && victims(own, stands.thread_count()).any(has_any))
+    pub fn has_work(&self, steal_queues: &StealQueues, own: usize) -> bool {
+        let has_any = |home| steal_queues.waiting_count(home) > 0;
+        has_any(own) || (self.may_steal && victims(own, steal_queues.thread_count()).any(has_any))
     }
 
     /// Executes up to a batch of its own, or one request of another's; how many.
@@ -87,11 +87,11 @@ impl Stealing {
         home: &mut RunToCompletion,
         core: &Core,
     ) -> usize {
-        let (_, stands) = between;
+        let (_, steal_queues) = between;
         let (own, batch) = (core.worker.index(), core.shared.config().batch);
         let mut served_count = 0;
         while served_count < batch {
-            let taken = self.take(stands, home, own, OWN_MAX.min(batch));
+            let taken = self.take(steal_queues, home, own, OWN_MAX.min(batch));
             if taken.cells.is_empty() {
                 break;
             }
@@ -101,15 +101,15 @@ impl Stealing {
         if served_count == 0 && self.may_steal {
             served_count = self.steal(between, home, core);
         }
-        core.counters().hops.queue_depth.set(stands.waiting_count(own));
+        core.counters().hops.queue_depth.set(steal_queues.waiting_count(own));
         served_count
     }
 
     /// One request, or one chain, of the next worker that has any.
     fn steal(&mut self, between: Between<'_>, home: &mut RunToCompletion, core: &Core) -> usize {
-        let (_, stands) = between;
-        for victim in victims(core.worker.index(), stands.thread_count()) {
-            let taken = self.take(stands, home, victim, 1);
+        let (_, steal_queues) = between;
+        for victim in victims(core.worker.index(), steal_queues.thread_count()) {
+            let taken = self.take(steal_queues, home, victim, 1);
             let count = taken.cells.len();
             if count > 0 {
                 core.counters().hops.stolen.add(count as u64);
@@ -124,19 +124,19 @@ impl Stealing {
     /// Takes from the queues of `victim` until there are `count_max` requests, or one takes long.
     fn take(
         &mut self,
-        stands: &Stands,
+        steal_queues: &StealQueues,
         home: &mut RunToCompletion,
         victim: usize,
         count_max: usize,
     ) -> Taken {
         let mut taken = Taken::default();
-        for (dispatcher, queue) in stands.queues_of(victim, self.last_dispatcher) {
+        for (dispatcher, queue) in steal_queues.queues_of(victim, self.last_dispatcher) {
             while taken.cells.len() < count_max
                 && !taken.is_long
                 && let Some(entry) = queue.take()
             {
-                for (index, cell) in stands.of(dispatcher).chain(entry) {
-                    // SAFETY: the entry is taken, so its cells are this worker's (Stand's I1).
+                for (index, cell) in steal_queues.of(dispatcher).chain(entry) {
+                    // SAFETY: the entry is taken, so its cells are this worker's (StealQueue's I1).
                     let held = unsafe { &*cell };
                     home.prefetch(held.request().hash);
                     taken.is_long |= held.is_long();
@@ -152,25 +152,25 @@ impl Stealing {
     /// Executes what was taken from a worker, and says so.
     fn run(
         &self,
-        (fabric, stands): Between<'_>,
+        (fabric, steal_queues): Between<'_>,
         home: &mut RunToCompletion,
         core: &Core,
         (victim, taken): (usize, Taken),
     ) {
         let own = core.worker.index();
         if taken.is_long {
-            stands.set_at_length(own, true);
+            steal_queues.set_at_length(own, true);
         }
-        let left_count = stands.waiting_count(victim);
-        let waits_long = taken.is_long && left_count + stands.waiting_count(own) > 0;
+        let left_count = steal_queues.waiting_count(victim);
+        let waits_long = taken.is_long && left_count + steal_queues.waiting_count(own) > 0;
         if waits_long || left_count >= core.shared.config().batch as u64 {
             call_thief(fabric, core, self.executors.clone());
         }
         execute(home, core, &taken.cells, false, Judge::keeps_all());
         if taken.is_long {
-            stands.set_at_length(own, false);
+            steal_queues.set_at_length(own, false);
         }
-        complete((fabric, stands), core, &taken.names);
+        complete((fabric, steal_queues), core, &taken.names);
     }
 }
 
@@ -180,14 +180,14 @@ fn victims(own: usize, thread_count: usize) -> impl Iterator<Item = usize> {
 }
 
 /// The bits of what is done are set, and dispatchers that sleep are woken.
-fn complete((fabric, stands): Between<'_>, core: &Core, names: &[(usize, u32)]) {
+fn complete((fabric, steal_queues): Between<'_>, core: &Core, names: &[(usize, u32)]) {
     let word_of =
         |(dispatcher, index): (usize, u32)| (dispatcher, (index / DoneSet::WORD_BITS) as usize);
     for group in names.chunk_by(|one, next| word_of(*one) == word_of(*next)) {
         let (dispatcher, word) = word_of(group[0]);
         let bits =
             group.iter().fold(0, |bits, (_, index)| bits | 1 << (index % DoneSet::WORD_BITS));
-        stands.of(dispatcher).done.set(word, bits);
+        steal_queues.of(dispatcher).done.set(word, bits);
     }
     for group in names.chunk_by(|(one, _), (next, _)| one == next) {
         let dispatcher = group[0].0;

@@ -1,9 +1,9 @@
-//! Stands: requests that any worker may execute, where `--dispatch steal` lets idle ones (Minos
-//! §5.2, HKH+WS).
+//! Steal queues: requests that any worker may execute, where `--dispatch steal` lets idle ones
+//! (Minos §5.2, HKH+WS).
 //!
 //! ```text
-//!  stand of dispatcher 0   cells, done bits       queues:  home 0 [a][b][c]   home 1 [d]
-//!  stand of dispatcher 1   cells, done bits       queues:  home 0 [e]         home 1 [f][g]
+//!  queue of dispatcher 0   cells, done bits       queues:  home 0 [a][b][c]   home 1 [d]
+//!  queue of dispatcher 1   cells, done bits       queues:  home 0 [e]         home 1 [f][g]
 //!
 //!  worker 0 takes from the queues of home 0; if these are empty it steals from those of home 1
 //! ```
@@ -18,8 +18,8 @@
 //! I2: an entry leads to a cell and, by [`Cell::follower`], to those behind it: requests of the
 //!     same connection on the same key, which the worker that takes the first executes in order
 //!     (K10).
-//! I3: a stand is its thread's for good, whatever roles that has, so that nothing of it is handed
-//!     over or dropped when plans change.
+//! I3: a steal queue is its thread's for good, whatever roles that has, so that nothing of it is
+//!     handed over or dropped when plans change.
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, OnceLock};
@@ -35,7 +35,7 @@ use super::cell::{CELLS, Cell, Cells};
 pub(super) const CHAIN_MAX: usize = 16;
 
 /// What one dispatcher offers.
-pub(super) struct Stand {
+pub(super) struct StealQueue {
     /// That dispatcher's.
     pub cells: Arc<Cells>,
     /// By cell.
@@ -44,9 +44,9 @@ pub(super) struct Stand {
     queues: Box<[OnceLock<Arc<Offers>>]>,
 }
 
-impl Stand {
-    fn new(thread_count: usize) -> Stand {
-        Stand {
+impl StealQueue {
+    fn new(thread_count: usize) -> StealQueue {
+        StealQueue {
             cells: Arc::new(Cells::new()),
             done: DoneSet::new(CELLS),
             queues: (0..thread_count).map(|_| OnceLock::new()).collect(),
@@ -72,18 +72,18 @@ impl Stand {
 }
 
 /// What all dispatchers offer.
-pub(super) struct Stands {
-    by_dispatcher: Box<[CachePadded<Stand>]>,
+pub(super) struct StealQueues {
+    by_dispatcher: Box<[CachePadded<StealQueue>]>,
     /// By thread: it executes something that takes long.
     at_length: Box<[CachePadded<AtomicBool>]>,
 }
 
-impl Stands {
+impl StealQueues {
     /// Nothing is offered.
-    pub fn new(thread_count: usize) -> Stands {
-        let stand = |_| CachePadded::new(Stand::new(thread_count));
-        Stands {
-            by_dispatcher: (0..thread_count).map(stand).collect(),
+    pub fn new(thread_count: usize) -> StealQueues {
+        let steal_queue = |_| CachePadded::new(StealQueue::new(thread_count));
+        StealQueues {
+            by_dispatcher: (0..thread_count).map(steal_queue).collect(),
             at_length: (0..thread_count).map(|_| CachePadded::default()).collect(),
         }
     }
@@ -93,7 +93,7 @@ impl Stands {
         self.by_dispatcher.len()
     }
 
-    pub fn of(&self, dispatcher: usize) -> &Stand {
+    pub fn of(&self, dispatcher: usize) -> &StealQueue {
         &self.by_dispatcher[dispatcher]
     }
 
@@ -132,37 +132,38 @@ mod tests {
 
     #[test]
     fn a_home_is_offered_what_every_dispatcher_has_for_it_in_turn() {
-        let stands = Stands::new(3);
+        let steal_queues = StealQueues::new(3);
         for (dispatcher, home, count) in [(0, 1, 2), (2, 1, 1), (2, 0, 1)] {
-            let mut offerer = stands.of(dispatcher).offerer(home);
+            let mut offerer = steal_queues.of(dispatcher).offerer(home);
             (0..count).for_each(|cell| _ = offerer.push([7, cell]));
             offerer.publish();
         }
         let dispatchers =
-            |home, after| stands.queues_of(home, after).map(|(dispatcher, _)| dispatcher);
+            |home, after| steal_queues.queues_of(home, after).map(|(dispatcher, _)| dispatcher);
         assert_eq!(dispatchers(1, 0).collect::<Vec<_>>(), [2, 0]);
         assert_eq!(dispatchers(1, 2).collect::<Vec<_>>(), [0, 2]);
-        assert_eq!([0, 1, 2].map(|home| stands.waiting_count(home)), [1, 3, 0]);
+        assert_eq!([0, 1, 2].map(|home| steal_queues.waiting_count(home)), [1, 3, 0]);
     }
 
     #[test]
     fn an_entry_leads_to_all_that_follow_one_another() {
-        let stands = Stands::new(1);
-        let stand = stands.of(0);
+        let steal_queues = StealQueues::new(1);
+        let steal_queue = steal_queues.of(0);
         for (cell, follower) in [(5, 9), (9, 2)] {
             // SAFETY: nothing is offered, so the test holds all cells (I1).
-            unsafe { (*stand.cells.at(cell)).follower = follower };
+            unsafe { (*steal_queue.cells.at(cell)).follower = follower };
         }
-        let indexes = |first| stand.chain([0, first]).map(|(index, _)| index).collect::<Vec<_>>();
+        let indexes =
+            |first| steal_queue.chain([0, first]).map(|(index, _)| index).collect::<Vec<_>>();
         assert_eq!((indexes(5), indexes(2), indexes(3)), (vec![5, 9, 2], vec![2], vec![3]));
     }
 
     #[test]
     fn who_is_at_length_is_known() {
-        let stands = Stands::new(2);
-        stands.set_at_length(1, true);
-        assert_eq!([0, 1].map(|thread| stands.is_at_length(thread)), [false, true]);
-        stands.set_at_length(1, false);
-        assert!(!stands.is_at_length(1));
+        let steal_queues = StealQueues::new(2);
+        steal_queues.set_at_length(1, true);
+        assert_eq!([0, 1].map(|thread| steal_queues.is_at_length(thread)), [false, true]);
+        steal_queues.set_at_length(1, false);
+        assert!(!steal_queues.is_at_length(1));
     }
 }
