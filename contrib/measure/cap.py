@@ -143,7 +143,7 @@ async def load(pid, port, seconds, connections):
     kinds = [slow_reader] * (connections // 10) + [slow_writer] * (connections // 10)
     kinds += [ordinary] * (connections - len(kinds))
     tasks = [kind(port, number, until, counts) for number, kind in enumerate(kinds)]
-    # Whoever waits for a reply when the time is over is cut.
+    # A thread that waits for a reply when the time is over is cut.
     waiting = asyncio.gather(watch(pid, until, sizes), *tasks, return_exceptions=True)
     try:
         await asyncio.wait_for(waiting, seconds + 5)

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_is_said_with_what_to_do() {
+    fn a_shard_without_a_copy_is_named_with_what_to_do() {
         let lost = |away: &[&str]| ShardReport {
             is_lost: true,
             away: away.iter().map(|node| (*node).to_owned()).collect(),

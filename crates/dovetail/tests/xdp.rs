@@ -274,7 +274,7 @@ fn what_cannot_be_is_one_line() {
 }
 
 #[test]
-fn who_may_not_is_told_what_it_takes() {
+fn a_user_without_the_right_is_told_what_it_takes() {
     let Some(hosts) = Hosts::open(1) else { return };
     let setpriv = ["setpriv", "--reuid", "65534", "--clear-groups", "--inh-caps=-all"];
     let serve = ["serve", "--native", ADDRESS, "--insecure", "on", "--native-xdp", DEVICE];

@@ -386,7 +386,7 @@ fn a_listener_refuses_in_words() {
 }
 
 #[test]
-fn strangers_at_the_listener_hold_up_nobody() {
+fn strangers_at_the_listener_hold_up_no_peer() {
     let config = RdmaConfig::default();
     let Some(mut server) = End::open(zone(4096, 4), config.clone()) else { return };
     let address = server.listen();

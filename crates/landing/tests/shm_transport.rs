@@ -176,7 +176,7 @@ fn a_frame_that_does_not_fit_lands_in_the_next_buffer() {
 }
 
 #[test]
-fn who_sleeps_is_rung_and_who_does_not_is_not() {
+fn a_sleeping_thread_is_rung_and_a_busy_one_is_not() {
     let mut server = server();
     let (_, mut client) = server.client();
     send(&mut client, &[b"one"]);

@@ -134,7 +134,7 @@ fn any_partition_goes_to_the_queues_own_worker_or_to_a_random_one() {
 
 /// Threads change roles: others hear what comes from now on, and what came is not lost (U2).
 #[test]
-fn who_is_steered_to_changes_while_datagrams_come() {
+fn the_steered_worker_changes_while_datagrams_come() {
     for queue_count in [1, 2] {
         let Some(hosts) = Hosts::open(queue_count, Neighbours::Known) else { return };
         let mut workers = Workers::open(&hosts, &config(V4, 4, queue_count));
@@ -172,7 +172,7 @@ fn datagrams_too_short_for_a_partition_go_to_worker_0() {
 }
 
 #[test]
-fn replies_reach_the_kernel_of_whoever_asked() {
+fn replies_reach_the_kernel_of_the_asking_client() {
     for ip in [V4, V6] {
         let Some(hosts) = Hosts::open(1, Neighbours::Asked) else { return };
         let mut workers = Workers::open(&hosts, &config(ip, 2, 1));
@@ -301,7 +301,7 @@ fn veth_copies_and_says_so_once() {
 }
 
 #[test]
-fn a_worker_who_does_not_receive_holds_up_nobody() {
+fn a_worker_that_does_not_receive_holds_up_no_other() {
     let Some(hosts) = Hosts::open(1, Neighbours::Known) else { return };
     let mut config = config(V4, 2, 1);
     config.ring_len = 64;

@@ -261,7 +261,7 @@ fn a_session_outlives_a_restart_of_the_server() {
 
 #[test]
 #[ignore = "needs ZooKeeper: cargo xtask test-zookeeper, which cargo xtask nightly runs too"]
-fn who_is_cut_off_loses_the_session_and_its_claim() {
+fn a_manager_that_is_cut_off_loses_the_session_and_its_claim() {
     let zookeeper = ZooKeeper::start();
     let proxy = Proxy::start(zookeeper.port);
     let behind = Place { hosts: format!("127.0.0.1:{}", proxy.port), ..zookeeper.place("a") };

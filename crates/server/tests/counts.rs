@@ -167,7 +167,7 @@ fn commands_that_were_not_begun_took_no_time() {
 }
 
 #[test]
-fn who_watches_fetches_is_told_the_size_of_what_is_touched() {
+fn a_watcher_of_fetches_is_told_the_size_of_what_is_touched() {
     let server = TestServer::start();
     let mut client = server.memcached();
     client.ask("set k 0 0 3\r\nabc\r\n", "STORED\r\n");

@@ -166,7 +166,7 @@ fn clients_that_give_up_while_they_wait_for_room_take_none() {
 }
 
 #[test]
-fn who_stalls_in_mid_command_gives_way_to_who_waits() {
+fn a_client_that_stalls_in_mid_command_gives_way_to_those_that_wait() {
     let server = TestServer::with(Config {
         memory_bytes: 64 << 20,
         threads: 1,

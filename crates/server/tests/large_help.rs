@@ -97,7 +97,7 @@ fn idle_large_workers_take_reads_that_wait() {
 }
 
 #[test]
-fn nobody_helps_who_was_told_not_to() {
+fn a_worker_that_was_told_not_to_does_not_help() {
     let server = start(by_size(WritePolicy::DCrew, LargeHelp::Off));
     let mut clients: Vec<Client> = (0..6).map(|_| server.resp()).collect();
     let (asks, answers) = reads();
@@ -127,7 +127,7 @@ fn pieces(client: usize, round: usize) -> (Vec<String>, String) {
 }
 
 #[test]
-fn a_connection_sees_its_own_writes_in_order_whoever_executes_its_reads() {
+fn a_connection_sees_its_own_writes_in_order_at_any_reading_thread() {
     for write_policy in [WritePolicy::DCrew, WritePolicy::Crcw] {
         let server = start(by_size(write_policy, LargeHelp::On));
         let mut clients: Vec<Client> = (0..4).map(|_| server.resp()).collect();
@@ -222,7 +222,7 @@ fn clients_that_die_leave_nothing_behind() {
 /// more of such writes than are tried at a time would wait for ever, were they tried before the
 /// reads.
 #[test]
-fn what_nobody_took_is_tried_before_what_waits_for_it() {
+fn a_request_that_was_not_taken_is_tried_before_those_behind_it() {
     let server = start(Config {
         threads: 3,
         cr_threads: Some(1),

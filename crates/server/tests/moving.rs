@@ -568,7 +568,7 @@ fn a_list_of_keys_goes_on_where_its_connection_is() {
 /// Two large commands do not fit the buffers together: one waits for the other's end, wherever
 /// they are by then.
 #[test]
-fn who_waits_for_buffer_room_gets_it_at_another_worker() {
+fn a_client_that_waits_for_buffer_room_gets_it_at_another_worker() {
     let starved_time_max = PATIENCE;
     let base = Config { threads: 4, memory_bytes: 64 << 20, starved_time_max, ..config() };
     let server = TestServer::with(base);
@@ -630,7 +630,7 @@ fn stopping_loses_no_connection_on_its_way() {
 
 /// A client that is killed while on its way between two workers is closed where it arrives.
 #[test]
-fn nobody_escapes_a_kill_on_the_way() {
+fn a_kill_reaches_a_connection_on_its_way() {
     let server = start("crcw any", None);
     while_changing(&server, || {
         let mut killer = server.resp();
@@ -662,8 +662,8 @@ fn ran_ns(thread: &str) -> u64 {
 
 /// Even where workers are told never to sleep.
 #[test]
-fn who_has_no_role_sleeps() {
-    if !is_alone("moving::who_has_no_role_sleeps") {
+fn a_thread_without_a_role_sleeps() {
+    if !is_alone("moving::a_thread_without_a_role_sleeps") {
         return;
     }
     let server = TestServer::with(Config { threads: 9, poll: server::Poll::Busy, ..config() });

@@ -457,7 +457,7 @@ fn a_hello_in_another_version_is_told_so() {
 }
 
 #[test]
-fn without_the_key_nobody_is_heard() {
+fn datagrams_without_the_key_are_not_heard() {
     let folder = std::env::temp_dir().join(format!("dovetail-native-key-{}", std::process::id()));
     std::fs::write(&folder, "000102030405060708090a0b0c0d0e0f\n").unwrap();
     let server = TestServer::with(Config { native_key_file: Some(folder.clone()), ..config() });

@@ -122,7 +122,7 @@ fn what_runs_by_itself_is_an_event_of_latency() {
 }
 
 #[test]
-fn debug_is_for_whom_the_settings_allow() {
+fn debug_is_for_the_clients_that_the_settings_allow() {
     let server = TestServer::start();
     let refused = reply(&mut server.resp(), "DEBUG SLEEP 0\r\n");
     assert!(refused.starts_with("-ERR DEBUG command not allowed."), "{refused}");

@@ -185,7 +185,7 @@ fn read_version(reader: &mut Client) -> u32 {
 
 /// The slow client's socket is with a large worker that waits for it; no other client waits.
 #[test]
-fn a_client_that_does_not_read_its_large_values_holds_up_nobody() {
+fn a_client_that_does_not_read_its_large_values_holds_up_no_other() {
     for config in [size_aware(WritePolicy::Crcw, None), size_aware(WritePolicy::Crcw, Some(1))] {
         let server = TestServer::with(config);
         let large = pattern(4 << 20);

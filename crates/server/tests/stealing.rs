@@ -46,7 +46,7 @@ fn reads_that_wait_for_one_worker_are_stolen() {
 
 /// Chains of requests on one key, longer than what one entry leads to: the rest waits.
 #[test]
-fn a_connection_sees_its_own_writes_in_order_whoever_executes_them() {
+fn a_connection_sees_its_own_writes_in_order_at_any_executing_thread() {
     let server = start(WritePolicy::Crew, None);
     let talk = |client: usize| {
         let (mut asks, mut answers) = (String::new(), String::new());

@@ -54,7 +54,7 @@ fn every_seed_passes_with_every_fault() {
 
 /// A rolling restart: each server is asked to end, and starts again.
 #[test]
-fn a_server_that_is_told_to_end_leaves_nobody_without_an_answer() {
+fn a_server_that_is_told_to_end_answers_every_client() {
     let (mut struck, mut left) = (0, 0);
     for seed in 1..=200 {
         let report = run(&Options { faults: vec![FaultKind::End], ..Options::all_faults(seed) });

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn each_region_is_asked_of_its_node_and_one_region_of_nobody() {
+    fn each_region_is_asked_of_its_node_and_one_region_of_none() {
         let asked = |nodes: &[NodeShare]| {
             let mut asked = Vec::new();
             let regions = Regions::divide(8, 2 << 20, nodes);

@@ -102,7 +102,7 @@ def test_increments_of_many_threads_add_up(cluster):
 
 
 def test_reads_of_copies(cluster):
-    """READONLY connections to whoever has a copy; the lag is short."""
+    """READONLY connections to the nodes with a copy; the lag is short."""
     with connect(cluster, load_balancing_strategy=LoadBalancingStrategy.ROUND_ROBIN) as reader:
         reader.set("copied", "v")
         assert reader.wait(2, 5000, target_nodes=reader.get_node_from_key("copied")) == 2

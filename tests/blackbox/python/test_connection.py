@@ -106,7 +106,7 @@ def test_others_are_listed_as_they_are(client, server):
     assert own["cmd"] == "client|info"
 
 
-def test_who_was_killed_is_gone_for_the_next_command(wire, server):
+def test_a_killed_client_is_gone_for_the_next_command(wire, server):
     for _ in range(20):
         with wires.RespWire(server.resp_port) as victim:
             number = victim.ask("CLIENT", "ID")[1:-2]

@@ -212,7 +212,7 @@ class Text:
     """Random memcached commands on few keys."""
 
     KEYS = [b"a", b"b", b"c", b"k" * 250, b"k" * 251]
-    # Sums do not wrap: whether the reference pads a shortened number depends on who has read it.
+    # Sums do not wrap: whether the reference pads a shortened number depends on what read it last.
     NUMBERS = [b"0", b"1", b"5", b"18446744073709551616", b"-1", b"x"]
 
     def __init__(self, seed):

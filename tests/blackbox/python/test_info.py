@@ -44,7 +44,7 @@ TRAFFIC = [
     ["ACL", "SETUSER", "few", "on", ">pw", "~few:*", "+get", "+auth"], ["AUTH", "few", "pw"], ["SET", "few:1", "x"],
     ["GET", "other"], ["GET", "few:1"],
 ]
-# By who may do all.
+# By a user that may do all.
 REFUSED_LATE = [["SET", "there", "1"], ["GETEX", "there", "EX", "0"], ["OBJECT", "FREQ", "there"], ["GETEX", "there"]]
 
 

@@ -33,7 +33,7 @@ def test_large_values_over_memcached(server, cache):
 
 
 @pytest.mark.flags(memory="512MiB")
-def test_a_slow_reader_of_a_large_value_holds_nobody_up(server, client):
+def test_a_slow_reader_of_a_large_value_holds_up_no_other(server, client):
     value = os.urandom(16 * MIB)
     client.set("large", value)
     with wires.RespWire(server.resp_port) as slow:
@@ -48,7 +48,7 @@ def test_a_slow_reader_of_a_large_value_holds_nobody_up(server, client):
 
 
 @pytest.mark.flags(memory="512MiB")
-def test_a_slow_writer_of_a_large_value_holds_nobody_up(server, client):
+def test_a_slow_writer_of_a_large_value_holds_up_no_other(server, client):
     value = os.urandom(8 * MIB)
     request = wires.encode("SET", "large", value)
     with wires.RespWire(server.resp_port) as slow:

@@ -1,4 +1,4 @@
-"""Broken, cut, oversized and random traffic: the protocol's own error, and nobody else notices."""
+"""Broken, cut, oversized and random traffic: the protocol's own error, and no other client notices."""
 
 import random
 import socket
@@ -69,7 +69,7 @@ def test_a_cut_command_is_forgotten(server, bystander):
 
 
 @pytest.mark.parametrize("port_name", ["resp_port", "memcached_port"])
-def test_random_bytes_disturb_nobody(server, bystander, port_name):
+def test_random_bytes_disturb_no_client(server, bystander, port_name):
     generator = random.Random(1)
     alphabet = b"*$+-:0123456789\r\n\r\n getsetvalue'\"\x00\xff"
     for round_number in range(200):

@@ -127,7 +127,7 @@ def test_a_value_may_come_in_pieces_and_be_too_large(wire):
     assert [it.status for it in wire.ask(too_large)] == [TOO_LARGE, NOT_FOUND]
 
 
-def test_who_speaks_something_else_is_closed(subject):
+def test_a_client_of_another_protocol_is_closed(subject):
     with wires.BinaryWire(subject.memcached_port) as wire:
         assert wire.ask(packet(VERSION))[0].value == b"1.6.18"
         wire.send(b"get key with 24 bytes...\r\n")
@@ -308,7 +308,7 @@ def test_users_of_the_auth_file_log_in_by_sasl(tmp_path):
 
 @pytest.fixture
 def sasl_reference(tmp_path):
-    """The real server with SASL, and nobody whom it would let in; its port."""
+    """The real server with SASL, and no user that it would let in; its port."""
     (tmp_path / "memcached.conf").write_text("mech_list: plain\npwcheck_method: auxprop\nauxprop_plugin: sasldb\n")
     port = servers.free_port()
     command = ["memcached", "-S", "-l", servers.HOST, "-p", str(port), "-u", "root"]
@@ -331,7 +331,7 @@ def is_listening(port):
 
 @needs_reference
 def test_strangers_are_told_the_same(sasl_reference):
-    running = servers.Dovetail("--requirepass", "nobody has it")
+    running = servers.Dovetail("--requirepass", "no user has it")
     try:
         pick = random.Random(11).choice
         requests = [
@@ -378,7 +378,7 @@ def test_the_auth_file_is_read_anew_at_sighup(tmp_path):
                 users.write_text(text)
                 running.process.send_signal(signal.SIGHUP)
                 wait_until(lambda: any(line in logged for logged in running.log))
-            assert [it.status for it in early.ask(packet(GET, b"k"))] == [NOT_FOUND], "who is in stays in"
+            assert [it.status for it in early.ask(packet(GET, b"k"))] == [NOT_FOUND], "a client that is in stays in"
         with wires.BinaryWire(running.memcached_port) as wire:
             wire.send(packet(SASL_AUTH, b"PLAIN", b"\0alice\0old") + packet(SASL_AUTH, b"PLAIN", b"\0alice\0new"))
             assert [wire.response().status for _ in range(2)] == [AUTH_ERROR, 0]

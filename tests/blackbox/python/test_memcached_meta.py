@@ -130,7 +130,7 @@ def test_md_x_leaves_an_empty_item(wire):
     assert wire.ask(b"md k x I\r\nmg k v\r\n") == b"HD\r\nVA 0 X W\r\n\r\n"
 
 
-def test_marks_are_gone_with_the_value_whoever_writes_it(wire):
+def test_marks_are_gone_with_the_value_whatever_writes_it(wire):
     assert wire.ask(b"ms k 1\r\n1\r\nmd k I\r\nset k 0 0 1\r\n2\r\nmg k v\r\n") == (
         b"HD\r\nHD\r\nSTORED\r\nVA 1\r\n2\r\n")
     assert wire.ask(b"md k I\r\ntouch k 0\r\nmg k v\r\n") == b"HD\r\nTOUCHED\r\nVA 1 X W\r\n2\r\n"
@@ -227,7 +227,7 @@ class Random:
         return self.counting() if self.random.random() < 0.25 else self.storing()
 
     def counting(self):
-        """On a key of its own: whether counting clears marks depends on who has read the number of late."""
+        """On a key of its own: whether counting clears marks depends on which client read the number of late."""
         pick, key = self.random.choice, b"n"
         value = pick([b"", b"1", b"10", b"text"])
         return key, pick([

@@ -1,4 +1,4 @@
-"""What operators ask of memcached's port: the stream of events, the end, certificates, who the nodes are."""
+"""What operators ask of memcached's port: the stream of events, the end, certificates, which nodes there are."""
 
 import re
 import time
@@ -87,7 +87,7 @@ def test_looks_and_stores_are_told_in_order(server):
         ]
         with wires.RespWire(server.resp_port) as resp:
             assert resp.ask("GET", "a%20b") == b"$3\r\nabc\r\n"
-        assert watcher.event()[2][b"key"] == b"a%20b", "whoever looks"
+        assert watcher.event()[2][b"key"] == b"a%20b", "whichever client looks"
 
 
 def test_a_watcher_is_shown_what_it_asked_for_and_hears_nothing_else(server):
@@ -116,7 +116,7 @@ def test_connections_are_told(server):
         assert told[b"conn_close"][b"reason"] == b"normal" and told[b"conn_new"][b"rip"] == b"127.0.0.1"
 
 
-def test_threads_that_only_poll_tell_of_all_who_come():
+def test_threads_that_only_poll_tell_of_all_connections():
     server = servers.start("--cr-threads", "2", threads="4")
     try:
         with Watcher(server.memcached_port, b"connevents") as watcher:
@@ -140,7 +140,7 @@ def test_evictions_are_told_with_what_was_known_of_them(server):
         wire.ask(b"flush_all\r\n")
 
 
-def test_who_does_not_read_is_told_how_much_it_missed(server):
+def test_a_watcher_that_does_not_read_is_told_how_much_it_missed(server):
     with Watcher(server.memcached_port, b"fetchers") as watcher, wires.TextWire(server.memcached_port) as wire:
         key = b"k" * 250
         for _ in range(120):

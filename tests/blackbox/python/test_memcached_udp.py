@@ -214,7 +214,7 @@ def test_no_answer_draws_an_answer(server, udp):
         assert udp.is_silent(HEADER.pack(7, 0, 1, 0) + reply), reply
 
 
-def test_who_asks_for_nodes_is_told_where_connections_go(server, udp):
+def test_a_client_that_asks_for_nodes_is_told_where_connections_go(server, udp):
     assert b"127.0.0.1|127.0.0.1|%d\n" % server.memcached_port in udp.ask(b"config get cluster\r\n")[0]
 
 

@@ -82,11 +82,11 @@ def test_memcached_by_tls(encrypted, certificates, server, cache):
     assert cache.get("key:499") == b"value 499"
 
 
-def test_who_is_not_believed_is_not_spoken_to(redis_by_tls, server, certificates, tmp_path):
+def test_a_server_with_an_unknown_certificate_is_not_spoken_to(redis_by_tls, server, certificates, tmp_path):
     port, clear = redis_by_tls
     target = f"redis://{servers.HOST}:{server.resp_port}"
     by_tls = f"rediss://{servers.HOST}:{port}"
-    # Nobody waits for what cannot become right.
+    # No client waits for what cannot become right.
     assert "UnknownIssuer; --tls-ca FILE" in migrate(by_tls, target, status=1)
     other = Certificates(tmp_path)
     assert "--tls-ca FILE" in migrate(by_tls, target, "--tls-ca", other.ca, status=1)

@@ -153,7 +153,7 @@ def test_cut_and_changed_frames_do_no_harm(server, peer):
         assert other.read(native.PING).status == OK
 
 
-def test_only_who_has_the_key_is_heard(tmp_path):
+def test_only_clients_with_the_key_are_heard(tmp_path):
     key_file = tmp_path / "key"
     key_file.write_text(TAG_KEY.hex() + "\n")
     running = servers.start("--native-key-file", str(key_file), native=f"{servers.HOST}:0")

@@ -191,7 +191,7 @@ def test_the_load_tool_scans_ranges(server, client):
     assert ranges["calls"] > 0 and ranges["failed_calls"] == 0
 
 
-def test_a_load_on_nobody_is_one_line_and_status_1():
+def test_a_load_without_a_server_is_one_line_and_status_1():
     port = servers.free_port()
     found = run("bench", f"{servers.HOST}:{port}", "--duration", "1s")
     assert found.returncode == 1
@@ -245,7 +245,7 @@ def test_many_clients_of_both_kinds_under_load(server):
 
 
 @pytest.mark.flags("--idle-timeout", "1s", memory="512MiB")
-def test_who_is_idle_is_closed_and_who_is_slow_is_not(server, client):
+def test_an_idle_client_is_closed_and_a_slow_one_is_not(server, client):
     """Real time passes here: 3 s."""
     client.set("large", b"x" * (24 * MIB))
     with (

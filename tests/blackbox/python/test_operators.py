@@ -125,7 +125,7 @@ def test_rows_of_commands_are_those_of_redis(pair):
     for name in ROWS:
         [told], [wanted] = (ask(side, "COMMAND", "INFO", name) for side in (ours, reference))
         assert told[:2] == wanted[:2], name
-        # Of flags and categories the order is nobody's.
+        # Of flags and categories the order is not said.
         assert sorted(told[2]) == sorted(set(wanted[2]) - {b"movablekeys"}), name
         assert told[3:6] == wanted[3:6], name
         assert sorted(told[6]) == sorted(wanted[6]), name
@@ -221,7 +221,7 @@ def test_latency_of_commands_is_told(client):
     assert percentiles["p50"] <= percentiles["p99"] <= percentiles["p99.9"]
 
 
-def test_who_failed_to_log_in_is_told(client):
+def test_failed_logins_are_told(client):
     with pytest.raises(redis.AuthenticationError):
         client.execute_command("AUTH", "somebody", "wrong")
     [entry] = client.acl_log()

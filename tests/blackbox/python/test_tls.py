@@ -113,7 +113,7 @@ def refused(server):
     return int(found[1])
 
 
-def test_who_shows_no_certificate_or_speaks_no_tls_is_cut(server, certificates):
+def test_a_client_without_certificate_or_tls_is_cut(server, certificates):
     before = refused(server)
     with pytest.raises((ssl.SSLError, ConnectionError)):
         with dial(server, certificates.context(with_certificate=False)) as connection:
@@ -191,7 +191,7 @@ def test_certificates_are_read_again_and_broken_ones_are_not_taken(tmp_path):
             wait_for(server, "certificates stay as they were: --tls-cert")
             assert shown(server, own) == "another"
             old.sendall(b"PING\r\n")
-            assert read_exactly(old, 7) == b"+PONG\r\n", "who is connected stays"
+            assert read_exactly(old, 7) == b"+PONG\r\n", "a connected client stays"
 
 
 def started(*flags):
@@ -212,7 +212,7 @@ def test_settings_that_do_not_fit_are_refused_in_one_line(certificates, tmp_path
     assert ended.returncode == 0, ended.stderr
 
 
-def test_who_says_nothing_is_cut_off(server):
+def test_a_silent_client_is_cut_off(server):
     with socket.create_connection((servers.HOST, server.tls_resp), timeout=30) as silent:
         assert silent.recv(10) == b"", "closed by the server"
     assert 'dovetail_tls_handshakes_total{result="late"} 1' in server.admin("/metrics")[1]

@@ -14,7 +14,7 @@ from redis.cache import CacheConfig
 import servers
 import wires
 
-# How many threads, and the flags that say who of them executes.
+# How many threads, and the flags that say which of them execute.
 WORKERS = {"one": ("1",), "several": ("3", "--cr-threads", "3"), "routed": ("4", "--cr-threads", "2")}
 
 
@@ -154,10 +154,10 @@ def test_prefixes_are_named_by_their_bytes(subject, reference):
                 assert ours.ask(*words) == theirs.ask(*words)
 
 
-@pytest.mark.parametrize("who", ["a", "A"])
-def test_redis_answers_the_same(subject, reference, who):
+@pytest.mark.parametrize("reader", ["a", "A"])
+def test_redis_answers_the_same(subject, reference, reader):
     commands = [command for line in ERRORS.strip().splitlines() for command in line.split("|")]
-    compare(subject, reference, [f"{who}: {command}" for command in commands])
+    compare(subject, reference, [f"{reader}: {command}" for command in commands])
 
 
 READS = """
@@ -188,11 +188,11 @@ def test_the_same_reads_are_remembered(subject, reference):
     compare(subject, reference, script)
 
 
-@pytest.mark.parametrize("who", ["w", "A"])
-def test_the_same_changes_are_told(subject, reference, who):
+@pytest.mark.parametrize("writer", ["w", "A"])
+def test_the_same_changes_are_told(subject, reference, writer):
     script = ["A: CLIENT TRACKING ON"]
     for command in commands_of(WRITES):
-        script += ["A: MGET k j l k2 k3 q", f"{who}: {command}"]
+        script += ["A: MGET k j l k2 k3 q", f"{writer}: {command}"]
     compare(subject, reference, script)
 
 
@@ -418,7 +418,7 @@ def test_what_has_no_room_in_the_table_is_told(workers):
 
 
 def forgets_all(reader):
-    """What has changed is told sooner or later, and nobody is cut off."""
+    """What has changed is told sooner or later, and no client is cut off."""
     deadline = time.monotonic() + 20
     while reader.kept and time.monotonic() < deadline:
         reader.drain()
@@ -426,7 +426,7 @@ def forgets_all(reader):
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_one_write_of_much_cuts_nobody_off(workers):
+def test_one_write_of_much_cuts_no_client_off(workers):
     """More than has room between threads, or in an output, is told as one change of everything."""
     server = start(workers)
     try:
@@ -453,7 +453,7 @@ def test_one_write_of_much_cuts_nobody_off(workers):
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_who_does_not_read_is_told_once_and_costs_little(workers):
+def test_a_client_that_does_not_read_is_told_once_and_costs_little(workers):
     threads, *flags = WORKERS[workers]
     server = servers.start(*flags, threads=threads, memory="64MiB")
     try:
@@ -514,7 +514,7 @@ def test_a_refused_command_uses_up_client_caching(subject, reference):
     assert heard[0] == heard[1]
 
 
-def test_who_only_listens_is_not_idle():
+def test_a_subscriber_is_not_idle():
     server = servers.start(threads="2")
     try:
         with wires.RespWire(server.resp_port) as writer, wires.RespWire(server.resp_port) as listener:

@@ -199,7 +199,7 @@ def test_a_change_holds_for_connections_that_are_open():
                 b"This command is no longer allowed for the following reason: no permission to execute the command or subcommand\r\n")
             assert admin.ask("ACL", "DELUSER", "guest") == b":1\r\n"
             assert guest.reply() == b"" and other.reply() == b"", "both are closed"
-            # A password that comes later keeps out whoever comes later.
+            # A password that comes later keeps out later clients.
             assert admin.ask("CONFIG", "SET", "requirepass", "secret") == b"+OK\r\n"
             assert admin.ask("PING") == b"+PONG\r\n"
             with client(server.resp_port) as late:

@@ -386,7 +386,7 @@ fn a_run_that_cannot_go_on_says_why() {
 }
 
 #[test]
-fn nobody_listening_is_one_line_with_a_hint() {
+fn a_port_without_a_listener_is_one_line_with_a_hint() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let args = Command::parse_from(["bench", &address]).args;
     let plan = Plan::new(&args).unwrap();

@@ -124,7 +124,7 @@ fn no_argument_is_refused_in_every_place() {
 }
 
 #[test]
-fn a_target_that_is_none_or_that_nobody_serves_has_its_words() {
+fn a_target_that_is_none_or_is_not_served_has_its_words() {
     let connect = |target: &CStr, options: *const ConnectOptions| {
         let mut handle = null_mut();
         // SAFETY: a text, options or NULL, a place for the handle.

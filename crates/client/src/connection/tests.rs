@@ -242,7 +242,7 @@ fn a_client_whose_server_is_away_sleeps_until_it_looks_again() {
 }
 
 #[test]
-fn nobody_there_is_said_at_once() {
+fn a_missing_server_is_reported_at_once() {
     let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let target: Target = format!("native://{free}").parse().unwrap();
     let error = crate::Connection::open(&target, Config::default(), Duration::from_secs(5));

@@ -129,7 +129,7 @@ fn another_format_is_answered_with_ours_and_refused() {
 }
 
 #[test]
-fn whoever_is_dialled_and_speaks_another_format_is_left_alone() {
+fn a_dialled_peer_of_another_format_is_left_alone() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let one = End::new(node(1, 1), 7);
     let at = Endpoint::address(&listener.local_addr().unwrap().to_string());

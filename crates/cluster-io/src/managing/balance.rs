@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_is_given_nothing() {
+    fn a_leaving_node_is_given_no_shard() {
         let (mut balance, all) = (Balance::default(), configuration());
         balance.moves(&all, &NONE, false, at(1));
         loaded(&mut balance, at(3));

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_disappoints_again_waits_longer_and_who_does_not_is_forgiven() {
+    fn a_node_that_fails_again_waits_longer_and_one_that_does_not_is_forgiven() {
         let pair = (NodeId { name: 1, incarnation: 1 }, NodeId { name: 2, incarnation: 1 });
         let at = |ns: u64| Instant { ns };
         let mut backing_off = BackingOff::default();

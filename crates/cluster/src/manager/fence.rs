@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_installed_is_not_waited_for_but_the_leader_before_is() {
+    fn install_waits_only_for_the_previous_leader() {
         let at = |ns| Instant { ns };
         let (first, second) =
             (NodeId { name: 1, incarnation: 1 }, NodeId { name: 2, incarnation: 1 });

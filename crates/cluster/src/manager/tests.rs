@@ -98,7 +98,7 @@ fn the_first_configuration_waits_for_enough_nodes() {
 }
 
 #[test]
-fn a_commit_waits_for_the_lease_of_who_is_left_out() {
+fn a_commit_waits_for_the_lease_of_the_node_that_is_left_out() {
     let mut bench = Bench::settled();
     let last_grant = bench.now;
     bench.pass(10 * MS, &[2, 3]);
@@ -113,7 +113,7 @@ fn a_commit_waits_for_the_lease_of_who_is_left_out() {
 }
 
 #[test]
-fn who_is_left_out_gets_no_lease_but_the_configuration() {
+fn a_node_that_is_left_out_gets_the_configuration_and_no_lease() {
     let mut bench = Bench::settled();
     bench.pass(10 * MS, &[2, 3]);
     bench.sent.clear();
@@ -125,7 +125,7 @@ fn who_is_left_out_gets_no_lease_but_the_configuration() {
 }
 
 #[test]
-fn who_may_have_lost_its_session_grants_nothing() {
+fn a_manager_that_may_have_lost_its_session_grants_nothing() {
     let mut bench = Bench::settled();
     bench.now = after(bench.now, bench.manager.settings.session_ns);
     bench.lease(1);
@@ -150,7 +150,7 @@ fn a_second_manager_takes_over_and_waits_for_one_lease() {
 }
 
 #[test]
-fn who_was_left_out_gets_a_lease_only_for_what_it_has_installed() {
+fn a_node_that_was_left_out_gets_a_lease_only_for_what_it_has_installed() {
     let mut bench = Bench::settled();
     bench.pass(10 * MS, &[2, 3]);
     [2, 3].into_iter().for_each(|name| bench.installed(name));

@@ -232,7 +232,7 @@ fn a_sum_lands_together_with_what_it_was_computed_on() {
 }
 
 #[test]
-fn whoever_has_no_lease_promises_nothing() {
+fn a_node_without_a_lease_promises_nothing() {
     let mut bench = Bench::new();
     bench.ask(0, 1, put("1"));
     bench.now = after(bench.now, Settings::default().lease_ns);

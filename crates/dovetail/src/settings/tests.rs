@@ -540,7 +540,7 @@ fn a_tuner_with_nothing_to_turn_is_refused() {
 }
 
 #[test]
-fn a_hand_off_to_nobody_is_refused_with_what_would_do() {
+fn a_hand_off_to_no_thread_is_refused_with_what_would_do() {
     let remedy = "leaves none of 3 threads to execute: give --threads 4 or more";
     check_misfit(
         &[("dispatch", "hand-off:3"), ("threads", "3")],

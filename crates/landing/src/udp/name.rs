@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_says_whom_it_names() {
+    fn a_name_says_what_it_names() {
         for text in ["127.0.0.1:1", "10.20.30.40:65535", "[::1]:7379", "[fe80::1:2%3]:80"] {
             let address: SocketAddr = text.parse().unwrap();
             let (name, _) = Name::of(address);

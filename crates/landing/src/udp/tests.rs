@@ -165,7 +165,7 @@ fn what_the_kernel_drops_is_counted() {
 }
 
 #[test]
-fn a_peer_that_cannot_be_reached_holds_up_nobody() {
+fn a_peer_that_cannot_be_reached_holds_up_no_other() {
     let (mut from, _) = bind(LOOPBACK, config(Offload::Auto));
     let (mut to, to_sender) = bind(LOOPBACK, config(Offload::Auto));
     let nowhere: SocketAddr = "[::1]:9".parse().unwrap();

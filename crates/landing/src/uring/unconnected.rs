@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_is_woken_by_what_arrives() {
+    fn a_sleeping_thread_is_woken_by_what_arrives() {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let Some((mut uring, mut zone)) = open(1 << 16, Offload::Auto) else { return };
         let mut peer = peer(&uring, Offload::Auto);

@@ -62,7 +62,7 @@ fn a_message_that_fits_exactly_is_kept() {
 }
 
 #[test]
-fn a_ring_that_nobody_empties_takes_no_more() {
+fn a_ring_without_a_reader_takes_no_more() {
     let mut zone = ring(100, 2, 64);
     while deliver(&mut zone, 0, 25).is_some() {}
     assert_eq!(zone.counters().landed, 8);

@@ -31,7 +31,7 @@ macro_rules! conforms {
             }
 
             #[test]
-            fn a_sender_that_crashes_holds_up_nobody() {
+            fn a_sender_that_crashes_holds_up_no_other() {
                 scenarios::sender_crash::<$rig>();
             }
 
@@ -46,7 +46,7 @@ macro_rules! conforms {
             }
 
             #[test]
-            fn hostile_lengths_harm_nobody() {
+            fn hostile_lengths_do_no_harm() {
                 scenarios::hostile_lengths::<$rig>();
             }
         }

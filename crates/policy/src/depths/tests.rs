@@ -27,7 +27,7 @@ fn of_workers_that_hold_the_same_the_first_is_the_shortest() {
 }
 
 #[test]
-fn a_bound_leaves_nobody_once_all_hold_it() {
+fn a_bound_leaves_no_worker_once_all_hold_it() {
     let mut depths = depths(2, &[0, 1, 0]);
     assert_eq!(depths.shortest_below(1), None);
     assert_eq!(depths.shortest_below(2), Some(WorkerId(1)));

@@ -248,7 +248,7 @@ fn small_requests_stay_with_a_receiver_that_executes_until_its_bound() {
 }
 
 #[test]
-fn who_need_not_be_asked_about_reads_would_leave_them_with_the_receiver() {
+fn a_router_that_need_not_be_asked_about_reads_leaves_them_with_the_receiver() {
     let asks = |router: &dyn Router| [4, 7].map(|worker| !router.keeps_reads(WorkerId(worker)));
     assert_eq!(asks(&AnyWorker), [false, false]);
     assert_eq!(asks(&SizeAware::new(two_large())), [false, true]);

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_helps_where_sizes_do_not_matter_or_help_is_off() {
+    fn no_worker_helps_where_sizes_do_not_matter_or_help_is_off() {
         let by_size = Helping::new(LargeHelp::Off, WritePolicy::Crcw, Dispatch::SizeAware);
         assert_eq!(by_size, None);
         assert_eq!(Helping::new(LargeHelp::On, WritePolicy::Crcw, Dispatch::Steal), None);

@@ -195,7 +195,7 @@ fn a_sample_gives_the_same_plan() {
 }
 
 #[test]
-fn who_samples_nothing_changes_nothing() {
+fn a_worker_without_samples_changes_nothing() {
     let silent = [WorkerSizes::new(0)];
     (0..100).for_each(|_| silent[0].record(9));
     let mut controller = SizeController::new(SizeOptions::paper(8));

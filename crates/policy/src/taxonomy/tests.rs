@@ -111,7 +111,7 @@ fn equally_popular_keys_have_exponent_zero() {
 }
 
 #[test]
-fn keys_that_nobody_has_looked_at_leave_open_what_depends_on_them() {
+fn keys_that_were_not_sampled_leave_open_what_depends_on_them() {
     let check = |write_percent, region: &str, recommendation: &str| {
         let found = Observed { popularity: None, ..observed(1.4, write_percent) }.region();
         assert_eq!(found.to_string(), region);

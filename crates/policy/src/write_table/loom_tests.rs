@@ -136,7 +136,7 @@ fn a_holder_sees_what_the_holder_before_it_wrote() {
 /// The same where the first holder's entry is not the first of its set, and the next one enters an
 /// empty set by one swap.
 #[test]
-fn who_enters_an_empty_set_sees_what_a_holder_elsewhere_in_it_wrote() {
+fn a_holder_that_enters_an_empty_set_sees_what_another_in_it_wrote() {
     bounded().check(|| {
         let table = WriteTable::new(WAYS);
         table.pin(Q, || Some(WorkerId(9)));

@@ -244,7 +244,7 @@ fn a_connection_is_judged_anew_when_users_change() {
 }
 
 #[test]
-fn a_password_of_the_default_user_keeps_out_who_comes_next() {
+fn a_password_of_the_default_user_keeps_out_the_next_connection() {
     let acl = acl();
     let mut old = Pass::new(&acl.table());
     acl.set_default_password(b"secret");

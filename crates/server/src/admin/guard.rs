@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_shown_to_a_user_who_may_read_them_where_the_setting_says_so() {
+    fn keys_are_shown_to_permitted_users_where_the_setting_says_so() {
         let (with, without) =
             (Access::Granted { shows_keys: true }, Access::Granted { shows_keys: false });
         for door in [AdminDoor::Open, AdminDoor::Login] {

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_looks_for_what_is_not_wanted_any_more() {
+    fn what_is_not_wanted_any_more_is_not_looked_for() {
         let mut wanted = Some(Arc::new(()));
         let weak = wanted.as_ref().map(Arc::downgrade).expect("made above");
         let mut longest = Duration::ZERO;

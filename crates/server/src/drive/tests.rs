@@ -178,7 +178,7 @@ fn check_offered(key_count: usize, is_at_length: bool, want: bool) {
 }
 
 #[test]
-fn a_thief_that_sleeps_is_woken_for_what_is_offered_to_who_has_enough_to_do() {
+fn a_sleeping_thief_is_woken_for_the_queue_of_a_busy_worker() {
     check_offered(1, false, false);
     check_offered(1, true, true);
     check_offered(31, false, false);

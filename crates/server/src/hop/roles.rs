@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_pollers_that_was_all_of_them_keeps_nobody_from_more_threads() {
+    fn a_number_of_pollers_that_was_all_of_them_allows_more_threads() {
         for (threads, wanted) in [(Threads::Count(3), 3), (Threads::All, 3), (Threads::Count(1), 1)]
         {
             let config = Config { threads: 3, ..Config::default() };

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_at_length_is_known() {
+    fn a_worker_at_a_long_request_is_known() {
         let steal_queues = StealQueues::new(2);
         steal_queues.set_at_length(1, true);
         assert_eq!([0, 1].map(|thread| steal_queues.is_at_length(thread)), [false, true]);

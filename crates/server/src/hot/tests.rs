@@ -128,7 +128,7 @@ fn a_set_of_no_keys_for_a_while_does_not_have_to_begin_anew() {
 
 /// Run to completion: what is counted stays counted, for a tuner that tries two layers next.
 #[test]
-fn nothing_is_hot_while_nobody_reads_it_and_at_once_when_somebody_does() {
+fn the_hot_set_ends_without_readers_and_begins_at_once_with_some() {
     let bench = &mut Bench::new(HotSetSize::Auto);
     bench.epoch(40, |_| 100);
     assert_eq!((bench.keys.now().item_count(), bench.keys.eligible_count()), (40, 40));
@@ -161,7 +161,7 @@ fn what_the_tuner_watches_does_not_depend_on_the_size() {
 }
 
 #[test]
-fn samples_that_nobody_fetches_are_dropped() {
+fn samples_that_are_not_fetched_are_dropped() {
     let bench = &mut Bench::new(HotSetSize::Auto);
     for _ in 0..3 * SAMPLES_WAITING_MAX {
         bench.watcher.note(hash_of(1), b"key:1");

@@ -55,7 +55,7 @@ fn run(
 }
 
 #[test]
-fn an_idle_server_is_looked_at_once_a_second_and_nobody_is_asked() {
+fn an_idle_server_is_looked_at_once_a_second_and_no_worker_is_asked() {
     let (woken_ms, asked_ms, decision_log) = run(10, 5_000, |_| 0);
     assert_eq!(woken_ms, [0, 1_000, 2_000, 3_000, 4_000]);
     assert!(asked_ms.is_empty() && decision_log.entries().is_empty());

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_nobody_looks_at_make_no_uniform_load() {
+    fn keys_that_are_not_sampled_make_no_uniform_load() {
         let unseen = Load { popularity: None, ..load(60) };
         let json = Workload { load: unseen }.json();
         assert_eq!(

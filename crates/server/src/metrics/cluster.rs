@@ -231,7 +231,7 @@ mod tests {
     use crate::cluster::announced::tests::three_nodes;
 
     #[test]
-    fn a_node_shows_its_roles_its_moves_and_who_lags() {
+    fn a_node_shows_its_roles_its_moves_and_its_lagging_backups() {
         let (configuration, [one, two, _]) = three_nodes();
         let view = View::new(one);
         view.set_configuration(Arc::new(configuration));

@@ -167,7 +167,7 @@ fn the_write_table_is_shown_where_there_is_one() {
 }
 
 #[test]
-fn who_said_how_many_threads_poll_is_shown() {
+fn the_source_of_the_number_of_polling_threads_is_shown() {
     let shown = |cr_threads| Snapshot { cr_threads, ..Snapshot::default() }.json();
     assert_eq!(shown(None)["hops"]["cr_threads"], "auto");
     assert_eq!(shown(Some(4))["hops"]["cr_threads"], 4);

@@ -123,7 +123,7 @@ fn the_kernels_own_words_are_passed_on() {
 }
 
 #[test]
-fn a_group_that_may_not_be_made_says_who_may() {
+fn a_group_that_may_not_be_made_names_the_users_that_may() {
     let denied = io::Error::from(io::ErrorKind::PermissionDenied);
     let error = refused(Path::new("/r"), Path::new("/r/dovetail-1"), &denied);
     assert_eq!(

@@ -96,7 +96,7 @@ fn auto_stays_above_what_fits_one_packet_and_a_given_threshold_is_kept() {
 }
 
 #[test]
-fn the_reason_says_where_small_ends_and_who_is_small() {
+fn the_reason_says_where_small_ends_and_which_workers_are_small() {
     let sizes = sizes(Threshold::Static { bytes: 1000 });
     assert_eq!(
         two_epochs(&sizes).unwrap().to_string(),

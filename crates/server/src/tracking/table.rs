@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_changed_a_key_itself_is_told_of_the_next_change() {
+    fn a_client_that_changed_a_key_itself_is_told_of_the_next_change() {
         let mut table = Table::default();
         table.add(b"k", 1);
         assert_eq!(table.take(b"k", Some(1)), None);

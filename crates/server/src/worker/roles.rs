@@ -72,7 +72,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     /// Whose connections go, and to which threads: all of a thread that polls no longer; of one
     /// that shares with new ones so many that all have as many.
-    fn who_moves(&self, plan: &RolePlan) -> (Vec<usize>, Range<usize>) {
+    fn leaving_connections(&self, plan: &RolePlan) -> (Vec<usize>, Range<usize>) {
         let (own, before) = (self.core.worker.index(), self.published.plan());
         let mut slots = self.core.connections.slots();
         if !plan.is_dispatcher(own) {
@@ -87,7 +87,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     fn take_up(&mut self, latest: &Arc<PublishedRoles>, plan: RolePlan) {
         let own = self.core.worker.index();
         self.steer_udp(plan.dispatchers);
-        let (slots, targets) = self.who_moves(&plan);
+        let (slots, targets) = self.leaving_connections(&plan);
         if !slots.is_empty() {
             // Events of this round name positions that become free (I2).
             self.ready.retain(|event| event.token >= TOKEN_PORT);

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_register_that_forgets_who_has_all_is_seen() {
+    fn a_register_that_forgets_the_full_copies_is_seen() {
         let (first, last) = (cluster::Slot(0), cluster::Slot(16_383));
         let named = |term, backups: &[u16], waiting: &[u16]| Configuration {
             term: Term(term),

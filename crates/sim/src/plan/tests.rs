@@ -153,7 +153,7 @@ fn one_seed_gives_one_plan_on_any_number_of_threads() {
 }
 
 #[test]
-fn an_slo_below_the_service_time_is_met_by_nobody() {
+fn an_slo_below_the_service_time_is_met_by_no_setup() {
     let options = PlanOptions { slo_ns: Some(50.0), ..OPTIONS };
     let plan = plan(&hot_writes(3), &costs(), &options).unwrap();
     assert!(plan.rows.iter().all(|row| row.throughput_rps == 0.0));

@@ -238,7 +238,7 @@ fn versions_never_fall_while_the_chain_moves() {
 }
 
 #[test]
-fn an_old_block_is_reused_only_when_nobody_can_be_in_it() {
+fn an_old_block_is_reused_only_when_no_reader_can_be_in_it() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
     model.check(|| {

@@ -190,7 +190,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn whoever_sees_nothing_alive_sees_that_no_slot_names_it() {
+    fn a_reader_that_sees_nothing_alive_sees_that_no_slot_names_it() {
         check(2);
     }
 

@@ -26,7 +26,7 @@ fn find_at(Fixture { tree, table }: &Fixture, place: &HotPlace, id: usize) -> Op
 
 /// A writer of a key of the group may write in the new layer already.
 #[test]
-fn a_write_in_a_new_layer_is_seen_by_who_looks_at_the_old_place() {
+fn a_write_in_a_new_layer_is_seen_by_readers_of_the_old_place() {
     model().check(|| {
         let (fixture, mut spare) = fixture(LAYERED, &[0, 3]);
         let kept = place(&fixture, 3);

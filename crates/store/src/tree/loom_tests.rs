@@ -223,7 +223,7 @@ const TWO_BORDERS_BELOW: &[&[u8]] = &[b"samesamea", b"samesameb", b"samesamec", 
 /// A thread that empties one border may find the other at work in the parent: one of them tidies
 /// up.
 #[test]
-fn two_who_empty_a_layer_of_two_borders_leave_none() {
+fn two_writers_that_empty_a_layer_of_two_borders_leave_none() {
     let model = model();
     model.check(|| {
         let (fixture, _spare) = fixture(TWO_BORDERS_BELOW, &[4, 0, 1, 2, 3]);

@@ -94,7 +94,7 @@ fn a_claim_ends_with_its_session_and_watchers_hear_of_it() {
 }
 
 #[test]
-fn who_watches_is_told_once() {
+fn a_watcher_is_told_once() {
     let folder = tempfile::tempdir().unwrap();
     let (mut one, mut two) = (Bench::new(folder.path()), Bench::new(folder.path()));
     let watch = two.send(Ask::Watch(Path::Configuration));
@@ -146,7 +146,7 @@ fn a_session_that_is_not_there_has_expired_and_damage_is_told() {
 }
 
 #[test]
-fn who_only_looks_makes_no_folder() {
+fn a_look_makes_no_folder() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("mistyped");
     let (told, events) = mpsc::channel();

@@ -65,7 +65,7 @@ mod tests {
     use super::super::tests::{Bench, alive, node};
 
     #[test]
-    fn who_ends_hands_over_and_is_let_go_when_nobody_waits_for_it() {
+    fn an_ending_node_hands_over_and_is_let_go_when_no_client_waits_for_it() {
         let mut bench = Bench::new(2, &[1, 2, 3]);
         let all = alive(&[1, 2, 3]);
         bench.ending.insert(node(1), false);
@@ -104,14 +104,14 @@ mod tests {
     }
 
     #[test]
-    fn where_all_end_nobody_is_left_to_hand_over_to() {
+    fn where_all_nodes_end_none_hands_over() {
         let mut bench = Bench::new(1, &[1, 2, 3]);
         bench.ending.extend([1, 2, 3].map(|name| (node(name), true)));
         assert!(!bench.next(&alive(&[1, 2, 3]), true));
     }
 
     #[test]
-    fn a_move_to_who_ends_is_rolled_back_and_none_begins() {
+    fn a_move_to_an_ending_node_is_rolled_back_and_none_begins() {
         let mut bench = Bench::new(1, &[1, 2, 3, 4]);
         let all = alive(&[1, 2, 3, 4]);
         bench.moves.push_back((crate::ids::ShardId(0), node(4)));

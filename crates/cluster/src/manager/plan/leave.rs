@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_could_take_its_place_as_many_stay_as_writes_need() {
+    fn where_no_node_could_take_its_place_as_many_stay_as_writes_need() {
         let mut bench = Bench::new(1, &[1, 2, 3]);
         let all = alive(&[1, 2, 3]);
         bench.leaving.insert(3);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn while_paused_nobody_joins() {
+    fn no_node_joins_while_joining_is_paused() {
         let mut bench = Bench::new(1, &[1, 2, 3, 4]);
         bench.is_paused = true;
         assert!(bench.next(&alive(&[1, 3, 4]), true));

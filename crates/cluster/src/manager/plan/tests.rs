@@ -111,7 +111,7 @@ fn members_are_where_they_said_that_they_are() {
 }
 
 #[test]
-fn a_shard_that_nobody_has_any_more_begins_empty_only_if_it_is_given_up() {
+fn a_shard_without_a_copy_begins_empty_only_if_it_is_given_up() {
     let mut bench = Bench::new(2, &[1, 2, 3]);
     let later: BTreeMap<NodeId, Recovered> =
         [1, 2, 3].map(|name| (NodeId { name, incarnation: 2 }, Recovered::Nothing)).into();
@@ -244,7 +244,7 @@ fn copies_that_fall_silent_one_by_one_are_waited_for() {
 }
 
 #[test]
-fn nobody_is_waited_for_any_more_when_reads_have_waited_long() {
+fn reads_that_have_waited_long_wait_for_no_lease() {
     let mut bench = Bench::new(1, &[1, 2, 3]);
     assert!(bench.next(&alive(&[3]), true));
     assert_eq!(bench.shard().waiting, [node(1), node(2)]);

@@ -43,7 +43,7 @@ fn at(ms: u64) -> NewExpiry {
 }
 
 #[test]
-fn mg_reads_what_nobody_has_to_make_anew() {
+fn mg_reads_what_no_client_has_to_make_anew() {
     let get = Rmw::MetaGet(GET);
     check(get, None, Verdict::Keep, b"");
     check(get, Some(item(b"v", 0)), Verdict::Keep, b"");
@@ -89,7 +89,7 @@ fn an_older_token_leaves_a_stale_value() {
 }
 
 #[test]
-fn who_names_a_token_gives_it_to_what_he_writes() {
+fn a_write_with_a_token_gives_it_to_the_item() {
     let own = |token| Item { token: Some(token), ..item(b"1", 0) };
     let with =
         |client_flags, expires_at, token| Verdict::WriteToken { client_flags, expires_at, token };

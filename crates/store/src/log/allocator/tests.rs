@@ -43,7 +43,7 @@ fn segments_are_taken_from_the_bottom_and_reused_there() {
 }
 
 #[test]
-fn writes_leave_the_reserve_to_those_who_make_room() {
+fn writes_leave_the_reserve_to_sessions_that_make_room() {
     let mut allocator = Allocator::new(Regions::one(8));
     allocator.set_reserve(Reserve { segments: 2, lent_max: 1, deletes_max: 0 });
     for _ in 0..6 {

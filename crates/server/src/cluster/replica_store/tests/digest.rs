@@ -71,7 +71,7 @@ fn an_entry_is_installed_by_the_digest_thread_of_its_shard() {
 }
 
 #[test]
-fn who_asks_for_a_shard_sees_all_that_was_taken_in_for_it() {
+fn a_reader_of_a_shard_sees_all_that_was_taken_in_for_it() {
     let (_, mut replica_store) = open_with(DIGEST_THREADS, &ring_nothing());
     let shard = ShardId(1);
     for number in 1..=2_000 {
