@@ -85,6 +85,9 @@ impl<S: ReplicaStore> Node<S> {
             }
             Some(Role::Primary) => {
                 self.demote(id, now, actions);
+                if had.is_none() && shard.filling_from.is_some() {
+                    self.mark_beginning(id, actions); // It begins empty, as one that joins does.
+                }
                 self.begin_role(id, Role::Primary, shard.epoch);
                 self.assembly.forget(id, Version::before_epoch(shard.epoch));
                 self.promote(id, shard, now, actions);
@@ -115,16 +118,21 @@ impl<S: ReplicaStore> Node<S> {
         }
         self.replica_store.clear(id);
         self.assembly.forget(id, Version::before_epoch(u16::MAX));
-        if has_data && self.durable.is_replica_store() {
-            self.count_change();
-        } else if has_data {
-            let mut bytes = Vec::new();
-            // The mark says which incarnation it is of: what was listed before has more than what
-            // follows.
-            let incarnation =
-                Version::from_bits(self.id.incarnation.into()).unwrap_or(Version::ZERO);
-            append_mark(Kind::Reset, id, incarnation, &mut bytes);
-            self.append(&bytes, actions);
+        if has_data {
+            self.mark_beginning(id, actions);
         }
+    }
+
+    /// What comes of the shard from here on does not rest on what lies before it in the log.
+    fn mark_beginning(&mut self, id: ShardId, actions: &mut Vec<Action>) {
+        if self.durable.is_replica_store() {
+            return self.count_change();
+        }
+        let mut bytes = Vec::new();
+        // The mark says which incarnation it is of: what was listed before has more than what
+        // follows.
+        let incarnation = Version::from_bits(self.id.incarnation.into()).unwrap_or(Version::ZERO);
+        append_mark(Kind::Reset, id, incarnation, &mut bytes);
+        self.append(&bytes, actions);
     }
 }
