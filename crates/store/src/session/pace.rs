@@ -12,8 +12,9 @@
 //! written make room as fast as it is used, and a quarter faster.
 //!
 //! # Invariants
-//! I1: a step looks at [`ENTRIES_MAX`] entries and one group at most, and copies [`COPIED_MAX`]
-//!     bytes, or as many as the chunk wrote, and one group at most.
+//! I1: a step looks at [`ENTRIES_MAX`] entries and one group at most, at [`ENTRIES_OF_DELETES_MAX`]
+//!     while deletes have used up some of the reserve, and copies [`COPIED_MAX`] bytes, or as many
+//!     as the chunk wrote, and one group at most.
 //! I2: a session that has begun to empty a segment goes on with it at each chunk, even of reads: a
 //!     write of another session may find nothing else to empty.
 //!
@@ -34,6 +35,10 @@ const LOW_WATER: u32 = 1;
 /// Entries of a victim that one step looks at: 30 to 70 us (I1). With 512 one step in 7,000 took
 /// more than 100 us where all were copied.
 const ENTRIES_MAX: usize = 384;
+/// The same while a full durable log is emptied by deletes: those of a chunk are short, but each
+/// needs a part of a pass over all that is alive (deletes.rs), or one of them waits for a whole
+/// one.
+const ENTRIES_OF_DELETES_MAX: usize = 2_048;
 /// Bytes that a step copies even if the chunk wrote fewer (I1).
 const COPIED_MAX: u64 = 256 << 10;
 /// More than this is not believed to stay of every victim: a step of 21 bytes for one written.
@@ -100,7 +105,11 @@ impl Pace {
     }
 
     /// So many bytes were appended by now: the step that is due.
-    fn step_for(&mut self, appended_bytes: u64, haste_pct: u64) -> Option<StepMax> {
+    fn step_for(
+        &mut self,
+        appended_bytes: u64,
+        (haste_pct, entries): (u64, usize),
+    ) -> Option<StepMax> {
         // A write that was cancelled gave its space back.
         let used_bytes =
             appended_bytes.saturating_sub(self.appended_bytes.replace(appended_bytes)?);
@@ -110,7 +119,7 @@ impl Pace {
         let owed_bytes = used_bytes * haste_pct / (100 - self.kept_pct);
         self.owed_bytes = self.owed_bytes.min(OWED_MAX_BYTES) + owed_bytes;
         Some(StepMax {
-            entries: ENTRIES_MAX,
+            entries,
             moved_bytes: COPIED_MAX.max(used_bytes),
             seen_bytes: self.owed_bytes,
         })
@@ -142,9 +151,13 @@ impl Local {
             (1.., 0) => HASTE_PCT,
             _ => GREAT_HASTE_PCT,
         };
+        let entries_max = match allocator.has_lent_to_deletes() {
+            true => ENTRIES_OF_DELETES_MAX,
+            false => ENTRIES_MAX,
+        };
         drop(allocator);
         let is_begun = self.job.is_some();
-        let due = self.pace.step_for(self.appended_bytes(), haste_pct);
+        let due = self.pace.step_for(self.appended_bytes(), (haste_pct, entries_max));
         let Some(max) = due.or(is_begun.then_some(IDLE_STEP)) else { return }; // I2
         let seen_before = self.work.seen_bytes;
         self.reclaim_ahead(inner, now, max);
