@@ -200,6 +200,24 @@ def test_a_large_get_of_several_keys_comes_whole(parted):
     client.close()
 
 
+def test_writes_of_a_pipeline_end_in_their_order_though_the_long_ones_wait_for_memory(cluster):
+    names = [f"order:{number}" for number in range(12)]
+    long = b"x" * 1_000_000
+    for node in cluster.nodes:
+        with socket.create_connection((servers.HOST, node.memcached_port), timeout=60) as raw:
+            for _ in range(3):
+                lines = [b"set %b 0 0 %d\r\n%b\r\nset %b 0 0 2\r\nhi\r\n" % (name, len(long), long, name)
+                         for name in (name.encode() for name in names)]
+                sending = threading.Thread(target=raw.sendall, args=(b"".join(lines),))
+                sending.start()
+                stored = b"STORED\r\n" * (2 * len(names))
+                assert read_exactly(raw, len(stored)) == stored
+                sending.join()
+                raw.sendall(b"get " + " ".join(names).encode() + b"\r\n")
+                wanted = b"".join(b"VALUE %b 0 2\r\nhi\r\n" % name.encode() for name in names) + b"END\r\n"
+                assert read_exactly(raw, len(wanted)) == wanted
+
+
 def test_clients_that_read_nothing_are_cut_off_and_others_get_their_replies(parted):
     address = (servers.HOST, parted.nodes[2].memcached_port)
     client = MemcachedClient(address, timeout=60, no_delay=True)

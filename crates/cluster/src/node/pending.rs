@@ -14,7 +14,7 @@ use base::Instant;
 
 use crate::configuration::{Role, Shard};
 use crate::ids::{NodeId, ShardId, Term, Version};
-use crate::message::Outcome;
+use crate::message::{Message, Outcome, Request};
 use crate::node::durable::Held;
 use crate::node::filling::Filling;
 use crate::node::primary::{Pending, Primary};
@@ -176,8 +176,28 @@ impl<S: ReplicaStore> Node<S> {
             self.reply(client, sequence, pending.outcome, now, actions);
         }
         next.into_iter().for_each(|later| self.complete(shard, later, now, actions));
-        waiting.into_iter().for_each(|request| self.request(request, now, actions));
+        self.request_in_turn(waiting, now, actions);
         self.complete_flush(shard, now, actions);
+    }
+
+    /// What has waited is executed in its order: behind one that is to be asked again, the others
+    /// are too (K10).
+    fn request_in_turn(&mut self, waiting: Vec<Request>, now: Instant, actions: &mut Vec<Action>) {
+        let mut is_put_off = false;
+        for request in waiting {
+            if is_put_off {
+                answer(&request, Outcome::TryAgain, actions);
+                continue;
+            }
+            let before = actions.len();
+            self.request(request, now, actions);
+            is_put_off = actions[before..].iter().any(|action| {
+                let Action::Send { message: Message::Reply { outcome, .. }, .. } = action else {
+                    return false;
+                };
+                *outcome == Outcome::TryAgain
+            });
+        }
     }
 
     /// A write that all targets have goes onto the replica store, if that is the log; it is

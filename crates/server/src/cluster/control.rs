@@ -192,6 +192,10 @@ impl Control {
         }
         self.hear_found();
         self.hear_links(now);
+        self.perform(now); // What was put off comes before what is taken now (O1).
+        if self.state.forwards.take_has_answers() {
+            self.try_again(now);
+        }
         for _ in 0..INPUTS_MAX {
             let Ok(control_request) = self.ends.control_requests.try_recv() else { break };
             self.take(control_request, now);
@@ -395,7 +399,23 @@ impl Control {
         }
         if may_go {
             self.ask(ticket, now);
+            if self.was_put_off(&control_request) {
+                self.perform(now); // Before the next one of its shard is asked for (O1).
+            }
         }
+    }
+
+    /// Whether the node wants to be asked again for what it was just asked for, or its reply had
+    /// no room.
+    fn was_put_off(&self, control_request: &RequestChange) -> bool {
+        let last = self.state.actions.last();
+        let is_refused = last.is_some_and(|action| {
+            let Action::Send { message: Message::Reply { outcome, .. }, .. } = action else {
+                return false;
+            };
+            *outcome == Outcome::TryAgain
+        });
+        is_refused || control_request.is_cut() || control_request.lacks_reply_bytes() > 0
     }
 
     fn ask(&mut self, ticket: u32, now: Instant) {

@@ -16,6 +16,8 @@
 //! F4: so few are under way at a time that no link's queue is full of them, for what does not fit
 //!     there is lost; others wait in the order of their shard.
 //! F5: a reply for which the link has no room waits, booked, for as long as its asker does.
+//! F6: of one key one request is at another node at a time: what is refused there comes again, and
+//!     those behind it would have overtaken it (K10).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -48,6 +50,8 @@ pub(super) struct Forwards {
     crowded_at: Instant,
     /// ... and when a reply last found some.
     answered_at: Instant,
+    /// Another node has answered since requests were last tried again.
+    has_answers: bool,
     /// Replies to other nodes, whose links are full.
     unsent: VecDeque<(NodeReply, Instant)>,
 }
@@ -69,6 +73,16 @@ impl Forwards {
         waiter.sent_at.is_none() && waiter.came_at <= self.crowded_at
     }
 
+    /// Whether a request of that key is at another node (F6).
+    fn has_key(&self, key: &[u8]) -> bool {
+        self.sent.values().any(|sent| *sent.key == *key)
+    }
+
+    /// Whether what waited behind an answer may go on.
+    pub fn take_has_answers(&mut self) -> bool {
+        std::mem::take(&mut self.has_answers)
+    }
+
     /// Whether a reply waits to be sent.
     pub fn has_unsent(&self) -> bool {
         !self.unsent.is_empty()
@@ -77,6 +91,7 @@ impl Forwards {
 
 struct Sent {
     ticket: u32,
+    key: Arc<[u8]>,
     sent_at: Instant,
     /// For the copy that leaves.
     _booked: Reservation,
@@ -101,6 +116,10 @@ impl Control {
         let Some(waiter) = self.state.outstanding.at(ticket) else { return false };
         let id = waiter.sequence;
         let forwards = &self.state.forwards;
+        if self.state.outstanding.is_behind(ticket) || forwards.has_key(&waiter.key) {
+            self.state.outstanding.put_off(ticket); // F4, F6
+            return true;
+        }
         let is_paused = now < forwards.paused_until || forwards.sent.len() >= FORWARDS_MAX;
         let mut booked = Reservation::empty(self.shared.buffer_budget(), Kind::Forwards);
         if is_paused || !booked.try_grow_or_alone(control_request.len_bytes()) {
@@ -108,13 +127,14 @@ impl Control {
             self.state.outstanding.put_off(ticket);
             return true;
         }
+        let key = Arc::clone(&waiter.key);
         let message = Message::Forward { id, bytes: control_request.to_bytes().into() };
         if !self.tell_held(to, message, Hold::default()) {
             self.put_off_forward(ticket, now);
             return true;
         }
         self.state.outstanding.note_sent(ticket, now);
-        self.state.forwards.sent.insert(id, Sent { ticket, sent_at: now, _booked: booked });
+        self.state.forwards.sent.insert(id, Sent { ticket, key, sent_at: now, _booked: booked });
         true
     }
 
@@ -130,6 +150,7 @@ impl Control {
             return;
         }
         let Some(Sent { ticket, .. }) = self.state.forwards.sent.remove(&id) else { return };
+        self.state.forwards.has_answers = true;
         let Some(waiter) = self.state.outstanding.get(ticket, id) else { return };
         let is_patient = self.is_patient(waiter, now);
         let Some(control_request) = waiter.control_request.clone() else { return };

@@ -103,7 +103,9 @@ impl Control {
         let waiting_bytes = self.state.outstanding.filling_bytes();
         // What has begun must end on every copy: all of it is refused, or nothing.
         let made_bytes: u64 = changes.iter().map(|change| change.made_bytes_min()).sum();
-        let made_bytes_max = self.shared.buffer_budget().kind_limit_bytes(Kind::Writes);
+        // One of them goes past the part (`Flight::begin_past`).
+        let made_bytes_max = self.shared.buffer_budget().kind_limit_bytes(Kind::Writes)
+            + self.shared.store().limits().item_max_bytes;
         let has_room =
             self.state.facts.has_room(filling_bytes, waiting_bytes, self.shared.buffer_budget())
                 && (changes.len() == 1 || made_bytes <= made_bytes_max)

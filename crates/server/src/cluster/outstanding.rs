@@ -172,6 +172,13 @@ impl Outstanding {
         self.later.entry(shard).or_default().insert(place, ticket);
     }
 
+    /// Whether one that came before it was put off.
+    pub fn is_behind(&self, ticket: u32) -> bool {
+        let Some(waiter) = self.at(ticket) else { return false };
+        let first = self.later.get(&waiter.shard).and_then(|queue| queue.front());
+        first.and_then(|first| self.at(*first)).is_some_and(|it| it.sequence < waiter.sequence)
+    }
+
     /// Shards with requests that were put off, except the one that is held.
     pub fn shards_put_off(&self) -> Vec<ShardId> {
         self.later.keys().copied().filter(|shard| self.held != Some(*shard)).collect()

@@ -56,6 +56,17 @@ impl Flight {
         is_booked
     }
 
+    /// The same for one that cannot wait: goes past the part of writes once.
+    pub fn begin_past(&self, op: &Op<'_, Rmw<'_>>, old: Option<&Item<'_>>, value_max: u64) -> bool {
+        let (_, kept_bytes) = made_bytes_max(op, old, value_max);
+        self.begin(op, old, value_max) || {
+            let kept = Reservation::past(&self.budget, Kind::Writes, kept_bytes);
+            let is_booked = kept.is_some();
+            self.booked().kept = kept;
+            is_booked
+        }
+    }
+
     /// Whether the log has no room for what an update writes beside all that it has, the old value
     /// among it: what has begun must end on every copy. What others carry was looked at before.
     pub fn outgrows(

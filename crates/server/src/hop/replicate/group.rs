@@ -211,9 +211,9 @@ impl Change for GroupChange {
         let is_first = !self.is_computed();
         let is_full =
             is_first && self.flight.outgrows(&request.op, old.as_ref(), value_max, room_bytes);
-        if !is_full && !self.flight.begin(&request.op, old.as_ref(), value_max) && is_first {
-            return Changed::NoRoom;
-        }
+        // Its group holds the memory that it would wait for.
+        let is_full =
+            is_full || (is_first && !self.flight.begin_past(&request.op, old.as_ref(), value_max));
         let mut scratch = Vec::new();
         let (outcome, changed) = match is_full {
             true => (Outcome::OutOfMemory, Changed::Nothing),
