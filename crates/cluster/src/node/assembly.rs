@@ -84,6 +84,7 @@ impl Assembly {
         if header.block_count <= 1 {
             return Entry::from_body(header, piece);
         }
+        header.place()?; // Before memory is taken for what such a header says.
         let name = (header.shard, header.version);
         let parts = self.parts.entry(name).or_insert_with(|| Parts::new(header, Hold::default()));
         parts.put(header, piece);
