@@ -31,7 +31,7 @@ use std::net::SocketAddr;
 pub use announced::Told;
 pub use cluster_io::clock;
 pub use cluster_io::register::PlaceError;
-pub use facts::{SlotReads, room_bytes, room_bytes_for};
+pub use facts::{SHORT_BYTES, SlotReads, room_bytes, room_bytes_for};
 pub use inbound_log::Receiver;
 pub use replica_store::{DigestFigures, ServerReplicaStore};
 pub use start::{ControlThread, Joined, Prepared, join, prepare};

@@ -70,7 +70,7 @@ const FULL_PERCENT: u64 = 90;
 
 /// Up to this length a value needs no run of segments, or a short one, and many at a time are
 /// little.
-const SHORT_BYTES: u64 = 64 << 10;
+pub const SHORT_BYTES: u64 = 64 << 10;
 
 impl Facts {
     /// Whether there is no room for what an control request brings: it is refused at once, for what

@@ -17,15 +17,12 @@ use cluster::message::{Changed, Hold};
 use store::request::{Item, Op, Update};
 
 use crate::budget::{BufferBudget, Kind, Reservation};
-use crate::cluster::room_bytes_for;
+use crate::cluster::{SHORT_BYTES, room_bytes_for};
 use crate::hop::cell::payload_of;
 use crate::rmw::Rmw;
 
 /// As much as each of a cell's buffers keeps anyway.
 const UNBOOKED_BYTES: u64 = 1 << 10;
-
-/// Up to this length no look is taken at the log for what an update writes.
-const SHORT_BYTES: u64 = 64 << 10;
 
 /// See the module's page.
 pub(super) struct Flight {
