@@ -23,6 +23,7 @@ mod kinds;
 mod values;
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::message::Message;
 
@@ -67,8 +68,16 @@ impl std::error::Error for DecodeError {}
 
 /// Appends a message.
 pub fn encode(message: &Message, out: &mut Vec<u8>) {
+    if let Some(tail) = encode_head(message, out) {
+        out.extend_from_slice(tail);
+    }
+}
+
+/// Appends a message but for the bytes of a forwarded request or reply, which end it: a link sends
+/// a large value from where it is.
+pub fn encode_head<'a>(message: &'a Message, out: &mut Vec<u8>) -> Option<&'a Arc<[u8]>> {
     out.push(FORMAT);
-    kinds::put(message, out);
+    kinds::put(message, out)
 }
 
 /// The message that these bytes are, and nothing else (B3).

@@ -9,6 +9,8 @@
 //!
 //! Little-endian. Frames of a direction are numbered from 0; the number is not sent.
 
+use std::sync::Arc;
+
 use cluster::{ClientId, Message, NodeId, Peer, codec};
 
 use crate::key::{Key, TAG_BYTES};
@@ -20,6 +22,9 @@ pub const FRAME_MAX_BYTES: usize = 256 << 20;
 
 /// The bytes of a length.
 pub(super) const LEN_BYTES: usize = 4;
+
+/// From here on the bytes that end a message are not copied to be sent.
+const TAIL_BYTES_MIN: usize = 64 << 10;
 
 /// The bytes of a peer.
 pub(super) const PEER_BYTES: usize = 9;
@@ -45,17 +50,30 @@ pub(super) struct Lane {
     number: u64,
 }
 
+/// The end of a frame whose start was appended.
+#[derive(Debug)]
+pub(super) struct Tail {
+    pub(super) bytes: Arc<[u8]>,
+    pub(super) tag: [u8; TAG_BYTES],
+}
+
 impl Lane {
     pub(super) fn new(key: Key) -> Lane {
         Lane { key, number: 0 }
     }
 
-    /// Appends a frame; says why not if it is too long.
-    pub(super) fn put(&mut self, parcel: Option<&Parcel>, out: &mut Vec<u8>) -> Result<(), String> {
+    /// Appends a frame; says why not if it is too long. What comes back ends it: it is sent from
+    /// where it is, behind what was appended.
+    pub(super) fn put(
+        &mut self,
+        parcel: Option<&Parcel>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Tail>, String> {
         let start = out.len();
         out.extend([0; LEN_BYTES]);
-        put_content(parcel, out);
-        let content_bytes = out.len() - start - LEN_BYTES;
+        let tail = put_content(parcel, out);
+        let tail_bytes = tail.map_or(0, |bytes| bytes.len());
+        let content_bytes = out.len() - start - LEN_BYTES + tail_bytes;
         if content_bytes > FRAME_MAX_BYTES {
             out.truncate(start);
             return Err(format!(
@@ -63,10 +81,20 @@ impl Lane {
             ));
         }
         out[start..start + LEN_BYTES].copy_from_slice(&(content_bytes as u32).to_le_bytes());
-        let tag = self.key.tag(&[&self.number.to_le_bytes(), &out[start..]]);
+        let tail = tail.filter(|bytes| {
+            let is_short = bytes.len() < TAIL_BYTES_MIN;
+            if is_short {
+                out.extend_from_slice(bytes);
+            }
+            !is_short
+        });
+        let in_place = tail.map_or(&[][..], |bytes| bytes);
+        let tag = self.key.tag(&[&self.number.to_le_bytes(), &out[start..], in_place]);
         self.number += 1;
-        out.extend(tag);
-        Ok(())
+        if tail.is_none() {
+            out.extend(tag);
+        }
+        Ok(tail.map(|bytes| Tail { bytes: Arc::clone(bytes), tag }))
     }
 
     /// Whether the frame is the next one of this direction.
@@ -80,13 +108,14 @@ impl Lane {
     }
 }
 
-fn put_content(parcel: Option<&Parcel>, out: &mut Vec<u8>) {
+/// All but the bytes that come back, which end the content.
+fn put_content<'a>(parcel: Option<&'a Parcel>, out: &mut Vec<u8>) -> Option<&'a Arc<[u8]>> {
     match parcel {
         None => out.push(KIND_ALIVE),
         Some(Parcel::Message { to, message, .. }) => {
             out.push(KIND_MESSAGE);
             out.extend(peer_bytes(*to));
-            codec::encode(message, out);
+            return codec::encode_head(message, out);
         }
         Some(Parcel::Ask { id, bytes }) => {
             out.push(KIND_ASK);
@@ -99,6 +128,7 @@ fn put_content(parcel: Option<&Parcel>, out: &mut Vec<u8>) {
             out.extend(bytes);
         }
     }
+    None
 }
 
 /// From the content of a frame; none if it is not one.
@@ -180,6 +210,31 @@ mod tests {
             assert!(!other.prove(*len, &damaged), "byte {at}");
         }
         assert!(!Lane::new(Key::new([2; 16])).prove(*len, rest), "another key");
+    }
+
+    #[test]
+    fn a_long_tail_is_sent_from_where_it_is() {
+        let (to, key) = (Peer::Manager(1), Key::new([1; 16]));
+        for len_bytes in [TAIL_BYTES_MIN - 1, TAIL_BYTES_MIN] {
+            for message in [
+                Message::Forward { id: 3, bytes: vec![7; len_bytes].into() },
+                Message::Forwarded { id: 3, bytes: Some(vec![7; len_bytes].into()) },
+            ] {
+                let parcel = Parcel::Message { to, message: message.clone(), _hold: <_>::default() };
+                let mut out = Vec::new();
+                let tail = Lane::new(key.clone()).put(Some(&parcel), &mut out).unwrap();
+                assert_eq!(tail.is_some(), len_bytes == TAIL_BYTES_MIN);
+                if let Some(tail) = tail {
+                    assert!(out.len() < 64, "nothing of it was copied");
+                    out.extend_from_slice(&tail.bytes);
+                    out.extend(tail.tag);
+                }
+                let (len, rest) = out.split_first_chunk().unwrap();
+                assert!(Lane::new(key.clone()).prove(*len, rest));
+                let content = &rest[..rest.len() - TAG_BYTES];
+                assert_eq!(read(content), Some(Frame::Message { to, message }));
+            }
+        }
     }
 
     #[test]

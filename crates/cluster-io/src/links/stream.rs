@@ -212,7 +212,10 @@ async fn read_all(
         if !lane.prove(len, &bytes) {
             return "a frame's tag is wrong: it was changed on its way".to_owned();
         }
-        match frame::read(&bytes[..content_bytes]) {
+        let frame = frame::read(&bytes[..content_bytes]);
+        bytes.clear();
+        bytes.shrink_to(READ_BYTES);
+        match frame {
             None => return "a frame says nothing that this release knows".to_owned(),
             Some(Frame::Alive) => {}
             Some(Frame::Message { to, .. }) if !hub.is_for_us(to) => {
@@ -226,7 +229,6 @@ async fn read_all(
             Some(Frame::Ask { id, bytes }) => hub.tell(LinkEvent::Ask { link, id, bytes }),
             Some(Frame::Answer { id, bytes }) => hub.tell(LinkEvent::Answer { id, bytes }),
         }
-        bytes.shrink_to(READ_BYTES);
     }
 }
 
@@ -263,11 +265,13 @@ async fn write_all(
                 Err(_) => None,
             },
         };
+        let mut tail = None;
         loop {
-            if let Err(line) = lane.put(next.as_ref(), &mut bytes) {
-                hub.warn(line);
+            match lane.put(next.as_ref(), &mut bytes) {
+                Ok(end) => tail = end,
+                Err(line) => hub.warn(line),
             }
-            if bytes.len() >= GATHER_BYTES {
+            if tail.is_some() || bytes.len() >= GATHER_BYTES {
                 break;
             }
             next = queued.try_recv().ok();
@@ -275,10 +279,15 @@ async fn write_all(
                 break;
             }
         }
-        match timeout(SILENCE_MAX, stream.write_all(&bytes)).await {
-            Err(_) => return Some("it took nothing for 5 s".to_owned()),
-            Ok(Err(error)) => return Some(error.to_string()),
-            Ok(Ok(())) => {}
+        // The parcel lives until its tail has left: so long its driver has booked it.
+        let parts = [Some(&bytes[..]), tail.as_ref().map(|tail| &tail.bytes[..])];
+        let tag = tail.as_ref().map(|tail| &tail.tag[..]);
+        for part in parts.into_iter().chain([tag]).flatten() {
+            match timeout(SILENCE_MAX, stream.write_all(part)).await {
+                Err(_) => return Some("it took nothing for 5 s".to_owned()),
+                Ok(Err(error)) => return Some(error.to_string()),
+                Ok(Ok(())) => {}
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::codec::DecodeError;
-use crate::codec::field::{Field, Reader};
+use crate::codec::field::{Field, Reader, put_count};
 use crate::message::{Contents, Message};
 
 /// Kinds are never given to another message: a new one takes the next number.
@@ -47,8 +47,19 @@ macro_rules! put {
     }};
 }
 
-pub(super) fn put(message: &Message, out: &mut Vec<u8>) {
+/// Appends all but the bytes of a forward, which end the message: they are what comes back.
+pub(super) fn put<'a>(message: &'a Message, out: &mut Vec<u8>) -> Option<&'a Arc<[u8]>> {
     match message {
+        Message::Forward { id, bytes } => {
+            put!(out, kind::FORWARD, id);
+            put_count(bytes.len(), out);
+            return Some(bytes);
+        }
+        Message::Forwarded { id, bytes } => {
+            put!(out, kind::FORWARDED, id, bytes.is_some());
+            bytes.iter().for_each(|bytes| put_count(bytes.len(), out));
+            return bytes.as_ref();
+        }
         Message::Lease { sent_at, term, recovered, addresses } => {
             put!(out, kind::LEASE, sent_at, term, recovered, addresses);
         }
@@ -70,8 +81,6 @@ pub(super) fn put(message: &Message, out: &mut Vec<u8>) {
         }
         Message::Request(request) => put!(out, kind::REQUEST, request),
         Message::Reply { sequence, outcome } => put!(out, kind::REPLY, sequence, outcome),
-        Message::Forward { id, bytes } => put!(out, kind::FORWARD, id, bytes),
-        Message::Forwarded { id, bytes } => put!(out, kind::FORWARDED, id, bytes),
         Message::AskConfiguration => put!(out, kind::ASK_CONFIGURATION),
         Message::Configuration(configuration) => put!(out, kind::CONFIGURATION, configuration),
         Message::Acked { term, blocks } => put!(out, kind::ACKED, term, blocks),
@@ -95,6 +104,7 @@ pub(super) fn put(message: &Message, out: &mut Vec<u8>) {
             put!(out, kind::PULL, term, shard, part, cursor);
         }
     }
+    None
 }
 
 pub(super) fn get(from: &mut Reader<'_>) -> Result<Message, DecodeError> {
