@@ -9,14 +9,21 @@
 const LARGE_BLOCK_BYTES_MAX: u64 = 4 << 20;
 const LARGE_BLOCK_BYTES_MIN: u64 = 256 << 10;
 
-/// What the arenas keep is small beside all memory of a process that may take so much.
-fn large_block_bytes(memory_bytes: u64) -> i32 {
-    (memory_bytes / 64).clamp(LARGE_BLOCK_BYTES_MIN, LARGE_BLOCK_BYTES_MAX) as i32
+/// A thread's arena keeps blocks up to this part of all memory that its process may take, ...
+const KEPT_PART: u64 = 64;
+
+/// ... and, where values pass through the hands of threads for links and copies as well, to this.
+const KEPT_PART_OF_MANY_HANDS: u64 = 256;
+
+fn large_block_bytes(memory_bytes: u64, passes_many_hands: bool) -> i32 {
+    let part = if passes_many_hands { KEPT_PART_OF_MANY_HANDS } else { KEPT_PART };
+    (memory_bytes / part).clamp(LARGE_BLOCK_BYTES_MIN, LARGE_BLOCK_BYTES_MAX) as i32
 }
 
-/// For the whole process; once, before it has threads of its own.
-pub fn return_large_blocks(memory_bytes: u64) {
-    let large_bytes = large_block_bytes(memory_bytes);
+/// For the whole process; once, before it has threads of its own. Where large values pass through
+/// many threads, smaller blocks go back as well.
+pub fn return_large_blocks(memory_bytes: u64, passes_many_hands: bool) {
+    let large_bytes = large_block_bytes(memory_bytes, passes_many_hands);
     #[cfg(all(target_env = "gnu", not(miri)))]
     for setting in [libc::M_MMAP_THRESHOLD, libc::M_TRIM_THRESHOLD] {
         // SAFETY: `mallopt` changes numbers of the allocator, under its lock; it takes any value.
@@ -32,7 +39,10 @@ mod tests {
 
     #[test]
     fn small_processes_keep_little() {
-        let blocks = [0, 64 << 20, 256 << 20, 1 << 40].map(large_block_bytes);
-        assert_eq!(blocks, [256 << 10, 1 << 20, 4 << 20, 4 << 20]);
+        let caps = [0, 64 << 20, 256 << 20, 1 << 40];
+        let alone = caps.map(|bytes| large_block_bytes(bytes, false));
+        assert_eq!(alone, [256 << 10, 1 << 20, 4 << 20, 4 << 20]);
+        let of_many = caps.map(|bytes| large_block_bytes(bytes, true));
+        assert_eq!(of_many, [256 << 10, 256 << 10, 1 << 20, 4 << 20]);
     }
 }

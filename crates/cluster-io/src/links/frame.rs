@@ -220,7 +220,8 @@ mod tests {
                 Message::Forward { id: 3, bytes: vec![7; len_bytes].into() },
                 Message::Forwarded { id: 3, bytes: Some(vec![7; len_bytes].into()) },
             ] {
-                let parcel = Parcel::Message { to, message: message.clone(), _hold: <_>::default() };
+                let parcel =
+                    Parcel::Message { to, message: message.clone(), _hold: <_>::default() };
                 let mut out = Vec::new();
                 let tail = Lane::new(key.clone()).put(Some(&parcel), &mut out).unwrap();
                 assert_eq!(tail.is_some(), len_bytes == TAIL_BYTES_MIN);
