@@ -64,10 +64,10 @@ pub struct Args {
     /// Kinds of faults; by default all that this machine can make
     #[arg(long, value_delimiter = ',', value_name = "KINDS")]
     faults: Vec<Kind>,
-    /// The register is a real ZooKeeper; the default where there are Java and Maven
+    /// The config store is a real ZooKeeper; the default where there are Java and Maven
     #[arg(long, conflicts_with = "file")]
     zookeeper: bool,
-    /// The register is a folder
+    /// The config store is a folder
     #[arg(long)]
     file: bool,
     /// Clients at the same time
@@ -172,7 +172,7 @@ fn plan(root: &Path, args: &Args, seed: u64) -> Result<Plan> {
             Ok(jars) => Some(jars),
             Err(reason) if args.zookeeper => anyhow::bail!(reason),
             Err(reason) => {
-                println!("the register is a folder: {reason}");
+                println!("the config store is a folder: {reason}");
                 None
             }
         },

@@ -67,7 +67,7 @@ enum Command {
     BenchStore(store_bench::Args),
     /// Overload and mixes of sizes, beside Redis and memcached; writes docs/results/joined.md
     BenchJoined(joined::Args),
-    /// The register's tests against a real ZooKeeper, which Maven provides
+    /// The config store's tests against a real ZooKeeper, which Maven provides
     TestZookeeper,
     /// A real cluster that is broken under load; exits 1 if an answer cannot be explained
     DemoCluster(demo_cluster::Args),

@@ -1,4 +1,4 @@
-//! `cargo xtask test-zookeeper`: the register's tests against a real ZooKeeper.
+//! `cargo xtask test-zookeeper`: the config store's tests against a real ZooKeeper.
 //!
 //! ```text
 //!  pom.xml ─ mvn ─▶ target/zookeeper/lib/*.jar ─▶ tests, which each start a server of their own
@@ -25,7 +25,7 @@ pub fn run(root: &Path) -> bool {
 /// The step, with the jars in place, or what this machine lacks.
 pub fn step(root: &Path) -> Result<Step, String> {
     let jars = jars(root)?;
-    let line = "cargo test --locked -p register-zookeeper --test ensemble -- --ignored \
+    let line = "cargo test --locked -p config-store-zookeeper --test ensemble -- --ignored \
                 --test-threads 2";
     Ok(Step::new("ZooKeeper", line).with("DOVETAIL_ZOOKEEPER_JARS", jars.display().to_string()))
 }

@@ -1,7 +1,7 @@
 //! What operators ask the leading manager, and its answers: JSON over a link.
 //!
 //! ```text
-//!  dovetail cluster ─▶ register: settings (the key), leader ────▶ link ─▶ manager's thread
+//!  dovetail cluster ─▶ config store: settings (the key), leader ────▶ link ─▶ manager's thread
 //!                   ◀──────────────────────── report, done or refused ◀──┘
 //! ```
 
@@ -12,10 +12,10 @@ use crossbeam_channel::{Receiver, unbounded};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::config_store::Place;
 use crate::discover::{Discovery, Found};
 use crate::key::random_bytes;
 use crate::links::{Endpoint, LinkEvent, Links};
-use crate::register::Place;
 
 /// What an operator wants.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -150,14 +150,14 @@ pub struct ShardReport {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AskError {
-    /// The register does not answer, or has no cluster.
+    /// The config store does not answer, or has no cluster.
     #[error("{line}")]
-    Register {
+    ConfigStore {
         /// Why.
         line: String,
     },
     /// No manager claims to lead.
-    #[error("no manager leads this cluster: start `dovetail cm --register {place}`")]
+    #[error("no manager leads this cluster: start `dovetail cm --config-store {place}`")]
     NoLeader {
         /// Where it was looked.
         place: String,
@@ -195,8 +195,10 @@ pub fn ask(place: &Place, question: &Question, time: Duration) -> Result<Reply, 
             Err(_) => {
                 let place = place.to_string();
                 return Err(match (stored, trouble) {
-                    (None, Some(line)) => AskError::Register { line },
-                    (None, None) => AskError::Register { line: format!("{place} does not answer") },
+                    (None, Some(line)) => AskError::ConfigStore { line },
+                    (None, None) => {
+                        AskError::ConfigStore { line: format!("{place} does not answer") }
+                    }
                     (Some(_), _) => AskError::NoLeader { place },
                 });
             }

@@ -1,7 +1,7 @@
-//! What servers read from the register: the cluster's settings, and which manager leads.
+//! What servers read from the config store: the cluster's settings, and which manager leads.
 //!
 //! ```text
-//!  register ── read settings until there are any ──▶ Found::Settings, once
+//!  config store ── read settings until there are any ──▶ Found::Settings, once
 //!           ── read leader, watch, read again ─────▶ Found::Leader, at each change
 //! ```
 //!
@@ -16,10 +16,10 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cluster::register::{Answer, Ask, Path, Request, Response, SessionId};
-use register_zookeeper::Event;
+use cluster::config_store::{Answer, Ask, Path, Request, Response, SessionId};
+use config_store_zookeeper::Event;
 
-use crate::register::{Place, Register};
+use crate::config_store::{ConfigStore, Place};
 use crate::settings::Stored;
 
 /// What was found.
@@ -33,7 +33,7 @@ pub enum Found {
     Trouble(String),
 }
 
-/// How long a register keeps the session of one that only reads.
+/// How long a config store keeps the session of one that only reads.
 const SESSION: Duration = Duration::from_secs(10);
 
 /// Between two looks, where nothing is watched or a word was lost.
@@ -65,13 +65,13 @@ impl Discovery {
         told: impl Fn(Found) + Send + 'static,
     ) -> std::io::Result<Discovery> {
         let (words, heard) = mpsc::channel();
-        let by_register = words.clone();
+        let by_config_store = words.clone();
         let tell = move |event| {
             // If no receiver is left, the thread is ending.
-            let _ = by_register.send(Word::Event(event));
+            let _ = by_config_store.send(Word::Event(event));
         };
-        let register = Register::look(place, tell)?;
-        let seeker = Seeker::new(register, Box::new(told));
+        let config_store = ConfigStore::look(place, tell)?;
+        let seeker = Seeker::new(config_store, Box::new(told));
         let builder = std::thread::Builder::new().name("dovetail-seek".to_owned());
         let thread = Some(builder.spawn(move || seeker.run(&heard))?);
         Ok(Discovery { stop: Some(words), thread })
@@ -91,7 +91,7 @@ impl Drop for Discovery {
 }
 
 struct Seeker {
-    register: Register,
+    config_store: ConfigStore,
     told: Box<dyn Fn(Found) + Send>,
     session: Option<SessionId>,
     /// What is awaited, and since when.
@@ -118,9 +118,9 @@ enum Step {
 }
 
 impl Seeker {
-    fn new(register: Register, told: Box<dyn Fn(Found) + Send>) -> Seeker {
+    fn new(config_store: ConfigStore, told: Box<dyn Fn(Found) + Send>) -> Seeker {
         Seeker {
-            register,
+            config_store,
             told,
             session: None,
             asked: None,
@@ -170,7 +170,7 @@ impl Seeker {
         let id = self.next_id;
         self.next_id += 1;
         let session = if self.next == Step::Open { None } else { self.session };
-        self.register.ask(Request { session, id, ask });
+        self.config_store.ask(Request { session, id, ask });
         if self.next == Step::Watch {
             // It is answered when something changes; the look follows at once.
             self.watch = Some(id);
@@ -212,7 +212,8 @@ impl Seeker {
 
     fn read_settings(&mut self, bytes: Option<&[u8]>) {
         let Some(bytes) = bytes else {
-            let line = "no settings in the register yet: start `dovetail cm` with it".to_owned();
+            let line =
+                "no settings in the config store yet: start `dovetail cm` with it".to_owned();
             self.tell_trouble(line);
             return std::thread::sleep(PAUSE);
         };

@@ -14,14 +14,14 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use base::format_duration;
-use cluster::register::{Answer, Ask, Path, Request, Response, SessionId, Stamp};
+use cluster::config_store::{Answer, Ask, Path, Request, Response, SessionId, Stamp};
 use cluster::{Durability, Scheme, Settings};
-use register_zookeeper::Event;
+use config_store_zookeeper::Event;
 use thiserror::Error;
 use tracing::{info, warn};
 
 use crate::Key;
-use crate::register::{Place, Register};
+use crate::config_store::{ConfigStore, Place};
 use crate::settings::{SettingsError, Stored, check, durability_word};
 
 /// What an operator chose; none is "as it is, or by default".
@@ -39,7 +39,7 @@ pub struct Wanted {
     pub shards: Option<u16>,
     /// How long a node may serve without a word from the manager.
     pub lease: Option<Duration>,
-    /// How long the register keeps a silent manager.
+    /// How long the config store keeps a silent manager.
     pub session: Option<Duration>,
     /// Until a landed write is sent again.
     pub retry: Option<Duration>,
@@ -62,7 +62,7 @@ pub enum FoundingError {
     /// Of the cluster that is there, or of the one that is wanted.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// A flag says something else than the register (G2).
+    /// A flag says something else than the config store (G2).
     #[error(
         "--{flag} {wanted} contradicts the cluster, which has {stored} since its first manager \
          started: leave the flag out"
@@ -79,7 +79,7 @@ pub enum FoundingError {
     #[error("{0}")]
     Io(#[from] std::io::Error),
     /// Somebody wants the process to end.
-    #[error("stopped before the register answered")]
+    #[error("stopped before the config store answered")]
     Stopped,
 }
 
@@ -159,7 +159,7 @@ impl Wanted {
     }
 }
 
-/// How long a register keeps the session of one that founds.
+/// How long a config store keeps the session of one that founds.
 const SESSION: Duration = Duration::from_secs(10);
 
 /// Between two attempts.
@@ -168,7 +168,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// An answer that takes longer is lost.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 
-/// Finds the cluster's settings, or writes them; tries until the register answers.
+/// Finds the cluster's settings, or writes them; tries until the config store answers.
 ///
 /// # Errors
 /// If settings contradict each other, or `is_stopped` says so.
@@ -178,9 +178,9 @@ pub fn settle(
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Stored, FoundingError> {
     let (told, events) = mpsc::channel();
-    // If no receiver is left, the register is being dropped.
-    let register = Register::start(place, move |event| drop(told.send(event)))?;
-    let mut founder = Founder { register, events, is_stopped, next_id: 1, trouble: None };
+    // If no receiver is left, the config store is being dropped.
+    let config_store = ConfigStore::start(place, move |event| drop(told.send(event)))?;
+    let mut founder = Founder { config_store, events, is_stopped, next_id: 1, trouble: None };
     loop {
         let Some(session) = founder.open()? else { continue };
         match founder.read(session)? {
@@ -194,7 +194,7 @@ pub fn settle(
                 let fresh = wanted.fresh()?;
                 if founder.write(session, stamp, &fresh)? {
                     let name = &fresh.name;
-                    info!(register = %place, name, "a new cluster: its settings are written");
+                    info!(config_store = %place, name, "a new cluster: its settings are written");
                     return Ok(fresh);
                 }
             }
@@ -206,7 +206,7 @@ pub fn settle(
 type Found = (Stamp, Option<Arc<[u8]>>);
 
 struct Founder<'a> {
-    register: Register,
+    config_store: ConfigStore,
     events: mpsc::Receiver<Event>,
     is_stopped: &'a dyn Fn() -> bool,
     next_id: u64,
@@ -248,7 +248,7 @@ impl Founder<'_> {
     ) -> Result<Option<Answer>, FoundingError> {
         let id = self.next_id;
         self.next_id += 1;
-        self.register.ask(Request { session, id, ask });
+        self.config_store.ask(Request { session, id, ask });
         let asked_at = Instant::now();
         while asked_at.elapsed() < ANSWER_MAX {
             if (self.is_stopped)() {

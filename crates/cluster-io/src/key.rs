@@ -1,4 +1,5 @@
-//! The cluster's secret: 128 random bits that every node and manager reads from the register (K25).
+//! The cluster's secret: 128 random bits that every node and manager reads from the config store
+//! (K25).
 
 use std::fmt;
 use std::hash::Hasher;
@@ -34,7 +35,7 @@ impl Key {
         Some(Key(bits.to_be_bytes()))
     }
 
-    /// For the settings in the register, and nowhere else.
+    /// For the settings in the config store, and nowhere else.
     pub fn to_hex(&self) -> String {
         format!("{:032x}", u128::from_be_bytes(self.0))
     }

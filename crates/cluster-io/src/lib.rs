@@ -1,8 +1,8 @@
-//! What the cluster's state machines need of the world: links, registers, settings, discovery.
+//! What the cluster's state machines need of the world: links, config stores, settings, discovery.
 //!
 //! ```text
 //!  server's control thread ── links ── TCP ── links ── manager's thread (cluster::Manager)
-//!        │ discover                                        │ register
+//!        │ discover                                        │ config store
 //!        ▼                                                 ▼
 //!     settings, leader ◀─────── ZooKeeper or files ◀──── configuration, claim, settings
 //! ```
@@ -10,12 +10,12 @@
 //! | module | owns |
 //! |---|---|
 //! | `links` | control messages over TCP, both ends proven by the cluster's key |
-//! | `register` | the register's places: `zk://HOSTS/PATH`, `file:///DIR` |
-//! | `settings` | what holds for a whole cluster, as the register keeps it |
+//! | `config_store` | the config store's places: `zk://HOSTS/PATH`, `file:///DIR` |
+//! | `settings` | what holds for a whole cluster, as the config store keeps it |
 //! | `founding` | the first manager's writing of the settings |
 //! | `managing` | a manager's thread |
 //! | `admin` | what operators ask, and are answered |
-//! | `discover` | what servers read from the register |
+//! | `discover` | what servers read from the config store |
 //! | `clock` | what leases are counted on |
 //! | `key` | the cluster's secret |
 //!
@@ -26,18 +26,18 @@
 
 pub mod admin;
 pub mod clock;
+pub mod config_store;
 pub mod discover;
 pub mod founding;
 pub mod key;
 pub mod links;
 pub mod managing;
-pub mod register;
 pub mod settings;
 
+pub use config_store::{ConfigStore, Place};
 pub use discover::{Discovery, Found};
 pub use founding::Wanted;
 pub use key::Key;
 pub use links::{Endpoint, LinkEvent, LinkId, Links};
 pub use managing::{Managing, Station};
-pub use register::{Place, Register};
 pub use settings::Stored;

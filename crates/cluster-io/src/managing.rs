@@ -1,7 +1,7 @@
-//! A manager's thread: `cluster::Manager` with a clock, a register and links.
+//! A manager's thread: `cluster::Manager` with a clock, a config store and links.
 //!
 //! ```text
-//!  register ── answers ──▶ ┌─────────┐ ── requests ──▶ register
+//!  config store ── answers ──▶ ┌─────────┐ ── requests ──▶ config store
 //!  links ── messages ────▶ │ Manager │ ── messages ──▶ links
 //!  clock ── next need ───▶ └─────────┘ ── changes ───▶ log
 //! ```
@@ -9,7 +9,8 @@
 //! # Invariants
 //! H1: the thread sleeps until something comes in or [`Manager::next_need`].
 //! H2: a node is answered over the link that it was last heard on; before it was, at its address.
-//! H3: when the thread ends, the register's session ends with it: the next manager need not wait.
+//! H3: when the thread ends, the config store's session ends with it: the next manager need not
+//!     wait.
 
 mod answers;
 mod balance;
@@ -26,14 +27,14 @@ use base::Instant;
 use cluster::manager::{Action, Event};
 use cluster::message::ShardStatistics;
 use cluster::{Manager, Message, Peer, Shard};
+use config_store_zookeeper::Event as ConfigStoreEvent;
 use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
-use register_zookeeper::Event as RegisterEvent;
 use tracing::info;
 
 use crate::admin::Reply;
 use crate::clock;
+use crate::config_store::{ConfigStore, Place};
 use crate::links::{Endpoint, LinkEvent, LinkId, Links};
-use crate::register::{Place, Register};
 use crate::settings::Stored;
 
 use balance::Balance;
@@ -51,7 +52,7 @@ const PEERS_MAX: usize = 4096;
 /// Where a manager is.
 #[derive(Clone, Debug)]
 pub struct Station {
-    /// The register.
+    /// The config store.
     pub place: Place,
     /// What it listens on.
     pub listen: SocketAddr,
@@ -80,16 +81,16 @@ impl Managing {
         let links = Links::start(own, Some(station.listen), key, told, || {})?;
         let address = links.local_addr().unwrap_or(station.listen);
         let advertise = station.advertise.clone().unwrap_or_else(|| address.to_string());
-        let (register_told, answers) = unbounded();
-        let register = Register::start(&station.place, move |event| {
+        let (config_store_told, answers) = unbounded();
+        let config_store = ConfigStore::start(&station.place, move |event| {
             // If no receiver is left, the thread is ending.
-            let _ = register_told.send(event);
+            let _ = config_store_told.send(event);
         })?;
         let claim = advertise.as_bytes().into();
         let driver = Driver {
             manager: Manager::at(claim, stored.settings),
             stored,
-            register,
+            config_store,
             links,
             peers: BTreeMap::new(),
             actions: Vec::new(),
@@ -127,7 +128,7 @@ impl Drop for Managing {
 struct Driver {
     manager: Manager,
     stored: Stored,
-    register: Register,
+    config_store: ConfigStore,
     links: Links,
     /// H2.
     peers: BTreeMap<Peer, LinkId>,
@@ -140,7 +141,7 @@ impl Driver {
     fn run(
         mut self,
         heard: &Receiver<LinkEvent>,
-        answers: &Receiver<RegisterEvent>,
+        answers: &Receiver<ConfigStoreEvent>,
         stopped: &Receiver<()>,
     ) {
         loop {
@@ -172,14 +173,14 @@ impl Driver {
         clock::now()
     }
 
-    fn take_answer(&mut self, event: Option<RegisterEvent>) {
+    fn take_answer(&mut self, event: Option<ConfigStoreEvent>) {
         match event {
             None => {}
-            Some(RegisterEvent::Response(response)) => {
+            Some(ConfigStoreEvent::Response(response)) => {
                 self.chronicle.hear_answer(&response.answer);
-                self.input(Event::Register(response));
+                self.input(Event::ConfigStore(response));
             }
-            Some(RegisterEvent::Trouble(line)) => self.chronicle.trouble(line),
+            Some(ConfigStoreEvent::Trouble(line)) => self.chronicle.trouble(line),
         }
     }
 
@@ -252,7 +253,7 @@ impl Driver {
         self.manager.input(event, now, &mut actions);
         for action in actions.drain(..) {
             match action {
-                Action::Register(request) => self.register.ask(request),
+                Action::ConfigStore(request) => self.config_store.ask(request),
                 Action::Send { to, message } => self.send(to, message),
             }
         }

@@ -1,4 +1,4 @@
-//! What holds for a whole cluster: chosen when its first manager starts, kept in the register.
+//! What holds for a whole cluster: chosen when its first manager starts, kept in the config store.
 //!
 //! ```toml
 //! format = 1
@@ -25,7 +25,7 @@ use crate::Key;
 
 const FORMAT: u16 = 1;
 
-/// The settings of a cluster, as the register keeps them.
+/// The settings of a cluster, as the config store keeps them.
 #[derive(Clone, Debug)]
 pub struct Stored {
     /// For people: of which cluster these are.
@@ -43,13 +43,13 @@ pub struct Stored {
 #[non_exhaustive]
 pub enum SettingsError {
     /// No TOML, a key that is missing, or one that is not known.
-    #[error("the settings in the register cannot be read: {line}")]
+    #[error("the settings in the config store cannot be read: {line}")]
     Text {
         /// Why.
         line: String,
     },
     /// Of another release.
-    #[error("the settings in the register have format {found}, this release reads {FORMAT}")]
+    #[error("the settings in the config store have format {found}, this release reads {FORMAT}")]
     Format {
         /// What they say.
         found: u16,
@@ -115,7 +115,7 @@ impl Stored {
         }
     }
 
-    /// From the register's text; everything is checked, [`check`] included.
+    /// From the config store's text; everything is checked, [`check`] included.
     ///
     /// # Errors
     /// One line that says what is wrong.
@@ -156,7 +156,7 @@ impl Stored {
         Ok(Stored { name: text.name, key, rebalance, settings })
     }
 
-    /// As the register keeps it.
+    /// As the config store keeps it.
     pub fn to_text(&self) -> String {
         let settings = &self.settings;
         let spelled = |time_ns: u64| format_duration(Duration::from_nanos(time_ns));

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Numbers are as wide as their type. Lists and texts have a count of 32 bits before them, an
-//! optional field a byte of 0 or 1. A configuration is the bytes that the register keeps, an entry
-//! one record as logs hold it.
+//! optional field a byte of 0 or 1. A configuration is the bytes that the config store keeps, an
+//! entry one record as logs hold it.
 //!
 //! # Invariants
 //! B1: a message of another format is refused as such, whatever follows its first byte.

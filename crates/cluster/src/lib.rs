@@ -1,7 +1,7 @@
 //! The cluster: shards, configuration, replication, failover. State machines without I/O.
 //!
 //! ```text
-//!   register ◀─ compare and set ─ manager ── Install, Commit, leases ──▶ node ◀── clients
+//!   config store ◀─ compare and set ─ manager ── Install, Commit, leases ──▶ node ◀── clients
 //!   (ZooKeeper or embedded)       live nodes and their roles              │ ▲
 //!                                                       landed frames ════╪═╪═══▶ other nodes
 //! ```
@@ -9,7 +9,7 @@
 //! | module | owns |
 //! |---|---|
 //! | `configuration`, `slot`, `addresses` | the role of each node per range of the 16,384 slots |
-//! | `register` | where the configuration is kept, and which manager leads |
+//! | `config_store` | where the configuration is kept, and which manager leads |
 //! | `manager` | which nodes live; new configurations; their commit |
 //! | `node` | a server's part: leases, writes, copies, promotion |
 //! | `scheme` | how entries travel to backups, and which of their logs they lie in |
@@ -28,6 +28,7 @@
 
 pub mod addresses;
 pub mod codec;
+pub mod config_store;
 pub mod configuration;
 mod crc;
 pub mod datagram;
@@ -36,7 +37,6 @@ pub mod manager;
 pub mod message;
 pub mod node;
 pub mod record;
-pub mod register;
 pub mod replica_store;
 pub mod scheme;
 pub mod settings;

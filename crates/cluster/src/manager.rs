@@ -10,12 +10,13 @@
 //! ```
 //!
 //! # Invariants
-//! V1: leases are granted only while the own session with the register cannot have ended; the next
-//!     leader waits for one more lease before it relies on anybody's being over.
+//! V1: leases are granted only while the own session with the config store cannot have ended; the
+//!     next leader waits for one more lease before it relies on anybody's being over.
 //! V2: a configuration is committed when every member has installed it and the lease of everybody
 //!     else is over (`fence`).
-//! V3: a node that a configuration on its way to the register leaves out gets no lease any more.
-//! V4: what takes effect is what the register took; a manager that finds something else there
+//! V3: a node that a configuration on its way to the config store leaves out gets no lease any
+//!     more.
+//! V4: what takes effect is what the config store took; a manager that finds something else there
 //!     starts from that.
 //! V5: a lease is granted for the configuration in force, to nodes that have installed it. One that
 //!     was left out and is a member again may still serve what others were given meanwhile.
@@ -24,11 +25,11 @@
 //! Rowan-KV §4.5 (FaRM's reconfiguration); K3; decision 0053.
 
 mod backing_off;
+mod config_store_side;
 mod ending;
 mod fence;
 mod needs;
 mod plan;
-mod register_side;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -36,24 +37,24 @@ use std::sync::Arc;
 use base::Instant;
 
 use crate::addresses::Addresses;
+use crate::config_store::{Request, Response, SessionId, Stamp};
 use crate::configuration::{Configuration, Shard};
 use crate::ids::{NodeId, ShardId, Term};
 use crate::message::{Message, Peer, Recovered};
-use crate::register::{Request, Response, SessionId, Stamp};
 use crate::settings::{Settings, after};
 
 use backing_off::BackingOff;
+use config_store_side::Asked;
 use fence::Fence;
 use plan::Facts;
-use register_side::Asked;
 
 /// What a manager is told.
 #[derive(Debug)]
 pub enum Event {
     /// Time has passed; every millisecond.
     Tick,
-    /// From the register.
-    Register(Response),
+    /// From the config store.
+    ConfigStore(Response),
     /// From a node or a client.
     Message {
         /// Whose.
@@ -84,8 +85,8 @@ pub enum Event {
 /// What a manager wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Sends to the register.
-    Register(Request),
+    /// Sends to the config store.
+    ConfigStore(Request),
     /// Sends a message.
     Send {
         /// The receiver.
@@ -168,7 +169,7 @@ struct Leadership {
     ending: BTreeMap<NodeId, bool>,
 }
 
-/// On its way to the register.
+/// On its way to the config store.
 #[derive(Debug)]
 struct Proposal {
     configuration: Arc<Configuration>,
@@ -218,7 +219,7 @@ impl Manager {
     pub fn input(&mut self, event: Event, now: Instant, actions: &mut Vec<Action>) {
         match event {
             Event::Tick => self.tick(now, actions),
-            Event::Register(response) => self.hear_register(response, now, actions),
+            Event::ConfigStore(response) => self.hear_config_store(response, now, actions),
             Event::Message { from, message } => self.hear(from, message, now, actions),
             Event::Move { .. } if self.moves.len() >= MOVES_MAX => {}
             Event::Move { shard, target } => self.moves.push_back((shard, target)),
@@ -242,7 +243,7 @@ impl Manager {
         }
     }
 
-    /// The one that is on its way to the register, if any is.
+    /// The one that is on its way to the config store, if any is.
     pub fn proposed(&self) -> Option<&Arc<Configuration>> {
         match &self.role {
             Role::Leading(leadership) => Some(&leadership.proposal.as_ref()?.configuration),
@@ -383,7 +384,7 @@ impl Manager {
 }
 
 impl Leadership {
-    /// From what the register holds. Each member may have a lease of the leader before.
+    /// From what the config store holds. Each member may have a lease of the leader before.
     fn new(since: Instant, stamp: Stamp, found: Option<Arc<Configuration>>, lapse_ns: u64) -> Self {
         let members = found.iter().flat_map(|configuration| configuration.members.iter());
         let addresses_of = |node| found.as_ref().and_then(|all| all.addresses.get(node).cloned());
@@ -449,7 +450,7 @@ impl Leadership {
         now: Instant,
     ) {
         let granted_at = self.nodes.get(&node).and_then(|seen| seen.granted_at);
-        // Of members the register knows only that they are, and where.
+        // Of members the config store knows only that they are, and where.
         self.nodes.insert(node, Seen { heard_at: now, granted_at, recovered, addresses });
     }
 
@@ -479,7 +480,7 @@ impl Leadership {
         }
     }
 
-    /// The register took it: now it must be installed everywhere.
+    /// The config store took it: now it must be installed everywhere.
     fn adopt(&mut self, stamp: Stamp, new: Arc<Configuration>, lapse_ns: u64) {
         let before = match &mut self.phase {
             Phase::Installing { fence, .. } => std::mem::take(fence),

@@ -21,7 +21,7 @@ pub struct Settings {
     /// By how much a monotonic clock may run faster or slower than true time, in parts of a
     /// million.
     pub drift_ppm: u64,
-    /// How long the register keeps a silent session.
+    /// How long the config store keeps a silent session.
     pub session_ns: u64,
     /// A landed write that is not acknowledged is sent again after this time.
     pub retry_ns: u64,

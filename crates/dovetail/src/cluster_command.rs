@@ -24,9 +24,9 @@ use crate::failure::{Failure, print};
 /// What all of them take.
 #[derive(Debug, Args)]
 struct Common {
-    /// Where the cluster's register is: zk://HOST:PORT,HOST:PORT/PATH, or file:///DIR
-    #[arg(long, value_name = "URL", env = "DOVETAIL_REGISTER")]
-    register: String,
+    /// Where the cluster's config store is: zk://HOST:PORT,HOST:PORT/PATH, or file:///DIR
+    #[arg(long, value_name = "URL", env = "DOVETAIL_CONFIG_STORE")]
+    config_store: String,
 
     /// Print the manager's answer as JSON
     #[arg(long)]
@@ -159,7 +159,7 @@ fn numbers(shards: &[String]) -> Result<Vec<u16>, Failure> {
 }
 
 fn place(common: &Common) -> Result<Place, Failure> {
-    cm_command::place(&common.register)
+    cm_command::place(&common.config_store)
 }
 
 fn asked(common: &Common, question: &Question) -> Result<Reply, Failure> {
@@ -207,14 +207,14 @@ fn told_last(common: &Common, line: String) -> Result<(), Failure> {
 
 fn add(common: &Common) -> Result<(), Failure> {
     let place = place(common)?;
-    let register = &common.register;
+    let config_store = &common.config_store;
     let lines = format!(
         "# On the new machine; it is given copies as soon as the manager hears of it:\n\
-         dovetail serve --cluster '{register}' --resp 0.0.0.0:6379 \\\n    \
+         dovetail serve --cluster '{config_store}' --resp 0.0.0.0:6379 \\\n    \
          --peer 0.0.0.0:16379 --advertise HOST\n"
     );
     if common.json {
-        let line = serde_json::json!({ "register": place.to_string(), "command": lines });
+        let line = serde_json::json!({ "config_store": place.to_string(), "command": lines });
         return print(&format!("{line}\n"));
     }
     print(&lines)

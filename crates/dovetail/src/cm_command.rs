@@ -27,18 +27,18 @@ use crate::notify;
 /// What `dovetail cm` takes.
 #[derive(Debug, Args)]
 struct CmArgs {
-    /// Where the cluster's register is: zk://HOST:PORT,HOST:PORT/PATH, or file:///DIR for one
+    /// Where the cluster's config store is: zk://HOST:PORT,HOST:PORT/PATH, or file:///DIR for one
     /// machine
     #[arg(
         long,
         value_name = "URL",
-        env = "DOVETAIL_REGISTER",
+        env = "DOVETAIL_CONFIG_STORE",
         required_unless_present = "zookeeper"
     )]
-    register: Option<String>,
+    config_store: Option<String>,
 
-    /// The hosts of a ZooKeeper, HOST:PORT,HOST:PORT; the same as --register zk://HOSTS/PATH
-    #[arg(long, value_name = "HOSTS", conflicts_with = "register")]
+    /// The hosts of a ZooKeeper, HOST:PORT,HOST:PORT; the same as --config-store zk://HOSTS/PATH
+    #[arg(long, value_name = "HOSTS", conflicts_with = "config_store")]
     zookeeper: Option<String>,
 
     /// The node in ZooKeeper below which the cluster lies; with --zookeeper
@@ -77,7 +77,7 @@ struct CmArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     lease: Option<Duration>,
 
-    /// How long the register keeps a silent manager [default: 2s]
+    /// How long the config store keeps a silent manager [default: 2s]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     session: Option<Duration>,
 
@@ -142,8 +142,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "dovetail cm");
     if station.place.is_open() {
         warn!(
-            "each client of the register can read the cluster's key and change the cluster: give \
-             ZooKeeper a user, as zk://USER:PASSWORD@HOSTS/PATH"
+            "each client of the config store can read the cluster's key and change the cluster: \
+             give ZooKeeper a user, as zk://USER:PASSWORD@HOSTS/PATH"
         );
     }
     let is_stopped = || stop_requests.try_recv().is_ok();
@@ -159,7 +159,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     info!(
         listen = %managing.local_addr(),
         advertise = managing.advertise(),
-        register = %station.place,
+        config_store = %station.place,
         "ready",
     );
     notify::tell(notify::State::Ready);
@@ -190,13 +190,13 @@ fn announce(stored: &Stored) {
     );
 }
 
-/// The place that `--register`, or `--zookeeper` and `--path`, name.
+/// The place that `--config-store`, or `--zookeeper` and `--path`, name.
 pub fn place(text: &str) -> Result<Place, Failure> {
-    text.parse().map_err(|error| Failure::Usage(format!("--register: {error}")))
+    text.parse().map_err(|error| Failure::Usage(format!("--config-store: {error}")))
 }
 
 fn station(args: &CmArgs) -> Result<Station, Failure> {
-    let url = match (&args.register, &args.zookeeper) {
+    let url = match (&args.config_store, &args.zookeeper) {
         (Some(url), _) => url.clone(),
         (None, Some(hosts)) => format!("zk://{hosts}/{}", args.path.trim_start_matches('/')),
         (None, None) => String::new(),

@@ -70,14 +70,14 @@ impl Cluster {
         cluster
     }
 
-    fn register(&self) -> String {
+    fn config_store(&self) -> String {
         format!("file://{}", self.folder.path().display())
     }
 
     fn manager(&self, index: u8) -> Child {
         let listen = format!("{}:7600", address(self.tens, index));
         let mut command = command();
-        command.args(["cm", "--register", &self.register(), "--listen", &listen]);
+        command.args(["cm", "--config-store", &self.config_store(), "--listen", &listen]);
         command.args(["--lease", "500ms", "--shards", &SHARDS.to_string()]);
         command.args(["--replication", self.scheme]);
         command.spawn().expect("the binary starts")
@@ -86,7 +86,7 @@ impl Cluster {
     fn server_command(&self, index: usize) -> Command {
         let at = |port: u16| format!("{}:{port}", self.host(index));
         let mut command = command();
-        command.args(["serve", "--cluster", &self.register(), "--resp", &at(RESP_PORT)]);
+        command.args(["serve", "--cluster", &self.config_store(), "--resp", &at(RESP_PORT)]);
         command.args(["--admin", &at(ADMIN_PORT), "--peer", &at(7002)]);
         command.args(["--memcached", "off", "--native", &at(NATIVE_PORT)]);
         command.args(["--memory", "64MiB", "--threads", "1"]);
@@ -619,6 +619,14 @@ fn flags_that_contradict_the_cluster_are_refused() {
     expect_refused(&refused(&["--preset", "rpc-kv"]), rpc);
     let listen = format!("{}:7600", address(5, 9));
     let mut manager = command();
-    manager.args(["cm", "--register", &cluster.register(), "--listen", &listen, "--copies", "2"]);
+    manager.args([
+        "cm",
+        "--config-store",
+        &cluster.config_store(),
+        "--listen",
+        &listen,
+        "--copies",
+        "2",
+    ]);
     expect_refused(&manager.stderr(Stdio::piped()).output().expect("it starts"), "copies");
 }

@@ -66,9 +66,17 @@ impl Cluster {
     /// Of so many shards, on servers with so much memory.
     fn of(shards: &str, memory: &'static str) -> Cluster {
         let folder = tempfile::tempdir().unwrap();
-        let url = format!("file://{}/register", folder.path().display());
+        let url = format!("file://{}/config_store", folder.path().display());
         let mut manager = dovetail();
-        manager.args(["cm", "--register", &url, "--listen", "127.0.0.1:0", "--log-format", "json"]);
+        manager.args([
+            "cm",
+            "--config-store",
+            &url,
+            "--listen",
+            "127.0.0.1:0",
+            "--log-format",
+            "json",
+        ]);
         manager.args(["--durability", "fsync", "--shards", shards]);
         let manager = Process::start(&mut manager, "\"leading\"");
         let listeners: Vec<_> =
@@ -152,7 +160,7 @@ impl Cluster {
     /// The number of the present configuration.
     fn term(&self) -> u64 {
         let status =
-            dovetail().args(["cluster", "status", "--json", "--register", &self.url]).output();
+            dovetail().args(["cluster", "status", "--json", "--config-store", &self.url]).output();
         let status = String::from_utf8(status.unwrap().stdout).unwrap();
         let digits = status.split("\"term\":").nth(1).map(str::trim_start);
         let digits = digits.and_then(|rest| rest.split(|it: char| !it.is_ascii_digit()).next());
@@ -212,7 +220,8 @@ impl Cluster {
     fn until_whole(&self) {
         let began = Instant::now();
         loop {
-            let status = dovetail().args(["cluster", "status", "--register", &self.url]).output();
+            let status =
+                dovetail().args(["cluster", "status", "--config-store", &self.url]).output();
             let status = status.unwrap();
             if status.status.success() {
                 return;
@@ -486,7 +495,15 @@ fn a_directory_that_does_not_fit_is_one_line() {
     refused(alone, "give --cluster, or another directory");
     let other = format!("file://{}/other", cluster.folder.path().display());
     let mut manager = dovetail();
-    manager.args(["cm", "--register", &other, "--listen", "127.0.0.1:0", "--log-format", "json"]);
+    manager.args([
+        "cm",
+        "--config-store",
+        &other,
+        "--listen",
+        "127.0.0.1:0",
+        "--log-format",
+        "json",
+    ]);
     let _manager = Process::start(&mut manager, "\"leading\"");
     let mut command = cluster.command(1, &other);
     command.arg("--data-dir").arg(cluster.directory(1));

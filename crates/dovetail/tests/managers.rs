@@ -1,4 +1,4 @@
-//! `dovetail cm` and `dovetail cluster` from outside, with a register in a folder.
+//! `dovetail cm` and `dovetail cluster` from outside, with a config store in a folder.
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Output, Stdio};
@@ -39,8 +39,8 @@ struct Manager {
 }
 
 impl Manager {
-    fn start(register: &str, more: &[&str]) -> Manager {
-        let mut arguments = vec!["cm", "--register", register, "--log-format", "json"];
+    fn start(config_store: &str, more: &[&str]) -> Manager {
+        let mut arguments = vec!["cm", "--config-store", config_store, "--log-format", "json"];
         if !more.contains(&"--listen") {
             arguments.extend(["--listen", "127.0.0.1:0"]);
         }
@@ -95,22 +95,22 @@ impl Drop for Manager {
     }
 }
 
-fn register() -> (tempfile::TempDir, String) {
+fn config_store() -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
-    let url = format!("file://{}/register", folder.path().display());
+    let url = format!("file://{}/config_store", folder.path().display());
     (folder, url)
 }
 
 #[test]
 fn a_second_manager_stands_by_and_leads_when_the_first_is_killed() {
-    let (_folder, url) = register();
+    let (_folder, url) = config_store();
     let first = Manager::start(&url, &["--first-nodes", "1"]);
     first.until("leading");
     let mut second = Manager::start(&url, &[]);
     second.until("standing by");
     first.signal(Signal::KILL);
     second.until("leading");
-    let status = run(&["cluster", "status", "--register", &url]);
+    let status = run(&["cluster", "status", "--config-store", &url]);
     check_error(&status, 1, "the cluster waits for its first 1 nodes: 0 are here");
     second.signal(Signal::TERM);
     assert_eq!(second.child.wait().unwrap().code(), Some(0));
@@ -118,7 +118,7 @@ fn a_second_manager_stands_by_and_leads_when_the_first_is_killed() {
 
 #[test]
 fn a_manager_that_is_told_to_end_hands_over_at_once() {
-    let (_folder, url) = register();
+    let (_folder, url) = config_store();
     let mut first = Manager::start(&url, &[]);
     first.until("leading");
     let second = Manager::start(&url, &[]);
@@ -130,23 +130,27 @@ fn a_manager_that_is_told_to_end_hands_over_at_once() {
 
 #[test]
 fn a_flag_that_contradicts_the_cluster_is_refused() {
-    let (_folder, url) = register();
+    let (_folder, url) = config_store();
     let first = Manager::start(&url, &["--copies", "2", "--lease", "50ms"]);
     let line = first.until("cluster");
     assert_eq!((&line["copies"], &line["lease"]), (&Value::from(2), &Value::from("50ms")));
-    let refused = run(&["cm", "--register", &url, "--copies", "3", "--log", "off"]);
+    let refused = run(&["cm", "--config-store", &url, "--copies", "3", "--log", "off"]);
     check_error(&refused, 2, "--copies 3 contradicts the cluster, which has 2");
 }
 
 #[test]
 fn what_cannot_be_is_refused_in_one_line() {
-    check_error(&run(&["cm", "--register", "a:1"]), 2, "write zk://HOST:PORT,HOST:PORT/PATH or");
-    let (_folder, url) = register();
-    let anywhere = run(&["cm", "--register", &url, "--listen", "0.0.0.0:0"]);
+    check_error(
+        &run(&["cm", "--config-store", "a:1"]),
+        2,
+        "write zk://HOST:PORT,HOST:PORT/PATH or",
+    );
+    let (_folder, url) = config_store();
+    let anywhere = run(&["cm", "--config-store", &url, "--listen", "0.0.0.0:0"]);
     check_error(&anywhere, 2, "write --advertise HOST:PORT");
-    let few = run(&["cm", "--register", &url, "--min-copies", "9", "--log", "off"]);
+    let few = run(&["cm", "--config-store", &url, "--min-copies", "9", "--log", "off"]);
     check_error(&few, 2, "min-copies = 9 is wrong");
-    let no_manager = run(&["cluster", "status", "--register", &url, "--timeout", "1s"]);
+    let no_manager = run(&["cluster", "status", "--config-store", &url, "--timeout", "1s"]);
     check_error(&no_manager, 1, "start `dovetail cm` with it");
 }
 
@@ -155,7 +159,7 @@ const HELLO_OF_ANOTHER: &[u8] = b"DTLK\x09\x00 and what only that format knows";
 
 #[test]
 fn a_peer_of_another_release_is_one_line_for_the_manager_and_told_ours() {
-    let (_folder, url) = register();
+    let (_folder, url) = config_store();
     let manager = Manager::start(&url, &[]);
     let at = manager.until("ready")["listen"].as_str().unwrap().to_owned();
     let mut stream = TcpStream::connect(at).unwrap();
@@ -164,13 +168,13 @@ fn a_peer_of_another_release_is_one_line_for_the_manager_and_told_ours() {
     stream.read_exact(&mut answer).unwrap();
     assert_eq!(answer, *b"DTLK\x01\x00", "so that it can say the same");
     manager.until_part("it speaks format 9 of the cluster's links, this release speaks 1");
-    let status = run(&["cluster", "status", "--register", &url]);
+    let status = run(&["cluster", "status", "--config-store", &url]);
     check_error(&status, 1, "0 are here");
 }
 
 #[test]
 fn a_manager_of_another_release_is_one_line_for_the_server_and_so_is_a_datagram() {
-    let (_folder, url) = register();
+    let (_folder, url) = config_store();
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = other.local_addr().unwrap().to_string();
     let manager = Manager::start(&url, &["--advertise", &at]);

@@ -30,7 +30,7 @@ use std::net::SocketAddr;
 
 pub use announced::Told;
 pub use cluster_io::clock;
-pub use cluster_io::register::PlaceError;
+pub use cluster_io::config_store::PlaceError;
 pub use facts::{SHORT_BYTES, SlotReads, room_bytes, room_bytes_for};
 pub use inbound_log::Receiver;
 pub use replica_store::{DigestFigures, ServerReplicaStore};
@@ -40,8 +40,8 @@ pub use view::{Figures, Place, ReplicationFigures, View};
 /// As a node of which cluster a server starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterConfig {
-    /// Where the cluster's register is.
-    pub register: cluster_io::Place,
+    /// Where the cluster's config store is.
+    pub config_store: cluster_io::Place,
     /// Where other nodes reach this one: links by TCP, landed frames by UDP, one port.
     pub peer: SocketAddr,
     /// The host that clients and nodes are told; `None`: the address of each port.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  seed ─▶ scenario: servers, managers, clients, faults
-//!           └▶ world: network, disks, clocks, register ⇄ cluster::{Node, Manager} ⇄ clients
+//!           └▶ world: network, disks, clocks, config store ⇄ cluster::{Node, Manager} ⇄ clients
 //!               ├▶ watch: one primary per shard and term, versions grow, no copy is forgotten
 //!               └▶ judge: all serve again, copies are alike, one order explains every answer
 //!  a seed that fails ─▶ shrink: fewer faults, clients, requests ─▶ one command to replay it

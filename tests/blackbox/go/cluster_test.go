@@ -21,21 +21,21 @@ func freePort(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// startCluster starts a manager, whose register is a folder, and three servers.
+// startCluster starts a manager, whose config store is a folder, and three servers.
 func startCluster(t *testing.T) []*server {
 	t.Helper()
-	register := "file://" + t.TempDir()
-	manager := program(t, "cm", "--register", register, "--listen", freePort(t), "--shards", "16",
+	configStore := "file://" + t.TempDir()
+	manager := program(t, "cm", "--config-store", configStore, "--listen", freePort(t), "--shards", "16",
 		"--rebalance", "off", "--lease", "1s", "--session", "3s")
 	must(t, manager.Start())
 	t.Cleanup(func() { stop(t, manager) })
 	var servers []*server
 	for range 3 {
-		servers = append(servers, start(t, "--cluster", register, "--peer", freePort(t)))
+		servers = append(servers, start(t, "--cluster", configStore, "--peer", freePort(t)))
 	}
 	deadline := time.Now().Add(time.Minute)
 	for {
-		answer, err := program(t, "cluster", "status", "--register", register).CombinedOutput()
+		answer, err := program(t, "cluster", "status", "--config-store", configStore).CombinedOutput()
 		if err == nil && strings.Contains(string(answer), "0 with fewer than 3 copies, 0 without a primary") {
 			return servers
 		}

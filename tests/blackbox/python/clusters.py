@@ -1,4 +1,4 @@
-"""A cluster of three servers and a manager, whose register is a folder."""
+"""A cluster of three servers and a manager, whose config store is a folder."""
 
 import json
 import subprocess
@@ -16,10 +16,10 @@ class Cluster:
     def __init__(self, *flags, nodes=3, copies=3):
         self._copies = copies
         self._folder = tempfile.TemporaryDirectory(prefix="cluster-")
-        self._register = f"file://{self._folder.name}"
+        self._config_store = f"file://{self._folder.name}"
         self._flags = flags
         command = [
-            servers.binary(), "cm", "--register", self._register, "--shards", "16", "--rebalance", "off",
+            servers.binary(), "cm", "--config-store", self._config_store, "--shards", "16", "--rebalance", "off",
             "--listen", f"{servers.HOST}:{servers.free_port()}", "--lease", "1s", "--session", "3s",
             "--copies", str(copies), "--min-copies", str(min(copies, 2)), "--first-nodes", str(nodes),
         ]
@@ -37,7 +37,7 @@ class Cluster:
 
     def start(self, index):
         self.nodes[index] = servers.Dovetail(
-            "--cluster", self._register, "--peer", f"{servers.HOST}:{self.peers[index]}", *self._flags,
+            "--cluster", self._config_store, "--peer", f"{servers.HOST}:{self.peers[index]}", *self._flags,
         )
 
     def kill(self, index):
@@ -49,7 +49,7 @@ class Cluster:
         return [node.resp_port for node in self.nodes]
 
     def status(self):
-        command = [servers.binary(), "cluster", "status", "--json", "--register", self._register]
+        command = [servers.binary(), "cluster", "status", "--json", "--config-store", self._config_store]
         answer = subprocess.run(command, capture_output=True, text=True, timeout=30)
         return json.loads(answer.stdout)["status"] if answer.returncode == 0 else None
 

@@ -31,9 +31,9 @@ const LOG_PART_BYTES: u64 = 128 << 10;
 pub struct Plan {
     /// The server's program.
     pub binary: PathBuf,
-    /// Logs and the register.
+    /// Logs and the config store.
     pub folder: PathBuf,
-    /// ZooKeeper's jars; otherwise the register is a folder.
+    /// ZooKeeper's jars; otherwise the config store is a folder.
     pub jars: Option<PathBuf>,
     /// Servers.
     pub servers: usize,
@@ -69,7 +69,7 @@ impl Crew {
         let spots: Vec<Spot> = (0..plan.managers).map(Spot::Manager).chain(servers).collect();
         let network = Network::make(&spots);
         let members = spots.iter().map(|spot| (*spot, None)).collect();
-        std::fs::create_dir_all(plan.folder.join("register"))?;
+        std::fs::create_dir_all(plan.folder.join("config_store"))?;
         let disks = Disks::make(&plan.folder, if plan.is_durable { plan.servers } else { 0 })?;
         let quota = |index| {
             let name = format!("dovetail-{}-{index}", std::process::id());
@@ -140,13 +140,13 @@ impl Crew {
         command.spawn().with_context(|| format!("cannot start {name}"))
     }
 
-    fn register(&self) -> String {
+    fn config_store(&self) -> String {
         match self.plan.jars {
             Some(_) => {
                 let address = self.network.address(Spot::Here);
                 format!("zk://{address}:{ZOOKEEPER_PORT}/demo")
             }
-            None => format!("file://{}", self.plan.folder.join("register").display()),
+            None => format!("file://{}", self.plan.folder.join("config_store").display()),
         }
     }
 
@@ -155,11 +155,17 @@ impl Crew {
         let at = |port: u16| format!("{}:{port}", self.network.address(spot));
         let binary = self.plan.binary.display().to_string();
         let mut command = self.network.command(spot, &binary);
-        let register = self.register();
+        let config_store = self.config_store();
         match spot {
             Spot::Here => return self.start_zookeeper(),
             Spot::Manager(_) => {
-                command.args(["cm", "--register", &register, "--listen", &at(MANAGER_PORT)]);
+                command.args([
+                    "cm",
+                    "--config-store",
+                    &config_store,
+                    "--listen",
+                    &at(MANAGER_PORT),
+                ]);
                 command.args(["--lease", &self.plan.lease]);
                 command.args(["--shards", &self.plan.shards.to_string()]);
                 command.args(["--first-nodes", &self.plan.servers.to_string()]);
@@ -167,7 +173,7 @@ impl Crew {
                 command.args(["--durability", durability]);
             }
             Spot::Server(index) => {
-                command.args(["serve", "--cluster", &register, "--resp", &at(RESP_PORT)]);
+                command.args(["serve", "--cluster", &config_store, "--resp", &at(RESP_PORT)]);
                 command.args(["--admin", &at(ADMIN_PORT), "--peer", &at(PEER_PORT)]);
                 command.args(["--memcached", &at(MEMCACHED_PORT)]);
                 command.args(["--native", "off", "--insecure", "on"]);
@@ -237,7 +243,7 @@ impl Crew {
     /// What the manager that leads says of the cluster.
     pub fn status(&self) -> Option<serde_json::Value> {
         let mut command = Command::new(&self.plan.binary);
-        command.args(["cluster", "status", "--json", "--register", &self.register()]);
+        command.args(["cluster", "status", "--json", "--config-store", &self.config_store()]);
         let output = command.stdin(Stdio::null()).output().ok()?;
         serde_json::from_slice(&output.stdout).ok()
     }

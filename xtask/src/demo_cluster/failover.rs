@@ -1,8 +1,8 @@
 //! How long a failover takes: from the kill of a primary until all shards take writes again.
 //!
 //! ```text
-//!  kill ─ detected, in the register ─▶ ─ all have installed it ─▶ ─ gathered, scattered ─▶ served
-//!        └ the manager says so        └ the manager says so      └ a write of each shard
+//!  kill ─ detected and stored ─▶ ─ all have installed it ─▶ ─ gathered, scattered ─▶ served
+//!        └ the manager says so   └ the manager says so      └ a write of each shard
 //! ```
 //!
 //! One client per shard writes without a pause. The time is that of the last shard whose write,
@@ -52,7 +52,7 @@ pub fn run(crew: &mut Crew, times: usize, seed: u64, calm: Duration) -> Result<(
         let before = crew.managers_said(LEFT_OUT).len();
         let one = kill(crew, victim)?;
         println!(
-            "failover {round}/{times}: {victim} killed; ms: in the register {:.1}, committed \
+            "failover {round}/{times}: {victim} killed; ms: in the config_store {:.1}, committed \
              {:.1}, all shards served {:.1}",
             one.registered, one.committed, one.served,
         );
@@ -62,7 +62,7 @@ pub fn run(crew: &mut Crew, times: usize, seed: u64, calm: Duration) -> Result<(
         alarms += crew.managers_said(LEFT_OUT).len() - before - 1;
     }
     println!("{times} failovers, {alarms} more members left out than were killed");
-    tell("detected and in the register", &taken, |one| one.registered);
+    tell("detected and in the config store", &taken, |one| one.registered);
     tell("committed after that", &taken, |one| one.committed - one.registered);
     tell("promoted and served after that", &taken, |one| one.served - one.committed);
     tell("from kill to all shards served", &taken, |one| one.served);

@@ -33,7 +33,7 @@ pub enum Kind {
     /// kill -9 of a server while the leading manager is dead
     Both,
     /// SIGSTOP and SIGCONT of ZooKeeper
-    Register,
+    ConfigStore,
     /// kill -9 of two servers at once
     Two,
     /// kill -9 of all servers at once, where their data outlives them
@@ -54,7 +54,7 @@ pub const ALL: [Kind; 14] = [
     Kind::ManagerStop,
     Kind::ManagerCut,
     Kind::Both,
-    Kind::Register,
+    Kind::ConfigStore,
     Kind::Two,
     Kind::All,
     Kind::Disk,
@@ -67,7 +67,7 @@ impl Kind {
             Kind::Cut | Kind::Pair | Kind::OneWay => crew.network.has_cuts(),
             // A manager that is cut from all servers does not reach ZooKeeper either, but a folder.
             Kind::ManagerCut => crew.network.has_cuts() && crew.plan().jars.is_some(),
-            Kind::Register => crew.plan().jars.is_some(),
+            Kind::ConfigStore => crew.plan().jars.is_some(),
             Kind::Two => crew.plan().servers >= 3,
             Kind::All => crew.plan().is_durable,
             Kind::Disk => crew.disks.can_fill(),
@@ -102,7 +102,7 @@ impl std::fmt::Display for Fault {
             Kind::ManagerStop => write!(f, "stop manager")?,
             Kind::ManagerCut => write!(f, "cut manager")?,
             Kind::Both => write!(f, "kill manager+{server}")?,
-            Kind::Register => write!(f, "stop ZooKeeper")?,
+            Kind::ConfigStore => write!(f, "stop ZooKeeper")?,
             Kind::Two => write!(f, "kill {server}+{}", self.second)?,
             Kind::All => write!(f, "kill all servers")?,
             Kind::Disk => write!(f, "fill {server}'s disk")?,
@@ -122,7 +122,7 @@ impl Fault {
         let bits = 1 + dice.below((1 << all.len()) - 1);
         let is_taken = |place: &usize| bits >> place & 1 == 1;
         let others = (0..all.len()).filter(is_taken).map(|place| all[place]).collect();
-        // From far below a lease to well above a session with the register.
+        // From far below a lease to well above a session with the config store.
         let time =
             Duration::from_millis(20 << dice.below(8)) + Duration::from_millis(dice.below(200));
         let second = Spot::Server((index + 1) % plan.servers);
@@ -150,7 +150,7 @@ impl Fault {
             }
             Kind::Stop => self.stop(crew, self.server)?,
             Kind::ManagerStop => self.stop(crew, leader)?,
-            Kind::Register => self.stop(crew, Spot::Here)?,
+            Kind::ConfigStore => self.stop(crew, Spot::Here)?,
             Kind::Cut => self.take_down(crew, self.server)?,
             Kind::ManagerCut => self.take_down(crew, leader)?,
             Kind::Pair | Kind::OneWay => {

@@ -53,16 +53,16 @@ impl Running {
     }
 
     fn start_dovetail(&mut self, binary: &Path, scheme: &str, layout: Layout) -> Result<()> {
-        let register = format!("file://{}", self.folder.display());
+        let config_store = format!("file://{}", self.folder.display());
         let at = |offset: u16| format!("127.0.0.1:{}", self.port + offset);
         let shards = if layout == Layout::OnePrimary { "1" } else { "64" };
         let mut manager = Command::new(binary);
-        manager.args(["cm", "--register", &register, "--listen", &at(9), "--lease", "2s"]);
+        manager.args(["cm", "--config-store", &config_store, "--listen", &at(9), "--lease", "2s"]);
         manager.args(["--shards", shards, "--rebalance", "off", "--replication", scheme]);
         self.others.push(spawn(manager)?);
         for index in 0..3 {
             let mut server = Command::new(binary);
-            server.args(["serve", "--cluster", &register, "--resp", &at(index)]);
+            server.args(["serve", "--cluster", &config_store, "--resp", &at(index)]);
             server.args(["--admin", &at(3 + index), "--peer", &at(6 + index)]);
             server.args(["--memcached", "off", "--native", "off", "--memory", "256MiB"]);
             server.args(["--threads", "1", "--poll", "block"]);

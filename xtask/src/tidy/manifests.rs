@@ -15,9 +15,9 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ("landing", &[]),
     ("landing-rdma", &["landing"]),
     ("cluster", &["store"]),
-    ("register-zookeeper", &["cluster"]),
+    ("config-store-zookeeper", &["cluster"]),
     // Sockets and files of the cluster; policy says which shards move.
-    ("cluster-io", &["cluster", "register-zookeeper", "policy"]),
+    ("cluster-io", &["cluster", "config-store-zookeeper", "policy"]),
     ("server", &["wire", "store", "landing", "policy", "cluster", "cluster-io"]),
     ("client", &["wire", "landing"]),
     ("client-c", &["client"]),

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use base::Instant;
-use cluster::register::Answer;
+use cluster::config_store::Answer;
 use cluster::{Configuration, Manager, NodeId, Settings};
 use tracing::{error, info, warn};
 
@@ -28,7 +28,7 @@ impl Chronicle {
             match (leads, was) {
                 (true, _) => info!("leading"),
                 (false, Some(true)) => {
-                    warn!("not leading any more: the register did not answer in time");
+                    warn!("not leading any more: the config store did not answer in time");
                 }
                 (false, _) => info!("standing by"),
             }
@@ -89,7 +89,7 @@ impl Chronicle {
             && let Err(why) = Configuration::decode(bytes)
         {
             let line = why.to_string();
-            error!("the register's configuration is not touched, and no manager leads: {line}");
+            error!("the config store's configuration is not touched, and no manager leads: {line}");
         }
     }
 

@@ -191,5 +191,5 @@ fn the_next_manager_leads_when_the_first_is_gone() {
     drop(first);
     let _nodes = [1, 2].map(|name| FakeNode::new(name, &cluster, &second));
     cluster.until("all serve again", |report| report.is_committed);
-    assert!(cluster.status().term >= term, "from what the register holds");
+    assert!(cluster.status().term >= term, "from what the config store holds");
 }

@@ -1,4 +1,4 @@
-//! The configuration's bytes, as the register keeps them and peers pass them on
+//! The configuration's bytes, as the config store keeps them and peers pass them on
 //! (docs/formats/configuration.md).
 //!
 //! ```text

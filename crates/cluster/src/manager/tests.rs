@@ -1,7 +1,7 @@
-//! The manager against an embedded register, message by message.
+//! The manager against an embedded config store, message by message.
 
 use super::*;
-use crate::register::EmbeddedRegister;
+use crate::config_store::EmbeddedConfigStore;
 
 const MS: u64 = 1_000_000;
 
@@ -12,7 +12,7 @@ fn lease(sent_at: Instant, term: Term) -> Message {
 
 struct Bench {
     manager: Manager,
-    register: EmbeddedRegister,
+    config_store: EmbeddedConfigStore,
     now: Instant,
     sent: Vec<(Peer, Message)>,
 }
@@ -21,8 +21,8 @@ impl Bench {
     fn new() -> Bench {
         let settings = Settings { shards: 1, ..Settings::default() };
         let manager = Manager::new(0, settings);
-        let register = EmbeddedRegister::default();
-        Bench { manager, register, now: Instant { ns: MS }, sent: Vec::new() }
+        let config_store = EmbeddedConfigStore::default();
+        Bench { manager, config_store, now: Instant { ns: MS }, sent: Vec::new() }
     }
 
     fn input(&mut self, event: Event) {
@@ -31,11 +31,11 @@ impl Bench {
         for action in actions {
             match action {
                 Action::Send { to, message } => self.sent.push((to, message)),
-                Action::Register(request) => {
+                Action::ConfigStore(request) => {
                     let mut responses = Vec::new();
-                    self.register.input(request, self.now, &mut responses);
+                    self.config_store.input(request, self.now, &mut responses);
                     for response in responses {
-                        self.input(Event::Register(response));
+                        self.input(Event::ConfigStore(response));
                     }
                 }
             }
@@ -132,7 +132,7 @@ fn a_manager_that_may_have_lost_its_session_grants_nothing() {
     assert_eq!(bench.sent, []);
     bench.pass(10 * MS, &[1, 2, 3]);
     assert!(bench.manager.leads(bench.now), "a new session, a new claim");
-    assert_eq!(bench.term(), Term(1), "from what the register holds");
+    assert_eq!(bench.term(), Term(1), "from what the config store holds");
 }
 
 #[test]

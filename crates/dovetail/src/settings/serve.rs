@@ -202,7 +202,7 @@ fn data_of(lookup: &Lookup<'_>) -> Option<DataConfig> {
 fn cluster_of(lookup: &Lookup<'_>) -> Result<Option<ClusterConfig>, SettingError> {
     let Some(url) = lookup.text("cluster") else { return Ok(None) };
     let refuse = |key: &str, reason: String| SettingError { place: lookup.place(key), reason };
-    let register = url.parse().map_err(|error| {
+    let config_store = url.parse().map_err(|error| {
         let error: PlaceError = error;
         refuse("cluster", error.to_string())
     })?;
@@ -210,7 +210,7 @@ fn cluster_of(lookup: &Lookup<'_>) -> Result<Option<ClusterConfig>, SettingError
     let peer = lookup.address("peer");
     let off = || refuse("peer", "a node of a cluster is reached by others; give HOST:PORT".into());
     Ok(Some(ClusterConfig {
-        register,
+        config_store,
         peer: peer.ok_or_else(off)?,
         advertise: lookup.path("advertise").map(|host| host.display().to_string()),
         name: lookup.count("node-id").and_then(|id| u16::try_from(id).ok()),

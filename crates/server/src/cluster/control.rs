@@ -348,7 +348,7 @@ impl Control {
                     }
                     self.state.leader = leader.as_deref().map(Endpoint::address);
                 }
-                Found::Trouble(line) => tracing::warn!("the cluster's register: {line}"),
+                Found::Trouble(line) => tracing::warn!("the cluster's config store: {line}"),
                 Found::Settings(_) => {}
             }
         }

@@ -1,8 +1,8 @@
-//! The start of a cluster's node: settings from the register, links, the landing socket, and the
-//! control thread.
+//! The start of a cluster's node: settings from the config store, links, the landing socket, and
+//! the control thread.
 //!
 //! ```text
-//!  join:    register ─▶ settings, name                           before the store is opened
+//!  join:    config store ─▶ settings, name                           before the store is opened
 //!  prepare: links, socket, replica store, node, view, channel            before the workers start
 //!  spawn:   the control thread                                   behind them
 //! ```
@@ -38,14 +38,14 @@ use crate::hop::replicate::{ControlChannel, Ends, Guests};
 use crate::poller::Waker;
 use crate::shared::Shared;
 
-/// The register is given so long to say what the cluster's settings are.
+/// The config store is given so long to say what the cluster's settings are.
 const SETTINGS_TIME_MAX: Duration = Duration::from_secs(15);
 /// Messages that wait for the control thread; peers say again what is dropped.
 const EVENTS_MAX: usize = 65_536;
 /// Lives are counted from 2026-01-01, in tenths of a second.
 const LIVES_SINCE: Duration = Duration::from_secs(1_767_225_600);
 
-/// What the register said.
+/// What the config store said.
 pub struct Joined {
     config: ClusterConfig,
     discovery: Discovery,
@@ -93,12 +93,12 @@ pub fn join(all: &Config, config: &ClusterConfig) -> Result<Joined, StartError> 
         .map_err(|source| StartError::System { what: "start the control thread", source })?;
     let (told, found) = unbounded();
     let waker = ends.waker.clone();
-    let discovery = Discovery::start(&config.register, move |what| {
+    let discovery = Discovery::start(&config.config_store, move |what| {
         // The receiver is gone: the server is ending.
         let _ = told.send(what);
         waker.wake();
     })
-    .map_err(|source| StartError::System { what: "look into the register", source })?;
+    .map_err(|source| StartError::System { what: "look into the config store", source })?;
     let stored = wait_for_settings(&found)?;
     check(config, &stored)?;
     check_durability(all, &stored)?;
@@ -232,13 +232,13 @@ fn wait_for_settings(found: &Receiver<Found>) -> Result<Arc<Stored>, StartError>
         match found.recv_deadline(deadline) {
             Ok(Found::Settings(stored)) => return Ok(stored),
             Ok(Found::Trouble(line)) => {
-                tracing::warn!("the cluster's register: {line}");
+                tracing::warn!("the cluster's config store: {line}");
                 trouble = Some(line);
             }
             Ok(Found::Leader(_)) => {}
             Err(_) => {
                 let line = trouble.unwrap_or_else(|| "it does not answer".to_owned());
-                return Err(refused(format!("the cluster's register: {line}")));
+                return Err(refused(format!("the cluster's config store: {line}")));
             }
         }
     }

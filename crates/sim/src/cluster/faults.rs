@@ -48,7 +48,7 @@ impl World<'_> {
                     self.crash(node, false);
                 });
             }
-            What::HideRegister => self.cut(1 << self.register_point(), Ways::Both, 1),
+            What::HideConfigStore => self.cut(1 << self.config_store_point(), Ways::Both, 1),
             What::Move { shard, node } => return self.order_move(shard, node),
             What::End { node } => return self.order_end(node),
         }
@@ -62,8 +62,8 @@ impl World<'_> {
             What::End { node } => self.end_node(index, node),
             What::CrashManager { manager } => self.start_manager(manager),
             What::Cut { group, ways } if !self.is_quiet => self.cut(group, ways, -1),
-            What::HideRegister if !self.is_quiet => {
-                self.cut(1 << self.register_point(), Ways::Both, -1);
+            What::HideConfigStore if !self.is_quiet => {
+                self.cut(1 << self.config_store_point(), Ways::Both, -1);
             }
             What::Power => (0..self.servers.len()).for_each(|node| self.start_node(node)),
             What::Pause { node } if self.options.plant == Some(Plant::Suspend) => {

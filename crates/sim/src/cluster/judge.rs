@@ -49,7 +49,7 @@ impl World<'_> {
         self.report(Ending::Whole)
     }
 
-    /// Whether every full copy of a shard that the register knows of is gone for good, its disk
+    /// Whether every full copy of a shard that the config store knows of is gone for good, its disk
     /// rotten if it had one: the manager left out what it could not reach, and the last one that
     /// it could died too.
     fn has_lost_a_shard(&self) -> bool {

@@ -35,7 +35,7 @@ pub enum FaultKind {
     Rot,
     /// All servers die at once, and start from their disks.
     Power,
-    /// The register cannot be reached, and sessions end.
+    /// The config store cannot be reached, and sessions end.
     Session,
     /// Shards are moved.
     Move,
@@ -63,7 +63,7 @@ impl FaultKind {
             FaultKind::Disk => "syncs of one disk are slow",
             FaultKind::Rot => "a server dies, and a bit of its disk flips",
             FaultKind::Power => "all servers die at once",
-            FaultKind::Session => "the register cannot be reached, sessions end",
+            FaultKind::Session => "the config store cannot be reached, sessions end",
             FaultKind::Move => "an operator moves shards",
             FaultKind::Jump => "the clock of a server jumps forward, by up to 17 s",
             FaultKind::Decay => "bits flip on several disks; servers notice when they start again",
@@ -132,7 +132,7 @@ pub(super) enum What {
         node: usize,
     },
     Power,
-    HideRegister,
+    HideConfigStore,
     Move {
         shard: u16,
         node: usize,
@@ -306,7 +306,7 @@ impl Scenario {
             FaultKind::Pause => What::Pause { node },
             FaultKind::Disk => What::SlowDisk { node },
             FaultKind::Power => What::Power,
-            FaultKind::Session => What::HideRegister,
+            FaultKind::Session => What::HideConfigStore,
             FaultKind::Move => {
                 What::Move { shard: dice.below(u64::from(self.shards)) as u16, node }
             }

@@ -4,13 +4,13 @@
 //! W1: at most one server would answer clients from a shard at any time (K22).
 //! W2: under one term a shard has one primary.
 //! W3: versions of a shard never go back, whichever primary gives them (K19).
-//! W4: the register never forgets which nodes had all of a shard while too few others have it (C6),
-//!     but for a primary that has said that it goes on alone.
+//! W4: the config store never forgets which nodes had all of a shard while too few others have it
+//!     (C6), but for a primary that has said that it goes on alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use cluster::register::Path;
+use cluster::config_store::Path;
 use cluster::{Configuration, Message, NodeId, ShardId, Term, Version};
 
 use crate::cluster::world::World;
@@ -23,7 +23,7 @@ pub(super) struct Watch {
     primaries: BTreeMap<(ShardId, Term), NodeId>,
     /// Shards whose primary goes on without those that wait, by the term that it said so in.
     withheld: BTreeSet<(ShardId, Term)>,
-    /// What the register held last, and its bytes.
+    /// What the config store held last, and its bytes.
     stored: Option<(Arc<[u8]>, Configuration)>,
 }
 
@@ -101,15 +101,15 @@ impl World<'_> {
         }
     }
 
-    /// Somebody may have written to the register (W4).
-    pub(super) fn watch_register(&mut self) {
-        let Some(bytes) = self.register.value(Path::Configuration) else { return };
+    /// Somebody may have written to the config store (W4).
+    pub(super) fn watch_config_store(&mut self) {
+        let Some(bytes) = self.config_store.value(Path::Configuration) else { return };
         if self.watch.stored.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, bytes)) {
             return;
         }
         let bytes = bytes.clone();
         let Ok(new) = Configuration::decode(&bytes) else {
-            return self.fail("the register holds what is no configuration".to_owned());
+            return self.fail("the config store holds what is no configuration".to_owned());
         };
         if let Some(text) = self.watch.follows(&new, self.settings.min_copies.into()) {
             self.fail(text);
@@ -117,7 +117,7 @@ impl World<'_> {
         self.watch.stored = Some((bytes, new));
     }
 
-    /// What the register holds.
+    /// What the config store holds.
     pub(super) fn stored(&self) -> Option<&Configuration> {
         self.watch.stored.as_ref().map(|(_, stored)| stored)
     }
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_register_that_forgets_the_full_copies_is_seen() {
+    fn a_config_store_that_forgets_the_full_copies_is_seen() {
         let (first, last) = (cluster::Slot(0), cluster::Slot(16_383));
         let named = |term, backups: &[u16], waiting: &[u16]| Configuration {
             term: Term(term),

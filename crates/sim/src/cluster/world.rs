@@ -1,4 +1,4 @@
-//! Servers, managers, a register and clients in one queue of events, from one seed.
+//! Servers, managers, a config store and clients in one queue of events, from one seed.
 //!
 //! ```text
 //!  queue ─▶ deliver ─▶ Node::input, Manager::input, Client::wake ─▶ actions ─▶ network, disk
@@ -12,8 +12,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cluster::config_store::{Answer, EmbeddedConfigStore, Request, Response, SessionId};
 use cluster::message::Lane;
-use cluster::register::{Answer, EmbeddedRegister, Request, Response, SessionId};
 use cluster::{Durability, Manager, Message, Node, NodeId, Peer, Settings, Way, manager, node};
 
 use crate::cluster::client::{Client, Mode, Sizes};
@@ -33,8 +33,8 @@ const TICK_NS: u64 = MS;
 pub(super) enum Happening {
     Node { name: usize, incarnation: u32, what: ToNode },
     Manager { id: usize, incarnation: u32, what: manager::Event },
-    Register { manager: usize, incarnation: u32, request: Request },
-    RegisterTick,
+    ConfigStore { manager: usize, incarnation: u32, request: Request },
+    ConfigStoreTick,
     Client { client: usize, message: Option<Message> },
     FaultBegins(usize),
     FaultEnds(usize),
@@ -88,7 +88,7 @@ pub(super) struct World<'a> {
     pub(super) chance: Dice,
     pub(super) servers: Vec<Server>,
     pub(super) offices: Vec<Office>,
-    pub(super) register: EmbeddedRegister,
+    pub(super) config_store: EmbeddedConfigStore,
     pub(super) sessions: BTreeMap<SessionId, usize>,
     pub(super) clients: Vec<Client>,
     /// How many cuts lie between two end points, by [`World::end_point`].
@@ -147,7 +147,7 @@ impl<'a> World<'a> {
             chance: Dice::new(options.seed, 3),
             servers,
             offices,
-            register: EmbeddedRegister::default(),
+            config_store: EmbeddedConfigStore::default(),
             sessions: BTreeMap::new(),
             clients,
             cuts: vec![vec![0; end_points]; end_points],
@@ -177,7 +177,7 @@ impl<'a> World<'a> {
             let at_ns = self.scenario.faults[index].at_ns;
             self.push(at_ns, Happening::FaultBegins(index));
         }
-        self.push(0, Happening::RegisterTick);
+        self.push(0, Happening::ConfigStoreTick);
     }
 
     pub(super) fn push(&mut self, at_ns: u64, happening: Happening) {
@@ -213,13 +213,13 @@ impl<'a> World<'a> {
             Happening::Manager { id, incarnation, what } => {
                 self.tell_manager(id, incarnation, what)
             }
-            Happening::Register { manager, incarnation, request } => {
-                self.tell_register(manager, incarnation, request);
+            Happening::ConfigStore { manager, incarnation, request } => {
+                self.tell_config_store(manager, incarnation, request);
             }
-            Happening::RegisterTick => {
+            Happening::ConfigStoreTick => {
                 let mut responses = Vec::new();
-                self.register.expire(base::Instant { ns: self.now_ns }, &mut responses);
-                self.push(self.now_ns + TICK_NS, Happening::RegisterTick);
+                self.config_store.expire(base::Instant { ns: self.now_ns }, &mut responses);
+                self.push(self.now_ns + TICK_NS, Happening::ConfigStoreTick);
                 responses.into_iter().for_each(|response| self.respond(None, response));
             }
             Happening::Client { client, message } => self.tell_client(client, message),
@@ -365,28 +365,31 @@ impl<'a> World<'a> {
                 manager::Action::Send { to, message } => {
                     self.send(Peer::Manager(id as u16), to, message);
                 }
-                manager::Action::Register(request) => {
-                    for at_ns in self.journeys(self.office_point(id), self.register_point()) {
+                manager::Action::ConfigStore(request) => {
+                    for at_ns in self.journeys(self.office_point(id), self.config_store_point()) {
                         let request = request.clone();
-                        self.push(at_ns, Happening::Register { manager: id, incarnation, request });
+                        self.push(
+                            at_ns,
+                            Happening::ConfigStore { manager: id, incarnation, request },
+                        );
                     }
                 }
             }
         }
     }
 
-    fn tell_register(&mut self, manager: usize, incarnation: u32, request: Request) {
+    fn tell_config_store(&mut self, manager: usize, incarnation: u32, request: Request) {
         if self.options.trace {
             eprintln!(
-                "{:>12} register <- m{manager} {}",
+                "{:>12} config store <- m{manager} {}",
                 self.now_ns,
                 short(&format!("{request:?}"))
             );
         }
         let mut responses = Vec::new();
         let now = base::Instant { ns: self.now_ns };
-        self.register.input(request, now, &mut responses);
-        self.watch_register();
+        self.config_store.input(request, now, &mut responses);
+        self.watch_config_store();
         for response in responses {
             self.respond(Some((manager, incarnation)), response);
         }
@@ -406,8 +409,8 @@ impl<'a> World<'a> {
         if asker.is_some_and(|(asker, asked_in)| asker == id && asked_in != incarnation) {
             return;
         }
-        for at_ns in self.journeys(self.register_point(), self.office_point(id)) {
-            let what = manager::Event::Register(response.clone());
+        for at_ns in self.journeys(self.config_store_point(), self.office_point(id)) {
+            let what = manager::Event::ConfigStore(response.clone());
             self.push(at_ns, Happening::Manager { id, incarnation, what });
         }
     }
@@ -454,7 +457,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Servers, managers, the register; clients share one that is never cut.
+    /// Servers, managers, the config store; clients share one that is never cut.
     fn end_point(&self, peer: Peer) -> usize {
         match peer {
             Peer::Node(node) => usize::from(node.name),
@@ -467,7 +470,7 @@ impl<'a> World<'a> {
         self.servers.len() + id
     }
 
-    pub(super) fn register_point(&self) -> usize {
+    pub(super) fn config_store_point(&self) -> usize {
         self.servers.len() + self.offices.len()
     }
 

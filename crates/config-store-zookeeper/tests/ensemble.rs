@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use cluster::register::{Answer, Ask, Path, Request, SessionId, Stamp};
-use register_zookeeper::{Event, Place, ZooKeeperRegister};
+use cluster::config_store::{Answer, Ask, Path, Request, SessionId, Stamp};
+use config_store_zookeeper::{Event, Place, ZooKeeperConfigStore};
 
 const TICK: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -136,7 +136,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream) {
 
 /// One manager's side.
 struct Asker {
-    register: ZooKeeperRegister,
+    config_store: ZooKeeperConfigStore,
     session: Option<SessionId>,
     next_id: u64,
 }
@@ -144,7 +144,7 @@ struct Asker {
 impl Asker {
     fn new(place: Place) -> Asker {
         Asker {
-            register: ZooKeeperRegister::start(place).expect("a thread"),
+            config_store: ZooKeeperConfigStore::start(place).expect("a thread"),
             session: None,
             next_id: 0,
         }
@@ -162,7 +162,7 @@ impl Asker {
 
     fn send(&mut self, ask: Ask) -> u64 {
         self.next_id += 1;
-        self.register.ask(Request { session: self.session, id: self.next_id, ask });
+        self.config_store.ask(Request { session: self.session, id: self.next_id, ask });
         self.next_id
     }
 
@@ -177,7 +177,7 @@ impl Asker {
         let started = Instant::now();
         while started.elapsed() < PATIENCE {
             let id = self.send(ask.clone());
-            if let Some(Event::Response(response)) = self.register.wait(PATIENCE)
+            if let Some(Event::Response(response)) = self.config_store.wait(PATIENCE)
                 && response.id == id
             {
                 return response.answer;
@@ -189,7 +189,7 @@ impl Asker {
     #[track_caller]
     fn answer(&mut self, id: u64) -> Answer {
         loop {
-            match self.register.wait(PATIENCE).expect("an answer") {
+            match self.config_store.wait(PATIENCE).expect("an answer") {
                 Event::Response(response) if response.id == id => return response.answer,
                 Event::Response(_) => {}
                 Event::Trouble(line) => panic!("{line}"),
@@ -288,7 +288,7 @@ fn an_ensemble_that_is_not_there_is_one_line() {
     let place: Place = format!("zk://127.0.0.1:{port}/x").parse().unwrap();
     let mut asker = Asker::new(place);
     asker.send(Ask::Open { timeout_ns: nanoseconds(SESSION) });
-    let Some(Event::Trouble(line)) = asker.register.wait(PATIENCE) else { panic!("an answer") };
+    let Some(Event::Trouble(line)) = asker.config_store.wait(PATIENCE) else { panic!("an answer") };
     assert!(line.starts_with(&format!("zookeeper 127.0.0.1:{port}: ")), "{line}");
     assert!(!line.contains('\n'));
 }
@@ -302,6 +302,8 @@ fn nodes_of_a_digest_are_closed_to_others() {
     assert_eq!(one.ask(write(0, b"x")), Answer::Written(Stamp(1)));
     let mut stranger = Asker::new(zookeeper.place("a"));
     stranger.send(Ask::Open { timeout_ns: nanoseconds(SESSION) });
-    let Some(Event::Trouble(line)) = stranger.register.wait(PATIENCE) else { panic!("it opens") };
+    let Some(Event::Trouble(line)) = stranger.config_store.wait(PATIENCE) else {
+        panic!("it opens")
+    };
     assert!(line.ends_with("not authorized"), "{line}");
 }

@@ -1,11 +1,11 @@
-//! The register's rules, with two handles as if they were two processes.
+//! The config store's rules, with two handles as if they were two processes.
 
 use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Bench {
-    register: FileRegister,
+    config_store: FileConfigStore,
     events: mpsc::Receiver<Event>,
     session: Option<SessionId>,
     next_id: u64,
@@ -15,8 +15,8 @@ impl Bench {
     fn new(folder: &FilePath) -> Bench {
         let (told, events) = mpsc::channel();
         let tell = move |event| drop(told.send(event));
-        let register = FileRegister::start(folder, tell).unwrap();
-        let mut bench = Bench { register, events, session: None, next_id: 1 };
+        let config_store = FileConfigStore::start(folder, tell).unwrap();
+        let mut bench = Bench { config_store, events, session: None, next_id: 1 };
         let answer = bench.ask(Ask::Open { timeout_ns: 1 });
         let Answer::Opened(session) = answer else { panic!("{answer:?}") };
         bench.session = Some(session);
@@ -26,7 +26,7 @@ impl Bench {
     fn send(&mut self, ask: Ask) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
-        self.register.ask(Request { session: self.session, id, ask });
+        self.config_store.ask(Request { session: self.session, id, ask });
         id
     }
 
@@ -150,8 +150,8 @@ fn a_look_makes_no_folder() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("mistyped");
     let (told, events) = mpsc::channel();
-    let register = FileRegister::look(&folder, move |event| drop(told.send(event))).unwrap();
-    register.ask(Request { session: None, id: 1, ask: Ask::Open { timeout_ns: 1 } });
+    let config_store = FileConfigStore::look(&folder, move |event| drop(told.send(event))).unwrap();
+    config_store.ask(Request { session: None, id: 1, ask: Ask::Open { timeout_ns: 1 } });
     let Ok(Event::Trouble(line)) = events.recv_timeout(PATIENCE) else { panic!("no trouble") };
     assert!(line.contains("no such folder") && line.contains("mistyped"), "{line}");
     assert!(!folder.exists());

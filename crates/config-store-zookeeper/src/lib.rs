@@ -1,4 +1,4 @@
-//! `cluster::register` in ZooKeeper (decision 0055).
+//! `cluster::config_store` in ZooKeeper (decision 0055).
 //!
 //! ```text
 //!  manager ─ Request ─▶ channel ─▶ thread: tokio, one ZooKeeper client a session ─▶ ensemble
@@ -32,10 +32,10 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use cluster::register::{Request, Response};
+use cluster::config_store::{Request, Response};
 use thiserror::Error;
 
-/// Where the register is.
+/// Where the config store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// `HOST:PORT,HOST:PORT,...`.
@@ -47,12 +47,12 @@ pub struct Place {
     pub digest: Option<String>,
 }
 
-/// What is no place of a register.
+/// What is no place of a config store.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PlaceError {
     /// Another scheme, or none.
-    #[error("`{text}` is no register: write zk://HOST:PORT,HOST:PORT/PATH")]
+    #[error("`{text}` is no config store: write zk://HOST:PORT,HOST:PORT/PATH")]
     Scheme {
         /// As given.
         text: String,
@@ -103,9 +103,9 @@ impl std::str::FromStr for Place {
     }
 }
 
-/// A register: requests go in, responses and troubles come out. Dropping it ends its sessions.
+/// A config store: requests go in, responses and troubles come out. Dropping it ends its sessions.
 #[derive(Debug)]
-pub struct ZooKeeperRegister {
+pub struct ZooKeeperConfigStore {
     requests: Option<tokio::sync::mpsc::UnboundedSender<Request>>,
     events: mpsc::Receiver<Event>,
     thread: Option<JoinHandle<()>>,
@@ -120,37 +120,38 @@ pub enum Event {
     Trouble(String),
 }
 
-impl ZooKeeperRegister {
+impl ZooKeeperConfigStore {
     /// Starts the thread; nothing is connected before a session is asked for.
     ///
     /// # Errors
     /// If the system gives no thread.
-    pub fn start(place: Place) -> std::io::Result<ZooKeeperRegister> {
+    pub fn start(place: Place) -> std::io::Result<ZooKeeperConfigStore> {
         let (told, events) = mpsc::channel();
         let tell = move |event| {
-            // If no receiver is left, the register is being dropped.
+            // If no receiver is left, the config store is being dropped.
             let _ = told.send(event);
         };
-        let mut register = ZooKeeperRegister::start_with(place, tell)?;
-        register.events = events;
-        Ok(register)
+        let mut config_store = ZooKeeperConfigStore::start_with(place, tell)?;
+        config_store.events = events;
+        Ok(config_store)
     }
 
-    /// The same for a caller that wants to be called, in the register's thread, instead of asking.
+    /// The same for a caller that wants to be called, in the config store's thread, instead of
+    /// asking.
     ///
     /// # Errors
     /// If the system gives no thread.
     pub fn start_with(
         place: Place,
         told: impl Fn(Event) + Send + 'static,
-    ) -> std::io::Result<ZooKeeperRegister> {
+    ) -> std::io::Result<ZooKeeperConfigStore> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (requests, received) = tokio::sync::mpsc::unbounded_channel();
         let (_, events) = mpsc::channel();
         let run = move || runtime.block_on(session::serve(place, received, Rc::new(told)));
         let builder = std::thread::Builder::new().name("dovetail-zk".to_owned());
         let thread = Some(builder.spawn(run)?);
-        Ok(ZooKeeperRegister { requests: Some(requests), events, thread })
+        Ok(ZooKeeperConfigStore { requests: Some(requests), events, thread })
     }
 
     /// Asks; the answer is an event, if it comes.
@@ -172,7 +173,7 @@ impl ZooKeeperRegister {
     }
 }
 
-impl Drop for ZooKeeperRegister {
+impl Drop for ZooKeeperConfigStore {
     fn drop(&mut self) {
         self.requests = None;
         if let Some(thread) = self.thread.take() {
@@ -207,7 +208,7 @@ mod tests {
 
     #[test]
     fn anything_else_is_told_what_would_be_right() {
-        let scheme = "is no register: write zk://HOST:PORT,HOST:PORT/PATH";
+        let scheme = "is no config store: write zk://HOST:PORT,HOST:PORT/PATH";
         check("a:1/x", Err(&format!("`a:1/x` {scheme}")));
         check("zk:///x", Err(&format!("`zk:///x` {scheme}")));
         let path = "names no node: write a path behind the hosts, e.g. zk://a:1/dovetail";

@@ -1,32 +1,32 @@
-//! Registers by their places: `zk://HOSTS/PATH` or `file:///DIR`, with the same questions.
+//! Config stores by their places: `zk://HOSTS/PATH` or `file:///DIR`, with the same questions.
 
 mod file;
 
 use std::fmt;
 use std::path::PathBuf;
 
-use cluster::register::Request;
-use register_zookeeper::ZooKeeperRegister;
+use cluster::config_store::Request;
+use config_store_zookeeper::ZooKeeperConfigStore;
 use thiserror::Error;
 
-pub use file::FileRegister;
-pub use register_zookeeper::Event;
+pub use config_store_zookeeper::Event;
+pub use file::FileConfigStore;
 
-/// Where a register is.
+/// Where a config store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In an ensemble of ZooKeeper.
-    ZooKeeper(register_zookeeper::Place),
+    ZooKeeper(config_store_zookeeper::Place),
     /// In a folder of this machine, for all processes of one box.
     File(PathBuf),
 }
 
-/// What is no place of a register.
+/// What is no place of a config store.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PlaceError {
     /// No scheme, or another.
-    #[error("`{text}` is no register: write zk://HOST:PORT,HOST:PORT/PATH or file:///DIR")]
+    #[error("`{text}` is no config store: write zk://HOST:PORT,HOST:PORT/PATH or file:///DIR")]
     Scheme {
         /// As given.
         text: String,
@@ -39,7 +39,7 @@ pub enum PlaceError {
     },
     /// Of ZooKeeper.
     #[error(transparent)]
-    ZooKeeper(#[from] register_zookeeper::PlaceError),
+    ZooKeeper(#[from] config_store_zookeeper::PlaceError),
 }
 
 impl std::str::FromStr for Place {
@@ -75,16 +75,16 @@ impl Place {
     }
 }
 
-/// A register: requests go in, events come out. Dropping it ends its sessions and their claims.
+/// A config store: requests go in, events come out. Dropping it ends its sessions and their claims.
 #[derive(Debug)]
-pub enum Register {
+pub enum ConfigStore {
     /// Of an ensemble.
-    ZooKeeper(ZooKeeperRegister),
+    ZooKeeper(ZooKeeperConfigStore),
     /// Of a folder.
-    File(FileRegister),
+    File(FileConfigStore),
 }
 
-impl Register {
+impl ConfigStore {
     /// Starts its thread; `announced` is called there. Nothing is opened before a session is.
     ///
     /// # Errors
@@ -92,12 +92,12 @@ impl Register {
     pub fn start(
         place: &Place,
         told: impl Fn(Event) + Send + 'static,
-    ) -> std::io::Result<Register> {
+    ) -> std::io::Result<ConfigStore> {
         match place {
             Place::ZooKeeper(place) => {
-                ZooKeeperRegister::start_with(place.clone(), told).map(Register::ZooKeeper)
+                ZooKeeperConfigStore::start_with(place.clone(), told).map(ConfigStore::ZooKeeper)
             }
-            Place::File(folder) => FileRegister::start(folder, told).map(Register::File),
+            Place::File(folder) => FileConfigStore::start(folder, told).map(ConfigStore::File),
         }
     }
 
@@ -105,18 +105,21 @@ impl Register {
     ///
     /// # Errors
     /// If the system gives no thread.
-    pub fn look(place: &Place, told: impl Fn(Event) + Send + 'static) -> std::io::Result<Register> {
+    pub fn look(
+        place: &Place,
+        told: impl Fn(Event) + Send + 'static,
+    ) -> std::io::Result<ConfigStore> {
         match place {
-            Place::ZooKeeper(_) => Register::start(place, told),
-            Place::File(folder) => FileRegister::look(folder, told).map(Register::File),
+            Place::ZooKeeper(_) => ConfigStore::start(place, told),
+            Place::File(folder) => FileConfigStore::look(folder, told).map(ConfigStore::File),
         }
     }
 
     /// Asks; the answer is an event, if it comes.
     pub fn ask(&self, request: Request) {
         match self {
-            Register::ZooKeeper(register) => register.ask(request),
-            Register::File(register) => register.ask(request),
+            ConfigStore::ZooKeeper(config_store) => config_store.ask(request),
+            ConfigStore::File(config_store) => config_store.ask(request),
         }
     }
 }
@@ -141,7 +144,7 @@ mod tests {
         let folder = "`file://tmp/x` is no absolute folder: write three slashes, \
                       as file:///var/lib/dovetail";
         check("file://tmp/x", Err(folder));
-        let scheme = "`a:1` is no register: write zk://HOST:PORT,HOST:PORT/PATH or file:///DIR";
+        let scheme = "`a:1` is no config store: write zk://HOST:PORT,HOST:PORT/PATH or file:///DIR";
         check("a:1", Err(scheme));
     }
 }

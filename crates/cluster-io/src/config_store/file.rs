@@ -1,4 +1,4 @@
-//! A register in a folder, for all processes of one machine: tests and single boxes.
+//! A config store in a folder, for all processes of one machine: tests and single boxes.
 //!
 //! ```text
 //!  DIR/lock           held by the asker, for as long as one answer takes: one after the other
@@ -24,23 +24,23 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use cluster::register::{Answer, Ask, Path, Request, Response, SessionId, Stamp};
-use register_zookeeper::Event;
+use cluster::config_store::{Answer, Ask, Path, Request, Response, SessionId, Stamp};
+use config_store_zookeeper::Event;
 
 /// Between two looks at what is watched.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
-/// Values are small; more than this was not written by a register.
+/// Values are small; more than this was not written by a config store.
 const VALUE_MAX_BYTES: u64 = 16 << 20;
 
-/// The register's thread; dropping it ends its sessions.
+/// The config store's thread; dropping it ends its sessions.
 #[derive(Debug)]
-pub struct FileRegister {
+pub struct FileConfigStore {
     requests: Option<mpsc::Sender<Request>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl FileRegister {
+impl FileConfigStore {
     /// Starts the thread; the folder is made when a session is opened.
     ///
     /// # Errors
@@ -48,8 +48,8 @@ impl FileRegister {
     pub fn start(
         folder: &FilePath,
         told: impl Fn(Event) + Send + 'static,
-    ) -> io::Result<FileRegister> {
-        FileRegister::begin(Folder { makes_folder: true, ..Folder::at(folder) }, told)
+    ) -> io::Result<FileConfigStore> {
+        FileConfigStore::begin(Folder { makes_folder: true, ..Folder::at(folder) }, told)
     }
 
     /// One that makes no folder: a mistyped place should not become one.
@@ -59,18 +59,18 @@ impl FileRegister {
     pub fn look(
         folder: &FilePath,
         told: impl Fn(Event) + Send + 'static,
-    ) -> io::Result<FileRegister> {
-        FileRegister::begin(Folder::at(folder), told)
+    ) -> io::Result<FileConfigStore> {
+        FileConfigStore::begin(Folder::at(folder), told)
     }
 
     fn begin(
         mut replica_store: Folder,
         told: impl Fn(Event) + Send + 'static,
-    ) -> io::Result<FileRegister> {
+    ) -> io::Result<FileConfigStore> {
         let (requests, asked) = mpsc::channel();
         let run = move || serve(&mut replica_store, &asked, &told);
-        let builder = std::thread::Builder::new().name("dovetail-reg".to_owned());
-        Ok(FileRegister { requests: Some(requests), thread: Some(builder.spawn(run)?) })
+        let builder = std::thread::Builder::new().name("dovetail-conf".to_owned());
+        Ok(FileConfigStore { requests: Some(requests), thread: Some(builder.spawn(run)?) })
     }
 
     /// Asks; the answer is an event.
@@ -82,7 +82,7 @@ impl FileRegister {
     }
 }
 
-impl Drop for FileRegister {
+impl Drop for FileConfigStore {
     fn drop(&mut self) {
         self.requests = None;
         if let Some(thread) = self.thread.take() {
@@ -95,7 +95,7 @@ impl Drop for FileRegister {
 fn serve(folder: &mut Folder, asked: &mpsc::Receiver<Request>, told: &impl Fn(Event)) {
     let place = folder.folder.display().to_string();
     let trouble =
-        |what: io::Error| told(Event::Trouble(format!("register file://{place}: {what}")));
+        |what: io::Error| told(Event::Trouble(format!("config store file://{place}: {what}")));
     loop {
         let request = if folder.watches.is_empty() {
             asked.recv().map_err(|_| RecvTimeoutError::Disconnected)

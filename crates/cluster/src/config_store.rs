@@ -1,8 +1,8 @@
-//! The register that holds the configuration: a few small values in a system that is already
+//! The config store that holds the configuration: a few small values in a system that is already
 //! reliable. ZooKeeper is one; the embedded one here is another (decision 0053).
 //!
 //! ```text
-//!  manager ── Request { session, id, ask } ──▶ register ── Response { id, answer } ──▶ manager
+//!  manager ── Request { session, id, ask } ──▶ config store ── Response { id, answer } ──▶ manager
 //!             open, beat                                 opened, alive, expired
 //!             read, write if unchanged, watch            value, written, conflict, changed
 //!             claim (gone with its session)              claimed, held
@@ -20,7 +20,7 @@ mod embedded;
 
 use std::sync::Arc;
 
-pub use embedded::EmbeddedRegister;
+pub use embedded::EmbeddedConfigStore;
 
 /// A connection's identity, kept alive by beats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,7 +30,7 @@ pub struct SessionId(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp(pub u64);
 
-/// What the register knows by name.
+/// What the config store knows by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Path {
     /// The encoded configuration.
@@ -73,7 +73,7 @@ pub enum Ask {
     Watch(Path),
 }
 
-/// One message to the register.
+/// One message to the config store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The session that asks; none only to open one.
@@ -84,7 +84,7 @@ pub struct Request {
     pub ask: Ask,
 }
 
-/// What the register says.
+/// What the config store says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The session is there.
@@ -107,7 +107,7 @@ pub enum Answer {
     Changed(Path),
 }
 
-/// One message from the register.
+/// One message from the config store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
     /// The session that asked; none if the request had none.

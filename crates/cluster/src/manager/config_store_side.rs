@@ -1,12 +1,12 @@
-//! The manager's half that talks to the register: session, claim, reading, writing.
+//! The manager's half that talks to the config store: session, claim, reading, writing.
 
 use std::sync::Arc;
 
 use base::Instant;
 
+use crate::config_store::{Answer, Ask, Path, Request, Response, SessionId, Stamp};
 use crate::configuration::Configuration;
 use crate::manager::{Action, Leadership, Manager, Role};
-use crate::register::{Answer, Ask, Path, Request, Response, SessionId, Stamp};
 use crate::settings::after;
 
 /// A request that is under way.
@@ -94,10 +94,10 @@ impl Manager {
         let id = self.next_id;
         self.next_id += 1;
         self.asked.insert(id, Asked { at: now, session: self.session, what });
-        actions.push(Action::Register(Request { session: self.session, id, ask }));
+        actions.push(Action::ConfigStore(Request { session: self.session, id, ask }));
     }
 
-    pub(super) fn hear_register(
+    pub(super) fn hear_config_store(
         &mut self,
         response: Response,
         now: Instant,
@@ -161,7 +161,7 @@ impl Manager {
         }
     }
 
-    /// From what the register holds. Bytes that cannot be read stop the cluster rather than be
+    /// From what the config store holds. Bytes that cannot be read stop the cluster rather than be
     /// overwritten: no manager leads, and the operator sees why.
     fn lead(&mut self, stamp: Stamp, bytes: Option<Arc<[u8]>>, now: Instant) {
         let found = match bytes.as_deref().map(Configuration::decode) {

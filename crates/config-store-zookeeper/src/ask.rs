@@ -1,6 +1,6 @@
-//! One request of the register as requests of ZooKeeper.
+//! One request of the config store as requests of ZooKeeper.
 //!
-//! | register | ZooKeeper |
+//! | config store | ZooKeeper |
 //! |---|---|
 //! | beat | `sync`: by way of the leader, so a server that is cut off from it does not answer |
 //! | read | `sync`, `getData` |
@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use cluster::register::{Answer, Ask, Path, Stamp};
+use cluster::config_store::{Answer, Ask, Path, Stamp};
 use zookeeper_client::{Client, CreateMode, Error, EventType, Stat};
 
 use crate::Place;

@@ -1,16 +1,16 @@
-//! A register in memory: for a single node, for tests and for the fault simulation.
+//! A config store in memory: for a single node, for tests and for the fault simulation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::Instant;
 
-use crate::register::{Answer, Ask, Path, Request, Response, SessionId, Stamp};
+use crate::config_store::{Answer, Ask, Path, Request, Response, SessionId, Stamp};
 use crate::settings::after;
 
-/// The whole register. Requests are applied in the order in which they come (Z1).
+/// The whole config store. Requests are applied in the order in which they come (Z1).
 #[derive(Debug, Default)]
-pub struct EmbeddedRegister {
+pub struct EmbeddedConfigStore {
     sessions: BTreeMap<SessionId, Session>,
     session_count: u64,
     values: BTreeMap<Path, Value>,
@@ -30,7 +30,7 @@ struct Value {
     watchers: Vec<(SessionId, u64)>,
 }
 
-impl EmbeddedRegister {
+impl EmbeddedConfigStore {
     /// Applies one request; its answer and what it tells watchers goes to `responses`.
     pub fn input(&mut self, request: Request, now: Instant, responses: &mut Vec<Response>) {
         self.expire(now, responses);
@@ -146,18 +146,18 @@ mod tests {
     use super::*;
 
     struct Bench {
-        register: EmbeddedRegister,
+        config_store: EmbeddedConfigStore,
         now: Instant,
     }
 
     impl Bench {
         fn new() -> Bench {
-            Bench { register: EmbeddedRegister::default(), now: Instant { ns: 0 } }
+            Bench { config_store: EmbeddedConfigStore::default(), now: Instant { ns: 0 } }
         }
 
         fn ask(&mut self, session: Option<SessionId>, ask: Ask) -> Vec<Answer> {
             let mut responses = Vec::new();
-            self.register.input(Request { session, id: 1, ask }, self.now, &mut responses);
+            self.config_store.input(Request { session, id: 1, ask }, self.now, &mut responses);
             responses.into_iter().map(|response| response.answer).collect()
         }
 

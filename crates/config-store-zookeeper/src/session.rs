@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use cluster::register::{Answer, Ask, Request, Response, SessionId};
+use cluster::config_store::{Answer, Ask, Request, Response, SessionId};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::LocalSet;
 use zookeeper_client::{Acls, Client, CreateMode, Error};
