@@ -71,7 +71,8 @@ enum Command {
     TestZookeeper,
     /// A real cluster that is broken under load; exits 1 if an answer cannot be explained
     DemoCluster(demo_cluster::Args),
-    /// What routing, the hop, batches and windows cost a request; writes docs/results/costs.md
+    /// What routing, the forwarding, batches and windows cost a request; writes
+    /// docs/results/costs.md
     BenchCosts(joined::costs::Args),
     /// The default beside every preset on the papers' workloads; writes docs/results/presets.md
     BenchPresets(joined::presets::Args),

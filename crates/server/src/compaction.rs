@@ -12,7 +12,7 @@
 //! The batch is what clients have sent already, so a window over it never waits: it opens with the
 //! first write that another write of its key follows, and closes early, with the batch (C-4 §7.2).
 //! Where requests are routed, what of its key waits in the next 32 slots of the worker's queues is
-//! executed in the same batch (K8; `hop/ahead.rs`).
+//! executed in the same batch (K8; `forwarding/ahead.rs`).
 //!
 //! # Invariants
 //! I1: a sink sees each request's outcome exactly once and in order, as without compaction.

@@ -15,7 +15,7 @@ use crate::cluster::ClusterConfig;
 use crate::compaction::Compacts;
 use crate::durable::DataConfig;
 use crate::error::StartError;
-use crate::hop::Layers;
+use crate::forwarding::Layers;
 use crate::hot::HotSetSize;
 use crate::live::Hooks;
 use crate::manager::{knobs, ways};
@@ -195,7 +195,7 @@ impl Config {
         let Ok(layers) = Layers::new(&routed) else { return false };
         let most_bytes = self.memory_bytes / ROUTING_MEMORY_PART;
         (ROUTED_THREADS_MIN..=core_count).contains(&self.threads)
-            && layers.hop_memory(&routed).fixed_bytes <= most_bytes
+            && layers.forwarding_memory(&routed).fixed_bytes <= most_bytes
     }
 
     /// Whether threads, write policy and dispatch fit together; if not, what would be right.

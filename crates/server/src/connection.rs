@@ -19,7 +19,7 @@ use crate::acl::Pass;
 use crate::budget::{Books, Kind};
 use crate::clients::Client;
 use crate::doors::Door;
-use crate::hop::Awaiting;
+use crate::forwarding::Awaiting;
 use crate::memcached::udp::Exchange;
 use crate::memcached::{DumpWalk, Reading};
 use crate::output::Output;

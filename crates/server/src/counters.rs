@@ -12,7 +12,7 @@
 //! I2: sums are exact once the workers are quiet and may trail by a few operations before that.
 
 mod doors;
-mod hops;
+mod forwardings;
 mod meta;
 mod native;
 mod tls;
@@ -28,7 +28,7 @@ use crate::compaction::{Compacted, SIZE_CLASSES};
 use crate::slo::LatencyCells;
 
 pub use doors::{DoorCells, DoorTotals};
-pub use hops::{HopCells, HopTotals};
+pub use forwardings::{ForwardingCells, ForwardingTotals};
 pub use meta::MetaForm;
 pub use native::{DropReason, NativeCells, NativeTotals};
 pub use tls::{TlsCells, TlsTotals};
@@ -207,7 +207,7 @@ pub struct WorkerCounters {
     /// Of memcached over UDP.
     pub udp: UdpCells,
     /// Of requests between workers.
-    pub hops: HopCells,
+    pub forwardings: ForwardingCells,
     /// Of native clients.
     pub native: NativeCells,
     /// Requests by the size of their item, where the dispatch looks at sizes.
@@ -625,7 +625,7 @@ pub struct Totals {
     /// Of memcached over UDP.
     pub udp: UdpTotals,
     /// Of requests between workers.
-    pub hops: HopTotals,
+    pub forwardings: ForwardingTotals,
     /// Of native clients.
     pub native: NativeTotals,
 }
@@ -671,7 +671,7 @@ impl Totals {
             tls: TlsTotals::sum(workers.clone()),
             doors: DoorTotals::sum(workers.clone()),
             udp: UdpTotals::sum(workers.clone()),
-            hops: HopTotals::sum(workers.clone()),
+            forwardings: ForwardingTotals::sum(workers.clone()),
             commands,
             forms,
             errors_by_code: std::array::from_fn(|code| {
@@ -750,7 +750,7 @@ impl Totals {
             *now = now.saturating_sub(then);
         }
         self.native = self.native.since(&baseline.native);
-        self.hops = self.hops.since(&baseline.hops);
+        self.forwardings = self.forwardings.since(&baseline.forwardings);
         self
     }
 

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  worker 0 ─ round ─┐
-//!  worker 1 ─ round ─┼─ in any order, one at a time: rings, cells, mailboxes, roles between them
+//!  worker 1 ─ round ─┼─ in any order, one at a time: rings, slots, mailboxes, roles between them
 //!  worker 2 ─ round ─┘
 //! ```
 //!
@@ -27,7 +27,7 @@ use crate::config::{Config, Poll};
 use crate::counters::Dialect;
 use crate::engine::RunToCompletion;
 use crate::error::StartError;
-use crate::hop::{Fabric, Routed};
+use crate::forwarding::{Fabric, Routed};
 use crate::poller::{Interest, Poller, READY_MAX, Ready};
 use crate::shared::Shared;
 use crate::worker::{Worker, WorkerSockets};
@@ -99,7 +99,7 @@ impl Drive {
             return Err(failed(io::Error::other("the settings route nothing")));
         }
         let threads = shared.config().threads;
-        let kept_bytes_max = shared.memory_plan().cell_kept_bytes_max;
+        let kept_bytes_max = shared.memory_plan().request_slot_kept_bytes_max;
         let stealing = shared.layers().stealing();
         let helping = shared.layers().helping(shared.config());
         let fabric = Arc::new(Fabric::new(threads, kept_bytes_max, stealing, helping));

@@ -5,7 +5,7 @@
 //!    │                  │ read      (worker/read)     one read per ready connection
 //!    │                  │ parse     (resp, memcached) commands, written once against Engine
 //!    │                  │ gather    (gather)          one batch of requests over all connections
-//!    │                  │ execute   (engine, hop)     the session, keys under their locks, or
+//!    │                  │ execute   (engine, forwarding) the session, keys under their locks, or
 //!    │                  │                             another worker, if a router says so
 //!    │                  │ encode    (reply)           outcomes into each connection's output
 //!    │                  └ send      (worker/finish)   one write per connection
@@ -19,7 +19,7 @@
 //! # Invariants
 //! I1: a connection's replies leave in the order of its commands (K10).
 //! I2: nothing on the data path is shared between workers but the store, and the rings and cells
-//!     of those that route (`hop`).
+//!     of those that route (`forwarding`).
 //! I3: client buffers of all workers stay under one budget ([`BufferBudget`]).
 //!
 //! # Trade-offs
@@ -46,8 +46,8 @@ mod drive;
 mod durable;
 mod engine;
 mod error;
+mod forwarding;
 mod gather;
-mod hop;
 mod hot;
 pub mod latency_monitor;
 mod listen;
@@ -100,7 +100,7 @@ pub use config::{
 pub use drive::Drive;
 pub use durable::{Data, DataConfig, Durability, backup_data, check_data, check_node};
 pub use error::StartError;
-pub use hop::RolesError;
+pub use forwarding::RolesError;
 pub use hot::{HotKey, HotKeys, HotSetSize, Published as HotSet};
 pub use live::{Hooks, LIVE_SETTINGS, Live, RewriteFile};
 pub use log_level::{LogLevel, SetLogLevel};

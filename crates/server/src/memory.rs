@@ -10,7 +10,7 @@
 //!
 //! The index starts with a 64th and takes what it needs from the log as items come (decision 0018).
 //! A lossy index does not grow: it has an eighth from the start.
-//! Where requests are routed, cells and rings take their part from the log, at most an eighth, and
+//! Where requests are routed, slots and rings take their part from the log, at most an eighth, and
 //! so does what counts and publishes hot keys: some 5 MiB, and 144 KiB a thread; over a tree, where
 //! the hot keys stand in an array too, some 6.2 MiB, and 300 KiB a thread.
 //! ```
@@ -24,7 +24,7 @@
 //! I2: a value of `item_size_max_bytes` fits the log and, with its command around it, the buffers.
 
 use crate::budget::{landing_part, large_part};
-use crate::hop::{HopMemory, KEPT_BYTES_MAX};
+use crate::forwarding::{ForwardingMemory, KEPT_BYTES_MAX};
 
 /// The least memory a server starts with.
 pub const MEMORY_BYTES_MIN: u64 = 64 << 20;
@@ -45,9 +45,9 @@ const LOG_PART_OF_ITEM: u64 = 4;
 const INDEX_PART: u64 = 8;
 
 /// What lies between workers may take this part of all; with less than half of that, the buffers
-/// of cells keep less between two requests.
-const HOPS_PART_MAX: u64 = 8;
-const HOPS_COMFORT_PART: u64 = 16;
+/// of request slots keep less between two requests.
+const FORWARDINGS_PART_MAX: u64 = 8;
+const FORWARDINGS_COMFORT_PART: u64 = 16;
 
 /// What finds hot keys may take this part of all.
 const HOT_SET_PART_MAX: u64 = 8;
@@ -77,12 +77,12 @@ pub struct MemoryPlan {
     pub buffers_bytes: u64,
     /// What the log has at first.
     pub log_bytes: u64,
-    /// Cells and rings between workers, at most.
-    pub hops_bytes: u64,
+    /// Request slots and rings between workers, at most.
+    pub forwardings_bytes: u64,
     /// What finds hot keys, at most.
     pub hot_set_bytes: u64,
-    /// What each buffer of a cell keeps between two requests.
-    pub cell_kept_bytes_max: usize,
+    /// What each buffer of a request slot keeps between two requests.
+    pub request_slot_kept_bytes_max: usize,
     /// The largest value that fits the plan; at most what was asked for.
     pub item_size_max_bytes: u64,
     /// Whether other nodes' writes land here.
@@ -112,9 +112,9 @@ impl MemoryPlan {
             index_bytes,
             buffers_bytes,
             log_bytes,
-            hops_bytes: 0,
+            forwardings_bytes: 0,
             hot_set_bytes: 0,
-            cell_kept_bytes_max: 0,
+            request_slot_kept_bytes_max: 0,
             item_size_max_bytes,
             has_copies: false,
         })
@@ -131,10 +131,10 @@ impl MemoryPlan {
             bytes if self.value_max_of(bytes) >= self.item_size_max_bytes => bytes,
             _ => self.buffers_bytes,
         };
-        let fixed_bytes = self.index_bytes + self.hops_bytes + self.hot_set_bytes;
+        let fixed_bytes = self.index_bytes + self.forwardings_bytes + self.hot_set_bytes;
         let log_bytes = memory_bytes.checked_sub(buffers_bytes + fixed_bytes)?;
         let fits = log_bytes / LOG_PART_OF_ITEM >= self.item_size_max_bytes
-            && self.hops_bytes <= memory_bytes / HOPS_PART_MAX
+            && self.forwardings_bytes <= memory_bytes / FORWARDINGS_PART_MAX
             && self.hot_set_bytes <= memory_bytes / HOT_SET_PART_MAX;
         fits.then_some(MemoryPlan { buffers_bytes, log_bytes, ..self })
     }
@@ -158,17 +158,20 @@ impl MemoryPlan {
     }
 
     /// Takes from the log what lies between workers; `None`: that is more than an eighth of all.
-    pub(crate) fn with_hops(self, hops: HopMemory) -> Option<MemoryPlan> {
+    pub(crate) fn with_forwardings(self, forwardings: ForwardingMemory) -> Option<MemoryPlan> {
         let memory_bytes = self.store_bytes() + self.buffers_bytes;
-        let spare_bytes = (memory_bytes / HOPS_COMFORT_PART).saturating_sub(hops.fixed_bytes);
-        let kept_bytes = (spare_bytes / (2 * hops.cell_count.max(1))).min(KEPT_BYTES_MAX as u64);
-        let hops_bytes = hops.fixed_bytes + 2 * hops.cell_count * kept_bytes;
-        let log_bytes = self.log_bytes - hops_bytes.min(self.log_bytes);
-        let fits = hops_bytes <= memory_bytes / HOPS_PART_MAX;
+        let spare_bytes =
+            (memory_bytes / FORWARDINGS_COMFORT_PART).saturating_sub(forwardings.fixed_bytes);
+        let kept_bytes =
+            (spare_bytes / (2 * forwardings.request_slot_count.max(1))).min(KEPT_BYTES_MAX as u64);
+        let forwardings_bytes =
+            forwardings.fixed_bytes + 2 * forwardings.request_slot_count * kept_bytes;
+        let log_bytes = self.log_bytes - forwardings_bytes.min(self.log_bytes);
+        let fits = forwardings_bytes <= memory_bytes / FORWARDINGS_PART_MAX;
         fits.then_some(MemoryPlan {
             log_bytes,
-            hops_bytes,
-            cell_kept_bytes_max: kept_bytes as usize,
+            forwardings_bytes,
+            request_slot_kept_bytes_max: kept_bytes as usize,
             item_size_max_bytes: self.item_size_max_bytes.min(log_bytes / LOG_PART_OF_ITEM),
             ..self
         })
@@ -176,7 +179,7 @@ impl MemoryPlan {
 
     /// Takes from the log what finds hot keys; `None`: that is more than an eighth of all.
     pub(crate) fn with_hot_set(self, hot_set_bytes: u64) -> Option<MemoryPlan> {
-        let memory_bytes = self.store_bytes() + self.buffers_bytes + self.hops_bytes;
+        let memory_bytes = self.store_bytes() + self.buffers_bytes + self.forwardings_bytes;
         let log_bytes = self.log_bytes - hot_set_bytes.min(self.log_bytes);
         let fits = hot_set_bytes <= memory_bytes / HOT_SET_PART_MAX;
         fits.then_some(MemoryPlan {
@@ -217,8 +220,9 @@ impl MemoryPlan {
     }
 
     /// The least memory that has a plan.
-    pub(crate) fn least_bytes(hops: HopMemory, hot_set_bytes: u64) -> u64 {
-        let parts = [hops.fixed_bytes * HOPS_PART_MAX, hot_set_bytes * HOT_SET_PART_MAX];
+    pub(crate) fn least_bytes(forwardings: ForwardingMemory, hot_set_bytes: u64) -> u64 {
+        let parts =
+            [forwardings.fixed_bytes * FORWARDINGS_PART_MAX, hot_set_bytes * HOT_SET_PART_MAX];
         let least = parts.map(|bytes| bytes.next_multiple_of(1 << 20));
         MEMORY_BYTES_MIN.max(least[0]).max(least[1])
     }
@@ -229,7 +233,7 @@ impl MemoryPlan {
             ("log", self.log_bytes),
             ("index", self.index_bytes),
             ("client buffers", self.buffers_bytes),
-            ("between threads", self.hops_bytes),
+            ("between threads", self.forwardings_bytes),
             ("hot set", self.hot_set_bytes),
         ];
         let parts = parts.into_iter().filter(|(_, bytes)| *bytes > 0);
@@ -323,37 +327,50 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_hops(memory_mib: u64, hops: HopMemory, want: Option<(u64, usize)>) {
+    fn check_forwardings(
+        memory_mib: u64,
+        forwardings: ForwardingMemory,
+        want: Option<(u64, usize)>,
+    ) {
         let plain = MemoryPlan::new(memory_mib * MIB, MIB, IndexGrowth::WithItems).unwrap();
-        let plan = plain.with_hops(hops);
-        assert_eq!(plan.map(|plan| (plan.hops_bytes, plan.cell_kept_bytes_max)), want);
+        let plan = plain.with_forwardings(forwardings);
+        assert_eq!(
+            plan.map(|plan| (plan.forwardings_bytes, plan.request_slot_kept_bytes_max)),
+            want
+        );
         if let Some(plan) = plan {
-            let sum_bytes = plan.store_bytes() + plan.buffers_bytes + plan.hops_bytes;
+            let sum_bytes = plan.store_bytes() + plan.buffers_bytes + plan.forwardings_bytes;
             assert_eq!(sum_bytes, memory_mib * MIB, "I1");
         }
-        assert_eq!(want.is_some(), memory_mib * MIB >= MemoryPlan::least_bytes(hops, 0));
+        assert_eq!(want.is_some(), memory_mib * MIB >= MemoryPlan::least_bytes(forwardings, 0));
     }
 
     #[test]
     fn what_lies_between_workers_is_taken_from_the_log() {
-        let hops = |fixed_mib, cell_count| HopMemory { fixed_bytes: fixed_mib * MIB, cell_count };
-        check_hops(64, hops(0, 0), Some((0, KEPT_BYTES_MAX)));
-        check_hops(64, hops(2, 4096), Some((4 * MIB, 256)));
-        check_hops(1024, hops(2, 4096), Some((10 * MIB, KEPT_BYTES_MAX)));
-        check_hops(64, hops(8, 4096), Some((8 * MIB, 0)));
-        check_hops(64, hops(9, 4096), None);
+        let forwardings = |fixed_mib, request_slot_count| ForwardingMemory {
+            fixed_bytes: fixed_mib * MIB,
+            request_slot_count,
+        };
+        check_forwardings(64, forwardings(0, 0), Some((0, KEPT_BYTES_MAX)));
+        check_forwardings(64, forwardings(2, 4096), Some((4 * MIB, 256)));
+        check_forwardings(1024, forwardings(2, 4096), Some((10 * MIB, KEPT_BYTES_MAX)));
+        check_forwardings(64, forwardings(8, 4096), Some((8 * MIB, 0)));
+        check_forwardings(64, forwardings(9, 4096), None);
     }
 
     #[test]
     fn what_finds_hot_keys_is_taken_from_the_log() {
-        let hops = HopMemory { fixed_bytes: 2 * MIB, cell_count: 4096 };
+        let forwardings = ForwardingMemory { fixed_bytes: 2 * MIB, request_slot_count: 4096 };
         let plain = MemoryPlan::new(64 * MIB, MIB, IndexGrowth::WithItems).unwrap();
-        let plan = plain.with_hops(hops).and_then(|plan| plan.with_hot_set(5 * MIB)).unwrap();
+        let plan = plain
+            .with_forwardings(forwardings)
+            .and_then(|plan| plan.with_hot_set(5 * MIB))
+            .unwrap();
         assert_eq!((plan.hot_set_bytes, plan.log_bytes), (5 * MIB, plain.log_bytes - 9 * MIB));
-        let parts_bytes = plan.store_bytes() + plan.buffers_bytes + plan.hops_bytes;
+        let parts_bytes = plan.store_bytes() + plan.buffers_bytes + plan.forwardings_bytes;
         assert_eq!(parts_bytes + plan.hot_set_bytes, 64 * MIB, "I1");
         assert_eq!(plain.with_hot_set(8 * MIB + 1), None);
-        assert_eq!(MemoryPlan::least_bytes(hops, 8 * MIB + 1), 65 * MIB);
+        assert_eq!(MemoryPlan::least_bytes(forwardings, 8 * MIB + 1), 65 * MIB);
     }
 
     /// I1 on servers as they start, for every kind that has parts of its own.
@@ -374,7 +391,7 @@ mod tests {
                     let plan = shared.memory_plan();
                     let sum_bytes = plan.store_bytes()
                         + plan.buffers_bytes
-                        + plan.hops_bytes
+                        + plan.forwardings_bytes
                         + plan.hot_set_bytes;
                     assert_eq!(sum_bytes, memory_bytes, "{threads} {index:?} {policies}: {plan:?}");
                     assert_eq!(plan.hot_set_bytes > 0, shared.hot_keys().is_some());
@@ -385,17 +402,21 @@ mod tests {
 
     #[test]
     fn another_cap_keeps_the_parts_that_are_fixed_and_its_inverse_is_found() {
-        let hops = HopMemory { fixed_bytes: 2 * MIB, cell_count: 4096 };
+        let forwardings = ForwardingMemory { fixed_bytes: 2 * MIB, request_slot_count: 4096 };
         let plan = MemoryPlan::new(256 * MIB, 8 * MIB, IndexGrowth::WithItems)
-            .and_then(|plan| plan.with_hops(hops))
+            .and_then(|plan| plan.with_forwardings(forwardings))
             .and_then(|plan| plan.with_hot_set(5 * MIB))
             .unwrap();
         assert_eq!(plan.resized(256 * MIB), Some(plan));
         for mib in [128, 200, 255, 300, 1024, 5000] {
             let resized = plan.resized(mib * MIB).unwrap();
             let parts_bytes = resized.store_bytes() + resized.buffers_bytes;
-            assert_eq!(parts_bytes + resized.hops_bytes + resized.hot_set_bytes, mib * MIB, "I1");
-            assert_eq!(resized.hops_bytes, plan.hops_bytes);
+            assert_eq!(
+                parts_bytes + resized.forwardings_bytes + resized.hot_set_bytes,
+                mib * MIB,
+                "I1"
+            );
+            assert_eq!(resized.forwardings_bytes, plan.forwardings_bytes);
             assert_eq!(plan.least_cap_bytes(resized.store_bytes()), mib * MIB);
             assert_eq!(plan.most_cap_bytes(resized.store_bytes()), mib * MIB);
         }

@@ -24,7 +24,8 @@ use crate::hot::{HotKey, Published as HotSet};
 use crate::manager::decision_log::Entry;
 use crate::manager::tuning::View;
 use crate::manager::workload::Workload;
-use crate::shared::{Shared, unix_now};
+use crate::process::unix_now;
+use crate::shared::Shared;
 use crate::sizes::SizeNumbers;
 use crate::slo::{Lately, LatencyCounts};
 use crate::warm::Kept;
@@ -237,14 +238,14 @@ impl Snapshot {
         json!({
             "items": self.hot_set.item_count(),
             "share_ratio": self.hot_set.share_ratio(),
-            "hits_total": self.totals.hops.hot_hits,
-            "in_place_total": self.totals.hops.hot_in_place,
+            "hits_total": self.totals.forwardings.hot_hits,
+            "in_place_total": self.totals.forwardings.hot_in_place,
             "keys": self.hot_set.listed().iter().map(key).collect::<Vec<_>>(),
         })
     }
 
-    fn hops_json(&self) -> Value {
-        let hops = &self.totals.hops;
+    fn forwardings_json(&self) -> Value {
+        let forwardings = &self.totals.forwardings;
         let (dispatchers, both, executors) = self.roles;
         json!({
             "threads": {
@@ -255,42 +256,42 @@ impl Snapshot {
             },
             "cr_threads": self.cr_threads.map_or(json!("auto"), |count| json!(count)),
             "epoch": self.role_epoch,
-            "role_changes_total": hops.role_changes,
-            "connections_moved_total": hops.connections_moved,
-            "queue_depths": hops.queue_depth,
-            "direct_total": hops.direct,
-            "sent_total": hops.sent,
-            "publications_total": hops.publications,
-            "batches_total": hops.batches,
-            "batch_requests_total": hops.served,
-            "stolen_total": hops.stolen,
-            "busy_total": hops.busy.iter().map(|(_, count)| count).sum::<u64>(),
+            "role_changes_total": forwardings.role_changes,
+            "connections_moved_total": forwardings.connections_moved,
+            "queue_depths": forwardings.queue_depth,
+            "direct_total": forwardings.direct,
+            "sent_total": forwardings.sent,
+            "publications_total": forwardings.publications,
+            "batches_total": forwardings.batches,
+            "batch_requests_total": forwardings.served,
+            "stolen_total": forwardings.stolen,
+            "busy_total": forwardings.busy.iter().map(|(_, count)| count).sum::<u64>(),
         })
     }
 
     fn sizes_json(&self) -> Value {
-        let hops = &self.totals.hops;
+        let forwardings = &self.totals.forwardings;
         let Some(sizes) = self.sizes else { return Value::Null };
         let is_known = sizes.threshold_bytes < u64::MAX;
         json!({
             "threshold_bytes": is_known.then_some(sizes.threshold_bytes),
             "buckets": buckets(&self.size_counts),
-            "helped_total": self.totals.hops.helped,
+            "helped_total": self.totals.forwardings.helped,
             "threads": { "small": sizes.small_workers, "large": sizes.large_workers },
-            "handed_on_total": hops.handed_on,
-            "lent_total": hops.lent,
-            "lent_bytes_total": hops.lent_bytes,
+            "handed_on_total": forwardings.handed_on,
+            "lent_total": forwardings.lent,
+            "lent_bytes_total": forwardings.lent_bytes,
         })
     }
 
     fn dcrew_json(&self) -> Value {
-        let hops = &self.totals.hops;
+        let forwardings = &self.totals.forwardings;
         let Some(capacity) = self.table_entries else { return Value::Null };
         json!({
-            "occupied": hops.pins_held,
+            "occupied": forwardings.pins_held,
             "capacity": capacity,
-            "pins_total": hops.pins,
-            "conflicts_total": hops.pin_conflicts,
+            "pins_total": forwardings.pins,
+            "conflicts_total": forwardings.pin_conflicts,
         })
     }
 
@@ -331,7 +332,7 @@ impl Snapshot {
                 "windows_by_writes": totals.compaction_by_writes,
             },
             "workers": { "busy_ns_total": totals.worker_busy_ns },
-            "hops": self.hops_json(),
+            "forwardings": self.forwardings_json(),
             "dcrew": self.dcrew_json(),
             "sizes": self.sizes_json(),
             "stored_sizes": { "buckets": buckets(&self.stored_sizes) },

@@ -14,7 +14,7 @@ use std::fmt;
 
 use crate::budget::Reservation;
 use crate::connection::{Connection, ProtocolState};
-use crate::hop::Awaiting;
+use crate::forwarding::Awaiting;
 
 /// Everything that a worker knows of a connection.
 pub struct Moving {

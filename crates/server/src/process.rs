@@ -1,4 +1,9 @@
-//! What INFO and stats say about this process: memory and processor time, from /proc.
+//! What the system gives this process: memory and processor time for INFO and stats, from /proc;
+//! the wall clock; random numbers.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base::UnixMillis;
 
 /// Memory and processor time of this process; zero where /proc is not mounted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -47,6 +52,23 @@ fn cpu_ticks(stat: &str) -> [u64; 2] {
     let mut fields = after_name.split_whitespace().skip(11);
     let mut next = || fields.next().and_then(|ticks| ticks.parse().ok()).unwrap_or(0);
     [next(), next()]
+}
+
+/// Wall-clock time.
+pub(crate) fn unix_now() -> UnixMillis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    UnixMillis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// 40 hexadecimal digits.
+pub(crate) fn random_id() -> String {
+    (0..3).map(|_| format!("{:016x}", random_u64())).collect::<String>()[..40].to_owned()
+}
+
+/// 64 bits from the standard library's random hash keys, which come from the kernel.
+pub(crate) fn random_u64() -> u64 {
+    use std::hash::BuildHasher;
+    std::hash::RandomState::new().hash_one(0)
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::config::{Config, Poll};
 use crate::durable::LogThread;
 use crate::engine::{Home, RunToCompletion};
 use crate::error::StartError;
-use crate::hop::{Fabric, Layers, Routed, Turn};
+use crate::forwarding::{Fabric, Layers, Routed, Turn};
 use crate::hot::{self, HotSetSize};
 use crate::listen::{UnixListener, listen, listen_unix};
 use crate::manager::ManagerThread;
@@ -149,7 +149,7 @@ impl Server {
         let roles = self.shared.roles().latest();
         let layers = self.shared.layers();
         let listening = layers.listening_count();
-        let kept_bytes_max = self.shared.memory_plan().cell_kept_bytes_max;
+        let kept_bytes_max = self.shared.memory_plan().request_slot_kept_bytes_max;
         let new_fabric = || {
             let (stealing, helping) = (layers.stealing(), layers.helping(config));
             Fabric::new(config.threads, kept_bytes_max, stealing, helping)

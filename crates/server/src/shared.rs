@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use base::UnixMillis;
 use base::roles::RolePlan;
@@ -37,8 +37,10 @@ use crate::counters::{Dialect, NativeTotals, Totals, WorkerCounters};
 use crate::disk_thread::DiskThread;
 use crate::durable::{self, Data, Tenant};
 use crate::error::StartError;
-use crate::hop::replicate::ControlChannel;
-use crate::hop::{Dispatchers, Lane, Layers, Loan, Returned, Roles, RolesError, Threads, Wanted};
+use crate::forwarding::replicate::ControlChannel;
+use crate::forwarding::{
+    Dispatchers, Lane, Layers, Loan, Returned, Roles, RolesError, Threads, Wanted,
+};
 use crate::hot::HotKeys;
 use crate::latency_monitor::LatencyMonitor;
 use crate::live::Live;
@@ -50,6 +52,7 @@ use crate::moving::Moving;
 use crate::native::Shop;
 use crate::native::shm::{ShmClient, ShmGuest};
 use crate::poller::Waker;
+use crate::process::{random_id, random_u64, unix_now};
 use crate::sizes::{self, Sizes};
 use crate::slo::{LatencyCounts, Slo};
 use crate::slow_log::SlowLog;
@@ -261,15 +264,15 @@ impl Shared {
         let roles = Roles::new(Layers::new(&config)?, &config)?;
         let index_growth =
             if config.lossy_index { IndexGrowth::None } else { IndexGrowth::WithItems };
-        let hops = roles.layers().hop_memory(&config);
+        let queues = roles.layers().forwarding_memory(&config);
         let hot_set_bytes = HotKeys::memory_bytes(&config, roles.layers().is_routed);
         let plan = MemoryPlan::new(config.memory_bytes, config.max_item_size_bytes, index_growth)
-            .and_then(|plan| plan.with_hops(hops))
+            .and_then(|plan| plan.with_forwardings(queues))
             .and_then(|plan| plan.with_hot_set(hot_set_bytes))
             .map(|plan| if config.cluster.is_some() { plan.with_copies() } else { plan })
             .ok_or(StartError::MemoryTooSmall {
                 given: base::ByteSize { bytes: config.memory_bytes },
-                least: base::ByteSize { bytes: MemoryPlan::least_bytes(hops, hot_set_bytes) },
+                least: base::ByteSize { bytes: MemoryPlan::least_bytes(queues, hot_set_bytes) },
             })?;
         let (store, (data, warm)) = open_store(&config, &plan, tenant)?;
         let item_size_max_bytes = plan.item_size_max_bytes.min(value_max_bytes(&store));
@@ -780,21 +783,4 @@ fn open_mailbox() -> Result<(Mailbox, Receiver<Control>), StartError> {
     let waker =
         Waker::new().map_err(|source| StartError::System { what: "open an eventfd", source })?;
     Ok((Mailbox { sender, waker }, receiver))
-}
-
-/// Wall-clock time.
-pub(crate) fn unix_now() -> UnixMillis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UnixMillis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}
-
-/// 40 hexadecimal digits.
-pub(crate) fn random_id() -> String {
-    (0..3).map(|_| format!("{:016x}", random_u64())).collect::<String>()[..40].to_owned()
-}
-
-/// 64 bits from the standard library's random hash keys, which come from the kernel.
-pub(crate) fn random_u64() -> u64 {
-    use std::hash::BuildHasher;
-    std::hash::RandomState::new().hash_one(0)
 }

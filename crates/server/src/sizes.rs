@@ -37,7 +37,7 @@ use policy::size_class::{
 };
 
 use crate::config::Config;
-use crate::hop::Layers;
+use crate::forwarding::Layers;
 use epoch::SizeEpochs;
 pub use epoch::{SizeChange, SizeNumbers};
 pub(crate) use sink::size_of;

@@ -34,8 +34,8 @@ impl Shared {
                 busy_ms = counters.busy_ns.get() / 1_000_000,
                 input_bytes = counters.input_bytes.get(),
                 output_bytes = counters.output_bytes.get(),
-                hops_sent = counters.hops.sent.get(),
-                hops_served = counters.hops.served.get(),
+                forwardings_sent = counters.forwardings.sent.get(),
+                forwardings_served = counters.forwardings.served.get(),
                 "state",
             );
         }

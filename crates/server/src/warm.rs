@@ -20,7 +20,8 @@ use store::warm::{self, Found, Misfit, Opened, WarmError, WarmFile};
 use store::{Mode, NodeShare, Store, StoreConfig, Tuning};
 
 use crate::error::StartError;
-use crate::shared::{Shared, unix_now};
+use crate::process::unix_now;
+use crate::shared::Shared;
 
 /// The file, and what was in it at the start.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::hot::session::HotSessions;
 use crate::latency_monitor::LatencyMonitor;
 use crate::monitor::Monitors;
-use crate::shared::{random_id, unix_now};
+use crate::process::{random_id, unix_now};
 use crate::slo::LatencyCounts;
 use crate::slow_log::SlowLog;
 use crate::watchers::Watchers;

@@ -4,7 +4,7 @@
 //!      ┌──────────────────────────────── one round ────────────────────────────────┐
 //!  wait ──▶ read each ready connection once ──▶ gather one batch ──▶ execute ──▶ send each once
 //!   ▲            into the arena                  across connections                    │
-//!   └── keep house, control messages ◀── serve and collect hops, if requests are routed ┘
+//!   └── keep house, control messages ◀── serve and collect what is forwarded, if it is ───────┘
 //!                                        change roles, if that was asked for
 //! ```
 //!
@@ -53,9 +53,9 @@ use crate::core::Core;
 use crate::counters::Dialect;
 use crate::durable::{Data, Gate};
 use crate::engine::Home;
+use crate::forwarding::replicate::GroupAnswer;
+use crate::forwarding::{PublishedRoles, Returned};
 use crate::gather::Gather;
-use crate::hop::replicate::GroupAnswer;
-use crate::hop::{PublishedRoles, Returned};
 use crate::hot::key_sampler::KeySampler;
 use crate::listen::UnixListener;
 use crate::memcached::udp::UdpPort;
@@ -63,8 +63,9 @@ use crate::moving::Moving;
 use crate::native::Native;
 use crate::native::shm::{ShmClient, ShmDoor};
 use crate::poller::{Interest, Poller, Ready};
+use crate::process::unix_now;
 use crate::resp::Fed;
-use crate::shared::{Shared, unix_now};
+use crate::shared::Shared;
 use idle::IdlePass;
 use latency::Latency;
 use read::Region;

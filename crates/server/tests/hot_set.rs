@@ -23,7 +23,7 @@ fn two_layers(index: IndexKind, hot_set: HotSetSize) -> TestServer {
 }
 
 fn hot_hits(server: &TestServer) -> u64 {
-    server.server().shared().totals().hops.hot_hits
+    server.server().shared().totals().forwardings.hot_hits
 }
 
 /// Asks for one key until the dispatcher reads it itself.
@@ -59,8 +59,8 @@ fn hot_keys_of_a_tree_are_read_at_their_places() {
         let server = two_layers(index, HotSetSize::Auto);
         heat(&server, "h");
         let counts = || {
-            let hops = server.server().shared().totals().hops;
-            (hops.hot_hits, hops.hot_in_place)
+            let forwardings = server.server().shared().totals().forwardings;
+            (forwardings.hot_hits, forwardings.hot_in_place)
         };
         let mut client = server.resp();
         client.ask("GET h\r\n", "$1\r\n0\r\n"); // Its place is known from here on.
@@ -217,7 +217,7 @@ fn a_server_without_a_hot_set_sends_every_read_away() {
     let server = two_layers(IndexKind::Hash, HotSetSize::Off);
     assert!(server.server().shared().hot_keys().is_none());
     server.resp().ask("GET a\r\n".repeat(1000), "$-1\r\n".repeat(1000));
-    let hops = server.server().shared().totals().hops;
-    assert_eq!((hops.served, hops.hot_hits), (1000, 0));
+    let forwardings = server.server().shared().totals().forwardings;
+    assert_eq!((forwardings.served, forwardings.hot_hits), (1000, 0));
     assert!(server.stop(PATIENCE));
 }

@@ -25,7 +25,7 @@ fn by_size(write_policy: WritePolicy, large_help: LargeHelp) -> Config {
 }
 
 fn helped_count(server: &TestServer) -> u64 {
-    server.server().shared().totals().hops.helped
+    server.server().shared().totals().forwardings.helped
 }
 
 /// A server with a large item, keys of many values, and a worker for large items only.

@@ -163,12 +163,12 @@ fn pipelines_keep_their_order_and_see_their_own_writes() {
                     scope.spawn(move || memcached(client));
                 }
                 // Each change is one of two or three threads.
-                wait_until(|| shared.totals().hops.role_changes > 1500);
+                wait_until(|| shared.totals().forwardings.role_changes > 1500);
                 is_enough.store(true, Ordering::Relaxed);
             });
         });
-        let hops = shared.totals().hops;
-        assert!(hops.connections_moved > 100, "{hops:?}");
+        let forwardings = shared.totals().forwardings;
+        assert!(forwardings.connections_moved > 100, "{forwardings:?}");
         assert!(server.stop(PATIENCE), "everything is drained");
     }
     println!("{change_count} changes");
@@ -193,7 +193,7 @@ fn through_all_divisions(
             step(round, number, client);
         }
     }
-    assert!(shared.totals().hops.connections_moved >= 16);
+    assert!(shared.totals().forwardings.connections_moved >= 16);
     for (number, client) in clients.iter_mut().enumerate() {
         check(number, client);
     }
@@ -344,8 +344,8 @@ fn paused_clients_go_on_where_they_are_then() {
     }
 }
 
-/// That everything is drained says more than it seems: a worker ends only when all its cells are
-/// free again and no connection is on its way.
+/// That everything is drained says more than it seems: a worker ends only when all its request
+/// slots are free again and no connection is on its way.
 #[test]
 fn clients_that_die_and_are_killed_leave_nothing_behind() {
     for server in all_policies() {
@@ -457,12 +457,12 @@ fn what_is_lent_comes_back_to_where_its_connection_is() {
         server.resp().ask(command(&[b"SET", b"large", &large]), "+OK\r\n");
         let mut clients: Vec<Client> = (0..6).map(|_| server.resp()).collect();
         for round in 0..3 * DIVISIONS.len() {
-            let lent_before = shared.totals().hops.lent;
+            let lent_before = shared.totals().forwardings.lent;
             for client in &mut clients {
                 client.send("GET large\r\n");
             }
             // They read nothing: the large worker waits for them.
-            wait_until(|| shared.totals().hops.lent >= lent_before + clients.len() as u64);
+            wait_until(|| shared.totals().forwardings.lent >= lent_before + clients.len() as u64);
             let (threads, dispatchers) = DIVISIONS[round * 5 % DIVISIONS.len()];
             shared.set_roles(threads, dispatchers).unwrap();
             for (at, client) in clients.iter_mut().enumerate() {
@@ -495,7 +495,7 @@ fn threads_that_begin_to_poll_get_their_share() {
         }
     };
     ask_all(&mut clients);
-    let moved = || shared.totals().hops.connections_moved;
+    let moved = || shared.totals().forwardings.connections_moved;
     for (division, want) in [((4, 2), 8), ((4, 1), 8), ((4, 4), 12), ((4, 4), 0)] {
         let before = moved();
         divide(shared, division);
@@ -618,7 +618,7 @@ fn stopping_loses_no_connection_on_its_way() {
             for client in &mut clients {
                 client.send("ECHO end\r\n");
             }
-            wait_until(|| shared.totals().hops.connections_moved > 20 + round % 7);
+            wait_until(|| shared.totals().forwardings.connections_moved > 20 + round % 7);
             assert!(server.stop(PATIENCE));
             mover.join().unwrap();
         });
@@ -690,7 +690,7 @@ fn native_clients_do_not_notice() {
                     .ask_patiently(&[set(key.as_bytes(), value.as_bytes()), get(key.as_bytes())]);
                 assert_eq!(answers[1].value, value.as_bytes());
             }
-            if round > 100 && shared.totals().hops.role_changes > 200 {
+            if round > 100 && shared.totals().forwardings.role_changes > 200 {
                 return;
             }
         }

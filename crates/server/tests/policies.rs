@@ -175,8 +175,8 @@ fn values_of_all_sizes_go_both_ways_in_one_pipeline() {
     }
 }
 
-/// That everything is drained says more than it seems: a dispatcher ends only when all its cells
-/// are free again, and a buffer that a cell has borrowed is booked until then.
+/// That everything is drained says more than it seems: a dispatcher ends only when all its request
+/// slots are free again, and a buffer that a request slot has borrowed is booked until then.
 #[test]
 fn clients_that_die_with_requests_outstanding_leave_nothing_behind() {
     for config in routed() {
@@ -268,14 +268,14 @@ fn a_client_is_killed_in_the_middle_of_its_pipeline() {
 }
 
 #[test]
-fn hops_are_counted() {
+fn forwardings_are_counted() {
     let server = TestServer::with(routed().remove(0));
     let mut client = server.resp();
     client.ask("SET a 1\r\nGET a\r\nGET b\r\nPING\r\n", "+OK\r\n$1\r\n1\r\n$-1\r\n+PONG\r\n");
-    let hops = server.server().shared().totals().hops;
-    assert_eq!((hops.sent, hops.served), (3, 3));
-    assert!((1..=3).contains(&hops.batches) && (1..=3).contains(&hops.publications));
-    assert_eq!(hops.queue_depth, [0, 0, 0]);
+    let forwardings = server.server().shared().totals().forwardings;
+    assert_eq!((forwardings.sent, forwardings.served), (3, 3));
+    assert!((1..=3).contains(&forwardings.batches) && (1..=3).contains(&forwardings.publications));
+    assert_eq!(forwardings.queue_depth, [0, 0, 0]);
     assert!(server.stop(Duration::from_secs(10)));
 }
 
@@ -288,7 +288,7 @@ fn equals(write_policy: WritePolicy, dispatch: &str) -> TestServer {
 /// Also where the write table decides: once a write is answered, nothing of it is left there that
 /// would draw the next one to the worker that executed it.
 #[test]
-fn what_stays_with_its_receiver_takes_no_hop() {
+fn what_stays_with_its_receiver_takes_no_forwarding() {
     let server = equals(WritePolicy::DCrew, "any");
     let mut asks = String::new();
     let mut answers = String::new();
@@ -300,8 +300,8 @@ fn what_stays_with_its_receiver_takes_no_hop() {
     for _ in 0..20 {
         server.resp().ask(&asks, &answers);
     }
-    let hops = server.server().shared().totals().hops;
-    assert_eq!((hops.direct, hops.sent, hops.served), (20 * 600, 0, 0));
+    let forwardings = server.server().shared().totals().forwardings;
+    assert_eq!((forwardings.direct, forwardings.sent, forwardings.served), (20 * 600, 0, 0));
     assert!(server.stop(PATIENCE));
 }
 
@@ -312,9 +312,12 @@ fn a_worker_executes_its_own_keys_where_it_reads_them_and_sends_the_others() {
     for key in 0..100 {
         client.ask(format!("SET {key} 1\r\n"), "+OK\r\n");
     }
-    let hops = server.server().shared().totals().hops;
-    assert_eq!((hops.direct + hops.sent, hops.sent), (100, hops.served));
-    assert!(hops.direct > 10 && hops.sent > 10, "{hops:?}");
+    let forwardings = server.server().shared().totals().forwardings;
+    assert_eq!(
+        (forwardings.direct + forwardings.sent, forwardings.sent),
+        (100, forwardings.served)
+    );
+    assert!(forwardings.direct > 10 && forwardings.sent > 10, "{forwardings:?}");
     assert!(server.stop(PATIENCE));
 }
 
@@ -326,8 +329,8 @@ fn a_bound_sees_the_requests_that_wait_in_the_batch() {
     for _ in 0..16 {
         server.resp().ask("GET a\r\nGET b\r\nGET c\r\n", "$-1\r\n$-1\r\n$-1\r\n");
     }
-    let hops = server.server().shared().totals().hops;
-    assert!(hops.sent >= 16, "{hops:?}");
+    let forwardings = server.server().shared().totals().forwardings;
+    assert!(forwardings.sent >= 16, "{forwardings:?}");
     assert!(server.stop(PATIENCE));
 }
 
@@ -343,11 +346,11 @@ fn writes_that_meet_at_the_write_table_are_counted() {
         compaction: false,
         ..config()
     });
-    let hops = || server.server().shared().totals().hops;
+    let forwardings = || server.server().shared().totals().forwardings;
     let start = Instant::now();
     let mut sent_count = 0;
-    while hops().pin_conflicts == 0 {
-        assert!(start.elapsed() < PATIENCE, "no write met another: {:?}", hops());
+    while forwardings().pin_conflicts == 0 {
+        assert!(start.elapsed() < PATIENCE, "no write met another: {:?}", forwardings());
         std::thread::scope(|scope| {
             for mut client in [server.resp(), server.resp()] {
                 let (asks, answers) = ("SET k v\r\n".repeat(100), "+OK\r\n".repeat(100));
@@ -356,8 +359,8 @@ fn writes_that_meet_at_the_write_table_are_counted() {
         });
         sent_count += 200;
     }
-    while (hops().pins, hops().pins_held) != (sent_count, 0) {
-        assert!(start.elapsed() < PATIENCE, "{sent_count} writes: {:?}", hops());
+    while (forwardings().pins, forwardings().pins_held) != (sent_count, 0) {
+        assert!(start.elapsed() < PATIENCE, "{sent_count} writes: {:?}", forwardings());
         std::thread::yield_now();
     }
     assert!(server.stop(PATIENCE));

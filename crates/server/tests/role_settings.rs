@@ -62,8 +62,8 @@ fn a_server_that_runs_to_completion_changes_only_how_many_threads_work() {
             client.ask("SET a 1\r\nGET a\r\nPING\r\n", "+OK\r\n$1\r\n1\r\n+PONG\r\n");
         }
     }
-    assert!(shared.totals().hops.connections_moved > 50);
-    assert_eq!(shared.totals().hops.served, 0, "nothing is routed");
+    assert!(shared.totals().forwardings.connections_moved > 50);
+    assert_eq!(shared.totals().forwardings.served, 0, "nothing is routed");
     assert!(server.stop(PATIENCE));
 }
 
@@ -90,5 +90,5 @@ fn threads_are_counted_by_role() {
         assert_eq!(shared.role_plan().role_counts(), want);
     }
     assert_eq!(shared.role_plan().epoch, 3);
-    assert!(shared.totals().hops.role_changes >= 4);
+    assert!(shared.totals().forwardings.role_changes >= 4);
 }

@@ -21,7 +21,7 @@ mod two_layers {
 
     #[test]
     fn requests_are_executed_by_other_workers() {
-        super::check_hops(support::config());
+        super::check_forwardings(support::config());
     }
 }
 
@@ -41,7 +41,7 @@ mod erew {
 
     #[test]
     fn requests_are_executed_by_other_workers() {
-        super::check_hops(support::config());
+        super::check_forwardings(support::config());
     }
 }
 
@@ -61,7 +61,7 @@ mod dcrew_jbsq {
 
     #[test]
     fn requests_are_executed_by_other_workers() {
-        super::check_hops(support::config());
+        super::check_forwardings(support::config());
     }
 }
 
@@ -87,8 +87,8 @@ mod size_aware {
         for _ in 0..12 {
             server.resp().ask(format!("SET key {value}\r\nSET key v\r\n"), "+OK\r\n+OK\r\n");
         }
-        let hops = server.server().shared().totals().hops;
-        assert!(hops.sent > 0 && hops.direct > 0, "{hops:?}");
+        let forwardings = server.server().shared().totals().forwardings;
+        assert!(forwardings.sent > 0 && forwardings.direct > 0, "{forwardings:?}");
     }
 }
 
@@ -108,18 +108,18 @@ mod stealing {
 
     #[test]
     fn requests_are_executed_by_other_workers() {
-        super::check_hops(support::config());
+        super::check_forwardings(support::config());
     }
 }
 
 /// A suite whose servers routed nothing would prove nothing here.
-fn check_hops(config: server::Config) {
+fn check_forwardings(config: server::Config) {
     let server = crate::support::TestServer::with(config);
     let mut client = server.resp();
     // At once: one by one, the shortest queue could always be the receiver's own.
     let asks: String = (0..64).map(|key| format!("SET {key} 1\r\n")).collect();
     client.ask(asks, "+OK\r\n".repeat(64));
-    let hops = server.server().shared().totals().hops;
-    assert_eq!(hops.served + hops.direct, 64);
-    assert!(hops.sent > 0, "{hops:?}");
+    let forwardings = server.server().shared().totals().forwardings;
+    assert_eq!(forwardings.served + forwardings.direct, 64);
+    assert!(forwardings.sent > 0, "{forwardings:?}");
 }

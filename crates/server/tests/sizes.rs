@@ -45,7 +45,7 @@ fn what_is_found_large_is_executed_by_a_large_worker_and_once() {
     let large = pattern(20_000);
     client.ask(command(&[b"SET", b"large", &large]), "+OK\r\n");
     client.ask("SET small 1\r\nGET small\r\n", "+OK\r\n$1\r\n1\r\n");
-    let handed_on = || server.server().shared().totals().hops.handed_on;
+    let handed_on = || server.server().shared().totals().forwardings.handed_on;
     assert_eq!(handed_on(), 0, "a SET carries its size");
     client.ask("GET large\r\n", bulk(&large));
     assert_eq!(handed_on(), 1);
@@ -108,7 +108,7 @@ fn pipelines_of_small_and_large_are_answered_in_order_and_see_their_own_writes()
                 });
             }
         });
-        assert!(server.server().shared().totals().hops.lent > 0, "large replies were lent");
+        assert!(server.server().shared().totals().forwardings.lent > 0, "large replies were lent");
         assert!(server.stop(PATIENCE));
     }
 }

@@ -13,7 +13,7 @@ fn start(write_policy: WritePolicy, cr_threads: Option<usize>) -> TestServer {
 }
 
 fn stolen_count(server: &TestServer) -> u64 {
-    server.server().shared().totals().hops.stolen
+    server.server().shared().totals().forwardings.stolen
 }
 
 /// Asks again until some of it was stolen.

@@ -209,13 +209,13 @@ fn text(results: &[(usize, usize, Plan)], request_count: usize) -> String {
          {request_count} requests a run, by the model of `dovetail plan` with the committed costs \
          and line transfers on. Traffic:\n{kinds}\n\nOf {} cases the joint default (d-CREW, \
          size-aware, compaction) is the best or within 1 % of it in {wins}. It loses:{losses}\n\n\
-         A hop from the receiving core to the serving one costs a quarter of a line transfer, \
-         crossing from one layer to the other and back 60 ns. Of run to completion and seven \
-         splits into two layers the joint default gets the best, as its tuner may choose. Two \
-         things of this model weigh against it. Stealing is free but for that hop, and finds every \
-         idle core at once. And the holder of a hot key pays for each of its writes, between two \
-         layers without receiving and answering it, while presets without an owner spread that \
-         over all cores and only contend for the index's line.",
+         A forwarding from the receiving core to the serving one costs a quarter of a line \
+         transfer, crossing from one layer to the other and back 60 ns. Of run to completion and \
+         seven splits into two layers the joint default gets the best, as its tuner may choose. \
+         Two things of this model weigh against it. Stealing is free but for that forwarding, and \
+         finds every idle core at once. And the holder of a hot key pays for each of its writes, \
+         between two layers without receiving and answering it, while presets without an owner \
+         spread that over all cores and only contend for the index's line.",
         results.len(),
     )
 }

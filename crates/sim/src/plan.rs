@@ -60,7 +60,7 @@ pub struct Plan {
     pub rows: Vec<Row>,
     /// On the 99th percentile.
     pub slo_ns: f64,
-    /// Of a request, all costs but waiting, hops and line transfers.
+    /// Of a request, all costs but waiting, forwardings and line transfers.
     pub service_mean_ns: f64,
     /// The load at which [`Row::p99_common_ns`] is taken: this share of what the best one serves.
     pub common_rps: f64,
@@ -110,7 +110,7 @@ const COMMON_SHARE: f64 = 0.7;
 const JOIN_NS: f64 = 35.0;
 /// Of a request that one layer sends to the other: copying it, routing it, the rings, taking the
 /// reply back. What a server of two layers may cost at batches of 20, not what was measured.
-const LAYER_HOP_NS: f64 = 60.0;
+const LAYER_FORWARDING_NS: f64 = 60.0;
 /// Requests of 16 bytes that travel in one line from core to core (μTPS §3.4).
 const REQUESTS_PER_LINE: f64 = 4.0;
 /// Of the SLO when none is given (C-4 §3.1).
@@ -138,8 +138,8 @@ pub fn plan(
         cores: options.cores,
         costs: Costs {
             request_ns: options.request_ns,
-            hop_ns: lines.transfer_ns / REQUESTS_PER_LINE,
-            layer_hop_ns: LAYER_HOP_NS,
+            forwarding_ns: lines.transfer_ns / REQUESTS_PER_LINE,
+            layer_forwarding_ns: LAYER_FORWARDING_NS,
             join_ns: JOIN_NS,
             lines,
         },

@@ -1,5 +1,5 @@
-//! `cargo xtask bench-costs`: what routing, the hop between two layers, batches and windows cost a
-//! request, in time of the server's processor.
+//! `cargo xtask bench-costs`: what routing, the forwarding between two layers, batches and windows
+//! cost a request, in time of the server's processor.
 //!
 //! ```text
 //!  for each table, for each repetition, for each set of flags (the other servers are stopped):
@@ -87,7 +87,7 @@ const TABLES: &[Table] = &[
         ],
     },
     Table {
-        title: "The hop and its batch",
+        title: "The forwarding and its batch",
         about: "One thread that polls and one that executes (uTPS §3.3, Fig. 12), against one \
                 thread that does both. The goal is 60 ns at batch 20.",
         items: SMALL,

@@ -52,7 +52,9 @@ pub(super) fn table(
             row.p99_common_ns.map_or("overloaded".to_owned(), |ns| time(ns as f64)),
         );
     }
-    text.push_str("stealing costs a hop here; looking into the queues of others costs nothing\n");
+    text.push_str(
+        "stealing costs a forwarding here; looking into the queues of others costs nothing\n",
+    );
     for (name, reason) in NOT_SIMULATED {
         let _ = writeln!(text, "not simulated: {name}: {reason}");
     }

@@ -83,7 +83,7 @@ fn head(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
     let now = look.now;
     let roles = [("cr", "cache-resident"), ("rtc", "to completion"), ("mr", "memory-resident")];
     let roles = roles.iter().filter_map(|(key, name)| {
-        let count = number(now, &format!("/hops/threads/{key}"));
+        let count = number(now, &format!("/forwardings/threads/{key}"));
         (count > 0.0).then(|| format!("{count} {name}"))
     });
     let roles = roles.collect::<Vec<_>>().join(", ");
@@ -113,18 +113,18 @@ fn workers(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
     for worker in 0..count {
         let busy_ratio = look.rate(&format!("/workers/busy_ns_total/{worker}")) / 1e9;
         let busy_pct = 100.0 * busy_ratio.min(1.0);
-        let queue = number(look.now, &format!("/hops/queue_depths/{worker}"));
+        let queue = number(look.now, &format!("/forwardings/queue_depths/{worker}"));
         writeln!(out, "{worker:>8}{busy_pct:>6.0} %{queue:>9}")?;
     }
     Ok(())
 }
 
 fn writes(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
-    let mut parts = vec![format!("sent on {}/s", brief(look.rate("/hops/sent_total")))];
+    let mut parts = vec![format!("sent on {}/s", brief(look.rate("/forwardings/sent_total")))];
     parts.push(format!("open windows {}", number(look.now, "/compaction/windows_open")));
     parts.push(format!("writes saved {}/s", brief(look.rate("/compaction/writes_saved_total"))));
-    if number(look.now, "/hops/stolen_total") > 0.0 {
-        parts.push(format!("stolen {}/s", brief(look.rate("/hops/stolen_total"))));
+    if number(look.now, "/forwardings/stolen_total") > 0.0 {
+        parts.push(format!("stolen {}/s", brief(look.rate("/forwardings/stolen_total"))));
     }
     if look.now.pointer("/dcrew").is_some_and(Value::is_object) {
         parts.push(format!("pins {}/s", brief(look.rate("/dcrew/pins_total"))));
@@ -246,7 +246,7 @@ mod tests {
             "connections": { "resp": 3, "memcached": 1 },
             "memory": { "resident_bytes": 320 << 20, "limit_bytes": 1 << 30 },
             "workers": { "busy_ns_total": [calls * 1000, 0] },
-            "hops": { "threads": { "cr": 1, "rtc": 0, "mr": 1 }, "queue_depths": [0, 7] },
+            "forwardings": { "threads": { "cr": 1, "rtc": 0, "mr": 1 }, "queue_depths": [0, 7] },
             "compaction": { "writes_saved_total": 0 },
             "commands": [{ "proto": "resp", "cmd": "get", "calls": calls, "errors": 0 }],
             "manager": { "decision_log": [
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn stolen_requests_are_shown_once_there_are_some() {
         let mut now = stats(11.0, 0);
-        now["hops"]["stolen_total"] = json!(3000);
+        now["forwardings"]["stolen_total"] = json!(3000);
         let text = text(&now, &stats(10.0, 0));
         check(&text, "sent on 0/s   open windows 0   writes saved 0/s   stolen 3.0 k/s");
     }

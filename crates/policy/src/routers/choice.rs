@@ -29,7 +29,7 @@ pub struct Choice {
     pub dispatcher: WorkerId,
     /// How many workers the depths will have.
     pub worker_count: usize,
-    /// Whether the dispatcher is one of the workers: what stays there costs no hop.
+    /// Whether the dispatcher is one of the workers: what stays there costs no forwarding.
     pub executes: bool,
     /// Requests that count as one in a bound: a batch between two layers, else 1 (K15).
     pub bound_unit: u32,

@@ -85,8 +85,8 @@ impl SizeAwareJbsq {
     }
 
     /// Small requests stay where they were received, as Minos's GETs do, while that worker holds
-    /// less than the bound. For workers that receive and execute: a hop costs more than what a
-    /// short queue is ahead of a shorter one.
+    /// less than the bound. For workers that receive and execute: a forwarding costs more than what
+    /// a short queue is ahead of a shorter one.
     pub fn staying(self) -> SizeAwareJbsq {
         SizeAwareJbsq { stays: true, ..self }
     }

@@ -17,7 +17,8 @@ use super::Connection;
 use super::guard::{Access, Asked, Guard, is_health_path};
 use crate::logins::{Logins, Origin, Pace};
 use crate::metrics::{Snapshot, openmetrics};
-use crate::shared::{Shared, unix_now};
+use crate::process::unix_now;
+use crate::shared::Shared;
 
 /// For all workers together to store and read back a value.
 const PROBE_MAX: Duration = Duration::from_secs(1);

@@ -116,7 +116,7 @@ fn a_wrong_login_is_refused_and_counted_where_none_is_needed() {
 #[test]
 fn failed_logins_here_and_at_other_ports_slow_one_another() {
     let port = start_with(Config { requirepass: Some("right".to_owned()), ..Config::default() });
-    let before = crate::shared::unix_now();
+    let before = crate::process::unix_now();
     let wrong = get(&port, "/stats", "localhost", Some("default:wrong"));
     assert!(wrong.starts_with("HTTP/1.1 401"), "{wrong}");
     let origin = Origin::of(&End::Ip(([127, 0, 0, 1], 1).into()));

@@ -2,7 +2,7 @@
 //! datagrams and the clock.
 //!
 //! ```text
-//!  workers ─ requests ┐                         ┌─▶ replies: cells go back to their dispatchers
+//!  workers ─ requests ┐                         ┌─▶ replies: slots go back to their dispatchers
 //!  links ── messages ─┼─▶ node.input ─ actions ─┼─▶ messages: links
 //!  UDP ─── datagrams ─┤        │                └─▶ frames, acknowledgements: datagrams
 //!  clock ────── ticks ┘        ├ stages, lease ─▶ View
@@ -46,10 +46,11 @@ use super::outstanding::Outstanding;
 use super::replica_store::ServerReplicaStore;
 use super::syncing::Syncing;
 use super::view::{Place, View, summary};
-use crate::hop::Fabric;
-use crate::hop::replicate::{ControlRequest, Ends, Guests, Refused, RequestChange};
+use crate::forwarding::Fabric;
+use crate::forwarding::replicate::{ControlRequest, Ends, Guests, Refused, RequestChange};
 use crate::poller::{Epoll, Interest, Poller};
-use crate::shared::{Shared, unix_now};
+use crate::process::unix_now;
+use crate::shared::Shared;
 
 /// Inputs of one kind between two looks at the others, ...
 const INPUTS_MAX: usize = 512;
@@ -508,7 +509,7 @@ impl Control {
         }
     }
 
-    /// The control request is over: its cell goes back to the worker that gave it.
+    /// The control request is over: its request slot goes back to the worker that gave it.
     pub(super) fn finish(
         &mut self,
         ticket: u32,

@@ -14,7 +14,7 @@ use store::Store;
 use super::control::Control;
 use super::view::ReplicationFigures;
 use crate::budget::{BufferBudget, Kind};
-use crate::hop::replicate::ControlRequest;
+use crate::forwarding::replicate::ControlRequest;
 
 const WINDOW_NS: u64 = 500_000_000;
 

@@ -19,7 +19,7 @@ use base::Instant;
 use cluster::{ClientId, Message, NodeId, Operation, Outcome, Peer, Request, ShardId, Slot};
 
 use super::control::{Control, PATIENCE_NS};
-use crate::hop::replicate::GroupAnswer;
+use crate::forwarding::replicate::GroupAnswer;
 
 /// What a forwarded flush begins with; requests of one key begin with their format.
 const FORMAT: u8 = b'F';

@@ -1,5 +1,5 @@
 //! Requests that another node executes for a client of this one: memcached's clients know no
-//! redirects (`hop::replicate::forward`).
+//! redirects (`forwarding::replicate::forward`).
 //!
 //! ```text
 //!  client ─ set k ─▶ this node ─ Forward ─▶ primary of k: a guest among its control requests
@@ -10,9 +10,9 @@
 //! F1: a request is sent to another node once; if no answer comes, its outcome is unknown.
 //! F2: a guest goes no further.
 //! F3: the copy of a request that leaves is booked before it is made, and a reply before it is
-//!     copied into its client's cell; what has no room waits where it lies. A read whose reply has
-//!     none is asked again when there is some. The oldest read's reply goes past the part of
-//!     replies: those that came behind it on a connection leave only after it.
+//!     copied into its client's request slot; what has no room waits where it lies. A read whose
+//!     reply has none is asked again when there is some. The oldest read's reply goes past the part
+//!     of replies: those that came behind it on a connection leave only after it.
 //! F4: so few are under way at a time that no link's queue is full of them, for what does not fit
 //!     there is lost; others wait in the order of their shard.
 //! F5: a reply for which the link has no room waits, booked, for as long as its asker does.
@@ -30,7 +30,7 @@ use cluster::{Configuration, Message, NodeId, Slot};
 use super::control::{Control, PATIENCE_NS};
 use super::outstanding::Waiter;
 use crate::budget::{Kind, Reservation};
-use crate::hop::replicate::{ControlRequest, Refused};
+use crate::forwarding::replicate::{ControlRequest, Refused};
 
 /// A link's queue takes 1,024 messages, and its peer answers others too.
 const FORWARDS_MAX: usize = 256;

@@ -1,4 +1,5 @@
-//! Groups of requests at the control thread: one holds a shard at a time (`hop::replicate::group`).
+//! Groups of requests at the control thread: one holds a shard at a time
+//! (`forwarding::replicate::group`).
 //!
 //! ```text
 //!  Begin ─▶ queue ─▶ shard held ─ nothing of it is under way, and it serves ─▶ granted
@@ -22,7 +23,7 @@ use cluster::{ShardId, Slot};
 
 use super::control::{Control, PATIENCE_NS};
 use crate::budget::Kind;
-use crate::hop::replicate::{GroupAnswer, GroupCall, GroupChange};
+use crate::forwarding::replicate::{GroupAnswer, GroupCall, GroupChange};
 
 /// See the module's page.
 #[derive(Default)]

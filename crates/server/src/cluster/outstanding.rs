@@ -19,7 +19,7 @@ use std::sync::Arc;
 use base::Instant;
 use cluster::ShardId;
 
-use crate::hop::replicate::RequestChange;
+use crate::forwarding::replicate::RequestChange;
 
 /// The requests that wait, by ticket.
 #[derive(Default)]

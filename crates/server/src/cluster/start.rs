@@ -33,8 +33,8 @@ use super::{ClusterConfig, View};
 use crate::config::Config;
 use crate::durable::{self, Data, Tenancy, Tenant};
 use crate::error::StartError;
-use crate::hop::Fabric;
-use crate::hop::replicate::{ControlChannel, Ends, Guests};
+use crate::forwarding::Fabric;
+use crate::forwarding::replicate::{ControlChannel, Ends, Guests};
 use crate::poller::Waker;
 use crate::shared::Shared;
 

@@ -9,7 +9,7 @@ use policy::WritePolicy;
 
 use super::*;
 use crate::clients::{Arrival, ClientsMax, End};
-use crate::counters::HopTotals;
+use crate::counters::ForwardingTotals;
 use crate::work::TURN_UNITS;
 
 const HASH_SEED: u64 = 7;
@@ -65,8 +65,8 @@ impl Bench {
         }
     }
 
-    fn hops(&self) -> HopTotals {
-        self.drive.shared.totals().hops
+    fn forwardings(&self) -> ForwardingTotals {
+        self.drive.shared.totals().forwardings
     }
 
     /// Puts clients into the registry that no worker has.
@@ -173,7 +173,7 @@ fn check_offered(key_count: usize, is_at_length: bool, want: bool) {
     bench.drive.fabric.set_at_length(1, is_at_length);
     client.write_all(asks.as_bytes()).unwrap();
     bench.turn(0);
-    assert_eq!(bench.hops().sent, key_count as u64);
+    assert_eq!(bench.forwardings().sent, key_count as u64);
     assert_eq!(bench.was_woken(2), want, "{key_count} keys, {is_at_length}");
 }
 
@@ -213,18 +213,22 @@ fn a_write_that_waits_for_a_full_set_and_is_then_diverted_counts_one_conflict() 
     let fill: String = keys[..8].iter().map(|key| set(key, "1")).collect();
     filler.write_all(fill.as_bytes()).unwrap();
     bench.turn(0);
-    assert_eq!((bench.hops().pins, bench.hops().pin_conflicts), (8, 0));
+    assert_eq!((bench.forwardings().pins, bench.forwardings().pin_conflicts), (8, 0));
     // Two more, of one partition, wait.
     for client in [&mut first, &mut second] {
         client.write_all(set(&keys[8], "2").as_bytes()).unwrap();
         bench.turn(0);
     }
-    assert_eq!((bench.hops().pins, bench.hops().pin_conflicts), (8, 2));
+    assert_eq!((bench.forwardings().pins, bench.forwardings().pin_conflicts), (8, 2));
     // Then the first finds an entry, and the second is diverted to its worker.
     bench.settle();
     assert_eq!(received(&mut first) + &received(&mut second), "+OK\r\n+OK\r\n");
     assert_eq!(received(&mut filler), "+OK\r\n".repeat(8));
-    assert_eq!((bench.hops().pins, bench.hops().pin_conflicts), (10, 2), "one for each");
+    assert_eq!(
+        (bench.forwardings().pins, bench.forwardings().pin_conflicts),
+        (10, 2),
+        "one for each"
+    );
 }
 
 /// K16: a body of 4 MiB comes in slices, and other clients of that worker do not wait for it.
@@ -520,9 +524,9 @@ fn a_worker_has_one_long_command_of_its_connections_at_another() {
     for client in &mut long {
         client.write_all(format!("SETRANGE {key} 5 y\r\n").repeat(3).as_bytes()).unwrap();
     }
-    let before = bench.hops();
+    let before = bench.forwardings();
     (0..8).for_each(|_| bench.turn(0));
-    assert_eq!(bench.hops().sent - before.sent, 1);
+    assert_eq!(bench.forwardings().sent - before.sent, 1);
     (0..64).for_each(|_| bench.settle());
     for client in &mut long {
         assert_eq!(received(client), ":200000\r\n".repeat(3));

@@ -19,7 +19,7 @@ use super::{Data, DataConfig, checkpoints};
 use crate::cluster::replica_store::{Kept, Owner};
 use crate::error::StartError;
 use crate::private;
-use crate::shared::{random_u64, unix_now};
+use crate::process::{random_u64, unix_now};
 
 /// The file that everything is in.
 pub(super) const LOG_FILE: &str = "log";

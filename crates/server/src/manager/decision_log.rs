@@ -21,7 +21,7 @@ use base::UnixMillis;
 use serde_json::{Map, Value, json};
 
 use super::Decision;
-use crate::shared::unix_now;
+use crate::process::unix_now;
 
 /// Decisions that are kept.
 pub const ENTRIES_MAX: usize = 256;

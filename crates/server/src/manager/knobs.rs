@@ -266,7 +266,7 @@ pub fn lock(ways: &SharedWays) -> MutexGuard<'_, CacheWays> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hop::{Dispatchers, Wanted};
+    use crate::forwarding::{Dispatchers, Wanted};
     use crate::hot::HotSetSize;
 
     #[track_caller]

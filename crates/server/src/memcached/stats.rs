@@ -17,7 +17,8 @@ use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::metrics::facts::facts;
 use crate::process::Usage;
-use crate::shared::{Shared, unix_now};
+use crate::process::unix_now;
+use crate::shared::Shared;
 use crate::watchers::LINES_BYTES_MAX;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {

@@ -20,7 +20,8 @@ pub fn text(snapshot: &Snapshot) -> String {
     commands(&mut page, snapshot);
     durations::families(&mut page, snapshot);
     connections(&mut page, snapshot);
-    hops(&mut page, snapshot);
+    roles(&mut page, snapshot);
+    forwardings(&mut page, snapshot);
     manager(&mut page, snapshot);
     slo::families(&mut page, snapshot);
     ways(&mut page, snapshot.ways);
@@ -216,8 +217,8 @@ fn connections(page: &mut Page, snapshot: &Snapshot) {
     page.sample("dovetail_net_bytes_total", &[("dir", "out")], totals.net_output_bytes);
 }
 
-fn hops(page: &mut Page, snapshot: &Snapshot) {
-    let hops = &snapshot.totals.hops;
+fn roles(page: &mut Page, snapshot: &Snapshot) {
+    let forwardings = &snapshot.totals.forwardings;
     page.family("dovetail_cores", "gauge", "Threads by what they do");
     let (dispatchers, both, executors) = snapshot.roles;
     let idle = snapshot.thread_count.saturating_sub(dispatchers + both + executors);
@@ -234,21 +235,25 @@ fn hops(page: &mut Page, snapshot: &Snapshot) {
     page.counter(
         "dovetail_role_changes",
         "Times that a thread took up another role",
-        hops.role_changes,
+        forwardings.role_changes,
     );
     page.counter(
         "dovetail_connections_moved",
         "Connections that went from one worker to another",
-        hops.connections_moved,
+        forwardings.connections_moved,
     );
+}
+
+fn forwardings(page: &mut Page, snapshot: &Snapshot) {
+    let forwardings = &snapshot.totals.forwardings;
     page.family("dovetail_queue_depth", "gauge", "Requests of other workers that wait for one");
-    for (worker, depth) in hops.queue_depth.iter().enumerate() {
+    for (worker, depth) in forwardings.queue_depth.iter().enumerate() {
         page.sample("dovetail_queue_depth", &[("queue", &worker.to_string())], depth);
     }
     page.counter(
         "dovetail_direct_requests",
         "Routed requests that stayed with the worker that received them",
-        hops.direct,
+        forwardings.direct,
     );
     page.gauge(
         "dovetail_hot_set_items",
@@ -260,27 +265,31 @@ fn hops(page: &mut Page, snapshot: &Snapshot) {
         "The part of all sampled requests that is on these keys",
         snapshot.hot_set.share_ratio(),
     );
-    page.counter("dovetail_hot_set_hits", "Reads of these keys", hops.hot_hits);
+    page.counter("dovetail_hot_set_hits", "Reads of these keys", forwardings.hot_hits);
     page.counter(
         "dovetail_hot_set_in_place",
         "Reads of these keys that did not walk down the tree",
-        hops.hot_in_place,
+        forwardings.hot_in_place,
     );
-    page.counter("dovetail_hops", "Requests sent to another worker", hops.sent);
+    page.counter("dovetail_forwardings", "Requests sent to another worker", forwardings.sent);
     page.counter(
-        "dovetail_hop_publications",
+        "dovetail_forwarding_publications",
         "Times that requests were shown to another worker",
-        hops.publications,
+        forwardings.publications,
     );
-    page.counter("dovetail_hop_batches", "Batches of routed requests", hops.batches);
-    page.counter("dovetail_hop_batch_requests", "Requests in those batches", hops.served);
+    page.counter("dovetail_forwarding_batches", "Batches of routed requests", forwardings.batches);
+    page.counter(
+        "dovetail_forwarding_batch_requests",
+        "Requests in those batches",
+        forwardings.served,
+    );
     page.counter(
         "dovetail_steals",
         "Requests that another worker executed than the one they waited for",
-        hops.stolen,
+        forwardings.stolen,
     );
     page.family("dovetail_route_busy", "counter", "Times that no worker could be named, by reason");
-    for (reason, count) in hops.busy.iter().filter(|(reason, _)| !reason.is_empty()) {
+    for (reason, count) in forwardings.busy.iter().filter(|(reason, _)| !reason.is_empty()) {
         page.sample("dovetail_route_busy_total", &[("reason", reason)], count);
     }
 }
@@ -300,20 +309,23 @@ fn ways(page: &mut Page, ways: Option<(u32, u32)>) {
 }
 
 fn dcrew(page: &mut Page, snapshot: &Snapshot) {
-    let (hops, Some(entry_count)) = (&snapshot.totals.hops, snapshot.table_entries) else { return };
+    let (forwardings, Some(entry_count)) = (&snapshot.totals.forwardings, snapshot.table_entries)
+    else {
+        return;
+    };
     let help = "Writes that the write table counted";
-    page.counter("dovetail_dcrew_pins", help, hops.pins);
+    page.counter("dovetail_dcrew_pins", help, forwardings.pins);
     page.counter(
         "dovetail_dcrew_conflicts",
         "Writes that went to another worker, or waited, because their partition had a writer",
-        hops.pin_conflicts,
+        forwardings.pin_conflicts,
     );
-    page.gauge("dovetail_dcrew_held", "Partitions with writes outstanding", hops.pins_held);
+    page.gauge("dovetail_dcrew_held", "Partitions with writes outstanding", forwardings.pins_held);
     page.gauge("dovetail_dcrew_capacity", "Entries of the write table", entry_count);
 }
 
 fn sizes(page: &mut Page, snapshot: &Snapshot) {
-    let (hops, Some(sizes)) = (&snapshot.totals.hops, snapshot.sizes) else { return };
+    let (forwardings, Some(sizes)) = (&snapshot.totals.forwardings, snapshot.sizes) else { return };
     let threshold = match sizes.threshold_bytes {
         u64::MAX => "+Inf".to_owned(),
         bytes => bytes.to_string(),
@@ -322,15 +334,15 @@ fn sizes(page: &mut Page, snapshot: &Snapshot) {
     page.counter(
         "dovetail_handed_on",
         "Requests that a small worker did not execute, because their item is large",
-        hops.handed_on,
+        forwardings.handed_on,
     );
     page.counter(
         "dovetail_large_help",
         "Small requests that idle large workers executed",
-        hops.helped,
+        forwardings.helped,
     );
-    page.counter("dovetail_lent_replies", "Outputs that a large worker sent", hops.lent);
-    page.counter("dovetail_lent_reply_bytes", "Bytes of these", hops.lent_bytes);
+    page.counter("dovetail_lent_replies", "Outputs that a large worker sent", forwardings.lent);
+    page.counter("dovetail_lent_reply_bytes", "Bytes of these", forwardings.lent_bytes);
 }
 
 fn memory(page: &mut Page, snapshot: &Snapshot) {

@@ -146,16 +146,16 @@ fn sizes_are_bars_with_a_border_once_one_is_known() {
 #[test]
 fn stolen_requests_are_counted() {
     let mut counted = snapshot();
-    counted.totals.hops.stolen = 42;
-    assert_eq!(counted.json()["hops"]["stolen_total"], 42);
+    counted.totals.forwardings.stolen = 42;
+    assert_eq!(counted.json()["forwardings"]["stolen_total"], 42);
     assert!(openmetrics::text(&counted).contains("\ndovetail_steals_total 42\n"));
 }
 
 #[test]
 fn the_write_table_is_shown_where_there_is_one() {
     let mut counted = Snapshot { table_entries: Some(64), ..snapshot() };
-    let hops = &mut counted.totals.hops;
-    (hops.pins, hops.pin_conflicts, hops.pins_held) = (30, 2, 5);
+    let forwardings = &mut counted.totals.forwardings;
+    (forwardings.pins, forwardings.pin_conflicts, forwardings.pins_held) = (30, 2, 5);
     let want = json!({ "occupied": 5, "capacity": 64, "pins_total": 30, "conflicts_total": 2 });
     assert_eq!(counted.json()["dcrew"], want);
     let text = openmetrics::text(&counted);
@@ -169,6 +169,6 @@ fn the_write_table_is_shown_where_there_is_one() {
 #[test]
 fn the_source_of_the_number_of_polling_threads_is_shown() {
     let shown = |cr_threads| Snapshot { cr_threads, ..Snapshot::default() }.json();
-    assert_eq!(shown(None)["hops"]["cr_threads"], "auto");
-    assert_eq!(shown(Some(4))["hops"]["cr_threads"], 4);
+    assert_eq!(shown(None)["forwardings"]["cr_threads"], "auto");
+    assert_eq!(shown(Some(4))["forwardings"]["cr_threads"], 4);
 }

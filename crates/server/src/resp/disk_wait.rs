@@ -17,7 +17,8 @@ use super::slices::{Slice, Source};
 use crate::disk_thread::Pending;
 use crate::engine::Engine;
 use crate::gather::Gather;
-use crate::shared::{Shared, unix_now};
+use crate::process::unix_now;
+use crate::shared::Shared;
 
 /// Between two looks at whether the work is done.
 const LOOK_EVERY_MS: u64 = 1;

@@ -110,11 +110,11 @@ fn server(section: &mut Section<'_>) {
     section.line("tcp_port", config.resp.map_or(0, |address| address.port()));
     section.line("hz", 1000);
     section.line("configured_hz", 1000);
-    section.line("server_time_usec", crate::shared::unix_now().0 * 1000);
+    section.line("server_time_usec", crate::process::unix_now().0 * 1000);
     section.line("uptime_in_seconds", uptime);
     section.line("uptime_in_days", uptime / 86_400);
     section.line("io_threads_active", section.shared.role_plan().threads);
-    section.line("lru_clock", (crate::shared::unix_now().0 / 1000) & 0xff_ffff);
+    section.line("lru_clock", (crate::process::unix_now().0 / 1000) & 0xff_ffff);
     let executable = std::env::current_exe().unwrap_or_default();
     section.line("executable", executable.display());
     let file = config.origin.file.as_ref().map_or(String::new(), |file| file.display().to_string());

@@ -36,7 +36,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             }
             CommandId::BgSave => {
                 durable.want();
-                self.core.shared.note_save(crate::shared::unix_now());
+                self.core.shared.note_save(crate::process::unix_now());
                 self.say(caller, |encoder| encoder.simple("Background saving started"));
             }
             _ => {

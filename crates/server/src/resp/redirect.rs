@@ -26,8 +26,8 @@ use super::Caller;
 use crate::cluster::{Place, Told, View};
 use crate::connection::Ending;
 use crate::engine::Engine;
+use crate::forwarding::replicate::GroupAnswer;
 use crate::gather::Gather;
-use crate::hop::replicate::GroupAnswer;
 
 /// A transaction of a cluster is one on the keys of one slot.
 const NOT_IN_TRANSACTION: ErrorReply<'static> =

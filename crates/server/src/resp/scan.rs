@@ -10,9 +10,9 @@ use wire::resp::{Encoder, ErrorReply, Glob, PatternError, Protocol, ScanRequest,
 use super::Caller;
 use crate::cluster::View;
 use crate::engine::Engine;
+use crate::forwarding::replicate::GroupAnswer;
 use crate::gather::Gather;
-use crate::hop::replicate::GroupAnswer;
-use crate::shared::random_u64;
+use crate::process::random_u64;
 use crate::work::Work;
 
 /// Items that DBSIZE visits between two quiescent points.

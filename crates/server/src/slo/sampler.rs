@@ -26,7 +26,7 @@ pub struct Watched {
     pub slot: usize,
     /// Its client: another may have the place by now.
     pub client_id: u64,
-    /// Replies that the connection must have got ([`crate::hop::Awaiting`]).
+    /// Replies that the connection must have got ([`crate::forwarding::Awaiting`]).
     pub reply_mark: u32,
     since: Instant,
 }

@@ -16,7 +16,7 @@ use crate::connection::{Connection, Memcached, ProtocolState, Resp};
 use crate::counters::Dialect;
 use crate::doors::{self, Access, Door};
 use crate::engine::Home;
-use crate::hop::DEPTH_AT_FIRST;
+use crate::forwarding::DEPTH_AT_FIRST;
 use crate::poller::{Interest, Poller, Ready};
 
 /// Connections that one round accepts per listener.

@@ -9,8 +9,9 @@ use crate::compaction::Answering;
 use crate::connection::Ending;
 use crate::engine::Home;
 use crate::poller::{Poller, Ready};
+use crate::process::random_u64;
 use crate::rmw::{Refusal, Rmw};
-use crate::shared::{Control, random_u64};
+use crate::shared::Control;
 use crate::sizes::DRAWN_PER_LOOK;
 use crate::work::Work;
 

@@ -1,5 +1,5 @@
 //! Sockets that are lent to the workers that serve large items, and those of others that this
-//! worker has (`hop::loan`).
+//! worker has (`forwarding::loan`).
 
 use std::os::fd::AsFd;
 
@@ -9,7 +9,7 @@ use rustix::net::{Shutdown, shutdown};
 use super::{Due, TOKEN_PORT, Worker};
 use crate::connection::{Connection, Ending};
 use crate::engine::Home;
-use crate::hop::{Loan, LoanEnd, Returned, TOKEN_LOAN};
+use crate::forwarding::{Loan, LoanEnd, Returned, TOKEN_LOAN};
 use crate::output::Sent;
 use crate::poller::{Poller, Ready};
 use crate::shared::Control;

@@ -164,7 +164,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             match event.token {
                 super::TOKEN_WAKER => self.take_control(),
                 // Loans, ports and doorbells are looked after elsewhere.
-                crate::hop::TOKEN_LOAN.. => {}
+                crate::forwarding::TOKEN_LOAN.. => {}
                 token => used_bytes = self.read_event(token as usize, event, used_bytes),
             }
         }

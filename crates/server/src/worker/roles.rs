@@ -23,7 +23,7 @@ use crate::acl::Fate;
 use crate::config::Poll;
 use crate::connection::{Connection, Ending};
 use crate::engine::Home;
-use crate::hop::PublishedRoles;
+use crate::forwarding::PublishedRoles;
 use crate::moving::Moving;
 use crate::poller::Poller;
 use crate::shared::Control;
@@ -98,7 +98,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let before = std::mem::replace(&mut self.published, Arc::clone(latest));
         let role = |plan: &RolePlan| (plan.is_dispatcher(own), plan.is_executor(own));
         if role(before.plan()) != role(&plan) {
-            self.core.counters().hops.role_changes.add(1);
+            self.core.counters().forwardings.role_changes.add(1);
         }
         self.poll = poll_of(self.core.shared.config().poll, role(&plan) == (false, false));
         self.engine.take_up(&mut self.core, latest.turn_of(own));
@@ -200,7 +200,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if self.is_draining {
             self.due.push(Due::ReadLast(slot));
         }
-        self.core.counters().hops.connections_taken.add(1);
+        self.core.counters().forwardings.connections_taken.add(1);
         self.core.touch(slot);
         self.await_handshake(slot);
         self.core.shared.roles().transit.end(); // I1.

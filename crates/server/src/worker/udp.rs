@@ -11,8 +11,8 @@ use crate::connection::{Connection, Ending, ProtocolState};
 use crate::counters::UdpDrop;
 use crate::doors::{Access, Door};
 use crate::engine::Home;
+use crate::forwarding::DEPTH_AT_FIRST;
 use crate::gather::Gather;
-use crate::hop::DEPTH_AT_FIRST;
 use crate::memcached::udp::UdpPort;
 use crate::poller::Poller;
 

@@ -7,8 +7,8 @@
 //!                  └───────────────────── replies, with two layers ◀────────────┘
 //! ```
 //!
-//! A request costs its worker the network's share, the store's measured time, a hop when another
-//! worker received it, and the transfer of lines that others hold. Depths are seen exactly.
+//! A request costs its worker the network's share, the store's measured time, a forwarding when
+//! another worker received it, and the transfer of lines that others hold. Depths are seen exactly.
 //!
 //! # Invariants
 //! I1: every request that arrives is answered once and counted once.
@@ -41,9 +41,9 @@ pub(super) struct Costs {
     /// Receiving, parsing, replying.
     pub request_ns: f64,
     /// Being passed to another worker than the one that received it.
-    pub hop_ns: f64,
+    pub forwarding_ns: f64,
     /// Crossing from one layer to the other and back, both sides together.
-    pub layer_hop_ns: f64,
+    pub layer_forwarding_ns: f64,
     /// Being added to a compaction window.
     pub join_ns: f64,
     /// Lines that other cores hold.
@@ -300,17 +300,17 @@ impl<R: Router> Server<'_, R> {
         self.events.push(now + duration_ns, then);
     }
 
-    /// The network's share, and the hop when another worker received the request.
+    /// The network's share, and the forwarding when another worker received the request.
     fn overhead_ns(&self, job: &Job, worker: u16) -> f64 {
         let costs = &self.shape.costs;
         if self.shape.dispatchers > 0 {
-            return costs.layer_hop_ns / 2.0;
+            return costs.layer_forwarding_ns / 2.0;
         }
         if self.shape.hand_off_workers > 0 {
-            return costs.request_ns / 2.0 + costs.hop_ns;
+            return costs.request_ns / 2.0 + costs.forwarding_ns;
         }
-        let hop_ns = if self.receiver(job).0 == worker { 0.0 } else { costs.hop_ns };
-        costs.request_ns + hop_ns
+        let forwarding_ns = if self.receiver(job).0 == worker { 0.0 } else { costs.forwarding_ns };
+        costs.request_ns + forwarding_ns
     }
 
     fn store_ns(&mut self, job: &Job, worker: u16, now: f64) -> f64 {

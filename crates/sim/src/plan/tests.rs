@@ -57,7 +57,7 @@ fn uniform_reads_are_served_near_capacity_by_whatever_balances() {
     let reads = workload(|index| Item { key: index, access: Access::Read, size_bytes: 100 });
     let plan = plan(&reads, &costs(), &OPTIONS).unwrap();
     assert!((plan.service_mean_ns - 200.0).abs() < 2.0, "{}", plan.service_mean_ns);
-    // 8 cores of 200 ns: 40 million a second, 37 with the hop of 12.5 ns.
+    // 8 cores of 200 ns: 40 million a second, 37 with the forwarding of 12.5 ns.
     for preset in ["dovetail", "c4", "c4-crew"] {
         let found = throughput(&plan, preset);
         assert!((33e6..40e6).contains(&found), "{preset}: {found}");
@@ -104,7 +104,13 @@ fn idle_large_cores_take_small_requests_that_wait() {
     });
     let jobs = Jobs::draw(&mixed.items, &costs(), 1);
     let lines = costs().line_transfer().unwrap();
-    let costs = Costs { request_ns: 400.0, hop_ns: 12.5, layer_hop_ns: 60.0, join_ns: 35.0, lines };
+    let costs = Costs {
+        request_ns: 400.0,
+        forwarding_ns: 12.5,
+        layer_forwarding_ns: 60.0,
+        join_ns: 35.0,
+        lines,
+    };
     let setting = Setting { cores: 8, costs, slo_ns: 20_000.0 };
     let is_sustained = |large_help| {
         let preset = Preset { large_help, ..*find("dovetail").unwrap() };

@@ -50,7 +50,7 @@ const charts = [
     now.slo && now.slo.lately && now.slo.lately.samples ? { p50: now.slo.lately.latency_ns_p50 / 1e6,
       p99: now.slo.lately.latency_ns_p99 / 1e6, SLO: now.slo.target_ns / 1e6 } : null },
   { title: "threads by layer", write: whole, stacked: true, series: (now) => {
-    const threads = now.hops && now.hops.threads;
+    const threads = now.forwardings && now.forwardings.threads;
     return threads ? { "run to completion": threads.rtc, "cache-resident": threads.cr,
       "memory-resident": threads.mr } : null;
   } },
@@ -60,11 +60,11 @@ const charts = [
     return busy.length > 0 ? workers(busy) : null;
   } },
   { title: "waiting in queues, by worker", write: brief, series: (now) =>
-    now.hops && now.hops.sent_total > 0 ? workers(now.hops.queue_depths) : null },
+    now.forwardings && now.forwardings.sent_total > 0 ? workers(now.forwardings.queue_depths) : null },
   { title: "requests sent to another worker, a second", write: brief, series: (now, then, s) =>
-    now.hops && now.hops.sent_total > 0 ? { sent: rate(now.hops.sent_total, then.hops.sent_total, s) } : null },
+    now.forwardings && now.forwardings.sent_total > 0 ? { sent: rate(now.forwardings.sent_total, then.forwardings.sent_total, s) } : null },
   { title: "requests stolen from another worker, a second", write: brief, series: (now, then, s) =>
-    now.hops && now.hops.stolen_total > 0 ? { stolen: rate(now.hops.stolen_total, then.hops.stolen_total, s) } : null },
+    now.forwardings && now.forwardings.stolen_total > 0 ? { stolen: rate(now.forwardings.stolen_total, then.forwardings.stolen_total, s) } : null },
   { title: "open windows, and writes that compaction saved a second", write: brief, series: (now, then, s) =>
     now.compaction.windows_total > 0 ? { open: now.compaction.windows_open,
       saved: rate(now.compaction.writes_saved_total, then.compaction.writes_saved_total, s),

@@ -412,5 +412,5 @@ fn what_a_search_finds_is_what_the_threads_of_a_server_do() {
     assert!(plans.len() >= 3, "only {plans:?} were tried");
     let plan = shared.role_plan();
     assert_eq!((plan.threads, plan.dispatchers), (4, 3));
-    assert!(shared.totals().hops.role_changes > 0);
+    assert!(shared.totals().forwardings.role_changes > 0);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::ByteSize;
 
 use crate::descriptors;
-use crate::hop::{Dispatchers, Threads, Wanted};
+use crate::forwarding::{Dispatchers, Threads, Wanted};
 use crate::hot::{HotSetSize, TRACKED_MAX};
 use crate::log_level::LogLevel;
 use crate::password::PASSWORD_MAX_BYTES;

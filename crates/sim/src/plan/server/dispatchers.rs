@@ -28,7 +28,7 @@ impl<R: Router> Server<'_, R> {
             let done_at = self.occupy_dispatcher(dispatcher, now, request_ns + store_ns);
             self.events.push(done_at, Event::ServedByDispatcher(index));
         } else {
-            let duration_ns = (costs.request_ns + costs.layer_hop_ns) / 2.0;
+            let duration_ns = (costs.request_ns + costs.layer_forwarding_ns) / 2.0;
             let done_at = self.occupy_dispatcher(dispatcher, now, duration_ns);
             self.events.push(done_at, Event::HandedOff(index));
         }

@@ -1,0 +1,121 @@
+//! Sizes at a dispatcher: the plan of the epoch, and requests that come back unexecuted because
+//! their item is large. They keep their place in their connection's order, and are routed again.
+
+use base::WorkerId;
+use policy::size_class::SizePlan;
+
+use super::{Dispatcher, NO_CONNECTION, State};
+use crate::core::Core;
+use crate::forwarding::request_slot::Verdict;
+use crate::sizes::PlanReader;
+
+/// What a dispatcher knows of sizes.
+pub(super) struct BySize {
+    /// None until the plan for this dispatcher's role is there.
+    reader: Option<PlanReader>,
+    /// By thread: requests that came back from there (the executor's `sizing`, I2), over one lane's
+    /// time.
+    returned_seen: Vec<u64>,
+}
+
+impl BySize {
+    #[inline]
+    pub(super) fn returned_seen(&self, thread: usize) -> u64 {
+        self.returned_seen.get(thread).copied().unwrap_or(0)
+    }
+
+    /// A new lane begins: nothing has come back from there.
+    pub(super) fn begin_lane(&mut self, thread: usize) {
+        if let Some(seen) = self.returned_seen.get_mut(thread) {
+            *seen = 0;
+        }
+    }
+
+    fn count_returned(&mut self, thread: usize) {
+        if self.returned_seen.len() <= thread {
+            self.returned_seen.resize(thread + 1, 0);
+        }
+        self.returned_seen[thread] += 1;
+    }
+
+    /// The dispatcher has another router, which knows no plan yet.
+    pub(super) fn forget_plan(&mut self) {
+        self.reader = None;
+    }
+}
+
+impl Dispatcher {
+    /// Once a round: takes the new plan if there is one.
+    #[inline]
+    pub fn renew_plan(&mut self, core: &Core) {
+        let Some(sizes) = core.shared.sizes() else { return };
+        let empty = || BySize { reader: None, returned_seen: Vec::new() };
+        let by_size = self.by_size.get_or_insert_with(empty);
+        let is_new = match &mut by_size.reader {
+            Some(reader) => reader.renew(sizes),
+            none => {
+                *none = Some(PlanReader::new(sizes));
+                true
+            }
+        };
+        let Some(reader) = by_size.reader.as_ref().filter(|_| is_new) else { return };
+        if reader.plan().worker_count == self.plan.executors {
+            self.decider.set_plan(reader.plan());
+            self.ask_once();
+        }
+    }
+
+    /// The thread that the router means by a worker.
+    pub fn thread_of(&self, worker: WorkerId) -> usize {
+        self.plan.thread_of(worker.index())
+    }
+
+    /// The plan of this dispatcher's epoch.
+    #[inline]
+    pub fn size_plan(&self) -> Option<&SizePlan> {
+        let plan = self.by_size.as_ref()?.reader.as_ref()?.plan();
+        // Else it is for another division of the threads, of which this one has not heard yet.
+        (plan.worker_count == self.plan.executors).then_some(&**plan)
+    }
+
+    /// Whether a request that the tail has passed is not executed; then it is on its way again, or
+    /// parked.
+    #[inline]
+    pub(super) fn is_handed_on(&mut self, core: &mut Core, index: u32) -> bool {
+        if self.by_size.is_none() {
+            return false;
+        }
+        // SAFETY: the tail has passed the ticket's entry, so the dispatcher holds the request slot
+        // (I1).
+        let request_slot = unsafe { &mut *self.request_slot(index) };
+        match std::mem::replace(&mut request_slot.verdict, Verdict::Answered) {
+            Verdict::Answered => return false,
+            Verdict::Behind => {}
+            Verdict::Large { size_bytes } => {
+                request_slot.is_sized = true;
+                self.tickets[index as usize].request.size_bytes = Some(size_bytes);
+            }
+        }
+        self.hand_on(core, index);
+        true
+    }
+
+    #[cold]
+    fn hand_on(&mut self, core: &mut Core, index: u32) {
+        let ticket = &mut self.tickets[index as usize];
+        ticket.state = State::Parked;
+        let (slot, thread) = (ticket.slot, self.plan.thread_of(ticket.worker.index()));
+        if let Some(by_size) = &mut self.by_size {
+            by_size.count_returned(thread);
+        }
+        if slot == NO_CONNECTION {
+            // What the connection sent behind it on its key comes back as well, so that of a dead
+            // client's writes none is left out between two that are done.
+            return self.release(core, index);
+        }
+        core.counters().forwardings.handed_on.add(1);
+        if !self.place(core, index) {
+            self.park_again(core, index);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Replies that are known go into their connection's output, in its order.
+//!
+//! Replies from other nodes are copies, of a length unknown before they are there: what a client's
+//! output has no room for waits in its request slots until the client has read.
+//!
+//! # Invariants
+//! E1: a connection's first reply that is known waits only if its slot is among `holders`.
+//! E2: no connection's replies wait so while the client buffers are over their budget or others
+//!     want request slots: a client that does not read is cut, as everywhere (K12).
+//! E3: a large reply waits as soon as the client owes more than it may have unsent; short ones, of
+//!     which there are many, only once the copies are too many for one client.
+
+use super::{Dispatcher, REQUEST_SLOTS_RESERVED, State};
+use crate::connection::{Connection, Ending};
+use crate::core::Core;
+use crate::forwarding::awaiting::{NO_TICKET, Wait};
+use crate::forwarding::request_slot::RequestSlot;
+use crate::memcached::several;
+use crate::output::PIN_VALUE_BYTES_MIN;
+use crate::reply::Shape;
+use crate::sizes::LENT_BYTES_MIN;
+
+impl Dispatcher {
+    /// Gives a connection the replies that are next in its order (I2).
+    pub(super) fn deliver(&mut self, core: &mut Core, slot: usize) {
+        core.lend_buffer(slot);
+        core.touch(slot);
+        let pin_bytes_min =
+            if self.by_size.is_some() { LENT_BYTES_MIN } else { PIN_VALUE_BYTES_MIN };
+        loop {
+            let connection = &mut core.connections[slot];
+            let index = connection.awaiting.first;
+            if index == NO_TICKET || self.tickets[index as usize].state != State::Done {
+                break;
+            }
+            // SAFETY: the ticket is done, so the dispatcher holds the request slot again (I1).
+            let request_slot = unsafe { &mut *self.request_slot(index) };
+            let copied_bytes_max = core.output_copied_bytes_max;
+            let owed_bytes = connection.output.encoded_bytes();
+            let is_full = owed_bytes > copied_bytes_max;
+            let owed_bytes_max = match request_slot.reply.len() >= PIN_VALUE_BYTES_MIN {
+                true => core.output_limit_bytes.min(copied_bytes_max), // E3
+                false => copied_bytes_max,
+            };
+            if owed_bytes > owed_bytes_max && self.may_hold(core) {
+                if !self.holders.contains(&slot) {
+                    self.holders.push(slot);
+                }
+                break;
+            }
+            let connection = &mut core.connections[slot];
+            connection.awaiting.first = self.tickets[index as usize].next;
+            connection.awaiting.got_one();
+            if self.replicated.is_some() {
+                let room_bytes = core.output_limit_bytes.min(copied_bytes_max / 2);
+                connection.awaiting.fits(request_slot.reply.len(), room_bytes);
+            }
+            if is_full {
+                connection.ending = Ending::Now;
+            } else if self.replicated.is_some() && put_out_part(connection, request_slot) {
+                // A part of a reply that is told elsewhere.
+            } else if request_slot.is_cut {
+                connection.ending = Ending::Now;
+            } else {
+                put_out(connection, request_slot, core.output_limit_bytes, pin_bytes_min);
+            }
+            self.release(core, index);
+        }
+        let awaiting = &mut core.connections[slot].awaiting;
+        if awaiting.is_empty() {
+            let wait = awaiting.wait;
+            awaiting.clear();
+            // It still stands in the list of those.
+            if wait == Wait::RequestSlots {
+                awaiting.wait = wait;
+            }
+        } else if awaiting.wait == Wait::Depth && awaiting.count <= awaiting.depth_max / 2 {
+            awaiting.wait = Wait::Nothing;
+        }
+    }
+
+    /// Whether replies of a connection whose output is full may wait (E2).
+    #[cold]
+    fn may_hold(&self, core: &Core) -> bool {
+        self.replicated.is_some()
+            && !core.ledger.is_over()
+            && self.short.is_empty()
+            && self.free.len() > REQUEST_SLOTS_RESERVED
+    }
+
+    /// What waited for room in a connection's output may have some.
+    #[inline]
+    pub fn deliver_more(&mut self, core: &mut Core, slot: usize) {
+        if !self.holders.is_empty() {
+            self.deliver_held(core, slot);
+        }
+    }
+
+    #[cold]
+    fn deliver_held(&mut self, core: &mut Core, slot: usize) {
+        if let Some(at) = self.holders.iter().position(|holder| *holder == slot) {
+            self.holders.swap_remove(at);
+            self.deliver(core, slot);
+            self.feed_short(core);
+        }
+    }
+
+    /// Others want request slots (E2).
+    #[cold]
+    pub(super) fn cut_holders(&mut self, core: &mut Core) {
+        for slot in std::mem::take(&mut self.holders) {
+            // It may be another connection's by now.
+            let Some(connection) = core.connections.get_mut(slot) else { continue };
+            let first = self.tickets.get(connection.awaiting.first as usize);
+            if first.is_none_or(|ticket| ticket.state != State::Done) {
+                continue;
+            }
+            let is_full = connection.output.encoded_bytes() > core.output_copied_bytes_max;
+            if is_full || connection.interest.write {
+                connection.ending = Ending::Now;
+                core.touch(slot);
+            } else {
+                self.holders.push(slot); // Nothing was sent to it yet: it may well read.
+            }
+        }
+    }
+}
+
+/// memcached's gets of several keys: whether the reply to one of them needed more than being put
+/// out.
+fn put_out_part(connection: &mut Connection, request_slot: &RequestSlot) -> bool {
+    match request_slot.shape {
+        Shape::McValue { is_last, .. } => several::put_out_part(
+            connection,
+            &request_slot.reply,
+            (is_last, request_slot.pinned.is_some()),
+        ),
+        _ => false,
+    }
+}
+
+/// Puts a reply behind the connection's others. A value that waits pinned is copied if it is short
+/// and the client takes its replies.
+#[inline]
+fn put_out(
+    connection: &mut Connection,
+    request_slot: &mut RequestSlot,
+    output_limit_bytes: usize,
+    pin_bytes_min: usize,
+) {
+    let output = &mut connection.output;
+    let Some(value) = request_slot.pinned.take() else {
+        return output.append(|out| out.extend_from_slice(&request_slot.reply));
+    };
+    let (head, rest) = request_slot.reply.split_at(request_slot.split_bytes);
+    output.append(|out| out.extend_from_slice(head));
+    if value.len() >= pin_bytes_min || output.unsent_bytes() > output_limit_bytes {
+        connection.is_large_reader = true;
+        output.push_pinned(value);
+    } else {
+        output.append(|out| out.extend_from_slice(&value));
+    }
+    output.append(|out| out.extend_from_slice(rest));
+}

@@ -1,0 +1,91 @@
+//! What a dispatcher shows of its part of the write table: added to its worker's request slots once
+//! a round, so that no request touches what others read.
+//!
+//! # Invariants
+//! P1: a write is one conflict at most, though it may wait because of an entry first, and then go
+//!     elsewhere because of one.
+
+use base::KeyHash;
+use policy::{Busy, PinCounts, Route, RouteRequest};
+
+use super::{Dispatcher, REQUEST_SLOTS};
+use crate::core::Core;
+use crate::forwarding::awaiting::Awaiting;
+
+const WORDS: usize = REQUEST_SLOTS / u64::BITS as usize;
+
+/// What was shown, and what has to be left out of it.
+#[derive(Default)]
+pub(super) struct Pins {
+    shown: PinCounts,
+    /// Tickets that were counted when they began to wait, a bit for each.
+    waited: [u64; WORDS],
+    /// Of these, those that the router has counted as well since the last look.
+    counted_twice: u64,
+}
+
+impl Pins {
+    fn note(&mut self, ticket: u32, has_waited: bool) {
+        let (word, bit) = (ticket as usize / 64, 1 << (ticket % 64));
+        self.waited[word] =
+            if has_waited { self.waited[word] | bit } else { self.waited[word] & !bit };
+    }
+
+    fn has_waited(&self, ticket: u32) -> bool {
+        self.waited[ticket as usize / 64] & 1 << (ticket % 64) != 0
+    }
+}
+
+impl Dispatcher {
+    /// Once a round.
+    #[inline]
+    pub fn show_pins(&mut self, core: &Core) {
+        let Some(now) = self.decider.pin_counts() else { return };
+        let shown = std::mem::replace(&mut self.pins.shown, now);
+        if now == shown {
+            return;
+        }
+        let forwardings = &core.counters().forwardings;
+        forwardings.pins.add(now.pins - shown.pins);
+        let twice = std::mem::take(&mut self.pins.counted_twice);
+        forwardings.pin_conflicts.add(now.diverted - shown.diverted - twice);
+        // Below 0 in one request slot, never in the sum over them.
+        forwardings.pins_opened.set(now.opened as u64);
+    }
+
+    /// The router goes; its table is empty by now, whichever dispatcher freed what this one had
+    /// opened.
+    pub(super) fn end_pins(&mut self, core: &Core) {
+        self.show_pins(core);
+        self.pins.shown = PinCounts::default();
+        core.counters().forwardings.pins_opened.set(0);
+    }
+
+    /// A request found no worker when it was asked about first.
+    pub(super) fn note_wait(&mut self, core: &Core, ticket: u32, route: Route) {
+        let waits = matches!(route, Route::Busy(Busy::WriteTableFull | Busy::HeldElsewhere));
+        if waits {
+            core.counters().forwardings.pin_conflicts.add(1);
+        }
+        self.pins.note(ticket, waits);
+    }
+
+    /// Where a ticket goes that waits (P1).
+    pub(super) fn route_again(
+        &mut self,
+        awaiting: &Awaiting,
+        (ticket, hash): (u32, KeyHash),
+        question: &RouteRequest,
+    ) -> Route {
+        let diverted =
+            |dispatcher: &Dispatcher| dispatcher.decider.pin_counts().map(|counts| counts.diverted);
+        let before = diverted(self);
+        let route = self.route(awaiting, hash, ticket, question);
+        let is_twice = self.pins.has_waited(ticket) && diverted(self) > before;
+        self.pins.counted_twice += u64::from(is_twice);
+        if matches!(route, Route::To(_)) {
+            self.pins.note(ticket, false);
+        }
+        route
+    }
+}

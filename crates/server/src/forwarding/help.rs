@@ -1,0 +1,150 @@
+//! Small requests that idle large workers may take, one at a time (Minos §6.1's alternative).
+//!
+//! ```text
+//!  dispatcher 0   executes [a][b][c]...  offers [x][y][z] ◀─ one ─ large worker, while it is idle
+//!  dispatcher 1   executes [d]         offers                     │ executes, sets the done bit
+//!            ▲ takes back at its next turn what no other took     ▼
+//!            └────────────────────────── bell ◀───────────────────┘
+//! ```
+//!
+//! # Invariants
+//! I1: a request slot that is offered is its dispatcher's until the offer is published, from then
+//!     on the taker's, and its dispatcher's again once its bit is set (request slot's I1). The
+//!     dispatcher takes as others do.
+//! I2: what is offered is alone: no other request of its connection on its key is on the way or in
+//!     the batch that its dispatcher executes meanwhile, and one that comes later waits until it is
+//!     done (K10).
+//! I3: a steal queue is its thread's for good, whatever roles that has.
+//!
+//! # References
+//! Minos §6.1; `policy::size_class::Helping`; decision 0048.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use base::offers::{DoneSet, Offers};
+use base::ring::Bell;
+use crossbeam_utils::CachePadded;
+use policy::size_class::Helping;
+
+use super::fabric::Fabric;
+use super::request_slot::{REQUEST_SLOTS, RequestSlots};
+use crate::core::Core;
+
+/// What one dispatcher offers.
+pub(super) struct HelpQueue {
+    /// That dispatcher's.
+    pub request_slots: Arc<RequestSlots>,
+    /// By request slot.
+    pub done: DoneSet,
+    pub offers: Arc<Offers>,
+}
+
+/// What all dispatchers offer.
+pub(super) struct Help {
+    /// What may be taken, and by which workers.
+    pub helping: Helping,
+    by_dispatcher: Box<[CachePadded<HelpQueue>]>,
+    /// Large workers that are awake and look for something to take.
+    idle_count: CachePadded<AtomicUsize>,
+}
+
+impl Help {
+    /// Nothing is offered.
+    pub fn new(helping: Helping, thread_count: usize) -> Help {
+        let queue = |_| {
+            CachePadded::new(HelpQueue {
+                request_slots: Arc::new(RequestSlots::new()),
+                done: DoneSet::new(REQUEST_SLOTS),
+                offers: Arc::new(Offers::new(REQUEST_SLOTS)),
+            })
+        };
+        let by_dispatcher = (0..thread_count).map(queue).collect();
+        Help { helping, by_dispatcher, idle_count: CachePadded::new(AtomicUsize::new(0)) }
+    }
+
+    pub fn of(&self, dispatcher: usize) -> &HelpQueue {
+        &self.by_dispatcher[dispatcher]
+    }
+
+    /// Queues that a thread looks at, in turn, from the one after `after` on.
+    pub fn queues(&self, after: usize) -> impl Iterator<Item = (usize, &HelpQueue)> {
+        let count = self.by_dispatcher.len();
+        (1..=count)
+            .map(move |step| (after + step) % count)
+            .map(|dispatcher| (dispatcher, self.of(dispatcher)))
+    }
+
+    /// Whether anybody offers something.
+    pub fn has_any(&self) -> bool {
+        self.by_dispatcher.iter().any(|queue| queue.offers.waiting_count() > 0)
+    }
+
+    /// A large worker begins or ends to look for something.
+    pub fn set_idle(&self, is_idle: bool) {
+        // Relaxed: a hint; offers are published by their own means.
+        match is_idle {
+            true => self.idle_count.fetch_add(1, Ordering::Relaxed),
+            false => self.idle_count.fetch_sub(1, Ordering::Relaxed),
+        };
+    }
+
+    /// Whether a large worker looks for something.
+    #[inline]
+    pub fn is_anyone_idle(&self) -> bool {
+        self.idle_count.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// After something was offered: wakes one of the large workers, if one sleeps.
+#[cold]
+pub(super) fn call_helper(fabric: &Fabric, core: &Core, mut large: Range<usize>) {
+    let bells = large.clone().map(|thread| &*fabric.bells[thread]);
+    if let Some(thread) = Bell::must_ring_one(bells).and_then(|at| large.nth(at)) {
+        core.shared.wake(thread);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use policy::size_class::LargeHelp;
+    use policy::{Dispatch, WritePolicy};
+
+    use super::*;
+
+    fn help() -> Help {
+        let on = Helping::new(LargeHelp::On, WritePolicy::DCrew, Dispatch::SizeAware);
+        Help::new(on.unwrap(), 3)
+    }
+
+    #[test]
+    fn stands_are_looked_at_in_a_ring() {
+        let dispatchers =
+            |after| help().queues(after).map(|(dispatcher, _)| dispatcher).collect::<Vec<_>>();
+        assert_eq!((dispatchers(0), dispatchers(2)), (vec![1, 2, 0], vec![0, 1, 2]));
+    }
+
+    #[test]
+    fn what_is_offered_is_seen_until_it_is_taken() {
+        let help = help();
+        assert!(!help.has_any());
+        let mut offerer = base::offers::Offerer::of(&help.of(1).offers);
+        offerer.push([7, 3]);
+        offerer.publish();
+        assert!(help.has_any());
+        assert_eq!(help.of(1).offers.take(), Some([7, 3]));
+        assert!(!help.has_any());
+    }
+
+    #[test]
+    fn idle_workers_are_counted() {
+        let help = help();
+        help.set_idle(true);
+        help.set_idle(true);
+        help.set_idle(false);
+        assert!(help.is_anyone_idle());
+        help.set_idle(false);
+        assert!(!help.is_anyone_idle());
+    }
+}

@@ -1,0 +1,404 @@
+//! Requests that the cluster's control thread executes: in a node's state machine instead of the
+//! store, and answered when every copy has what they changed.
+//!
+//! ```text
+//!  dispatcher ─ ControlRequest (a slot) ─▶ ControlChannel ─▶ control thread: node.input(Compute)
+//!                                          node: newest write of the key ─▶ compute
+//!                                            ├─▶ what the key shall have ═══▶ backups
+//!                                            └─▶ the reply, encoded into the slot
+//!  dispatcher ◀─ index of the slot ── ControlChannel ◀── all copies have it
+//! ```
+//!
+//! # Invariants
+//! I1: between its way in and its way out by the channel, a request slot is the control thread's
+//!     alone, and there the control request's; it goes out exactly once.
+//! I2: a reply that is in a request slot may be thrown away and encoded anew until the request slot
+//!     goes out.
+
+mod apply;
+mod channel;
+mod flight;
+mod forward;
+mod group;
+mod group_handle;
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base::UnixMillis;
+use cluster::message::{Change, ChangeKind, Changed, Hold};
+use cluster::record::Entry;
+use cluster::{Slot, Version};
+use store::request::{Condition, Item, Op, Outcome, Request};
+use wire::memcached::binary::{self, Status};
+use wire::resp::ErrorCode;
+
+use super::request_slot::{KEPT_BYTES_MAX, RequestSlot, RequestSlotWriter, RequestSlots};
+use crate::budget::{BufferBudget, Kind, Reservation};
+use crate::cluster::room_bytes;
+use crate::core::Tally;
+use crate::reply::{self, Destination, Reply, Shape};
+use crate::rmw::Rmw;
+use crate::shared::Shared;
+
+use flight::Flight;
+
+pub use channel::{ControlChannel, Ends};
+pub use forward::Guests;
+pub use group::{GroupAnswer, GroupCall, GroupChange};
+pub use group_handle::{Apart, GroupHandle, has_writes};
+
+/// A request slot on its way through the control thread.
+pub struct ControlRequest {
+    pub(super) request_slots: Arc<RequestSlots>,
+    pub(super) index: u32,
+    /// The thread of its dispatcher.
+    pub(super) dispatcher: u16,
+}
+
+/// Why a request was not executed, or why it is unknown whether it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Another node serves the slot.
+    Moved {
+        /// Of the key.
+        slot: u16,
+        /// Its RESP address.
+        address: String,
+    },
+    /// No node serves the slot.
+    Down,
+    /// The log is full.
+    Full,
+    /// Fewer copies than `--min-copies` (K23).
+    TooFewCopies,
+    /// It was under way when this node ceased to be the primary.
+    Uncertain,
+}
+
+impl Refused {
+    /// The first word of what a Redis client is told.
+    fn code(&self) -> ErrorCode {
+        match self {
+            Refused::Moved { .. } => ErrorCode::Moved,
+            Refused::Full => ErrorCode::Oom,
+            Refused::TooFewCopies => ErrorCode::NoReplicas,
+            Refused::Down | Refused::Uncertain => ErrorCode::ClusterDown,
+        }
+    }
+}
+
+impl ControlRequest {
+    fn request_slot(&self) -> *mut RequestSlot {
+        self.request_slots.at(self.index)
+    }
+
+    /// The request, which borrows what the request slot keeps.
+    fn request(&self) -> Request<'_, Rmw<'_>> {
+        // SAFETY: the request slot is the control thread's until the control request goes out (I1),
+        // and nothing refers to it mutably while the request is looked at.
+        unsafe { &*self.request_slot() }.request()
+    }
+
+    /// Whether another node may execute it for this one: memcached's clients know no redirects.
+    pub fn is_forwarded(&self) -> bool {
+        // SAFETY: as in `request`.
+        unsafe { &*self.request_slot() }.shape.is_memcached()
+    }
+
+    /// The request in the bytes that another node reads.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // SAFETY: as in `request`.
+        forward::encode(unsafe { &*self.request_slot() })
+    }
+
+    /// Takes the reply that another node gave. False: there is no room for it.
+    fn take(&self, reply: &[u8], goes_past: bool, budget: &Arc<BufferBudget>) -> bool {
+        // SAFETY: as in `refuse`.
+        let request_slot = unsafe { &mut *self.request_slot() };
+        request_slot.forget_reply();
+        if request_slot.is_quiet {
+            return true;
+        }
+        let has_room = RequestSlotWriter { request_slot: &mut *request_slot, budget, goes_past }
+            .may_copy(reply.len());
+        if has_room {
+            request_slot.reply.extend_from_slice(reply);
+        }
+        has_room
+    }
+
+    /// There was no room for the reply: the connection ends, as for a value of this node.
+    pub fn cut(&self, budget: &Arc<BufferBudget>) {
+        // SAFETY: as in `refuse`.
+        let request_slot = unsafe { &mut *self.request_slot() };
+        request_slot.forget_reply();
+        RequestSlotWriter { request_slot, budget, goes_past: false }.cut();
+    }
+
+    /// Whether its reply had no room.
+    pub fn is_cut(&self) -> bool {
+        // SAFETY: as in `request`.
+        unsafe { &*self.request_slot() }.is_cut
+    }
+
+    /// The reply that is in the request slot, and what it is booked with.
+    pub fn take_reply(&self) -> (Arc<[u8]>, Hold) {
+        // SAFETY: as in `refuse`. Nothing is pinned: values here are copies.
+        let request_slot = unsafe { &mut *self.request_slot() };
+        (
+            Arc::from(&request_slot.reply[..]),
+            request_slot.room.take().map(Hold::new).unwrap_or_default(),
+        )
+    }
+
+    /// At which thread its client is.
+    pub fn dispatcher(&self) -> u16 {
+        self.dispatcher
+    }
+
+    /// Of which slot its key is.
+    pub fn slot(&self) -> Slot {
+        Slot::of(self.request().key)
+    }
+
+    /// Whether it brings something to store.
+    pub fn is_filling(&self) -> bool {
+        matches!(self.request().op, Op::Set(_) | Op::Update(_))
+    }
+
+    /// Of its key and what it carries.
+    pub fn len_bytes(&self) -> u64 {
+        let request = self.request();
+        (request.key.len() + super::request_slot::payload_of(&request.op).len()) as u64
+    }
+
+    /// A copy of its key.
+    pub fn key(&self) -> Arc<[u8]> {
+        self.request().key.into()
+    }
+
+    /// Whether it changes nothing.
+    pub fn is_read(&self) -> bool {
+        matches!(self.request().op, Op::Get)
+    }
+
+    /// Puts a refusal into the request slot, in the place of any reply.
+    pub fn refuse(&self, why: &Refused, shared: &Shared) {
+        // SAFETY: as in `request`; the request is not looked at meanwhile.
+        let request_slot = unsafe { &mut *self.request_slot() };
+        shared.counters(shared.control_index()).failed(request_slot.command, why.code());
+        request_slot.forget_reply();
+        if !request_slot.is_quiet {
+            request_slot.refuse(why);
+        }
+    }
+}
+
+/// What the node asks: the request of an control request as a change of its key.
+pub struct RequestChange {
+    control_request: ControlRequest,
+    shared: Arc<Shared>,
+    kind: ChangeKind,
+    scratch: Mutex<Vec<u8>>,
+    flight: Flight,
+    /// What a reply found no room for; 0: none did.
+    reply_bytes: AtomicU64,
+    /// Its reply may go past the part of replies.
+    goes_past: AtomicBool,
+}
+
+impl RequestChange {
+    /// For one control request.
+    pub fn new(control_request: ControlRequest, shared: Arc<Shared>) -> RequestChange {
+        let kind = kind_of(&control_request.request().op);
+        let flight = Flight::new(shared.buffer_budget());
+        let (scratch, reply_bytes) = (Mutex::default(), AtomicU64::new(0));
+        let goes_past = AtomicBool::new(false);
+        RequestChange { control_request, shared, kind, scratch, flight, reply_bytes, goes_past }
+    }
+
+    /// Whether it was refused for want of memory when it was last asked.
+    pub fn lacks_room(&self) -> bool {
+        self.flight.lacks_room()
+    }
+
+    /// Whether there may be memory for it now.
+    pub fn may_begin(&self) -> bool {
+        let (budget, bytes) = (self.shared.buffer_budget(), self.lacks_reply_bytes());
+        let has_reply_room = bytes == 0 || Reservation::could_take(budget, Kind::Replies, bytes);
+        has_reply_room && self.flight.may_begin()
+    }
+
+    /// Takes the reply that another node gave. False: there is no room for it; remembers how much.
+    pub fn answer(&self, reply: &[u8]) -> bool {
+        let is_taken =
+            self.control_request.take(reply, self.goes_past(), self.shared.buffer_budget());
+        let lacking_bytes = if is_taken { 0 } else { reply.len() as u64 };
+        self.reply_bytes.store(lacking_bytes, Ordering::Relaxed);
+        is_taken
+    }
+
+    /// The oldest read's reply goes past the part of replies.
+    pub fn let_past(&self, goes_past: bool) {
+        self.goes_past.store(goes_past, Ordering::Relaxed);
+    }
+
+    fn goes_past(&self) -> bool {
+        self.goes_past.load(Ordering::Relaxed)
+    }
+
+    /// How long the reply is that found no room.
+    pub fn lacks_reply_bytes(&self) -> u64 {
+        self.reply_bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl Deref for RequestChange {
+    type Target = ControlRequest;
+
+    fn deref(&self) -> &ControlRequest {
+        &self.control_request
+    }
+}
+
+/// A plain SET is blind: no client is told what was there.
+fn kind_of(op: &Op<'_, Rmw<'_>>) -> ChangeKind {
+    match op {
+        Op::Get => ChangeKind::Read,
+        Op::Set(set) => {
+            let keeps = set.expiry == store::request::Expiry::Keep;
+            let is_blind = set.condition == Condition::Always && !keeps;
+            if is_blind { ChangeKind::Blind } else { ChangeKind::Update }
+        }
+        Op::Delete | Op::Update(_) => ChangeKind::Update,
+    }
+}
+
+impl Change for RequestChange {
+    fn compute(&self, current: Option<&Entry>, version: Version) -> Changed {
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the request slot is the control thread's (I1), which runs this; `request` borrows
+        // what the request slot keeps and not the request slot itself, as everywhere (Request
+        // slot's I2).
+        let request_slot = unsafe { &mut *self.control_request.request_slot() };
+        let request = self.control_request.request();
+        let now = request_slot.now;
+        let old = item_of(current, now);
+        let max_bytes = self.shared.store().limits().item_max_bytes;
+        let value_max_bytes = max_bytes.saturating_sub(request.key.len() as u64);
+        let context = apply::Context { now, version: version.bits(), value_max_bytes };
+        let room_bytes = || room_bytes(self.shared.store());
+        let is_full = self.flight.outgrows(&request.op, old.as_ref(), value_max_bytes, room_bytes);
+        if !is_full && !self.flight.begin(&request.op, old.as_ref(), value_max_bytes) {
+            return Changed::NoRoom;
+        }
+        let (outcome, changed) = match is_full {
+            true => (Outcome::OutOfMemory, Changed::Nothing),
+            false => apply::apply(&request, old, context, &mut scratch),
+        };
+        request_slot.forget_reply(); // I2
+        let counters = self.shared.counters(self.shared.control_index());
+        let shape = request_slot.shape;
+        reply::count(counters, request_slot.command, &outcome, shape);
+        if !request_slot.is_quiet {
+            let mut tally = Tally::default();
+            let pins = self.shared.store().pins();
+            let note = std::mem::take(&mut request_slot.note);
+            let (budget, goes_past) = (self.shared.buffer_budget(), self.goes_past());
+            let to = RequestSlotWriter { request_slot: &mut *request_slot, budget, goes_past };
+            let mut reply = Reply { to, tally: &mut tally, notes: &note, pins, now };
+            reply.answer(shape, outcome);
+            request_slot.note = note;
+        }
+        if request_slot.is_cut || self.lacks_reply_bytes() > 0 {
+            let lacking_bytes =
+                old.filter(|_| request_slot.is_cut).map_or(0, |old| old.value.len() as u64);
+            self.reply_bytes.store(lacking_bytes, Ordering::Relaxed);
+        }
+        self.flight.settle(&changed);
+        if scratch.capacity() > KEPT_BYTES_MAX {
+            *scratch = Vec::new(); // The write may be under way for long.
+        }
+        changed
+    }
+
+    fn hold(&self) -> Hold {
+        self.flight.hold()
+    }
+
+    fn kind(&self) -> ChangeKind {
+        // A request for the old value has a shape that tells it.
+        match self.kind {
+            // SAFETY: as in `compute`.
+            ChangeKind::Blind if unsafe { &*self.control_request.request_slot() }.tells_old() => {
+                ChangeKind::Update
+            }
+            kind => kind,
+        }
+    }
+}
+
+/// What an entry holds for a reader, if it is alive.
+fn item_of(current: Option<&Entry>, now: UnixMillis) -> Option<Item<'_>> {
+    let entry = current.filter(|entry| entry.expires_at.is_none_or(|at| at > now))?;
+    let value = entry.value.as_deref()?;
+    let Entry { client_flags, expires_at, version, .. } = *entry;
+    let version = version.bits();
+    Some(Item::of_stored(&entry.key, value, client_flags, version, expires_at))
+}
+
+impl RequestSlot {
+    /// No reply is there any more.
+    fn forget_reply(&mut self) {
+        self.reply.clear();
+        self.forget_pinned();
+    }
+
+    /// Whether the reply tells what was there.
+    fn tells_old(&self) -> bool {
+        self.shape.tells() == crate::compaction::Tells::Old
+    }
+
+    fn refuse(&mut self, why: &Refused) {
+        if let Shape::Binary(binary) = self.shape {
+            let status =
+                if *why == Refused::Full { Status::OutOfMemory } else { Status::Temporary };
+            let text = why.memcached_text();
+            return binary::Encoder::new(&mut self.reply, binary.head).refuse_with(status, &text);
+        }
+        if self.shape.is_memcached() {
+            let line = format!("SERVER_ERROR {}\r\n", why.memcached_text());
+            return self.reply.extend_from_slice(line.as_bytes());
+        }
+        self.reply.push(b'-');
+        self.reply.extend_from_slice(why.resp_line().as_bytes());
+        self.reply.extend_from_slice(b"\r\n");
+    }
+}
+
+impl Refused {
+    fn memcached_text(&self) -> String {
+        match self {
+            Refused::Moved { address, .. } => format!("this key is at {address}"),
+            Refused::Full => "out of memory storing object".to_owned(),
+            Refused::Down => "no node serves this key now".to_owned(),
+            Refused::TooFewCopies => "too few copies of this key are left to write it".to_owned(),
+            Refused::Uncertain => "it is unknown whether this was written".to_owned(),
+        }
+    }
+
+    /// As a RESP error, with Redis Cluster's words where it has some.
+    fn resp_line(&self) -> String {
+        match self {
+            Refused::Moved { slot, address } => format!("MOVED {slot} {address}"),
+            Refused::Full => "OOM command not allowed when used memory > 'maxmemory'.".to_owned(),
+            Refused::Down => "CLUSTERDOWN Hash slot not served".to_owned(),
+            Refused::TooFewCopies => "NOREPLICAS Not enough good replicas to write.".to_owned(),
+            Refused::Uncertain => "UNCERTAIN this node ceased to be the slot's primary while the \
+                                   write was under way: it may have happened or not"
+                .to_owned(),
+        }
+    }
+}

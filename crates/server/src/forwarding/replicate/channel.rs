@@ -1,0 +1,157 @@
+//! The channel between dispatchers and the control thread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+
+use super::{ControlRequest, GroupAnswer, GroupCall};
+use crate::forwarding::fabric::Fabric;
+use crate::poller::Waker;
+use crate::shared::Shared;
+
+/// What dispatchers hold of the channel. How much is on its way is bounded by the dispatchers'
+/// request slots.
+pub struct ControlChannel {
+    control_requests: Sender<ControlRequest>,
+    groups: Sender<(usize, GroupCall)>,
+    waker: Waker,
+    is_asleep: Arc<AtomicBool>,
+    /// By dispatcher: request slots that come back.
+    returned: Vec<Receiver<u32>>,
+    /// By dispatcher: what its groups are answered.
+    answers: Vec<Receiver<GroupAnswer>>,
+}
+
+/// What the control thread holds of it.
+pub struct Ends {
+    /// What dispatchers have sent.
+    pub control_requests: Receiver<ControlRequest>,
+    /// What they ask for their groups.
+    pub groups: Receiver<(usize, GroupCall)>,
+    answers: Vec<Sender<GroupAnswer>>,
+    /// Readable when somebody has called.
+    pub waker: Waker,
+    is_asleep: Arc<AtomicBool>,
+    returns: Vec<Sender<u32>>,
+    /// Dispatchers that have got something since they were last woken.
+    has_returned: Vec<bool>,
+}
+
+impl ControlChannel {
+    /// A channel for so many dispatchers.
+    ///
+    /// # Errors
+    /// If the system gives no descriptor.
+    pub fn new(dispatcher_count: usize) -> std::io::Result<(ControlChannel, Ends)> {
+        let (control_requests, received) = unbounded();
+        let (groups, groups_received) = unbounded();
+        let (answers, answered) = (0..dispatcher_count).map(|_| unbounded()).unzip();
+        let (returns, returned) = (0..dispatcher_count).map(|_| unbounded()).unzip();
+        let waker = Waker::new()?;
+        let is_asleep = Arc::new(AtomicBool::new(false));
+        let ends = Ends {
+            control_requests: received,
+            groups: groups_received,
+            answers,
+            waker: waker.clone(),
+            is_asleep: is_asleep.clone(),
+            returns,
+            has_returned: vec![false; dispatcher_count],
+        };
+        let channel = ControlChannel {
+            control_requests,
+            groups,
+            waker,
+            is_asleep,
+            returned,
+            answers: answered,
+        };
+        Ok((channel, ends))
+    }
+
+    /// Sends a request slot in. False: the control thread has ended.
+    pub(in crate::forwarding) fn send(&self, control_request: ControlRequest) -> bool {
+        self.control_requests.send(control_request).is_ok()
+    }
+
+    /// Asks for a group, and waits for the answer. The worker's session must be parked.
+    pub(super) fn ask(&self, dispatcher: usize, call: GroupCall) -> GroupAnswer {
+        if self.groups.send((dispatcher, call)).is_err() {
+            return GroupAnswer::Bad;
+        }
+        self.call();
+        self.answers[dispatcher].recv().unwrap_or(GroupAnswer::Bad)
+    }
+
+    /// What was sent is to be looked at.
+    pub fn call(&self) {
+        call(&self.is_asleep, &self.waker);
+    }
+
+    /// A request slot that comes back to this dispatcher.
+    pub(in crate::forwarding) fn take(&self, dispatcher: usize) -> Option<u32> {
+        self.returned[dispatcher].try_recv().ok()
+    }
+
+    /// Whether one is there.
+    pub(in crate::forwarding) fn has_any(&self, dispatcher: usize) -> bool {
+        !self.returned[dispatcher].is_empty()
+    }
+}
+
+fn call(is_asleep: &AtomicBool, waker: &Waker) {
+    // SeqCst, as in `Ends::may_sleep`: one of the two sees what the other did.
+    if is_asleep.swap(false, Ordering::SeqCst) {
+        waker.wake();
+    }
+}
+
+impl Ends {
+    /// What calls the control thread, of a thread that is no dispatcher.
+    pub fn caller(&self) -> impl Fn() + Send + Sync + 'static {
+        let (is_asleep, waker) = (self.is_asleep.clone(), self.waker.clone());
+        move || call(&is_asleep, &waker)
+    }
+
+    /// The control request is done: its dispatcher gets the request slot back.
+    pub fn give_back(&mut self, control_request: &ControlRequest) {
+        let dispatcher = usize::from(control_request.dispatcher);
+        // A dispatcher that has ended wants nothing back.
+        let _ = self.returns[dispatcher].send(control_request.index);
+        self.has_returned[dispatcher] = true;
+    }
+
+    /// Answers a group's call.
+    pub fn answer(&self, dispatcher: usize, answer: GroupAnswer) {
+        // A dispatcher that has ended wants no answer.
+        let _ = self.answers[dispatcher].send(answer);
+    }
+
+    /// Wakes the dispatchers that got something and sleep.
+    pub fn wake_dispatchers(&mut self, fabric: &Fabric, shared: &Shared) {
+        for (dispatcher, has_any) in self.has_returned.iter_mut().enumerate() {
+            if std::mem::take(has_any) && fabric.bells[dispatcher].must_ring() {
+                shared.wake(dispatcher);
+            }
+        }
+    }
+
+    /// Before a wait: whether nothing has come. From then on each sender wakes this thread.
+    pub fn may_sleep(&self) -> bool {
+        self.is_asleep.store(true, Ordering::SeqCst);
+        if self.control_requests.is_empty() && self.groups.is_empty() {
+            return true;
+        }
+        self.is_asleep.store(false, Ordering::SeqCst);
+        false
+    }
+
+    /// After it.
+    pub fn get_up(&self, was_woken: bool) {
+        self.is_asleep.store(false, Ordering::SeqCst);
+        if was_woken {
+            self.waker.reset();
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! A worker's group handle at the control thread: its groups, one at a time.
+
+use std::sync::Arc;
+
+use base::UnixMillis;
+use cluster::Slot;
+use store::request::{Op, Outcome, Request, Sink};
+use store::{Session, Store};
+use wire::resp::Protocol;
+
+use super::group::Kept;
+use super::{ControlChannel, GroupAnswer, GroupCall, GroupChange};
+use crate::budget::BufferBudget;
+use crate::counters::CommandIndex;
+use crate::forwarding::request_slot::Origin;
+use crate::gather::Answer;
+use crate::reply::Shape;
+use crate::rmw::{Refusal, Rmw};
+use crate::shared::Shared;
+
+/// See the module's page.
+pub struct GroupHandle {
+    channel: Arc<ControlChannel>,
+    dispatcher: usize,
+    store: Arc<Store>,
+    budget: Arc<BufferBudget>,
+    /// A group was begun and not ended.
+    is_held: bool,
+    /// Something of it was not executed, or its outcome is unknown.
+    is_bad: bool,
+}
+
+impl GroupHandle {
+    /// Of one worker.
+    pub fn new(channel: Arc<ControlChannel>, dispatcher: usize, shared: &Shared) -> GroupHandle {
+        let store = Arc::clone(shared.store());
+        let budget = Arc::clone(shared.buffer_budget());
+        GroupHandle { channel, dispatcher, store, budget, is_held: false, is_bad: false }
+    }
+
+    /// Whether a group is under way.
+    pub fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    /// Begins a group on keys of one slot, if that is good.
+    pub fn begin(&mut self, session: &mut Session, slot: Slot) -> GroupAnswer {
+        self.is_bad = false;
+        let answer = self.ask(session, GroupCall::Begin(slot));
+        self.is_held = answer == GroupAnswer::Good;
+        answer
+    }
+
+    /// Executes requests of the group, or a group of their own.
+    pub fn execute<S: Sink<Refusal>>(
+        &mut self,
+        session: &mut Session,
+        now: UnixMillis,
+        requests: &[Request<'_, Rmw<'_>>],
+        sink: &mut S,
+    ) {
+        let is_own = !self.is_held;
+        if let Some(first) = requests.first().filter(|_| is_own) {
+            self.begin(session, Slot::of(first.key));
+        }
+        if !self.is_held {
+            let all = 0..requests.len();
+            all.for_each(|index| sink.outcome(index, Outcome::Unwritable, session.pins()));
+            return;
+        }
+        let changes = self.run(session, now, requests);
+        // Of a group of its own nothing is told before it is everywhere (P2).
+        let is_told = !is_own || self.end(session);
+        for (index, change) in changes.iter().enumerate() {
+            match change.take().filter(|_| is_told) {
+                Some(kept) => change.tell(&kept, index, session.pins(), sink),
+                None => {
+                    self.is_bad = true;
+                    sink.outcome(index, Outcome::Unwritable, session.pins());
+                }
+            }
+        }
+    }
+
+    /// Executes requests of one slot's shard as a group of their own, and tells their outcomes
+    /// once all copies have everything.
+    pub fn execute_apart<S: Sink<Refusal>>(
+        &mut self,
+        session: &mut Session,
+        now: UnixMillis,
+        (slot, requests): (Slot, &[Request<'_, Rmw<'_>>]),
+        sink: &mut S,
+    ) -> Apart {
+        if self.begin(session, slot) != GroupAnswer::Good {
+            return Apart::NotExecuted;
+        }
+        let changes = self.run(session, now, requests);
+        let is_good = self.end(session);
+        let outcomes: Option<Vec<Kept>> = changes.iter().map(|change| change.take()).collect();
+        let Some(outcomes) = outcomes.filter(|_| is_good) else { return Apart::Unknown };
+        for (index, (change, kept)) in changes.iter().zip(&outcomes).enumerate() {
+            change.tell(kept, index, session.pins(), sink);
+        }
+        Apart::Done
+    }
+
+    fn run(
+        &mut self,
+        session: &mut Session,
+        now: UnixMillis,
+        requests: &[Request<'_, Rmw<'_>>],
+    ) -> Vec<Arc<GroupChange>> {
+        let answer = Answer {
+            slot: 0,
+            command: CommandIndex::UNKNOWN_RESP,
+            is_quiet: false,
+            shape: Shape::Value,
+        };
+        let origin = Origin { answer, notes: &[], protocol: Protocol::Resp2, connection: 0, now };
+        let rooms = (&self.store, &self.budget);
+        let change = |request| Arc::new(GroupChange::new(request, &origin, rooms));
+        let changes: Vec<Arc<GroupChange>> = requests.iter().map(change).collect();
+        let answer = self.ask(session, GroupCall::Run(changes.clone()));
+        self.is_bad |= answer != GroupAnswer::Good;
+        changes
+    }
+
+    /// Ends the group. False: it must not be answered (P2).
+    pub fn end(&mut self, session: &mut Session) -> bool {
+        self.is_held = false;
+        let is_good = self.ask(session, GroupCall::End) == GroupAnswer::Good;
+        is_good && !std::mem::take(&mut self.is_bad)
+    }
+
+    /// Deletes all keys of the shards that this node serves, or of all.
+    pub fn flush(&mut self, session: &mut Session, is_everywhere: bool) -> GroupAnswer {
+        debug_assert!(!self.is_held, "the shard that is held would wait for itself");
+        self.ask(session, GroupCall::Flush { is_everywhere })
+    }
+
+    fn ask(&self, session: &mut Session, call: GroupCall) -> GroupAnswer {
+        session.park(); // The control thread's cleaning waits for no worker that waits for it.
+        let answer = self.channel.ask(self.dispatcher, call);
+        session.unpark();
+        answer
+    }
+}
+
+/// What became of requests that were executed as a group of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Apart {
+    /// All outcomes were told.
+    Done,
+    /// Nothing was executed.
+    NotExecuted,
+    /// The outcome is unknown: nothing was told (P2).
+    Unknown,
+}
+
+/// Whether some of the requests change anything.
+pub fn has_writes(requests: &[Request<'_, Rmw<'_>>]) -> bool {
+    requests.iter().any(|request| !matches!(request.op, Op::Get))
+}
