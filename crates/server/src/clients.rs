@@ -83,7 +83,7 @@ pub struct Client {
     subscribed_count: Arc<AtomicU64>,
     /// It tracks, and is to be told that everything has changed ([`Client::sum_up`]).
     is_summed_up: AtomicBool,
-    /// Lines that it watches and that had no room on their way to it.
+    /// Lines of its event stream that had no room on their way to it.
     lost_lines: AtomicU64,
     /// Names that it gave itself.
     names: Mutex<ClientNames>,

@@ -74,7 +74,7 @@ pub struct Connection {
     pub ending: Ending,
     /// The client has said that nothing more comes.
     pub input_ended: bool,
-    /// What the poller watches it for.
+    /// What the poller waits for.
     pub interest: Interest,
     /// The batch that holds its latest request.
     pub batch_id: u64,
@@ -210,7 +210,7 @@ pub struct Memcached {
     pub dump: Option<Box<DumpWalk>>,
     /// Its first byte decides.
     pub framing: Framing,
-    /// Lines of watch that had no room.
+    /// Lines of its event stream that had no room.
     pub skipped_lines: u64,
     /// What it sent was no request.
     pub is_garbled: bool,

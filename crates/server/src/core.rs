@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use base::{KeyHash, KeyHasher, UnixMillis, WorkerId};
-use wire::memcached::WatchTopics;
+use wire::memcached::EventTopics;
 
 use crate::acl;
 use crate::budget::Ledger;
@@ -12,11 +12,11 @@ use crate::cluster::View;
 use crate::connection::{Connection, Ending, ProtocolState};
 use crate::counters::WorkerCounters;
 use crate::doors::{Access, Answers, Door, denial};
+use crate::event_stream::Lines;
 use crate::shared::Shared;
 use crate::slab::Slab;
 use crate::timing::Timing;
 use crate::tracking::Telling;
-use crate::watchers::Lines;
 use crate::work::{READ_LONG_BYTES_MAX, TURN_READ_LONG_BYTES_MAX, Work};
 use crate::worker::flushing::Flushing;
 use crate::worker::resting::Resting;
@@ -114,10 +114,10 @@ pub struct Core {
     pub batch_id: u64,
     /// What the round's commands took.
     pub timing: Timing,
-    /// What somebody watches, since the round began.
-    pub watch_topics: WatchTopics,
+    /// The topics that clients subscribe to, as the round began.
+    pub event_topics: EventTopics,
     /// What becomes of requests is among it.
-    pub is_watched: bool,
+    pub shows_items: bool,
     /// Lines for clients of memcached's `watch`.
     pub lines: Lines,
     /// What several requests of one command add up to.
@@ -197,8 +197,8 @@ impl Core {
             telling: Telling::default(),
             batch_id: 1,
             timing: Timing::default(),
-            watch_topics: WatchTopics::NONE,
-            is_watched: false,
+            event_topics: EventTopics::NONE,
+            shows_items: false,
             lines: Lines::default(),
             tally: Tally::default(),
             notes: Vec::new(),
@@ -447,19 +447,19 @@ impl Core {
         let has_rights = self.shared.users().is_some() || self.acl.default().is_unrestricted();
         let connection = &mut self.connections[slot];
         let client_id = connection.client.id;
-        let (fate, may_watch) = match &mut connection.protocol_state {
+        let (fate, may_read_events) = match &mut connection.protocol_state {
             ProtocolState::Resp(resp) => {
                 let fate = resp.pass.renew(&self.acl);
                 (fate, !self.shared.monitors().has(client_id) || resp.pass.may_monitor(&self.acl))
             }
             ProtocolState::Memcached(memcached) => {
                 memcached.needs_auth = (memcached.needs_auth && needs_auth) || !has_rights;
-                let is_watcher = self.shared.watchers().has(client_id);
-                (acl::Fate::GoesOn, !(is_watcher && memcached.needs_auth))
+                let reads_events = self.shared.event_stream().has(client_id);
+                (acl::Fate::GoesOn, !(reads_events && memcached.needs_auth))
             }
         };
         // Redis goes on showing it: it closes the clients of a user that is deleted, no others.
-        if may_watch { fate } else { acl::Fate::Closes }
+        if may_read_events { fate } else { acl::Fate::Closes }
     }
 
     /// This worker's counters.

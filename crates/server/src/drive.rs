@@ -36,14 +36,14 @@ use crate::worker::{Worker, WorkerSockets};
 /// kernel.
 #[derive(Default)]
 struct Everything {
-    watched: Vec<(RawFd, u64, Interest)>,
+    polled: Vec<(RawFd, u64, Interest)>,
 }
 
 impl Poller for Everything {
     fn add(&mut self, socket: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
         // A socket that was closed without a call had this token before.
-        self.watched.retain(|(_, known, _)| *known != token);
-        self.watched.push((socket.as_raw_fd(), token, interest));
+        self.polled.retain(|(_, known, _)| *known != token);
+        self.polled.push((socket.as_raw_fd(), token, interest));
         Ok(())
     }
 
@@ -52,7 +52,7 @@ impl Poller for Everything {
     }
 
     fn remove(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
-        self.watched.retain(|(descriptor, _, _)| *descriptor != socket.as_raw_fd());
+        self.polled.retain(|(descriptor, _, _)| *descriptor != socket.as_raw_fd());
         Ok(())
     }
 
@@ -63,7 +63,7 @@ impl Poller for Everything {
             read: interest.read,
             broken: false,
         };
-        ready.extend(self.watched.iter().take(READY_MAX).map(event));
+        ready.extend(self.polled.iter().take(READY_MAX).map(event));
         Ok(())
     }
 }

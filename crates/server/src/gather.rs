@@ -164,8 +164,8 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
     /// when everything before it is answered, and is then parsed again (K10).
     #[inline]
     pub fn enter(&mut self, slot: usize, is_routable: bool) -> bool {
-        // What is watched is executed where its lines are made.
-        let is_routable = is_routable && !self.core.is_watched;
+        // Items of an event stream are executed where their lines are made.
+        let is_routable = is_routable && !self.core.shows_items;
         self.is_routing = is_routable && self.engine.is_routing();
         let awaiting = &mut self.core.connections[slot].awaiting;
         let may_begin = is_routable || awaiting.is_empty();
@@ -209,8 +209,8 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
             return;
         }
         self.holds_tracked = false;
-        let (now, is_watched) = (self.core.now, self.core.is_watched);
-        if is_watched {
+        let (now, shows_items) = (self.core.now, self.core.shows_items);
+        if shows_items {
             self.pendings.iter_mut().for_each(|pending| pending.is_special = true);
         }
         let mut sink = ReplySink::new(self.core, &self.pendings);
@@ -227,8 +227,8 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         let touched = Work::bytes(std::mem::take(&mut self.core.touched_bytes));
         self.core.charge(Work::keys(self.requests.len()));
         self.core.charge(touched);
-        if is_watched {
-            self.show_watched();
+        if shows_items {
+            self.show_items();
         }
         self.requests.clear();
         self.pendings.clear();
@@ -240,7 +240,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
 
     /// The lines of what was executed.
     #[cold]
-    fn show_watched(&mut self) {
+    fn show_items(&mut self) {
         let Core { shared, connections, lines, now, .. } = &mut *self.core;
         let mut seen = std::mem::take(&mut lines.seen);
         let executed = self.requests.iter().zip(&self.pendings);
@@ -255,7 +255,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
     /// Executes what was gathered, at the end: others may take a part of it.
     #[inline]
     pub fn finish(&mut self) {
-        if E::ROUTES && !self.core.is_watched && !self.holds_tracked {
+        if E::ROUTES && !self.core.shows_items && !self.holds_tracked {
             let (requests, pendings) = (&self.requests, &self.pendings);
             let tail = self.engine.offer_tail(self.core, &mut self.here, requests, pendings);
             self.requests.truncate(requests.len() - tail);

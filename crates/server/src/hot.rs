@@ -165,7 +165,7 @@ impl Published {
     }
 
     /// The part of the accesses that went to the thousand most frequent keys, whatever the size is:
-    /// what the tuner watches.
+    /// what the tuner observes.
     pub fn frequent_share_ratio(&self) -> f64 {
         self.frequent_share_ratio
     }
@@ -333,7 +333,7 @@ impl HotKeys {
 }
 
 /// A dispatcher's side: takes samples and knows what is hot.
-pub struct Watcher {
+pub struct HotTracker {
     keys: Arc<HotKeys>,
     samples: Sender<Sample>,
     sampler: Sampler,
@@ -341,12 +341,12 @@ pub struct Watcher {
     seen: Arc<Published>,
 }
 
-impl Watcher {
+impl HotTracker {
     /// The side of the dispatcher that runs on that thread.
-    pub fn new(keys: &Arc<HotKeys>, thread: usize) -> Watcher {
+    pub fn new(keys: &Arc<HotKeys>, thread: usize) -> HotTracker {
         let samples = keys.samples[thread].0.clone();
         let sampler = Sampler::new(SAMPLE_EVERY, thread as u64);
-        Watcher { keys: Arc::clone(keys), samples, sampler, epoch_id: 0, seen: Arc::default() }
+        HotTracker { keys: Arc::clone(keys), samples, sampler, epoch_id: 0, seen: Arc::default() }
     }
 
     /// A key was asked for.
@@ -374,13 +374,13 @@ impl Watcher {
         self.note_chosen(hash, key);
     }
 
-    /// Whether a key of that hash is hot in the epoch that the last [`Watcher::look`] saw.
+    /// Whether a key of that hash is hot in the epoch that the last [`HotTracker::look`] saw.
     #[inline]
     pub fn is_hot(&self, hash: KeyHash) -> bool {
         !self.seen.members.is_empty() && self.seen.members.contains(hash)
     }
 
-    /// The hot keys in their order, as the last [`Watcher::look`] saw them.
+    /// The hot keys in their order, as the last [`HotTracker::look`] saw them.
     pub fn array(&self) -> Option<Arc<HotArray>> {
         self.seen.array.clone()
     }

@@ -19,7 +19,7 @@ use base::UnixMillis;
 /// Samples of one event, as in Redis.
 const SAMPLES_MAX: usize = 160;
 
-/// What is watched.
+/// The events that are timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Requests that ran together.
@@ -68,12 +68,12 @@ pub struct LatencyMonitor {
 }
 
 impl LatencyMonitor {
-    /// Watches what takes `threshold_ms` or more, unless that is 0.
+    /// Notes what takes `threshold_ms` or more, unless that is 0.
     pub fn new(threshold_ms: u64) -> LatencyMonitor {
         LatencyMonitor { threshold_ms: AtomicU64::new(threshold_ms), events: Mutex::default() }
     }
 
-    /// Milliseconds; 0: nothing is watched.
+    /// Milliseconds; 0: nothing is noted.
     pub fn threshold_ms(&self) -> u64 {
         // Relaxed: a command sooner or later.
         self.threshold_ms.load(Ordering::Relaxed)

@@ -49,7 +49,7 @@ use crate::doors::{self, Reminder};
 use crate::error::StartError;
 use crate::hot::HotEpochs;
 use crate::shared::Shared;
-use crate::sizes::{SizeWatcher, StoredSizes};
+use crate::sizes::{SizeMonitor, StoredSizes};
 use crate::slo;
 
 /// Between two looks at an idle server, and so long without a request makes it idle.
@@ -86,7 +86,7 @@ impl Published {
 /// The controllers that the settings ask for.
 fn controllers(shared: &Arc<Shared>) -> Vec<Box<dyn Controller>> {
     let mut controllers: Vec<Box<dyn Controller>> =
-        vec![Box::new(workload::Watcher::new(Arc::clone(shared)))];
+        vec![Box::new(workload::WorkloadMonitor::new(Arc::clone(shared)))];
     if let Some(keys) = shared.hot_keys() {
         controllers.push(Box::new(HotEpochs::new(Arc::clone(keys), clock(shared))));
     }
@@ -104,10 +104,10 @@ fn controllers(shared: &Arc<Shared>) -> Vec<Box<dyn Controller>> {
         controllers.push(Box::new(tuning::Tuning::new(knobs, TunerRules::default(), show)));
     }
     if shared.slo().is_measurable() {
-        controllers.push(Box::new(slo::SloWatch::new(Arc::clone(shared))));
+        controllers.push(Box::new(slo::SloMonitor::new(Arc::clone(shared))));
     }
     if shared.sizes().is_some() {
-        controllers.push(Box::new(SizeWatcher::new(Arc::clone(shared))));
+        controllers.push(Box::new(SizeMonitor::new(Arc::clone(shared))));
     }
     controllers
 }

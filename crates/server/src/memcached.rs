@@ -263,7 +263,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Command::MemoryLimit { mib, noreply } => {
                 self.on_the_clock(|gather| gather.limit_memory(slot, mib, noreply));
             }
-            Command::Watch { topics, noreply } => self.watch_events(slot, topics, noreply),
+            Command::Watch { topics, noreply } => self.stream_events(slot, topics, noreply),
             Command::MetaNoop => {
                 let caller = self.caller(slot, MemcachedCommand::Mn, false);
                 self.say_line(caller, Reply::MetaNoop);

@@ -1,7 +1,7 @@
-//! MONITOR: every command as it arrives, for clients that watch.
+//! MONITOR: every command as it arrives, for the clients that monitor.
 //!
 //! ```text
-//!  a gathering ── anybody watching? (one load) ── no ─▶ nothing
+//!  a gathering ── any monitoring client? (one load) ── no ─▶ nothing
 //!                           │ yes
 //!                           └▶ its bytes are read again, a line a command ─▶ each monitor's worker
 //! ```
@@ -25,18 +25,18 @@ use wire::Parsed;
 use wire::resp::{ArgIter, Flags, Limits, Parser, Spec};
 
 use crate::clients::{Client, End};
+use crate::event_stream::UnderWay;
 use crate::shared::{Control, Shared};
 use crate::slow_log::shown_args;
-use crate::watchers::UnderWay;
 
-/// Beside the number of clients that watch: a session of HOTKEYS counts keys.
+/// Beside the number of monitoring clients: a session of HOTKEYS counts keys.
 const COUNTS_KEYS: usize = 1 << (usize::BITS - 1);
 
-/// The clients that watch.
+/// The clients that monitor.
 #[derive(Debug, Default)]
 pub struct Monitors {
     /// How many clients, and [`COUNTS_KEYS`]: one word, so that a gathering looks at one.
-    watch: AtomicUsize,
+    monitoring: AtomicUsize,
     /// Lines on their way to monitors' workers.
     pub under_way: UnderWay,
     clients: Mutex<Vec<Arc<Client>>>,
@@ -45,37 +45,37 @@ pub struct Monitors {
 impl Monitors {
     /// Whether anybody does, or keys are counted.
     #[inline]
-    pub fn is_watched(&self) -> bool {
+    pub fn is_any(&self) -> bool {
         // Relaxed: a command sooner or later.
-        self.watch.load(Ordering::Relaxed) > 0
+        self.monitoring.load(Ordering::Relaxed) > 0
     }
 
     /// Whether a session of HOTKEYS counts keys.
     pub fn counts_keys(&self) -> bool {
-        self.watch.load(Ordering::Relaxed) & COUNTS_KEYS != 0
+        self.monitoring.load(Ordering::Relaxed) & COUNTS_KEYS != 0
     }
 
     /// A session has begun, or ended.
     pub fn count_keys(&self, counts: bool) {
         if counts {
-            self.watch.fetch_or(COUNTS_KEYS, Ordering::Relaxed);
+            self.monitoring.fetch_or(COUNTS_KEYS, Ordering::Relaxed);
         } else {
-            self.watch.fetch_and(!COUNTS_KEYS, Ordering::Relaxed);
+            self.monitoring.fetch_and(!COUNTS_KEYS, Ordering::Relaxed);
         }
     }
 
-    /// Whether a client watches.
+    /// Whether a client monitors.
     pub fn has_any(&self) -> bool {
-        self.watch.load(Ordering::Relaxed) & !COUNTS_KEYS > 0
+        self.monitoring.load(Ordering::Relaxed) & !COUNTS_KEYS > 0
     }
 
     fn set_len(&self, len: usize) {
         // Under the lock of the clients: only the other bit may change meanwhile.
         let with = |word| Some((word & COUNTS_KEYS) | len);
-        let _ = self.watch.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with);
+        let _ = self.monitoring.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with);
     }
 
-    /// The client watches from now on.
+    /// The client monitors from now on.
     pub fn add(&self, client: &Arc<Client>) {
         let mut clients = self.lock();
         if clients.iter().all(|known| known.id != client.id) {
@@ -84,7 +84,7 @@ impl Monitors {
         self.set_len(clients.len());
     }
 
-    /// It watches no more, if it did.
+    /// It monitors no more, if it did.
     pub fn remove(&self, client_id: u64) {
         if !self.has_any() {
             return;

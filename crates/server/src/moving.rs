@@ -1,7 +1,7 @@
 //! A connection on its way from one worker to another.
 //!
 //! ```text
-//!  worker i: nothing awaited ─▶ not watched ─▶ Moving ──mailbox──▶ worker j: watched, finished
+//!  worker i: nothing awaited ─▶ not polled ─▶ Moving ──mailbox──▶ worker j: polled, finished
 //!                                       counted in Transit ─────────────────▶ uncounted
 //! ```
 //!

@@ -41,13 +41,13 @@ pub trait Poller {
     /// Whether a worker that polls by it takes times of what it reads, though it routes nothing.
     const MEASURES: bool = false;
 
-    /// Starts watching.
+    /// Adds a socket.
     fn add(&mut self, socket: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()>;
 
-    /// Changes what is watched for.
+    /// Changes what is waited for.
     fn modify(&mut self, socket: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()>;
 
-    /// Stops watching. A socket that is closed needs no call.
+    /// Removes a socket. One that is closed needs no call.
     fn remove(&mut self, socket: BorrowedFd<'_>) -> io::Result<()>;
 
     /// Replaces `ready` by at most [`READY_MAX`] ready sockets, waiting at most `timeout` for the

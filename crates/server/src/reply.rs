@@ -17,10 +17,10 @@ use crate::compaction::{Answering, Tells};
 use crate::connection::{Connection, Ending};
 use crate::core::{Core, Tally};
 use crate::counters::{CommandCells, CommandIndex, WorkerCounters};
+use crate::event_stream::Seen;
 use crate::output::{PIN_VALUE_BYTES_MIN, PIN_VALUE_BYTES_MIN_OVER_LIMIT};
 use crate::rmw::Refusal;
 use crate::slab::Slab;
-use crate::watchers::Seen;
 use crate::work::{SMALL_FLOAT_DIGITS, digits_as_bytes};
 
 pub use binary::BinaryShape;
@@ -189,7 +189,7 @@ pub struct Pending {
     pub command: CommandIndex,
     /// Nothing is sent.
     pub is_quiet: bool,
-    /// Nothing is sent, or somebody watches.
+    /// Nothing is sent, or a client subscribes to items.
     pub is_special: bool,
     /// What is sent.
     pub shape: Shape,
@@ -211,7 +211,7 @@ pub struct ReplySink<'s> {
     pub notes: &'s [u8],
     /// The round's time.
     pub now: UnixMillis,
-    /// What became of the requests, while somebody watches.
+    /// What became of the requests, while a client subscribes to items.
     pub seen: Option<&'s mut Vec<Seen>>,
 }
 
@@ -254,7 +254,7 @@ impl<'s> ReplySink<'s> {
             room,
             notes: &core.notes,
             now: core.now,
-            seen: core.is_watched.then_some(&mut core.lines.seen),
+            seen: core.shows_items.then_some(&mut core.lines.seen),
         }
     }
 }
@@ -456,7 +456,7 @@ impl ReplySink<'_> {
 }
 
 impl ReplySink<'_> {
-    /// Whether nothing is sent; notes the outcome for watchers.
+    /// Whether nothing is sent; notes the outcome for subscribers.
     #[cold]
     fn is_silent(&mut self, pending: &Pending, outcome: &Outcome<'_, Refusal>) -> bool {
         if let Some(seen) = &mut self.seen {

@@ -318,7 +318,7 @@ impl WorkerStart {
         started
             .recv()
             .unwrap_or_else(|_| Err(died()))
-            .map_err(|source| StartError::System { what: "watch the listeners", source })?;
+            .map_err(|source| StartError::System { what: "poll the listeners", source })?;
         Ok(thread)
     }
 

@@ -9,9 +9,9 @@
 //! Everything here may be called from any thread. Nothing here is touched per request.
 
 mod memory;
+mod observed;
 mod rates;
 mod security;
-mod watched;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -51,6 +51,7 @@ use crate::memory_limits::MemoryLimits;
 use crate::moving::Moving;
 use crate::native::Shop;
 use crate::native::shm::{ShmClient, ShmGuest};
+use crate::observations::Observations;
 use crate::poller::Waker;
 use crate::process::{random_id, random_u64, unix_now};
 use crate::sizes::{self, Sizes};
@@ -60,7 +61,6 @@ use crate::tls::Certificates;
 use crate::topology::SYSFS_NODES;
 use crate::tracking::{Messages, Tracking};
 use crate::warm::Warm;
-use crate::watching::Watching;
 use crate::{affinity, topology};
 
 use rates::RateSample;
@@ -107,12 +107,12 @@ pub(crate) enum Control {
         /// Whole lines.
         lines: Arc<str>,
     },
-    /// What a client is shown that watches.
-    Watched {
+    /// Lines for a subscriber or a monitoring client.
+    Events {
         /// [`crate::clients::Client::id`].
         client_id: u64,
         /// Whole lines.
-        lines: Box<crate::watchers::Watched>,
+        lines: Box<crate::event_stream::EventLines>,
     },
     /// What clients that track are told.
     Track(Messages),
@@ -147,7 +147,7 @@ pub struct Shared {
     /// Where requests are told apart by size.
     sizes: Option<Sizes>,
     slo: Slo,
-    watching: Watching,
+    observations: Observations,
     disk_thread: DiskThread,
     tracking: Tracking,
     /// What is hot, where requests are routed and sampled.
@@ -288,7 +288,7 @@ impl Shared {
             tracking: Tracking::new(config.threads, config.tracking_table_keys_max, &budget),
             hot: HotKeys::of_server(&config, roles.layers().is_routed),
             slo: Slo::new(config.slo, roles.layers().is_routed),
-            watching: Watching::new(&config, &budget),
+            observations: Observations::new(&config, &budget),
             disk_thread: DiskThread::default(),
             roles,
             live: Live::new(&config),
@@ -447,35 +447,36 @@ impl Shared {
 
     /// What took long.
     pub fn slow_log(&self) -> &SlowLog {
-        &self.watching.slow_log
+        &self.observations.slow_log
     }
 
     /// When something took long.
     pub fn latency_monitor(&self) -> &LatencyMonitor {
-        &self.watching.latency_monitor
+        &self.observations.latency_monitor
     }
 
     /// Failed logins and refused commands.
     pub(crate) fn auth_log(&self) -> &crate::auth_log::AuthLog {
-        &self.watching.auth_log
+        &self.observations.auth_log
     }
 
     /// 40 hexadecimal digits.
     pub fn replication_id(&self) -> String {
-        self.watching.replication_id.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.observations.replication_id.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn change_replication_id(&self) {
-        *self.watching.replication_id.lock().unwrap_or_else(PoisonError::into_inner) = random_id();
+        *self.observations.replication_id.lock().unwrap_or_else(PoisonError::into_inner) =
+            random_id();
     }
 
     /// When SAVE or BGSAVE last ended well; before that, the start.
     pub fn saved_at(&self) -> UnixMillis {
-        UnixMillis(self.watching.saved_at.load(Ordering::Relaxed))
+        UnixMillis(self.observations.saved_at.load(Ordering::Relaxed))
     }
 
     pub(crate) fn note_save(&self, at: UnixMillis) {
-        self.watching.saved_at.store(at.0, Ordering::Relaxed);
+        self.observations.saved_at.store(at.0, Ordering::Relaxed);
     }
 
     /// How long the command at a position took since the start (`timing`); `None`: it
@@ -488,7 +489,7 @@ impl Shared {
 
     /// The same since CONFIG RESETSTAT.
     pub fn durations_since_reset(&self, index: usize) -> Option<LatencyCounts> {
-        self.watching.durations_since_reset(index, self.durations(index))
+        self.observations.durations_since_reset(index, self.durations(index))
     }
 
     /// How the memory was divided at the start.

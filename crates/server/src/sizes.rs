@@ -16,16 +16,16 @@
 //!     0039).
 //!
 //! # Trade-offs
-//! The manager ends an epoch each second in which something is asked (`watcher`); the first
+//! The manager ends an epoch each second in which something is asked (`monitor`); the first
 //! requests after a pause are served by the plan from before it.
 //!
 //! # References
 //! Minos §3; `policy::size_class`.
 
 mod epoch;
+mod monitor;
 mod sink;
 mod stored;
-mod watcher;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,10 +40,10 @@ use crate::config::Config;
 use crate::forwarding::Layers;
 use epoch::SizeEpochs;
 pub use epoch::{SizeChange, SizeNumbers};
+pub(crate) use monitor::SizeMonitor;
 pub(crate) use sink::size_of;
 pub(crate) use stored::DRAWN_PER_LOOK;
 pub use stored::StoredSizes;
-pub(crate) use watcher::SizeWatcher;
 
 /// Replies of at least this size leave by the large worker. Shorter ones are sent sooner than a
 /// socket is lent.

@@ -2,10 +2,10 @@
 //! are, and where that is shown.
 //!
 //! ```text
-//!  worker: one read in flight is watched ─▶ Sampler ─▶ LatencyCells
+//!  worker: one read in flight is timed ─▶ Sampler ─▶ LatencyCells
 //!            ┌───────────────────────────────────────────────┘
 //!            ├─▶ tuner: each window's share
-//!            └─▶ SloWatch: each second's share, p50, p99, goodput ─▶ /metrics, /stats, decisions
+//!            └─▶ SloMonitor: each second's share, p50, p99, goodput ─▶ /metrics, /stats, decisions
 //! ```
 //!
 //! # What is measured
@@ -18,7 +18,7 @@
 //! S1: no clock is read for it: a round has its two times anyway.
 //! S2: a worker that runs to completion, and was started without `--slo`, has no trace of it: the
 //!     poller's type says whether times are taken.
-//! S3: one read is watched at a time, so that the cost of a round does not grow with its requests.
+//! S3: one read is timed at a time, so that the cost of a round does not grow with its requests.
 //! S4: a worker that routes samples without an objective too, for the commands' durations.
 //!
 //! # Limits
@@ -30,15 +30,15 @@
 //! C-4 §3.1 and Minos §5.4: throughput counts under an SLO on the 99th percentile. Decision 0041.
 
 mod latency;
+mod monitor;
 mod sampler;
-mod watch;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 pub use latency::{LatencyCells, LatencyCounts};
+pub use monitor::{Lately, Shown, SloMonitor};
 pub use sampler::{Round, Sampler};
-pub use watch::{Lately, Shown, SloWatch};
 
 /// The shortest and the longest objective.
 pub const SLO_MIN: Duration = Duration::from_micros(1);

@@ -179,7 +179,7 @@ pub fn cut_args(args: ArgIter<'_>, others: usize) -> Vec<Vec<u8>> {
     cut
 }
 
-/// All arguments, for clients that watch (L3).
+/// All arguments, for clients that monitor (L3).
 pub(crate) fn shown_args(args: ArgIter<'_>, mut show: impl FnMut(&[u8])) {
     let hidden = Hidden::of(args);
     let mut before: &[u8] = b"";

@@ -39,7 +39,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crossbeam_utils::CachePadded;
 
 use crate::budget::{BufferBudget, Kind, Reservation};
-use crate::watchers::UnderWay;
+use crate::event_stream::UnderWay;
 use crate::work::Work;
 pub use prefixes::{Broadcast, Overlap};
 use registry::Registry;

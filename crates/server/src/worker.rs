@@ -20,11 +20,13 @@
 
 mod accept;
 mod control;
+mod events;
 mod finish;
 pub mod flushing;
 mod idle;
 mod latency;
 mod lend;
+mod monitors;
 mod native;
 mod read;
 pub mod resting;
@@ -34,8 +36,6 @@ mod slow;
 mod starve;
 mod tracking;
 mod udp;
-mod watch;
-mod watched;
 
 use std::io;
 use std::net::TcpListener;
@@ -531,7 +531,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if let Some(udp) = &mut self.udp {
             self.has_native_work |= udp.flush(self.core.counters());
         }
-        self.send_watched();
+        self.send_events();
         self.tell_changes();
         self.finish_touched();
         self.after_round(had_work || self.has_served_queues, started_at);
@@ -564,10 +564,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.starve_short_of_pins();
         self.tell_changes();
         let took = self.look_at_slowness();
-        self.feed_watchers(took);
+        self.feed_monitors(took);
         self.engine.publish(&mut self.core);
         if Self::MEASURES {
-            self.watch_latency();
+            self.time_a_read();
         }
         if self.core.is_spent() {
             self.note_waiting();
@@ -595,7 +595,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.renew_passes();
         self.flush_on();
         self.end_rests();
-        self.look_at_watchers();
+        self.look_at_topics();
         self.look_at_trackers();
         if let Some(view) = self.core.shared.cluster() {
             self.core.places_seen = view.generation();
@@ -659,7 +659,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.feed_starved(now);
         if self.accept_again_at.is_some_and(|at| at <= now) {
             self.accept_again_at = None;
-            self.watch_listeners();
+            self.poll_listeners();
         }
         if is_stopping {
             self.start_draining();

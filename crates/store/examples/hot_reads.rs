@@ -71,7 +71,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .collect();
     if way.ends_with("places") {
         let keys = HotArray::new(hot.iter().map(Vec::as_slice));
-        session.watch_hot(Some(Arc::new(keys)));
+        session.set_hot_array(Some(Arc::new(keys)));
         session.read_hot(NOW, &requests, &mut hits);
     }
     hits.0 = 0;

@@ -140,7 +140,7 @@ impl World {
             Step::Watch(every) => {
                 let keys: Vec<Vec<u8>> = (0..KEYS).step_by(every).map(key).collect();
                 let keys = HotArray::new(keys.iter().map(Vec::as_slice));
-                self.dispatcher.watch_hot(Some(Arc::new(keys)));
+                self.dispatcher.set_hot_array(Some(Arc::new(keys)));
             }
             Step::Crowd(comes, count) => {
                 for at in 0..count {
@@ -252,7 +252,7 @@ fn places_in_nodes_that_go_are_never_read() {
             is_over.store(1, Ordering::Relaxed);
         });
         let mut session = store.session().unwrap();
-        session.watch_hot(Some(Arc::new(hot)));
+        session.set_hot_array(Some(Arc::new(hot)));
         let mut at = 0;
         while is_over.load(Ordering::Relaxed) == 0 {
             let ids: Vec<usize> = (0..20).map(|step| (at + step * 7) % keys.len()).collect();

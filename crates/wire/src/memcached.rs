@@ -27,4 +27,4 @@ pub use command::{RELATIVE_EXPTIME_MAX_S, expiry_from_exptime};
 pub use meta::{Meta, MetaEcho, MetaFlags, MetaMode, MetaShown, MetaVerb};
 pub use parser::{NextCommand, Parser, next_command};
 pub use reply::{DumpedFacts, Encoder, Reply};
-pub use watch::{WatchTopics, push_uri_encoded};
+pub use watch::{EventTopics, push_uri_encoded};

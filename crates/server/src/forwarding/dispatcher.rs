@@ -57,7 +57,7 @@ use crate::budget::Kind;
 use crate::core::Core;
 use crate::engine::{Away, Sending};
 use crate::gather::Answer;
-use crate::hot::Watcher;
+use crate::hot::HotTracker;
 use crate::shared::Control;
 use offering::Offering;
 
@@ -113,7 +113,7 @@ pub(super) struct Dispatcher {
     /// Which threads may be sent to.
     plan: RolePlan,
     decider: Decider,
-    hot: Option<Watcher>,
+    hot: Option<HotTracker>,
     /// By the router's worker.
     depths: Depths,
     partition_bits: PartitionBits,
@@ -207,7 +207,7 @@ impl Dispatcher {
     }
 
     /// Takes samples from now on, and reads what is hot itself if it may not execute the rest.
-    pub fn watch(&mut self, hot: Watcher) {
+    pub fn set_hot_tracker(&mut self, hot: HotTracker) {
         self.hot = Some(hot);
     }
 

@@ -112,7 +112,7 @@ pub(super) struct Loans {
 
 struct Held {
     loan: Loan,
-    is_watched: bool,
+    is_polled: bool,
     is_ready: bool,
 }
 
@@ -122,7 +122,7 @@ impl Loans {
     }
 
     pub fn take(&mut self, loan: Loan) {
-        let slot = self.held.insert(Held { loan, is_watched: false, is_ready: true });
+        let slot = self.held.insert(Held { loan, is_polled: false, is_ready: true });
         self.ready.push_back(slot);
     }
 
@@ -150,7 +150,7 @@ impl Loans {
     pub fn send<P: Poller>(&mut self, core: &Core, poller: &mut P) {
         for _ in 0..self.ready.len() {
             let Some(slot) = self.ready.pop_front() else { return };
-            let Held { loan, is_watched, is_ready } = &mut self.held[slot];
+            let Held { loan, is_polled, is_ready } = &mut self.held[slot];
             let mut sent_bytes = 0;
             let sent =
                 loan.output.send_slice(loan.socket.as_fd(), SLICE_BYTES_MAX, &mut sent_bytes);
@@ -163,9 +163,9 @@ impl Loans {
                 Ok(Sent::Blocked) => Step::Blocked,
                 Err(_) => Step::Broken,
             };
-            if step == Step::Blocked && !*is_watched {
+            if step == Step::Blocked && !*is_polled {
                 let interest = Interest { read: false, write: true };
-                *is_watched = true;
+                *is_polled = true;
                 if poller.add(loan.socket.as_fd(), TOKEN_LOAN + slot as u64, interest).is_err() {
                     step = Step::Broken; // No event would tell when it goes on.
                 }
@@ -180,14 +180,14 @@ impl Loans {
     }
 
     fn give_back<P: Poller>(&mut self, core: &Core, poller: &mut P, slot: usize, is_broken: bool) {
-        let Some(Held { loan, is_watched, .. }) = self.held.remove(slot) else { return };
-        if is_watched {
-            // The dispatcher's descriptor keeps the socket, and with it the watch, alive.
+        let Some(Held { loan, is_polled, .. }) = self.held.remove(slot) else { return };
+        if is_polled {
+            // The dispatcher's descriptor keeps the socket, and what the poller has of it, alive.
             let _ = poller.remove(loan.socket.as_fd());
         }
         let end = match is_broken {
             true => LoanEnd::Broken,
-            false => LoanEnd::Sent { has_blocked: is_watched },
+            false => LoanEnd::Sent { has_blocked: is_polled },
         };
         let Loan { lender, slot, client_id, lent_bytes, socket, .. } = loan;
         drop(socket); // I5

@@ -25,7 +25,7 @@ use crate::cluster::View;
 use crate::compaction::{Answering, Compacted};
 use crate::core::Core;
 use crate::engine::{Asked, Asking, Away, Engine, Home, RunToCompletion, Sending};
-use crate::hot::{HotKeys, Watcher};
+use crate::hot::{HotKeys, HotTracker};
 use crate::poller::Poller;
 use crate::reply::{Pending, ReplySink};
 use crate::rmw::Rmw;
@@ -106,7 +106,7 @@ impl Routed {
         let mut dispatcher =
             Dispatcher::new(fabric, (plan, decider), self.partition_bits, self.own);
         if let Some(keys) = &self.hot_keys {
-            dispatcher.watch(Watcher::new(keys, self.own.index()));
+            dispatcher.set_hot_tracker(HotTracker::new(keys, self.own.index()));
         }
         if let Some((view, channel)) = &self.cluster {
             dispatcher.replicate(Replicated::new(Arc::clone(view), Arc::clone(channel)));
@@ -287,7 +287,7 @@ impl Home for Routed {
         if let Some(dispatcher) = &mut self.dispatcher {
             dispatcher.renew_plan(core);
             if dispatcher.look_at_hot_set() {
-                self.home.session.watch_hot(dispatcher.hot_array());
+                self.home.session.set_hot_array(dispatcher.hot_array());
             }
         }
         for _ in 0..BATCHES_PER_TURN {
@@ -369,7 +369,7 @@ impl Home for Routed {
             }
             (None, None) => {}
         }
-        self.home.session.watch_hot(self.dispatcher.as_ref().and_then(Dispatcher::hot_array));
+        self.home.session.set_hot_array(self.dispatcher.as_ref().and_then(Dispatcher::hot_array));
     }
 
     fn settle(&mut self, core: &Core, plan: &RolePlan) {

@@ -22,7 +22,7 @@ use wire::Parsed;
 use wire::resp::asked_command;
 use wire::{memcached, resp};
 
-use super::Watcher;
+use super::HotTracker;
 use crate::counters::Dialect;
 use crate::shared::Shared;
 
@@ -35,7 +35,7 @@ const KEYS_MAX: usize = 64;
 
 /// A worker's side of the samples.
 pub(crate) struct KeySampler {
-    watcher: Watcher,
+    tracker: HotTracker,
     hasher: KeyHasher,
     looked_at: Instant,
     looks: u64,
@@ -44,9 +44,9 @@ pub(crate) struct KeySampler {
 impl KeySampler {
     /// A worker's side; `None`: no keys are sampled.
     pub fn of(shared: &Shared, worker: WorkerId, now: Instant) -> Option<KeySampler> {
-        let watcher = Watcher::new(shared.hot_keys()?, worker.index());
+        let tracker = HotTracker::new(shared.hot_keys()?, worker.index());
         let hasher = shared.store().key_hasher().clone();
-        Some(KeySampler { watcher, hasher, looked_at: now, looks: u64::from(worker.0) })
+        Some(KeySampler { tracker, hasher, looked_at: now, looks: u64::from(worker.0) })
     }
 
     /// Whether the next gathering is to be looked at.
@@ -77,7 +77,7 @@ impl KeySampler {
             }
         }
         for key in keys {
-            self.watcher.note_chosen(self.hasher.hash(key), key);
+            self.tracker.note_chosen(self.hasher.hash(key), key);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! HOTKEYS START: time and bytes by key, between a start and a stop.
 //!
 //! ```text
-//!  a gathering ── is anybody watching? (one load, MONITOR's) ── no ─▶ nothing
+//!  a gathering ── any session? (one load, MONITOR's) ── no ─▶ nothing
 //!                          │ yes
 //!                          └▶ its bytes are read again ─▶ this worker's part: cpu, net ─┐
 //!                                                        other workers' parts ──────────┴─▶ GET

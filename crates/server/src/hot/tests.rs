@@ -13,7 +13,7 @@ fn hash_of(key: u64) -> KeyHash {
 /// A dispatcher that samples everything, and the manager.
 struct Bench {
     keys: Arc<HotKeys>,
-    watcher: Watcher,
+    tracker: HotTracker,
     epochs: HotEpochs,
     now_ns: u64,
 }
@@ -21,10 +21,10 @@ struct Bench {
 impl Bench {
     fn new(size: HotSetSize) -> Bench {
         let keys = HotKeys::new(size, 1, true, true).expect("it is on");
-        let mut watcher = Watcher::new(&keys, 0);
-        watcher.sampler = Sampler::new(1, 0);
+        let mut tracker = HotTracker::new(&keys, 0);
+        tracker.sampler = Sampler::new(1, 0);
         let epochs = HotEpochs::new(Arc::clone(&keys), Instant { ns: 0 });
-        Bench { keys, watcher, epochs, now_ns: 0 }
+        Bench { keys, tracker, epochs, now_ns: 0 }
     }
 
     /// One epoch in which key k comes `times(k)` times, and then a round of the dispatcher.
@@ -32,7 +32,7 @@ impl Bench {
         let mut noted_count = 0;
         for key in 0..key_count {
             for _ in 0..times(key) {
-                self.watcher.note(hash_of(key), format!("key:{key}").as_bytes());
+                self.tracker.note(hash_of(key), format!("key:{key}").as_bytes());
                 noted_count += 1;
                 if noted_count % SAMPLES_WAITING_MAX == 0 {
                     let is_over = self.epochs.look(Instant { ns: self.now_ns }, true);
@@ -42,12 +42,12 @@ impl Bench {
         }
         self.now_ns += 400_000_000;
         let change = self.epochs.look(Instant { ns: self.now_ns }, true);
-        self.watcher.look();
+        self.tracker.look();
         change
     }
 
     fn hot_among(&self, keys: std::ops::Range<u64>) -> Vec<u64> {
-        keys.filter(|key| self.watcher.is_hot(hash_of(*key))).collect()
+        keys.filter(|key| self.tracker.is_hot(hash_of(*key))).collect()
     }
 }
 
@@ -98,7 +98,7 @@ fn another_size_holds_from_the_managers_next_look_on() {
     assert_eq!(bench.keys.now().item_count(), 10);
     assert_eq!(bench.epochs.look(Instant { ns: bench.now_ns }, true), None, "a size is no news");
     assert!(bench.keys.is_in_force(true) && !bench.epochs.is_urgent(&layers));
-    bench.watcher.look();
+    bench.tracker.look();
     assert_eq!(bench.hot_among(0..40).len(), 20);
     assert_eq!(bench.keys.eligible_count(), 40);
     bench.epoch(40, |_| 100);
@@ -122,7 +122,7 @@ fn a_set_of_no_keys_for_a_while_does_not_have_to_begin_anew() {
     assert_eq!(bench.hot_among(0..1000), [0; 0]);
     bench.keys.set_size(2);
     bench.epochs.look(Instant { ns: bench.now_ns }, true);
-    bench.watcher.look();
+    bench.tracker.look();
     assert_eq!(bench.hot_among(0..1000).len(), 2);
 }
 
@@ -137,7 +137,7 @@ fn the_hot_set_ends_without_readers_and_begins_at_once_with_some() {
     assert!(bench.epochs.is_urgent(&rtc) && !bench.epochs.is_urgent(&layers));
     for _ in 0..3 {
         bench.now_ns += 400_000_000;
-        (0..200).for_each(|_| bench.watcher.note(hash_of(1), b"key:1"));
+        (0..200).for_each(|_| bench.tracker.note(hash_of(1), b"key:1"));
         assert_eq!(bench.epochs.tick(Instant { ns: bench.now_ns }, &rtc), None);
         let now = bench.keys.now();
         assert_eq!((now.item_count(), now.array.as_ref().map(|array| array.len())), (0, Some(0)));
@@ -149,7 +149,7 @@ fn the_hot_set_ends_without_readers_and_begins_at_once_with_some() {
 }
 
 #[test]
-fn what_the_tuner_watches_does_not_depend_on_the_size() {
+fn what_the_tuner_observes_does_not_depend_on_the_size() {
     let bench = &mut Bench::new(HotSetSize::Auto);
     bench.epoch(10, |key| if key < 2 { 300 } else { 4 });
     let share_ratio = bench.keys.now().frequent_share_ratio();
@@ -164,7 +164,7 @@ fn what_the_tuner_watches_does_not_depend_on_the_size() {
 fn samples_that_are_not_fetched_are_dropped() {
     let bench = &mut Bench::new(HotSetSize::Auto);
     for _ in 0..3 * SAMPLES_WAITING_MAX {
-        bench.watcher.note(hash_of(1), b"key:1");
+        bench.tracker.note(hash_of(1), b"key:1");
     }
     let change = bench.epoch(0, |_| 0);
     assert_eq!(change.map(|change| change.sample_count), Some(SAMPLES_WAITING_MAX as u64));
@@ -176,7 +176,7 @@ fn long_keys_are_listed_by_their_heads() {
     let long = [b'x'; SAMPLE_KEY_BYTES_MAX + 1];
     for key in [&long[..], &long[1..]] {
         for _ in 0..200 {
-            bench.watcher.note(hash_of(key.len() as u64), key);
+            bench.tracker.note(hash_of(key.len() as u64), key);
         }
     }
     bench.epoch(0, |_| 0);
@@ -195,10 +195,10 @@ fn a_dispatcher_that_meets_a_publication_takes_it_in_its_next_round() {
     let published = Published { members: Members::new(&[hash_of(1)]), ..Published::default() };
     keys.publish(published, 1);
     let being_replaced = keys.published.lock();
-    bench.watcher.look();
+    bench.tracker.look();
     assert_eq!(bench.hot_among(0..2), [0; 0]);
     drop(being_replaced);
-    bench.watcher.look();
+    bench.tracker.look();
     assert_eq!(bench.hot_among(0..2), [1]);
 }
 
@@ -212,7 +212,7 @@ fn the_decision_log_hears_of_the_beginning_and_the_end() {
     let bench = &mut Bench::new(HotSetSize::Auto);
     let mut tick = |has_two_layers, key_count: u64| {
         for key in 0..key_count {
-            (0..200).for_each(|_| bench.watcher.note(hash_of(key), b"key"));
+            (0..200).for_each(|_| bench.tracker.note(hash_of(key), b"key"));
         }
         bench.now_ns += 400_000_000;
         let observed = Observed { has_two_layers, ..Observed::default() };

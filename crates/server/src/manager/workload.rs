@@ -64,7 +64,7 @@ impl Shown {
 }
 
 /// Computes the place each second.
-pub struct Watcher {
+pub struct WorkloadMonitor {
     shared: Arc<Shared>,
     before: Counts,
     notice: Notice,
@@ -76,14 +76,14 @@ struct Counts {
     writes: u64,
 }
 
-impl Watcher {
+impl WorkloadMonitor {
     /// Of this server.
-    pub fn new(shared: Arc<Shared>) -> Watcher {
-        Watcher { shared, before: Counts::default(), notice: Notice::default() }
+    pub fn new(shared: Arc<Shared>) -> WorkloadMonitor {
+        WorkloadMonitor { shared, before: Counts::default(), notice: Notice::default() }
     }
 }
 
-impl Controller for Watcher {
+impl Controller for WorkloadMonitor {
     fn name(&self) -> &'static str {
         "taxonomy"
     }

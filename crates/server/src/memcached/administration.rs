@@ -1,6 +1,6 @@
 //! What operators ask of a running server: its end, certificates, memory, the stream of events.
 
-use wire::memcached::{Encoder, Reply, WatchTopics};
+use wire::memcached::{Encoder, EventTopics, Reply};
 
 use super::Caller;
 use crate::connection::Ending;
@@ -60,8 +60,8 @@ impl<E: Engine> Gather<'_, '_, E> {
         }
     }
 
-    /// watch: from now on the connection is shown lines, and what it sends is skipped.
-    pub(super) fn watch_events(&mut self, slot: usize, topics: WatchTopics, noreply: bool) {
+    /// `watch`: from now on the connection gets lines, and what it sends is skipped.
+    pub(super) fn stream_events(&mut self, slot: usize, topics: EventTopics, noreply: bool) {
         let caller = self.caller(slot, MemcachedCommand::Watch, noreply);
         let is_datagram = self.core.connections[slot].exchange.is_some();
         // Other nodes of a cluster have items too.
@@ -71,6 +71,6 @@ impl<E: Engine> Gather<'_, '_, E> {
         self.say_line(caller, Reply::Ok);
         let connection = &mut self.core.connections[slot];
         connection.input.skip_bytes = u64::MAX;
-        self.core.shared.watchers().add(&connection.client, topics);
+        self.core.shared.event_stream().add(&connection.client, topics);
     }
 }

@@ -14,12 +14,12 @@ use crate::counters::{
 };
 use crate::doors::Door;
 use crate::engine::Engine;
+use crate::event_stream::LINES_BYTES_MAX;
 use crate::gather::Gather;
 use crate::metrics::facts::facts;
 use crate::process::Usage;
 use crate::process::unix_now;
 use crate::shared::Shared;
-use crate::watchers::LINES_BYTES_MAX;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Answers `stats [kind]`.
@@ -41,7 +41,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         };
         self.reply_to(caller.slot, |out| {
             if kind == StatsKind::DetailDump {
-                out.extend_from_slice(shared.watchers().prefixes.dump().as_bytes());
+                out.extend_from_slice(shared.event_stream().prefixes.dump().as_bytes());
             }
             write_group(&mut Writer::Text(Encoder::new(out)), kind, &shared);
             Encoder::new(out).reply(reply);
@@ -77,7 +77,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             write_group(&mut Writer::Binary(binary::Encoder::new(out, head)), kind, &shared);
             if kind == StatsKind::DetailDump {
                 // memcached puts the text of its dump in here, the text protocol's end with it.
-                let text = shared.watchers().prefixes.dump() + "END\r\n";
+                let text = shared.event_stream().prefixes.dump() + "END\r\n";
                 binary::Encoder::new(out, head).stat("detailed", &text);
             }
             binary::Encoder::new(out, head).done(0);
@@ -86,9 +86,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 
     /// Counts prefixes from the next request on, or no longer.
     fn count_prefixes(&mut self, is_on: bool) {
-        self.core.shared.watchers().count_prefixes(is_on);
+        self.core.shared.event_stream().count_prefixes(is_on);
         // Other workers look when their next round begins.
-        self.core.is_watched |= is_on;
+        self.core.shows_items |= is_on;
     }
 }
 
@@ -162,9 +162,9 @@ fn general(to: &mut Writer<'_>, shared: &Shared) {
     to.stat("evictions", store.evicted_by_log + store.evicted_by_index);
     to.stat("evicted_unfetched", store.evicted_unread);
     to.stat("reclaimed", store.expired);
-    let watchers = shared.watchers();
-    watchers.counts.named().into_iter().for_each(|(name, count)| to.stat(name, count));
-    to.stat("log_watchers", watchers.len());
+    let event_stream = shared.event_stream();
+    event_stream.counts.named().into_iter().for_each(|(name, count)| to.stat(name, count));
+    to.stat("log_watchers", event_stream.len());
     to.stat("store_too_large", totals.oversized_commands);
     to.stat("store_no_memory", store.out_of_memory);
     for fact in facts(&store) {
@@ -353,7 +353,7 @@ fn settings(to: &mut Writer<'_>, shared: &Shared) {
     to.stat("shutdown_command", yes_no(config.enable_shutdown));
     to.stat("dump_enabled", "yes");
     to.stat("stat_key_prefix", ":");
-    to.stat("detail_enabled", yes_no(shared.watchers().prefixes.is_on()));
+    to.stat("detail_enabled", yes_no(shared.event_stream().prefixes.is_on()));
     to.stat("idle_timeout", shared.live().idle_timeout_ms() / 1000);
     to.stat("ssl_enabled", yes_no(config.tls_memcached.is_some()));
     to.stat("watcher_logbuf_size", LINES_BYTES_MAX);

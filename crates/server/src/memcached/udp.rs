@@ -189,7 +189,7 @@ impl UdpPort {
         })
     }
 
-    /// To be watched by the worker's poller.
+    /// For the worker's poller.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.transport.as_fd()
     }

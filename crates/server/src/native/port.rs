@@ -189,7 +189,7 @@ impl<T: Source> Port<T> {
         self.transport.queued() > 0
     }
 
-    /// To be watched by the worker's poller.
+    /// For the worker's poller.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.transport.as_fd()
     }

@@ -54,7 +54,7 @@ impl Ports {
         Ports(ports)
     }
 
-    /// What a poller watches, by position.
+    /// What a poller has, by position.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.0.iter().map(|any| with_port!(any, port => port.as_fd()))
     }

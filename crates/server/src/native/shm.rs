@@ -256,7 +256,7 @@ impl ShmPort {
         parted
     }
 
-    /// A client's doorbell, to be watched.
+    /// A client's doorbell, for the worker's poller.
     pub fn doorbell(&self, slot: usize) -> Option<BorrowedFd<'_>> {
         Some(self.clients.get(slot)?.as_ref()?.end.as_fd())
     }

@@ -19,7 +19,7 @@ pub struct Epoll {
 }
 
 impl Epoll {
-    /// An epoll that watches nothing.
+    /// An epoll of nothing.
     pub fn new() -> io::Result<Epoll> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         Ok(Epoll { epoll, events: Vec::with_capacity(READY_MAX) })
@@ -82,7 +82,7 @@ fn flags(interest: Interest) -> EventFlags {
 pub struct Waker(Arc<OwnedFd>);
 
 impl Waker {
-    /// A waker that no poller watches yet.
+    /// A waker that no poller has yet.
     pub fn new() -> io::Result<Waker> {
         Ok(Waker(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
     }
@@ -105,7 +105,7 @@ impl Waker {
         let _ = rustix::io::read(&*self.0, &mut [0_u8; 8]);
     }
 
-    /// To be watched by the worker's poller.
+    /// For the worker's poller.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

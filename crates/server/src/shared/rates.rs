@@ -49,9 +49,9 @@ impl Shared {
         *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = self.totals();
         let store = self.store_stats();
         *self.store_baseline.lock().unwrap_or_else(PoisonError::into_inner) = store;
-        self.watchers().prefixes.reset();
+        self.event_stream().prefixes.reset();
         let taken = |index| Some((index, self.durations(index)?));
-        self.watching.reset_durations((0..CommandIndex::COUNT).filter_map(taken));
+        self.observations.reset_durations((0..CommandIndex::COUNT).filter_map(taken));
     }
 
     /// Commands per second, averaged since the last call that was at least 250 ms ago.

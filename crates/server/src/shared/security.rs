@@ -56,7 +56,7 @@ impl Shared {
 
     /// What the admin port refused.
     pub(crate) fn admin_counters(&self) -> &AdminCounters {
-        &self.watching.admin
+        &self.observations.admin
     }
 
     /// The users of the RESP port.

@@ -1,4 +1,4 @@
-//! Which read a worker watches, and since when it counts. It is told the times.
+//! Which read a worker times, and since when it counts. It is told the times.
 //!
 //! ```text
 //!  asked ──── round ──── asked ──── round: read ─▶ pick ───── rounds ───── answered
@@ -19,9 +19,9 @@ pub enum Round {
     Woken,
 }
 
-/// The read that is watched.
+/// The read that is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Watched {
+pub struct TimedRead {
     /// The connection's place.
     pub slot: usize,
     /// Its client: another may have the place by now.
@@ -38,18 +38,18 @@ pub struct Sampler {
     asked_at: Option<Instant>,
     /// When what this round reads can have come.
     since: Option<Instant>,
-    watched: Option<Watched>,
+    timed: Option<TimedRead>,
     /// Counts the picks, so that the connections of a round take turns.
     pick_count: usize,
 }
 
 impl Sampler {
-    /// A round begins. Without an objective (0) nothing is watched.
+    /// A round begins. Without an objective (0) nothing is timed.
     #[inline]
     pub fn begin(&mut self, now: Instant, round: Round, target_ns: u64) {
         self.target_ns = target_ns;
         if target_ns == 0 {
-            (self.watched, self.asked_at, self.since) = (None, None, None);
+            (self.timed, self.asked_at, self.since) = (None, None, None);
             return;
         }
         self.since = match round {
@@ -60,37 +60,37 @@ impl Sampler {
         self.asked_at = Some(now);
     }
 
-    /// Which of `read_count` reads is to be looked at first; `None`: none is to be watched.
+    /// Which of `read_count` reads is to be looked at first; `None`: none is to be timed.
     #[inline]
     pub fn wants(&mut self, read_count: usize) -> Option<usize> {
-        if self.watched.is_some() || self.since.is_none() || read_count == 0 {
+        if self.timed.is_some() || self.since.is_none() || read_count == 0 {
             return None;
         }
         self.pick_count = self.pick_count.wrapping_add(1);
         Some(self.pick_count % read_count)
     }
 
-    /// This read is watched from now on.
-    pub fn watch(&mut self, slot: usize, client_id: u64, reply_mark: u32) {
+    /// This read is timed from now on.
+    pub fn start(&mut self, slot: usize, client_id: u64, reply_mark: u32) {
         let Some(since) = self.since else { return };
-        self.watched = Some(Watched { slot, client_id, reply_mark, since });
+        self.timed = Some(TimedRead { slot, client_id, reply_mark, since });
     }
 
-    /// What is watched.
+    /// What is timed.
     #[inline]
-    pub fn watched(&self) -> Option<Watched> {
-        self.watched
+    pub fn timed(&self) -> Option<TimedRead> {
+        self.timed
     }
 
     /// Its connection is gone.
     pub fn forget(&mut self) {
-        self.watched = None;
+        self.timed = None;
     }
 
     /// It is answered: how long it took, and how long it may.
     pub fn answered(&mut self, now: Instant) -> Option<(u64, u64)> {
-        let watched = self.watched.take()?;
-        Some((now.ns.saturating_sub(watched.since.ns), self.target_ns))
+        let timed = self.timed.take()?;
+        Some((now.ns.saturating_sub(timed.since.ns), self.target_ns))
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
         }
         sampler.begin(at(100), round, TARGET_NS);
         if sampler.wants(1) == Some(0) {
-            sampler.watch(7, 1, 0);
+            sampler.start(7, 1, 0);
         }
         sampler.begin(at(200), Round::Asked, TARGET_NS);
         let found = sampler.answered(at(250));
@@ -139,11 +139,11 @@ mod tests {
     }
 
     #[test]
-    fn one_read_is_watched_at_a_time_and_connections_take_turns() {
+    fn one_read_is_timed_at_a_time_and_connections_take_turns() {
         let mut sampler = Sampler::default();
         sampler.begin(at(0), Round::Woken, TARGET_NS);
         let first = sampler.wants(3).unwrap();
-        sampler.watch(first, 1, 0);
+        sampler.start(first, 1, 0);
         assert_eq!(sampler.wants(3), None);
         sampler.forget();
         let second = sampler.wants(3).unwrap();
@@ -152,12 +152,12 @@ mod tests {
     }
 
     #[test]
-    fn without_an_objective_nothing_is_watched() {
+    fn without_an_objective_nothing_is_timed() {
         let mut sampler = Sampler::default();
         sampler.begin(at(0), Round::Woken, TARGET_NS);
-        sampler.watch(0, 1, 0);
+        sampler.start(0, 1, 0);
         sampler.begin(at(10), Round::Woken, 0);
-        assert_eq!((sampler.watched(), sampler.wants(1)), (None, None));
+        assert_eq!((sampler.timed(), sampler.wants(1)), (None, None));
         sampler.begin(at(20), Round::Asked, TARGET_NS);
         assert_eq!(sampler.wants(1), None, "what came before 20 ns came at an unknown time");
     }

@@ -76,18 +76,18 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
         self.accept_again_at = Some(Instant::now() + ACCEPT_REST);
         for listener in &self.listeners {
-            // A listener that is not watched is simply not accepted from.
+            // A listener that is not polled is simply not accepted from.
             let _ = self.poller.remove(listener.socket.as_fd());
         }
     }
 
     /// After a rest.
-    pub(super) fn watch_listeners(&mut self) {
+    pub(super) fn poll_listeners(&mut self) {
         for listener in &self.listeners {
             let _ = self.poller.add(listener.socket.as_fd(), listener.token, Interest::READ);
         }
         if let Some(door) = &self.shm_door {
-            // It may be watched still.
+            // It may be polled still.
             let _ = self.poller.add(door.as_fd(), super::TOKEN_SHM_DOOR, Interest::READ);
         }
     }
@@ -153,7 +153,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             connection.awaiting.depth_max = DEPTH_AT_FIRST;
         }
         if protocol == Dialect::Memcached {
-            self.tell_watchers(&connection.client, None);
+            self.show_connection(&connection.client, None);
         }
         if !self.member.plan().is_dispatcher(self.core.worker.index()) {
             return self.pass_on(connection);

@@ -68,7 +68,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                     self.kill(client_id);
                 }
                 Control::Feed { client_id, lines } => self.feed(client_id, &lines),
-                Control::Watched { client_id, lines } => self.show_watcher(client_id, &lines),
+                Control::Events { client_id, lines } => self.show_events(client_id, &lines),
                 Control::Track(messages) => self.core.receive(messages),
                 Control::Adopt(guest) => self.adopt_shm(*guest),
                 Control::MoveShm(client) => {

@@ -170,11 +170,11 @@ impl<E: Home, P: Poller> Worker<E, P> {
             && !has_unparsed
             && connection.output.unsent_bytes() <= self.core.output_limit_bytes;
         let write = is_blocked && sender != Sender::Lent;
-        self.watch(slot, Interest { read, write });
+        self.poll_for(slot, Interest { read, write });
     }
 
     /// Tells the poller, if something has changed.
-    fn watch(&mut self, slot: usize, interest: Interest) {
+    fn poll_for(&mut self, slot: usize, interest: Interest) {
         let connection = &mut self.core.connections[slot];
         if connection.interest == interest {
             return;
@@ -207,7 +207,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if E::ROUTES && self.core.connections.get_mut(slot).is_some_and(|open| open.is_lent) {
             self.cut_loan(slot);
         }
-        self.tell_watchers_of_end(slot);
+        self.show_connection_end(slot);
         let Some(mut connection) = self.core.connections.remove(slot) else { return };
         if connection.exchange.is_some() {
             connection.ending = Ending::Now;
@@ -217,7 +217,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.ledger.rebook(&mut connection.booked, Books::default());
         self.core.shared.clients().remove(connection.client.id);
         self.core.shared.monitors().remove(connection.client.id);
-        self.core.shared.watchers().remove(connection.client.id);
+        self.core.shared.event_stream().remove(connection.client.id);
         self.core.shared.tracking().forget(connection.client.id);
         if self.core.is_tracked {
             self.core.tell_of_end(connection.client.id);
@@ -240,7 +240,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    fn tell_watchers_of_end(&mut self, slot: usize) {
+    fn show_connection_end(&mut self, slot: usize) {
         let Some(connection) = self.core.connections.get(slot) else { return };
         if connection.exchange.is_none() && connection.client.protocol == Dialect::Memcached {
             let is_garbled = match &connection.protocol_state {
@@ -254,7 +254,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 Ending::Open | Ending::Resting | Ending::AfterFlush => "normal",
             };
             let client = Arc::clone(&connection.client);
-            self.tell_watchers(&client, Some(reason));
+            self.show_connection(&client, Some(reason));
         }
     }
 

@@ -7,8 +7,9 @@
 //!
 //! # Invariants
 //! I1: a connection is closed only if nothing was read from it and nothing left for as long as the
-//!     setting says; never while others execute for it, and never if it only listens: a MONITOR, a
-//!     watcher, a subscriber (as in Redis). What a client that tracks is told counts as its own.
+//!     setting says; never while others execute for it, and never if it only listens: a MONITOR,
+//!     an event stream, a subscriber (as in Redis). What a client that tracks is told counts as
+//!     its own.
 //! I2: without the setting a pass costs one comparison each time house is kept; with it an idle
 //!     worker wakes when the next connection is due, and not before.
 
@@ -105,6 +106,6 @@ impl<E: Home, P: Poller> Worker<E, P> {
             && !self.core.is_paused
             && !connection.client.is_subscribed()
             && !self.core.shared.monitors().has(connection.client.id)
-            && !self.core.shared.watchers().has(connection.client.id)
+            && !self.core.shared.event_stream().has(connection.client.id)
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct Latency {
     pub has_slept: bool,
     /// Connections whose bytes of this round came in an earlier one.
     pub resumed: Vec<usize>,
-    /// The first command of the read that is watched, if its duration is to be counted.
+    /// The first command of the read that is timed, if its duration is to be counted.
     command: Option<CommandIndex>,
 }
 
@@ -73,7 +73,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     }
 
     /// After parsing, before what is left of the reads is put away.
-    pub(super) fn watch_latency(&mut self) {
+    pub(super) fn time_a_read(&mut self) {
         let read_count = self.regions.len();
         let Some(first) = self.latency.sampler.wants(read_count) else {
             return self.latency.resumed.clear();
@@ -92,20 +92,20 @@ impl<E: Home, P: Poller> Worker<E, P> {
             let bytes = read.taken(&self.arena).unwrap_or_default();
             self.latency.command = if is_counted { first_command(bytes) } else { None };
             let reply_mark = connection.awaiting.reply_mark();
-            self.latency.sampler.watch(slot, connection.client.id, reply_mark);
+            self.latency.sampler.start(slot, connection.client.id, reply_mark);
         }
         self.latency.resumed.clear();
     }
 
     /// The end of a round that found something to do.
     pub(super) fn end_latency(&mut self, now: std::time::Instant) {
-        let Some(watched) = self.latency.sampler.watched() else { return };
-        let connection = self.core.connections.get_mut(watched.slot);
-        let same = connection.filter(|found| found.client.id == watched.client_id);
+        let Some(timed) = self.latency.sampler.timed() else { return };
+        let connection = self.core.connections.get_mut(timed.slot);
+        let same = connection.filter(|found| found.client.id == timed.client_id);
         let Some(connection) = same.filter(|found| found.ending == Ending::Open) else {
             return self.latency.sampler.forget();
         };
-        if !connection.awaiting.has_got(watched.reply_mark) || connection.is_lent {
+        if !connection.awaiting.has_got(timed.reply_mark) || connection.is_lent {
             return;
         }
         let now = self.latency.at(now);

@@ -130,7 +130,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     #[cold]
     pub(super) fn cut_loan(&mut self, slot: usize) {
         let connection = &self.core.connections[slot];
-        // The loan's descriptor would keep the watch alive, and the client in doubt.
+        // The loan's descriptor would stay in the poller, and the client in doubt.
         let _ = self.poller.remove(connection.socket.as_fd());
         let _ = shutdown(&connection.socket, Shutdown::Both);
     }

@@ -74,7 +74,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     pub(super) fn adopt_shm(&mut self, guest: ShmGuest) {
         let Some(native) = &mut self.native else { return };
         let Some(slot) = native.adopt(guest) else { return };
-        self.watch_shm(slot);
+        self.poll_shm(slot);
     }
 
     /// Takes in clients that other workers have parted with, or passes them on to workers that
@@ -85,7 +85,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             match &mut self.native {
                 Some(native) if is_dispatcher => {
                     let slot = native.take_in_shm(*client);
-                    self.watch_shm(slot);
+                    self.poll_shm(slot);
                 }
                 Some(_) => self.send_shm(client, &self.dispatchers_now()),
                 None => {}
@@ -108,7 +108,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             return;
         };
         for client in native.part_with_shm(leaving_count) {
-            // It fails only if it is not watched.
+            // It fails only if it is not polled.
             let _ = self.poller.remove(client.as_fd());
             self.send_shm(Box::new(client), &targets);
         }
@@ -119,11 +119,11 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.shared.send(target, Control::MoveShm(client));
     }
 
-    fn watch_shm(&mut self, slot: usize) {
+    fn poll_shm(&mut self, slot: usize) {
         let Some(native) = &mut self.native else { return };
         let Some(doorbell) = native.doorbell(slot) else { return };
         if let Err(error) = self.poller.add(doorbell, TOKEN_SHM + slot as u64, Interest::READ) {
-            tracing::warn!("a client in shared memory cannot be watched: {error}");
+            tracing::warn!("a client in shared memory cannot be polled: {error}");
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  Control::Roles ─▶ park ─▶ drained ─▶ hand over ─▶ take up, acknowledge ─▶ settle
-//!  Control::Move  ─▶ arrivals ─▶ polls itself: watch, finish     else: on to a worker that polls
+//!  Control::Move  ─▶ arrivals ─▶ polls itself: add, finish     else: on to a worker that polls
 //! ```
 //!
 //! # Invariants
@@ -122,7 +122,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if connection.ending == Ending::Resting {
             connection.ending = Ending::Open; // It is answered sooner, and there.
         }
-        // It fails only if it is not watched.
+        // It fails only if it is not polled.
         let _ = self.poller.remove(connection.socket.as_fd());
         self.core.shared.roles().transit.begin_another();
         self.hand_over(connection, targets);
@@ -190,8 +190,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let is_killed = self.core.renew_pass(slot) == Fate::Closes || is_killed;
         let connection = &mut self.core.connections[slot];
         let token = slot as u64;
-        let watched = self.poller.add(connection.socket.as_fd(), token, connection.interest);
-        if is_killed || watched.is_err() {
+        let polled = self.poller.add(connection.socket.as_fd(), token, connection.interest);
+        if is_killed || polled.is_err() {
             connection.ending = Ending::Now;
         }
         if std::mem::take(&mut connection.is_starved) {

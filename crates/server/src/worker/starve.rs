@@ -342,12 +342,12 @@ impl<E: Home, P: Poller> Worker<E, P> {
 /// Whether the client has closed, or its half, and what it has sent is not a whole command. Its
 /// bytes and its end may be waiting in the socket, which is not read.
 fn can_never_finish(connection: &Connection) -> bool {
-    let mut watched = [PollFd::from_borrowed_fd(connection.socket.as_fd(), PollFlags::RDHUP)];
+    let mut polled = [PollFd::from_borrowed_fd(connection.socket.as_fd(), PollFlags::RDHUP)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    if !matches!(poll(&mut watched, Some(&at_once)), Ok(1..)) {
+    if !matches!(poll(&mut polled, Some(&at_once)), Ok(1..)) {
         return false;
     }
-    if watched[0].revents().intersects(PollFlags::ERR | PollFlags::HUP) {
+    if polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP) {
         return true;
     }
     let unread_bytes = ioctl_fionread(&connection.socket).unwrap_or(0);

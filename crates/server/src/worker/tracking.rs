@@ -30,7 +30,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.telling.seen = word;
         self.core.is_tracked = is_on(word);
         self.core.note_exceptions();
-        self.engine.own_session().watch_changes(is_on(word));
+        self.engine.own_session().record_changes(is_on(word));
         // Last: from now on this worker looks up what it writes (tracking T2).
         self.core.shared.tracking().set_seen(self.core.worker.index(), word);
     }

@@ -169,7 +169,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     pub(super) fn close_udp(&mut self) {
         self.cut_exchanges();
         if let Some(udp) = self.udp.take() {
-            // It fails only if it is not watched.
+            // It fails only if it is not polled.
             let _ = self.poller.remove(udp.as_fd());
             self.core.ledger.release(Kind::Udp, udp.held_bytes());
         }

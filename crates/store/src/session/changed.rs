@@ -86,7 +86,7 @@ impl Changes {
 
 impl Session {
     /// Whether keys that change are noted for [`Session::take_changes`] from now on.
-    pub fn watch_changes(&mut self, is_watched: bool) {
+    pub fn record_changes(&mut self, is_watched: bool) {
         if is_watched != self.local.changes.is_some() {
             self.local.changes = is_watched.then(Box::default);
         }

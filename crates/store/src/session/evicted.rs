@@ -20,7 +20,7 @@ pub(super) struct EvictedLately {
 
 impl Session {
     /// Whether entries that have to go are kept for [`Session::take_evicted`] from now on.
-    pub fn watch_evictions(&mut self, is_watched: bool) {
+    pub fn record_evictions(&mut self, is_watched: bool) {
         if is_watched != self.local.evicted.is_some() {
             self.local.evicted = is_watched.then(Box::default);
         }

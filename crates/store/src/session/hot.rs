@@ -52,7 +52,7 @@ impl Hot {
 impl Session {
     /// From now on [`Session::read_hot`] looks for these keys first; `None`: for none. What was
     /// found of others is forgotten.
-    pub fn watch_hot(&mut self, keys: Option<Arc<HotArray>>) {
+    pub fn set_hot_array(&mut self, keys: Option<Arc<HotArray>>) {
         let keys = keys.filter(|keys| self.inner.tree.is_some() && !keys.is_empty());
         let in_place_count = self.take_hot_reads();
         self.local.hot = keys.map(|keys| {

@@ -201,8 +201,8 @@ pub struct Oracle {
 impl Oracle {
     pub fn new(store: &Arc<Store>) -> Oracle {
         let (mut session, mut asleep) = (store.session().unwrap(), store.session().unwrap());
-        session.watch_changes(true);
-        asleep.watch_changes(true);
+        session.record_changes(true);
+        asleep.record_changes(true);
         asleep.park();
         Oracle {
             store: Arc::clone(store),

@@ -6,7 +6,7 @@
 use super::command::Command;
 use super::parser::{Line, NextCommand};
 use super::reply::Reply;
-use super::watch::WatchTopics;
+use super::watch::EventTopics;
 use super::words::{Words, parse_unsigned};
 
 /// The least that memcached takes as a limit, in MiB, and the most.
@@ -48,15 +48,15 @@ impl<'a> Line<'a> {
     fn watch(&self, words: &Words<'a>) -> NextCommand<'a> {
         let noreply = words.ends_in_noreply();
         let named = 1..words.count - usize::from(noreply);
-        let mut topics = WatchTopics::NONE;
+        let mut topics = EventTopics::NONE;
         for index in named {
-            match WatchTopics::by_name(words.get(index)) {
+            match EventTopics::by_name(words.get(index)) {
                 Some(topic) => topics = topics.with(topic),
                 None => return self.reject(Reply::Error, noreply),
             }
         }
-        if topics == WatchTopics::NONE {
-            topics = WatchTopics::FETCHERS;
+        if topics == EventTopics::NONE {
+            topics = EventTopics::FETCHERS;
         }
         self.done(Command::Watch { topics, noreply })
     }

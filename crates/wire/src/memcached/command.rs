@@ -5,7 +5,7 @@ use base::UnixMillis;
 use super::administration::DumpKind;
 use super::meta::Meta;
 use super::reply::Reply;
-use super::watch::WatchTopics;
+use super::watch::EventTopics;
 
 /// One request. Keys are checked: 1 to 250 bytes, no space, no control byte that ends a word.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,7 +67,7 @@ pub enum Command<'a> {
     /// watch: the connection gets lines from now on, and nothing else.
     Watch {
         /// Of what.
-        topics: WatchTopics,
+        topics: EventTopics,
         /// Do not reply.
         noreply: bool,
     },

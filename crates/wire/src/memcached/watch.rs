@@ -4,51 +4,51 @@ use std::fmt::Write;
 
 /// A set of what can be watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WatchTopics(pub u8);
+pub struct EventTopics(pub u8);
 
-impl WatchTopics {
+impl EventTopics {
     /// Nothing.
-    pub const NONE: WatchTopics = WatchTopics(0);
+    pub const NONE: EventTopics = EventTopics(0);
     /// `fetchers`: every look at an item.
-    pub const FETCHERS: WatchTopics = WatchTopics(1);
+    pub const FETCHERS: EventTopics = EventTopics(1);
     /// `mutations`: every try to store one.
-    pub const MUTATIONS: WatchTopics = WatchTopics(2);
+    pub const MUTATIONS: EventTopics = EventTopics(2);
     /// `evictions`: items that had to go.
-    pub const EVICTIONS: WatchTopics = WatchTopics(4);
+    pub const EVICTIONS: EventTopics = EventTopics(4);
     /// `connevents`: connections that come and go.
-    pub const CONNECTIONS: WatchTopics = WatchTopics(8);
+    pub const CONNECTIONS: EventTopics = EventTopics(8);
     /// `deletions`, of later memcacheds: items that were deleted.
-    pub const DELETIONS: WatchTopics = WatchTopics(16);
+    pub const DELETIONS: EventTopics = EventTopics(16);
     /// What 1.6.18 takes and has no lines of here: `rawcmds`, `sysevents`, those of proxies.
-    pub const OTHERS: WatchTopics = WatchTopics(32);
+    pub const OTHERS: EventTopics = EventTopics(32);
     /// No line: `stats detail` counts requests by the prefixes of their keys.
-    pub const PREFIXES: WatchTopics = WatchTopics(64);
+    pub const PREFIXES: EventTopics = EventTopics(64);
     /// What becomes of requests on items.
-    pub const ITEMS: WatchTopics = WatchTopics(1 | 2 | 16 | 64);
+    pub const ITEMS: EventTopics = EventTopics(1 | 2 | 16 | 64);
 
     /// Of a word of the command.
-    pub fn by_name(name: &[u8]) -> Option<WatchTopics> {
+    pub fn by_name(name: &[u8]) -> Option<EventTopics> {
         Some(match name {
-            b"fetchers" => WatchTopics::FETCHERS,
-            b"mutations" => WatchTopics::MUTATIONS,
-            b"evictions" => WatchTopics::EVICTIONS,
-            b"connevents" => WatchTopics::CONNECTIONS,
-            b"deletions" => WatchTopics::DELETIONS,
+            b"fetchers" => EventTopics::FETCHERS,
+            b"mutations" => EventTopics::MUTATIONS,
+            b"evictions" => EventTopics::EVICTIONS,
+            b"connevents" => EventTopics::CONNECTIONS,
+            b"deletions" => EventTopics::DELETIONS,
             b"rawcmds" | b"sysevents" | b"proxyreqs" | b"proxyevents" | b"proxyuser" => {
-                WatchTopics::OTHERS
+                EventTopics::OTHERS
             }
             _ => return None,
         })
     }
 
     /// Both.
-    pub fn with(self, other: WatchTopics) -> WatchTopics {
-        WatchTopics(self.0 | other.0)
+    pub fn with(self, other: EventTopics) -> EventTopics {
+        EventTopics(self.0 | other.0)
     }
 
     /// Whether some of the others are among these.
     #[inline]
-    pub fn has(self, other: WatchTopics) -> bool {
+    pub fn has(self, other: EventTopics) -> bool {
         self.0 & other.0 != 0
     }
 }
@@ -71,11 +71,11 @@ mod tests {
 
     #[test]
     fn topics_are_sets() {
-        let both = WatchTopics::FETCHERS.with(WatchTopics::DELETIONS);
-        assert!(both.has(WatchTopics::ITEMS) && both.has(WatchTopics::FETCHERS));
-        assert!(!both.has(WatchTopics::MUTATIONS) && !WatchTopics::NONE.has(WatchTopics::ITEMS));
-        assert_eq!(WatchTopics::by_name(b"evictions"), Some(WatchTopics::EVICTIONS));
-        assert_eq!(WatchTopics::by_name(b"all"), None);
+        let both = EventTopics::FETCHERS.with(EventTopics::DELETIONS);
+        assert!(both.has(EventTopics::ITEMS) && both.has(EventTopics::FETCHERS));
+        assert!(!both.has(EventTopics::MUTATIONS) && !EventTopics::NONE.has(EventTopics::ITEMS));
+        assert_eq!(EventTopics::by_name(b"evictions"), Some(EventTopics::EVICTIONS));
+        assert_eq!(EventTopics::by_name(b"all"), None);
     }
 
     #[test]

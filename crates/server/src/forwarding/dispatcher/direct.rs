@@ -47,7 +47,7 @@ use crate::engine::{Asked, Asking, Away};
 use crate::forwarding::executor;
 use crate::forwarding::request_slot::RequestSlots;
 use crate::gather::BATCH_REQUESTS_MAX;
-use crate::hot::Watcher;
+use crate::hot::HotTracker;
 use crate::reply::ReplySink;
 use crate::rmw::{Refusal, Rmw, copies_value};
 use crate::sizes::{LENT_BYTES_MIN, size_of};
@@ -236,7 +236,7 @@ impl Dispatcher {
     /// Once a round: other keys may be hot; true: they are.
     #[inline]
     pub fn look_at_hot_set(&mut self) -> bool {
-        self.hot.as_mut().is_some_and(Watcher::look)
+        self.hot.as_mut().is_some_and(HotTracker::look)
     }
 
     /// The hot keys in their order, between two layers.

@@ -2,7 +2,7 @@
 
 use super::{Limits, Parser, next_command};
 use crate::Parsed;
-use crate::memcached::WatchTopics;
+use crate::memcached::EventTopics;
 use crate::memcached::{
     Arithmetic, Command, Delete, DumpKind, ProtocolError, Reply, StatsKind, Store, StoreVerb, Touch,
 };
@@ -228,10 +228,10 @@ fn the_rest_is_read_as_memcached_reads_it() {
     check("cache_memlimit 64 noreply\r\n", Command::MemoryLimit { mib: 64, noreply: true });
     check("refresh_certs noreply\r\n", Command::RefreshCertificates { noreply: true });
     let watch = |topics, noreply| Command::Watch { topics, noreply };
-    check("watch\r\n", watch(WatchTopics::FETCHERS, false));
-    let both = WatchTopics::MUTATIONS.with(WatchTopics::EVICTIONS);
+    check("watch\r\n", watch(EventTopics::FETCHERS, false));
+    let both = EventTopics::MUTATIONS.with(EventTopics::EVICTIONS);
     check("watch mutations evictions noreply\r\n", watch(both, true));
-    check("watch rawcmds\r\n", watch(WatchTopics::OTHERS, false));
+    check("watch rawcmds\r\n", watch(EventTopics::OTHERS, false));
     check("verbosity 1\r\n", Command::Verbosity { noreply: false });
     check("verbosity 1 noreply\r\n", Command::Verbosity { noreply: true });
     check("flush_all\r\n", Command::FlushAll { delay: 0, noreply: false });

@@ -1,24 +1,24 @@
-//! watch: what happens to items and connections, as lines for clients that ask for them.
+//! The event stream of memcached's `watch`: lines about items and connections for its subscribers.
 //!
 //! ```text
-//!  a batch ── anybody watching? (one flag a round) ── no ─▶ nothing
+//!  a batch ── any subscriber? (one flag a round) ── no ─▶ nothing
 //!               │ yes
-//!               └▶ requests, outcomes ─▶ lines of the round ─▶ each watcher's worker, its output
+//!               └▶ requests, outcomes ─▶ lines of the round ─▶ each subscriber's worker
 //! ```
 //!
 //! # Invariants
-//! W1: without a watcher a batch costs one look at a flag of the worker's own, a round two relaxed
-//!     loads, and a reply nothing.
-//! W2: a round makes at most [`LINES_BYTES_MAX`] of lines, and a watcher that has not taken what
+//! W1: without a subscriber a batch costs one look at a flag of the worker's own, a round two
+//!     relaxed loads, and a reply nothing.
+//! W2: a round makes at most [`LINES_BYTES_MAX`] of lines, and a subscriber that has not taken what
 //!     came before gets no more than its output may hold: what is left out is counted and told, as
 //!     `skipped=`. Lines that wait in an output are part of the client buffers; those on their way
 //!     to a worker are at most a thirty-second of them ([`UnderWay`]).
-//! W3: no worker waits for a watcher.
+//! W3: no worker waits for a subscriber.
 //!
 //! # Limits
 //! Lines of several workers come as they come; their numbers (gid) say in what order they were
-//! made. While items are watched, workers that route execute each request where it came in. In a
-//! cluster items are not watched: other nodes have them.
+//! made. While a client subscribes to items, workers that route execute each request where it came
+//! in. In a cluster no client subscribes to items: other nodes have them.
 
 mod prefixes;
 
@@ -29,7 +29,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use base::UnixMillis;
 use store::request::{Condition, Evicted, Expiry, Item, Op, Outcome, Request};
-use wire::memcached::{WatchTopics, push_uri_encoded};
+use wire::memcached::{EventTopics, push_uri_encoded};
 
 use crate::clients::{Client, End};
 use crate::rmw::meta::Guard;
@@ -43,19 +43,19 @@ pub const LINES_BYTES_MAX: usize = 256 << 10;
 /// Of the client buffers, for what is under way.
 const UNDER_WAY_PART: u64 = 32;
 
-/// The clients that watch, and what each watches.
+/// The subscribers, and the topics of each.
 #[derive(Debug, Default)]
-pub struct Watchers {
-    /// All topics that some client watches.
+pub struct EventStream {
+    /// All topics that some client subscribes to.
     topics: AtomicU8,
     last_line: AtomicU64,
-    /// Lines on their way to watchers' workers.
+    /// Lines on their way to subscribers' workers.
     pub under_way: UnderWay,
     /// For `stats`.
     pub counts: LineCounts,
     /// `stats detail`.
     pub prefixes: Prefixes,
-    clients: Mutex<Vec<(Arc<Client>, WatchTopics)>>,
+    clients: Mutex<Vec<(Arc<Client>, EventTopics)>>,
 }
 
 /// What became of lines, since the start.
@@ -64,19 +64,19 @@ pub struct LineCounts {
     made: AtomicU64,
     /// No room where they were made.
     dropped: AtomicU64,
-    /// On their way to watchers, each counted.
+    /// On their way to subscribers, each counted.
     sent: AtomicU64,
-    /// A watcher has not taken what came before.
+    /// A subscriber has not taken what came before.
     skipped: AtomicU64,
 }
 
 impl LineCounts {
-    /// A watcher gets so many less.
+    /// A subscriber gets so many less.
     pub fn skip(&self, count: u64) {
         self.skipped.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// A watcher gets so many less of those that were on their way.
+    /// A subscriber gets so many less of those that were on their way.
     pub fn skip_sent(&self, count: u64) {
         self.sent.fetch_sub(count, Ordering::Relaxed);
         self.skip(count);
@@ -94,29 +94,29 @@ impl LineCounts {
     }
 }
 
-impl Watchers {
-    /// How many watch.
+impl EventStream {
+    /// How many subscribe.
     pub fn len(&self) -> usize {
         self.lock().len()
     }
 
-    /// What somebody watches.
+    /// The topics that clients subscribe to.
     #[inline]
-    pub fn topics(&self) -> WatchTopics {
+    pub fn topics(&self) -> EventTopics {
         // Relaxed: an event sooner or later.
-        WatchTopics(self.topics.load(Ordering::Relaxed))
+        EventTopics(self.topics.load(Ordering::Relaxed))
     }
 
-    /// The client watches from now on.
-    pub fn add(&self, client: &Arc<Client>, topics: WatchTopics) {
+    /// The client subscribes from now on.
+    pub fn add(&self, client: &Arc<Client>, topics: EventTopics) {
         let mut clients = self.lock();
         clients.push((Arc::clone(client), topics));
         self.publish(&clients);
     }
 
-    /// It watches no more, if it did.
+    /// It subscribes no more, if it did.
     pub fn remove(&self, client_id: u64) {
-        if self.topics() == WatchTopics::NONE {
+        if self.topics() == EventTopics::NONE {
             return;
         }
         let mut clients = self.lock();
@@ -126,7 +126,7 @@ impl Watchers {
 
     /// Whether that client does.
     pub fn has(&self, client_id: u64) -> bool {
-        let is_any = self.topics() != WatchTopics::NONE;
+        let is_any = self.topics() != EventTopics::NONE;
         is_any && self.lock().iter().any(|(client, _)| client.id == client_id)
     }
 
@@ -137,15 +137,15 @@ impl Watchers {
         self.publish(&clients);
     }
 
-    fn publish(&self, clients: &[(Arc<Client>, WatchTopics)]) {
-        // A client whose topics never occur here counts as a watcher all the same.
-        let none = if clients.is_empty() { WatchTopics::NONE } else { WatchTopics::OTHERS };
-        let none = if self.prefixes.is_on() { none.with(WatchTopics::PREFIXES) } else { none };
+    fn publish(&self, clients: &[(Arc<Client>, EventTopics)]) {
+        // A client whose topics never occur here counts as a subscriber all the same.
+        let none = if clients.is_empty() { EventTopics::NONE } else { EventTopics::OTHERS };
+        let none = if self.prefixes.is_on() { none.with(EventTopics::PREFIXES) } else { none };
         let all = clients.iter().fold(none, |all, (_, topics)| all.with(*topics));
         self.topics.store(all.0, Ordering::Relaxed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<(Arc<Client>, WatchTopics)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<(Arc<Client>, EventTopics)>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -204,7 +204,7 @@ pub struct Lines {
     pub seen: Vec<Seen>,
     text: String,
     /// Which topic each line is of, and where it ends.
-    ends: Vec<(WatchTopics, usize)>,
+    ends: Vec<(EventTopics, usize)>,
     /// Lines that had no room.
     lost: u64,
 }
@@ -234,7 +234,7 @@ impl Lines {
             None => ("not_found", 0, 0),
         };
         if seen.is_known {
-            self.add(shared, WatchTopics::FETCHERS, "item_get", key, |line| {
+            self.add(shared, EventTopics::FETCHERS, "item_get", key, |line| {
                 let _ = write!(line, "status={status} clsid={class} cfd={cfd} size={size}");
             });
         }
@@ -243,7 +243,7 @@ impl Lines {
             Op::Update(update) => joined(update, seen),
             Op::Get | Op::Delete => None,
         };
-        let prefixes = &shared.watchers().prefixes;
+        let prefixes = &shared.event_stream().prefixes;
         if prefixes.is_on() {
             let used = match (&request.op, &written) {
                 (Op::Delete, _) => Some(Use::Delete),
@@ -261,7 +261,7 @@ impl Lines {
                 Expiry::Never | Expiry::Keep => 0,
             };
             let status = seen.status;
-            self.add(shared, WatchTopics::MUTATIONS, "item_store", key, |line| {
+            self.add(shared, EventTopics::MUTATIONS, "item_store", key, |line| {
                 let _ = write!(
                     line,
                     "status={status} cmd={command} ttl={ttl} clsid=1 cfd={cfd} size={size}"
@@ -269,7 +269,7 @@ impl Lines {
             });
         }
         if let (Op::Delete, Some(size)) = (&request.op, seen.found) {
-            self.add(shared, WatchTopics::DELETIONS, "deleted", key, |line| {
+            self.add(shared, EventTopics::DELETIONS, "deleted", key, |line| {
                 let _ = write!(line, "cmd=delete clsid=1 size={size}");
             });
         }
@@ -282,7 +282,7 @@ impl Lines {
             i64::try_from(at.0.saturating_sub(now.0).div_ceil(1000)).unwrap_or(i64::MAX)
         });
         let (ago, size) = (evicted.last_use.seconds_ago(now), evicted.value_len_bytes);
-        self.add(shared, WatchTopics::EVICTIONS, "eviction", &evicted.key, |line| {
+        self.add(shared, EventTopics::EVICTIONS, "eviction", &evicted.key, |line| {
             let _ = write!(line, "fetch={fetch} ttl={ttl} la={ago} clsid=1 size={size}");
         });
     }
@@ -308,18 +308,18 @@ impl Lines {
             }
             let _ = write!(line, "cfd={cfd}");
         });
-        self.end(WatchTopics::CONNECTIONS);
+        self.end(EventTopics::CONNECTIONS);
     }
 
     fn add(
         &mut self,
         shared: &Shared,
-        topic: WatchTopics,
+        topic: EventTopics,
         kind: &str,
         key: &[u8],
         facts: impl FnOnce(&mut String),
     ) {
-        if !shared.watchers().topics().has(topic) {
+        if !shared.event_stream().topics().has(topic) {
             return;
         }
         self.begin(shared, kind, |line| {
@@ -335,7 +335,7 @@ impl Lines {
         if self.text.len() >= LINES_BYTES_MAX {
             return; // W2; `end` counts it.
         }
-        let gid = shared.watchers().last_line.fetch_add(1, Ordering::Relaxed) + 1;
+        let gid = shared.event_stream().last_line.fetch_add(1, Ordering::Relaxed) + 1;
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let (seconds, us) = (at.as_secs(), at.subsec_micros());
         let _ = write!(self.text, "ts={seconds}.{us:06} gid={gid} type={kind} ");
@@ -343,7 +343,7 @@ impl Lines {
         self.text.push('\n');
     }
 
-    fn end(&mut self, topic: WatchTopics) {
+    fn end(&mut self, topic: EventTopics) {
         let begun = self.ends.last().map_or(0, |(_, end)| *end);
         if begun == self.text.len() {
             self.lost += 1;
@@ -352,13 +352,13 @@ impl Lines {
         }
     }
 
-    /// To all watchers.
+    /// To all subscribers.
     #[cold]
     pub fn send(&mut self, shared: &Shared) {
-        let counts = &shared.watchers().counts;
+        let counts = &shared.event_stream().counts;
         counts.made.fetch_add(self.ends.len() as u64, Ordering::Relaxed);
         counts.dropped.fetch_add(self.lost, Ordering::Relaxed);
-        for (client, topics) in shared.watchers().lock().iter() {
+        for (client, topics) in shared.event_stream().lock().iter() {
             let (mut text, mut count, mut start) = (String::new(), 0, 0);
             for (topic, end) in &self.ends {
                 if topics.has(*topic) {
@@ -367,14 +367,14 @@ impl Lines {
                 }
                 start = *end;
             }
-            if count > 0 && !shared.watchers().under_way.try_add(shared, text.len()) {
+            if count > 0 && !shared.event_stream().under_way.try_add(shared, text.len()) {
                 client.lose_lines(count + self.lost);
                 counts.skip(count);
             } else if count > 0 {
-                let lines = Box::new(Watched { text, count, lost: self.lost });
+                let lines = Box::new(EventLines { text, count, lost: self.lost });
                 let client_id = client.id;
                 counts.sent.fetch_add(count, Ordering::Relaxed);
-                shared.send(client.worker().index(), Control::Watched { client_id, lines });
+                shared.send(client.worker().index(), Control::Events { client_id, lines });
             }
         }
         *self = Lines { seen: std::mem::take(&mut self.seen), ..Lines::default() };
@@ -404,9 +404,9 @@ impl UnderWay {
     }
 }
 
-/// Lines on their way to watchers.
+/// Lines on their way to subscribers.
 #[derive(Debug)]
-pub struct Watched {
+pub struct EventLines {
     /// Each ends in a line feed.
     pub text: String,
     /// How many.

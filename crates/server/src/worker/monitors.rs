@@ -2,7 +2,7 @@
 //! the samples that run all the time.
 //!
 //! # Invariants
-//! W1: for a gathering that no client watches this is one branch on two loads.
+//! W1: for a gathering that no client observes this is one branch on two loads.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -28,10 +28,10 @@ const SHORT_REPLY_BYTES: u64 = 5;
 
 impl<E: Home, P: Poller> Worker<E, P> {
     /// Behind a gathering whose batches took so long, if that is known: what it was made of, for
-    /// the clients that watch.
+    /// the clients that monitor.
     #[inline]
-    pub(super) fn feed_watchers(&mut self, took: Option<Duration>) {
-        if self.core.shared.monitors().is_watched() | self.is_key_sample_due {
+    pub(super) fn feed_monitors(&mut self, took: Option<Duration>) {
+        if self.core.shared.monitors().is_any() | self.is_key_sample_due {
             self.show_gathering(took);
         }
     }

@@ -1,37 +1,37 @@
-//! watch in a worker's round: what is watched, and what is shown to its own clients.
+//! The event stream in a worker's round: its topics, and the lines for its own clients.
 
 use std::io::Write;
 
-use wire::memcached::WatchTopics;
+use wire::memcached::EventTopics;
 
 use super::Worker;
 use crate::clients::Client;
 use crate::connection::ProtocolState;
 use crate::engine::Home;
+use crate::event_stream::EventLines;
 use crate::poller::Poller;
-use crate::watchers::Watched;
 
 impl<E: Home, P: Poller> Worker<E, P> {
-    /// A round begins: what somebody watches.
+    /// A round begins: the topics of all subscribers.
     #[inline]
-    pub(super) fn look_at_watchers(&mut self) {
-        let topics = self.core.shared.watchers().topics();
-        if topics != self.core.watch_topics {
-            self.set_watched(topics);
+    pub(super) fn look_at_topics(&mut self) {
+        let topics = self.core.shared.event_stream().topics();
+        if topics != self.core.event_topics {
+            self.set_topics(topics);
         }
     }
 
     #[cold]
-    fn set_watched(&mut self, topics: WatchTopics) {
-        self.core.watch_topics = topics;
-        self.core.is_watched = topics.has(WatchTopics::ITEMS);
-        self.engine.own_session().watch_evictions(topics.has(WatchTopics::EVICTIONS));
+    fn set_topics(&mut self, topics: EventTopics) {
+        self.core.event_topics = topics;
+        self.core.shows_items = topics.has(EventTopics::ITEMS);
+        self.engine.own_session().record_evictions(topics.has(EventTopics::EVICTIONS));
     }
 
-    /// A round ends: its lines go to the watchers.
+    /// A round ends: its lines go to the subscribers.
     #[inline]
-    pub(super) fn send_watched(&mut self) {
-        if self.core.shared.watchers().topics() != WatchTopics::NONE {
+    pub(super) fn send_events(&mut self) {
+        if self.core.shared.event_stream().topics() != EventTopics::NONE {
             self.send_lines();
         }
     }
@@ -51,22 +51,22 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     /// A connection came, or goes for a reason.
     #[inline]
-    pub(super) fn tell_watchers(&mut self, client: &Client, closed: Option<&str>) {
-        if self.core.shared.watchers().topics().has(WatchTopics::CONNECTIONS) {
+    pub(super) fn show_connection(&mut self, client: &Client, closed: Option<&str>) {
+        if self.core.shared.event_stream().topics().has(EventTopics::CONNECTIONS) {
             self.core.lines.add_connection(&self.core.shared, client, closed);
         }
     }
 
-    /// Shows a client of this worker's what it watches, as far as it has taken what came before.
-    pub(super) fn show_watcher(&mut self, client_id: u64, lines: &Watched) {
-        self.core.shared.watchers().under_way.remove(lines.text.len());
+    /// Shows a subscriber of this worker's its lines, as far as it has taken what came before.
+    pub(super) fn show_events(&mut self, client_id: u64, lines: &EventLines) {
+        self.core.shared.event_stream().under_way.remove(lines.text.len());
         self.core.renew_passes(); // As MONITOR: acl A2.
         let is_it = |slot: &usize| {
             let connection = &self.core.connections[*slot];
             connection.client.id == client_id && !connection.is_closing()
         };
         let Some(slot) = self.core.connections.slots().into_iter().find(is_it) else {
-            return self.core.shared.watchers().counts.skip_sent(lines.count);
+            return self.core.shared.event_stream().counts.skip_sent(lines.count);
         };
         let limit_bytes = self.core.output_limit_bytes;
         self.core.lend_buffer(slot);
@@ -75,7 +75,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         memcached.skipped_lines += lines.lost + connection.client.take_lost_lines();
         if connection.output.unsent_bytes() + lines.text.len() > limit_bytes {
             memcached.skipped_lines += lines.count;
-            self.core.shared.watchers().counts.skip_sent(lines.count);
+            self.core.shared.event_stream().counts.skip_sent(lines.count);
         } else {
             let skipped = std::mem::take(&mut memcached.skipped_lines);
             connection.output.append(|out| {

@@ -79,7 +79,7 @@ impl Shown {
 }
 
 /// Looks each second.
-pub struct SloWatch {
+pub struct SloMonitor {
     shared: Arc<Shared>,
     before: Option<Before>,
     notice: Notice,
@@ -92,14 +92,14 @@ struct Before {
     counts: LatencyCounts,
 }
 
-impl SloWatch {
+impl SloMonitor {
     /// Of this server.
-    pub fn new(shared: Arc<Shared>) -> SloWatch {
-        SloWatch { shared, before: None, notice: Notice::default() }
+    pub fn new(shared: Arc<Shared>) -> SloMonitor {
+        SloMonitor { shared, before: None, notice: Notice::default() }
     }
 }
 
-impl Controller for SloWatch {
+impl Controller for SloMonitor {
     fn name(&self) -> &'static str {
         "slo"
     }
@@ -266,10 +266,10 @@ mod tests {
     fn goodput_is_what_was_answered_in_time() {
         let config = Config { slo: Some(TARGET), ..Config::default() };
         let shared = Arc::new(Shared::new(config));
-        let mut watch = SloWatch::new(Arc::clone(&shared));
+        let mut monitor = SloMonitor::new(Arc::clone(&shared));
         let mut tick = |seconds: u64, request_count| {
             let observed = Observed { request_count, ..Observed::default() };
-            watch.tick(Instant { ns: seconds * 1_000_000_000 }, &observed)
+            monitor.tick(Instant { ns: seconds * 1_000_000_000 }, &observed)
         };
         tick(0, 0);
         tick(1, 1_000);
@@ -291,27 +291,27 @@ mod tests {
     fn what_was_measured_does_not_outlast_its_second() {
         let config = Config { slo: Some(TARGET), ..Config::default() };
         let shared = Arc::new(Shared::new(config));
-        let mut watch = SloWatch::new(Arc::clone(&shared));
+        let mut monitor = SloMonitor::new(Arc::clone(&shared));
         let observed = |request_count| Observed { request_count, ..Observed::default() };
         let at = |seconds: u64| Instant { ns: seconds * 1_000_000_000 };
         let target_ns = TARGET.as_nanos() as u64;
         let shown = || shared.control().slo.get().unwrap();
-        let serve = |watch: &mut SloWatch, second: u64| {
+        let serve = |monitor: &mut SloMonitor, second: u64| {
             sample(&shared, 200, 50);
-            watch.tick(at(second), &observed(1_000 * second));
+            monitor.tick(at(second), &observed(1_000 * second));
         };
-        watch.tick(at(0), &observed(0));
-        serve(&mut watch, 1);
+        monitor.tick(at(0), &observed(0));
+        serve(&mut monitor, 1);
         assert_eq!(shown().goodput_rps, 750.0);
-        watch.tick(at(2), &observed(2_000));
+        monitor.tick(at(2), &observed(2_000));
         assert_eq!(shown(), Lately { target_ns, throughput_rps: 1_000.0, ..EMPTY }, "no samples");
-        serve(&mut watch, 3);
+        serve(&mut monitor, 3);
         assert!(shown().goodput_rps > 0.0);
-        watch.rest();
+        monitor.rest();
         assert_eq!(shown(), Lately { target_ns, ..EMPTY }, "no traffic");
-        serve(&mut watch, 60);
+        serve(&mut monitor, 60);
         assert_eq!(shown().samples, 0, "how long that took is unknown");
-        serve(&mut watch, 61);
+        serve(&mut monitor, 61);
         assert_eq!((shown().samples, shown().goodput_rps), (200, 750.0));
     }
 }

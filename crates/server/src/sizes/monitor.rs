@@ -13,18 +13,18 @@ use crate::shared::Shared;
 const EPOCH: Duration = Duration::from_secs(1);
 
 /// Ends the epochs.
-pub(crate) struct SizeWatcher {
+pub(crate) struct SizeMonitor {
     shared: Arc<Shared>,
 }
 
-impl SizeWatcher {
+impl SizeMonitor {
     /// Of a server whose dispatch looks at sizes.
-    pub fn new(shared: Arc<Shared>) -> SizeWatcher {
-        SizeWatcher { shared }
+    pub fn new(shared: Arc<Shared>) -> SizeMonitor {
+        SizeMonitor { shared }
     }
 }
 
-impl Controller for SizeWatcher {
+impl Controller for SizeMonitor {
     fn name(&self) -> &'static str {
         "sizes"
     }

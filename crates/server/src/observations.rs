@@ -1,4 +1,5 @@
-//! What operators look at over RESP: the slow log, the events of latency, how long commands took.
+//! What operators look at over RESP and memcached: the slow log, the events of latency, how long
+//! commands took.
 //!
 //! # Concurrency
 //! Any thread, at any time; a request touches none of it unless it was slow.
@@ -11,17 +12,17 @@ use crate::admin::AdminCounters;
 use crate::auth_log::AuthLog;
 use crate::budget::BufferBudget;
 use crate::config::Config;
+use crate::event_stream::EventStream;
 use crate::hot::session::HotSessions;
 use crate::latency_monitor::LatencyMonitor;
 use crate::monitor::Monitors;
 use crate::process::{random_id, unix_now};
 use crate::slo::LatencyCounts;
 use crate::slow_log::SlowLog;
-use crate::watchers::Watchers;
 
 /// All of it.
 #[derive(Debug)]
-pub(crate) struct Watching {
+pub(crate) struct Observations {
     /// SLOWLOG.
     pub slow_log: SlowLog,
     /// LATENCY LATEST and its like.
@@ -34,8 +35,8 @@ pub(crate) struct Watching {
     pub monitors: Monitors,
     /// HOTKEYS START.
     pub hot_sessions: HotSessions,
-    /// watch of memcached.
-    pub watchers: Watchers,
+    /// memcached's `watch`.
+    pub event_stream: EventStream,
     /// Of INFO; DEBUG CHANGE-REPL-ID draws another.
     pub replication_id: Mutex<String>,
     /// When SAVE or BGSAVE last ended well, or the start, in Unix milliseconds.
@@ -44,17 +45,17 @@ pub(crate) struct Watching {
     durations_baseline: Mutex<BTreeMap<usize, LatencyCounts>>,
 }
 
-impl Watching {
+impl Observations {
     /// As the settings say.
-    pub fn new(config: &Config, budget: &Arc<BufferBudget>) -> Watching {
-        Watching {
+    pub fn new(config: &Config, budget: &Arc<BufferBudget>) -> Observations {
+        Observations {
             slow_log: SlowLog::new(config.slow_log.threshold_us, config.slow_log.len_max),
             latency_monitor: LatencyMonitor::new(config.latency_monitor_ms),
             auth_log: AuthLog::new(budget),
             admin: AdminCounters::default(),
             monitors: Monitors::default(),
             hot_sessions: HotSessions::default(),
-            watchers: Watchers::default(),
+            event_stream: EventStream::default(),
             replication_id: Mutex::new(random_id()),
             saved_at: AtomicU64::new(unix_now().0),
             durations_baseline: Mutex::default(),
