@@ -218,6 +218,24 @@ def test_writes_of_a_pipeline_end_in_their_order_though_the_long_ones_wait_for_m
                 assert read_exactly(raw, len(wanted)) == wanted
 
 
+def test_replies_known_at_once_take_no_form_of_a_get_before_them(cluster):
+    """`MOVED` lies where the part of a memcached get lay."""
+    keys = b" ".join(b"none%d" % i for i in range(100))
+    writes = b"".join(b"*3\r\n$3\r\nSET\r\n$6\r\nk%05d\r\n$1\r\nv\r\n" % i for i in range(3000))
+    for node in cluster.nodes:
+        with socket.create_connection((servers.HOST, node.memcached_port)) as gets, \
+                socket.create_connection((servers.HOST, node.resp_port)) as sets:
+            answers, replies = gets.makefile("rb"), sets.makefile("rb")
+            for _ in range(3):
+                gets.sendall(b"get %s\r\n" % keys)
+                sets.sendall(writes)
+                assert answers.readline() == b"END\r\n"
+                lines = {replies.readline().split()[0] for _ in range(3000)}
+                assert lines <= {b"+OK", b"-MOVED"}
+            gets.sendall(b"mn\r\n")
+            assert answers.readline() == b"MN\r\n", "nothing more was answered"
+
+
 def test_clients_that_read_nothing_are_cut_off_and_others_get_their_replies(parted):
     address = (servers.HOST, parted.nodes[2].memcached_port)
     client = MemcachedClient(address, timeout=60, no_delay=True)

@@ -216,9 +216,11 @@ impl RequestSlot {
         self.is_cut = false;
     }
 
-    /// The answer has left; ready for the next request.
+    /// The answer has left; ready for the next request, or for a reply that is known already and
+    /// is put out as it stands: nothing of an earlier command's form may be left.
     pub fn clear(&mut self, kept_bytes_max: usize) {
         self.request = None; // Before what it borrows (I2).
+        self.shape = Shape::McNothing;
         self.receive_buffer = None;
         self.named = None;
         self.forget_pinned();

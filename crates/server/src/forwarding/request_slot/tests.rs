@@ -42,6 +42,7 @@ fn check(key: &[u8], op: Op<'_, Rmw<'_>>, receive_buffer: Option<&Arc<Vec<u8>>>)
     request_slot.clear(KEPT_BYTES_MAX);
     assert_eq!(receive_buffer.map_or(1, Arc::strong_count), 1);
     assert!(request_slot.named.is_none());
+    assert_eq!(request_slot.shape, Shape::McNothing, "a reply that is known has no other form");
     assert!(request_slot.bytes.capacity() <= KEPT_BYTES_MAX);
 }
 
