@@ -21,6 +21,10 @@ const COUNT_STEP: usize = 1024;
 /// Most items that one SCAN visits, whatever COUNT says: those of a turn.
 const SCAN_COUNT_MAX: u64 = 16_384;
 
+/// Bytes of names after which one SCAN visits no further bucket, whatever COUNT says: a key has up
+/// to 64 KiB.
+const SCAN_NAMES_BYTES_MAX: usize = 128 << 10;
+
 /// Calls of the store that one SCAN makes while it meets too few items. Each looks at a bounded
 /// part of the index, about a quarter of a millisecond; an almost empty server has a large index.
 const SCAN_STEPS_MAX: usize = 8;
@@ -65,6 +69,11 @@ impl Names {
             Encoder::new(&mut self.bytes, Protocol::Resp2).bulk(key);
             self.count += 1;
         }
+    }
+
+    /// Whether one SCAN that has visited so many items goes no further.
+    fn is_enough(&self, visited: usize) -> bool {
+        self.bytes.len() >= SCAN_NAMES_BYTES_MAX || self.cost(visited).is_spent()
     }
 
     /// What it took to look at so many items.
@@ -124,11 +133,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                     if !is_other_type {
                         names.see(item);
                     }
-                    !names.cost(visited).is_spent()
+                    !names.is_enough(visited)
                 });
                 is_unknown = step.is_err();
                 next = step.unwrap_or(0);
-                if next == 0 || visited >= count || names.cost(visited).is_spent() {
+                if next == 0 || visited >= count || names.is_enough(visited) {
                     break;
                 }
             }
