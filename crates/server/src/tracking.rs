@@ -56,6 +56,9 @@ const CROWDED_MAX: usize = 256;
 /// Of the client buffers, for the table.
 const TABLE_PART: u64 = 4;
 
+/// Keys that the store looks up in the time in which the table takes one in, or gives one up.
+const REMEMBERED_KEYS: usize = 4;
+
 /// A part books its memory in steps.
 const BOOKED_STEP_BYTES: u64 = 16 << 10;
 
@@ -226,15 +229,15 @@ impl Tracking {
     }
 
     /// A client is about to read a key (T3). What had no room any more is added to `crowded`: its
-    /// readers are to be told, behind what has been read meanwhile (T4).
-    pub fn remember(&self, key: &[u8], client_id: u64, crowded: &mut Vec<Taken>) {
+    /// readers are to be told, behind what has been read meanwhile (T4). Returns what that took.
+    pub fn remember(&self, key: &[u8], client_id: u64, crowded: &mut Vec<Taken>) -> Work {
         let index = self.part_of(key);
         let mut part = self.part(index);
         let crowded_before = crowded.len();
-        let is_new = self.counted(&mut part, |part| {
+        let (is_new, others) = self.counted(&mut part, |part| {
             let before = part.table.key_count();
-            part.table.add(key, client_id);
-            part.table.key_count() > before
+            let others = part.table.add(key, client_id);
+            (part.table.key_count() > before, others)
         });
         self.counted(&mut part, |part| {
             while !part.has_room(self.part_bytes_max) {
@@ -250,6 +253,9 @@ impl Tracking {
         if gone > 0 {
             self.crowded_out.fetch_add(gone, Ordering::Relaxed);
         }
+        let mut work = Work::keys(REMEMBERED_KEYS * (1 + gone as usize));
+        work += Work::bytes((others * size_of::<u64>()) as u64);
+        work
     }
 
     /// A key has changed: its readers are to be told. `keeps` has changed it and does not want

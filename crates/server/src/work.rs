@@ -65,6 +65,9 @@ const PACKED_BYTE_BYTES: u64 = 24;
 /// Units of a client that is looked at, and of one that is described or asked to be closed.
 const CLIENT_UNITS: u64 = 32;
 const CLIENT_LINE_UNITS: u64 = 128;
+/// Units of a message to a client that tracks: two locks, a few bytes into its output, its part of
+/// a call of the kernel.
+const MESSAGE_UNITS: u64 = 64;
 /// Units of a client that is closed where it is served: some calls of the kernel.
 const CLOSED_UNITS: u64 = 1024;
 /// Of one unit.
@@ -76,6 +79,9 @@ const UNIT_CELLS: u64 = 4;
 
 /// Digits of a number that costs no more than any small value.
 pub const SMALL_FLOAT_DIGITS: usize = 64;
+
+/// Messages of a turn to clients that track.
+pub const TURN_MESSAGES: usize = (TURN_UNITS / MESSAGE_UNITS) as usize;
 
 /// Steps of a pattern that a turn takes.
 pub const TURN_STEPS: u64 = TURN_UNITS * UNIT_STEPS;
@@ -106,6 +112,11 @@ impl Work {
     /// Reads or copies bytes.
     pub fn bytes(bytes: u64) -> Work {
         Work::counted(bytes.div_ceil(UNIT_BYTES))
+    }
+
+    /// Tells clients that track of a key each.
+    pub fn messages(count: usize) -> Work {
+        Work::counted(MESSAGE_UNITS * count as u64)
     }
 
     /// Reads or writes digits of a long decimal number.

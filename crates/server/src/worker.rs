@@ -431,6 +431,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             || !self.due.is_empty()
             || self.has_native_work
             || self.core.flushing.is_on()
+            || self.core.telling.has_more()
             || !self.core.touched.is_empty()
             || (E::ROUTES && (self.can_take_up() || self.engine.has_loans()))
     }

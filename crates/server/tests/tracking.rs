@@ -1,9 +1,13 @@
-//! Clients that track prefixes: what they are told, and what they are refused.
+//! Clients that track keys or prefixes: what they are told, and what they are refused.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
+
+use server::work::TURN_UNITS;
 
 use crate::support::{Client, TestServer};
+use crate::turns::stat;
 
 /// A client of RESP3 that tracks these prefixes.
 fn tracker(server: &TestServer, prefixes: &[String]) -> Client {
@@ -90,4 +94,47 @@ fn prefixes_of_a_client_that_overlap_are_refused_and_none_of_the_command_stays()
     let seen = read_to_echo(&mut client);
     assert_eq!(seen.matches("p").count() - "prefixes".matches("p").count(), many.len());
     assert!(seen.contains("*2001") && seen.contains("q1"), "{seen}");
+}
+
+/// The keys that one client is told of, and whether it is told that everything has changed, up to
+/// `key_count` keys or that.
+fn told_of(client: &mut Client, key_count: usize) -> (BTreeSet<String>, bool) {
+    let mut keys = BTreeSet::new();
+    let mut replies = BufReader::new(&client.stream).lines().map(Result::unwrap);
+    while keys.len() < key_count {
+        let head: Vec<String> = replies.by_ref().take(3).collect();
+        assert_eq!(head, [">2", "$10", "invalidate"]);
+        if replies.next().unwrap() == "_" {
+            return (keys, true);
+        }
+        let key = replies.by_ref().nth(1).unwrap();
+        assert!(keys.insert(key), "once");
+    }
+    (keys, false)
+}
+
+#[test]
+fn changes_of_more_keys_than_a_turn_tells_reach_every_reader() {
+    const KEY_COUNT: usize = 4000;
+    let names: Vec<String> = (0..KEY_COUNT).map(|at| format!("k{at}")).collect();
+    for client_count in [1, 40] {
+        let server = TestServer::start();
+        let mut clients: Vec<Client> = (0..client_count).map(|_| server.resp()).collect();
+        for client in &mut clients {
+            client.send("HELLO 3\r\nCLIENT TRACKING ON\r\n");
+            client.send(format!("MGET {}\r\nECHO end\r\n", names.join(" ")));
+            read_to_echo(client);
+        }
+        let pairs: Vec<String> = names.iter().map(|name| format!("{name} v")).collect();
+        let mut writer = server.resp();
+        writer.ask(format!("MSET {}\r\nGET k7\r\n", pairs.join(" ")), "+OK\r\n$1\r\nv\r\n");
+        for client in &mut clients {
+            let (keys, is_summed) = told_of(client, KEY_COUNT);
+            assert_eq!(is_summed, keys.len() < KEY_COUNT, "nothing is left out");
+            assert!(!is_summed || client_count > 1, "the ids of {KEY_COUNT} readers have room");
+        }
+        // The write alone has 160,000 readers, whose messages would take 78 turns.
+        let most = stat(&mut writer, "dovetail_turn_work_units_max");
+        assert!(most <= 4 * TURN_UNITS, "{most}");
+    }
 }

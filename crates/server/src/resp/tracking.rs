@@ -283,9 +283,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
         let client_id = tracker.client.id;
         let tracking = self.core.shared.tracking();
+        let mut work = Work::default();
         for key in keys_in(id, raw).into_iter().flatten() {
-            tracking.remember(key, client_id, &mut self.core.telling.taken);
+            work += tracking.remember(key, client_id, &mut self.core.telling.taken);
         }
+        self.core.charge(work);
         self.holds_tracked = true;
     }
 

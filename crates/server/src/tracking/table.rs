@@ -34,6 +34,13 @@ pub struct Taken {
     pub readers: Readers,
 }
 
+impl Taken {
+    /// What it takes until all are told.
+    pub fn held_bytes(&self) -> usize {
+        self.key.len() + size_of::<Taken>() + self.readers.capacity() * size_of::<u64>()
+    }
+}
+
 /// One part of the table.
 #[derive(Debug, Default)]
 pub struct Table {
@@ -66,15 +73,16 @@ impl Table {
         self.held_bytes
     }
 
-    /// A client is about to read a key.
-    pub fn add(&mut self, key: &[u8], client_id: u64) {
+    /// A client is about to read a key. Returns how many others have.
+    pub fn add(&mut self, key: &[u8], client_id: u64) -> usize {
         if let Some(read) = self.keys.get_mut(key) {
+            let others = read.readers.len();
             if !read.readers.contains(&client_id) {
                 read.readers.push(client_id);
                 self.item_count += 1;
                 self.held_bytes += size_of::<u64>();
             }
-            return;
+            return others;
         }
         self.last_number += 1;
         let (number, key) = (self.last_number, Arc::<[u8]>::from(key));
@@ -82,6 +90,7 @@ impl Table {
         self.held_bytes += bytes_of(&key, 1);
         self.order.push_back((number, Arc::clone(&key)));
         self.keys.insert(key, Read { number, readers: vec![client_id] });
+        0
     }
 
     /// The key has changed: each of its readers is told once, and `keeps` stays as if it had not
@@ -196,7 +205,9 @@ mod tests {
     #[test]
     fn the_oldest_goes_first_and_a_key_that_was_read_again_is_young() {
         let mut table = Table::default();
-        ["a", "b", "c"].iter().for_each(|key| table.add(key.as_bytes(), 1));
+        for key in ["a", "b", "c"] {
+            table.add(key.as_bytes(), 1);
+        }
         table.take(b"a", None);
         table.add(b"a", 1);
         check(table.take_oldest(), "b", &[1]);

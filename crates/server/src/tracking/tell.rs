@@ -11,8 +11,12 @@
 //! I2: messages are only made and taken while no request of a gathering waits to be executed (T4).
 //! I3: what has no room, on its way or in the output of its client, is summed up: the client is
 //!     told that everything has changed, once it has taken what waits (T6).
+//! I4: a turn tells [`TURN_MESSAGES`] clients, of earlier turns' changes half as many: once it has,
+//!     it is spent, and begins no further command. The readers that are left are told in the next
+//!     turns; until then their ids count as under way, and what has no room there is summed up for
+//!     every client that tracks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use store::{Changes, Origin};
@@ -26,7 +30,7 @@ use crate::connection::{Connection, Ending, ProtocolState};
 use crate::core::Core;
 use crate::counters::Dialect;
 use crate::shared::{Control, Shared};
-use crate::work::Work;
+use crate::work::{TURN_MESSAGES, Work};
 
 /// Where clients of RESP2 hear of invalidations.
 pub(crate) const CHANNEL: &[u8] = b"__redis__:invalidate";
@@ -53,9 +57,27 @@ pub(crate) struct Telling {
     /// Messages whose clients could not take them: they are in the middle of a reply, or on their
     /// way between workers.
     waiting: Messages,
+    /// Some of `waiting` had no turn yet.
+    has_unhandled: bool,
+    /// Keys with the readers that had no turn yet (I4).
+    late: VecDeque<Taken>,
+    /// Some of the keys had no room there: every client that tracks gets a sum.
+    is_overrun: bool,
+    /// Messages of this turn.
+    told_in_turn: usize,
 }
 
 impl Telling {
+    /// A turn begins.
+    pub fn begin_turn(&mut self) {
+        self.told_in_turn = 0;
+    }
+
+    /// Whether there is more to tell at once.
+    pub fn has_more(&self) -> bool {
+        self.has_unhandled || !self.late.is_empty()
+    }
+
     /// Whether messages wait for a better time.
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
@@ -244,17 +266,66 @@ impl Core {
         let shared = Arc::clone(&self.shared);
         let tracking = shared.tracking();
         let mut outgoing = Outgoing::default();
+        let told_before = self.telling.told_in_turn;
         let mut all_taken = std::mem::take(&mut self.telling.taken);
-        for taken in all_taken.drain(..) {
-            self.tell_readers(tracking, taken, &mut outgoing);
+        for mut taken in all_taken.drain(..) {
+            if !self.tell_readers(tracking, &mut taken, TURN_MESSAGES, &mut outgoing) {
+                self.put_off(taken);
+            }
         }
         self.telling.taken = all_taken;
         if std::mem::take(&mut self.telling.has_all) {
+            self.forget_late();
             for tracker in tracking.trackers() {
+                self.telling.told_in_turn += 1;
                 self.tell_one(&tracker, What::All(null_of(&tracker)), &mut outgoing);
             }
         }
+        if std::mem::take(&mut self.telling.is_overrun) {
+            self.forget_late();
+            for tracker in tracking.trackers().iter().filter(|it| !it.is_broadcasting()) {
+                self.telling.told_in_turn += 1;
+                self.tell_one(tracker, What::Sum, &mut outgoing);
+            }
+        }
+        self.charge(Work::messages(self.telling.told_in_turn - told_before));
         outgoing.send(&shared);
+    }
+
+    /// Tells readers of earlier turns' changes (I4).
+    #[cold]
+    pub fn tell_late(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let mut outgoing = Outgoing::default();
+        let told_before = self.telling.told_in_turn;
+        while let Some(mut taken) = self.telling.late.pop_front() {
+            shared.tracking().under_way.remove(taken.held_bytes());
+            let told_max = TURN_MESSAGES / 2;
+            if !self.tell_readers(shared.tracking(), &mut taken, told_max, &mut outgoing) {
+                // There is room: it takes no more than before.
+                self.put_off(taken);
+                self.telling.late.rotate_right(1);
+                break;
+            }
+        }
+        self.charge(Work::messages(self.telling.told_in_turn - told_before));
+        outgoing.send(&shared);
+    }
+
+    /// The readers that are left are told in the next turn, if there is room for their ids.
+    fn put_off(&mut self, taken: Taken) {
+        if self.shared.tracking().under_way.try_add(&self.shared, taken.held_bytes()) {
+            self.telling.late.push_back(taken);
+        } else {
+            self.telling.is_overrun = true;
+        }
+    }
+
+    /// Every client is told that everything has changed.
+    fn forget_late(&mut self) {
+        let late = std::mem::take(&mut self.telling.late);
+        let held_bytes = late.iter().map(Taken::held_bytes).sum();
+        self.shared.tracking().under_way.remove(held_bytes);
     }
 
     /// Tells of the keys of a gathering by their prefixes.
@@ -285,14 +356,27 @@ impl Core {
         outgoing.send(&shared);
     }
 
-    fn tell_readers(&mut self, tracking: &Tracking, taken: Taken, outgoing: &mut Outgoing) {
-        for reader in taken.readers {
+    /// Tells the readers of a key, until the turn has told `told_max`; false: some are left.
+    fn tell_readers(
+        &mut self,
+        tracking: &Tracking,
+        taken: &mut Taken,
+        told_max: usize,
+        outgoing: &mut Outgoing,
+    ) -> bool {
+        while let Some(reader) = taken.readers.pop() {
+            if self.telling.told_in_turn >= told_max {
+                taken.readers.push(reader);
+                return false;
+            }
+            self.telling.told_in_turn += 1;
             // A client that has gone, or tracks in another way by now, is not told.
             let tracker = tracking.tracker(reader).filter(|tracker| !tracker.is_broadcasting());
             if let Some(tracker) = tracker {
                 self.tell_one(&tracker, What::Key(Arc::clone(&taken.key)), outgoing);
             }
         }
+        true
     }
 
     fn tell_one(&mut self, tracker: &Tracker, what: What, outgoing: &mut Outgoing) {
@@ -301,6 +385,10 @@ impl Core {
         if self.has_limited_users && !self.leave_readable(tracker, &mut message) {
             return;
         }
+        if message.is_sum() {
+            let Some(sum) = message.summed_up() else { return };
+            message = sum;
+        }
         outgoing.told += 1;
         let is_here = message.client.worker() == self.worker;
         if !is_here {
@@ -308,6 +396,7 @@ impl Core {
         }
         match self.hand_over(&message) {
             Handed::Over => {}
+            Handed::Full if message.is_sum() => self.telling.waiting.push(message),
             Handed::Full => self.telling.waiting.extend(message.summed_up()),
             Handed::Later | Handed::Elsewhere => outgoing.post(&shared, message),
         }
@@ -342,7 +431,12 @@ impl Core {
     pub fn tell_waiting(&mut self) {
         let shared = Arc::clone(&self.shared);
         let mut outgoing = Outgoing::default();
-        for message in std::mem::take(&mut self.telling.waiting) {
+        let told_before = self.telling.told_in_turn;
+        let mut waiting = std::mem::take(&mut self.telling.waiting).into_iter();
+        while self.telling.told_in_turn < TURN_MESSAGES / 2
+            && let Some(message) = waiting.next()
+        {
+            self.telling.told_in_turn += 1;
             match self.hand_over(&message) {
                 Handed::Over => shared.tracking().under_way.remove(message.bytes()),
                 Handed::Full if !message.is_sum() => {
@@ -363,6 +457,11 @@ impl Core {
                 }
             }
         }
+        // Those that had no turn come first in the next one.
+        self.telling.has_unhandled = waiting.len() > 0;
+        let kept = std::mem::take(&mut self.telling.waiting);
+        self.telling.waiting = waiting.chain(kept).collect();
+        self.charge(Work::messages(self.telling.told_in_turn - told_before));
         outgoing.send(&shared);
     }
 

@@ -4,7 +4,7 @@
 //! # Invariants
 //! I1: while no client tracks, a round looks at one word.
 //! I2: what a gathering has changed is told before its replies leave; what else a round has
-//!     changed, at its end.
+//!     changed, at its end; as many clients as a turn may tell, and the rest in the next ones.
 
 use super::Worker;
 use crate::engine::Home;
@@ -18,8 +18,12 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if self.core.shared.tracking().word() != self.core.telling.seen {
             self.take_up_tracking();
         }
+        self.core.telling.begin_turn();
         if self.core.telling.is_waiting() {
             self.core.tell_waiting();
+        }
+        if self.core.telling.has_more() {
+            self.core.tell_late();
         }
     }
 
