@@ -27,6 +27,17 @@ pub const SHAPES: &[Shape] = &[
             )
         },
     ),
+    Shape::new(
+        "scan-long-keys",
+        Door::Resp,
+        "16 clients SCAN hundreds of keys of 60,000 bytes by one command, and read",
+        |it| {
+            let keys = (0..200).map(|at| format!("SET {at}:{} v", "k".repeat(60_000)));
+            it.flood(Door::Resp, 2, &Script::repeat(commands(keys), 1), Reading::All)?;
+            let scans = Script::repeat(command("SCAN 0 COUNT 10000"), 1_000);
+            it.flood(Door::Resp, 16, &scans, Reading::All)
+        },
+    ),
     Shape::new("get-large-unix", Door::RespUnix, "the same through the Unix socket", |it| {
         unread_large(it, Door::RespUnix, CLIENTS, "GET large:0\nGET large:1")
     }),

@@ -100,6 +100,22 @@ pub const SHAPES: &[Shape] = &[
     )
     .spoiling(),
     Shape::new(
+        "tracking-readers",
+        Door::Resp,
+        "writes of 2,000 keys, each read by 300 clients that track",
+        |it| {
+            let names: Vec<String> = (0..2_000).map(|at| format!("read:{at}")).collect();
+            let reads = commands([format!("MGET {}", names.join(" "))]);
+            let readers = Script::repeat(reads, 200).behind(b"HELLO 3\r\nCLIENT TRACKING ON\r\n");
+            let writes = commands([format!("DEL {}", names.join(" "))])
+                .into_iter()
+                .chain(commands(names.iter().map(|name| format!("SET {name} v"))));
+            beside(it, 300, readers, Script::repeat(writes.collect::<Vec<u8>>(), 200))
+        },
+    )
+    .spoiling()
+    .by(KNOWN),
+    Shape::new(
         "tracking-unread",
         Door::Resp,
         "invalidations of all keys for 100 clients that do not read",
