@@ -1,5 +1,5 @@
-//! This server as one node of a cluster: what its workers ask before they execute, and the control
-//! thread that drives the node's state machine (`cluster::Node`).
+//! This server as one node of a cluster: the view that its workers consult before they execute, and
+//! the control thread that drives the node's state machine (`cluster::Node`).
 //!
 //! ```text
 //!  worker ─ slot of the key ─▶ View ─┬─ Here ────────▶ a read, executed by the worker

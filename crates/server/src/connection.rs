@@ -1,4 +1,4 @@
-//! One client connection: its socket, what has arrived and what has to leave.
+//! One client connection: its socket, its unparsed input and its unsent output.
 //!
 //! ```text
 //!  socket ──read──▶ input (only what is incomplete) ──parse──▶ requests

@@ -1,4 +1,4 @@
-//! What a worker's commands work on, apart from the store's session.
+//! The state of a worker that its commands work on, apart from the store's session.
 
 use std::cell::Cell;
 use std::sync::Arc;

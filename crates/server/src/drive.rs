@@ -1,4 +1,4 @@
-//! Workers without threads: the caller of a [`Drive`] chooses which of them takes a round next. A
+//! Workers without threads: the caller of a [`Drive`] chooses which of them runs a round next. A
 //! test hook, in no shipped binary (feature `drive`).
 //!
 //! ```text
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! # Invariants
-//! I1: nothing happens between two calls of [`Drive::turn`]: no thread runs, so that an order of
-//!     calls is an order of events.
+//! I1: nothing happens between two calls of [`Drive::turn`]: no thread runs, so an order of calls
+//!     is an order of events.
 //!
 //! # Limits
 //! Only servers that route. Times of day are the machine's.

@@ -1,5 +1,5 @@
-//! What executes a batch: a whole session, or some of its keys under their locks; or a dispatcher
-//! that sends requests to the worker that shall execute them.
+//! Engines: execute a batch. An engine is a whole session, or some of its keys under their locks,
+//! or a dispatcher that sends requests to other workers.
 //!
 //! Commands are written once, against this trait; inside EXEC they run on locked keys.
 

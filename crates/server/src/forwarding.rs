@@ -1,4 +1,4 @@
-//! Forwardings: requests that are executed by another worker than the one that received them.
+//! Forwarding: sends a request to another worker for execution and brings the reply back.
 //!
 //! ```text
 //!   thread 0                                                   thread 1
@@ -9,24 +9,24 @@
 //!  └────────────────────────────────────────┘                 └──────────────────────────────┘
 //! ```
 //!
-//! Every worker has both halves, but for two-layer settings (`--cr-threads`), where some threads
-//! have only a dispatcher and the others only an executor. Where every request stays with the
-//! worker that received it, none of this exists. The whole is described in `docs/design/layers.md`.
+//! Every worker has both halves, except under two-layer settings (`--cr-threads`), where some
+//! threads have only a dispatcher and the others only an executor. If every request stays with the
+//! worker that received it, none of this exists. `docs/design/layers.md` describes the whole.
 //!
 //! | module | owns |
 //! |---|---|
 //! | `layers` | which thread may have which half, and the routers, from the settings |
 //! | `roles` | which thread has which half now, and how that changes |
-//! | `lane` | what one dispatcher sends to one executor |
-//! | `fabric` | what lies between workers: bells, and ends of rings on their way |
+//! | `lane` | the requests that one dispatcher sends to one executor |
+//! | `fabric` | the state between workers: bells, and ring ends in transit |
 //! | `request_slot` | one request and its answer, in memory that both sides reach |
-//! | `awaiting` | what one connection waits for |
+//! | `awaiting` | the replies that one connection waits for |
 //! | `dispatcher` | routes, sends, takes back, keeps each connection's order; `direct`: runs here |
-//! | `ahead` | finds what waits for the batch's windows in the queues |
-//! | `help` | what idle large workers may take |
-//! | `steal_queues` | what any worker may take, where requests are stolen |
+//! | `ahead` | finds queued requests that join the windows of the current batch |
+//! | `help` | the requests that idle large workers may take |
+//! | `steal_queues` | the requests that any worker may take, under `--dispatch steal` |
 //! | `executor` | takes batches from all dispatchers and executes them |
-//! | `replicate` | what goes through the control thread, in a cluster |
+//! | `replicate` | the requests that go through the control thread, in a cluster |
 //! | `loan` | large replies, sent by the worker that serves their size |
 //! | `routed` | both halves as a worker's engine |
 

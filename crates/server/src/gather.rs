@@ -11,13 +11,14 @@
 //!
 //! # Invariants
 //! I1: a connection's replies are appended in the order of its commands (K10): code that writes a
-//!     reply past the batch calls [`Gather::reply_to`], which flushes the connection's requests
+//!     reply without the batch calls [`Gather::reply_to`], which flushes the connection's requests
 //!     first.
 //! I2: `requests` and `pendings` have equal lengths.
-//! I3: where requests are routed, one of the batch whose connection waits for earlier ones has a
-//!     place behind those, and its reply goes there; what is sent away settles the batch first if
-//!     that has one on the same key of its connection.
-//! I4: the router is told once of each request that it left here, behind its reply (K6).
+//! I3: where requests are routed, a request of the batch whose connection awaits earlier replies
+//!     has a place behind those, and its reply goes there. Before a request is sent away, the batch
+//!     is flushed if it holds one of the same connection on the same key.
+//! I4: the router's `finish` is called once for each request that it left here, after its reply
+//!     (K6).
 
 use std::sync::Arc;
 use std::time::Instant;

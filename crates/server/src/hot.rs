@@ -1,6 +1,6 @@
-//! The hot set of a running server: dispatchers sample what they are asked for, the manager counts
-//! it and publishes which keys are hot, and a dispatcher of two layers reads those itself (uTPS
-//! §3.2.2).
+//! The hot set of a running server: dispatchers sample the requested keys, the manager counts the
+//! samples and publishes which keys are hot, and a dispatcher under two layers reads those itself
+//! (uTPS §3.2.2).
 //!
 //! ```text
 //!  dispatcher 0 ─ 1 of 32 ─▶ [samples] ─┐                               every epoch:
@@ -9,31 +9,31 @@
 //!  dispatcher 0 ◀── clones the Arc ─────┴── when the id has changed ◀──────┴───────────┘
 //! ```
 //!
-//! Nothing is cached: the item stays where it is, and the index entry is the one that all use,
-//! so that a dispatcher reads what an executor has written (K7, K9). What is hot only decides which
-//! thread looks, and over a tree where it looks first: the epoch has the hot keys in a sorted array
-//! too, beside which each dispatcher's session remembers the key's place in the tree
+//! Nothing is cached: the item stays where it is, and all threads use the same index entry, so a
+//! dispatcher reads what an executor has written (K7, K9). The hot set only decides which thread
+//! looks up a key, and, over a tree, where it looks first: the epoch also has the hot keys in a
+//! sorted array, beside which each dispatcher's session remembers the key's place in the tree
 //! (`store::HotArray`, decision 0042).
 //!
 //! # Invariants
-//! H1: what is hot changes nothing but which thread executes a read: each epoch is right with each
-//!     other.
+//! H1: the hot set changes only which thread executes a read: dispatchers with different epochs
+//!     work together correctly.
 //! H2: publishing waits for no dispatcher's round, and no round waits for a publication: a
-//!     dispatcher that meets the other side at the lock takes the new epoch in its next round.
+//!     dispatcher that finds the publisher at the lock takes the new epoch in its next round.
 //! H3: samples that find their buffer full are dropped.
 //! H4: without two layers samples are counted, for the tuner and for people, and no key is hot.
 //!
-//! Where each worker executes what it receives, no request is routed, and requests are
+//! If each worker executes the requests that it receives, no request is routed, and requests are
 //! not sampled one by one: every few milliseconds a worker reads the bytes of a gathering again
-//! ([`key_sampler`]). [`session`] counts what HOTKEYS START asks for.
+//! ([`key_sampler`]). [`session`] counts for HOTKEYS START.
 //!
 //! # Limits
 //! At most [`TRACKED_MAX`] hot keys. Keys are listed by their first [`SAMPLE_KEY_BYTES_MAX`] bytes;
-//! hot keys that are longer are not in the sorted array, so that each read of one walks the tree.
+//! longer hot keys are not in the sorted array, so each read of one walks the tree.
 //!
 //! # Trade-offs
-//! Whether a key is hot is asked of the hashes for a tree as well: most reads that are asked about
-//! are not of hot keys, and one cache line says so (decision 0040).
+//! Over a tree, too, the hashes decide whether a key is hot: most reads are not of hot keys, and
+//! one cache line shows that (decision 0040).
 
 mod epochs;
 pub(crate) mod key_sampler;

@@ -7,17 +7,17 @@
 //!                                       or 1 s if nothing was asked of the server
 //! ```
 //!
-//! A controller reads what workers publish, decides by pure code of `policy`, and publishes what
-//! follows: a plan, a set, roles. No thread waits for it, and it waits for none.
+//! A controller reads the figures that workers publish, decides by pure code of `policy`, and
+//! publishes the result: a plan, a set, roles. No thread waits for it, and it waits for none.
 //!
 //! # Invariants
 //! I1: on an idle server the thread wakes once a second, looks at the counts of requests, and
-//!     sleeps on.
-//! I2: a controller is asked no sooner than its own period after it was asked before, unless
-//!     another waits for what it is to do ([`Controller::is_urgent`]).
-//! I3: each decision stands in the decision log, with its reason, what it was made from, and its
+//!     sleeps again.
+//! I2: a controller is asked again only after its own period, unless another thread waits for its
+//!     work ([`Controller::is_urgent`]).
+//! I3: the decision log records each decision, with its reason, the figures behind it, and its
 //!     time.
-//! I4: a controller that shows what was measured lately hears when the server turns idle.
+//! I4: a controller that shows recent measurements is informed when the server turns idle.
 //!
 //! # Limits
 //! Traffic that begins on an idle server is seen after up to a second.

@@ -1,4 +1,4 @@
-//! A connection on its way from one worker to another.
+//! A connection that moves from one worker to another.
 //!
 //! ```text
 //!  worker i: nothing awaited ─▶ not polled ─▶ Moving ──mailbox──▶ worker j: polled, finished
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! # Invariants
-//! I1: nothing is on the way to other workers for it, so that its input, its output and its
-//!     protocol's state are all that there is of it.
-//! I2: its buffers stay booked on the way.
+//! I1: the connection has no request in flight to other workers, so its input, its output and its
+//!     protocol's state are all of it.
+//! I2: its buffers stay booked during the move.
 
 use std::fmt;
 

@@ -8,13 +8,13 @@
 //!                                              └─ Shop: sessions, transfers, cookies (all workers)
 //! ```
 //!
-//! Requests are parsed where they landed and replies are written into the frames that leave;
-//! nothing is allocated for a request.
+//! Requests are parsed where they landed, and replies are written directly into the outgoing
+//! frames; serving a request allocates nothing.
 //!
 //! # Invariants
-//! I1: what native clients make the server keep (sessions, remembered outcomes, values in parts)
-//!     is bounded and part of the client buffers.
-//! I2: a get and a plain set touch nothing that workers share but the store.
+//! I1: the memory that the server keeps for native clients (sessions, remembered outcomes, values
+//!     in parts) is bounded and part of the client buffers.
+//! I2: a get and a plain set touch no state that workers share except the store.
 //!
 //! # References
 //! docs/formats/native.md for the bytes, docs/design/native-server.md for how this works.

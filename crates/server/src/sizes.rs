@@ -1,5 +1,5 @@
-//! Sizes: what each worker counts of them, and the plan that says which are small and whose the
-//! large ones are.
+//! Item sizes: each worker's counts of them, and the plan that says which sizes are small and which
+//! workers serve the large ones.
 //!
 //! ```text
 //!  worker 0: histogram ─┐  each epoch (1 s) with requests
@@ -8,16 +8,16 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a histogram has one writer, its worker (`WorkerCounters::sizes`); the thread that folds them
-//!     resets nothing.
-//! I2: no thread that serves requests waits for a plan: a reader that meets the publisher goes on
-//!     with the plan it has, and looks again in its next round.
-//! I3: a plan is advice. A worker that executes a request by an older one is right too (decision
+//! I1: a histogram has one writer, its worker (`WorkerCounters::sizes`); the thread that folds the
+//!     histograms resets nothing.
+//! I2: no thread that serves requests waits for a plan: a reader that finds the publisher at the
+//!     lock keeps its present plan and looks again in its next round.
+//! I3: a plan is advice. A worker that executes a request by an older plan is right too (decision
 //!     0039).
 //!
 //! # Trade-offs
-//! The manager ends an epoch each second in which something is asked (`monitor`); the first
-//! requests after a pause are served by the plan from before it.
+//! The manager ends an epoch in each second with requests (`monitor`); the first requests after a
+//! pause are served by the plan from before it.
 //!
 //! # References
 //! Minos §3; `policy::size_class`.

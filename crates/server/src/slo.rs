@@ -1,5 +1,5 @@
-//! The service-level objective (`--slo`): within what time requests are to be answered, how many
-//! are, and where that is shown.
+//! The service-level objective (`--slo`): the time within which requests are to be answered, the
+//! share that is, and where that is shown.
 //!
 //! ```text
 //!  worker: one read in flight is timed ─▶ Sampler ─▶ LatencyCells
@@ -9,10 +9,11 @@
 //! ```
 //!
 //! # What is measured
-//! From when the last bytes of a read can have arrived until the end of the round in which its last
-//! reply was handed to the socket. A worker that was asleep was woken by those bytes; one that was
-//! not may have had them since it last asked the sockets, and that moment counts: what is told is
-//! an upper bound, too high by half a round on average, and never flatters.
+//! From the earliest time at which the last bytes of a read can have arrived until the end of the
+//! round in which its last reply was handed to the socket. If the worker was asleep, those bytes
+//! woke it. If it was awake, they may have arrived any time since it last asked the sockets, and
+//! that moment counts: the reported time is an upper bound, too high by half a round on average,
+//! and never flatters.
 //!
 //! # Invariants
 //! S1: no clock is read for it: a round has its two times anyway.
@@ -22,9 +23,9 @@
 //! S4: a worker that routes samples without an objective too, for the commands' durations.
 //!
 //! # Limits
-//! Native clients are not sampled; they share the rounds of those that are. Bytes that wait
-//! unparsed because a connection has all the requests on the way that it may have are not seen, nor
-//! is what a client leaves unread, nor how long the kernel takes to wake a worker.
+//! Native clients are not sampled; they share the rounds of clients that are. Not measured: bytes
+//! that wait unparsed because their connection has its maximum of requests in flight, output that a
+//! client leaves unread, and the time that the kernel takes to wake a worker.
 //!
 //! # References
 //! C-4 §3.1 and Minos §5.4: throughput counts under an SLO on the 99th percentile. Decision 0041.

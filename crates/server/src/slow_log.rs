@@ -1,4 +1,4 @@
-//! SLOWLOG: what took long, newest first.
+//! SLOWLOG: the commands that took long, newest first.
 //!
 //! ```text
 //!  a command that runs by itself ── its own time ──┐
@@ -14,8 +14,8 @@
 //! timed by itself. Neither includes the time that a reply takes to leave.
 //!
 //! # Invariants
-//! L1: nothing is copied, and no lock taken, for what was not slow.
-//! L2: an entry holds at most 32 arguments of about 128 bytes, so that the log is as small as
+//! L1: a command that was not slow costs neither a copy nor a lock.
+//! L2: an entry holds at most 32 arguments of about 128 bytes, so the log stays as small as
 //!     `slowlog-max-len` says, whatever clients send.
 //! L3: passwords are not in it.
 

@@ -16,7 +16,7 @@
 //!
 //! # Limits
 //! A round reads at most an arena of bytes, plus a slice of each command that has its own buffer,
-//! so that one client's large value does not hold up the others (K16).
+//! so that one client's large value does not delay the others (K16).
 
 mod accept;
 mod control;

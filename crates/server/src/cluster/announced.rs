@@ -9,9 +9,10 @@
 //! ```
 //!
 //! # Invariants
-//! T1: a node that is primary of a slot is a master and no node's replica: clients keep one role
-//!     per node, and take the first that they see. That it also has copies of other slots is not
-//!     said. A node that only has copies is a replica of the node that it has most copies of.
+//! T1: a node that is primary of a slot is announced as a master and as no node's replica, because
+//!     clients keep one role per node and take the first that they see. Its copies of other slots
+//!     are not announced. A node that only has copies is announced as a replica of the node of
+//!     which it has the most copies.
 //! T2: a node's id is a function of its name: it outlives the process.
 //! T3: a range is announced only if its primary can be reached by RESP.
 

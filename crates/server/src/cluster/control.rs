@@ -1,5 +1,5 @@
-//! The control thread: drives this node's state machine with what comes from workers, links,
-//! datagrams and the clock.
+//! The control thread: drives this node's state machine with input from workers, links, datagrams
+//! and the clock.
 //!
 //! ```text
 //!  workers ─ requests ┐                         ┌─▶ replies: slots go back to their dispatchers
@@ -10,14 +10,14 @@
 //! ```
 //!
 //! # Invariants
-//! T1: the view is brought up to date after each input that may change roles and before what that
-//!     input wants said is said: no manager hears that this node has installed a configuration
+//! T1: the view is updated after each input that may change roles, and before the messages that
+//!     this input causes are sent: no manager learns that this node has installed a configuration
 //!     while workers still read by the old one (N1).
-//! T2: nothing here waits but in the poller, and for a digest thread that is behind (D3 of
-//!     replica_store/crew.rs) or has a shard that something else is asked of; for a disk never:
-//!     threads beside this one do (syncing.rs, keeper.rs).
-//! T3: a round's work is bounded, whatever the store holds and however much has come: the lease is
-//!     renewed between two rounds (K28).
+//! T2: the thread blocks only in the poller, and for a digest thread that is behind (D3 of
+//!     replica_store/crew.rs) or that holds a shard needed for something else. It never blocks for
+//!     a disk: separate threads do (syncing.rs, keeper.rs).
+//! T3: a round's work is bounded, whatever the store holds and however much input has arrived: the
+//!     lease is renewed between two rounds (K28).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,11 +1,12 @@
-//! A server that is to stop lets others take over first, so that no client waits for a lease.
+//! Departure: a server that is to stop first lets other nodes take over, so that no client waits
+//! for a lease.
 //!
 //! ```text
 //!  owner ─ ask ─▶ control thread: Node::end, ticks ─ Node::has_left ─▶ owner stops workers
 //! ```
 //!
 //! # Invariants
-//! D1: clients are served all the while; an owner that stops waiting loses nothing but time.
+//! D1: clients are served throughout; an owner that stops waiting loses only time.
 
 use std::time::Duration;
 

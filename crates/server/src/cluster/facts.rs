@@ -1,4 +1,4 @@
-//! What a node tells of itself every 500 ms: to the manager, which moves shards by it (Rowan-KV
+//! The facts that a node reports every 500 ms: to the manager, which moves shards by them (Rowan-KV
 //! §4.6), and to the view, for people and metrics.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,5 @@
-//! Flushes at the control thread: FLUSHALL of the shards that this node serves, flush_all of all.
+//! Flushes at the control thread: FLUSHALL of the shards that this node serves, flush_all of all
+//! shards.
 //!
 //! ```text
 //!  worker ─ Flush ─▶ job: its shards ─┬─ own ──────▶ node: Operation::Flush ─▶ on all copies
@@ -7,10 +8,11 @@
 //! ```
 //!
 //! # Invariants
-//! J1: a shard is asked for again only if it surely was not flushed: nothing is flushed twice for
-//!     one request, and so nothing that was written behind the first time is lost (K24).
-//! J2: a guest's job goes no further: what is not served here is not done.
-//! J3: a worker waits: no job takes longer than `PATIENCE_NS`. What is not known by then is bad.
+//! J1: a flush of a shard is requested again only if the shard surely was not flushed: nothing is
+//!     flushed twice for one request, and so no write that followed the first flush is lost (K24).
+//! J2: a guest's job is not forwarded: shards that are not served here stay unflushed.
+//! J3: a worker waits: no job takes longer than `PATIENCE_NS`. An outcome that is unknown by then
+//!     counts as bad.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

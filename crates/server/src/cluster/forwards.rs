@@ -1,5 +1,5 @@
-//! Requests that another node executes for a client of this one: memcached's clients know no
-//! redirects (`forwarding::replicate::forward`).
+//! Requests that another node executes for a client of this one, because memcached's clients know
+//! no redirects (`forwarding::replicate::forward`).
 //!
 //! ```text
 //!  client ─ set k ─▶ this node ─ Forward ─▶ primary of k: a guest among its control requests
@@ -8,16 +8,17 @@
 //!
 //! # Invariants
 //! F1: a request is sent to another node once; if no answer comes, its outcome is unknown.
-//! F2: a guest goes no further.
-//! F3: the copy of a request that leaves is booked before it is made, and a reply before it is
-//!     copied into its client's request slot; what has no room waits where it lies. A read whose
-//!     reply has none is asked again when there is some. The oldest read's reply goes past the part
-//!     of replies: those that came behind it on a connection leave only after it.
-//! F4: so few are under way at a time that no link's queue is full of them, for what does not fit
-//!     there is lost; others wait in the order of their shard.
-//! F5: a reply for which the link has no room waits, booked, for as long as its asker does.
-//! F6: of one key one request is at another node at a time: what is refused there comes again, and
-//!     those behind it would have overtaken it (K10).
+//! F2: a guest is not forwarded again.
+//! F3: the copy of an outgoing request is booked before it is made, and a reply before it is copied
+//!     into its client's request slot; without room, the request or reply waits where it is. A read
+//!     whose reply has no room is sent again when there is some. The oldest read's reply may exceed
+//!     the share of replies, because replies behind it on its connection leave only after it.
+//! F4: the number of requests under way is small enough that they cannot fill a link's queue,
+//!     because a link loses what does not fit; other requests wait in the order of their shard.
+//! F5: a reply for which the link has no room waits, booked, as long as the asking node waits for
+//!     it.
+//! F6: per key, one request at a time is at another node: a refused request is sent again, and
+//!     later ones on its key would have overtaken it (K10).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Groups of requests at the control thread: one holds a shard at a time
+//! Groups of requests at the control thread: one group at a time holds a shard
 //! (`forwarding::replicate::group`).
 //!
 //! ```text
@@ -9,9 +9,10 @@
 //!
 //! # Invariants
 //! G1: a worker, and all its clients with it, waits for each answer: none takes longer than
-//!     `PATIENCE_NS`. What is not known by then is bad (P2).
-//! G2: of a group that is bad before its end nothing leaves (`cluster::node::group`, H3).
-//! G3: what the node refuses for now, as between two configurations, is asked again in its order.
+//!     `PATIENCE_NS`. An outcome that is unknown by then counts as bad (P2).
+//! G2: a group that turns bad before its end sends nothing (`cluster::node::group`, H3).
+//! G3: a request that the node refuses for now, as between two configurations, is asked again in
+//!     its order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! Workers as backups, under the scheme `rpc` (decision 0064): each takes entries in at a socket of
-//! its own, appends them to a log of its own and answers. The control thread digests the logs.
+//! Inbound logs: workers as backups, under the scheme `rpc` (decision 0064). Each worker receives
+//! entries at a socket of its own, appends them to a log of its own and acknowledges them. The
+//! control thread digests the logs.
 //!
 //! ```text
 //!  peer ─ entry, thread 3 ─▶ kernel: by the datagram's thread ─▶ socket of worker (3-1) mod n
@@ -10,12 +11,14 @@
 //! ```
 //!
 //! # Invariants
-//! D1: an inbound log takes nothing but under the term that it is open for. It is closed, and
-//!     emptied into the node, before another configuration is installed (N3): what was acknowledged
-//!     under a term is digested under it.
-//! D2: inbound logs are emptied before the node hears a message or what is on all copies (L4 of
-//!     cluster::node::landing): whatever was acknowledged before that was sent is there by then.
-//! D3: with `fsync` a receiver acknowledges nothing: the node does, once it is on the medium (K21).
+//! D1: an inbound log accepts entries only under the term for which it is open. It is closed, and
+//!     emptied into the node, before another configuration is installed (N3): entries acknowledged
+//!     under a term are digested under it.
+//! D2: inbound logs are emptied before the node gets a message or an announcement of what is on all
+//!     copies (L4 of cluster::node::landing): so the node has every entry that was acknowledged
+//!     before that was sent.
+//! D3: with `fsync` a receiver acknowledges nothing: the node does, once the entry is on the medium
+//!     (K21).
 
 use std::io;
 use std::net::UdpSocket;

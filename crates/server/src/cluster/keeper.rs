@@ -1,5 +1,5 @@
-//! Writes what a node keeps beside its log, on a thread of its own: a disk that is slow, or that
-//! has much else to write, holds up neither requests nor the lease.
+//! A thread that writes the records that a node keeps beside its log, so that a slow or busy disk
+//! delays neither requests nor the lease.
 //!
 //! ```text
 //!  control thread: replica store ─ give ─▶ this thread ─ write, sync, rename

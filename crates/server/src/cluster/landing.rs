@@ -1,5 +1,5 @@
-//! What leaves for other nodes' backup logs and what comes in by the node's own socket: frames and
-//! acknowledgements, as the cluster's scheme has them (decision 0064).
+//! The node's landing socket: frames to other nodes' backup logs, frames from other nodes, and
+//! acknowledgements, sent as the cluster's scheme requires (decision 0064).
 //!
 //! ```text
 //!  land, acknowledge ─▶ one datagram in the making a peer ─▶ full: kept ─▶ round ends ─┐
@@ -14,7 +14,8 @@
 //!     as one message: a round's frames go to several peers by turns.
 //!
 //! # Limits
-//! What the socket does not take is lost, as on any network; the node lands it again.
+//! A datagram that the socket does not take is lost, as on any network; the node lands its entries
+//! again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{SocketAddr, ToSocketAddrs};

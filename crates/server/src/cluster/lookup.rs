@@ -1,5 +1,5 @@
-//! Addresses of hosts' names, which may not have one yet: a host that starts is often known before
-//! its name is.
+//! Address look-ups of host names. A name may have no address yet: a starting host is often known
+//! before its name is.
 //!
 //! ```text
 //!  look up ─ none, or no answer ─▶ 100 ms ─▶ look up ─▶ 200 ms ─▶ ... ─▶ 5 s ─▶ look up

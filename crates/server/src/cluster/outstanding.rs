@@ -1,4 +1,5 @@
-//! Requests of this server's own clients that its node has, or is to have once it serves.
+//! Outstanding requests of this server's own clients: the node has them, or gets them once it
+//! serves.
 //!
 //! ```text
 //!  control request ─▶ queue of its shard empty? ─yes─▶ node ─ Reply ─▶ given back
@@ -9,9 +10,9 @@
 //! ```
 //!
 //! # Invariants
-//! O1: requests of one shard reach the node in the order in which they came (K10).
+//! O1: requests of one shard reach the node in the order of their arrival (K10).
 //! O2: each is in the table exactly once, until it is given back.
-//! O3: while a shard is held, all that comes for it goes into its queue.
+//! O3: while a shard is held, every request for it goes into its queue.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

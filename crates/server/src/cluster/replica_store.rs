@@ -1,4 +1,4 @@
-//! The replica store of a node over the store: workers read what replication fills.
+//! A node's replica store, over the store: replication fills it, workers read from it.
 //!
 //! ```text
 //!  control thread: Node ─ install ─▶ this ─ Session::install ─▶ index ◀─ GET ─ workers
@@ -8,19 +8,19 @@
 //!
 //! # Invariants
 //! S1: a key's newest entry is in the store, or its delete is remembered, never both.
-//! S2: while a shard is being cleared its old entries are still in the index, and no reader sees
-//!     them: what is installed meanwhile waits, and the node asks for no copy before
+//! S2: while a shard is being cleared, its old entries are still in the index, and no reader sees
+//!     them. Entries installed meanwhile wait, and the node asks for no copy before
 //!     [`ReplicaStore::is_ready`].
-//! S3: the store knows a shard by a number (kept.rs), at first its id plus one; 0 is what is not
-//!     replicated. In a durable store a shard that is cleared gets another number, which is
-//!     written down before anything of the old one is removed, or of the new one installed.
+//! S3: the store knows a shard by a number (kept.rs), at first its id plus one; 0 marks entries
+//!     that are not replicated. In a durable store a cleared shard gets another number, which is
+//!     written down before any old entry is removed or any new one installed.
 //! S4: an entry that does not fit is not acknowledged, and its sender tries again;
-//!     [`ServerReplicaStore::refused_count`] says how often that was. One that waited for its shard
+//!     [`ServerReplicaStore::refused_count`] counts these cases. An entry that waited for its shard
 //!     to be cleared is acknowledged: it waits until it fits, and the shard is not ready before.
 //!
 //! # Concurrency
-//! One thread installs what a shard has: the control thread, or the digest thread that it was lent
-//! to (crew.rs). Workers read, and drop what has expired.
+//! One thread installs a shard's entries: the control thread, or the digest thread to which the
+//! shard is lent (crew.rs). Workers read, and drop expired entries.
 
 mod clearing;
 mod crew;

@@ -1,4 +1,4 @@
-//! A UDP socket of peers: many datagrams with one call of the system, in both directions.
+//! A UDP socket of peers: many datagrams per system call, in both directions.
 //!
 //! ```text
 //!  queue ─▶ frames that wait ─▶ flush: sendmmsg, equal ones to one peer joined (GSO)
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! # Limits
-//! What the socket does not take is lost, as on any network; its sender sends it again.
+//! A datagram that the socket does not take is lost, as on any network; its sender sends it again.
 
 use std::io;
 use std::net::UdpSocket;

@@ -1,15 +1,15 @@
-//! Syncs for the control thread, which never waits for a disk: a thread beside it waits until the
-//! log's thread has covered what was installed.
+//! Syncs for the control thread, which never waits for a disk: a separate thread waits until the
+//! log's thread has covered the installed entries.
 //!
 //! ```text
 //!  node: Sync ─▶ order: a mark, how far ─▶ this thread ─ wait ─▶ done, wake ─▶ node: Synced
 //! ```
 //!
 //! # Invariants
-//! S1: a mark is drawn by the thread that installs, between two installs: whatever it has
-//!     installed before is covered once the mark is.
-//! S2: while the log cannot be written, this node asks for no lease: it serves nothing once its
-//!     last one is over, and others take its place.
+//! S1: the thread that installs draws a mark between two installs: every entry that it installed
+//!     before is covered once the mark is.
+//! S2: while the log cannot be written, this node asks for no lease: once its last lease is over it
+//!     serves nothing, and other nodes take its place.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;

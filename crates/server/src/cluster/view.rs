@@ -1,15 +1,15 @@
-//! What workers see of the cluster: which node serves which slot, and until when this node may
+//! The workers' view of the cluster: which node serves which slot, and until when this node may
 //! answer.
 //!
 //! The control thread writes it, workers read it, no thread waits.
 //!
 //! # Invariants
-//! W1: a slot is `Here` only while the node's shard serves and its lease was held when that was
+//! W1: a slot is `Here` only if the node's shard served and its lease was held when that was
 //!     published; a worker that has read from it asks [`View::may_answer`] before the reply leaves
 //!     (K22).
 //! W2: `generation` grows before a slot ceases to be `Here`; a worker that finds it changed after
-//!     it has executed looks again.
-//!     A flush is no such change: what was read before it was asked for before it had ended.
+//!     an execution looks again. A flush does not change it: a read that precedes it was requested
+//!     before the flush had ended.
 //! W3: figures are for people: nothing is decided by them.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! What only shows in one order of the workers' rounds: wake-ups of thieves (T2), conflicts at the
-//! write table, and slices of large bodies (K16).
+//! Tests that need one particular order of the workers' rounds: wake-ups of thieves (T2), conflicts
+//! at the write table, and slices of large bodies (K16).
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,5 +1,5 @@
-//! Windows over the queue: requests that wait behind a full batch and belong to a key that it
-//! writes are executed with it (C-4 §4.3; K8).
+//! Windows over the queue: queued requests on a key that the current full batch writes are executed
+//! with that batch (C-4 §4.3; K8).
 //!
 //! ```text
 //!  taken batch    SET h   GET x   SET h             window of h
@@ -8,24 +8,24 @@
 //!                 ╰──── at most 32 slots ────╯
 //! ```
 //!
-//! The ring's entries hold the keys' hashes, so that looking costs eight bytes a slot; only where a
-//! hash is one of the batch's is the request slot looked at. What joins is answered in its request
-//! slot at once and skipped when its turn comes; the tail passes it in order.
+//! The ring's entries hold the keys' hashes, so looking costs eight bytes a slot; the request slot
+//! is read only if its hash is one of the batch's. A request that joins is answered in its request
+//! slot at once and skipped when its turn comes, so the ring's tail passes it in order.
 //!
 //! # Invariants
-//! I1: of a lane's requests with one hash those that join are the first ones that wait: their order
-//!     is kept (K10). So reads join as well: one that stands between two writes of its connection
-//!     must not see the second.
+//! I1: of a lane's requests with one hash, those that join are the oldest waiting ones, so their
+//!     order is kept (K10). Reads therefore join as well: a read between two writes of its
+//!     connection must not see the second one.
 //! I2: joining decides nothing about compaction, which compares keys in full (I4 of `compaction`):
-//!     what joined and is not put together is executed as a part of the batch.
+//!     a request that joined and is not compacted is executed as part of the batch.
 //!
 //! # Limits
 //! [`SLOTS_MAX`] slots over all lanes, and windows of [`KEYS_MAX`] keys.
 //!
 //! # Trade-offs
-//! A window never waits: it closes when nothing of its key is in sight (C-4 §7.2; decision 0038
-//! says why no window is held open). A request on another key may be overtaken by one that joins;
-//! both wait, so they are concurrent.
+//! A window never waits: it closes when no further request on its key is in sight (C-4 §7.2;
+//! decision 0038 says why no window is held open). A request that joins may overtake a request on
+//! another key; both were waiting, so they are concurrent.
 
 use arrayvec::ArrayVec;
 
@@ -34,11 +34,11 @@ use super::request_slot;
 use crate::compaction::Compacts;
 use crate::gather::BATCH_REQUESTS_MAX;
 
-/// Queued slots that are looked at behind a batch (K8).
+/// Queued slots that are examined behind a batch, at most (K8).
 const SLOTS_MAX: usize = 32;
-/// Keys of one batch that others may join.
+/// Keys of one batch that queued requests may join, at most.
 const KEYS_MAX: usize = 8;
-/// Requests of a batch and of what joins it.
+/// Requests of a batch and of those that join it, at most.
 pub(super) const REQUEST_SLOTS_MAX: usize = store::BATCH_MAX + SLOTS_MAX;
 
 const _: () = {
@@ -49,7 +49,7 @@ const _: () = {
 /// The request slots of one batch, in the order of execution.
 pub(super) type RequestSlots = ArrayVec<*mut request_slot::RequestSlot, REQUEST_SLOTS_MAX>;
 
-/// The keys of a batch that are written enough to be worth a look.
+/// The keys of a batch with enough writes to search the queue for.
 pub(super) struct Keys {
     /// Their hashes, and how many writes of each are known.
     found: ArrayVec<(u64, u8), KEYS_MAX>,
@@ -60,12 +60,12 @@ pub(super) struct Keys {
 
 #[inline]
 fn bit_of(hash: u64) -> u64 {
-    // Not the lowest bits, which are the tag's.
+    // Not the lowest bits: those belong to the tag.
     1 << (hash >> 20 & 63)
 }
 
 impl Keys {
-    /// Of a batch; `None`: no write of it may open a window.
+    /// The keys of a batch; `None`: none of its writes may open a window.
     #[inline]
     pub fn of(
         compacts: Compacts,
@@ -104,17 +104,17 @@ impl Keys {
     }
 }
 
-/// A request that waits, and whose key the batch writes.
+/// A waiting request whose key the batch writes.
 struct Follower {
     lane: usize,
     place: usize,
-    /// In [`Keys::found`].
+    /// Index in [`Keys::found`].
     key: usize,
     request_slot: *mut request_slot::RequestSlot,
 }
 
-/// Appends to `request_slots` what waits in the lanes, from `first_lane` on, for one of `keys`;
-/// whether more waits than may be looked at.
+/// Appends to `request_slots` the requests for one of `keys` that wait in the lanes, from
+/// `first_lane` on. Returns whether more requests wait than may be examined.
 #[cold]
 pub(super) fn join(
     mut keys: Keys,

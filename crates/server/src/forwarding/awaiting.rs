@@ -1,20 +1,21 @@
-//! What a connection waits for: the replies to its requests that other workers execute, in order.
+//! The list of replies that a connection waits for from other workers, in the order of its
+//! requests.
 
 use base::KeyHash;
 
-/// Requests that one connection may have outstanding.
+/// Requests that one connection may have outstanding, at most.
 pub const DEPTH_MAX: u32 = 256;
-/// The same at first, of one whose replies come from other nodes, with lengths unknown until they
-/// are here.
+/// The same limit at first, for a connection whose replies come from other nodes, with lengths
+/// unknown until they arrive.
 pub const DEPTH_AT_FIRST: u32 = 8;
 
 /// The end of a list of tickets.
 pub(super) const NO_TICKET: u32 = u32::MAX;
 
-/// Why a connection parses no further.
+/// Why a connection parses no further command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wait {
-    /// It does.
+    /// It parses.
     #[default]
     Nothing,
     /// Its next command begins when all before it are answered (K10).
@@ -37,9 +38,9 @@ pub struct Awaiting {
     /// Bit b: a key whose hash ends in b may be among them.
     pub(super) filter: u64,
     pub(super) wait: Wait,
-    /// Counts the replies that it got, and wraps around.
+    /// Counts the replies that it received, and wraps around.
     pub(super) got_count: u32,
-    /// How many it may have outstanding now (`fits`).
+    /// How many requests it may have outstanding now (`fits`).
     pub depth_max: u32,
 }
 
@@ -52,53 +53,53 @@ impl Default for Awaiting {
 }
 
 impl Awaiting {
-    /// Whether everything is answered.
+    /// Whether every request is answered.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// What [`Awaiting::has_got`] is asked for later: all that it waits for now.
+    /// A mark for [`Awaiting::has_got`]: all replies that it awaits now.
     pub fn reply_mark(&self) -> u32 {
         self.got_count.wrapping_add(self.count)
     }
 
-    /// Whether all that it waited for at a mark is answered. Meant for marks of lately: fewer than
-    /// 2^31 replies old.
+    /// Whether all replies that it awaited at a mark have arrived. Valid for recent marks only:
+    /// fewer than 2^31 replies old.
     pub fn has_got(&self, reply_mark: u32) -> bool {
         self.is_empty() || self.got_count.wrapping_sub(reply_mark) < 1 << 31
     }
 
-    /// The first reply is put out.
+    /// The first reply was put into the output.
     #[inline]
     pub(super) fn got_one(&mut self) {
         self.count -= 1;
         self.got_count = self.got_count.wrapping_add(1);
     }
 
-    /// A reply of that length came from elsewhere: no more are asked for at a time than such
-    /// replies would fit into `room_bytes`. A long one counts at once, and is forgotten as shorter
-    /// ones come, one more for each.
+    /// A reply of that length arrived from another node. Limits the outstanding requests so that
+    /// replies of such a length fit into `room_bytes` together. A long reply counts at once, and
+    /// shorter ones make up for it, one more request for each.
     pub(super) fn fits(&mut self, reply_bytes: usize, room_bytes: usize) {
         let fitting = room_bytes / reply_bytes.max(1);
         let fitting = u32::try_from(fitting).unwrap_or(DEPTH_MAX).clamp(1, DEPTH_MAX);
         self.depth_max = fitting.min(self.depth_max + 1);
     }
 
-    /// Nothing is waited for any more.
+    /// No reply is awaited any more.
     #[inline]
     pub(super) fn clear(&mut self) {
         let Awaiting { got_count, depth_max, .. } = *self;
         *self = Awaiting { got_count, depth_max, ..Awaiting::default() };
     }
 
-    /// Whether the connection may parse.
+    /// Whether the connection may parse its next command.
     #[inline]
     pub fn may_go_on(&self) -> bool {
         self.wait == Wait::Nothing
     }
 
-    /// The next command begins when all before it are answered.
+    /// Makes the next command wait until all requests before it are answered.
     #[inline]
     pub fn wait_for_all(&mut self) {
         debug_assert!(!self.is_empty(), "nothing would end the wait");

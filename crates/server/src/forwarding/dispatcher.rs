@@ -12,23 +12,25 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a ticket is free, parked, sent, here, offered or done; its request slot is the executor's
-//!     exactly while it is sent, or taken. None is here outside a gathering.
+//! I1: a ticket is free, parked, sent, here, offered, replicating or done. Its slot belongs to the
+//!     executor exactly while the ticket is sent, or offered and taken. No ticket is here outside a
+//!     gathering.
 //! I2: a connection's replies leave in the order of its tickets (K10).
-//! I3: a request on a key that the connection has a sent request on follows that one (K10); behind
-//!     a parked one it is parked. Only a request that came back, because its item is large or no
-//!     large worker took it, is parked with others of its connection behind it.
+//! I3: if the connection has already sent a request on the same key, the next one goes to the same
+//!     worker (K10); if it has a parked one on that key, the next one is parked behind it. Only a
+//!     request that came back, because its item is large or no large worker took it, is parked with
+//!     others of its connection behind it.
 //! I4: the router's `finish` is called once for each ticket that was sent, with the request that
-//!     it was asked about. Requests that stay here have no ticket (`direct`).
-//! I5: a ring has room for all request slots of its dispatcher, so that pushing always succeeds.
+//!     the router was asked about. Requests that stay here have no ticket (`direct`).
+//! I5: a ring has room for all request slots of its dispatcher, so a push always succeeds.
 //!
 //! # Limits
-//! 1024 requests on the way per dispatcher and 256 per connection; then connections are not parsed,
-//! and so not read, until some are done (K18).
+//! 1024 requests in flight per dispatcher and 256 per connection; beyond that, connections are not
+//! parsed, and so not read, until some requests are done (K18).
 //!
 //! # Changes of roles
-//! A parked dispatcher gives out no tickets; once all are free, it goes on by another plan, with
-//! another router and other depths, or is dropped (`base::roles`).
+//! A parked dispatcher gives out no tickets. Once all tickets are free, the dispatcher continues
+//! under another plan, with another router and other depths, or is dropped (`base::roles`).
 
 mod by_size;
 mod deliver;
@@ -64,7 +66,7 @@ use offering::Offering;
 pub use direct::{Here, HereSink};
 pub use replicated::Replicated;
 
-/// Request slots that stay free for refusals, which no client can ask for more than once.
+/// Request slots that stay free for refusals, of which a client can cause one only.
 const REQUEST_SLOTS_RESERVED: usize = 32;
 
 const NO_CONNECTION: u32 = u32::MAX;
@@ -75,7 +77,7 @@ enum State {
     /// It waits for a worker.
     Parked,
     Sent,
-    /// It is in the batch that is being gathered here (`direct`).
+    /// It is in the batch in the making (`direct`).
     Here,
     /// A large worker may take it (`helped`).
     Offered,
@@ -87,14 +89,14 @@ enum State {
 /// What the dispatcher remembers of a request slot.
 struct Ticket {
     state: State,
-    /// The connection, or [`NO_CONNECTION`] once that is closed.
+    /// The connection, or [`NO_CONNECTION`] once it is closed.
     slot: u32,
     next: u32,
-    /// The router's, once it is sent.
+    /// The router's worker, once it is sent.
     worker: WorkerId,
     hash: KeyHash,
     request: RouteRequest,
-    /// Of the client buffers' budget.
+    /// Booked in the client buffers' budget.
     booked_bytes: u64,
 }
 
@@ -110,7 +112,7 @@ impl Ticket {
 pub(super) struct Dispatcher {
     fabric: Arc<Fabric>,
     request_slots: Arc<RequestSlots>,
-    /// Which threads may be sent to.
+    /// The threads that may be sent to.
     plan: RolePlan,
     decider: Decider,
     hot: Option<HotTracker>,
@@ -118,37 +120,38 @@ pub(super) struct Dispatcher {
     depths: Depths,
     partition_bits: PartitionBits,
     own: WorkerId,
-    /// What the router calls this worker, if it may execute.
+    /// The router's number for this worker, if it may execute.
     own_worker: Option<WorkerId>,
-    /// Reads stay here unasked, as the router says.
+    /// Reads stay here without asking the router, as the router allows.
     keeps_reads: bool,
-    /// Between two layers no receiving thread executes, so each executor stands for the receiver in
+    /// Under two layers no receiving thread executes, so the executors stand for the receiver in
     /// turn.
     next_receiver: u16,
     tickets: Vec<Ticket>,
     free: Vec<u32>,
     /// Oldest first (`parking`).
     parked: VecDeque<u32>,
-    /// By thread; made when the first request goes there.
+    /// By thread; created when the first request goes there.
     senders: Vec<Option<Sender>>,
-    /// Connections that wait for a free request slot, or for the end of parking, oldest first.
+    /// Connections that wait for a free request slot, or until the dispatcher is no longer parked,
+    /// oldest first.
     short: VecDeque<usize>,
-    /// Buffers that request slots may borrow from, and what they are booked with.
+    /// Buffers that request slots may borrow from, and the bytes booked for each.
     receive_buffers: Vec<(Arc<Vec<u8>>, u64)>,
-    /// Another plan is to be taken up: no ticket is given out.
+    /// Another plan is to be taken up: the dispatcher gives out no ticket.
     is_parked: bool,
-    /// Where requests may be stolen.
+    /// Set under `--dispatch steal`.
     offering: Option<Box<Offering>>,
-    /// Where idle large workers help.
+    /// Set if idle large workers may take small requests.
     helped: Option<Box<helped::Helped>>,
-    /// Where requests are told apart by size.
+    /// Set if requests are routed by size.
     by_size: Option<by_size::BySize>,
-    /// Of the next request that takes a request slot.
+    /// The order of the next request that takes a request slot.
     next_order: u64,
     pins: pins::Pins,
-    /// Connections whose known replies wait for room in their output (`deliver`).
+    /// Connections whose completed replies wait for room in their output (`deliver`).
     holders: Vec<usize>,
-    /// Of a node of a cluster.
+    /// Set at a node of a cluster.
     replicated: Option<Box<replicated::Replicated>>,
 }
 
@@ -186,7 +189,7 @@ impl Dispatcher {
             keeps_reads: false,
             next_receiver: 0,
             tickets: (0..REQUEST_SLOTS).map(ticket).collect(),
-            // The last one freed is the first one used, while it is in the cache.
+            // The slot freed last is used first, while it is in the cache.
             free: (0..REQUEST_SLOTS as u32).rev().collect(),
             parked: VecDeque::new(),
             senders: (0..fabric.thread_count()).map(|_| None).collect(),
@@ -206,7 +209,7 @@ impl Dispatcher {
         dispatcher
     }
 
-    /// Takes samples from now on, and reads what is hot itself if it may not execute the rest.
+    /// Takes samples from now on, and executes hot reads itself if it may not execute the others.
     pub fn set_hot_tracker(&mut self, hot: HotTracker) {
         self.hot = Some(hot);
     }
@@ -216,7 +219,7 @@ impl Dispatcher {
         self.is_parked = true;
     }
 
-    /// Whether every ticket is free, so that nothing is on the way and no connection waits.
+    /// Whether every ticket is free: no request is in flight and no connection waits.
     pub fn is_drained(&self) -> bool {
         self.free.len() == REQUEST_SLOTS
     }
@@ -227,7 +230,7 @@ impl Dispatcher {
         self.feed_short(core);
     }
 
-    /// Goes on by another plan.
+    /// Continues under another plan.
     pub fn take_up(&mut self, core: &mut Core, plan: RolePlan, decider: Decider) {
         debug_assert!(self.is_drained(), "a plan is taken up when nothing is on the way");
         for (thread, sender) in self.senders.iter_mut().enumerate() {
@@ -256,7 +259,7 @@ impl Dispatcher {
             return false;
         }
         if connection.is_large_reader && !awaiting.is_empty() {
-            // So that the output limit is looked at after each (K12).
+            // So that the output limit is checked after each (K12).
             awaiting.wait = Wait::Barrier;
         } else if awaiting.count >= awaiting.depth_max {
             awaiting.wait = Wait::Depth;
@@ -312,7 +315,7 @@ impl Dispatcher {
         }
     }
 
-    /// A reply that is known already takes its place behind those that are not.
+    /// Adds a reply that is known already: it takes its place behind replies that are not.
     pub fn say<T>(
         &mut self,
         core: &mut Core,
@@ -331,7 +334,7 @@ impl Dispatcher {
         said
     }
 
-    /// Where a request comes from.
+    /// The origin of a request.
     #[inline]
     fn origin<'c>(&self, core: &'c Core, answer: Answer) -> Origin<'c> {
         Origin {
@@ -343,12 +346,12 @@ impl Dispatcher {
         }
     }
 
-    /// Whether a refusal can be said.
+    /// Whether there is a request slot for a refusal.
     pub fn has_reserve(&self) -> bool {
         !self.free.is_empty()
     }
 
-    /// Its own.
+    /// This dispatcher's request slots.
     #[inline]
     pub fn request_slots(&self) -> &RequestSlots {
         &self.request_slots
@@ -379,7 +382,8 @@ impl Dispatcher {
         self.follow_route(core, index, route)
     }
 
-    /// Where a request goes that follows what its connection waits for, up to `ticket`.
+    /// The route of a request, which has to follow earlier requests of its connection up to
+    /// `ticket`.
     #[inline]
     fn route(
         &self,
@@ -400,7 +404,7 @@ impl Dispatcher {
         }
     }
 
-    /// Sends a ticket where the router says; false: it has to wait.
+    /// Sends a ticket where the router decided. Returns false if it has to wait.
     #[inline]
     fn follow_route(&mut self, core: &mut Core, index: u32, route: Route) -> bool {
         match route {
@@ -475,7 +479,7 @@ impl Dispatcher {
         core.shared.send(thread, Control::Serve(Box::new(lane)));
     }
 
-    /// Shows an executor what was sent to it, and wakes it if it sleeps.
+    /// Publishes to an executor the requests sent to it, and wakes it if it sleeps.
     #[inline]
     fn publish_to(&mut self, core: &Core, thread: usize) {
         let Some(sender) = &mut self.senders[thread] else { return };
@@ -490,7 +494,7 @@ impl Dispatcher {
         }
     }
 
-    /// The same for all executors.
+    /// Publishes to all executors.
     #[inline]
     pub fn publish(&mut self, core: &Core) {
         self.call_control();
@@ -502,7 +506,7 @@ impl Dispatcher {
         }
     }
 
-    /// Whether an executor has done something.
+    /// Whether an executor has completed a request.
     #[inline]
     pub fn has_done(&mut self) -> bool {
         self.senders.iter_mut().flatten().any(Sender::has_done)
@@ -511,12 +515,14 @@ impl Dispatcher {
             || self.has_replicated()
     }
 
-    /// Whether requests wait that no completion of this dispatcher's own may set free.
+    /// Whether requests wait that perhaps no completion of this dispatcher's own requests can
+    /// release.
     pub fn has_parked(&self) -> bool {
         !self.parked.is_empty()
     }
 
-    /// Takes back what is done: replies go to their connections, parked requests are tried again.
+    /// Takes back completed requests: delivers replies to their connections, and routes parked
+    /// requests again.
     pub fn collect(&mut self, core: &mut Core) -> bool {
         let mut has_any =
             self.collect_offers(core) | self.collect_help(core) | self.collect_replicated(core);
@@ -529,7 +535,7 @@ impl Dispatcher {
         let has_placed = !self.parked.is_empty() && self.try_parked(core);
         if has_any {
             if self.by_size.is_some() {
-                self.publish(core); // What was handed on.
+                self.publish(core); // Requests that were handed on.
             }
             self.release_receive_buffers(core);
             self.feed_short(core);
@@ -558,7 +564,7 @@ impl Dispatcher {
         }
     }
 
-    /// A request slot is ready for another request.
+    /// Frees a request slot for another request.
     #[inline]
     fn release(&mut self, core: &mut Core, index: u32) {
         // SAFETY: the ticket is parked or done, so the dispatcher holds the request slot (I1).
@@ -570,19 +576,19 @@ impl Dispatcher {
         self.free.push(index);
     }
 
-    /// As many connections may go on as there are request slots.
+    /// Lets as many connections continue as there are request slots.
     fn feed_short(&mut self, core: &mut Core) {
         if self.is_parked {
             return;
         }
-        // With nothing on the way no completion would come for those that are left now.
+        // With no request in flight, no completion would come for the connections left over now.
         let count = match self.free.len().saturating_sub(REQUEST_SLOTS_RESERVED) {
             _ if self.is_drained() => self.short.len(),
             count => count,
         };
         for _ in 0..count {
             let Some(slot) = self.short.pop_front() else { return };
-            // It may be another connection's by now; that one is only looked at once too often.
+            // It may be another connection's by now; an extra look at that one does no harm.
             let Some(connection) = core.connections.get_mut(slot) else { continue };
             if connection.awaiting.wait == Wait::RequestSlots {
                 connection.awaiting.wait = Wait::Nothing;
@@ -591,7 +597,7 @@ impl Dispatcher {
         }
     }
 
-    /// The worker polls no longer.
+    /// Ends this dispatcher, because its worker polls no longer.
     pub fn close(mut self, core: &mut Core) {
         debug_assert!(self.is_drained(), "a dispatcher ends when nothing is on the way");
         self.end_pins(core);
@@ -599,7 +605,7 @@ impl Dispatcher {
         debug_assert!(self.receive_buffers.is_empty(), "no slot borrows");
     }
 
-    /// A connection is gone: its tickets end with the work that has begun.
+    /// Abandons the tickets of a closed connection: each ends with the work that has begun.
     pub fn abandon(&mut self, core: &mut Core, awaiting: &mut Awaiting) {
         let mut index = awaiting.first;
         while index != NO_TICKET {

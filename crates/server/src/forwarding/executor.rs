@@ -8,9 +8,9 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a lane's requests on one key are executed in the order in which its dispatcher sent them,
-//!     and so are all its requests but those that join a window of their key (`ahead`).
-//! I2: between two batches the session quiesces and this half holds no request slot.
+//! I1: a lane's requests on one key are executed in the order in which its dispatcher sent them; so
+//!     are all its requests, except those that join a window of their key (`ahead`).
+//! I2: between two batches the session is quiescent and this half holds no request slot.
 
 mod helping;
 mod sizing;
@@ -44,7 +44,7 @@ pub(super) use stealing::call_thief;
 pub(super) struct Executor {
     fabric: Arc<Fabric>,
     lanes: Vec<Lane>,
-    /// The lane that the next batch begins with.
+    /// The lane with which the next batch begins.
     next_lane: usize,
     sizing: Sizing,
     stealing: Stealing,
@@ -68,7 +68,8 @@ impl Executor {
         self.lanes.push(lane);
     }
 
-    /// All threads have taken up the latest plan: lanes by which nothing can come any more go.
+    /// All threads have taken up the latest plan: drops lanes on which no request can arrive any
+    /// more.
     pub fn settle(&mut self, core: &Core, plan: &RolePlan) {
         let own = core.worker.index();
         let serves = |lane: &mut Lane| {
@@ -91,7 +92,7 @@ impl Executor {
         self.stealing.take_up(plan, own);
     }
 
-    /// Whether there is something to execute.
+    /// Whether there is a request to execute.
     #[inline]
     pub fn has_work(&mut self, own: WorkerId) -> bool {
         if let Some(steal_queues) = &self.fabric.steal_queues {
@@ -100,13 +101,13 @@ impl Executor {
         self.lanes.iter_mut().any(|lane| lane.waiting_count() > 0) || self.may_help()
     }
 
-    /// Whether it has stolen since it was last asked.
+    /// Whether it has stolen since the last call.
     pub fn take_has_stolen(&mut self) -> bool {
         self.stealing.take_has_stolen()
     }
 
-    /// Executes one batch; how many requests. `may_help`: with nothing to execute, it may take what
-    /// others offer to an idle large worker.
+    /// Executes one batch; returns its length. `may_help`: with no request of its own, it may take
+    /// one that is offered to idle large workers.
     pub fn serve(&mut self, home: &mut RunToCompletion, core: &Core, may_help: bool) -> usize {
         if let Some(steal_queues) = &self.fabric.steal_queues {
             return self.stealing.serve((&self.fabric, steal_queues), home, core);
@@ -127,7 +128,7 @@ impl Executor {
             return if may_help { self.help(home, core) } else { 0 };
         }
         self.stop_helping();
-        // Where requests may be given back, that has to happen in the order of the lanes.
+        // If requests may be returned, that has to happen in the order of the lanes.
         let is_sized = self.sizing.is_on(core);
         // A batch that is not full has emptied the queues.
         let is_cut = !is_sized
@@ -145,7 +146,8 @@ impl Executor {
         request_slots.len()
     }
 
-    /// What belongs to the batch's windows joins it; whether more waits than may be looked at.
+    /// Lets queued requests join the batch's windows. Returns whether more requests wait than may
+    /// be examined.
     #[inline]
     fn look_ahead(
         &mut self,
@@ -165,7 +167,7 @@ impl Executor {
         is_cut
     }
 
-    /// The tails move, and dispatchers that sleep are woken.
+    /// Moves the tails, and wakes sleeping dispatchers.
     fn complete(&mut self, core: &Core) {
         for lane in &mut self.lanes {
             lane.pass_answered();
@@ -180,8 +182,8 @@ impl Executor {
     }
 }
 
-/// Executes the requests of `request_slots`, which this worker holds.
-/// `is_cut`: its windows closed because no more of the queues may be looked at.
+/// Executes the requests of `request_slots`, which this worker holds. `is_cut`: its windows closed
+/// because no more queued requests may be examined.
 fn execute(
     home: &mut RunToCompletion,
     core: &Core,
@@ -250,7 +252,7 @@ impl Sink<Refusal> for RequestSlotSink<'_> {
         // not the request slot itself, and this is the only reference to it.
         let request_slot = unsafe { &mut *self.request_slots[request_index] };
         if !self.judge.keeps(request_slot, &outcome) {
-            return; // Somebody else executes it.
+            return; // Another worker executes it.
         }
         let core = self.core;
         let books = (core.counters(), core.shared.buffer_budget());
@@ -258,7 +260,7 @@ impl Sink<Refusal> for RequestSlotSink<'_> {
     }
 }
 
-/// Puts the answer to a request slot's request into the request slot.
+/// Writes the answer to a request slot's request into the request slot.
 #[inline]
 pub(super) fn answer(
     request_slot: &mut RequestSlot,

@@ -1,4 +1,5 @@
-//! What lies between the workers: every worker's bell, and how many may still send.
+//! The fabric between the workers: every worker's bell, ring ends in transit, and how many workers
+//! may still send.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +12,7 @@ use super::help::Help;
 use super::request_slot::RequestSlots;
 use super::steal_queues::StealQueues;
 
-/// Whether idle workers take what waits for others.
+/// Whether idle workers take requests that wait for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stealing {
     /// Requests are offered.
@@ -24,18 +25,18 @@ pub enum Stealing {
 pub struct Fabric {
     /// By thread.
     pub(super) bells: Vec<CachePadded<Bell>>,
-    /// What a request slot's buffers keep.
+    /// Bytes that a request slot's buffers keep.
     pub(super) kept_bytes_max: usize,
-    /// Where requests may be stolen.
+    /// Set under `--dispatch steal`.
     pub(super) steal_queues: Option<StealQueues>,
-    /// Where idle large workers take small requests.
+    /// Set if idle large workers may take small requests.
     pub(super) help: Option<Help>,
     /// Threads that may still send something.
     senders_open: AtomicUsize,
 }
 
 impl Fabric {
-    /// Nothing is on the way between so many threads.
+    /// A fabric between that many threads, with no request in flight.
     pub fn new(
         thread_count: usize,
         kept_bytes_max: usize,
@@ -51,8 +52,8 @@ impl Fabric {
         }
     }
 
-    /// The request slots of a thread's dispatcher: where others take from a steal queue, those of
-    /// that.
+    /// The request slots of a thread's dispatcher: those of its steal queue, if other workers take
+    /// from one.
     pub(super) fn request_slots_of(&self, thread: usize) -> Arc<RequestSlots> {
         match (&self.steal_queues, &self.help) {
             (Some(steal_queues), _) => Arc::clone(&steal_queues.of(thread).request_slots),
@@ -61,13 +62,13 @@ impl Fabric {
         }
     }
 
-    /// As a thread does before it sleeps, for tests of which thread wakes it.
+    /// Acts as a thread does before it sleeps, for tests of which thread wakes it.
     #[cfg(test)]
     pub(crate) fn lay_down(&self, thread: usize) {
         self.bells[thread].raise();
     }
 
-    /// As if a thread executed something long.
+    /// Acts as if a thread executed a long request.
     #[cfg(test)]
     pub(crate) fn set_at_length(&self, thread: usize, is_at_length: bool) {
         if let Some(steal_queues) = &self.steal_queues {
@@ -75,18 +76,19 @@ impl Fabric {
         }
     }
 
-    /// How many threads there are.
+    /// The number of threads.
     pub(super) fn thread_count(&self) -> usize {
         self.bells.len()
     }
 
-    /// A thread will send nothing more, and everything it sent is done; whether it was the last.
+    /// Notes that a thread will send nothing more and that all its requests are done. Returns
+    /// whether it was the last.
     pub(super) fn close_sender(&self) -> bool {
         // AcqRel: a thread that sees none left sees all that they did.
         self.senders_open.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Whether nothing more can be sent to anybody.
+    /// Whether no thread can send anything more.
     pub(super) fn are_senders_closed(&self) -> bool {
         self.senders_open.load(Ordering::Acquire) == 0
     }

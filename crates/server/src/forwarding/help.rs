@@ -1,4 +1,5 @@
-//! Small requests that idle large workers may take, one at a time (Minos §6.1's alternative).
+//! Offers of small requests that idle large workers may take, one at a time (Minos §6.1's
+//! alternative).
 //!
 //! ```text
 //!  dispatcher 0   executes [a][b][c]...  offers [x][y][z] ◀─ one ─ large worker, while it is idle
@@ -8,13 +9,13 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a request slot that is offered is its dispatcher's until the offer is published, from then
-//!     on the taker's, and its dispatcher's again once its bit is set (request slot's I1). The
-//!     dispatcher takes as others do.
-//! I2: what is offered is alone: no other request of its connection on its key is on the way or in
-//!     the batch that its dispatcher executes meanwhile, and one that comes later waits until it is
-//!     done (K10).
-//! I3: a steal queue is its thread's for good, whatever roles that has.
+//! I1: an offered request slot belongs to its dispatcher until the offer is published, from then on
+//!     to the taker, and to its dispatcher again once its bit is set (request slot's I1). The
+//!     dispatcher takes back its own offers in the same way as other takers.
+//! I2: an offered request is alone: no other request of its connection on its key is in flight or
+//!     in the batch that its dispatcher executes meanwhile, and a later one waits until it is done
+//!     (K10).
+//! I3: a steal queue belongs to its thread permanently, whatever roles the thread has.
 //!
 //! # References
 //! Minos §6.1; `policy::size_class::Helping`; decision 0048.
@@ -32,26 +33,26 @@ use super::fabric::Fabric;
 use super::request_slot::{REQUEST_SLOTS, RequestSlots};
 use crate::core::Core;
 
-/// What one dispatcher offers.
+/// The offers of one dispatcher.
 pub(super) struct HelpQueue {
-    /// That dispatcher's.
+    /// The dispatcher's request slots.
     pub request_slots: Arc<RequestSlots>,
     /// By request slot.
     pub done: DoneSet,
     pub offers: Arc<Offers>,
 }
 
-/// What all dispatchers offer.
+/// The offers of all dispatchers.
 pub(super) struct Help {
-    /// What may be taken, and by which workers.
+    /// Which requests may be taken, and by which workers.
     pub helping: Helping,
     by_dispatcher: Box<[CachePadded<HelpQueue>]>,
-    /// Large workers that are awake and look for something to take.
+    /// Large workers that are awake and look for a request to take.
     idle_count: CachePadded<AtomicUsize>,
 }
 
 impl Help {
-    /// Nothing is offered.
+    /// Without offers.
     pub fn new(helping: Helping, thread_count: usize) -> Help {
         let queue = |_| {
             CachePadded::new(HelpQueue {
@@ -68,7 +69,7 @@ impl Help {
         &self.by_dispatcher[dispatcher]
     }
 
-    /// Queues that a thread looks at, in turn, from the one after `after` on.
+    /// The queues in the order in which a thread looks at them, from the one after `after` on.
     pub fn queues(&self, after: usize) -> impl Iterator<Item = (usize, &HelpQueue)> {
         let count = self.by_dispatcher.len();
         (1..=count)
@@ -76,12 +77,12 @@ impl Help {
             .map(|dispatcher| (dispatcher, self.of(dispatcher)))
     }
 
-    /// Whether anybody offers something.
+    /// Whether any dispatcher offers a request.
     pub fn has_any(&self) -> bool {
         self.by_dispatcher.iter().any(|queue| queue.offers.waiting_count() > 0)
     }
 
-    /// A large worker begins or ends to look for something.
+    /// A large worker begins or ends to look for requests.
     pub fn set_idle(&self, is_idle: bool) {
         // Relaxed: a hint; offers are published by their own means.
         match is_idle {
@@ -90,14 +91,14 @@ impl Help {
         };
     }
 
-    /// Whether a large worker looks for something.
+    /// Whether a large worker looks for requests.
     #[inline]
     pub fn is_anyone_idle(&self) -> bool {
         self.idle_count.load(Ordering::Relaxed) > 0
     }
 }
 
-/// After something was offered: wakes one of the large workers, if one sleeps.
+/// Wakes one of the large workers, if one sleeps. Called after an offer.
 #[cold]
 pub(super) fn call_helper(fabric: &Fabric, core: &Core, mut large: Range<usize>) {
     let bells = large.clone().map(|thread| &*fabric.bells[thread]);

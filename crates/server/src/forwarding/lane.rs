@@ -13,19 +13,20 @@ use base::ring::{Entry, Receiver};
 
 use super::request_slot::RequestSlots;
 
-/// Places of a lane that may be executed ahead of their turn.
+/// Places of a lane that may be executed ahead of their turn, at most.
 pub(super) const PLACES_AHEAD_MAX: usize = u32::BITS as usize;
 
-/// What one dispatcher sends to one executor; on its way to that, or there.
+/// The requests that one dispatcher sends to one executor. The lane is at the executor, or on its
+/// way there.
 pub struct Lane {
     /// The worker that sends.
     pub(super) dispatcher: WorkerId,
-    /// The plan by which it was opened.
+    /// The plan under which it was opened.
     pub(super) epoch: u64,
-    /// That dispatcher's, which the ring's entries name.
+    /// The dispatcher's request slots, which the ring's entries name.
     pub(super) request_slots: Arc<RequestSlots>,
     pub(super) receiver: Receiver,
-    /// What was executed ahead of its turn and waits for the tail to pass it.
+    /// Entries that were executed ahead of their turn and wait for the tail to pass them.
     answered: u32,
 }
 
@@ -36,7 +37,7 @@ impl fmt::Debug for Lane {
 }
 
 impl Lane {
-    /// Of a ring that nothing was taken from.
+    /// A lane over a ring from which nothing was taken yet.
     pub(super) fn new(
         dispatcher: WorkerId,
         epoch: u64,
@@ -46,7 +47,7 @@ impl Lane {
         Lane { dispatcher, epoch, request_slots, receiver, answered: 0 }
     }
 
-    /// The next entry that is not executed yet.
+    /// Takes the next entry that is not executed yet.
     #[inline]
     pub(super) fn take(&mut self) -> Option<Entry> {
         loop {
@@ -65,13 +66,13 @@ impl Lane {
         if is_answered { None } else { self.receiver.peek(place as u64) }
     }
 
-    /// The entry at a place is executed before those in front of it.
+    /// Notes that the entry at a place is executed before those in front of it.
     pub(super) fn answer_ahead(&mut self, place: usize) {
         debug_assert!(self.peek(place).is_some(), "published, and not executed yet");
         self.answered |= 1 << place;
     }
 
-    /// Moves past what is executed, so that the tail can: no request in front of it waits.
+    /// Moves past executed entries, so that the tail can: no request in front of them waits.
     #[inline]
     pub(super) fn pass_answered(&mut self) {
         while self.answered & 1 != 0 {

@@ -1,10 +1,10 @@
-//! Which threads receive, which execute, and which decide: from the settings.
+//! Layers: which threads receive and which execute, and their routers, from the settings.
 //!
 //! ```text
 //!  thread                       0      1      2      3
-//!  run to completion            F B    F B    F B    F B     F: polls connections, routes, replies
-//!  --cr-threads 1               F        B      B      B     B: executes
-//!  --dispatch hand-off:2        F      F        B      B
+//!  run to completion            D E    D E    D E    D E     D: polls connections, routes, replies
+//!  --cr-threads 1               D        E      E      E     E: executes
+//!  --dispatch hand-off:2        D      D        E      E
 //!  router's worker              0      1      2      3       (with --cr-threads 1: -, 0, 1, 2)
 //! ```
 
@@ -24,45 +24,46 @@ use crate::error::StartError;
 use crate::sizes;
 
 /// Entries of the write table for each worker that executes: enough for a thousand partitions with
-/// writes outstanding before one new write in 900 finds its set full.
+/// outstanding writes before one new write in 900 finds its set full.
 const TABLE_ENTRIES_PER_EXECUTOR: usize = 4096;
 
-/// A dispatcher's way to decide.
+/// A dispatcher's router.
 pub type Decider = Box<dyn Router + Send>;
 
-/// With `--cr-threads auto`, so many threads and more can be divided into two layers while the
-/// server runs; on fewer, two layers hardly ever pay (K17), and no request pays for the question.
+/// Under `--cr-threads auto`, from this number of threads on they can be divided into two layers
+/// while the server runs. On fewer, two layers hardly ever pay (K17), and no request pays for the
+/// question.
 const MOVABLE_THREADS_MIN: usize = 4;
 
-/// One of the write table.
+/// Bytes of one entry of the write table.
 const ENTRY_BYTES: u64 = 8;
 
-/// Between a dispatcher and an executor.
+/// Bytes of one ring between a dispatcher and an executor.
 const RING_BYTES: u64 = REQUEST_SLOTS as u64 * size_of::<Entry>() as u64;
 
-/// Memory between workers, at most.
+/// The most memory that forwarding takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ForwardingMemory {
     /// However short requests are.
     pub fixed_bytes: u64,
-    /// Each has two buffers, which keep something.
+    /// Request slots; each has two buffers, which keep some bytes.
     pub request_slot_count: u64,
 }
 
-/// What the settings say about roles.
+/// The settings about roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layers {
     /// The server starts with these roles.
     pub start: RolePlan,
-    /// Threads that are there; more can never have a role.
+    /// The number of threads; no further thread can ever have a role.
     pub thread_max: usize,
-    /// Whether workers have what routing needs.
+    /// Whether workers have the state that routing needs.
     pub is_routed: bool,
     dispatch: Dispatch,
 }
 
 impl Layers {
-    /// As configured, or why that cannot be.
+    /// The layers that the settings configure, or why they are impossible.
     pub fn new(config: &Config) -> Result<Layers, StartError> {
         let threads = config.threads;
         let dispatchers = match (config.cr_threads, config.dispatch) {
@@ -82,7 +83,7 @@ impl Layers {
         let mut layers =
             Layers { start, thread_max: threads, is_routed: may_divide, dispatch: config.dispatch };
         layers.is_routed |= layers.is_routing(&start, config);
-        // What contradicts itself is refused even where one thread makes it meaningless.
+        // Contradictory settings are refused even where one thread makes them meaningless.
         layers.deciders(&start, config)?;
         Ok(layers)
     }
@@ -104,8 +105,8 @@ impl Layers {
             .ok_or(RolesError::Dispatchers { most: threads })
     }
 
-    /// What lies between the workers under whatever plan, without what request slots' buffers keep,
-    /// and how many request slots there may be.
+    /// The memory between the workers under any plan, without the bytes that request slots' buffers
+    /// keep, and the largest number of request slots.
     pub fn forwarding_memory(&self, config: &Config) -> ForwardingMemory {
         if !self.is_routed {
             return ForwardingMemory::default();
@@ -122,7 +123,7 @@ impl Layers {
             (threads / 2) * threads.div_ceil(2)
         };
         let offers = if self.helping(config).is_some() { threads } else { 0 };
-        // While a plan is taken up, that of another may still hold.
+        // While a plan is taken up, the table of another may still exist.
         let table_bytes = 2 * threads * TABLE_ENTRIES_PER_EXECUTOR as u64 * ENTRY_BYTES;
         ForwardingMemory {
             fixed_bytes: dispatchers * RequestSlots::BYTES
@@ -132,12 +133,12 @@ impl Layers {
         }
     }
 
-    /// Whether idle workers take what waits for others.
+    /// Whether idle workers take requests that wait for others.
     pub fn stealing(&self) -> Stealing {
         if self.dispatch == Dispatch::Steal { Stealing::On } else { Stealing::Off }
     }
 
-    /// What idle large workers may take of what waits for small ones.
+    /// Which requests that wait for small workers idle large workers may take.
     pub fn helping(&self, config: &Config) -> Option<Helping> {
         Helping::new(config.large_help, config.write_policy, config.dispatch)
     }
@@ -147,26 +148,26 @@ impl Layers {
         if self.has_fixed_dispatchers() { self.start.dispatchers } else { self.thread_max }
     }
 
-    /// Whether the dispatch says which threads poll.
+    /// Whether the dispatch fixes the threads that poll.
     pub fn has_fixed_dispatchers(&self) -> bool {
         matches!(self.dispatch, Dispatch::HandOff(_))
     }
 
-    /// Whether, under that plan, requests go anywhere but to the worker that received them.
+    /// Whether, under that plan, requests go to workers other than the receiving one.
     pub fn is_routing(&self, plan: &RolePlan, config: &Config) -> bool {
         let stays = (config.write_policy, config.dispatch) == (WritePolicy::Crcw, Dispatch::Any);
         // In a cluster writes go through the control thread, as through a ring.
         config.cluster.is_some() || plan.dispatchers < plan.threads || (plan.threads > 1 && !stays)
     }
 
-    /// Entries of the write table under that plan; `None`: no dispatcher looks at one.
+    /// Entries of the write table under that plan; `None`: no dispatcher uses one.
     pub fn table_entries(&self, plan: &RolePlan, config: &Config) -> Option<usize> {
         let has_table = config.write_policy == WritePolicy::DCrew && self.is_routing(plan, config);
         has_table.then(|| WriteTable::capacity(plan.executors * TABLE_ENTRIES_PER_EXECUTOR))
     }
 
-    /// A router for each dispatcher, over one write table. Another plan has another table: its
-    /// workers have other numbers.
+    /// A router for each dispatcher, over one write table. Another plan has another table, because
+    /// its workers have other numbers.
     pub fn deciders(&self, plan: &RolePlan, config: &Config) -> Result<Vec<Decider>, StartError> {
         // A bound counts batches between two layers, and requests between equals (K15).
         let bound_unit = if plan.has_two_layers() { config.batch as u32 } else { 1 };
@@ -190,7 +191,7 @@ impl Layers {
     }
 }
 
-/// Those that poll execute nothing where they hand off, and nothing between two layers.
+/// Threads that poll execute nothing under hand-off, and nothing under two layers.
 fn executing(dispatch: Dispatch) -> Executing {
     match dispatch {
         Dispatch::HandOff(_) => Executing::All,
@@ -198,8 +199,8 @@ fn executing(dispatch: Dispatch) -> Executing {
     }
 }
 
-/// One worker's code for all routers: a copy for each of fourteen routers would make the server
-/// that many times as large, to save an indirect call a request (decision 0032).
+/// One copy of a worker's code for all routers: a copy for each of fourteen routers would make the
+/// server that many times as large, to save an indirect call per request (decision 0032).
 struct AsDecider;
 
 impl UseRouter for AsDecider {

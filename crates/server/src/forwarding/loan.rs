@@ -1,5 +1,5 @@
-//! Loans: large replies leave by the worker that serves their size, on a socket that the dispatcher
-//! of the connection lends for them.
+//! Loans: the worker that serves a reply's size sends the large reply, on a socket that the
+//! connection's dispatcher lends to it.
 //!
 //! ```text
 //!  dispatcher                                  the large worker
@@ -11,20 +11,20 @@
 //!
 //! # Invariants
 //! I1: while a socket is lent, its dispatcher sends nothing on it: bytes leave in the order in
-//!     which they were put out (K10).
-//! I2: a loan has a descriptor of its own for the socket, so that the dispatcher may close its own
-//!     at any time; then the socket is shut down, and the loan ends at its next slice.
-//! I3: each loan comes back exactly once, unless the server is being cut short. What is lent
-//!     counts as unsent until then, so that the output limit holds (K12).
-//! I4: a round sends at most a slice of each loan, so that a worker that stands by goes on serving
-//!     small requests, and a large reply goes on beside a larger one.
+//!     which they were written (K10).
+//! I2: a loan has a descriptor of its own for the socket, so the dispatcher may close its own at
+//!     any time; it then shuts the socket down, and the loan ends at its next slice.
+//! I3: each loan comes back exactly once, unless the server's shutdown is cut short. Lent bytes
+//!     count as unsent until then, so the output limit holds (K12).
+//! I4: a round sends at most a slice of each loan, so a stand-by worker continues to serve small
+//!     requests, and a large reply progresses beside a larger one.
 //! I5: a loan's descriptor is closed before the loan comes back: while it is open, the poller of
-//!     the connection's own worker tells of the socket, also when that has been closed and another
-//!     connection is in its place.
+//!     the connection's own worker reports events of the socket, even after the socket was closed
+//!     and another connection took its place.
 //!
 //! # Trade-offs
-//! Lending costs the dispatcher about as much as sending 16 KiB (a descriptor and two messages);
-//! shorter replies it sends itself.
+//! Lending costs the dispatcher about as much as sending 16 KiB (a descriptor and two messages); it
+//! sends shorter replies itself.
 //!
 //! # References
 //! Minos §3: "replies to the client by putting the item in its TX queue"; decision 0039.
@@ -38,25 +38,25 @@ use crate::poller::{Interest, Poller};
 use crate::shared::Control;
 use crate::slab::Slab;
 
-/// What one round sends of one reply (I4): some ten microseconds of copying.
+/// Bytes of one reply that one round sends, at most (I4): some ten microseconds of copying.
 const SLICE_BYTES_MAX: usize = 64 << 10;
 
 /// Tokens of the poller: loans count from here.
 pub const TOKEN_LOAN: u64 = 1 << 60;
 
-/// What a connection has to send, and the socket that it is to leave by.
+/// A connection's output, and the socket by which it leaves.
 pub struct Loan {
     /// The dispatcher's thread.
     pub lender: usize,
-    /// The dispatcher's.
+    /// The connection's slot at the dispatcher.
     pub slot: usize,
-    /// Tells it from a later connection in the same place.
+    /// Tells the connection from a later one in the same slot.
     pub client_id: u64,
     /// The loan's own descriptor.
     pub socket: OwnedFd,
-    /// To be sent.
+    /// The output to be sent.
     pub output: Output,
-    /// Of it, when it was lent.
+    /// Its length when it was lent.
     pub lent_bytes: usize,
 }
 
@@ -76,7 +76,7 @@ pub struct Returned {
     pub client_id: u64,
     /// As lent.
     pub lent_bytes: usize,
-    /// What came of it.
+    /// How it ended.
     pub end: LoanEnd,
 }
 
@@ -85,14 +85,14 @@ pub struct Returned {
 pub enum LoanEnd {
     /// Everything has left.
     Sent {
-        /// The client took its time.
+        /// The socket was full at least once.
         has_blocked: bool,
     },
     /// The connection is broken.
     Broken,
 }
 
-/// What a slice came to.
+/// The result of sending a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Sent,
@@ -101,12 +101,12 @@ enum Step {
     Broken,
 }
 
-/// The loans that one worker has.
+/// The loans that one worker has taken.
 pub(super) struct Loans {
     held: Slab<Held>,
-    /// Those whose sockets take more, in turn.
+    /// Those whose sockets accept more bytes, in turn.
     ready: VecDeque<usize>,
-    /// Over, and lent by this worker's own dispatcher.
+    /// Ended loans of this worker's own dispatcher.
     returned_here: Vec<Returned>,
 }
 
@@ -126,13 +126,13 @@ impl Loans {
         self.ready.push_back(slot);
     }
 
-    /// Whether something can be sent.
+    /// Whether there is a loan to send for.
     #[inline]
     pub fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// The poller has seen room in a socket, or its end.
+    /// Notes that the poller has reported room in a socket, or its end.
     pub fn set_ready(&mut self, slot: usize) {
         let Some(held) = self.held.get_mut(slot) else { return };
         if !held.is_ready {
@@ -141,12 +141,12 @@ impl Loans {
         }
     }
 
-    /// Loans of this worker's own dispatcher that are over.
+    /// Ended loans of this worker's own dispatcher.
     pub fn take_returned_here(&mut self) -> Vec<Returned> {
         std::mem::take(&mut self.returned_here)
     }
 
-    /// Sends a slice of each reply whose socket takes it (I4).
+    /// Sends a slice of each reply whose socket accepts it (I4).
     pub fn send<P: Poller>(&mut self, core: &Core, poller: &mut P) {
         for _ in 0..self.ready.len() {
             let Some(slot) = self.ready.pop_front() else { return };
@@ -167,7 +167,7 @@ impl Loans {
                 let interest = Interest { read: false, write: true };
                 *is_polled = true;
                 if poller.add(loan.socket.as_fd(), TOKEN_LOAN + slot as u64, interest).is_err() {
-                    step = Step::Broken; // No event would tell when it goes on.
+                    step = Step::Broken; // No event would report when it can continue.
                 }
             }
             match step {
@@ -182,7 +182,7 @@ impl Loans {
     fn give_back<P: Poller>(&mut self, core: &Core, poller: &mut P, slot: usize, is_broken: bool) {
         let Some(Held { loan, is_polled, .. }) = self.held.remove(slot) else { return };
         if is_polled {
-            // The dispatcher's descriptor keeps the socket, and what the poller has of it, alive.
+            // The dispatcher's descriptor keeps the socket, and the poller's state of it, alive.
             let _ = poller.remove(loan.socket.as_fd());
         }
         let end = match is_broken {

@@ -1,5 +1,5 @@
-//! Requests that the cluster's control thread executes: in a node's state machine instead of the
-//! store, and answered when every copy has what they changed.
+//! Replicated requests: the cluster's control thread executes them in a node's state machine
+//! instead of the store, and answers them when every copy has their changes.
 //!
 //! ```text
 //!  dispatcher ─ ControlRequest (a slot) ─▶ ControlChannel ─▶ control thread: node.input(Compute)
@@ -10,10 +10,9 @@
 //! ```
 //!
 //! # Invariants
-//! I1: between its way in and its way out by the channel, a request slot is the control thread's
-//!     alone, and there the control request's; it goes out exactly once.
-//! I2: a reply that is in a request slot may be thrown away and encoded anew until the request slot
-//!     goes out.
+//! I1: from its way in to its way out through the channel, a request slot belongs to the control
+//!     thread alone, and there to the control request; it goes out exactly once.
+//! I2: a reply in a request slot may be discarded and encoded anew until the request slot goes out.
 
 mod apply;
 mod channel;
@@ -62,7 +61,7 @@ pub struct ControlRequest {
 pub enum Refused {
     /// Another node serves the slot.
     Moved {
-        /// Of the key.
+        /// The key's slot.
         slot: u16,
         /// Its RESP address.
         address: String,
@@ -78,7 +77,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// The first word of what a Redis client is told.
+    /// The error code for a Redis client.
     fn code(&self) -> ErrorCode {
         match self {
             Refused::Moved { .. } => ErrorCode::Moved,
@@ -94,26 +93,27 @@ impl ControlRequest {
         self.request_slots.at(self.index)
     }
 
-    /// The request, which borrows what the request slot keeps.
+    /// The request, which borrows from its request slot.
     fn request(&self) -> Request<'_, Rmw<'_>> {
         // SAFETY: the request slot is the control thread's until the control request goes out (I1),
         // and nothing refers to it mutably while the request is looked at.
         unsafe { &*self.request_slot() }.request()
     }
 
-    /// Whether another node may execute it for this one: memcached's clients know no redirects.
+    /// Whether another node may execute it for this one, because memcached's clients know no
+    /// redirects.
     pub fn is_forwarded(&self) -> bool {
         // SAFETY: as in `request`.
         unsafe { &*self.request_slot() }.shape.is_memcached()
     }
 
-    /// The request in the bytes that another node reads.
+    /// The request as the bytes that another node reads.
     pub fn to_bytes(&self) -> Vec<u8> {
         // SAFETY: as in `request`.
         forward::encode(unsafe { &*self.request_slot() })
     }
 
-    /// Takes the reply that another node gave. False: there is no room for it.
+    /// Takes the reply that another node gave. Returns false if there is no room for it.
     fn take(&self, reply: &[u8], goes_past: bool, budget: &Arc<BufferBudget>) -> bool {
         // SAFETY: as in `refuse`.
         let request_slot = unsafe { &mut *self.request_slot() };
@@ -129,7 +129,7 @@ impl ControlRequest {
         has_room
     }
 
-    /// There was no room for the reply: the connection ends, as for a value of this node.
+    /// Ends the connection because there was no room for the reply, as for a value of this node.
     pub fn cut(&self, budget: &Arc<BufferBudget>) {
         // SAFETY: as in `refuse`.
         let request_slot = unsafe { &mut *self.request_slot() };
@@ -137,13 +137,13 @@ impl ControlRequest {
         RequestSlotWriter { request_slot, budget, goes_past: false }.cut();
     }
 
-    /// Whether its reply had no room.
+    /// Whether there was no room for its reply.
     pub fn is_cut(&self) -> bool {
         // SAFETY: as in `request`.
         unsafe { &*self.request_slot() }.is_cut
     }
 
-    /// The reply that is in the request slot, and what it is booked with.
+    /// The reply in the request slot, and its booking.
     pub fn take_reply(&self) -> (Arc<[u8]>, Hold) {
         // SAFETY: as in `refuse`. Nothing is pinned: values here are copies.
         let request_slot = unsafe { &mut *self.request_slot() };
@@ -153,22 +153,22 @@ impl ControlRequest {
         )
     }
 
-    /// At which thread its client is.
+    /// The thread of its dispatcher.
     pub fn dispatcher(&self) -> u16 {
         self.dispatcher
     }
 
-    /// Of which slot its key is.
+    /// The slot of its key.
     pub fn slot(&self) -> Slot {
         Slot::of(self.request().key)
     }
 
-    /// Whether it brings something to store.
+    /// Whether it stores a value.
     pub fn is_filling(&self) -> bool {
         matches!(self.request().op, Op::Set(_) | Op::Update(_))
     }
 
-    /// Of its key and what it carries.
+    /// The bytes of its key and its payload.
     pub fn len_bytes(&self) -> u64 {
         let request = self.request();
         (request.key.len() + super::request_slot::payload_of(&request.op).len()) as u64
@@ -179,14 +179,14 @@ impl ControlRequest {
         self.request().key.into()
     }
 
-    /// Whether it changes nothing.
+    /// Whether it is a read.
     pub fn is_read(&self) -> bool {
         matches!(self.request().op, Op::Get)
     }
 
     /// Puts a refusal into the request slot, in the place of any reply.
     pub fn refuse(&self, why: &Refused, shared: &Shared) {
-        // SAFETY: as in `request`; the request is not looked at meanwhile.
+        // SAFETY: as in `request`; no reference to the request is used meanwhile.
         let request_slot = unsafe { &mut *self.request_slot() };
         shared.counters(shared.control_index()).failed(request_slot.command, why.code());
         request_slot.forget_reply();
@@ -196,21 +196,21 @@ impl ControlRequest {
     }
 }
 
-/// What the node asks: the request of an control request as a change of its key.
+/// What the node computes: the request of a control request as a change of its key.
 pub struct RequestChange {
     control_request: ControlRequest,
     shared: Arc<Shared>,
     kind: ChangeKind,
     scratch: Mutex<Vec<u8>>,
     flight: Flight,
-    /// What a reply found no room for; 0: none did.
+    /// The length of a reply that found no room; 0: none.
     reply_bytes: AtomicU64,
-    /// Its reply may go past the part of replies.
+    /// Its reply may exceed the share of replies.
     goes_past: AtomicBool,
 }
 
 impl RequestChange {
-    /// For one control request.
+    /// The change of one control request.
     pub fn new(control_request: ControlRequest, shared: Arc<Shared>) -> RequestChange {
         let kind = kind_of(&control_request.request().op);
         let flight = Flight::new(shared.buffer_budget());
@@ -219,7 +219,7 @@ impl RequestChange {
         RequestChange { control_request, shared, kind, scratch, flight, reply_bytes, goes_past }
     }
 
-    /// Whether it was refused for want of memory when it was last asked.
+    /// Whether it was refused for want of memory at the last attempt.
     pub fn lacks_room(&self) -> bool {
         self.flight.lacks_room()
     }
@@ -231,7 +231,8 @@ impl RequestChange {
         has_reply_room && self.flight.may_begin()
     }
 
-    /// Takes the reply that another node gave. False: there is no room for it; remembers how much.
+    /// Takes the reply that another node gave. Returns false, and remembers the length, if there is
+    /// no room for it.
     pub fn answer(&self, reply: &[u8]) -> bool {
         let is_taken =
             self.control_request.take(reply, self.goes_past(), self.shared.buffer_budget());
@@ -240,7 +241,7 @@ impl RequestChange {
         is_taken
     }
 
-    /// The oldest read's reply goes past the part of replies.
+    /// Lets the oldest read's reply exceed the share of replies.
     pub fn let_past(&self, goes_past: bool) {
         self.goes_past.store(goes_past, Ordering::Relaxed);
     }
@@ -249,7 +250,7 @@ impl RequestChange {
         self.goes_past.load(Ordering::Relaxed)
     }
 
-    /// How long the reply is that found no room.
+    /// The length of the reply that found no room.
     pub fn lacks_reply_bytes(&self) -> u64 {
         self.reply_bytes.load(Ordering::Relaxed)
     }
@@ -263,7 +264,7 @@ impl Deref for RequestChange {
     }
 }
 
-/// A plain SET is blind: no client is told what was there.
+/// A plain SET is blind: no client reads the old value.
 fn kind_of(op: &Op<'_, Rmw<'_>>) -> ChangeKind {
     match op {
         Op::Get => ChangeKind::Read,
@@ -329,7 +330,7 @@ impl Change for RequestChange {
     }
 
     fn kind(&self) -> ChangeKind {
-        // A request for the old value has a shape that tells it.
+        // A request for the old value has a shape that includes it.
         match self.kind {
             // SAFETY: as in `compute`.
             ChangeKind::Blind if unsafe { &*self.control_request.request_slot() }.tells_old() => {
@@ -340,7 +341,7 @@ impl Change for RequestChange {
     }
 }
 
-/// What an entry holds for a reader, if it is alive.
+/// An entry as a reader sees it, if it is alive.
 fn item_of(current: Option<&Entry>, now: UnixMillis) -> Option<Item<'_>> {
     let entry = current.filter(|entry| entry.expires_at.is_none_or(|at| at > now))?;
     let value = entry.value.as_deref()?;
@@ -350,13 +351,13 @@ fn item_of(current: Option<&Entry>, now: UnixMillis) -> Option<Item<'_>> {
 }
 
 impl RequestSlot {
-    /// No reply is there any more.
+    /// Discards the reply.
     fn forget_reply(&mut self) {
         self.reply.clear();
         self.forget_pinned();
     }
 
-    /// Whether the reply tells what was there.
+    /// Whether the reply includes the old value.
     fn tells_old(&self) -> bool {
         self.shape.tells() == crate::compaction::Tells::Old
     }
@@ -389,7 +390,7 @@ impl Refused {
         }
     }
 
-    /// As a RESP error, with Redis Cluster's words where it has some.
+    /// The refusal as a RESP error, in Redis Cluster's words where it has some.
     fn resp_line(&self) -> String {
         match self {
             Refused::Moved { slot, address } => format!("MOVED {slot} {address}"),

@@ -10,10 +10,10 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a request slot has one holder: its dispatcher, but from the publication of the ring's entry
-//!     that names it until the tail has passed that entry, the executor.
-//! I2: what a request slot's request borrows lies in memory that the request slot keeps: its
-//!     `bytes`, which do not change while there is a request, or its `receive_buffer` (K16).
+//! I1: a request slot has one holder: the executor from the publication of the ring's entry that
+//!     names it until the tail has passed that entry, otherwise its dispatcher.
+//! I2: a request borrows only from memory that its request slot keeps: the slot's `bytes`, which do
+//!     not change while there is a request, or its `receive_buffer` (K16).
 //!
 //! # Trade-offs
 //! A small request is copied once more than in uTPS, whose executor reads the receive buffer. In
@@ -41,10 +41,10 @@ use crate::rmw::{Bounded, Rmw};
 /// can.
 pub(super) const COPY_BYTES_MAX: usize = 16 << 10;
 
-/// What each of a request slot's two buffers keeps between two requests, if memory allows.
+/// Bytes that each of a request slot's two buffers keeps between two requests, if memory allows.
 pub const KEPT_BYTES_MAX: usize = 1 << 10;
 
-/// Requests that one dispatcher may have on the way.
+/// Requests that one dispatcher may have in flight.
 pub(super) const REQUEST_SLOTS: usize = 1024;
 
 /// One request and its answer.
@@ -54,58 +54,58 @@ pub(super) struct RequestSlot {
     pub shape: Shape,
     protocol: resp::Protocol,
     pub is_quiet: bool,
-    /// It was routed by the size that it carries or was found to have: the worker that has it
+    /// It was routed by the size that it carries or was found to have, so the worker that has it
     /// executes it.
     pub is_sized: bool,
-    /// What has become of it; the executor's to say.
+    /// The executor's verdict.
     pub verdict: Verdict,
     /// Its place among the requests of its dispatcher.
     pub order: u64,
-    /// How many requests its dispatcher had got back unexecuted from this executor when it was
+    /// How many unexecuted requests its dispatcher had received back from this executor when it was
     /// sent.
     pub returned_seen: u64,
     /// The request slot of the request that the same worker executes after this one
     /// (`steal_queues`).
     pub follower: u32,
-    /// Whose it is, among the connections of all dispatchers.
+    /// Its connection, numbered among those of all dispatchers.
     pub connection: u64,
     /// The dispatcher's clock when it parsed the request.
     pub now: UnixMillis,
     bytes: Vec<u8>,
     receive_buffer: Option<Arc<Vec<u8>>>,
-    /// What the request borrows beside bytes.
+    /// The parts of the request that are not plain bytes and that it borrows.
     named: Option<Arc<Named<'static>>>,
-    /// What the reply repeats of its command; its shape says where.
+    /// The bytes that the reply repeats from its command; its shape says where.
     pub note: Vec<u8>,
-    /// The reply's bytes but those of a pinned value.
+    /// The reply's bytes, except those of a pinned value.
     pub reply: Vec<u8>,
     /// Sent behind the first `split_bytes` of `reply`.
     pub pinned: Option<PinnedValue>,
     pub split_bytes: usize,
-    /// What a large value in `reply` is booked with.
+    /// The booking of a large value in `reply`.
     pub room: Option<Reservation>,
-    /// No reply may stand in the place of this one: the connection ends.
+    /// There is no reply, and none may take its place: the connection ends.
     pub is_cut: bool,
 }
 
-/// What an executor has made of a request.
+/// An executor's verdict on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It is executed, and the answer is in the request slot.
     Answered,
-    /// It was not executed, for its item is large.
+    /// It was not executed, because its item is large.
     Large {
-        /// Of key and value.
+        /// The size of key and value.
         size_bytes: u64,
     },
-    /// It was not executed, for one before it of its connection and key was not (K10).
+    /// It was not executed, because an earlier one of its connection and key was not (K10).
     Behind,
 }
 
-/// Where a request came from and how it is answered.
+/// The origin of a request and the form of its answer.
 pub(super) struct Origin<'n> {
     pub answer: Answer,
-    /// Of all requests that are gathered; [`Shape::noted`].
+    /// The notes of all gathered requests; [`Shape::noted`].
     pub notes: &'n [u8],
     pub protocol: resp::Protocol,
     pub connection: u64,
@@ -139,7 +139,7 @@ impl RequestSlot {
         }
     }
 
-    /// Takes only what an answer needs: the request is executed where it lies.
+    /// Takes only the parts that an answer needs: the request is executed where it lies.
     pub fn address(&mut self, origin: &Origin<'_>) {
         debug_assert!(self.request.is_none(), "I1: a slot takes one request at a time");
         self.command = origin.answer.command;
@@ -156,7 +156,7 @@ impl RequestSlot {
         self.now = origin.now;
     }
 
-    /// Takes a request; how many bytes were copied.
+    /// Takes a request; returns how many bytes were copied.
     pub fn fill(
         &mut self,
         request: &Request<'_, Rmw<'_>>,
@@ -177,7 +177,7 @@ impl RequestSlot {
             self.request = Some(moved(request, &mut self.named, |bytes| unsafe { outlive(bytes) }));
             return 0;
         }
-        // So that no later byte moves an earlier one.
+        // So that appending bytes does not move earlier ones.
         self.bytes.reserve(len_bytes);
         let bytes = &mut self.bytes;
         self.request = Some(moved(request, &mut self.named, |source| {
@@ -196,7 +196,7 @@ impl RequestSlot {
         self.request.expect("a published slot holds a request")
     }
 
-    /// Whether what it carries alone takes longer than many short requests.
+    /// Whether its payload alone takes longer than many short requests.
     pub fn is_long(&self) -> bool {
         payload_of(&self.request().op).len() > COPY_BYTES_MAX
     }
@@ -207,7 +207,7 @@ impl RequestSlot {
         (self.connection >> 32) as u16
     }
 
-    /// What of the answer is beside its bytes is there no more.
+    /// Drops the parts of the answer that are not plain bytes.
     #[inline]
     pub fn forget_pinned(&mut self) {
         self.pinned = None;
@@ -216,8 +216,8 @@ impl RequestSlot {
         self.is_cut = false;
     }
 
-    /// The answer has left; ready for the next request, or for a reply that is known already and
-    /// is put out as it stands: nothing of an earlier command's form may be left.
+    /// Clears the slot for the next request, after the answer has left. A reply that is known at
+    /// once is put out as it stands: nothing of an earlier command's form may be left.
     pub fn clear(&mut self, kept_bytes_max: usize) {
         self.request = None; // Before what it borrows (I2).
         self.shape = Shape::McNothing;
@@ -233,7 +233,7 @@ impl RequestSlot {
     }
 }
 
-/// The same bytes for a longer time than the borrow says.
+/// The same bytes, with a longer lifetime than the borrow has.
 ///
 /// # Safety
 /// They must stay where they are, unchanged, for as long as the result is used.
@@ -252,7 +252,7 @@ fn lies_in(receive_buffer: &Arc<Vec<u8>>, request: &Request<'_, Rmw<'_>>) -> boo
     })
 }
 
-/// The bytes that an operation carries besides the key, but for what it compares with.
+/// The bytes that an operation carries besides the key, except those that it compares with.
 pub(super) fn payload_of<'a>(op: &Op<'a, Rmw<'a>>) -> &'a [u8] {
     match *op {
         Op::Get | Op::Delete => b"",
@@ -285,7 +285,7 @@ pub(super) fn payload_of<'a>(op: &Op<'a, Rmw<'a>>) -> &'a [u8] {
     }
 }
 
-/// What an operation compares a value with.
+/// The bytes that an operation compares a value with.
 fn operand_of<'a>(op: &Op<'a, Rmw<'a>>) -> &'a [u8] {
     match *op {
         Op::Update(Rmw::SetIf { comparison, .. } | Rmw::DeleteIf(comparison)) => comparison.operand,
@@ -351,7 +351,7 @@ fn moved_update(update: Rmw<'_>, keep: &mut impl FnMut(&[u8]) -> &'static [u8]) 
         Rmw::MetaStore(store) => Rmw::MetaStore(MetaStore { value: keep(store.value), ..store }),
         Rmw::MetaAppend(join) => Rmw::MetaAppend(joined(join, keep)),
         Rmw::MetaPrepend(join) => Rmw::MetaPrepend(joined(join, keep)),
-        // There is no token on a token.
+        // A token does not wrap another token.
         Rmw::Named(named) => moved_update(named.update, keep),
     }
 }
@@ -371,11 +371,11 @@ fn compared(
     Comparison { compares: comparison.compares, operand: keep(comparison.operand) }
 }
 
-/// Puts a reply into a request slot: what cannot be pinned is booked before it is copied.
+/// Writes a reply into a request slot: a value that cannot be pinned is booked before it is copied.
 pub(super) struct RequestSlotWriter<'w> {
     pub request_slot: &'w mut RequestSlot,
     pub budget: &'w Arc<BufferBudget>,
-    /// A long value may go past the part of replies: those behind it cannot leave before it does.
+    /// A long value may exceed the share of replies: replies behind it cannot leave before it does.
     pub goes_past: bool,
 }
 
@@ -390,8 +390,8 @@ impl Destination for RequestSlotWriter<'_> {
         self.request_slot.protocol
     }
 
-    /// The dispatcher knows whether its client takes replies, so it decides whether to copy; until
-    /// then a pin is cheaper than a copy that may have to be copied again.
+    /// The dispatcher knows whether its client reads its replies, so it decides whether to copy;
+    /// until then a pin is cheaper than a copy that may have to be copied again.
     #[inline]
     fn is_pinned(&mut self, value_len_bytes: usize) -> bool {
         value_len_bytes >= PIN_VALUE_BYTES_MIN_OVER_LIMIT
@@ -417,7 +417,7 @@ impl Destination for RequestSlotWriter<'_> {
         self.request_slot.room.is_some()
     }
 
-    /// The line is for another node, which has nothing else to go by; a dispatcher ends the
+    /// The cut reply is for another node, which has no other information; a dispatcher ends the
     /// connection.
     #[cold]
     fn cut(&mut self) {
@@ -443,10 +443,10 @@ impl RequestSlots {
         RequestSlots((0..REQUEST_SLOTS).map(|_| UnsafeCell::new(RequestSlot::new())).collect())
     }
 
-    /// What the request slots of a dispatcher take without their buffers.
+    /// Bytes of a dispatcher's request slots without their buffers.
     pub const BYTES: u64 = (REQUEST_SLOTS * size_of::<RequestSlot>()) as u64;
 
-    /// Only its holder may look there (I1).
+    /// A request slot. Only its holder may dereference the pointer (I1).
     #[inline]
     pub fn at(&self, index: u32) -> *mut RequestSlot {
         self.0[index as usize].get()

@@ -1,4 +1,4 @@
-//! Which thread has which half now, and how that changes while requests flow.
+//! Roles: which thread has which half now, and how that changes while requests flow.
 //!
 //! ```text
 //!  CONFIG SET, tuner ──set_roles──▶ latest: plan, routers ──Control::Roles──▶ every worker
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! # Concurrency
-//! Any thread may ask for other roles; it waits for no other. The lock is held while a plan and its
-//! routers are made, and by each worker once for each plan.
+//! Any thread may request other roles, and waits for no other thread. The lock is held while a plan
+//! and its routers are made, and by each worker once for each plan.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,7 +17,7 @@ use super::layers::{Decider, Layers};
 use crate::config::Config;
 use crate::error::StartError;
 
-/// Why roles cannot be as asked for.
+/// Why requested roles are impossible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RolesError {
@@ -33,40 +33,40 @@ pub enum RolesError {
         /// The most.
         most: usize,
     },
-    /// The setting says which threads poll.
+    /// The dispatch setting fixes which threads poll.
     #[error("--dispatch hand-off:{workers} fixes which threads poll; start with another dispatch")]
     HandOff {
-        /// As the dispatch says.
+        /// The number of workers that poll under the dispatch setting.
         workers: u16,
     },
-    /// No worker has what routing needs.
+    /// No worker has the state that routing needs.
     #[error(
         "this server runs to completion; start it with --cr-threads 1 or more below --threads, or \
          with 4 threads and --cr-threads auto, to have two layers"
     )]
     OneLayer,
-    /// The router does not work with so few workers.
+    /// The router does not work with that few workers.
     #[error("{reason}")]
     Policies {
         /// The policy's own words.
         reason: String,
     },
-    /// Roles stay as they are until the end.
+    /// The server is stopping: roles stay as they are.
     #[error("the server is stopping")]
     Stopping,
 }
 
-/// A plan with what its threads need.
+/// A plan and the routers of its threads.
 pub struct PublishedRoles {
-    /// What all threads take up.
+    /// The plan that all threads take up.
     pub publication: Publication,
-    /// Whether requests go anywhere but to the worker that received them.
+    /// Whether requests go to workers other than the receiving one.
     pub is_routing: bool,
     /// By dispatcher; each takes its own.
     deciders: Mutex<Vec<Option<Decider>>>,
 }
 
-/// What a thread acts by from now on.
+/// A thread's role from now on.
 pub struct Turn {
     pub plan: RolePlan,
     pub is_routing: bool,
@@ -80,7 +80,7 @@ impl PublishedRoles {
         self.publication.plan()
     }
 
-    /// A thread's part in it; once for each thread.
+    /// A thread's part in the plan; callable once for each thread.
     pub fn turn_of(&self, thread: usize) -> Turn {
         let decider = unpoisoned(&self.deciders).get_mut(thread).and_then(Option::take);
         debug_assert_eq!(decider.is_some(), self.plan().is_dispatcher(thread), "taken once");
@@ -88,11 +88,11 @@ impl PublishedRoles {
     }
 }
 
-/// What was asked for last.
+/// The latest request for roles.
 struct Latest {
     published: Arc<PublishedRoles>,
-    /// `cr-threads auto`: as many as there are, or as the tuner says; a number, that of all threads
-    /// too, is by hand.
+    /// `cr-threads auto`: all threads poll, or as many as the tuner decides. A number, even that of
+    /// all threads, is set by hand.
     polls_with_all: bool,
 }
 
@@ -100,17 +100,17 @@ struct Latest {
 pub struct Roles {
     layers: Layers,
     latest: Mutex<Latest>,
-    /// Connections between two workers.
+    /// Connections in transit between two workers.
     pub transit: Transit,
 }
 
-/// A panic while a plan was made leaves the one before it.
+/// A panic while a plan was made leaves the previous one in place.
 fn unpoisoned<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Roles {
-    /// As the server starts: taken up by everybody.
+    /// The roles at the server's start: all threads have taken them up.
     pub fn new(layers: Layers, config: &Config) -> Result<Roles, StartError> {
         let deciders = layers.deciders(&layers.start, config)?.into_iter().map(Some).collect();
         let published = Arc::new(PublishedRoles {
@@ -133,22 +133,23 @@ impl Roles {
         Arc::clone(&unpoisoned(&self.latest).published)
     }
 
-    /// Threads, and those of them that poll; `None`: all.
+    /// The number of threads, and of those that poll; `None`: all.
     pub fn asked(&self) -> (usize, Option<usize>) {
         let latest = unpoisoned(&self.latest);
         let plan = latest.published.plan();
         (plan.threads, (!latest.polls_with_all).then_some(plan.dispatchers))
     }
 
-    /// Publishes other roles. What is not named stays as it is; false: nothing was to be changed.
+    /// Publishes other roles; unnamed parts stay as they are. Returns false if nothing was to be
+    /// changed.
     pub fn change(&self, config: &Config, wanted: Wanted) -> Result<bool, RolesError> {
         let mut latest = unpoisoned(&self.latest);
         let now = *latest.published.plan();
         let polls_with_all = match wanted.dispatchers {
-            // Where nothing is routed all poll, whatever number was named.
+            // Without routing all threads poll, whatever number was named.
             Dispatchers::AsNow => latest.polls_with_all || !self.layers.is_routed,
             Dispatchers::All | Dispatchers::Auto => true,
-            // What was set by hand meanwhile stays.
+            // A number set by hand meanwhile stays.
             Dispatchers::Tuned(_) if !latest.polls_with_all => return Ok(false),
             Dispatchers::Tuned(_) => true,
             Dispatchers::Count(_) => false,
@@ -161,7 +162,7 @@ impl Roles {
         let stays_auto = latest.polls_with_all && threads == now.threads;
         let dispatchers = match wanted.dispatchers {
             Dispatchers::Count(count) | Dispatchers::Tuned(count) => count,
-            // What is set already: as the tuner has divided them.
+            // It is set already: the tuner's division stays.
             Dispatchers::AsNow | Dispatchers::Auto if stays_auto => now.dispatchers,
             _ if polls_with_all => threads,
             _ => now.dispatchers,
@@ -186,12 +187,12 @@ impl Roles {
     }
 }
 
-/// Roles to be had from now on.
+/// Requested roles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// Threads with a role.
     pub threads: Threads,
-    /// Those of them that poll.
+    /// The threads among them that poll.
     pub dispatchers: Dispatchers,
 }
 
@@ -203,23 +204,23 @@ pub enum Threads {
     AsNow,
     /// As many as were started.
     All,
-    /// The first so many.
+    /// The first ones, of that number.
     Count(usize),
 }
 
 /// Threads that poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dispatchers {
-    /// As many as now; all if that was asked for last and the number of threads changes.
+    /// As many as now; all if that was requested last and the number of threads changes.
     #[default]
     AsNow,
     /// All: run to completion, until the tuner finds something better.
     All,
-    /// The same, unless that was asked for already: then as now.
+    /// The same, unless it was requested already: then as now.
     Auto,
-    /// The first so many; all others only execute.
+    /// The first ones, of that number; all others only execute.
     Count(usize),
-    /// The same, for as long as the tuner finds that right: `auto` was asked for last.
+    /// The tuner's number, valid while `auto` is the last request.
     Tuned(usize),
 }
 
@@ -236,7 +237,8 @@ mod tests {
         (config, roles)
     }
 
-    /// What is asked for one after another, and how many poll in the end, by hand or not.
+    /// Makes the requests one after another; checks how many threads poll in the end, and whether
+    /// by hand.
     #[track_caller]
     fn check(wanted: &[Wanted], want: (usize, Option<usize>)) {
         let (config, roles) = tuned();

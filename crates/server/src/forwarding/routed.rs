@@ -1,4 +1,4 @@
-//! A worker that routes: its session, its dispatcher half and its executor half.
+//! The engine of a worker that routes: its session, its dispatcher half and its executor half.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -31,16 +31,15 @@ use crate::reply::{Pending, ReplySink};
 use crate::rmw::Rmw;
 use crate::shared::{Control, Shared};
 
-/// Batches that one round executes at most, before sockets are looked at again.
+/// Batches that one round executes at most, before sockets are polled again.
 const BATCHES_PER_TURN: usize = 4;
 
-/// Another dispatcher's writes may stand in the way of a parked request, and their end rings no
-/// bell here.
+/// Another dispatcher's writes may block a parked request, and their end rings no bell here.
 const SLEEP_MAX_PARKED: Duration = Duration::from_millis(1);
 
-/// A session with what lies between this worker and the others.
+/// A session with the links between this worker and the others.
 pub struct Routed {
-    /// Executes.
+    /// The session, which executes.
     home: RunToCompletion,
     fabric: Arc<Fabric>,
     own: WorkerId,
@@ -51,15 +50,15 @@ pub struct Routed {
     /// None on a thread that only executes, or is idle.
     dispatcher: Option<Dispatcher>,
     executor: Executor,
-    /// Whether requests go anywhere but to the worker that received them.
+    /// Whether requests go to workers other than the receiving one.
     is_routing: bool,
     /// It will send nothing more.
     is_closed: bool,
-    /// Large replies, of any dispatcher.
+    /// Large replies that this worker sends, of any dispatcher.
     loans: Loans,
-    /// Of a node of a cluster: what it serves, and the way to its control thread.
+    /// At a node of a cluster: the view, and the channel to the control thread.
     cluster: Option<(Arc<View>, Arc<ControlChannel>)>,
-    /// For what belongs together, there.
+    /// For groups, at a node of a cluster.
     group_handle: Option<GroupHandle>,
 }
 
@@ -291,7 +290,7 @@ impl Home for Routed {
             }
         }
         for _ in 0..BATCHES_PER_TURN {
-            // What a large reply needs comes first.
+            // The needs of a large reply come first.
             let may_help = !self.loans.has_ready();
             let served_count = self.executor.serve(&mut self.home, core, may_help);
             let has_collected =

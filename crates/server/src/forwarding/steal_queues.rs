@@ -1,5 +1,5 @@
-//! Steal queues: requests that any worker may execute, where `--dispatch steal` lets idle ones
-//! (Minos §5.2, HKH+WS).
+//! Steal queues: requests that any worker may execute; under `--dispatch steal` idle workers steal
+//! from them (Minos §5.2, HKH+WS).
 //!
 //! ```text
 //!  queue of dispatcher 0   slots, done bits       queues:  home 0 [a][b][c]   home 1 [d]
@@ -8,19 +8,19 @@
 //!  worker 0 takes from the queues of home 0; if these are empty it steals from those of home 1
 //! ```
 //!
-//! A request is offered in the queue that its dispatcher has for its *home*, the worker that the
-//! router names. Its home takes it, or a thief does; the worker that has executed it sets its bit
-//! at the dispatcher.
+//! The dispatcher offers a request in its queue for the request's *home*, the worker that the
+//! router names. The home worker takes it, or a thief does; the worker that has executed it sets
+//! its bit at the dispatcher.
 //!
 //! # Invariants
-//! I1: a request slot that is offered is its dispatcher's until the entry that leads to it is
-//!     published, from then on the taker's, and its dispatcher's again once its bit is set (request
-//!     slot's I1).
+//! I1: an offered request slot belongs to its dispatcher until the entry that leads to it is
+//!     published, from then on to the taker, and to its dispatcher again once its bit is set
+//!     (request slot's I1).
 //! I2: an entry leads to a request slot and, by [`RequestSlot::follower`], to those behind it:
-//!     requests of the same connection on the same key, which the worker that takes the first
+//!     requests of the same connection on the same key, which the worker that takes the first one
 //!     executes in order (K10).
-//! I3: a steal queue is its thread's for good, whatever roles that has, so that nothing of it is
-//!     handed over or dropped when plans change.
+//! I3: a steal queue belongs to its thread permanently, whatever roles the thread has, so no part
+//!     of it is handed over or dropped when plans change.
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, OnceLock};
@@ -32,16 +32,16 @@ use crossbeam_utils::CachePadded;
 use super::awaiting::NO_TICKET;
 use super::request_slot::{REQUEST_SLOTS, RequestSlot, RequestSlots};
 
-/// Requests that may follow one another by one entry.
+/// Requests that one entry may chain, at most.
 pub(super) const CHAIN_MAX: usize = 16;
 
-/// What one dispatcher offers.
+/// The offers of one dispatcher.
 pub(super) struct StealQueue {
-    /// That dispatcher's.
+    /// The dispatcher's request slots.
     pub request_slots: Arc<RequestSlots>,
     /// By request slot.
     pub done: DoneSet,
-    /// By home; made when the first request goes there.
+    /// By home; created when the first request goes there.
     queues: Box<[OnceLock<Arc<Offers>>]>,
 }
 
@@ -74,15 +74,15 @@ impl StealQueue {
     }
 }
 
-/// What all dispatchers offer.
+/// The offers of all dispatchers.
 pub(super) struct StealQueues {
     by_dispatcher: Box<[CachePadded<StealQueue>]>,
-    /// By thread: it executes something that takes long.
+    /// By thread: whether it executes a long request.
     at_length: Box<[CachePadded<AtomicBool>]>,
 }
 
 impl StealQueues {
-    /// Nothing is offered.
+    /// Without offers.
     pub fn new(thread_count: usize) -> StealQueues {
         let steal_queue = |_| CachePadded::new(StealQueue::new(thread_count));
         StealQueues {
@@ -91,7 +91,7 @@ impl StealQueues {
         }
     }
 
-    /// Dispatchers, and homes.
+    /// The number of dispatchers, which is that of homes.
     pub fn thread_count(&self) -> usize {
         self.by_dispatcher.len()
     }
@@ -100,7 +100,7 @@ impl StealQueues {
         &self.by_dispatcher[dispatcher]
     }
 
-    /// What dispatcher after dispatcher offers to a home, from the one after `after` on.
+    /// The queues of all dispatchers for a home, from the dispatcher after `after` on.
     pub fn queues_of(&self, home: usize, after: usize) -> impl Iterator<Item = (usize, &Offers)> {
         let count = self.by_dispatcher.len();
         let dispatchers = (1..=count).map(move |step| (after + step) % count);
@@ -115,15 +115,15 @@ impl StealQueues {
         self.queues_of(home, 0).map(|(_, queue)| queue.waiting_count()).sum()
     }
 
-    /// Says that a thread begins or ends something that takes long. Then at least one of two sees
-    /// the other: the thread that begins sees that something waits, or the dispatcher that
-    /// publishes sees that it has begun.
+    /// Notes that a thread begins or ends a long request. At least one of two threads sees the
+    /// other: the one that begins sees that a request waits, or the dispatcher that publishes sees
+    /// that it has begun.
     pub fn set_at_length(&self, thread: usize, is_at_length: bool) {
         self.at_length[thread].store(is_at_length, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Whether a thread executes something that takes long; after a SeqCst fence.
+    /// Whether a thread executes a long request; call it after a SeqCst fence.
     pub fn is_at_length(&self, thread: usize) -> bool {
         self.at_length[thread].load(Ordering::Relaxed)
     }

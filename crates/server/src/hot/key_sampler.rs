@@ -1,18 +1,18 @@
-//! Samples of a worker that executes what it receives: now and then it reads the bytes of a
-//! gathering again.
+//! The key sampler of a worker that executes the requests that it receives: now and then it reads
+//! the bytes of a gathering again.
 //!
 //! ```text
 //!  housekeeping, every 16 ms ─ is_due ─▶ behind the next gathering: 64 keys at most ─▶ manager
 //! ```
 //!
 //! # Invariants
-//! G1: a request pays nothing, and a gathering that is not looked at one load.
-//! G2: which gathering is looked at does not depend on what is in it, and where in it the look
-//!     begins is drawn, so that keys are sampled as often as they are asked for.
+//! G1: sampling costs a request nothing, and costs a gathering that is not sampled one load.
+//! G2: which gathering is sampled does not depend on its contents, and the start within it is
+//!     random, so that keys are sampled as often as they are requested.
 //!
 //! # Limits
-//! Commands of native clients and of memcached's binary protocol are not looked at. Of a gathering
-//! of more than 64 keys a part is seen, so that it counts for less than it is.
+//! Commands of native clients and of memcached's binary protocol are not sampled. Of a gathering of
+//! more than 64 keys only a part is seen, so it counts for less than it is.
 
 use std::time::{Duration, Instant};
 

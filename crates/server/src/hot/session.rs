@@ -9,19 +9,19 @@
 //!
 //! # What is counted
 //! Time: commands that run together share the gathering's time, as in `timing`; a command on
-//! several keys divides its share among them. Bytes: those of the command as it came, and those of
-//! its reply, which is not looked at but worked out: a reply that carries the value is as long as
-//! the value is behind the command, and other replies are short.
+//! several keys divides its share among them. Bytes: those of the command as received, and those of
+//! its reply. The reply is not read; its length is derived: a reply that carries the value is as
+//! long as the value is after the command, and other replies are short.
 //!
 //! # Invariants
 //! S1: without a session nothing is counted, and a gathering pays nothing for that.
-//! S2: a worker's part is locked only by that worker and by a worker that asks for the counts.
-//! S3: what parts may hold at most is taken from the buffers' budget at the start.
+//! S2: a worker's part is locked only by that worker and by a worker that reads the counts.
+//! S3: the memory that the parts may hold at most is taken from the buffers' budget at the start.
 //!
 //! # Limits
 //! Commands of native clients and of memcached's port are not counted, nor inline commands with
-//! escapes. Keys are known by their first [`HEAD_BYTES_MAX`] bytes. The totals of bytes under
-//! SAMPLE hold the replies of what was sampled, times the ratio.
+//! escapes. Keys are known by their first [`HEAD_BYTES_MAX`] bytes. Under SAMPLE, the totals of
+//! bytes hold the replies of the sampled commands, times the ratio.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

@@ -1,4 +1,5 @@
-//! The hot set from samples to dispatchers: turning hot and cold, sizes, and buffers that overflow.
+//! Tests of the hot set from samples to dispatchers: turning hot and cold, sizes, and buffers that
+//! overflow.
 
 use base::{Instant, KeyHash};
 

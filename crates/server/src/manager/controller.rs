@@ -1,4 +1,4 @@
-//! What a controller is: asked now and then, it may decide something.
+//! The trait of controllers: the manager asks one now and then, and it may decide something.
 
 use std::time::Duration;
 

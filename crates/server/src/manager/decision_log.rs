@@ -1,15 +1,15 @@
-//! The decision log: what was decided lately, and why.
+//! The decision log: recent decisions and their reasons.
 //!
 //! ```text
 //!  [ id 41 | id 42 | id 97, 512 times | ... | id 296 ]    by when each happened last;
 //!                                                         the oldest goes when a new one comes
 //! ```
 //!
-//! A load that swings makes the same decisions again and again, and would push everything else out
-//! within the hour. So decisions of one shape (which controller decided, and the words without
-//! their numbers) have [`ALIKE_MAX`] entries at most: from then on the last of them counts, and
-//! shows the latest. There are so many shapes as controllers have words, and so the log keeps what
-//! happened once.
+//! A swinging load repeats the same decisions, and would push everything else out within the hour.
+//! So decisions of one shape (which controller decided, and the words without their numbers) have
+//! at most [`ALIKE_MAX`] entries: from then on the last of them counts the repetitions and shows
+//! the latest. There are only as many shapes as controllers have words, so the log keeps decisions
+//! that happened once.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, VecDeque};

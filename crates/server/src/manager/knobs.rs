@@ -1,5 +1,5 @@
-//! What the tuner turns on a real server: the threads' roles, the hot set's size and the ways of
-//! the cache.
+//! The knobs that the tuner turns on a real server: the threads' roles, the hot set's size and the
+//! ways of the cache.
 
 use std::fs;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,5 @@
-//! Whether the processors could do more: how busy the workers are of the time that they could get.
+//! Pressure: whether the processors could do more, from how busy the workers are in the time that
+//! they could get.
 //!
 //! ```text
 //!  a worker's time:   serving │ polling in vain │ asleep │ waiting for a processor
@@ -7,16 +8,16 @@
 //!  used = 1 - (idle + polling) / all      of the processors that it may run on
 //! ```
 //!
-//! On a processor of its own a worker is busy when it serves all the time. On one that it shares,
-//! with clients on the same machine or with other workers, it never does, however much is asked of
-//! it: a part of the time it waits for the processor, and while it sleeps others, whose requests
-//! it waits for, have the processor. Then what is left of the processors says whether anything can
-//! be won: if they are used up, whatever serves a request with less work serves more requests.
+//! On a processor of its own, a worker is busy when it serves all the time. On a shared one, beside
+//! clients on the same machine or other workers, it never serves all the time, however many
+//! requests arrive: part of the time it waits for the processor, and while it sleeps the processor
+//! belongs to others, whose requests it waits for. Then the processors' idle share says whether
+//! anything can be won: if they are used up, serving a request with less work serves more requests.
 //!
 //! # Limits
-//! The kernel counts the processors' idle time in hundredths of a second, so that two of them are
-//! known to 5 % in [`LOOK_EVERY`]. Where there is no such count, the busiest worker's own clock
-//! is all there is. A quota of a cgroup shows as waiting.
+//! The kernel counts the processors' idle time in hundredths of a second, so two of them are known
+//! to 5 % in [`LOOK_EVERY`]. Without such a count, the busiest worker's own clock is the only
+//! measure. A quota of a cgroup shows as waiting.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! When the manager asks which controller, in virtual time.
+//! Tests: when the manager asks which controller, in virtual time.
 
 use std::sync::Mutex;
 

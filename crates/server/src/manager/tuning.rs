@@ -7,8 +7,8 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a window begins when all that was set holds: roles, and the hot set's size.
-//! I2: what is turned by hand stays as it is: the tuner lets go of it until `auto` is asked for.
+//! I1: a window begins when all settings have taken effect: roles, and the hot set's size.
+//! I2: a setting turned by hand stays as it is: the tuner leaves it alone until `auto` is set.
 //!
 //! # Trade-offs
 //! While no thread is busy throughout, ten windows are looked at as one: a server with time to

@@ -1,11 +1,11 @@
-//! Where the workload stands in C-4's taxonomy, from the commands that were counted.
+//! Where the workload stands in C-4's taxonomy, from the counted commands.
 //!
 //! ```text
 //!  commands' cells ─▶ reads, writes of the last second ─┐
 //!  hot set ─────────▶ share of the hottest key, slope ──┴─▶ Region ─▶ /stats, the page
 //! ```
 //!
-//! It changes nothing: it says what runs, and which write policy C-4 would give it.
+//! It changes nothing: it reports what runs, and which write policy C-4 would give it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! From a batch's outcomes to replies, straight into the frame that leaves.
+//! Encodes a batch's outcomes as replies, directly into the outgoing frame.
 
 use std::cell::Cell;
 

@@ -1,5 +1,5 @@
-//! Frames of requests become batches for the store; sibling of `gather`, with frames for
-//! connections.
+//! Native batches: frames of requests become batches for the store. The sibling of `gather`, with
+//! frames in the place of connections.
 //!
 //! ```text
 //!  frame 7: get a, get b ─┐
@@ -13,8 +13,8 @@
 //! # Invariants
 //! I1: `requests` and `pendings` have equal lengths; `pendings[i].origin` is a position in
 //!     `origins`.
-//! I2: requests are executed in the order of their frames and of their places in them, so that a
-//!     client's later request sees what its earlier one wrote (K10).
+//! I2: requests are executed in the order of their frames and of their places in them, so a
+//!     client's later request sees the write of its earlier one (K10).
 //! I3: an at-most-once request is admitted before it is executed, and its outcome is remembered
 //!     before it is answered.
 

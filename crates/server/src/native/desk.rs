@@ -1,4 +1,4 @@
-//! What a worker does with the frames that have arrived, from whatever transport.
+//! The desk: what a worker does with arrived frames, whatever their transport.
 //!
 //! ```text
 //!  (sender, bytes) ... ──▶ look: tag, header, session ──▶ requests ──▶ batch ──▶ replies

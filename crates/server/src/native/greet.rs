@@ -6,8 +6,8 @@
 //! ```
 //!
 //! # Invariants
-//! I1: nothing is kept for an address that was not shown to be true, and no answer to it is longer
-//!     than what it answers.
+//! I1: the server keeps nothing for an address that has not been verified, and no answer to it is
+//!     longer than the frame that it answers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

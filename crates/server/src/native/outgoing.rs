@@ -1,15 +1,15 @@
-//! The frame of replies that is being written: one for each frame of requests, or more.
+//! The reply frame in the making: one for each frame of requests, or more.
 //!
 //! ```text
 //!  request frame 7 ─▶ replies ─▶ [ header: answered 7 | reply | reply | ... ] ─▶ outlet
 //!  request frame 8 ─▶ replies ─▶ [ header: answered 8 | reply ... ]           ─▶ outlet
 //! ```
 //!
-//! A frame of replies names the one frame that it answers, so that the client can measure the
-//! round trip; frames to one peer lie behind each other in the outlet and leave in one call.
+//! A frame of replies names the one frame that it answers, so that the client can measure the round
+//! trip. Frames to one peer lie next to each other in the outlet and leave in one call.
 //!
 //! # Invariants
-//! I1: at most one frame is open, and it is closed before one to somebody else is opened.
+//! I1: at most one frame is open, and it is closed before a frame to another peer is opened.
 
 use landing::Sender;
 use wire::native::{FrameWriter, Header, Kind, Reply, SteeringId, TagKey};

@@ -1,4 +1,4 @@
-//! The items of one reply to a range, and where the range goes on.
+//! A page: the items of one reply to a range, and the key at which the range continues.
 //!
 //! ```text
 //!  room of a reply   | item | item | item | resume key |
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! # Invariants
-//! P1: what is here, and the resume key that [`Page::resume`] answers, fit the room together.
-//! P2: each page goes on behind the one before, so that a client that follows resume keys comes to
-//!     the end. Keys that no reply has room for are passed over.
+//! P1: the page's items and the resume key that [`Page::resume`] returns fit the room together.
+//! P2: each page continues behind the one before, so a client that follows resume keys reaches the
+//!     end. Keys that are too long for any reply are skipped.
 
 use std::mem::size_of;
 

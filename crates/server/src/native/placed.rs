@@ -1,5 +1,5 @@
-//! Native clients at a node of a cluster: what it serves is executed, all else is told to be
-//! elsewhere.
+//! Native clients at a node of a cluster: requests on slots that it serves are executed, all others
+//! are answered with "moved".
 //!
 //! ```text
 //!  request ─ slot of the key ─▶ View ┬ Here, a read ────▶ the batch, executed by this worker
@@ -11,12 +11,12 @@
 //!
 //! # Invariants
 //! L1: no reply leaves unless the lease holds and no place has changed since the batch began (K22).
-//!     What is dropped so is asked for again; a write that was executed is then answered from
-//!     what the session remembers.
+//!     The client repeats a request whose reply was dropped; if it was a write that was executed,
+//!     the repetition is answered from the session's memory.
 //! L2: requests of a shard that come behind one that goes through the control thread do so too, so
 //!     that they see its effect (I2 of `batch`).
-//! L3: a write whose outcome is unknown is not answered, and stays under way for its
-//!     session: it is never executed again.
+//! L3: a write whose outcome is unknown is not answered, and stays under way for its session: it is
+//!     never executed again.
 
 use std::sync::Arc;
 

@@ -1,5 +1,4 @@
-//! A worker's way in for datagrams: a transport, the zone that it fills, and what is done when more
-//! comes than the worker can do.
+//! A datagram port of a worker: a transport, the zone that it fills, and the overload rule.
 //!
 //! ```text
 //!  kernel's queue ──receive──▶ zone ──▶ desk ──▶ send queue ──flush──▶ clients
@@ -7,10 +6,10 @@
 //!   0        1/2    3/4
 //! ```
 //!
-//! A queue that is longer than three quarters, or that overflowed, cannot be served in time: after
-//! its round's share of work the worker answers frames of requests by "busy", unexecuted, until
-//! half of the queue is left. So what is accepted waits for half a queue at most, the rest is told
-//! at once, and the worker never runs out of work on that account.
+//! A queue that is more than three quarters full, or that overflowed, cannot be served in time:
+//! after its round's share of work the worker answers frames of requests with "busy", unexecuted,
+//! until half of the queue is left. So an accepted request waits for half a queue at most, the
+//! others are refused at once, and the worker never runs out of work because of it.
 
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -1,4 +1,4 @@
-//! One worker's ports: all ways that datagrams come to it, whatever their transports.
+//! All datagram ports of one worker, whatever their transports.
 
 use std::os::fd::BorrowedFd;
 

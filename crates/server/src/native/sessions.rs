@@ -7,14 +7,14 @@
 //! ```
 //!
 //! # Invariants
-//! I1: at most `session_count_max` sessions, as many of an address as it may have connections.
-//! I2: what a session remembers of its writes is reserved from the client buffers before its first
-//!     write is admitted, and given back when the session goes.
-//! I3: an id is granted once: it is made of a serial number. A hello that was delayed can make a
-//!     session that is never used, but bring none back with its memory lost.
-//! I4: sessions that never sent a request take at most a quarter of the memory of sessions, and
-//!     the oldest of them ends when there is no room for another: hellos of strangers end no
-//!     session that works.
+//! I1: at most `session_count_max` sessions, and as many per address as it may have connections.
+//! I2: the memory in which a session remembers its writes is reserved from the client buffers
+//!     before its first write is admitted, and returned when the session ends.
+//! I3: an id is granted once: it is made of a serial number. A delayed hello can create a session
+//!     that is never used, but it cannot bring back an old one whose memory is lost.
+//! I4: sessions that never sent a request take at most a quarter of the memory of sessions, and the
+//!     oldest of them ends when there is no room for another: hellos of strangers end no session
+//!     that works.
 //!
 //! # Concurrency
 //! The table is locked by hellos, byes, the sweep and the first frame that a worker sees of a

@@ -1,4 +1,4 @@
-//! Clients in shared memory: the rings of each are polled by one worker.
+//! Clients in shared memory: one worker polls the rings of each client.
 //!
 //! ```text
 //!  acceptor (worker 0) ── ServerEnd ──▶ a worker, in turn
@@ -7,14 +7,14 @@
 //! ```
 //!
 //! # Invariants
-//! I1: no reply is lost: one that its ring has no room for is kept, and its client is not read
-//!     until all that was kept has left.
-//! I2: a worker sleeps only after every client was told to ring.
-//! I3: a client is one worker's, or in a mailbox on its way to another when roles change; its
-//!     rings, what was not sent and its lane are the same wherever it is.
+//! I1: no reply is lost: a reply for which its ring has no room is kept, and its client is not read
+//!     until all kept replies have left.
+//! I2: a worker sleeps only after it has told every client to ring.
+//! I3: a client belongs to one worker, or is in a mailbox on its way to another when roles change;
+//!     its rings, its unsent replies and its lane stay the same wherever it is.
 //!
 //! # Limits
-//! What is kept for a client is bounded by the replies to the frames of one round, and those by
+//! The replies kept for a client are bounded by those to the frames of one round, and these by
 //! `outgoing`: values are cut short once there is much to send.
 
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
-//! Values that arrive in parts, put together in a part of the client buffers.
+//! Values that arrive in parts. They are assembled in memory that counts as client buffers.
 //!
 //! # Concurrency
-//! One lock for all workers: a part is a large thing, and transfers are few.
+//! One lock for all workers: a part is large, and transfers are few.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

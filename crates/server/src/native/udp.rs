@@ -1,4 +1,4 @@
-//! The native port's sockets, one of a group for each worker, and what receives from them.
+//! The native port's UDP sockets, one of a group for each worker, and the receivers over them.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};

@@ -5,11 +5,11 @@
 //!               └─▶ stack ─▶ the socket of the group ─▶ its port 0    fragments, this host's own
 //! ```
 //!
-//! A session belongs to one of the two ways: its frames come and its replies leave by it. A client
-//! whose way changes is told that its session is unknown, and says hello again.
+//! A session belongs to one of the two ways: its frames arrive and its replies leave by it. A
+//! client whose way changes gets the answer that its session is unknown, and sends a hello again.
 //!
 //! Each thread that may ever poll has sockets on the device; the program steers to those that poll
-//! now, as it is done in the group (decision 0044).
+//! now, as in the socket group (decision 0044).
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! The end of an epoch: what the workers counted becomes a plan, and the plan a line of reason.
+//! The end of an epoch: the workers' counts become a plan, and the plan a line of reason.
 
 use std::cmp::Ordering;
 use std::fmt;

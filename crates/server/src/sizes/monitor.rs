@@ -1,4 +1,4 @@
-//! The manager's part: each second in which something was asked, sizes become a plan.
+//! The manager's part: in each second with requests, the counted sizes become a plan.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The sizes that requests count with.
+//! The sizes by which requests are counted.
 
 use store::request::{Op, Outcome, Request};
 

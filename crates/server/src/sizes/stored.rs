@@ -1,4 +1,4 @@
-//! Sizes of what is stored, from a few items that are drawn whenever somebody looks.
+//! Sizes of stored items, from a few items that are sampled at each look.
 //!
 //! ```text
 //!  admin port: /stats ─▶ ask ─▶ each worker's mailbox ─▶ 64 random items ─▶ ring of 8,192 sizes
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! # Invariants
-//! S1: a server whose `/stats` is not read draws nothing.
-//! S2: a look waits for no worker: it sees what the looks before it drew.
-//! S3: each worker has at most one look before it, and one look visits a bounded number of buckets
+//! S1: a server whose `/stats` is not read samples nothing.
+//! S2: a look waits for no worker: it sees the samples of earlier looks.
+//! S3: each worker has at most one look pending, and one look visits a bounded number of buckets
 //!     (K28).
 
 use std::sync::atomic::{AtomicUsize, Ordering};

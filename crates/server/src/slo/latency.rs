@@ -1,11 +1,11 @@
-//! How long sampled requests took: counts by time, four classes to a doubling.
+//! Latencies of sampled requests: counts by time, four classes to a doubling.
 //!
 //! ```text
 //!  unit: 256 ns      0 1 2 3 | 4 5 6 7 | 8 .. | .. 14 | ...      17 s and more
 //!  class             0 1 2 3 | 4 5 6 7 | 8  9   10  11 | ...      103
 //! ```
 //!
-//! A quantile is told by the upper bound of its class, at most a quarter above the truth.
+//! A quantile is reported as the upper bound of its class, at most a quarter above the truth.
 
 use crate::counters::Cell;
 

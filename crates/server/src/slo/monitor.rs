@@ -1,4 +1,5 @@
-//! Each second: how many of the sampled requests were in time, and whether that is news.
+//! Each second: how many of the sampled requests were in time, and whether that is a change to
+//! report.
 //!
 //! ```text
 //!  cells ─▶ the last second's counts ─▶ Lately ─▶ /stats, /metrics, page, top

@@ -1,4 +1,4 @@
-//! Which read a worker times, and since when it counts. It is told the times.
+//! The sampler: which read a worker times, and from when. Its caller passes the times in.
 //!
 //! ```text
 //!  asked ──── round ──── asked ──── round: read ─▶ pick ───── rounds ───── answered

@@ -1,4 +1,4 @@
-//! New connections.
+//! Accepting new connections.
 
 use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd};

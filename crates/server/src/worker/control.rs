@@ -1,4 +1,4 @@
-//! What other threads ask of a worker: probes, kills, the end.
+//! Messages from other threads to a worker: probes, kills, shutdown.
 
 use std::os::fd::AsFd;
 

@@ -1,4 +1,4 @@
-//! FLUSHALL and flush_all: everything is deleted in steps, in a part of each turn (K28).
+//! FLUSHALL and flush_all: all entries are deleted in steps, in a part of each turn (K28).
 //!
 //! ```text
 //!  FLUSHALL ─▶ some steps ─┬─ over ─▶ OK
@@ -7,12 +7,13 @@
 //! ```
 //!
 //! # Invariants
-//! F1: a client reads its OK once everything that existed when it asked is gone. One that asks
-//!     while a flush is under way waits for the end of the next one, which serves all that wait.
-//! F2: a worker that ends, or gives connections away, deletes what is left at once.
+//! F1: a client reads its OK once everything that existed at its request is gone. A client that
+//!     asks while a flush is under way waits for the end of the next one, which serves all waiting
+//!     clients.
+//! F2: a worker that ends, or gives connections away, deletes the rest at once.
 //!
 //! # Trade-offs
-//! In EXEC it is one step: other commands of the group do not wait.
+//! In EXEC the flush is one step: the group's other commands do not wait.
 
 use base::UnixMillis;
 use store::{Flush, Session};

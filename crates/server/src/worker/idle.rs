@@ -1,4 +1,4 @@
-//! `--idle-timeout`: connections that neither send nor take what waits for them are closed.
+//! `--idle-timeout`: closes connections that neither send nor take the output that waits for them.
 //!
 //! ```text
 //!  pass: slots 0..255, 256..511, ... a part each time house is kept ─▶ the earliest end of all
@@ -6,12 +6,12 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a connection is closed only if nothing was read from it and nothing left for as long as the
-//!     setting says; never while others execute for it, and never if it only listens: a MONITOR,
-//!     an event stream, a subscriber (as in Redis). What a client that tracks is told counts as
-//!     its own.
-//! I2: without the setting a pass costs one comparison each time house is kept; with it an idle
-//!     worker wakes when the next connection is due, and not before.
+//! I1: a connection is closed only if for as long as the setting says no byte was read from it and
+//!     none was sent to it. It is never closed while other threads execute its requests, nor if it
+//!     only listens: a MONITOR, an event stream, a subscriber (as in Redis). Invalidation messages
+//!     to a tracking client count as its own traffic.
+//! I2: without the setting, a pass costs one comparison per housekeeping; with it, an idle worker
+//!     wakes when the next connection is due, and not before.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! Where a round tells the sampler of latencies what it needs (S1, S2 of `slo`).
+//! Where a round gives the sampler of latencies its times (S1, S2 of `slo`).
 //!
-//! A worker whose type takes no times compiles to nothing here.
+//! For a worker whose type takes no times this compiles to nothing.
 
 use base::Instant;
 use wire::Parsed;

@@ -1,5 +1,5 @@
-//! Sockets that are lent to the workers that serve large items, and those of others that this
-//! worker has (`forwarding::loan`).
+//! Lent sockets: those that this worker lends to the workers of large items, and those that other
+//! workers lend to it (`forwarding::loan`).
 
 use std::os::fd::AsFd;
 

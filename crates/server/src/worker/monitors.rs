@@ -1,5 +1,5 @@
-//! Where a worker reads a gathering's bytes again: for MONITOR, for a session of HOTKEYS, and for
-//! the samples that run all the time.
+//! A second reading of a gathering's bytes: for MONITOR, for a HOTKEYS session, and for the
+//! permanent samples.
 //!
 //! # Invariants
 //! W1: for a gathering that no client observes this is one branch on two loads.

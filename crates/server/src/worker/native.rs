@@ -1,4 +1,4 @@
-//! Native clients in a worker's round: its datagrams, its doorbells, and the clients that come in.
+//! Native clients in a worker's round: its datagrams, its doorbells, and the clients that arrive.
 
 use std::ops::Range;
 use std::os::fd::AsFd;

@@ -1,15 +1,15 @@
-//! Reading: from each ready connection once, into the arena or into a large command's own buffer.
+//! Reading: each ready connection is read once, into the arena or into a large command's own
+//! buffer.
 //!
 //! ```text
 //!  arena: [ conn 3: held | new ][ conn 7: new ][ conn 9: held | new ] ... free ...
 //! ```
 //!
 //! # Invariants
-//! I1: what is left of a region after parsing is copied to its connection before the arena is
-//!     used again.
-//! I2: a command longer than [`HELD_BYTES_MAX`] gets a buffer of its own, reserved from the budget
-//!     as a whole before a byte is read into it, so that two half-read commands never wait for
-//!     each other's room.
+//! I1: the unparsed rest of a region is copied to its connection before the arena is used again.
+//! I2: a command longer than [`HELD_BYTES_MAX`] gets a buffer of its own. It is reserved from the
+//!     budget as a whole before a byte is read into it, so that two half-read commands never wait
+//!     for each other's room.
 
 use std::cell::Cell;
 use std::io::{self, Read};

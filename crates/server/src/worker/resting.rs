@@ -1,5 +1,5 @@
-//! Connections whose answer waits: to a login, for the disk, for a flush. They are not read and not
-//! sent to until then.
+//! Resting connections: their answer waits for a login, the disk or a flush. Until then they are
+//! neither read nor sent to.
 //!
 //! # Invariants
 //! I1: a connection whose ending is [`Ending::Resting`] has an entry here, or is on its way to

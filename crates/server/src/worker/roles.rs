@@ -1,4 +1,4 @@
-//! A worker changes its role: it parks, hands its connections over, and takes up another plan.
+//! A worker's change of role: it parks, hands its connections over, and takes up another plan.
 //!
 //! ```text
 //!  Control::Roles ─▶ park ─▶ drained ─▶ hand over ─▶ take up, acknowledge ─▶ settle
@@ -7,10 +7,10 @@
 //!
 //! # Invariants
 //! I1: a connection is at one worker, or counted in the `Transit`.
-//! I2: connections change workers between two rounds, when none is touched: no event, region or
-//!     batch of the round names a position that is another's by then.
-//! I3: a listener stays open for good; a worker that does not poll accepts, and hands over at once
-//!     (K16).
+//! I2: connections change workers between two rounds, when none is in use: no event, region or
+//!     batch of the round refers to a position that has become another connection's.
+//! I3: a listener stays open permanently; a worker that does not poll accepts, and hands the
+//!     connection over at once (K16).
 
 use std::ops::Range;
 use std::os::fd::AsFd;

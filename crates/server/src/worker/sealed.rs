@@ -1,4 +1,4 @@
-//! Connections that speak TLS: their reads, their sends, and how long they may take to begin.
+//! TLS connections: their reads, their sends, and the time limit of their handshake.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;

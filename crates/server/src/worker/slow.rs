@@ -1,4 +1,4 @@
-//! Where a worker tells the slow log and the commands' clocks what they need (`timing`).
+//! Where a worker gives the slow log and the commands' clocks their times (`timing`).
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What happens when the client buffers are full: which connections wait, are refused, are closed.
+//! Full client buffers: which connections wait, are refused, are closed.
 //!
 //! ```text
 //!  large command, no room ─▶ starved: not read ─▶ room: goes on
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a starved connection is in `Starved`. It is not read, so that nothing else tells of its end.
+//! I1: a starved connection is in `Starved`. It is not read, so nothing else reports its end.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};

@@ -1,10 +1,11 @@
-//! Client-side caching in a worker's round: whether any client tracks, and when those that do are
-//! told.
+//! Client-side caching in a worker's round: whether any client tracks, and when invalidations are
+//! sent.
 //!
 //! # Invariants
 //! I1: while no client tracks, a round looks at one word.
-//! I2: what a gathering has changed is told before its replies leave; what else a round has
-//!     changed, at its end; as many clients as a turn may tell, and the rest in the next ones.
+//! I2: invalidations for a gathering's changes are queued before its replies leave; those for the
+//!     round's other changes at the round's end. Those that a turn has no time for follow in the
+//!     next ones.
 
 use super::Worker;
 use crate::engine::Home;

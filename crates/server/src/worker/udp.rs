@@ -1,9 +1,9 @@
-//! memcached over UDP in a worker's round: datagrams become exchanges, and these are answered.
+//! memcached over UDP in a worker's round: datagrams become exchanges, and the worker answers them.
 //!
 //! # Invariants
-//! I1: an exchange ends here and nowhere else ([`Worker::end_exchange`]), but for one that is cut.
-//! I2: a datagram is executed where it came in, or by the worker that the router names; a worker
-//!     that does not poll drops what still reaches it.
+//! I1: an exchange ends only in [`Worker::end_exchange`], unless it is cut.
+//! I2: a datagram is executed by the worker that received it, or by the one that the router names;
+//!     a worker that does not poll drops datagrams that still reach it.
 
 use super::Worker;
 use crate::budget::{Books, Kind};

@@ -1,4 +1,4 @@
-//! Roles, ranges, ids and lines, by a configuration written by hand.
+//! Tests of roles, ranges, ids and lines, with a configuration written by hand.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

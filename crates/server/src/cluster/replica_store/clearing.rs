@@ -1,4 +1,4 @@
-//! Forgetting a shard: its entries leave the index step by step, while others are served (S2).
+//! Clearing a shard: its entries leave the index step by step, while other shards are served (S2).
 //!
 //! ```text
 //!  clear ─▶ next ─▶ now ─ a walk over the whole index ─▶ gone; what waited is installed

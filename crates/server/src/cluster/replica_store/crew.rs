@@ -1,4 +1,5 @@
-//! Digest threads, as the control thread has them: each installs what has landed for its shards.
+//! The crew of digest threads, as the control thread sees it: each installs landed entries for its
+//! shards.
 //!
 //! ```text
 //!                      ┌─ loads ─▶ digest-0: shards 0, 2, 4 ... that were lent ─┐
@@ -7,19 +8,21 @@
 //!           ◀───────────────────── the same loads: what came of each entry, what was given back
 //! ```
 //!
-//! Shard S is lent to thread S mod N with its first entry, and called back when anything else is
-//! asked of it: a promotion gathers, a part is copied, it is flushed, or this node is its primary.
+//! Shard S is lent to thread S mod N with its first entry, and called back when it is needed for
+//! anything else: a promotion gathers, a part is copied, it is flushed, or this node is its
+//! primary.
 //!
 //! # Invariants
-//! D1: what is remembered of a shard lies with one thread: the control thread, or the one that it
-//!     was lent to. It goes there before the shard's first entry, and comes back behind its last.
-//! D2: jobs of a shard are done in the order in which they were given, for one thread does them:
+//! D1: one thread holds what is remembered of a shard: the control thread, or the thread to which
+//!     the shard is lent. It moves there before the shard's first entry, and returns behind its
+//!     last.
+//! D2: a shard's jobs are done in the order in which they were given, because one thread does them:
 //!     entries, CommitVer, what may be forgotten (K2).
-//! D3: what is not acknowledged is bounded: so many loads a thread. When none is left, the control
-//!     thread waits for one, with its session parked.
+//! D3: unacknowledged work is bounded by the number of loads per thread. When none is left, the
+//!     control thread waits for one, with its session parked.
 //!
 //! # Concurrency
-//! Loads are moved through channels, there and back; nothing is shared but the store.
+//! Loads move through channels, there and back; the threads share only the store.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! A digest thread: it installs what has landed for its shards, and no other thread does meanwhile.
+//! A digest thread: it alone installs landed entries for the shards that are lent to it.
 //!
 //! ```text
 //!  crew.rs ─ loads ─▶ jobs in order ─ Session::install ─▶ index ◀─ GET ─ workers

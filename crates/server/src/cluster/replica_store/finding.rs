@@ -1,5 +1,5 @@
-//! What a shard has above a version, where only the index knows: one walk over the index for all
-//! shards that ask, step by step, while others are served (K28).
+//! Finding a shard's entries above a version when only the index knows them: one walk over the
+//! index for all shards that need it, step by step, while others are served (K28).
 //!
 //! ```text
 //!  above ─ not among the recent ─▶ wanted ─ next walk ─▶ found ─ a shard a step ─▶ recent
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! # Invariants
-//! W1: what is installed of a shard while the walk goes on is among its recent versions; what was
-//!     there before is visited, unless something newer took its place (K9).
+//! W1: entries of a shard that are installed during the walk are among its recent versions; earlier
+//!     entries are visited, unless a newer one took their place (K9).
 //! W2: a step looks at [`STEP_ITEMS`] items or [`STEP_BUCKETS`] buckets, whatever the store holds.
 
 use std::collections::{BTreeMap, HashMap};

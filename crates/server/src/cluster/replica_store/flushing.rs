@@ -1,4 +1,4 @@
-//! A flush: what is older leaves the index step by step, and no read sees it meanwhile.
+//! Flushing a shard: older entries leave the index step by step, and no read sees them meanwhile.
 //!
 //! ```text
 //!  install flush V ─▶ floor of the shard = V ─▶ written down before it counts as durable
@@ -8,8 +8,9 @@
 //! ```
 //!
 //! # Invariants
-//! F1: a floor outlives what is below it in the log: it is kept until the shard's number changes.
-//! F2: until the walk is over the shard [is being flushed](ServerReplicaStore::is_flushing);
+//! F1: a floor outlives the entries below it in the log: it is kept until the shard's number
+//!     changes.
+//! F2: until the walk is over, the shard [is being flushed](ServerReplicaStore::is_flushing);
 //!     workers that walk the index themselves ask the view for the floor.
 
 use std::sync::Arc;

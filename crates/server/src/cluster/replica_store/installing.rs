@@ -1,5 +1,5 @@
-//! One entry into the store, and into what is remembered of its shard: by whichever thread has
-//! that.
+//! Installs one entry into the store and into what is remembered of its shard, on the thread that
+//! holds the latter.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;

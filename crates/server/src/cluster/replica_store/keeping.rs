@@ -1,4 +1,5 @@
-//! When what is kept beside the log is written down, and what waits for that: never this thread.
+//! When the records beside the log are written, and which changes wait for that. The calling thread
+//! never waits.
 //!
 //! ```text
 //!  void, flush ── changed ──┐
@@ -8,7 +9,8 @@
 //!
 //! # Invariants
 //! Y1: a change is on the disk once a write that was given after it is done.
-//! Y2: what failed is tried again when it is asked for, not at once. Meanwhile nothing is taken.
+//! Y2: a failed write is tried again when that is asked for, not at once. Meanwhile the
+//!     replica store takes no entries.
 
 use std::io;
 

@@ -1,14 +1,14 @@
-//! What a node writes down beside its log: whose it is, which incarnation it was, by which numbers
-//! the log knows its shards, and what is on all copies.
+//! The record that a node keeps beside its log: the node's name and incarnation, the numbers by
+//! which the log knows its shards, and what is on all copies.
 //!
 //! ```text
 //!  number  1 .. 16,384       a shard's first: its id plus one
 //!          16,385 .. 65,535  the next ones, each given once; what is no shard's now is gone
 //! ```
 //!
-//! The bytes are one record of replication, so they have its checksum (docs/formats/peer.md):
-//! key "node", value: the fixed part, the cluster's name, 12 bytes for each shard, and 10 for each
-//! that was flushed: the shard, and up to which version.
+//! The bytes are one record of replication, so they have its checksum (docs/formats/peer.md): key
+//! "node", value: the fixed part, the cluster's name, 12 bytes for each shard, and 10 for each that
+//! was flushed: the shard, and up to which version.
 //!
 //! ```text
 //!  0 incarnation | 4 since | 8 mark | 16 node's name | 18 next number | 20 name's length

@@ -1,4 +1,4 @@
-//! What goes to a digest thread and comes back: many entries at once, in memory that is used again.
+//! Loads: many entries at once that go to a digest thread and come back, in memory that is reused.
 //!
 //! ```text
 //!  bytes  | key value | key value | key ...      of frames, copied once

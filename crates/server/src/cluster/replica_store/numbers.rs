@@ -1,4 +1,5 @@
-//! What other threads than the control thread ask about the keys of shards.
+//! Shard numbers, for threads other than the control thread: a shard's key count and the keys of a
+//! slot.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU16;

@@ -1,4 +1,4 @@
-//! Keys of a shard's newest versions, in the order of these.
+//! The keys of a shard's newest versions, ordered by version.
 //!
 //! ```text
 //!  places  v7 ─┐ v8 ─┐ v9 ─┐ v12 ─┐       sorted; what comes out of order goes between
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! # Invariants
-//! R1: versions are distinct, and places lie in their order.
-//! R2: nothing is allocated for an entry: a backup has one for each write, for some 15 ms.
+//! R1: versions are distinct, and places are sorted by them.
+//! R2: an entry costs no allocation: a backup has one for each write, for some 15 ms.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! What the store does not keep of a shard: which deletes still have to keep older entries away,
-//! and what is not yet known to be on all copies.
+//! What is remembered of a shard beside the store: which deletes still have to keep older entries
+//! away, and which versions are not yet known to be on all copies.
 //!
 //! ```text
 //!  version   5      7        8      9        12
@@ -9,16 +9,16 @@
 //! ```
 //!
 //! # Invariants
-//! M1: every delete above what [`Remembered::forget`] was told has a guard, and so has every entry
-//!     that may expire: once the index drops it, nothing there keeps older ones away (K2).
+//! M1: every delete above the version given to [`Remembered::forget`] has a guard, and so has every
+//!     entry that may expire: once the index drops it, nothing there keeps older ones away (K2).
 //! M2: every version above `recent_floor` that was installed is among the recent ones, unless the
 //!     index is being walked for them (finding.rs).
 //!
 //! # Limits
 //! Guards lie outside `--memory`, some 120 bytes and a key each. A full copy has as many as there
-//! were deletes since the last CommitVer that it digested: those of one segment of landed frames at
-//! most. A node that is being given a shard keeps all of that time. Recent versions are bounded,
-//! but for what a walk has found: a promotion asks for all of it.
+//! were deletes since the last CommitVer that it digested: at most those of one segment of landed
+//! frames. A node that is being given a shard keeps all deletes of that time. Recent versions are
+//! bounded, except those that a walk has found: a promotion needs all of them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! The replica store over a store against the one in plain maps: the same calls, the same answers.
+//! Tests: the replica store over a store gives the same answers to the same calls as the one in
+//! plain maps.
 
 mod crash;
 mod digest;

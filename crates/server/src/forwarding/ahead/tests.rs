@@ -1,4 +1,4 @@
-//! What joins a batch, from queues that are filled by hand.
+//! Tests: which requests join a batch, from queues that are filled by hand.
 
 use std::sync::Arc;
 

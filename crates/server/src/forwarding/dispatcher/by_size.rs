@@ -1,5 +1,6 @@
-//! Sizes at a dispatcher: the plan of the epoch, and requests that come back unexecuted because
-//! their item is large. They keep their place in their connection's order, and are routed again.
+//! Item sizes at a dispatcher: the epoch's size plan, and requests that come back unexecuted
+//! because their item is large. Those keep their place in their connection's order and are routed
+//! again.
 
 use base::WorkerId;
 use policy::size_class::SizePlan;
@@ -9,11 +10,11 @@ use crate::core::Core;
 use crate::forwarding::request_slot::Verdict;
 use crate::sizes::PlanReader;
 
-/// What a dispatcher knows of sizes.
+/// The size state of a dispatcher.
 pub(super) struct BySize {
-    /// None until the plan for this dispatcher's role is there.
+    /// None until the plan for this dispatcher's role has arrived.
     reader: Option<PlanReader>,
-    /// By thread: requests that came back from there (the executor's `sizing`, I2), over one lane's
+    /// By thread: requests that came back from it (the executor's `sizing`, I2), during one lane's
     /// time.
     returned_seen: Vec<u64>,
 }
@@ -24,7 +25,7 @@ impl BySize {
         self.returned_seen.get(thread).copied().unwrap_or(0)
     }
 
-    /// A new lane begins: nothing has come back from there.
+    /// Begins a new lane, on which no request has come back yet.
     pub(super) fn begin_lane(&mut self, thread: usize) {
         if let Some(seen) = self.returned_seen.get_mut(thread) {
             *seen = 0;
@@ -38,14 +39,14 @@ impl BySize {
         self.returned_seen[thread] += 1;
     }
 
-    /// The dispatcher has another router, which knows no plan yet.
+    /// Forgets the plan, because the dispatcher has another router, which knows no plan yet.
     pub(super) fn forget_plan(&mut self) {
         self.reader = None;
     }
 }
 
 impl Dispatcher {
-    /// Once a round: takes the new plan if there is one.
+    /// Takes the new plan if there is one. Called once a round.
     #[inline]
     pub fn renew_plan(&mut self, core: &Core) {
         let Some(sizes) = core.shared.sizes() else { return };
@@ -65,7 +66,7 @@ impl Dispatcher {
         }
     }
 
-    /// The thread that the router means by a worker.
+    /// The thread behind a worker number of the router.
     pub fn thread_of(&self, worker: WorkerId) -> usize {
         self.plan.thread_of(worker.index())
     }
@@ -74,11 +75,11 @@ impl Dispatcher {
     #[inline]
     pub fn size_plan(&self) -> Option<&SizePlan> {
         let plan = self.by_size.as_ref()?.reader.as_ref()?.plan();
-        // Else it is for another division of the threads, of which this one has not heard yet.
+        // Otherwise it is for another division of the threads, which has not reached this one yet.
         (plan.worker_count == self.plan.executors).then_some(&**plan)
     }
 
-    /// Whether a request that the tail has passed is not executed; then it is on its way again, or
+    /// Whether a request that the tail has passed was not executed; it is then sent again, or
     /// parked.
     #[inline]
     pub(super) fn is_handed_on(&mut self, core: &mut Core, index: u32) -> bool {
@@ -109,8 +110,8 @@ impl Dispatcher {
             by_size.count_returned(thread);
         }
         if slot == NO_CONNECTION {
-            // What the connection sent behind it on its key comes back as well, so that of a dead
-            // client's writes none is left out between two that are done.
+            // The connection's later requests on that key come back as well, so none of a dead
+            // client's writes is left out between two that are done.
             return self.release(core, index);
         }
         core.counters().forwardings.handed_on.add(1);

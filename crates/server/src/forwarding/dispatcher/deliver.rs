@@ -1,14 +1,14 @@
-//! Replies that are known go into their connection's output, in its order.
+//! Delivery: moves completed replies into their connection's output, in the connection's order.
 //!
-//! Replies from other nodes are copies, of a length unknown before they are there: what a client's
-//! output has no room for waits in its request slots until the client has read.
+//! Replies from other nodes are copies whose length is unknown until they arrive: if a client's
+//! output has no room for them, they wait in their request slots until the client has read.
 //!
 //! # Invariants
-//! E1: a connection's first reply that is known waits only if its slot is among `holders`.
-//! E2: no connection's replies wait so while the client buffers are over their budget or others
-//!     want request slots: a client that does not read is cut, as everywhere (K12).
-//! E3: a large reply waits as soon as the client owes more than it may have unsent; short ones, of
-//!     which there are many, only once the copies are too many for one client.
+//! E1: if a connection's first reply is complete and waits for room, its slot is among `holders`.
+//! E2: replies stop waiting once the client buffers are over their budget or other connections need
+//!     request slots: a client that does not read is then cut, as everywhere (K12).
+//! E3: a large reply waits as soon as the client's unread bytes exceed its output limit; short
+//!     replies, of which there are many, wait only once the copies are too many for one client.
 
 use super::{Dispatcher, REQUEST_SLOTS_RESERVED, State};
 use crate::connection::{Connection, Ending};
@@ -21,7 +21,7 @@ use crate::reply::Shape;
 use crate::sizes::LENT_BYTES_MIN;
 
 impl Dispatcher {
-    /// Gives a connection the replies that are next in its order (I2).
+    /// Delivers to a connection the completed replies that are next in its order (I2).
     pub(super) fn deliver(&mut self, core: &mut Core, slot: usize) {
         core.lend_buffer(slot);
         core.touch(slot);
@@ -58,7 +58,7 @@ impl Dispatcher {
             if is_full {
                 connection.ending = Ending::Now;
             } else if self.replicated.is_some() && put_out_part(connection, request_slot) {
-                // A part of a reply that is told elsewhere.
+                // A part of a reply, written by `put_out_part`.
             } else if request_slot.is_cut {
                 connection.ending = Ending::Now;
             } else {
@@ -70,7 +70,7 @@ impl Dispatcher {
         if awaiting.is_empty() {
             let wait = awaiting.wait;
             awaiting.clear();
-            // It still stands in the list of those.
+            // It is still in the list of those connections.
             if wait == Wait::RequestSlots {
                 awaiting.wait = wait;
             }
@@ -88,7 +88,7 @@ impl Dispatcher {
             && self.free.len() > REQUEST_SLOTS_RESERVED
     }
 
-    /// What waited for room in a connection's output may have some.
+    /// Delivers replies that waited for room in a connection's output, if it has some now.
     #[inline]
     pub fn deliver_more(&mut self, core: &mut Core, slot: usize) {
         if !self.holders.is_empty() {
@@ -105,11 +105,11 @@ impl Dispatcher {
         }
     }
 
-    /// Others want request slots (E2).
+    /// Cuts clients that do not read, because other connections need request slots (E2).
     #[cold]
     pub(super) fn cut_holders(&mut self, core: &mut Core) {
         for slot in std::mem::take(&mut self.holders) {
-            // It may be another connection's by now.
+            // The slot may hold another connection by now.
             let Some(connection) = core.connections.get_mut(slot) else { continue };
             let first = self.tickets.get(connection.awaiting.first as usize);
             if first.is_none_or(|ticket| ticket.state != State::Done) {
@@ -120,14 +120,14 @@ impl Dispatcher {
                 connection.ending = Ending::Now;
                 core.touch(slot);
             } else {
-                self.holders.push(slot); // Nothing was sent to it yet: it may well read.
+                self.holders.push(slot); // Nothing was sent to it yet: it may still read.
             }
         }
     }
 }
 
-/// memcached's gets of several keys: whether the reply to one of them needed more than being put
-/// out.
+/// For memcached's gets of several keys: writes the reply to one of them. Returns false if it is an
+/// ordinary reply.
 fn put_out_part(connection: &mut Connection, request_slot: &RequestSlot) -> bool {
     match request_slot.shape {
         Shape::McValue { is_last, .. } => several::put_out_part(
@@ -139,8 +139,8 @@ fn put_out_part(connection: &mut Connection, request_slot: &RequestSlot) -> bool
     }
 }
 
-/// Puts a reply behind the connection's others. A value that waits pinned is copied if it is short
-/// and the client takes its replies.
+/// Appends a reply to the connection's output. A pinned value is copied if it is short and the
+/// client reads its replies.
 #[inline]
 fn put_out(
     connection: &mut Connection,

@@ -1,5 +1,5 @@
-//! The direct path: a request that this worker may execute itself joins the batch that is
-//! gathered, without a copy, a ring or another worker.
+//! The direct path: a request that this worker may execute itself joins the batch in the making,
+//! without a copy, a ring or another worker.
 //!
 //! ```text
 //!                 ┌ hot read, or the router leaves it here ─▶ batch ─┬─▶ output
@@ -7,24 +7,26 @@
 //!                 └ else ─▶ slot ─▶ ring ─▶ ... ─▶ slot ─▶ output        if others come first
 //! ```
 //!
-//! Two kinds stay: what the router leaves with the worker that received it, and between two layers,
-//! where it never does, reads of keys that are hot (K7). Hot writes go to the holder like others.
+//! Two kinds of requests stay: those that the router leaves with the receiving worker, and, under
+//! two layers, where the router never does so, reads of hot keys (K7). Hot writes go to the
+//! partition's holder like other writes.
 //!
 //! # Invariants
-//! D1: what the router left here counts in the depths of this worker until the batch is executed,
-//!     so that a bound sees it. Hot reads, and those that the router would leave here whatever the
-//!     depths are, count nowhere: it was not asked.
-//! D2: the router's `finish` is called once for each write that it left here, after the reply
-//!     is written (K6).
-//! D3: a request whose connection waits for nothing when it joins the batch is answered into the
-//!     output; another one has a ticket in the connection's list, and is answered into its request
-//!     slot (K10). Whatever is sent later stands behind both, for replies from elsewhere are
-//!     delivered only after the batch.
-//! D4: a request whose connection has an earlier one on the same key goes where that is: to the
-//!     worker that has it, or into the batch. If it may not, the batch is executed first (K10).
-//! D5: a change that copies what is there gets a request slot where sizes matter: a large worker
-//!     may have to execute it (`executor::sizing`). A large read costs nothing but its reply, which
-//!     is lent.
+//! D1: a request that the router left here counts in this worker's depths until the batch is
+//!     executed, so that a depth bound sees it. Hot reads, and requests that the router would leave
+//!     here whatever the depths are, are not counted: the router was not asked about them.
+//! D2: the router's `finish` is called once for each write that it left here, after the reply is
+//!     written (K6).
+//! D3: if a request's connection awaits no reply when the request joins the batch, its reply goes
+//!     into the output; otherwise the request has a ticket in the connection's list, and its reply
+//!     goes into its request slot (K10). Requests that are sent later stand behind both, because
+//!     replies from other workers are delivered only after the batch.
+//! D4: if the connection has an earlier request on the same key, the new one follows it: to the
+//!     worker that has it, or into the batch. If it may not join the batch, the batch is executed
+//!     first (K10).
+//! D5: where sizes matter, a change that copies the present value gets a request slot, because a
+//!     large worker may have to execute it (`executor::sizing`). A large read costs only its reply,
+//!     which is lent.
 //!
 //! # References
 //! uTPS §3.2.3; rules K6, K7, K9, K10; decisions 0033 and 0040.
@@ -54,42 +56,42 @@ use crate::sizes::{LENT_BYTES_MIN, size_of};
 
 const FILTER_WORDS: usize = 8;
 
-/// What the dispatcher remembers of the batch in the making.
+/// The dispatcher's state of the batch in the making.
 #[derive(Default)]
 pub struct Here {
     /// Requests that the router left here.
     asked_count: u32,
-    /// Of the writes among them.
+    /// The router's questions for the writes among them.
     questions: ArrayVec<RouteRequest, BATCH_REQUESTS_MAX>,
-    /// Connection and key of each request that was asked about.
+    /// Connection and key of each request that the router was asked about.
     keys: ArrayVec<(u32, KeyHash), BATCH_REQUESTS_MAX>,
-    /// A key may be among them if its bit is set: of so many bits that of a full batch one key in
-    /// five is looked for in vain.
+    /// If its bit is set, a key may be among them. With this number of bits, a search in a full
+    /// batch is in vain for one key in five.
     filter: [u64; FILTER_WORDS],
     /// Requests that have a ticket, in the order of the batch.
     places: ArrayVec<Place, BATCH_REQUESTS_MAX>,
     hot_count: u64,
-    /// Reads that stay here without a question.
+    /// Reads that stay here without asking the router.
     kept_count: u64,
-    /// Some of the batch were not asked about.
+    /// The batch holds requests that the router was not asked about.
     has_unasked: bool,
-    /// Some of the batch are parts of commands on several keys.
+    /// The batch holds parts of commands on several keys.
     has_parts: bool,
 }
 
 impl Here {
-    /// A request joins the batch without a question to the router.
+    /// Adds a request to the batch without asking the router.
     pub(in crate::forwarding) fn join(&mut self) {
         self.has_unasked = true;
         self.has_parts = true;
     }
 
-    /// Whether some of the batch were not asked about.
+    /// Whether the batch holds requests that the router was not asked about.
     pub(super) fn has_unasked(&self) -> bool {
         self.has_unasked
     }
 
-    /// A request joins the batch.
+    /// Adds a request to the batch.
     #[inline]
     pub(super) fn enter(&mut self, slot: usize, hash: KeyHash) {
         let (word, bit) = bit_of(hash);
@@ -104,12 +106,13 @@ impl Here {
         self.filter[word] & bit != 0 && self.keys.contains(&(slot as u32, hash))
     }
 
-    /// Whether some of the batch are parts of commands on several keys.
+    /// Whether the batch holds parts of commands on several keys.
     pub(super) fn has_parts(&self) -> bool {
         self.has_parts
     }
 
-    /// So many reads that stayed here without a question go elsewhere after all.
+    /// Subtracts reads that stayed here without asking the router, but go to another worker after
+    /// all.
     pub(super) fn forget_kept(&mut self, count: u64) {
         self.kept_count -= count;
     }
@@ -128,25 +131,25 @@ fn bit_of(hash: KeyHash) -> (usize, u64) {
     ((hash.0 >> 6) as usize % FILTER_WORDS, 1 << (hash.0 & 63))
 }
 
-/// Where a request of the batch is answered.
+/// The place of a batch's request in its connection's order: where its reply goes.
 #[derive(Clone, Copy)]
 struct Place {
     request_index: usize,
     ticket: u32,
 }
 
-/// Where the connection's last request on a key is that is not executed.
+/// Where the connection's last unexecuted request on a key is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leader {
     NoWorker,
-    /// It is in the batch that is gathered.
+    /// It is in the batch in the making.
     Here,
-    /// It was sent, or waits to be.
+    /// It was sent, or waits to be sent.
     Away,
 }
 
 impl Dispatcher {
-    /// A key was asked for.
+    /// Samples a requested key.
     #[inline]
     pub fn note(&mut self, hash: KeyHash, key: &[u8]) {
         if let Some(hot) = &mut self.hot {
@@ -154,7 +157,7 @@ impl Dispatcher {
         }
     }
 
-    /// Where a request goes; one that stays here joins the batch.
+    /// Decides where a request goes; one that stays here joins the batch.
     #[inline]
     pub fn ask(&mut self, core: &mut Core, here: &mut Here, asking: Asking<'_>) -> Asked {
         if self.replicated.is_some() {
@@ -204,7 +207,7 @@ impl Dispatcher {
         Asked::Here
     }
 
-    /// The batch is executed and its replies are written.
+    /// Finishes the batch, after it was executed and its replies were written.
     #[inline]
     pub fn finish(&mut self, core: &mut Core, here: &mut Here) {
         let counters = &core.counters().forwardings;
@@ -228,30 +231,30 @@ impl Dispatcher {
         }
     }
 
-    /// What the router says about all requests alike, until it or its plan is another.
+    /// Stores what the router decides about all requests alike, until it or its plan changes.
     pub(super) fn ask_once(&mut self) {
         self.keeps_reads = self.own_worker.is_some_and(|own| self.decider.keeps_reads(own));
     }
 
-    /// Once a round: other keys may be hot; true: they are.
+    /// Takes the new hot set if there is one, and returns whether there was. Called once a round.
     #[inline]
     pub fn look_at_hot_set(&mut self) -> bool {
         self.hot.as_mut().is_some_and(HotTracker::look)
     }
 
-    /// The hot keys in their order, between two layers.
+    /// The hot keys in sorted order, under two layers.
     pub fn hot_array(&self) -> Option<Arc<HotArray>> {
         if self.own_worker.is_some() { None } else { self.hot.as_ref()?.array() }
     }
 
-    /// A range begins at a key.
+    /// Samples the key at which a range begins.
     pub fn note_range(&mut self, hasher: &KeyHasher, key: &[u8]) {
         if let Some(hot) = &mut self.hot {
             hot.note_range(hasher, key);
         }
     }
 
-    /// Whether the batch is of reads of hot keys only.
+    /// Whether the batch consists of reads of hot keys only.
     #[inline]
     pub fn is_all_hot(&self, here: &Here) -> bool {
         self.own_worker.is_none() && !here.has_unasked
@@ -260,7 +263,7 @@ impl Dispatcher {
     /// Whether a request that the router leaves here may be executed here (D5).
     #[inline]
     fn keeps(&self, request: &Request<'_, Rmw<'_>>) -> bool {
-        // What is to be stolen has to wait where others see it.
+        // A request that may be stolen has to wait where other workers see it.
         self.offering.is_none() && (self.by_size.is_none() || !copies_value(&request.op))
     }
 
@@ -269,11 +272,12 @@ impl Dispatcher {
         question.access == Access::Read && self.hot.as_ref().is_some_and(|hot| hot.is_hot(hash))
     }
 
-    /// Where the connection's last request on that key is.
+    /// Where the connection's last unexecuted request on that key is.
     #[inline]
     pub(super) fn leader(&self, core: &Core, here: &Here, slot: usize, hash: KeyHash) -> Leader {
         let connection = &core.connections[slot];
-        // A request in the batch is later than any that was sent: sending settles the batch (D4).
+        // A request in the batch is later than any that was sent: sending settles the batch first
+        // (D4).
         if connection.batch_id == core.batch_id && here.has(slot, hash) {
             return Leader::Here;
         }
@@ -288,7 +292,7 @@ impl Dispatcher {
         }
     }
 
-    /// Gives a request of the batch a ticket behind what its connection waits for (D3).
+    /// Gives a request of the batch a ticket behind the replies that its connection awaits (D3).
     #[inline]
     pub(super) fn take_place(
         &mut self,
@@ -316,7 +320,7 @@ impl Dispatcher {
         here.places.push(Place { request_index: asking.batch_len, ticket: index });
     }
 
-    /// What the router is asked.
+    /// The question for the router.
     #[inline]
     pub(super) fn question(&mut self, request: &Request<'_, Rmw<'_>>) -> RouteRequest {
         let (access, size_bytes) = match &request.op {
@@ -325,7 +329,7 @@ impl Dispatcher {
             Op::Delete | Op::Update(_) => (Access::Write, None),
         };
         let received_by = self.own_worker.unwrap_or_else(|| {
-            // Between two layers no receiving thread executes: each executor in turn.
+            // Under two layers no receiving thread executes: the executors take turns.
             self.next_receiver = (self.next_receiver + 1) % self.plan.executors as u16;
             WorkerId(self.next_receiver)
         });
@@ -335,19 +339,19 @@ impl Dispatcher {
 }
 
 /// Encodes the outcomes of the batch: into each connection's output, or into the request slots of
-/// those that have a place. Counts sizes where they matter; values that may be large are not copied
-/// there, for their socket is lent.
+/// those requests that have a place. Counts sizes where they matter; values that may be large are
+/// not copied then, because their socket is lent.
 pub struct HereSink<'s, 'r> {
     direct: ReplySink<'s>,
     requests: &'s [Request<'r, Rmw<'r>>],
     sizes: Option<&'s WorkerSizes>,
     request_slots: &'s RequestSlots,
-    /// Those still to come.
+    /// Places still to come.
     places: &'s [Place],
 }
 
 impl<'s, 'r> HereSink<'s, 'r> {
-    /// `request_slots` are the dispatcher's that gathered the batch.
+    /// `request_slots` are those of the dispatcher that gathered the batch.
     pub(in crate::forwarding) fn new(
         direct: ReplySink<'s>,
         requests: &'s [Request<'r, Rmw<'r>>],

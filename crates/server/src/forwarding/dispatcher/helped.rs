@@ -1,5 +1,5 @@
-//! A dispatcher whose small requests idle large workers may take: it offers the last ones of a
-//! batch that is long enough, and what no small worker has room for.
+//! A dispatcher that offers small requests to idle large workers: the last ones of a batch that is
+//! long enough, and those that no small worker has room for.
 //!
 //! ```text
 //!  batch [a][b][c] ... [w][x][y]          found no room
@@ -10,10 +10,10 @@
 //! ```
 //!
 //! # Invariants
-//! E1: only a batch's last requests are offered, at the end of a gathering: whatever their
-//!     connections say next is parsed in a later round.
-//! E2: of the batch that is executed meanwhile, none is of the same connection and key, so that it
-//!     does not matter which is executed first (K10).
+//! E1: only a batch's last requests are offered, at the end of a gathering: later commands of their
+//!     connections are parsed in a later round.
+//! E2: the batch that is executed meanwhile holds no request of the same connection on the same
+//!     key, so it does not matter which of them is executed first (K10).
 
 use std::sync::Arc;
 
@@ -31,14 +31,14 @@ use crate::gather::Answer;
 use crate::reply::Pending;
 use crate::rmw::Rmw;
 
-/// Requests that are executed in front of the first that is offered: together they take longer than
-/// offering one does.
+/// Requests executed before the first offered one, at least: together they take longer than an
+/// offer.
 const BEFORE_MIN: usize = 8;
 
-/// Offers at a time: more would come back untaken.
+/// Offers at a time, at most: more would come back untaken.
 const OFFERS_MAX: usize = 16;
 
-/// With no large worker awake, so many offers are worth waking one.
+/// If no large worker is awake, this many offers are worth waking one.
 const WAKING_MIN: usize = 8;
 
 const FILTER_WORDS: usize = 64;
@@ -49,7 +49,7 @@ pub(super) struct Helped {
 }
 
 impl Helped {
-    /// Where large workers help.
+    /// `None` unless large workers may take small requests.
     pub(super) fn new(fabric: &Fabric, own: WorkerId) -> Option<Box<Helped>> {
         let queue = fabric.help.as_ref()?.of(own.index());
         Some(Box::new(Helped { offerer: Offerer::of(&queue.offers) }))
@@ -57,8 +57,8 @@ impl Helped {
 }
 
 impl Dispatcher {
-    /// The last batch of a gathering is about to be executed: how many of its last requests are
-    /// offered instead.
+    /// Called before the last batch of a gathering is executed: offers its last requests and
+    /// returns how many.
     #[inline]
     pub fn offer_tail(
         &mut self,
@@ -101,8 +101,8 @@ impl Dispatcher {
         count
     }
 
-    /// How many of the last requests may be executed by whomever and whenever (E2): reads that were
-    /// left here unasked, of connections that wait for nothing.
+    /// How many of the last requests any worker may execute at any time (E2): reads that were left
+    /// here without asking the router, of connections that await no reply.
     fn tail_of(
         &self,
         core: &Core,
@@ -130,7 +130,7 @@ impl Dispatcher {
                 && matches!(request.op, Op::Get)
                 && connection.awaiting.is_empty()
                 && !connection.is_large_reader;
-            // A run that reaches to the end.
+            // Counts the run that reaches to the end.
             count = if may_be { count + 1 } else { 0 };
         }
         count
@@ -167,8 +167,9 @@ impl Dispatcher {
         self.push_offer(index);
     }
 
-    /// Offers a new ticket that no small worker has room for; false: it has to wait. What came back
-    /// untaken waits for room like all others, so that it is not offered in circles.
+    /// Offers a new ticket that no small worker has room for. Returns false if it has to wait: a
+    /// ticket that came back untaken waits for room like all others, so that it is not offered in
+    /// circles.
     pub(super) fn offer_new(&mut self, core: &Core, index: u32) -> bool {
         let fabric = Arc::clone(&self.fabric);
         let Some(help) = &fabric.help else { return false };
@@ -180,7 +181,7 @@ impl Dispatcher {
             });
         if may_offer {
             self.push_offer(index);
-            // Two batches wait at every small worker: worth waking a large one.
+            // Two batches wait at every small worker: that is worth waking a large one.
             self.publish_help(core, help, true);
         }
         may_offer
@@ -205,14 +206,14 @@ impl Dispatcher {
         }
     }
 
-    /// Whether anything that a large worker took is done.
+    /// Whether a request that a large worker took is done.
     pub(super) fn has_help_done(&self) -> bool {
         let help = self.fabric.help.as_ref();
         help.is_some_and(|help| help.of(self.own.index()).done.has_any())
     }
 
-    /// Takes back what large workers have done, and what none of them took: that goes where the
-    /// router says. Whether there was anything.
+    /// Takes back the requests that large workers have executed, and those that none of them took,
+    /// which are routed as usual. Returns whether there were any.
     pub(super) fn collect_help(&mut self, core: &mut Core) -> bool {
         if self.helped.is_none() || self.is_drained() {
             return false;
@@ -237,7 +238,7 @@ impl Dispatcher {
         has_any
     }
 
-    /// An offer that no worker took is sent as if it had never been one.
+    /// Sends an offer that no worker took, as if it had never been offered.
     fn take_back(&mut self, core: &mut Core, index: u32) {
         self.tickets[index as usize].state = State::Parked;
         let slot = self.tickets[index as usize].slot;
@@ -248,7 +249,7 @@ impl Dispatcher {
         let awaiting = &core.connections[slot as usize].awaiting;
         match self.route_again(awaiting, (index, hash), &request) {
             Route::To(worker) => self.enqueue(core, index, worker),
-            // Not offered again: a large worker that wants something would have taken it.
+            // Not offered again: an idle large worker would have taken it.
             Route::Busy(_) => self.park_again(core, index),
         }
     }

@@ -1,4 +1,5 @@
-//! A dispatcher where requests may be stolen: it offers them in its stand instead of sending them.
+//! A dispatcher under `--dispatch steal`: it offers requests in its steal queues instead of sending
+//! them.
 //!
 //! ```text
 //!  request ─▶ ticket ─┬─▶ entry of the home's queue ─ publish ─▶ home or thief ─▶ done bit
@@ -7,11 +8,11 @@
 //! ```
 //!
 //! # Invariants
-//! O1: of one connection's requests on one key at most one entry is published and not done; the
-//!     others stand behind it in its chain, or are parked (K10). Otherwise a worker that takes an
-//!     entry later could execute it earlier.
-//! O2: a request slot's `follower` is written by the dispatcher before the entry that leads to it
-//!     is published.
+//! O1: of one connection's requests on one key, at most one entry is published and not done; the
+//!     others stand behind it in its chain, or are parked (K10). Otherwise a worker that takes a
+//!     later entry could execute it earlier.
+//! O2: the dispatcher writes a request slot's `follower` before it publishes the entry that leads
+//!     to that slot.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ use crate::forwarding::steal_queues::{CHAIN_MAX, StealQueue};
 
 /// A dispatcher's own side of its steal queue.
 pub(super) struct Offering {
-    /// By home; made when the first request goes there.
+    /// By home; created when the first request goes there.
     offerers: Vec<Option<Offerer>>,
     /// By request slot: how it was offered last.
     offered: Vec<Offered>,
@@ -38,14 +39,14 @@ pub(super) struct Offering {
 #[derive(Clone, Copy, Default)]
 struct Offered {
     home: usize,
-    /// The entry that leads to it, of that home's queue.
+    /// The number of the entry that leads to it, in that home's queue.
     number: u64,
-    /// How many stand in front of it in its chain.
+    /// Its position in its chain.
     place: usize,
 }
 
 impl Offering {
-    /// Where requests are offered.
+    /// `None` unless requests may be stolen.
     pub(super) fn new(fabric: &Fabric) -> Option<Box<Offering>> {
         fabric.steal_queues.as_ref()?;
         Some(Box::new(Offering {
@@ -58,7 +59,8 @@ impl Offering {
         self.offerers[home].get_or_insert_with(|| steal_queue.offerer(home))
     }
 
-    /// Whether another request may stand behind that one: no other worker has seen it yet (O2).
+    /// Whether another request may be chained behind that one: no other worker has seen it yet
+    /// (O2).
     fn may_follow(&self, leader: u32) -> bool {
         let Offered { home, number, place } = self.offered[leader as usize];
         let is_seen = self.offerers[home].as_ref().is_none_or(|own| own.is_published(number));
@@ -67,8 +69,8 @@ impl Offering {
 }
 
 impl Dispatcher {
-    /// Puts a ticket that was parked where its home or a thief finds it; false: it has to wait for
-    /// one before it (O1).
+    /// Offers a parked ticket to its home and to thieves. Returns false if it has to wait for an
+    /// earlier one (O1).
     pub(super) fn offer(&mut self, core: &mut Core, index: u32, worker: WorkerId) -> bool {
         let (slot, hash) = {
             let ticket = &self.tickets[index as usize];
@@ -119,8 +121,8 @@ impl Dispatcher {
         }
     }
 
-    /// Shows everybody what was offered for a home. It is woken if it sleeps; a thief is, if it has
-    /// more to do than it can soon.
+    /// Publishes the offers for a home. Wakes the home if it sleeps, and a thief if the home has
+    /// more work than it can do soon.
     pub(super) fn publish_offers(&mut self, core: &Core, home: usize) {
         let (Some(offering), Some(steal_queues)) = (&mut self.offering, &self.fabric.steal_queues)
         else {
@@ -129,7 +131,7 @@ impl Dispatcher {
         let Some(offerer) = &mut offering.offerers[home] else { return };
         let count = offerer.unpublished_count();
         if !offerer.publish() || home == self.own.index() {
-            return; // Its executor half takes what it can at once, and calls for help.
+            return; // Its executor half takes what it can at once, and wakes a thief.
         }
         core.counters().forwardings.sent.add(count);
         core.counters().forwardings.publications.add(1);
@@ -143,13 +145,13 @@ impl Dispatcher {
         }
     }
 
-    /// Whether anything that was offered is done.
+    /// Whether an offered request is done.
     pub(super) fn has_offers_done(&self) -> bool {
         let steal_queues = self.fabric.steal_queues.as_ref();
         steal_queues.is_some_and(|steal_queues| steal_queues.of(self.own.index()).done.has_any())
     }
 
-    /// Takes back what is done of what was offered; whether there was anything.
+    /// Takes back the offered requests that are done. Returns whether there were any.
     pub(super) fn collect_offers(&mut self, core: &mut Core) -> bool {
         if self.offering.is_none() || self.is_drained() {
             return false;

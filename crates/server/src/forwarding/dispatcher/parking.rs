@@ -1,19 +1,19 @@
-//! Requests that found no worker: each asks again, oldest first, when something is done.
+//! Parked requests: those that found no worker. They are routed again, oldest first, whenever a
+//! request completes.
 //!
 //! # Invariants
-//! W1: parked requests stand in the order in which they came. So none waits for one that stands
-//!     behind it, and the first of them waits for what is on its way only: whatever few are tried,
-//!     some day one of them goes.
+//! W1: parked requests are ordered by arrival. So none waits for one behind it, and the first waits
+//!     only for requests in flight: however few are tried at a time, each is placed eventually.
 
 use super::{Dispatcher, Wait};
 use crate::core::Core;
 
-/// Parked requests that are tried in vain before the rest has to wait for the next completion.
+/// Failed tries of parked requests, after which the rest waits for the next completion.
 const TRIES_MAX: usize = 16;
 
 impl Dispatcher {
-    /// A request that was on its way is parked again, before those that came after it (W1): they
-    /// may be waiting for it.
+    /// Parks a request again that was in flight, before those that arrived after it (W1): they may
+    /// be waiting for it.
     pub(super) fn park_again(&mut self, core: &mut Core, index: u32) {
         let slot = self.tickets[index as usize].slot as usize;
         core.connections[slot].awaiting.wait = Wait::Parked;
@@ -22,13 +22,13 @@ impl Dispatcher {
         self.parked.insert(place, index);
     }
 
-    /// When a parked request came.
+    /// When a parked request arrived, relative to others.
     fn order(&self, index: u32) -> u64 {
         // SAFETY: the ticket is parked, so the dispatcher holds the request slot (I1).
         unsafe { (*self.request_slot(index)).order }
     }
 
-    /// Requests that found no worker ask again, oldest first.
+    /// Routes parked requests again, oldest first.
     pub(super) fn try_parked(&mut self, core: &mut Core) -> bool {
         let mut has_placed = false;
         let mut failed_count = 0;

@@ -1,9 +1,9 @@
-//! What a dispatcher shows of its part of the write table: added to its worker's request slots once
-//! a round, so that no request touches what others read.
+//! Counters of a dispatcher's part of the write table. They are added to its worker's counters once
+//! a round, so that no request writes to memory that other threads read.
 //!
 //! # Invariants
-//! P1: a write is one conflict at most, though it may wait because of an entry first, and then go
-//!     elsewhere because of one.
+//! P1: a write counts as one conflict at most, even if it first waits because of a table entry and
+//!     then goes to another worker because of one.
 
 use base::KeyHash;
 use policy::{Busy, PinCounts, Route, RouteRequest};
@@ -14,13 +14,13 @@ use crate::forwarding::awaiting::Awaiting;
 
 const WORDS: usize = REQUEST_SLOTS / u64::BITS as usize;
 
-/// What was shown, and what has to be left out of it.
+/// The published counts, and the writes to leave out of the next ones.
 #[derive(Default)]
 pub(super) struct Pins {
     shown: PinCounts,
     /// Tickets that were counted when they began to wait, a bit for each.
     waited: [u64; WORDS],
-    /// Of these, those that the router has counted as well since the last look.
+    /// Of these, those that the router has counted as well since the last publication.
     counted_twice: u64,
 }
 
@@ -37,7 +37,7 @@ impl Pins {
 }
 
 impl Dispatcher {
-    /// Once a round.
+    /// Publishes the counts. Called once a round.
     #[inline]
     pub fn show_pins(&mut self, core: &Core) {
         let Some(now) = self.decider.pin_counts() else { return };
@@ -49,19 +49,19 @@ impl Dispatcher {
         forwardings.pins.add(now.pins - shown.pins);
         let twice = std::mem::take(&mut self.pins.counted_twice);
         forwardings.pin_conflicts.add(now.diverted - shown.diverted - twice);
-        // Below 0 in one request slot, never in the sum over them.
+        // One worker's counter may fall below 0, the sum over all workers never.
         forwardings.pins_opened.set(now.opened as u64);
     }
 
-    /// The router goes; its table is empty by now, whichever dispatcher freed what this one had
-    /// opened.
+    /// Publishes the last counts of a router that is dropped; its table is empty by now, whichever
+    /// dispatcher freed the entries that this one had opened.
     pub(super) fn end_pins(&mut self, core: &Core) {
         self.show_pins(core);
         self.pins.shown = PinCounts::default();
         core.counters().forwardings.pins_opened.set(0);
     }
 
-    /// A request found no worker when it was asked about first.
+    /// Counts a request that found no worker at its first question.
     pub(super) fn note_wait(&mut self, core: &Core, ticket: u32, route: Route) {
         let waits = matches!(route, Route::Busy(Busy::WriteTableFull | Busy::HeldElsewhere));
         if waits {
@@ -70,7 +70,7 @@ impl Dispatcher {
         self.pins.note(ticket, waits);
     }
 
-    /// Where a ticket goes that waits (P1).
+    /// The route of a waiting ticket (P1).
     pub(super) fn route_again(
         &mut self,
         awaiting: &Awaiting,

@@ -1,5 +1,5 @@
-//! Buffers that request slots borrow from: large commands stay where they were read until they are
-//! done.
+//! Receive buffers that request slots borrow from: a large command stays where it was read until
+//! its request is done.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::budget::Kind;
 use crate::core::Core;
 
 impl Dispatcher {
-    /// A buffer that request slots borrow from is booked until the last of them is clear.
+    /// Keeps a buffer that request slots borrow from booked, until the last of them is clear.
     pub fn keep_receive_buffer(&mut self, core: &mut Core, receive_buffer: Arc<Vec<u8>>) {
         let booked_bytes = receive_buffer.capacity() as u64;
         core.ledger.force(Kind::Bodies, booked_bytes);

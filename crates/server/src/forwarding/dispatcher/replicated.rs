@@ -1,11 +1,11 @@
-//! Requests of a node of a cluster: reads of what it serves stay here, all else goes through the
-//! control thread (`forwarding::replicate`).
+//! A dispatcher at a node of a cluster: reads of slots that the node serves stay here, all other
+//! requests go through the control thread (`forwarding::replicate`).
 //!
 //! # Invariants
-//! C1: a read stays here only if its slot's place is `Here` and its connection has nothing on its
-//!     way on that key (K10).
-//! C2: what stayed here is answered only if the place and the lease were good behind the execution
-//!     (`worker::finish`, K22).
+//! C1: a read stays here only if its slot's place is `Here` and its connection has no request in
+//!     flight on that key (K10).
+//! C2: a read that stayed here is answered only if the place and the lease are still good after its
+//!     execution (`worker::finish`, K22).
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ use crate::engine::{Asked, Asking, Away};
 use crate::forwarding::replicate::{ControlChannel, ControlRequest};
 use policy::Route;
 
-/// What a dispatcher of a cluster's node has.
+/// The cluster state of a dispatcher.
 pub struct Replicated {
     pub view: Arc<View>,
     pub channel: Arc<ControlChannel>,
     reads: Arc<SlotReads>,
-    /// Something was sent that the control thread was not called for.
+    /// A request was sent, and the control thread was not called for it yet.
     has_sent: bool,
 }
 
@@ -36,12 +36,12 @@ impl Replicated {
 }
 
 impl Dispatcher {
-    /// Sends what changes anything through the control thread from now on.
+    /// Sends all changes through the control thread from now on.
     pub fn replicate(&mut self, replicated: Replicated) {
         self.replicated = Some(Box::new(replicated));
     }
 
-    /// Where a request goes; one that stays here joins the batch.
+    /// Decides where a request goes; one that stays here joins the batch.
     pub(super) fn ask_cluster(
         &mut self,
         core: &mut Core,
@@ -78,7 +78,7 @@ impl Dispatcher {
         Asked::Here
     }
 
-    /// READONLY: whether a read may be of this node's copy, old as that may be.
+    /// READONLY: whether a read may use this node's copy, however old that is.
     fn reads_copy(&self, core: &mut Core, slot: usize, is_read: bool, key: &[u8]) -> bool {
         let connection = &mut core.connections[slot];
         is_read
@@ -97,12 +97,12 @@ impl Dispatcher {
         };
         if let Some(replicated) = &mut self.replicated {
             replicated.has_sent = true;
-            // It ends after the dispatchers, or the whole process does.
+            // The control thread ends after the dispatchers, or the whole process does.
             let _ = replicated.channel.send(control_request);
         }
     }
 
-    /// What was sent is shown to the control thread.
+    /// Wakes the control thread for the requests that were sent.
     pub(super) fn call_control(&mut self) {
         if let Some(replicated) = &mut self.replicated
             && std::mem::take(&mut replicated.has_sent)
@@ -117,7 +117,7 @@ impl Dispatcher {
         self.replicated.as_ref().is_some_and(|replicated| replicated.channel.has_any(own))
     }
 
-    /// Takes back what the control thread has answered.
+    /// Takes back the requests that the control thread has answered.
     pub(super) fn collect_replicated(&mut self, core: &mut Core) -> bool {
         let mut has_any = false;
         let own = self.own.index();

@@ -1,10 +1,11 @@
-//! An executor that serves large items and has none to serve: it takes one small request of a
-//! dispatcher's offers, and looks at its own queues again (Minos §6.1's alternative).
+//! An idle executor of large items: it takes one small request from a dispatcher's offers, then
+//! looks at its own queues again (Minos §6.1's alternative).
 //!
 //! # Invariants
-//! H1: nothing is taken while something was sent to this worker, or while it could go on sending a
-//!     large reply: so a large request waits for at most one small one.
-//! H2: what is taken is executed whatever its size is: nothing is handed on (sizing's I3).
+//! H1: it takes nothing while a request was sent to this worker, or while it could continue sending
+//!     a large reply: so a large request waits for at most one small one.
+//! H2: it executes the request that it took whatever its size is, and hands nothing on (I3 of
+//!     `sizing`).
 
 use super::sizing::Judge;
 use super::{Executor, execute};
@@ -14,12 +15,12 @@ use crate::forwarding::help::Help;
 use base::KeyHash;
 use base::offers::DoneSet;
 
-/// What an executor remembers between two requests that it took.
+/// State that an executor keeps between two requests that it took.
 #[derive(Default)]
 pub(super) struct Helper {
-    /// Whether it counts among those that look for something.
+    /// Whether it counts among the workers that look for a request to take.
     is_idle: bool,
-    /// The dispatcher that it took the last one from.
+    /// The dispatcher of the last request that it took.
     last_dispatcher: usize,
 }
 
@@ -33,7 +34,7 @@ impl Helper {
 }
 
 impl Executor {
-    /// There is something else to do, or this worker sleeps or has another part from now on.
+    /// Ends helping: there is other work, or this worker sleeps or changes its role.
     #[inline]
     pub fn stop_helping(&mut self) {
         if self.helper.is_idle
@@ -43,13 +44,13 @@ impl Executor {
         }
     }
 
-    /// Whether there is something to take that this worker may.
+    /// Whether there is a request that this worker may take.
     pub(super) fn may_help(&self) -> bool {
         let Some(help) = &self.fabric.help else { return false };
         self.sizing.may_take(&help.helping) && help.has_any()
     }
 
-    /// Takes one small request, if there is nothing else to do (H1); how many.
+    /// Takes one small request, if there is no other work (H1); returns how many.
     pub(super) fn help(&mut self, home: &mut RunToCompletion, core: &Core) -> usize {
         let fabric = std::sync::Arc::clone(&self.fabric);
         let Some(help) = &fabric.help else { return 0 };

@@ -1,5 +1,5 @@
-//! Sizes at an executor: it counts them, and at a small worker it executes no request whose item is
-//! large but gives it back with the verdict *large*, so that the dispatcher hands it on.
+//! Item sizes at an executor: it counts them. At a small worker it does not execute a request whose
+//! item is large, but returns it with the verdict *large*, and the dispatcher sends it on.
 //!
 //! ```text
 //!  ring: [GET a][SET b][GET c][SET a]        a is large, and both `a` are one connection's
@@ -9,20 +9,20 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a request that is given back has had no effect, and its request slot holds no part of an
+//! I1: a request that is returned has had no effect, and its request slot holds no part of an
 //!     answer.
-//! I2: of one connection and key, whatever was sent behind a request that is given back is given
-//!     back too, until the dispatcher has learnt of that one (K10). The dispatcher says in each
-//!     request slot how many it has got back from this worker so far
+//! I2: of one connection and key, every request that was sent behind a returned one is returned
+//!     too, until the dispatcher has learnt of the first return (K10). The dispatcher writes into
+//!     each request slot how many requests it has received back from this worker so far
 //!     ([`RequestSlot::returned_seen`]). A request that comes a second time may find that some
-//!     behind it were given back: what is behind is told by [`RequestSlot::order`].
-//! I3: a request that is sent here by its size is executed here, so that nothing is handed on for
-//!     ever.
+//!     behind it were returned: [`RequestSlot::order`] says which are behind it.
+//! I3: a request that was sent here because of its size is executed here, so no request is handed
+//!     on forever.
 //!
 //! # Trade-offs
-//! A read is executed as far as its item's header, which costs nothing more, and the verdict is in
-//! place of its reply. A change is looked up before it is executed: inside the store it is too late
-//! to let it alone. Only changes that copy the value are.
+//! A read is executed as far as its item's header, which costs nothing more, and the verdict
+//! replaces its reply. A change is looked up before it is executed, because inside the store it is
+//! too late to leave it undone; only changes that copy the value are looked up.
 //!
 //! # References
 //! Minos §3; rule K10; decision 0039.
@@ -42,23 +42,23 @@ use crate::forwarding::request_slot::Verdict;
 use crate::rmw::{Refusal, Rmw};
 use crate::sizes::{PlanReader, size_of};
 
-/// What one executor knows of sizes; nothing where the dispatch does not look at them.
+/// One executor's size state; empty unless the dispatch considers sizes.
 #[derive(Default)]
 pub(super) struct Sizing {
     reader: Option<PlanReader>,
-    /// What routers call this worker, and how many they know.
+    /// The router's number for this worker, and how many workers it knows.
     worker: Option<WorkerId>,
     worker_count: usize,
-    /// By dispatcher: requests given back to it so far.
+    /// By dispatcher: requests returned to it so far.
     returned_counts: Vec<u64>,
-    /// Of these, the ones that their dispatchers may not know of (I2).
+    /// Of these, the ones that their dispatchers may not know of yet (I2).
     recent: Vec<Returned>,
 }
 
-/// A request that was given back.
+/// A request that was returned.
 struct Returned {
     dispatcher: u16,
-    /// Among those of its dispatcher, from 0 on.
+    /// Its number among those of its dispatcher, from 0 on.
     number: u64,
     /// [`RequestSlot::order`].
     order: u64,
@@ -75,8 +75,8 @@ impl Sizing {
         self.worker_count = plan.executors;
     }
 
-    /// A dispatcher begins a new lane: it counts from 0, and nothing that it sent before is on the
-    /// way.
+    /// A dispatcher begins a new lane: it counts from 0, and none of its earlier requests is in
+    /// flight.
     pub fn forget(&mut self, dispatcher: WorkerId) {
         if let Some(count) = self.returned_counts.get_mut(dispatcher.index()) {
             *count = 0;
@@ -97,14 +97,14 @@ impl Sizing {
         true
     }
 
-    /// Whether this worker may take a small request, if it has nothing large to do.
+    /// Whether this worker may take a small request, if it has no large one to serve.
     pub fn may_take(&self, helping: &Helping) -> bool {
         let (Some(reader), Some(worker)) = (&self.reader, self.worker) else { return false };
         let is_ours = reader.plan().worker_count == self.worker_count;
         is_ours && helping.may_take(reader.plan(), worker, false)
     }
 
-    /// Executes what is to be executed here, and gives the rest back.
+    /// Executes the requests that belong here, and returns the others.
     pub fn execute(
         &mut self,
         home: &mut RunToCompletion,
@@ -129,14 +129,14 @@ impl Sizing {
         self.execute_part(home, core, &request_slots[first..], judge);
     }
 
-    /// Larger items are not served by `worker`.
+    /// The size above which `worker` does not serve items.
     fn limit_of(&self, plan: &SizePlan, worker: WorkerId) -> u64 {
         let is_ours = plan.worker_count == self.worker_count;
         let serves_large = !plan.is_small(worker) || plan.standby == Some(worker);
         if is_ours && !serves_large { plan.threshold_bytes } else { u64::MAX }
     }
 
-    /// Executes requests of which none has to wait for the verdict on another.
+    /// Executes requests of which none depends on the verdict on another.
     fn execute_part(
         &mut self,
         home: &mut RunToCompletion,
@@ -170,7 +170,7 @@ impl Sizing {
         }
     }
 
-    /// I2.
+    /// Whether a request is behind one that was returned (I2).
     #[inline]
     fn is_behind(&mut self, request_slot: &RequestSlot) -> bool {
         if self.recent.is_empty() {
@@ -201,8 +201,8 @@ impl Sizing {
     }
 }
 
-/// Whether a read of the same connection and key is in the part, whose verdict has to be known
-/// before this one is executed (I2).
+/// Whether the part holds a read of the same connection and key, whose verdict has to be known
+/// before this request is executed (I2).
 #[inline]
 fn follows_a_read(part: &[*mut RequestSlot], request_slot: *mut RequestSlot) -> bool {
     // SAFETY: the executor holds all request slots of the batch (Request slot's I1); no thread
@@ -219,30 +219,30 @@ fn follows_a_read(part: &[*mut RequestSlot], request_slot: *mut RequestSlot) -> 
     })
 }
 
-/// Says of one batch's requests whether they are executed here.
+/// Decides which requests of one batch are executed here.
 #[derive(Clone, Copy)]
 pub(super) struct Judge<'s> {
     /// Where sizes are counted, if they are.
     counts: Option<&'s WorkerSizes>,
-    /// Items above this are large, and not served here.
+    /// Items above this size are large, and not served here.
     above_bytes: u64,
 }
 
 impl<'s> Judge<'s> {
-    /// For servers where the worker that has a request executes it.
+    /// For servers where each worker executes the requests that it has.
     pub fn counts_only(counts: Option<&'s WorkerSizes>) -> Judge<'s> {
         Judge { counts, above_bytes: u64::MAX }
     }
 }
 
 impl Judge<'_> {
-    /// Where sizes do not matter.
+    /// For servers where sizes do not matter.
     pub fn keeps_all() -> Judge<'static> {
         Judge { counts: None, above_bytes: u64::MAX }
     }
 
-    /// Before it is executed: the size of what a change would copy, if that is too much for this
-    /// worker.
+    /// Before execution: the size of the value that a change would copy, if it is too large for
+    /// this worker.
     #[inline]
     fn looks_large(
         &self,
@@ -261,8 +261,8 @@ impl Judge<'_> {
             .filter(|size_bytes| *size_bytes > self.above_bytes)
     }
 
-    /// Whether the outcome is the answer; counts its size. Else the verdict is in the request slot
-    /// (I1).
+    /// Whether the outcome is the answer; counts its size. Otherwise the verdict is in the request
+    /// slot (I1).
     #[inline]
     pub fn keeps(&self, request_slot: &mut RequestSlot, outcome: &Outcome<'_, Refusal>) -> bool {
         let Some(counts) = self.counts else { return true };
@@ -281,7 +281,7 @@ impl Judge<'_> {
     }
 }
 
-/// The size of the item that a request is about.
+/// The size of the stored item of a request's key.
 #[cold]
 fn size_of_stored(
     home: &mut RunToCompletion,
@@ -293,7 +293,7 @@ fn size_of_stored(
     sink.size_bytes
 }
 
-/// Takes the size of what is found.
+/// A sink that takes the size of the item found.
 #[derive(Default)]
 struct SizeSink {
     size_bytes: Option<u64>,
@@ -307,5 +307,5 @@ impl Sink<Refusal> for SizeSink {
     }
 }
 
-/// One request: nothing is put together.
+/// One request: there is nothing to compact.
 impl Answering for SizeSink {}

@@ -1,5 +1,5 @@
-//! An executor where requests may be stolen: it takes what waits for it, a few at a time, and where
-//! nothing does it takes one of another's (Minos §5.2, HKH+WS).
+//! An executor under `--dispatch steal`: it takes requests from its own queues, a few at a time,
+//! and if those are empty it steals one from another worker's (Minos §5.2, HKH+WS).
 //!
 //! ```text
 //!  own queues  [a][b][c] ... ─ up to 8 ─▶ execute ─▶ done bits, bells    the rest can be stolen
@@ -8,10 +8,11 @@
 //! ```
 //!
 //! # Invariants
-//! T1: what is taken is executed in the order of its queue, and each chain by one worker (K10).
-//! T2: a thread that sleeps has seen all queues empty behind its raised bell; a thread that leaves
-//!     a long queue, or makes one wait behind something long, rings one bell afterwards. What waits
-//!     otherwise is less than a batch, and its home is awake.
+//! T1: requests that were taken are executed in the order of their queue, and each chain by one
+//!     worker (K10).
+//! T2: a thread that sleeps has raised its bell and then seen all queues empty. A thread that
+//!     leaves a long queue, or makes one wait behind a long request, rings one bell afterwards.
+//!     Otherwise less than a batch waits, and its home worker is awake.
 
 use std::ops::Range;
 
@@ -30,34 +31,34 @@ use crate::forwarding::ahead::{REQUEST_SLOTS_MAX, RequestSlots};
 use crate::forwarding::fabric::Fabric;
 use crate::forwarding::steal_queues::{CHAIN_MAX, StealQueues};
 
-/// Requests that a home takes at a time: enough for some misses in parallel, and so few that what
-/// stands behind a long one can be stolen.
+/// Requests that a home takes at a time: enough for some cache misses in parallel, and few enough
+/// that requests behind a long one can be stolen.
 const OWN_MAX: usize = 8;
 
 const _: () =
     assert!(OWN_MAX - 1 + CHAIN_MAX <= REQUEST_SLOTS_MAX, "a batch has room for the last chain");
 
-/// What an executor remembers between two batches.
+/// State that an executor keeps between two batches.
 #[derive(Default)]
 pub(super) struct Stealing {
-    /// The dispatcher that the last batch ended with.
+    /// The dispatcher with which the last batch ended.
     last_dispatcher: usize,
-    /// The threads that execute by the plan, this one or others.
+    /// The threads that execute under the plan, whether or not this one does.
     executors: Range<usize>,
-    /// Whether the plan lets this thread execute what others were sent.
+    /// Whether the plan lets this thread execute requests of other homes.
     may_steal: bool,
-    /// Whether it has stolen since it was last asked.
+    /// Whether it has stolen since the last call.
     has_stolen: bool,
 }
 
-/// What lies between the workers, and what of it may be stolen.
+/// The fabric between the workers, and its steal queues.
 type Between<'b> = (&'b Fabric, &'b StealQueues);
 
 /// The requests of one batch.
 #[derive(Default)]
 struct Taken {
     request_slots: RequestSlots,
-    /// Dispatcher and request slot of each.
+    /// Dispatcher and request slot of each request.
     names: ArrayVec<(usize, u32), REQUEST_SLOTS_MAX>,
     /// The last one takes long.
     is_long: bool,
@@ -70,18 +71,18 @@ impl Stealing {
         self.may_steal = plan.is_executor(own.index());
     }
 
-    /// Whether it has stolen since it was last asked.
+    /// Whether it has stolen since the last call.
     pub fn take_has_stolen(&mut self) -> bool {
         std::mem::take(&mut self.has_stolen)
     }
 
-    /// Whether there is something that this thread may execute.
+    /// Whether there is a request that this thread may execute.
     pub fn has_work(&self, steal_queues: &StealQueues, own: usize) -> bool {
         let has_any = |home| steal_queues.waiting_count(home) > 0;
         has_any(own) || (self.may_steal && victims(own, steal_queues.thread_count()).any(has_any))
     }
 
-    /// Executes up to a batch of its own, or one request of another's; how many.
+    /// Executes up to a batch of its own, or one request of another home; returns how many.
     pub fn serve(
         &mut self,
         between: Between<'_>,
@@ -106,7 +107,7 @@ impl Stealing {
         served_count
     }
 
-    /// One request, or one chain, of the next worker that has any.
+    /// Takes one request, or one chain, of the next worker that has any.
     fn steal(&mut self, between: Between<'_>, home: &mut RunToCompletion, core: &Core) -> usize {
         let (_, steal_queues) = between;
         for victim in victims(core.worker.index(), steal_queues.thread_count()) {
@@ -151,7 +152,7 @@ impl Stealing {
         taken
     }
 
-    /// Executes what was taken from a worker, and says so.
+    /// Executes requests taken from a worker, and completes them.
     fn run(
         &self,
         (fabric, steal_queues): Between<'_>,
@@ -181,7 +182,7 @@ fn victims(own: usize, thread_count: usize) -> impl Iterator<Item = usize> {
     Steal::victims(WorkerId(own as u16), thread_count).map(WorkerId::index)
 }
 
-/// The bits of what is done are set, and dispatchers that sleep are woken.
+/// Sets the done bits, and wakes sleeping dispatchers.
 fn complete((fabric, steal_queues): Between<'_>, core: &Core, names: &[(usize, u32)]) {
     let word_of =
         |(dispatcher, index): (usize, u32)| (dispatcher, (index / DoneSet::WORD_BITS) as usize);

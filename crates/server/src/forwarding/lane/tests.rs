@@ -1,4 +1,4 @@
-//! A lane, some of whose entries are executed before their turn.
+//! Tests of a lane, some of whose entries are executed before their turn.
 
 use base::ring::ring;
 

@@ -1,4 +1,5 @@
-//! One request on what a key has, without a store: what it is answered and what the key shall have.
+//! Applies one request to a key's present value, without a store: yields the reply and the key's
+//! new value.
 
 use std::sync::Arc;
 
@@ -8,16 +9,16 @@ use store::request::{Condition, Expiry, Item, Op, Outcome, Request, Set, Update,
 
 use crate::rmw::{Refusal, Rmw};
 
-/// What the answer depends on besides the key.
+/// The inputs of the answer besides the key.
 #[derive(Clone, Copy)]
 pub(super) struct Context {
     pub now: UnixMillis,
-    /// What the key gets if it is changed.
+    /// The version of the key's new entry, if it is changed.
     pub version: u64,
     pub value_max_bytes: u64,
 }
 
-/// `old` is alive. `scratch` holds the bytes of what an update writes.
+/// Applies an operation. `old` is alive. `scratch` holds the bytes that an update writes.
 pub(super) fn apply<'s>(
     request: &Request<'s, Rmw<'_>>,
     old: Option<Item<'s>>,
@@ -192,7 +193,7 @@ mod tests {
         };
         let old = Item::of_stored(b"k", &stored, client_flags, 3, None);
         assert_eq!((old.cas(), old.value), (500, &b"v"[..]));
-        // A new time keeps it, a new value does not.
+        // A new expiry keeps it, a new value does not.
         let (told, changed) =
             run_on(Op::Update(Rmw::SetExpiry(Some(UnixMillis(5_000)))), Some(old));
         let expires_at = Some(UnixMillis(5_000));

@@ -10,7 +10,7 @@ use crate::forwarding::fabric::Fabric;
 use crate::poller::Waker;
 use crate::shared::Shared;
 
-/// What dispatchers hold of the channel. How much is on its way is bounded by the dispatchers'
+/// The dispatchers' end of the channel. The number of messages in it is bounded by the dispatchers'
 /// request slots.
 pub struct ControlChannel {
     control_requests: Sender<ControlRequest>,
@@ -19,22 +19,22 @@ pub struct ControlChannel {
     is_asleep: Arc<AtomicBool>,
     /// By dispatcher: request slots that come back.
     returned: Vec<Receiver<u32>>,
-    /// By dispatcher: what its groups are answered.
+    /// By dispatcher: the answers to its groups.
     answers: Vec<Receiver<GroupAnswer>>,
 }
 
-/// What the control thread holds of it.
+/// The control thread's end.
 pub struct Ends {
-    /// What dispatchers have sent.
+    /// Requests from the dispatchers.
     pub control_requests: Receiver<ControlRequest>,
-    /// What they ask for their groups.
+    /// Calls about their groups.
     pub groups: Receiver<(usize, GroupCall)>,
     answers: Vec<Sender<GroupAnswer>>,
-    /// Readable when somebody has called.
+    /// Readable when another thread has called.
     pub waker: Waker,
     is_asleep: Arc<AtomicBool>,
     returns: Vec<Sender<u32>>,
-    /// Dispatchers that have got something since they were last woken.
+    /// Dispatchers that have something returned since they were last woken.
     has_returned: Vec<bool>,
 }
 
@@ -70,12 +70,12 @@ impl ControlChannel {
         Ok((channel, ends))
     }
 
-    /// Sends a request slot in. False: the control thread has ended.
+    /// Sends a request slot in. Returns false if the control thread has ended.
     pub(in crate::forwarding) fn send(&self, control_request: ControlRequest) -> bool {
         self.control_requests.send(control_request).is_ok()
     }
 
-    /// Asks for a group, and waits for the answer. The worker's session must be parked.
+    /// Makes a call about a group, and waits for the answer. The worker's session must be parked.
     pub(super) fn ask(&self, dispatcher: usize, call: GroupCall) -> GroupAnswer {
         if self.groups.send((dispatcher, call)).is_err() {
             return GroupAnswer::Bad;
@@ -84,12 +84,12 @@ impl ControlChannel {
         self.answers[dispatcher].recv().unwrap_or(GroupAnswer::Bad)
     }
 
-    /// What was sent is to be looked at.
+    /// Wakes the control thread for the messages that were sent.
     pub fn call(&self) {
         call(&self.is_asleep, &self.waker);
     }
 
-    /// A request slot that comes back to this dispatcher.
+    /// Takes a request slot that came back to this dispatcher.
     pub(in crate::forwarding) fn take(&self, dispatcher: usize) -> Option<u32> {
         self.returned[dispatcher].try_recv().ok()
     }
@@ -108,27 +108,27 @@ fn call(is_asleep: &AtomicBool, waker: &Waker) {
 }
 
 impl Ends {
-    /// What calls the control thread, of a thread that is no dispatcher.
+    /// A function that wakes the control thread, for threads that are no dispatcher.
     pub fn caller(&self) -> impl Fn() + Send + Sync + 'static {
         let (is_asleep, waker) = (self.is_asleep.clone(), self.waker.clone());
         move || call(&is_asleep, &waker)
     }
 
-    /// The control request is done: its dispatcher gets the request slot back.
+    /// Gives the request slot of a completed control request back to its dispatcher.
     pub fn give_back(&mut self, control_request: &ControlRequest) {
         let dispatcher = usize::from(control_request.dispatcher);
-        // A dispatcher that has ended wants nothing back.
+        // A dispatcher that has ended needs nothing back.
         let _ = self.returns[dispatcher].send(control_request.index);
         self.has_returned[dispatcher] = true;
     }
 
     /// Answers a group's call.
     pub fn answer(&self, dispatcher: usize, answer: GroupAnswer) {
-        // A dispatcher that has ended wants no answer.
+        // A dispatcher that has ended needs no answer.
         let _ = self.answers[dispatcher].send(answer);
     }
 
-    /// Wakes the dispatchers that got something and sleep.
+    /// Wakes sleeping dispatchers that have something returned.
     pub fn wake_dispatchers(&mut self, fabric: &Fabric, shared: &Shared) {
         for (dispatcher, has_any) in self.has_returned.iter_mut().enumerate() {
             if std::mem::take(has_any) && fabric.bells[dispatcher].must_ring() {
@@ -137,7 +137,7 @@ impl Ends {
         }
     }
 
-    /// Before a wait: whether nothing has come. From then on each sender wakes this thread.
+    /// Before a wait: whether the channel is empty. From then on each sender wakes this thread.
     pub fn may_sleep(&self) -> bool {
         self.is_asleep.store(true, Ordering::SeqCst);
         if self.control_requests.is_empty() && self.groups.is_empty() {
@@ -147,7 +147,7 @@ impl Ends {
         false
     }
 
-    /// After it.
+    /// After the wait.
     pub fn get_up(&self, was_woken: bool) {
         self.is_asleep.store(false, Ordering::SeqCst);
         if was_woken {

@@ -1,4 +1,4 @@
-//! The memory of one write from before it is made until all copies have it.
+//! The memory of one write, from before the new value is made until all copies have it.
 //!
 //! ```text
 //!  compute ─▶ begin: `scratch`: the key's old value, and the new one while it is made
@@ -7,8 +7,9 @@
 //! ```
 //!
 //! # Invariants
-//! F1: what is longer than [`UNBOOKED_BYTES`] is booked before it is made, and stays booked until
-//!     the node drops its write (K27). Shorter ones are bounded by the dispatchers' request slots.
+//! F1: memory of more than [`UNBOOKED_BYTES`] is booked before it is filled, and stays booked until
+//!     the node drops the write (K27). Shorter writes are bounded by the dispatchers' request
+//!     slots.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,14 +22,14 @@ use crate::cluster::{SHORT_BYTES, room_bytes_for};
 use crate::forwarding::request_slot::payload_of;
 use crate::rmw::Rmw;
 
-/// As much as each of a request slot's buffers keeps anyway.
+/// Bytes that each of a request slot's buffers keeps anyway.
 const UNBOOKED_BYTES: u64 = 1 << 10;
 
 /// See the module's page.
 pub(super) struct Flight {
     budget: Arc<BufferBudget>,
     booked: Mutex<Booked>,
-    /// What there was no room for; 0: there was, or it was not asked.
+    /// The bytes for which there was no room; 0: there was room, or it was not asked.
     wanted_bytes: AtomicU64,
 }
 
@@ -44,7 +45,7 @@ impl Flight {
         Flight { budget, booked: Mutex::default(), wanted_bytes }
     }
 
-    /// Books what the operation makes of that value. False: there is no room now.
+    /// Books the memory for the operation on that value. Returns false if there is no room now.
     pub fn begin(&self, op: &Op<'_, Rmw<'_>>, old: Option<&Item<'_>>, value_max: u64) -> bool {
         let (scratch_bytes, kept_bytes) = made_bytes_max(op, old, value_max);
         let is_short = scratch_bytes + kept_bytes <= UNBOOKED_BYTES;
@@ -53,7 +54,7 @@ impl Flight {
         is_booked
     }
 
-    /// The same for one that cannot wait: goes past the part of writes once.
+    /// The same for an operation that cannot wait: exceeds the share of writes once.
     pub fn begin_past(&self, op: &Op<'_, Rmw<'_>>, old: Option<&Item<'_>>, value_max: u64) -> bool {
         let (_, kept_bytes) = made_bytes_max(op, old, value_max);
         self.begin(op, old, value_max) || {
@@ -64,8 +65,9 @@ impl Flight {
         }
     }
 
-    /// Whether the log has no room for what an update writes beside all that it has, the old value
-    /// among it: what has begun must end on every copy. What others carry was looked at before.
+    /// Whether the log has no room for an update's new value beside all its entries, including the
+    /// old value: an operation that has begun must end on every copy. Operations that carry their
+    /// value were checked before.
     pub fn outgrows(
         &self,
         op: &Op<'_, Rmw<'_>>,
@@ -78,7 +80,7 @@ impl Flight {
             return false;
         }
         let new_bytes = written_bytes_max(op, update, old).min(value_max);
-        // About what writes under way bring.
+        // Roughly the bytes of writes under way.
         let coming_bytes = self.budget.kind_bytes(Kind::Writes);
         let room_bytes = || room_bytes_for(new_bytes, room_bytes(), &self.budget);
         new_bytes > SHORT_BYTES && new_bytes + coming_bytes > room_bytes()
@@ -99,7 +101,7 @@ impl Flight {
         self.booked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was made is known.
+    /// Adjusts the booking once the new value is known.
     pub fn settle(&self, changed: &Changed) {
         let mut booked = self.booked();
         booked.scratch = None;
@@ -112,35 +114,35 @@ impl Flight {
         }
     }
 
-    /// What is booked goes with the write.
+    /// The booking, which the write holds.
     pub fn hold(&self) -> Hold {
         self.booked().kept.take().map(Hold::new).unwrap_or_default()
     }
 
-    /// Whether it was last refused for want of room.
+    /// Whether it was refused for want of room at the last attempt.
     pub fn lacks_room(&self) -> bool {
         self.wanted_bytes.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether it is worth while to ask (again).
+    /// Whether an attempt may succeed now.
     pub fn may_begin(&self) -> bool {
         let bytes = self.wanted_bytes.load(Ordering::Relaxed);
         bytes == 0 || Reservation::could_take(&self.budget, Kind::Writes, bytes)
     }
 }
 
-/// What a value of that length is booked with while its write is under way.
+/// The booked bytes for a value of that length while its write is under way.
 pub(super) fn kept_bytes_of(value_bytes: u64) -> u64 {
     if value_bytes > UNBOOKED_BYTES { kept_bytes(value_bytes) } else { 0 }
 }
 
-/// The entry's value, and what is written down for each of its blocks.
+/// The entry's value, and the state of each of its blocks.
 fn kept_bytes(value_bytes: u64) -> u64 {
     value_bytes + value_bytes / 16
 }
 
-/// The most that an operation takes: while its value is made, the old one and what an update
-/// writes; and then what is kept.
+/// The most memory that an operation takes: while its value is made, the old value and the new
+/// bytes; then the kept ones.
 fn made_bytes_max(op: &Op<'_, Rmw<'_>>, old: Option<&Item<'_>>, value_max: u64) -> (u64, u64) {
     match op {
         Op::Get | Op::Delete => (0, 0),
@@ -154,7 +156,7 @@ fn made_bytes_max(op: &Op<'_, Rmw<'_>>, old: Option<&Item<'_>>, value_max: u64) 
     }
 }
 
-/// Whether it is what makes room.
+/// Whether the operation may free room.
 fn may_free(update: &Rmw<'_>) -> bool {
     match update {
         Rmw::Named(named) => may_free(&named.update),

@@ -1,5 +1,5 @@
-//! Requests of memcached's clients that another node executes: as bytes, and in request slots
-//! there.
+//! Requests of memcached clients that another node executes: their encoding as bytes, and their
+//! decoding into request slots at that node.
 //!
 //! ```text
 //!  byte 0       1    2       3       4     12       20      28       36     44      52      60
@@ -8,11 +8,12 @@
 //!  | key len | note len | meta's shape | key, note, payload
 //! ```
 //!
-//! `switch`: bits 0-1 the expiry's kind, 2-3 the condition's, 4 with_cas, 5 is_last; of a meta
-//! command its own. `number` is a delta or a condition's version, `limit` a longest value, `more`
-//! what a meta command has besides: an initial value, or R's time. Of the binary protocol `shape`
-//! is the opcode with the top bit set, and in the place of meta's shape stands the opaque. A CAS
-//! token that a client gives stands behind the payload; the format then is another.
+//! `switch`: bits 0-1 the expiry's kind, 2-3 the condition's, 4 with_cas, 5 is_last; meta commands
+//! have a layout of their own. `number` is a delta or a condition's version, `limit` a longest
+//! value, `more` an additional number of a meta command: an initial value, or R's time. For the
+//! binary protocol `shape` is the opcode with the top bit set, and the opaque takes the place of
+//! meta's shape. A CAS token from the client stands behind the payload; `format` then has another
+//! value.
 
 use std::sync::Arc;
 
@@ -40,15 +41,15 @@ const FORMAT: u8 = 2;
 /// The same, with E's token in the last eight bytes.
 const FORMAT_NAMED: u8 = 3;
 const HEADER_BYTES: usize = 72;
-/// What stands for [`Shape::Meta`].
+/// The number of [`Shape::Meta`].
 const SHAPE_META: u8 = 6;
-/// What stands for [`Shape::Binary`], with the opcode.
+/// The bit of [`Shape::Binary`], beside the opcode.
 const SHAPE_BINARY: u8 = 1 << 7;
 const GUARDS: [Guard; 5] =
     [Guard::SameOrOlderToken, Guard::SameToken, Guard::None, Guard::Absent, Guard::Present];
 const META_KINDS: [MetaKind; 5] =
     [MetaKind::Get, MetaKind::Set, MetaKind::Delete, MetaKind::Count, MetaKind::Debug];
-/// The dispatcher of request slots that have none.
+/// The dispatcher number of request slots without a dispatcher.
 const NO_DISPATCHER: u16 = u16::MAX;
 
 #[derive(Clone, Copy, Default)]
@@ -103,7 +104,7 @@ pub(super) fn encode(request_slot: &RequestSlot) -> Vec<u8> {
     bytes
 }
 
-/// A meta command's shape, but where its note is; the opaque of the binary protocol.
+/// A meta command's shape, except where its note is; the opaque of the binary protocol.
 fn meta_bits(shape: Shape) -> [u8; 4] {
     let meta = match shape {
         Shape::Meta(meta) => meta,
@@ -141,7 +142,7 @@ fn fields_of(op: &Op<'_, Rmw<'_>>) -> Fields {
                 Condition::Always => (0, 0),
                 Condition::IfAbsent => (1, 0),
                 Condition::IfPresent => (2, 0),
-                // No other protocol is forwarded so, and memcached's has tokens alone.
+                // Only memcached's requests are forwarded, and those have tokens alone.
                 Condition::IfVersion(token) | Condition::IfToken(token) => (3, token),
             };
             let switch = expiry_kind | condition << 2;
@@ -166,7 +167,7 @@ fn fields_of(op: &Op<'_, Rmw<'_>>) -> Fields {
     }
 }
 
-/// Of what meta commands do.
+/// The fields of a meta command.
 fn meta_fields(update: &Rmw<'_>) -> Fields {
     let none = Fields::default();
     match *update {
@@ -180,7 +181,7 @@ fn meta_fields(update: &Rmw<'_>) -> Fields {
         },
         Rmw::MetaStore(store) => Fields {
             op: 10,
-            // There are five.
+            // There are five guards.
             switch: GUARDS.iter().position(|guard| *guard == store.guard).unwrap_or(0) as u8,
             expiry: store.expiry.to_bits(),
             version: store.version,
@@ -231,7 +232,7 @@ fn meta_update<'b>(fields: Fields, payload: &'b [u8]) -> Option<Rmw<'b>> {
             touch,
             recache: more,
             is_touched_first: switch & 1 != 0,
-            // No node notes when its items were used.
+            // No node records when its items were used.
             regard: Regard::Read,
         }),
         10 => {
@@ -259,18 +260,18 @@ fn meta_update<'b>(fields: Fields, payload: &'b [u8]) -> Option<Rmw<'b>> {
     })
 }
 
-/// A request that was forwarded, borrowed from its bytes.
+/// A forwarded request, borrowed from its bytes.
 struct Forwarded<'b> {
     key: &'b [u8],
     op: Op<'b, Rmw<'b>>,
     shape: Shape,
     note: &'b [u8],
     now: UnixMillis,
-    /// What it gives to what it writes.
+    /// The token that it gives to the value that it writes.
     token: Option<u64>,
 }
 
-/// None: they are no such bytes.
+/// Decodes a request; `None` if the bytes are not one.
 fn decode(bytes: &[u8]) -> Option<Forwarded<'_>> {
     let (head, rest) = bytes.split_at_checked(HEADER_BYTES)?;
     let word = |at: usize| Some(u64::from_le_bytes(head.get(at..at + 8)?.try_into().ok()?));
@@ -348,20 +349,20 @@ fn shape_of(head: &[u8], note: &[u8]) -> Option<Shape> {
     })
 }
 
-/// Request slots for what other nodes forward to this one.
+/// Request slots for the requests that other nodes forward to this one.
 pub struct Guests {
     request_slots: Arc<RequestSlots>,
     free: Vec<u32>,
-    /// By request slot: whose, and under which number.
+    /// By request slot: the asking node and its number.
     whose: Vec<(NodeId, u64)>,
-    /// By request slot: what its request is booked with.
+    /// By request slot: the booking of its request.
     booked: Vec<Option<Reservation>>,
     hasher: KeyHasher,
     budget: Arc<BufferBudget>,
 }
 
 impl Guests {
-    /// None are here.
+    /// Without guests.
     pub fn new(hasher: KeyHasher, budget: &Arc<BufferBudget>) -> Guests {
         let request_slots = Arc::new(RequestSlots::new());
         let whose = vec![(NodeId::default(), 0); REQUEST_SLOTS];
@@ -370,7 +371,7 @@ impl Guests {
         Guests { request_slots, free, whose, booked, hasher, budget }
     }
 
-    /// Takes a request in. None: there is no room, or it cannot be read.
+    /// Takes a request in. `None`: there is no room, or it cannot be decoded.
     pub fn take(&mut self, from: NodeId, id: u64, bytes: &[u8]) -> Option<ControlRequest> {
         let Forwarded { key, mut op, shape, note: notes, now, token } = decode(bytes)?;
         let mut named = None;
@@ -398,7 +399,8 @@ impl Guests {
         })
     }
 
-    /// Whose an control request was, if it came from another node; its request slot is free again.
+    /// Frees the request slot of a control request that came from another node; returns that node
+    /// and its number, or `None` if it did not.
     pub fn leave(&mut self, control_request: &ControlRequest) -> Option<(NodeId, u64)> {
         if control_request.dispatcher != NO_DISPATCHER {
             return None;
@@ -410,7 +412,7 @@ impl Guests {
         Some(self.whose[control_request.index as usize])
     }
 
-    /// Whether an control request came from another node.
+    /// Whether a control request came from another node.
     pub fn has(&self, control_request: &ControlRequest) -> bool {
         control_request.dispatcher == NO_DISPATCHER
     }
@@ -537,7 +539,7 @@ mod tests {
     #[test]
     fn guests_are_booked_until_they_leave() {
         const MIB: usize = 1 << 20;
-        let budget = Arc::new(BufferBudget::new(8 * MIB as u64)); // Their part is 3 MiB.
+        let budget = Arc::new(BufferBudget::new(8 * MIB as u64)); // The share of forwards is 3 MiB.
         let mut guests = Guests::new(KeyHasher::new(1), &budget);
         let mut request_slot = RequestSlot::new();
         let (value, command) = (vec![7; MIB], CommandIndex::UNKNOWN_RESP);

@@ -1,4 +1,5 @@
-//! Requests that belong together: several keys of one command, the commands of a transaction.
+//! Groups: requests that belong together, as the keys of one command or the commands of a
+//! transaction.
 //!
 //! ```text
 //!  worker                        control thread
@@ -10,14 +11,15 @@
 //!   ◀───────────────── is good ──
 //! ```
 //!
-//! A worker waits for each answer. It is rare and short: transactions and commands on several keys.
+//! A worker blocks for each answer. Groups are rare and short: transactions and commands on several
+//! keys.
 //!
 //! # Invariants
-//! P1: while a shard is held, nothing of it is executed but the holder's requests: a group is
-//!     atomic among all that goes through the control thread. Reads that workers execute see what
-//!     all copies have, so perhaps half of a group (K11).
-//! P2: no client gets an answer from a group that is not good: what it changed may take effect or
-//!     not.
+//! P1: while a shard is held, only the holder's requests are executed on it: a group is atomic
+//!     among all requests that go through the control thread. Reads that workers execute see what
+//!     all copies have, so possibly half of a group (K11).
+//! P2: no client gets an answer from a group that is not good: its changes may or may not take
+//!     effect.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -37,25 +39,25 @@ use crate::cluster::room_bytes;
 use crate::forwarding::request_slot::{Origin, RequestSlot, payload_of};
 use crate::rmw::{Refusal, Rmw};
 
-/// What a worker asks of the control thread.
+/// A worker's call to the control thread.
 pub enum GroupCall {
-    /// To hold the shard of a slot.
+    /// Hold the shard of a slot.
     Begin(Slot),
-    /// To execute these.
+    /// Execute these requests.
     Run(Vec<Arc<GroupChange>>),
-    /// To let the shard go on once all copies have everything.
+    /// Release the shard once all copies have everything.
     End,
-    /// No group: to delete all keys of the shards that this node serves, or of all.
+    /// Not about a group: delete all keys of the shards that this node serves, or of all shards.
     Flush {
-        /// Of all.
+        /// Of all shards.
         is_everywhere: bool,
     },
 }
 
-/// What it is answered.
+/// The answer to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupAnswer {
-    /// Held; executed; everywhere.
+    /// The shard is held; the requests are executed; all copies have everything.
     Good,
     /// Not here, not now, or unknown: see [`GroupChange::take`] and P2.
     Bad,
@@ -63,7 +65,7 @@ pub enum GroupAnswer {
     TooFewCopies,
 }
 
-/// One request of a group, and what it came to.
+/// One request of a group, and its outcome.
 pub struct GroupChange {
     request_slot: RequestSlot,
     kind: ChangeKind,
@@ -80,7 +82,7 @@ unsafe impl Send for GroupChange {}
 // SAFETY: as above: no thread changes the request slot while it is shared.
 unsafe impl Sync for GroupChange {}
 
-/// An outcome that outlives what it was read from.
+/// An outcome that outlives the entry from which it was read.
 #[derive(Clone, Debug)]
 pub struct Kept {
     kind: KeptKind,
@@ -112,7 +114,7 @@ struct KeptItem {
 }
 
 impl GroupChange {
-    /// Of one request; its bytes are copied.
+    /// Of one request, whose bytes are copied.
     pub(in crate::forwarding) fn new(
         request: &Request<'_, Rmw<'_>>,
         origin: &Origin<'_>,
@@ -123,7 +125,7 @@ impl GroupChange {
         request_slot.fill(request, None, origin);
         GroupChange {
             kind: match kind_of(&request.op) {
-                // A request for several keys may want to know what was there.
+                // A request for several keys may need the old value.
                 ChangeKind::Blind => ChangeKind::Update,
                 kind => kind,
             },
@@ -141,7 +143,7 @@ impl GroupChange {
         self.request_slot.request().key.into()
     }
 
-    /// Of its key and value, if it brings something to store.
+    /// The bytes of its key and value, if it stores one.
     pub fn filling_bytes(&self) -> u64 {
         let request = self.request_slot.request();
         match request.op {
@@ -152,23 +154,23 @@ impl GroupChange {
         }
     }
 
-    /// What it is booked with at least until all copies have it.
+    /// The bytes booked for it at least until all copies have it.
     pub fn made_bytes_min(&self) -> u64 {
         flight::kept_bytes_of(self.filling_bytes())
     }
 
-    /// It is not executed: the log has no room for it.
+    /// Refuses it, unexecuted, because the log has no room for it.
     pub fn refuse_full(&self) {
         let kept = Kept { kind: KeptKind::OutOfMemory, old: None, new: None };
         *self.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
     }
 
-    /// Whether the node has looked at it.
+    /// Whether the node has computed it.
     pub fn is_computed(&self) -> bool {
         self.result.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// The outcome; none: it was not executed.
+    /// The outcome; `None`: it was not executed.
     pub fn take(&self) -> Option<Kept> {
         self.result.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -207,11 +209,12 @@ impl Change for GroupChange {
         };
         let request = self.request_slot.request();
         let (value_max, room_bytes) = (self.value_max_bytes, || room_bytes(&self.store));
-        // What was computed before is not put off or refused: its worker knows the outcome.
+        // A request that was computed before is neither put off nor refused: its worker knows the
+        // outcome.
         let is_first = !self.is_computed();
         let is_full =
             is_first && self.flight.outgrows(&request.op, old.as_ref(), value_max, room_bytes);
-        // Its group holds the memory that it would wait for.
+        // Its own group holds the memory for which it would wait.
         let is_full =
             is_full || (is_first && !self.flight.begin_past(&request.op, old.as_ref(), value_max));
         let mut scratch = Vec::new();
@@ -220,7 +223,7 @@ impl Change for GroupChange {
             false => apply(&request, old, context, &mut scratch),
         };
         let mut result = self.result.lock().unwrap_or_else(PoisonError::into_inner);
-        // The first look counts: nothing of others comes between it and the last (P1).
+        // The first computation counts: no other request comes between it and the last (P1).
         if result.is_none() {
             *result = Some(keep(&outcome));
         }

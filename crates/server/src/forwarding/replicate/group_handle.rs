@@ -1,4 +1,4 @@
-//! A worker's group handle at the control thread: its groups, one at a time.
+//! A worker's handle for groups at the control thread: one group at a time.
 
 use std::sync::Arc;
 
@@ -26,12 +26,12 @@ pub struct GroupHandle {
     budget: Arc<BufferBudget>,
     /// A group was begun and not ended.
     is_held: bool,
-    /// Something of it was not executed, or its outcome is unknown.
+    /// A request of the group was not executed, or its outcome is unknown.
     is_bad: bool,
 }
 
 impl GroupHandle {
-    /// Of one worker.
+    /// For one worker.
     pub fn new(channel: Arc<ControlChannel>, dispatcher: usize, shared: &Shared) -> GroupHandle {
         let store = Arc::clone(shared.store());
         let budget = Arc::clone(shared.buffer_budget());
@@ -43,7 +43,7 @@ impl GroupHandle {
         self.is_held
     }
 
-    /// Begins a group on keys of one slot, if that is good.
+    /// Begins a group on keys of one slot, if the control thread grants it.
     pub fn begin(&mut self, session: &mut Session, slot: Slot) -> GroupAnswer {
         self.is_bad = false;
         let answer = self.ask(session, GroupCall::Begin(slot));
@@ -51,7 +51,7 @@ impl GroupHandle {
         answer
     }
 
-    /// Executes requests of the group, or a group of their own.
+    /// Executes requests as part of the current group, or as a group of their own.
     pub fn execute<S: Sink<Refusal>>(
         &mut self,
         session: &mut Session,
@@ -69,7 +69,7 @@ impl GroupHandle {
             return;
         }
         let changes = self.run(session, now, requests);
-        // Of a group of its own nothing is told before it is everywhere (P2).
+        // A group of its own reports no outcome before all copies have it (P2).
         let is_told = !is_own || self.end(session);
         for (index, change) in changes.iter().enumerate() {
             match change.take().filter(|_| is_told) {
@@ -82,7 +82,7 @@ impl GroupHandle {
         }
     }
 
-    /// Executes requests of one slot's shard as a group of their own, and tells their outcomes
+    /// Executes requests of one slot's shard as a group of their own, and reports their outcomes
     /// once all copies have everything.
     pub fn execute_apart<S: Sink<Refusal>>(
         &mut self,
@@ -125,14 +125,14 @@ impl GroupHandle {
         changes
     }
 
-    /// Ends the group. False: it must not be answered (P2).
+    /// Ends the group. Returns false if its replies must be discarded (P2).
     pub fn end(&mut self, session: &mut Session) -> bool {
         self.is_held = false;
         let is_good = self.ask(session, GroupCall::End) == GroupAnswer::Good;
         is_good && !std::mem::take(&mut self.is_bad)
     }
 
-    /// Deletes all keys of the shards that this node serves, or of all.
+    /// Deletes all keys of the shards that this node serves, or of all shards.
     pub fn flush(&mut self, session: &mut Session, is_everywhere: bool) -> GroupAnswer {
         debug_assert!(!self.is_held, "the shard that is held would wait for itself");
         self.ask(session, GroupCall::Flush { is_everywhere })
@@ -146,18 +146,18 @@ impl GroupHandle {
     }
 }
 
-/// What became of requests that were executed as a group of their own.
+/// The result of requests that were executed as a group of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Apart {
-    /// All outcomes were told.
+    /// All outcomes were reported.
     Done,
     /// Nothing was executed.
     NotExecuted,
-    /// The outcome is unknown: nothing was told (P2).
+    /// The outcome is unknown: none was reported (P2).
     Unknown,
 }
 
-/// Whether some of the requests change anything.
+/// Whether some of the requests change a key.
 pub fn has_writes(requests: &[Request<'_, Rmw<'_>>]) -> bool {
     requests.iter().any(|request| !matches!(request.op, Op::Get))
 }

@@ -1,4 +1,4 @@
-//! A request slot's request is the one that it was filled with, wherever its bytes lie.
+//! Tests: a request slot yields the request that it was filled with, wherever the bytes lie.
 
 use base::KeyHash;
 use store::request::{Condition, Expiry};

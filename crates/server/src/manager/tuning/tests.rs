@@ -1,4 +1,4 @@
-//! The tuner under a made-up server, driven by the manager in virtual time.
+//! Tests of the tuner on a simulated server, driven by the manager in virtual time.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! A replica store over a durable store, with crashes at any point: each key has what it had at or
-//! after the last commit, and what is gathered after a restart is what is not known to be
-//! everywhere.
+//! Tests of a replica store over a durable store, with crashes at any point: each key has a value
+//! that it had at or after the last commit, and after a restart the gathered entries are those that
+//! are not known to be on all copies.
 
 use std::sync::Mutex;
 

@@ -1,4 +1,5 @@
-//! The replica store with digest threads: its answers are the same, and another thread installs.
+//! Tests of the replica store with digest threads: its answers are the same, and another thread
+//! installs.
 
 use cluster::message::Lane;
 use cluster::record::BlockId;
