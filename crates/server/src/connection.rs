@@ -29,95 +29,95 @@ use crate::resp::transaction::Transaction;
 use crate::tls;
 use crate::tracking::Tracker;
 
-/// What a connection takes whatever it sends: its records and their places in maps and lists.
+/// The memory of a connection without buffers: its records and their places in maps and lists.
 pub const RECORD_BYTES: u64 = (size_of::<Connection>() + size_of::<Client>() + 256) as u64;
 
-/// Input of this length belongs to a large command.
+/// Longer input belongs to a large command.
 const SMALL_INPUT_BYTES_MAX: usize = 48 << 10;
 
-/// Replies up to this length are those of small commands.
+/// Longer replies are those of large commands.
 const SMALL_OUTPUT_BYTES_MAX: usize = 16 << 10;
 
-/// Transactions that hold no more are small commands.
+/// Transactions that hold more are large commands.
 const SMALL_GROUP_BYTES_MAX: u64 = 4 << 10;
 
-/// What a reply of that length is booked as.
+/// The kind under which a reply of that length is booked.
 pub fn reply_kind(output_bytes: usize) -> Kind {
     if output_bytes <= SMALL_OUTPUT_BYTES_MAX { Kind::Small } else { Kind::Replies }
 }
 
-/// What a transaction or a walk that holds so much is booked as: a few words have their room also
-/// where others fill theirs.
+/// The kind under which a transaction or a walk of that size is booked: a small one has room even
+/// if large ones fill theirs.
 pub fn group_kind(held_bytes: u64) -> Kind {
     if held_bytes <= SMALL_GROUP_BYTES_MAX { Kind::Small } else { Kind::Groups }
 }
 
 /// A connection of one worker.
 pub struct Connection {
-    /// Not blocking.
+    /// The socket, which is not blocking.
     pub socket: TcpStream,
-    /// What lies between it and everything else, at a port of TLS.
+    /// The TLS stream over the socket, at a TLS port.
     pub tls: Option<Box<tls::Stream>>,
-    /// What asked, of a request that came by datagram: then the socket is not its own.
+    /// The sender of a request that arrived by datagram; the socket is then shared.
     pub exchange: Option<Box<Exchange>>,
-    /// As other threads see it.
+    /// The client as other threads see it.
     pub client: Arc<Client>,
-    /// What has arrived and is not executed.
+    /// Bytes that have arrived and are not executed.
     pub input: Input,
-    /// What has not left.
+    /// Bytes that have not been sent.
     pub output: Output,
-    /// What other workers execute for it.
+    /// Its requests that other workers execute.
     pub awaiting: Awaiting,
     /// The protocol's own state.
     pub protocol_state: ProtocolState,
-    /// Whether it goes on.
+    /// Whether it continues.
     pub ending: Ending,
-    /// The client has said that nothing more comes.
+    /// The client has ended its sending half.
     pub input_ended: bool,
-    /// What the poller waits for.
+    /// The events for which the poller waits.
     pub interest: Interest,
     /// The batch that holds its latest request.
     pub batch_id: u64,
     /// Some of its replies were too large to be copied: its requests are no longer gathered, so
-    /// that the output limit is looked at after each (K12).
+    /// that the output limit is checked after each (K12).
     pub is_large_reader: bool,
-    /// Rounds in which it could not begin a command, for their work was spent before (W1).
+    /// Rounds in which it could not begin a command, because their work was spent before (W1).
     pub rounds_waited: u32,
-    /// The turn that its last slice was a part of.
+    /// The turn in which it had its last slice.
     pub sliced_in_turn: u64,
-    /// Connections that ask for little go before it (W4).
+    /// Connections with small requests go before it (W4).
     pub is_slow: bool,
-    /// A large worker sends what it has to send: no other worker may.
+    /// A large worker sends its output: no other worker may.
     pub is_lent: bool,
-    /// Buffers that went with that.
+    /// Bytes of the buffers that were lent with it.
     pub lent_held_bytes: usize,
-    /// Of the buffer budget.
+    /// Its bookings in the buffer budget.
     pub booked: Books,
-    /// A command of it may have written something since what it was told last was on the disk.
+    /// A command of it may have written since its last reply was known to be on the disk.
     pub has_written: bool,
-    /// Is in the worker's list of connections to finish in this round.
+    /// It is in the worker's list of connections to finish in this round.
     pub is_touched: bool,
-    /// Is in the worker's list of connections that wait for buffer room.
+    /// It is in the worker's list of connections that wait for buffer room.
     pub is_starved: bool,
-    /// Since when, over all tries to get room.
+    /// Since when, over all attempts to get room.
     pub starved_at: Option<Instant>,
 }
 
-/// Whether a connection goes on.
+/// Whether a connection continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It does.
+    /// It continues.
     Open,
-    /// It does, once what its answer waits for has come (worker/resting.rs): until then it is not
+    /// It continues once its reply no longer has to wait (worker/resting.rs); until then it is not
     /// read.
     Resting,
-    /// Nothing more is read; what has to leave leaves, then it is closed.
+    /// It is not read any more; its output is sent, then it is closed.
     AfterFlush,
     /// It is broken or killed.
     Now,
 }
 
-/// What has arrived and is not executed yet.
+/// Bytes that have arrived and are not executed yet.
 #[derive(Default)]
 pub struct Input {
     /// From the start of a command on.
@@ -126,13 +126,13 @@ pub struct Input {
     pub need_bytes: usize,
     /// Bytes to be thrown away before the next command.
     pub skip_bytes: u64,
-    /// Whether any were skipped: what it sends is no longer read again for samples of keys, which
-    /// could not tell such bytes from commands.
+    /// Whether any were skipped: its bytes are then no longer read again for samples of keys, which
+    /// could not tell skipped bytes from commands.
     pub has_skipped: bool,
 }
 
 impl Input {
-    /// Holds what is left of `bytes` from there on.
+    /// Holds the rest of `bytes` from `start` on.
     pub fn keep_from(&mut self, start: usize, mut bytes: Vec<u8>) {
         if start < bytes.len() {
             bytes.drain(..start);
@@ -152,27 +152,27 @@ pub enum ProtocolState {
 /// A Redis client's state.
 #[derive(Default)]
 pub struct Resp {
-    /// Where the next command starts and how far it was looked at.
+    /// Where the next command starts and how far it was parsed.
     pub parser: resp::Parser,
-    /// What is still to come of a refused command.
+    /// The rest of a refused command.
     pub discard: Option<resp::Discard>,
     /// RESP2 or RESP3.
     pub protocol: resp::Protocol,
-    /// Its user, and what that user may do.
+    /// Its user, and that user's rights.
     pub pass: Pass,
     /// CLIENT REPLY.
     pub replies: Replies,
     /// MULTI and WATCH.
     pub transaction: Option<Box<Transaction>>,
-    /// READONLY: reads of other nodes' slots that this node has a copy of are served.
+    /// READONLY: reads are served of other nodes' slots of which this node has a copy.
     pub reads_copies: bool,
     /// CLIENT TRACKING: how.
     pub tracker: Option<Arc<Tracker>>,
-    /// CLIENT CACHING, of the next command.
+    /// CLIENT CACHING, for the next command.
     pub is_caching_asked: bool,
     /// SUBSCRIBE, to the channel of invalidations: the only one there is.
     pub is_subscribed: bool,
-    /// A command that is answered in slices and has begun: it is still the first of the input.
+    /// A command that has begun and is answered in slices: it is still the first of the input.
     pub slices: Option<Box<Slices>>,
 }
 
@@ -183,45 +183,46 @@ impl Resp {
     }
 }
 
-/// CLIENT REPLY: whether a command is answered.
+/// CLIENT REPLY: whether commands are answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Replies {
-    /// All are.
+    /// All are answered.
     #[default]
     On,
-    /// None is.
+    /// None is answered.
     Off,
-    /// The next one is not.
+    /// The next one is not answered.
     SkipNext,
 }
 
 /// A memcached client's state.
 #[derive(Default)]
 pub struct Memcached {
-    /// How far the line was looked at.
+    /// How far the line was parsed.
     pub parser: memcached::Parser,
     /// Whether a password is still to be given.
     pub needs_auth: bool,
-    /// A get of several keys that has begun in a cluster: the input starts behind what is done.
+    /// A get of several keys that has begun in a cluster: the input starts behind its finished
+    /// part.
     pub reading: Option<Reading>,
-    /// Why some key of it was not read: what is told at its end.
+    /// The error for a key of it that was not read, sent at its end.
     pub failed_read: Option<Box<[u8]>>,
     /// A list of keys that has begun: its line is still the first of the input.
     pub dump: Option<Box<DumpWalk>>,
-    /// Its first byte decides.
+    /// The framing; the first byte decides.
     pub framing: Framing,
     /// Lines of its event stream that had no room.
     pub skipped_lines: u64,
-    /// What it sent was no request.
+    /// Its bytes were no request.
     pub is_garbled: bool,
-    /// A mechanism of SASL has been named and wants its message.
+    /// A SASL mechanism has been named and waits for its message.
     pub is_sasl_begun: bool,
 }
 
-/// What memcached's clients may speak.
+/// The framings of memcached clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
-    /// Nothing has come yet.
+    /// No byte has arrived yet.
     #[default]
     Undecided,
     /// Lines: text and meta.
@@ -231,7 +232,7 @@ pub enum Framing {
 }
 
 impl Connection {
-    /// Whether nothing is made for it any more.
+    /// Whether no more replies are made for it.
     pub fn is_closing(&self) -> bool {
         matches!(self.ending, Ending::AfterFlush | Ending::Now)
     }
@@ -278,7 +279,7 @@ impl Connection {
         }
     }
 
-    /// Whether it certainly has nothing to book: so it is between two requests, mostly.
+    /// Whether it surely has nothing to book, which mostly means that it is between two requests.
     #[inline]
     pub fn holds_nothing(&self) -> bool {
         let has_queued = match &self.protocol_state {
@@ -295,7 +296,7 @@ impl Connection {
             && !has_queued
     }
 
-    /// Buffers that it holds and that count against the budget, by kind.
+    /// The buffers that it holds and that count against the budget, by kind.
     #[inline]
     pub fn books(&self) -> Books {
         let mut books = Books::default();
@@ -322,7 +323,7 @@ impl Connection {
         }
     }
 
-    /// What its commands keep between two rounds.
+    /// Bytes that its commands keep between two rounds.
     fn queued_bytes(&self) -> usize {
         match &self.protocol_state {
             ProtocolState::Resp(Resp { transaction, slices, .. }) => {
@@ -335,12 +336,12 @@ impl Connection {
         }
     }
 
-    /// Through which door it came.
+    /// The door by which it arrived.
     pub fn door(&self) -> Door {
         Door::of(self.client.protocol, self.tls.is_some(), &self.client.peer)
     }
 
-    /// Whether it came before its door asked for a login, or has logged in.
+    /// Whether it arrived before its door required a login, or has logged in.
     pub fn is_known(&self) -> bool {
         match &self.protocol_state {
             ProtocolState::Resp(resp) => resp.pass.is_logged_in(),
@@ -357,7 +358,7 @@ impl Connection {
         }
     }
 
-    /// The Redis client's state; only called while one of its commands runs.
+    /// The Redis client's state; called only while one of its commands runs.
     #[inline]
     pub fn resp(&mut self) -> &mut Resp {
         match &mut self.protocol_state {
@@ -366,7 +367,7 @@ impl Connection {
         }
     }
 
-    /// The memcached client's state; only called while one of its commands runs.
+    /// The memcached client's state; called only while one of its commands runs.
     #[inline]
     pub fn memcached(&mut self) -> &mut Memcached {
         match &mut self.protocol_state {

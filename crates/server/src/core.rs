@@ -21,54 +21,54 @@ use crate::work::{READ_LONG_BYTES_MAX, TURN_READ_LONG_BYTES_MAX, Work};
 use crate::worker::flushing::Flushing;
 use crate::worker::resting::Resting;
 
-/// Buffers kept for reuse per worker, and the largest that is worth keeping.
+/// The number of buffers that a worker keeps for reuse, and the largest one worth keeping.
 const POOL_BUFFERS_MAX: usize = 64;
 const POOL_BUFFER_BYTES_MIN: usize = 4 << 10;
 const POOL_BUFFER_BYTES_MAX: usize = 64 << 10;
 
-/// However many clients there are, each may owe so much.
+/// Unsent bytes that each client may have, however many clients there are.
 const OUTPUT_LIMIT_BYTES_MIN: usize = 16 << 10;
 
-/// What the replies of one gathering may take however full the buffers are.
+/// Bytes that the replies of one gathering may take, however full the buffers are.
 const MADE_BYTES_MIN: usize = 1 << 20;
 
 /// One worker's connections, buffers and counters.
 pub struct Core {
-    /// What all threads see.
+    /// The state that all threads share.
     pub shared: Arc<Shared>,
     /// This worker.
     pub worker: WorkerId,
-    /// The store's.
+    /// The store's hasher.
     pub hasher: KeyHasher,
     /// The largest value.
     pub value_max_bytes: u64,
     /// A client with more unsent bytes is not read.
     pub output_limit_bytes: usize,
-    /// A client with as many unsent bytes begins no command: one more than the limit, or 0 while
+    /// A client with this many unsent bytes begins no command: one more than the limit, or 0 while
     /// its part or the turn is spent (W1, W2).
     parse_stop_bytes: usize,
-    /// Counts turns.
+    /// The number of the turn.
     turn: u64,
     /// What the turn has cost so far.
     work: Work,
-    /// At so many units the connection that is fed begins no further command: its part, or the
-    /// turn, is spent.
+    /// At this many units, the connection that is being fed begins no further command: its part, or
+    /// the turn, is spent.
     part_end_units: u64,
-    /// Of long replies, in this turn.
+    /// Bytes of long replies sent in this turn.
     sent_when_spent_bytes: usize,
     /// Bytes of long commands that the turn has read (W5).
     read_long_bytes: usize,
     has_left_unread: bool,
-    /// Of the gathering: long commands, which were charged as they were parsed.
+    /// Bytes of the gathering's long commands, which were charged as they were parsed.
     charged_parsed_bytes: u64,
-    /// Others are fed in the same turn.
+    /// Whether other connections are fed in the same turn.
     is_beside_others: bool,
-    /// The connection whose long command other workers execute, by its place and its client; and
-    /// the mark of the reply.
+    /// The connection whose long command other workers execute, by its slot and its client, and the
+    /// mark of the reply.
     long_elsewhere: (usize, u64, u32),
     /// Bytes of large values that the batch has read or copied.
     pub touched_bytes: u64,
-    /// A client whose one command is answered by more copied bytes is closed.
+    /// A client that gets more copied bytes in answer to one command is closed.
     pub output_copied_bytes_max: usize,
     /// Its connections.
     pub connections: Slab<Connection>,
@@ -76,43 +76,43 @@ pub struct Core {
     pub touched: Vec<usize>,
     /// Empty output buffers.
     pub pool: Vec<Vec<u8>>,
-    /// Its part of the buffer budget.
+    /// Its share of the buffer budget.
     pub ledger: Ledger,
-    /// Replies that this gathering has made and not sent, as far as they were counted.
+    /// Bytes of this gathering's replies that are not sent, as far as they were counted.
     pub made_bytes: usize,
-    /// Past so many no other connection is fed before these have been sent.
+    /// Beyond this many, no other connection is fed before these have been sent.
     pub made_bytes_max: usize,
-    /// Some connections are not fed: those replies have been made, or much of the log is pinned.
+    /// Some connections are not fed, because those replies have been made, or much of the log is
+    /// pinned.
     pub holds_back: bool,
     /// Connections that wait until less of the log is pinned.
     pub short_of_pins: Vec<usize>,
     /// The round's wall-clock time.
     pub now: UnixMillis,
-    /// The users of the RESP port, as they were judged by last.
+    /// The users of the RESP port, as of the last check of connections.
     pub acl: Arc<acl::Table>,
     acl_seen: u64,
-    /// Connections whose answer waits.
+    /// Connections whose reply waits.
     pub resting: Resting,
-    /// Where everything is being deleted.
+    /// The flushes under way.
     pub flushing: Flushing,
     /// Some users may not read all keys.
     pub has_limited_users: bool,
-    /// What all doors answer, as of then.
+    /// The answers of all doors, as of the last check.
     pub doors: Answers,
     /// Some commands have to wait (CLIENT PAUSE).
     pub is_paused: bool,
-    /// All of them.
+    /// All commands have to wait.
     pub is_paused_for_all: bool,
-    /// Somebody tracks, or is about to.
+    /// Whether any client tracks, or is about to.
     pub is_tracked: bool,
-    /// Some commands wait, or somebody tracks: plain ones take the long way to see whether that is
-    /// theirs.
+    /// Disables the fast path while CLIENT PAUSE or tracking is active.
     pub has_exceptions: bool,
-    /// What clients that track are to be told.
+    /// Invalidations for tracking clients.
     pub telling: Telling,
-    /// Number of the batch that is being gathered; 0 is never one.
+    /// Number of the batch in the making; 0 is never one.
     pub batch_id: u64,
-    /// What the round's commands took.
+    /// Times of the round's commands.
     pub timing: Timing,
     /// The topics that clients subscribe to, as the round began.
     pub event_topics: EventTopics,
@@ -120,20 +120,20 @@ pub struct Core {
     pub shows_items: bool,
     /// Lines for clients of memcached's `watch`.
     pub lines: Lines,
-    /// What several requests of one command add up to.
+    /// The sum over several requests of one command.
     pub tally: Tally,
-    /// What the replies to meta commands of the batch repeat.
+    /// The bytes that the replies to the batch's meta commands repeat.
     pub notes: Vec<u8>,
-    /// The nodes that other slots belong to, if this server is a node of a cluster.
+    /// The view of the cluster, if this server is one of its nodes.
     pub cluster: Option<Arc<View>>,
-    /// A read of a cluster's slot was executed here since replies last left.
+    /// Whether a read of a cluster's slot was executed here since replies last left.
     pub has_read_here: bool,
-    /// When the log last failed, as native clients' replies know it
+    /// When the log last failed, as the replies to native clients know it
     /// ([`Gate`](crate::durable::Gate)).
     pub native_refusals_seen: Cell<u64>,
-    /// Of native clients' requests, in this turn.
+    /// Work for native clients' requests, in this turn.
     pub native_work: Cell<Work>,
-    /// What [`View::generation`] was when the round began.
+    /// The value of [`View::generation`] when the round began.
     pub places_seen: u64,
 }
 
@@ -144,7 +144,7 @@ pub struct Core {
 pub struct Tally {
     /// Keys that counted.
     pub count: i64,
-    /// A write did not find space.
+    /// A write found no space.
     pub out_of_memory: bool,
     /// A write was refused because the log cannot be written.
     pub unwritable: bool,
@@ -211,9 +211,10 @@ impl Core {
         }
     }
 
-    /// A client may owe an eighth of the buffers that are still free, and at most what is
-    /// configured: the fuller the buffers, the sooner a client that does not read is held back,
-    /// so that many of them cannot fill everything (the dynamic thresholds of network switches).
+    /// Sets the output limit. A client may have an eighth of the free buffers unsent, and at most
+    /// the configured limit: the fuller the buffers, the sooner a client that does not read is held
+    /// back, so that many of them cannot fill everything (the dynamic thresholds of network
+    /// switches).
     #[inline]
     fn share_output_limit(&mut self) {
         let budget = self.shared.buffer_budget();
@@ -224,7 +225,7 @@ impl Core {
         self.parse_stop_bytes = self.output_limit_bytes.saturating_add(1);
     }
 
-    /// A turn begins.
+    /// Begins a turn.
     #[inline]
     pub fn begin_turn(&mut self) {
         self.turn += 1;
@@ -235,8 +236,8 @@ impl Core {
         self.share_output_limit();
     }
 
-    /// A connection is fed: it has a part of the turn, so that many that ask for much leave room
-    /// for others in each.
+    /// Begins to feed a connection: it has a part of the turn, so that many connections with large
+    /// requests leave room for others in each.
     #[inline]
     pub fn begin_part(&mut self, is_alone: bool) {
         self.part_end_units = self.work.end_of_part(is_alone);
@@ -246,7 +247,7 @@ impl Core {
         }
     }
 
-    /// A connection was fed: what it has cost since then decides where it stands in later turns.
+    /// Ends the feeding of a connection: the cost since then decides its place in later turns.
     #[inline]
     pub fn end_part(&mut self, slot: usize, before: Work) {
         let is_long = self.work.is_long_since(before);
@@ -256,18 +257,19 @@ impl Core {
         }
     }
 
-    /// A connection is about to ask for much: it stands behind those that ask for little.
+    /// Puts a connection that is about to make a large request behind those with small ones.
     #[cold]
     pub fn slow_down(&mut self, slot: usize) {
         self.connections[slot].is_slow = true;
     }
 
-    /// Whether connections that ask for little go before this one.
+    /// Whether connections with small requests go before this one.
     pub fn is_slow(&self, slot: usize) -> bool {
         self.connections.get(slot).is_some_and(|it| it.is_slow)
     }
 
-    /// A long command is about to be sent to other workers. False: an earlier one is not answered.
+    /// Notes that a long command is about to be sent to other workers. Returns false if an earlier
+    /// one is not answered.
     pub fn begin_long_elsewhere(&mut self, slot: usize) -> bool {
         let (earlier, earlier_id, mark) = self.long_elsewhere;
         let is_under_way = self.connections.get(earlier).is_some_and(|connection| {
@@ -275,19 +277,19 @@ impl Core {
         });
         if !is_under_way {
             let connection = &self.connections[slot];
-            // All that it waits for, and this one: what it asks for behind it does not count.
+            // All replies that it awaits, and this one; later requests do not count.
             let mark = connection.awaiting.reply_mark().wrapping_add(1);
             self.long_elsewhere = (slot, connection.client.id, mark);
         }
         !is_under_way
     }
 
-    /// Whether the connection that is fed shares the turn with others.
+    /// Whether the connection that is being fed shares the turn with others.
     pub fn is_beside_others(&self) -> bool {
         self.is_beside_others
     }
 
-    /// A turn ends: the most that one has cost is kept.
+    /// Ends a turn; the largest cost of a turn is kept.
     #[inline]
     pub fn end_turn(&mut self) {
         self.charge(self.native_work.take());
@@ -297,14 +299,15 @@ impl Core {
         }
     }
 
-    /// A connection had its part of the turn: a slice of a command that is not done.
+    /// Notes that a connection used its part of the turn for a slice of an unfinished command.
     pub fn note_slice(&mut self, slot: usize) {
         let connection = &mut self.connections[slot];
         connection.sliced_in_turn = self.turn;
         connection.is_slow = true;
     }
 
-    /// Where a turn was spent before all could begin a command: whether this connection waited.
+    /// Called if a turn was spent before all could begin a command: notes whether this connection
+    /// waited.
     pub fn note_waited(&mut self, slot: usize, consumed_bytes: usize) {
         let connection = &mut self.connections[slot];
         let has_waited = consumed_bytes == 0 && connection.sliced_in_turn != self.turn;
@@ -321,12 +324,12 @@ impl Core {
         }
     }
 
-    /// What may be sent of one long reply (W3).
+    /// Bytes of one long reply that may be sent (W3).
     pub fn send_bytes_max(&self) -> usize {
         self.work.send_bytes_max(self.sent_when_spent_bytes)
     }
 
-    /// So many bytes of a long reply were sent (W3).
+    /// Counts the sent bytes of a long reply (W3).
     pub fn note_sent(&mut self, sent_bytes: u64) {
         if self.is_spent() {
             self.sent_when_spent_bytes += sent_bytes as usize;
@@ -334,45 +337,45 @@ impl Core {
         self.charge(Work::bytes(sent_bytes));
     }
 
-    /// What may be read of one long command (W5); 0: it is read in a later turn.
+    /// Bytes of one long command that may be read (W5); 0: it is read in a later turn.
     pub fn read_bytes_max(&mut self) -> usize {
         let left_bytes = TURN_READ_LONG_BYTES_MAX.saturating_sub(self.read_long_bytes);
         self.has_left_unread |= left_bytes == 0;
         left_bytes.min(READ_LONG_BYTES_MAX)
     }
 
-    /// So many bytes of a long command were read (W5). They are charged when it is parsed: small
-    /// commands that were read in the same turn do not wait for them.
+    /// Counts the bytes of a long command that were read (W5). They are charged when it is parsed:
+    /// small commands that were read in the same turn do not wait for them.
     pub fn note_read_long(&mut self, read_bytes: usize) {
         self.read_long_bytes += read_bytes;
     }
 
-    /// Whether a long command was not read.
+    /// Whether a long command was left unread.
     #[inline]
     pub fn has_left_unread(&self) -> bool {
         self.has_left_unread
     }
 
-    /// The same since this was asked last.
+    /// The same since the last call.
     pub fn take_left_unread(&mut self) -> bool {
         std::mem::take(&mut self.has_left_unread)
     }
 
-    /// Charges a long command that was parsed, and is not charged again where all is
+    /// Charges a long command that was parsed; it is not charged again with the others
     /// ([`Core::charge_fed`]).
     pub fn charge_parsed(&mut self, command_bytes: u64) {
         self.charge(Work::bytes(command_bytes));
         self.charged_parsed_bytes += command_bytes;
     }
 
-    /// Charges what was parsed of all connections.
+    /// Charges the parsed bytes of all connections.
     #[inline]
     pub fn charge_fed(&mut self, consumed_bytes: u64) {
         let charged_bytes = std::mem::take(&mut self.charged_parsed_bytes);
         self.charge(Work::bytes(consumed_bytes.saturating_sub(charged_bytes)));
     }
 
-    /// Counts turns.
+    /// The number of the turn.
     pub fn turn(&self) -> u64 {
         self.turn
     }
@@ -388,12 +391,12 @@ impl Core {
         self.work.is_spent()
     }
 
-    /// What keeps plain commands from the short way has changed.
+    /// Called when a condition that keeps plain commands from the fast path has changed.
     pub fn note_exceptions(&mut self) {
         self.has_exceptions = self.is_paused || self.is_tracked;
     }
 
-    /// Judges connections anew if the users have changed.
+    /// Checks the rights of connections again if the users have changed.
     #[inline]
     pub fn renew_passes(&mut self) {
         if self.shared.acl().generation() != self.acl_seen {
@@ -401,10 +404,10 @@ impl Core {
         }
     }
 
-    /// The same for certain, behind a change by `own` connection: that one gets its answer.
+    /// The same in any case, after a change by connection `own`, which still gets its answer.
     #[cold]
     pub fn renew_passes_now(&mut self, own: Option<usize>) {
-        // First: what is changed behind this makes another number.
+        // First: a later change makes another number.
         self.acl_seen = self.shared.acl().generation();
         self.acl = self.shared.acl().table();
         self.has_limited_users = self.acl.has_limited_users();
@@ -420,8 +423,8 @@ impl Core {
         }
     }
 
-    /// A client from beyond loopback that has not logged in, where the last password has gone: it
-    /// is answered as one that connects now.
+    /// Handles a client from beyond loopback that has not logged in, when the last password was
+    /// removed: it is answered like one that connects now.
     fn turn_away_stranger(&mut self, slot: usize) {
         let connection = &self.connections[slot];
         let access = self.doors.of(connection.door());
@@ -440,7 +443,8 @@ impl Core {
         }
     }
 
-    /// One connection; also one that comes from another worker, which may not have seen a change.
+    /// Checks one connection; also one that arrives from another worker, which may not have seen a
+    /// change.
     pub fn renew_pass(&mut self, slot: usize) -> acl::Fate {
         self.turn_away_stranger(slot);
         let needs_auth = self.doors.of(Door::Memcached).asks_login();
@@ -458,7 +462,7 @@ impl Core {
                 (acl::Fate::GoesOn, !(reads_events && memcached.needs_auth))
             }
         };
-        // Redis goes on showing it: it closes the clients of a user that is deleted, no others.
+        // Redis continues to show it: it closes the clients of a deleted user, no others.
         if may_read_events { fate } else { acl::Fate::Closes }
     }
 
@@ -502,8 +506,8 @@ impl Core {
         }
     }
 
-    /// A gathering begins: its replies may take this worker's part of half of what is free in the
-    /// buffers, so that what is booked behind it is there (K27).
+    /// Begins a gathering: its replies may take this worker's share of half of the free buffers, so
+    /// that the bytes booked for it later are there (K27).
     #[inline]
     pub fn begin_replies(&mut self) {
         let budget = self.shared.buffer_budget();
@@ -514,7 +518,7 @@ impl Core {
         self.holds_back = self.shared.store().is_pin_share_reached();
     }
 
-    /// So many bytes of replies have been made, at most.
+    /// Counts reply bytes that were made, at most.
     #[inline]
     pub fn made(&mut self, bytes_max: usize) {
         self.made_bytes += bytes_max;
@@ -523,7 +527,7 @@ impl Core {
         }
     }
 
-    /// Counts what the connections of this gathering have not sent.
+    /// Counts the unsent bytes of this gathering's connections.
     #[cold]
     fn count_replies(&mut self) {
         let encoded = |slot: &usize| self.connections[*slot].output.encoded_bytes();
@@ -555,7 +559,7 @@ impl Core {
         !waits
     }
 
-    /// Whether a connection may go on parsing: it is open and its client takes its replies.
+    /// Whether a connection may continue to parse: it is open and its client reads its replies.
     #[inline]
     pub fn may_parse(&self, slot: usize) -> bool {
         let connection = &self.connections[slot];
@@ -564,12 +568,12 @@ impl Core {
     }
 }
 
-/// An eighth of what is free of three quarters of the buffers; the last quarter is for requests.
+/// An eighth of the free part of three quarters of the buffers; the last quarter is for requests.
 fn output_share(buffers_bytes: u64, granted_bytes: u64) -> u64 {
     reply_bytes_free(buffers_bytes, granted_bytes) / 8
 }
 
-/// What is free of the three quarters.
+/// The free bytes of the three quarters.
 fn reply_bytes_free(buffers_bytes: u64, granted_bytes: u64) -> u64 {
     (buffers_bytes / 4 * 3).saturating_sub(granted_bytes)
 }

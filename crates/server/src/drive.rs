@@ -32,8 +32,8 @@ use crate::poller::{Interest, Poller, READY_MAX, Ready};
 use crate::shared::Shared;
 use crate::worker::{Worker, WorkerSockets};
 
-/// Says of every socket that it is ready: a worker that finds nothing there is told so by the
-/// kernel.
+/// A poller that reports every socket as ready: a worker learns from the kernel that there is
+/// nothing to read.
 #[derive(Default)]
 struct Everything {
     polled: Vec<(RawFd, u64, Interest)>,
@@ -77,18 +77,18 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// Opens the store and makes the workers. They never sleep.
+    /// Opens the store and creates the workers. They never sleep.
     ///
     /// # Errors
-    /// As of [`crate::Server::start`]; and if the settings route nothing.
+    /// As for [`crate::Server::start`]; and if the settings route nothing.
     pub fn new(config: Config) -> Result<Drive, StartError> {
         Drive::of_cluster(config, None)
     }
 
-    /// The same of a node of a cluster.
+    /// The same for a node of a cluster.
     ///
     /// # Errors
-    /// As of [`Drive::new`].
+    /// As for [`Drive::new`].
     pub fn of_cluster(config: Config, view: Option<Arc<View>>) -> Result<Drive, StartError> {
         let failed = |source| StartError::System { what: "make a worker", source };
         let shared = Arc::new(Shared::open(Config { poll: Poll::Busy, ..config }, None)?);
@@ -127,7 +127,7 @@ impl Drive {
         })
     }
 
-    /// What all workers see.
+    /// The state that all workers share.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -137,17 +137,17 @@ impl Drive {
         self.workers.len()
     }
 
-    /// A client's connection, as if that worker had accepted it.
+    /// Admits a client's connection, as if that worker had accepted it.
     ///
     /// # Errors
-    /// The socket cannot be made not to block.
+    /// If the socket cannot be made non-blocking.
     pub fn admit(&mut self, worker: usize, socket: TcpStream, protocol: Dialect) -> io::Result<()> {
         socket.set_nonblocking(true)?;
         self.workers[worker].admit(socket, protocol, false);
         Ok(())
     }
 
-    /// One round of one worker.
+    /// Runs one round of one worker.
     ///
     /// # Errors
     /// Never, as long as nothing is asked of the kernel.

@@ -30,10 +30,10 @@ pub trait Engine {
     /// executes what it receives pays nothing for the question.
     const ROUTES: bool = false;
 
-    /// What the engine remembers of a batch in the making: nothing, unless it routes.
+    /// The engine's state of a batch in the making: empty, unless it routes.
     type Here: Default;
 
-    /// The key is in the batch that is gathered: its bucket may be fetched from memory.
+    /// The key is in the batch in the making: its bucket may be fetched from memory.
     fn prefetch(&mut self, hash: KeyHash);
 
     /// Executes a batch, in order.
@@ -44,7 +44,7 @@ pub trait Engine {
         sink: &mut S,
     );
 
-    /// What compaction has done since the last call.
+    /// The compactions since the last call.
     fn take_compacted(&mut self) -> Compacted {
         Compacted::default()
     }
@@ -52,20 +52,20 @@ pub trait Engine {
     /// The session, unless keys are locked.
     fn session(&mut self) -> Option<&mut Session>;
 
-    /// What the session has changed, also while keys are locked, in exchange for empty notes.
+    /// The changes of the session, also while keys are locked, in exchange for empty notes.
     fn take_changes(&mut self, empty: &mut Changes) {
         if let Some(session) = self.session() {
             session.take_changes(empty);
         }
     }
 
-    /// Requests on keys of that slot belong together from now on, in a cluster: no others come
-    /// between, and [`Engine::session`] is `None`. `None`: keys are locked instead.
+    /// In a cluster, begins a group of requests on keys of that slot: no others come between them,
+    /// and [`Engine::session`] is `None`. `None`: keys are locked instead.
     fn begin_group(&mut self, _slot: Slot) -> Option<GroupAnswer> {
         None
     }
 
-    /// Executes requests of one slot's shard where a cluster's writes are executed; else as
+    /// Executes requests of one slot's shard where a cluster's writes are executed; otherwise like
     /// [`Engine::execute`].
     fn execute_apart<S: Answering>(
         &mut self,
@@ -83,7 +83,7 @@ pub trait Engine {
     }
 
     /// Deletes all keys that this node of a cluster serves, or all of the cluster. `None`: there is
-    /// none, and the session does it.
+    /// no cluster, and the session does it.
     fn flush_shards(&mut self, _is_everywhere: bool) -> Option<GroupAnswer> {
         None
     }
@@ -99,21 +99,21 @@ pub trait Engine {
         self.session().map(|session| session.range(now, range, visit))
     }
 
-    /// Whether a router is asked at all at the moment; only of an engine that routes.
+    /// Whether a router is asked at all at the moment; only for an engine that routes.
     #[inline]
     fn is_routing(&self) -> bool {
         true
     }
 
     /// Whether [`Engine::send`] or [`Engine::say`] can be called for this connection now; if not,
-    /// it is told when it can go on.
+    /// the connection is touched when it can continue.
     #[inline]
     fn may_send(&mut self, _core: &mut Core, _slot: usize) -> bool {
         true
     }
 
-    /// Picks the worker for a request, given the length of the batch that is gathered. One that
-    /// stays here must join it. Only after [`Engine::may_send`].
+    /// Picks the worker for a request, given the length of the batch in the making. A request that
+    /// stays here must join it. Call it only after [`Engine::may_send`].
     fn ask(&mut self, _core: &mut Core, _here: &mut Self::Here, _asking: Asking<'_>) -> Asked {
         unreachable!("only an engine that routes is asked where a request goes");
     }
@@ -123,8 +123,8 @@ pub trait Engine {
         unreachable!("only an engine that routes remembers anything of a batch");
     }
 
-    /// The last batch of a gathering is about to be executed: how many of its last requests others
-    /// shall execute instead.
+    /// Called before the last batch of a gathering is executed: how many of its last requests other
+    /// workers execute instead.
     #[inline]
     fn offer_tail(
         &mut self,
@@ -136,7 +136,7 @@ pub trait Engine {
         0
     }
 
-    /// Executes the batch that is gathered here.
+    /// Executes the batch in the making.
     fn execute_here(
         &mut self,
         _requests: &[Request<'_, Rmw<'_>>],
@@ -146,18 +146,19 @@ pub trait Engine {
         unreachable!("only an engine that routes remembers anything of a batch");
     }
 
-    /// The batch is executed and its replies are written.
+    /// Finishes the batch, after it was executed and its replies were written.
     fn finish(&mut self, _core: &mut Core, _here: &mut Self::Here) {
         unreachable!("only an engine that routes has requests to finish");
     }
 
     /// Sends a request to the worker that the router named, or lets it wait for one; its reply
-    /// comes in a later round.
+    /// arrives in a later round.
     fn send(&mut self, _core: &mut Core, _sending: Sending<'_>, _away: Away) {
         unreachable!("only an engine that routes is asked to send");
     }
 
-    /// Puts a reply behind those that the connection waits for. Only after [`Engine::may_send`].
+    /// Adds a reply behind those that the connection awaits. Call it only after
+    /// [`Engine::may_send`].
     fn say<T>(
         &mut self,
         _core: &mut Core,
@@ -168,13 +169,13 @@ pub trait Engine {
     }
 }
 
-/// A request that somebody shall execute.
+/// A request for which a worker is to be picked.
 pub struct Asking<'s> {
-    /// Borrows the bytes that were read.
+    /// The request, which borrows the bytes that were read.
     pub request: &'s Request<'s, Rmw<'s>>,
     /// How it is answered.
     pub answer: Answer,
-    /// Requests in the batch that is gathered.
+    /// Length of the batch in the making.
     pub batch_len: usize,
 }
 
@@ -190,58 +191,61 @@ pub enum Asked {
 /// A request that does not join the batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Away {
-    /// What the router was asked.
+    /// The question to the router.
     pub question: RouteRequest,
-    /// What it said.
+    /// The router's answer.
     pub route: Route,
-    /// Whether the batch must be executed first: its connection may have that key there.
+    /// Whether the batch must be executed first, because it may hold a request of the connection on
+    /// that key.
     pub settles: bool,
 }
 
 /// A request on its way to the worker that executes it.
 pub struct Sending<'s> {
-    /// Borrows the bytes that were read.
+    /// The request, which borrows the bytes that were read.
     pub request: Request<'s, Rmw<'s>>,
-    /// The buffer that these bytes lie in, if it can be kept.
+    /// The buffer that holds these bytes, if it can be kept.
     pub receive_buffer: Option<&'s Arc<Vec<u8>>>,
     /// How it is answered.
     pub answer: Answer,
 }
 
-/// An engine that a worker lives on: its own session, and what lies between workers.
+/// The engine of a worker: its own session, and the links to other workers.
 pub trait Home: Engine {
     /// The worker's session.
     fn own_session(&mut self) -> &mut Session;
 
-    /// The end of a gathering: what was sent is shown to the workers that execute it (K15).
+    /// Publishes sent requests to the workers that execute them. Called at the end of a gathering
+    /// (K15).
     #[inline]
     fn publish(&mut self, _core: &mut Core) {}
 
-    /// Executes what other workers sent and takes back what they have executed, in bounded steps.
-    /// Connections that got replies are touched. Whether there was anything.
+    /// Executes requests from other workers and takes back those that they have executed, in
+    /// bounded steps. Connections that got replies are touched. Returns whether there was any work.
     #[inline]
     fn turn(&mut self, _core: &mut Core) -> bool {
         false
     }
 
-    /// Whether the last turn executed what waited for others: then the worker's own clients are
-    /// looked at before the next.
+    /// Whether the last turn executed requests that waited for others: then the worker's own
+    /// clients are served before the next.
     #[inline]
     fn take_has_stolen(&mut self) -> bool {
         false
     }
 
-    /// Before the worker sleeps: whether nothing waits here. From then on others wake it.
+    /// Called before the worker sleeps: whether no work waits here. From then on other workers wake
+    /// it.
     #[inline]
     fn lie_down(&mut self) -> bool {
         true
     }
 
-    /// The worker is awake.
+    /// Notes that the worker is awake.
     #[inline]
     fn get_up(&mut self) {}
 
-    /// A worker sleeps at most so long without being woken.
+    /// The longest time that a worker sleeps without being woken.
     #[inline]
     fn sleep_max(&self) -> Duration {
         Duration::MAX
@@ -256,7 +260,7 @@ pub trait Home: Engine {
     /// Sends again.
     fn go_on(&mut self, _core: &mut Core) {}
 
-    /// Whether nothing that was sent is on the way.
+    /// Whether no sent request is in flight.
     #[inline]
     fn is_drained(&self) -> bool {
         true
@@ -265,10 +269,10 @@ pub trait Home: Engine {
     /// Acts by another plan from now on; only when drained.
     fn take_up(&mut self, _core: &mut Core, _turn: Turn) {}
 
-    /// Nothing comes any more from the fronts that, by this plan, send to this worker no longer.
+    /// Drops the lanes of dispatchers that, under this plan, no longer send to this worker.
     fn settle(&mut self, _core: &Core, _plan: &RolePlan) {}
 
-    /// Which sizes are small, where that matters.
+    /// The plan of sizes, where sizes matter.
     #[inline]
     fn size_plan(&self) -> Option<&SizePlan> {
         None
@@ -282,21 +286,22 @@ pub trait Home: Engine {
     /// Sends another worker's large reply from now on.
     fn borrow(&mut self, _loan: Loan) {}
 
-    /// The poller reports the socket of a loan, by its token.
+    /// Notes that the poller has reported the socket of a loan, by its token.
     fn wake_loan(&mut self, _token: u64) {}
 
-    /// Whether large replies could go on leaving.
+    /// Whether large replies could continue to leave.
     #[inline]
     fn has_loans(&self) -> bool {
         false
     }
 
-    /// Sends a slice of each large reply that can go on; which of this worker's own are over.
+    /// Sends a slice of each large reply that can continue; returns this worker's own loans that
+    /// have ended.
     fn send_loans<P: Poller>(&mut self, _core: &Core, _poller: &mut P) -> Vec<Returned> {
         Vec::new()
     }
 
-    /// A buffer that requests borrow stays until they are done.
+    /// Keeps a buffer that requests borrow until they are done.
     fn keep_receive_buffer(&mut self, _core: &mut Core, _receive_buffer: Arc<Vec<u8>>) {}
 
     /// Whether [`Engine::say`] has room for a refusal.
@@ -304,15 +309,15 @@ pub trait Home: Engine {
         true
     }
 
-    /// A connection's output is sent: what waited for room in it may have some.
+    /// Called after a connection's output was sent: delivers replies that waited for room in it.
     #[inline]
     fn deliver_more(&mut self, _core: &mut Core, _slot: usize) {}
 
-    /// A connection closes: the replies that it waits for are dropped.
+    /// Drops the replies that a closing connection awaits.
     #[inline]
     fn abandon(&mut self, _core: &mut Core, _awaiting: &mut Awaiting) {}
 
-    /// The worker has no connections and takes no more: whether it may end.
+    /// The worker has no connections and accepts no more: whether it may end.
     #[inline]
     fn may_end(&mut self, _core: &Core) -> bool {
         true
@@ -321,9 +326,9 @@ pub trait Home: Engine {
 
 /// A worker that executes what it receives.
 pub struct RunToCompletion {
-    /// The worker's.
+    /// The worker's session.
     pub session: Session,
-    /// Several writes of a key in one batch become one; `None`: switched off.
+    /// Combines several writes of a key in one batch into one; `None`: switched off.
     pub compaction: Option<Compaction>,
 }
 
@@ -378,7 +383,7 @@ impl Home for RunToCompletion {
 impl Engine for LockedSession<'_> {
     type Here = ();
 
-    /// Taking the locks has brought the buckets.
+    /// Taking the locks has fetched the buckets.
     fn prefetch(&mut self, _hash: KeyHash) {}
 
     fn execute<S: Answering>(

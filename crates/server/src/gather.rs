@@ -39,34 +39,34 @@ use crate::work::Work;
 /// Requests that go to the store together; it splits them into pipelines of its own size.
 pub const BATCH_REQUESTS_MAX: usize = 128;
 
-/// What a reply that carries no larger value is taken for until replies are counted.
+/// The assumed size of a reply without a larger value, until replies are counted.
 const SMALL_REPLY_BYTES: usize = PIN_VALUE_BYTES_MIN_OVER_LIMIT;
 
-/// Shorter replies outside of the batch count for nothing: a connection's output limit is no less.
+/// Shorter replies outside of the batch are not counted: a connection's output limit is no less.
 const LONG_REPLY_BYTES: usize = 16 << 10;
 
-/// Requests that may read or copy whole values and go to the store together: of values that are
+/// Requests that may read or copy whole values and go to the store together: if the values are
 /// large, more would be the work of many turns.
 pub const HEAVY_REQUESTS_MAX: usize = 8;
 
-/// What a worker's notes keep between two batches.
+/// Bytes of notes that a worker keeps between two batches.
 const NOTES_KEPT_BYTES_MAX: usize = 16 << 10;
 
 /// The batch of one worker in the making. `'a` is the lifetime of the bytes that were read.
 pub struct Gather<'g, 'a, E: Engine> {
-    /// Executes.
+    /// Executes the batch.
     pub engine: &'g mut E,
     /// Connections and counters.
     pub core: &'g mut Core,
-    /// The buffer that the commands lie in, if it may be kept beyond the round.
+    /// The buffer that holds the commands, if it may be kept beyond the round.
     pub receive_buffer: Option<&'a Arc<Vec<u8>>>,
     /// The bytes of the command that was admitted last, for errors that repeat it.
     pub raw: &'a [u8],
-    /// The command's request goes where the router says.
+    /// Whether the command's request goes where the router decides.
     is_routing: bool,
-    /// What clients that track read is among the requests: no other worker may execute those.
+    /// Whether the requests include reads of tracking clients: no other worker may execute those.
     pub holds_tracked: bool,
-    /// Of the requests, those that may read or copy whole values.
+    /// Requests that may read or copy whole values.
     heavy_count: usize,
     requests: ArrayVec<Request<'a, Rmw<'a>>, BATCH_REQUESTS_MAX>,
     pendings: ArrayVec<Pending, BATCH_REQUESTS_MAX>,
@@ -78,11 +78,11 @@ pub struct Gather<'g, 'a, E: Engine> {
 pub struct Answer {
     /// The connection.
     pub slot: usize,
-    /// For its counters.
+    /// The command, for its counters.
     pub command: CommandIndex,
-    /// Whether nothing is sent.
+    /// Whether no reply is sent.
     pub is_quiet: bool,
-    /// What is sent.
+    /// The form of the reply.
     pub shape: Shape,
 }
 
@@ -153,7 +153,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         false
     }
 
-    /// The request that was added last may read or copy a whole value: few of those are gathered.
+    /// Notes that the request added last may read or copy a whole value: few of those are gathered.
     pub fn weigh(&mut self) {
         self.heavy_count += 1;
         if self.heavy_count >= HEAVY_REQUESTS_MAX {
@@ -161,8 +161,8 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         }
     }
 
-    /// Before a command: whether it may begin. One that is not routable is a barrier: it begins
-    /// when everything before it is answered, and is then parsed again (K10).
+    /// Called before a command: whether it may begin. A command that is not routable is a barrier:
+    /// it begins when all earlier ones are answered, and is then parsed again (K10).
     #[inline]
     pub fn enter(&mut self, slot: usize, is_routable: bool) -> bool {
         // Items of an event stream are executed where their lines are made.
@@ -176,7 +176,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         may_begin
     }
 
-    /// Whether requests of the command that has begun go where the router says; others run here.
+    /// Whether requests of the command that has begun are routed; others run here.
     pub fn is_routed(&self) -> bool {
         self.is_routing
     }
@@ -187,14 +187,14 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         self.core.may_parse(slot) && (!E::ROUTES || self.engine.may_send(self.core, slot))
     }
 
-    /// A batch of its own behind this one, for requests on bytes that are gone before the round
-    /// ends; its caller flushes it.
+    /// A separate batch behind this one, for requests on bytes that are gone before the round ends;
+    /// its caller flushes it.
     pub fn apart<'i>(&mut self) -> Gather<'_, 'i, E> {
         self.flush();
         Gather { is_routing: self.is_routing, ..Gather::new(self.engine, self.core) }
     }
 
-    /// Where what the reply to the next request repeats is noted.
+    /// The buffer for the bytes that the reply to the next request repeats.
     pub fn fresh_notes(&mut self) -> &mut Vec<u8> {
         if self.requests.is_empty() {
             self.core.notes.clear();
@@ -203,7 +203,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         &mut self.core.notes
     }
 
-    /// Executes what was gathered.
+    /// Executes the gathered requests.
     #[inline]
     pub fn flush(&mut self) {
         if self.requests.is_empty() {
@@ -239,7 +239,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         self.core.batch_id += 1;
     }
 
-    /// The lines of what was executed.
+    /// Writes the event lines of the executed requests.
     #[cold]
     fn show_items(&mut self) {
         let Core { shared, connections, lines, now, .. } = &mut *self.core;
@@ -253,7 +253,8 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         lines.seen = seen;
     }
 
-    /// Executes what was gathered, at the end: others may take a part of it.
+    /// Executes the gathered requests at the end of a gathering: other workers may take a part of
+    /// them.
     #[inline]
     pub fn finish(&mut self) {
         if E::ROUTES && !self.core.shows_items && !self.holds_tracked {
@@ -265,7 +266,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         self.flush();
     }
 
-    /// Executes what was gathered if the connection has a part in it.
+    /// Executes the gathered requests if the connection has one among them.
     #[inline]
     pub fn settle(&mut self, slot: usize) {
         if self.core.connections[slot].batch_id == self.core.batch_id {
@@ -273,7 +274,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         }
     }
 
-    /// Runs what has no work to count: the turn is charged the time.
+    /// Runs code that counts no work: the turn is charged its time.
     pub fn on_the_clock(&mut self, run: impl FnOnce(&mut Self)) {
         let began = Instant::now();
         run(self);

@@ -16,26 +16,26 @@ use crate::budget::Reservation;
 use crate::connection::{Connection, ProtocolState};
 use crate::forwarding::Awaiting;
 
-/// Everything that a worker knows of a connection.
+/// The whole state of a connection that moves.
 pub struct Moving {
-    /// In no worker's slab.
+    /// The connection, in no worker's slab.
     pub connection: Connection,
-    /// What its buffers take.
+    /// The bookings of its buffers.
     pub booked: Vec<Reservation>,
 }
 
 impl Moving {
-    /// Takes a connection out of its worker's own terms.
+    /// Removes a connection's references to its worker.
     pub fn pack(mut connection: Connection, booked: Vec<Reservation>) -> Moving {
         debug_assert!(connection.awaiting.is_empty(), "I1");
-        // Waits of the worker's: for a cell, for a batch.
+        // Waits at the worker: for a request slot, for a batch.
         connection.awaiting = Awaiting::default();
         connection.batch_id = 0;
         connection.is_touched = false;
         Moving { connection, booked }
     }
 
-    /// What in it names its position at a worker.
+    /// Updates the connection's references to its slot at a worker.
     pub fn settle_at(connection: &mut Connection, slot: usize) {
         if let ProtocolState::Resp(resp) = &mut connection.protocol_state
             && let Some(slices) = &mut resp.slices

@@ -72,13 +72,14 @@ use read::Region;
 use sealed::Handshakes;
 use starve::Starved;
 
-/// What one round can read: small enough to stay in the processor's second-level cache.
+/// The most that one round reads into the arena: small enough to stay in the processor's
+/// second-level cache.
 const ARENA_BYTES: usize = 256 << 10;
 
-/// `Poll::Auto` goes on polling for so long after the last work.
+/// `Poll::Auto` continues to poll for this long after the last work.
 const SPIN_TIME: Duration = Duration::from_micros(50);
 
-/// Longest sleep: every so often a worker looks whether there is house to keep.
+/// Longest sleep, after which a worker checks for housekeeping.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// Longest sleep while items are waiting to expire.
@@ -87,7 +88,7 @@ const SLEEP_MAX_EXPIRING: Duration = Duration::from_millis(20);
 /// Longest sleep while a connection waits for buffer room or accepting is suspended.
 const SLEEP_MAX_WAITING: Duration = Duration::from_millis(10);
 
-/// Between two steps of housekeeping while there is work.
+/// Time between two steps of housekeeping while there is work.
 const KEEP_HOUSE_EVERY: Duration = Duration::from_millis(1);
 
 /// Tokens of the poller: connections count from 0.
@@ -106,8 +107,8 @@ const TOKEN_PORT: u64 = 1 << 61;
 /// Doorbells of clients in shared memory count from here.
 const TOKEN_SHM: u64 = 1 << 62;
 
-/// While clients in shared memory or other workers are busy, the sockets are asked for only once in
-/// so many rounds: asking costs as much as serving a small batch.
+/// While clients in shared memory or other workers are busy, the sockets are polled only once in
+/// this many rounds: polling costs as much as serving a small batch.
 const ROUNDS_PER_WAIT: u32 = 16;
 
 /// A listener of this worker.
@@ -118,11 +119,11 @@ struct Listener {
     token: u64,
 }
 
-/// Where a listener listens.
+/// The socket of a listener.
 enum ListeningSocket {
-    /// Its own share of a port.
+    /// This worker's own share of a port.
     Tcp(TcpListener),
-    /// A Unix socket, which all workers have together: the first one accepts.
+    /// A Unix socket, which all workers share: the first one to accept gets the connection.
     Unix(Arc<UnixListener>),
 }
 
@@ -135,13 +136,13 @@ impl AsFd for ListeningSocket {
     }
 }
 
-/// What a round begins with.
+/// Rare work with which a round begins.
 enum Due {
-    /// This connection is read a last time.
+    /// Read this connection a last time.
     ReadLast(usize),
     /// Roles were published, or connections have arrived.
     Roles,
-    /// A loan of a connection that is on its way to another worker.
+    /// Take back the loan of a connection that is moving to another worker.
     TakeBack(Returned),
 }
 
@@ -153,35 +154,35 @@ pub struct Worker<E, P> {
     listeners: Vec<Listener>,
     native: Option<Native>,
     shm_door: Option<ShmDoor>,
-    /// Its socket of memcached over UDP.
+    /// Its socket for memcached over UDP.
     udp: Option<UdpPort>,
-    /// Takes entries in for the node, under the scheme `rpc`.
+    /// Receives entries for the node, under the scheme `rpc`.
     receiver: Option<Receiver>,
-    /// Rounds since the sockets were asked for.
+    /// Rounds since the sockets were last polled.
     rounds_without_wait: u32,
     /// Whether the last round served clients in shared memory, or other workers.
     has_served_queues: bool,
-    /// Whether datagrams wait for the kernel to take them, or ports have to be looked at.
+    /// Whether datagrams wait for the kernel to take them, or ports have to be polled.
     has_native_work: bool,
     arena: Box<[u8]>,
     regions: Vec<Region>,
     ready: Vec<Ready>,
-    /// Connections that can go on without anything new to read.
+    /// Connections that can continue without new input.
     resumable: Vec<usize>,
     starved: Starved,
-    /// Accepting is suspended until then: there was no descriptor left.
+    /// Accepting is suspended until then, because no descriptor was left.
     accept_again_at: Option<Instant>,
     last_work_at: Instant,
     kept_house_at: Instant,
-    /// When what is gathered next can have begun to be read.
+    /// The earliest time at which reading for the next gathering can have begun.
     gathers_since: Instant,
-    /// Whether some items have an expiry, as of then.
+    /// Whether some items have an expiry, as of `expiring_checked_at`.
     is_expiring: bool,
     expiring_checked_at: UnixMillis,
     is_draining: bool,
-    /// Rare things that the next round begins with.
+    /// Rare work with which the next round begins.
     due: Vec<Due>,
-    /// How it waits in its role.
+    /// How it waits for work in its role.
     poll: Poll,
     member: Member,
     /// The roles that it has taken up.
@@ -189,14 +190,14 @@ pub struct Worker<E, P> {
     /// Connections that other workers have handed over.
     #[expect(clippy::vec_box, reason = "they come boxed by mail, and are large")]
     arrivals: Vec<Box<Moving>>,
-    /// Clients in shared memory that they have.
+    /// Clients in shared memory that other workers have handed over.
     #[expect(clippy::vec_box, reason = "they come boxed by mail, and are large")]
     shm_arrivals: Vec<Box<ShmClient>>,
-    /// Counts connections that were handed over, so that their targets take turns.
+    /// Counts handed-over connections, so that their targets take turns.
     next_target: usize,
     latency: Latency,
     handshakes: Handshakes,
-    /// Where replies wait for the disk.
+    /// Set if replies wait for the disk.
     gate: Option<Gate>,
     idle: IdlePass,
     /// Samples of keys, unless the engine takes them.
@@ -205,24 +206,24 @@ pub struct Worker<E, P> {
     is_key_sample_due: bool,
 }
 
-/// The sockets that a worker starts with.
+/// The sockets with which a worker starts.
 #[derive(Default)]
 pub struct WorkerSockets {
     /// Its share of the RESP port.
     pub resp: Option<TcpListener>,
     /// Its share of the memcached port.
     pub memcached: Option<TcpListener>,
-    /// Its shares of the ports of TLS.
+    /// Its share of RESP's TLS port.
     pub tls_resp: Option<TcpListener>,
-    /// The other one.
+    /// Its share of memcached's TLS port.
     pub tls_memcached: Option<TcpListener>,
-    /// The Unix sockets.
+    /// RESP's Unix socket.
     pub unix_resp: Option<Arc<UnixListener>>,
-    /// The other one.
+    /// memcached's Unix socket.
     pub unix_memcached: Option<Arc<UnixListener>>,
     /// Its side of the native protocol, if that is on.
     pub native: Option<Native>,
-    /// Where clients in shared memory come in; one worker takes them for all.
+    /// Where clients in shared memory arrive; one worker accepts them for all.
     pub shm_door: Option<ShmDoor>,
     /// Its share of memcached over UDP, if that is on.
     pub udp: Option<UdpPort>,
@@ -299,7 +300,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if let Some(receiver) = &receiver {
             poller.add(receiver.as_fd(), TOKEN_RECEIVER, Interest::READ)?;
         }
-        // Ports begin with a first look at them.
+        // New ports are polled once at first.
         let has_native_work = sockets.native.is_some();
         let now = Instant::now();
         let (poll, published) = (shared.config().poll, shared.roles().latest());
@@ -348,7 +349,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
     pub fn run(mut self) {
         while !self.is_finished() {
             if let Err(error) = self.wait() {
-                // It cannot happen with valid descriptors; without them there is nothing to serve.
+                // This cannot happen with valid descriptors; without them there is nothing to
+                // serve.
                 tracing::error!(worker = self.core.worker.index(), "epoll failed: {error}");
                 return;
             }
@@ -357,7 +359,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.close_all();
     }
 
-    /// One round, for a thread that runs several workers in turn.
+    /// Runs one round, for a thread that runs several workers in turn.
     #[cfg(any(test, feature = "drive"))]
     pub(crate) fn step(&mut self) -> io::Result<()> {
         self.wait()?;
@@ -375,7 +377,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 && self.engine.may_end(&self.core))
     }
 
-    /// Waits for something to do, as the configuration wants it.
+    /// Waits for work, as configured.
     fn wait(&mut self) -> io::Result<()> {
         if self.has_served_queues && self.rounds_without_wait < ROUNDS_PER_WAIT {
             self.rounds_without_wait += 1;
@@ -436,7 +438,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             || (E::ROUTES && (self.can_take_up() || self.engine.has_loans()))
     }
 
-    /// Whether nothing keeps the worker from taking up the roles that it is parked for.
+    /// Whether the worker, parked for new roles, can take them up now.
     fn can_take_up(&self) -> bool {
         self.member.is_parked() && self.engine.is_drained()
     }
@@ -470,7 +472,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         sleep.min(self.engine.sleep_max())
     }
 
-    /// Everything between two waits.
+    /// The work between two waits.
     fn round(&mut self) {
         let had_work = !self.ready.is_empty() || self.has_work_at_hand();
         let started_at = Instant::now();
@@ -482,7 +484,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.end_handshakes(started_at);
         self.begin_due();
         if had_work {
-            // The ready list is taken so that handlers may borrow the worker.
+            // The ready list is taken out so that handlers may borrow the worker.
             let mut ready = std::mem::take(&mut self.ready);
             let mut resumable = std::mem::take(&mut self.resumable);
             if !resumable.is_empty() || self.core.has_left_unread() {
@@ -526,7 +528,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             if self.member.is_moving() {
                 self.change_roles();
             }
-            // Last: small replies are on their way.
+            // Last: small replies have been sent by now.
             self.send_loans();
         }
         if let Some(udp) = &mut self.udp {
@@ -538,7 +540,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.after_round(had_work || self.has_served_queues, started_at);
     }
 
-    /// Parses what was read and executes it.
+    /// Parses the bytes that were read and executes the commands.
     fn gather(&mut self, used_bytes: usize) {
         self.core.renew_passes(); // Behind the reads: acl A2.
         self.core.begin_replies();
@@ -576,7 +578,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.keep_rests();
     }
 
-    /// W1: connections that could not begin a command go first in the next round, the longest
+    /// W1: connections that could not begin a command come first in the next round, the longest
     /// waiting first.
     #[cold]
     fn note_waiting(&mut self) {
@@ -586,7 +588,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// The round's time, and what came due with it.
+    /// Sets the round's time, and does the work that is due with it.
     fn before_round(&mut self) {
         self.core.now = unix_now(); // I2.
         if self.gate.as_mut().is_some_and(Gate::has_failed) {
@@ -604,7 +606,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if self.core.shared.take_due_flush(self.core.now) {
             match self.engine.flush_shards(true) {
                 None if self.flush_later() => {}
-                // The log cannot be written now: it comes due again.
+                // The log cannot be written now: the flush becomes due again.
                 None => self.core.shared.set_flush_at(Some(self.core.now)),
                 Some(GroupAnswer::Good) => {}
                 Some(_) => tracing::warn!("flush_all came due, and not all shards were flushed"),
@@ -642,7 +644,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
             }
         }
         let is_due = now.duration_since(self.kept_house_at) >= KEEP_HOUSE_EVERY;
-        // Short of free segments: a step after every batch, so that no write reclaims a whole one.
+        // If free segments are short, a step after every batch, so that no write reclaims a whole
+        // one.
         if is_due || self.engine.own_session().wants_room() {
             self.kept_house_at = now;
             self.is_key_sample_due =

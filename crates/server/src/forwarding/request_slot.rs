@@ -417,7 +417,7 @@ impl Destination for RequestSlotWriter<'_> {
         self.request_slot.room.is_some()
     }
 
-    /// The cut reply is for another node, which has no other information; a dispatcher ends the
+    /// The error line is for another node, which has no other information; a dispatcher ends the
     /// connection.
     #[cold]
     fn cut(&mut self) {

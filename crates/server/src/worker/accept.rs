@@ -19,19 +19,19 @@ use crate::engine::Home;
 use crate::forwarding::DEPTH_AT_FIRST;
 use crate::poller::{Interest, Poller, Ready};
 
-/// Connections that one round accepts per listener.
+/// Connections that one round accepts per listener, at most.
 const ACCEPT_MAX: usize = 64;
 
-/// An idle connection is asked after so long whether its client still is there, as Redis does.
+/// After this long, TCP checks whether an idle connection's client is still there, as in Redis.
 const KEEPALIVE: Duration = Duration::from_secs(300);
 
-/// How long accepting rests when there is no descriptor left. The listener would be reported as
-/// ready at once, and the worker would spin.
+/// How long accepting is suspended when no descriptor is left. Otherwise the listener would be
+/// reported as ready at once, and the worker would spin.
 pub(super) const ACCEPT_REST: Duration = Duration::from_millis(100);
 
 impl<E: Home, P: Poller> Worker<E, P> {
-    /// Accepts from the listeners among `ready`. Last in a round: a position freed in this round
-    /// must not meet an event of its earlier connection.
+    /// Accepts from the listeners among `ready`. Called last in a round: a slot freed in this round
+    /// must not receive an event of its earlier connection.
     pub(super) fn accept_ready(&mut self, ready: &[Ready]) {
         for event in ready {
             let is_ours = |listener: &super::Listener| listener.token == event.token;
@@ -54,13 +54,13 @@ impl<E: Home, P: Poller> Worker<E, P> {
                             Some(End::Unix(Arc::clone(&listener.path)))
                         }
                     };
-                    // A stream of bytes is one whatever it goes through.
+                    // A byte stream is the same over any kind of socket.
                     self.admit_from(TcpStream::from(socket), ends, (protocol, is_tls));
                 }
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                     return self.rest_from_accepting();
                 }
-                // The client has gone before it was accepted: the next one may be there.
+                // The client left before it was accepted: the next one may be there.
                 Err(Errno::CONNABORTED | Errno::INTR) => {}
                 Err(_) => return,
             }
@@ -81,13 +81,13 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// After a rest.
+    /// Polls the listeners again, after a suspension.
     pub(super) fn poll_listeners(&mut self) {
         for listener in &self.listeners {
             let _ = self.poller.add(listener.socket.as_fd(), listener.token, Interest::READ);
         }
         if let Some(door) = &self.shm_door {
-            // It may be polled still.
+            // It may still be polled.
             let _ = self.poller.add(door.as_fd(), super::TOKEN_SHM_DOOR, Interest::READ);
         }
     }
@@ -97,7 +97,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.admit_from(socket, None, (protocol, is_tls));
     }
 
-    /// `unix`: what both ends are called, if it is no connection of TCP.
+    /// Admits a connection. `unix`: the names of both ends, if it is not a TCP connection.
     fn admit_from(
         &mut self,
         socket: TcpStream,
@@ -130,7 +130,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                     TooMany::All | TooMany::NoRoom => counters.rejected.add(1),
                     TooMany::OfAddress => counters.rejected_of_address.add(1),
                 }
-                // A client that speaks TLS would not understand.
+                // A TLS client would not understand the line.
                 return if !is_tls {
                     turn_away(&socket, too_many_line(protocol, too_many))
                 };
@@ -171,8 +171,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
 }
 
 impl<E: Home, P: Poller> Worker<E, P> {
-    /// What the door of a new connection answers; `None`: it does not let the client in, and the
-    /// client was told so.
+    /// The access that the door grants a new connection; `None`: the client is refused and was sent
+    /// the reason.
     fn access_of(
         &self,
         socket: &TcpStream,
@@ -184,7 +184,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             return Some(access);
         }
         self.core.counters().doors.turn_away(access);
-        // A client that speaks TLS would not understand.
+        // A TLS client would not understand the line.
         if !is_tls {
             turn_away(socket, doors::denial(protocol, access));
         }
@@ -192,7 +192,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     }
 }
 
-/// Both ends of a connection of TCP, which is set up; `None`: it has gone already.
+/// Sets up a TCP connection and returns its ends; `None`: the client has left already.
 fn prepare_tcp(socket: &TcpStream) -> Option<(End, End)> {
     let ends = (End::Ip(socket.peer_addr().ok()?), End::Ip(socket.local_addr().ok()?));
     // Replies must not wait for acknowledgements; a refusal only costs speed.
@@ -202,7 +202,7 @@ fn prepare_tcp(socket: &TcpStream) -> Option<(End, End)> {
     Some(ends)
 }
 
-/// What one client too many is told.
+/// The reply to one client too many.
 fn too_many_line(protocol: Dialect, too_many: TooMany) -> &'static [u8] {
     match (protocol, too_many) {
         (Dialect::Resp, TooMany::All) => b"-ERR max number of clients reached\r\n",
@@ -221,9 +221,9 @@ fn too_many_line(protocol: Dialect, too_many: TooMany) -> &'static [u8] {
     }
 }
 
-/// Tells a client why it does not come in, and closes.
+/// Sends a client the reason for its refusal, and closes.
 fn turn_away(socket: &TcpStream, reply: &[u8]) {
-    // It fits an empty socket buffer; if the client has gone, its loss does no harm.
+    // It fits an empty socket buffer; if the client has left, its loss does no harm.
     let _ = rustix::net::send(socket, reply, rustix::net::SendFlags::NOSIGNAL);
     let _ = rustix::net::recv(socket, &mut [0_u8; 1024], rustix::net::RecvFlags::empty());
     let _ = socket.shutdown(std::net::Shutdown::Write);

@@ -15,10 +15,10 @@ use crate::shared::Control;
 use crate::sizes::DRAWN_PER_LOOK;
 use crate::work::Work;
 
-/// Buckets in which a look draws: in a store with few items it finds fewer than it wants.
+/// Buckets that a sample visits, at most: in a store with few items it finds fewer than it wants.
 const LOOK_HEADS_MAX: u64 = 32_768;
 
-/// Clients that a turn closes for others: a quarter of its work.
+/// Clients that a turn kills on behalf of others: a quarter of its work.
 const KILLS_PER_TURN: usize = 32;
 
 /// Checks that a SET is stored and a GET finds it.
@@ -26,8 +26,8 @@ const KILLS_PER_TURN: usize = 32;
 struct ProbeSink {
     is_stored: bool,
     is_found: bool,
-    /// A full store still answers reads and deletes: it is ready, and a supervisor that restarted
-    /// it would lose the data. That it is full shows in the metrics.
+    /// A full store still answers reads and deletes: it counts as ready, because a supervisor that
+    /// restarted it would lose the data. The metrics show that it is full.
     is_full: bool,
 }
 
@@ -42,13 +42,13 @@ impl Sink<Refusal> for ProbeSink {
     }
 }
 
-/// The store itself is asked.
+/// The probe asks the store itself.
 impl Answering for ProbeSink {}
 
 const PROBE_VALUE: &[u8] = b"ready";
 
 impl<E: Home, P: Poller> Worker<E, P> {
-    /// Takes every message of the mailbox.
+    /// Handles every message in the mailbox.
     pub(super) fn take_control(&mut self) {
         let shared = std::sync::Arc::clone(&self.core.shared);
         let (mailbox, receiver) = shared.mailbox(self.core.worker.index());
@@ -59,7 +59,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         {
             match message {
                 Control::Probe(answer) => {
-                    // The thread that waits for this may be gone.
+                    // The thread that waits for the answer may be gone.
                     let _ = answer.send(self.probe());
                 }
                 Control::Draw => self.draw(),
@@ -93,10 +93,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// A real SET and GET through this worker's session, which leave no key behind; in a cluster,
-    /// whether the node may serve.
+    /// Executes a real SET and GET through this worker's session, which leave no key behind; in a
+    /// cluster, checks whether the node may serve.
     fn probe(&mut self) -> bool {
-        // In a cluster nothing is written that is not replicated: it is enough to be served.
+        // In a cluster every write is replicated: it is enough that the node serves.
         if let Some(view) = &self.core.cluster {
             return view.may_answer(crate::cluster::clock::now().ns);
         }
@@ -116,7 +116,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         sink.is_full || (sink.is_stored && sink.is_found)
     }
 
-    /// Draws some items' sizes; a worker without a session of its own draws none.
+    /// Samples the sizes of some items; a worker without a session of its own samples none.
     fn draw(&mut self) {
         let now = self.core.now;
         let shared = std::sync::Arc::clone(&self.core.shared);
@@ -145,17 +145,17 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// Where this worker has a client; one that has moved is looked after where it arrives.
+    /// The slot of a client at this worker; a client that has moved is found where it arrives.
     fn slot_of(&self, client_id: u64) -> Option<usize> {
         let slot = self.core.shared.clients().get(client_id)?.slot();
         let connection = self.core.connections.get(slot)?;
         (connection.client.id == client_id).then_some(slot)
     }
 
-    /// What MONITOR shows a client; one that has not taken what came before is cut off.
+    /// Sends MONITOR lines to a client; a client that has not read the earlier ones is cut off.
     fn feed(&mut self, client_id: u64, lines: &str) {
         self.core.shared.monitors().under_way.remove(lines.len());
-        // What was done behind a change of its rights is not shown to it: acl A2.
+        // Commands executed after a change of its rights are not shown to it: acl A2.
         self.core.renew_passes();
         let Some(slot) = self.slot_of(client_id) else { return };
         let connection = &mut self.core.connections[slot];
@@ -173,7 +173,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.touch(slot);
     }
 
-    /// No new connections; each open one is read once more, answered and closed.
+    /// Stops accepting; each open connection is read once more, answered and closed.
     pub(super) fn start_draining(&mut self) {
         if self.is_draining {
             return;
@@ -181,7 +181,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.is_draining = true;
         self.end_flushes();
         for listener in self.listeners.drain(..) {
-            // A Unix socket is open as long as any worker has it: it would be reported for ever.
+            // A Unix socket is open as long as any worker has it: it would be reported forever.
             let _ = self.poller.remove(listener.socket.as_fd());
         }
         self.shm_door = None;
@@ -192,19 +192,20 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.close_udp();
         self.accept_again_at = None;
         self.read_all_last();
-        // A worker that was parked goes on as it is.
+        // A worker that was parked continues in its present role.
         self.due.push(Due::Roles);
     }
 
-    /// Reads once more each connection whose input has not ended: also one whose turn came to
-    /// nothing, as its replies were just being sent, or whose bytes ended where a read did.
+    /// Reads once more each connection whose input has not ended. That includes a connection that
+    /// was not read in its turn, because its replies were being sent, and one whose bytes ended
+    /// where a read did.
     pub(super) fn read_all_last(&mut self) {
         let connections = &self.core.connections;
         let open = connections.slots().into_iter().filter(|slot| !connections[*slot].input_ended);
         self.due.extend(open.map(Due::ReadLast));
     }
 
-    /// Begins a round with what is due.
+    /// Begins a round with the work that is due.
     pub(super) fn begin_due(&mut self) {
         for due in std::mem::take(&mut self.due) {
             match due {
@@ -215,8 +216,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// Puts a connection that is read a last time among the ready ones. A client that does not
-    /// take its replies is not read any more.
+    /// Adds a connection that is read a last time to the ready ones. A client that does not read
+    /// its replies is not read any more.
     fn read_last(&mut self, slot: usize) {
         let Some(connection) = self.core.connections.get_mut(slot) else { return };
         if connection.interest.read {

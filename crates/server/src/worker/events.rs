@@ -12,7 +12,7 @@ use crate::event_stream::EventLines;
 use crate::poller::Poller;
 
 impl<E: Home, P: Poller> Worker<E, P> {
-    /// A round begins: the topics of all subscribers.
+    /// Takes up the topics of all subscribers. Called when a round begins.
     #[inline]
     pub(super) fn look_at_topics(&mut self) {
         let topics = self.core.shared.event_stream().topics();
@@ -28,7 +28,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.engine.own_session().record_evictions(topics.has(EventTopics::EVICTIONS));
     }
 
-    /// A round ends: its lines go to the subscribers.
+    /// Sends the round's lines to the subscribers. Called when a round ends.
     #[inline]
     pub(super) fn send_events(&mut self) {
         if self.core.shared.event_stream().topics() != EventTopics::NONE {
@@ -49,7 +49,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// A connection came, or goes for a reason.
+    /// Shows that a connection was opened, or closed for a reason.
     #[inline]
     pub(super) fn show_connection(&mut self, client: &Client, closed: Option<&str>) {
         if self.core.shared.event_stream().topics().has(EventTopics::CONNECTIONS) {
@@ -57,7 +57,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// Shows a subscriber of this worker's its lines, as far as it has taken what came before.
+    /// Sends lines to one of this worker's subscribers, if it has read the earlier ones.
     pub(super) fn show_events(&mut self, client_id: u64, lines: &EventLines) {
         self.core.shared.event_stream().under_way.remove(lines.text.len());
         self.core.renew_passes(); // As MONITOR: acl A2.

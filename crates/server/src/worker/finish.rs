@@ -15,11 +15,11 @@ use crate::durable::Passage;
 use crate::engine::Home;
 use crate::poller::{Interest, Poller};
 
-/// Unread bytes that are thrown away before a close. Closing with unread bytes would reset the
+/// Unread bytes that are discarded before a close. Closing with unread bytes would reset the
 /// connection, and the client could lose our last reply.
 const DISCARD_BYTES_MAX: usize = 1 << 20;
 
-/// Sending no more than that is a part of what the commands have cost.
+/// Sending up to this many bytes is included in the cost of the commands.
 const SENT_UNCOUNTED_BYTES_MAX: usize = 64 << 10;
 
 impl<E: Home, P: Poller> Worker<E, P> {
@@ -36,9 +36,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// A node of a cluster: what was read here was this node's to tell, or the connections that
-    /// would be told are cut (K22). That happens when a lease ends or a shard moves in the middle
-    /// of a round.
+    /// At a node of a cluster: checks that this node could still answer the reads executed here;
+    /// otherwise cuts the connections whose replies wait (K22). That happens when a lease ends or a
+    /// shard moves in the middle of a round.
     fn look_at_lease(&mut self) {
         self.core.has_read_here = false;
         let seen = self.core.places_seen;
@@ -60,8 +60,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// What the touched connections are told is on the disk, or writes are refused. When that
-    /// begins, connections with a write that is answered or under way are cut (I1 of durable.rs).
+    /// Lets the touched connections' replies out only if their writes are on the disk, or if writes
+    /// are refused. When refusing begins, connections with a write that is answered or under way
+    /// are cut (I1 of durable.rs).
     #[cold]
     fn pass_gate(&mut self) {
         let Some(gate) = &mut self.gate else { return };
@@ -85,7 +86,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// Closes connections with a write that is answered or under way: the log has failed.
+    /// Cuts connections with a write that is answered or under way, because the log has failed.
     #[cold]
     pub(super) fn cut_writers(&mut self) {
         let mut count = 0;
@@ -173,7 +174,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.poll_for(slot, Interest { read, write });
     }
 
-    /// Tells the poller, if something has changed.
+    /// Sets the poller's interest, if it has changed.
     fn poll_for(&mut self, slot: usize, interest: Interest) {
         let connection = &mut self.core.connections[slot];
         if connection.interest == interest {
@@ -186,7 +187,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// Brings the budget's books up to date with what the connection holds.
+    /// Updates the bookings to the bytes that the connection holds.
     #[inline]
     pub(super) fn book(&mut self, slot: usize) {
         let connection = &self.core.connections[slot];
@@ -235,7 +236,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             {
                 discarded_bytes += count;
             }
-            // The client may have gone already.
+            // The client may have left already.
             let _ = shutdown(&connection.socket, Shutdown::Write);
         }
     }
@@ -258,14 +259,14 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// The end of the worker.
+    /// Closes all connections at the end of the worker.
     pub(super) fn close_all(&mut self) {
         for slot in self.core.connections.slots() {
             self.close(slot);
         }
     }
 
-    /// All connections that were stopped in mid-input may go on.
+    /// Resumes all connections that were stopped in mid-input.
     pub(super) fn resume_all(&mut self) {
         for slot in self.core.connections.slots() {
             self.core.touch(slot);

@@ -26,16 +26,16 @@ use crate::gather::Gather;
 use crate::poller::Poller;
 use crate::work::{TURN_UNITS, VISITED_KEY_UNITS, Work};
 
-/// Keys that a flush visits in a turn: a quarter of the turn's work.
+/// Keys that a flush visits per turn: a quarter of the turn's work.
 const VISITED_MAX: u64 = TURN_UNITS / 4 / VISITED_KEY_UNITS;
 
-/// The same as it begins: that of a small store is over then.
+/// The same for its first turn, which completes the flush of a small store.
 const VISITED_AT_FIRST_MAX: u64 = 2 * VISITED_MAX;
 
-/// A connection, by its place and its client's number.
+/// A connection, by its slot and its client's number.
 type Waiting = (usize, u64);
 
-/// A worker's flush that is under way, and the next one.
+/// A worker's present flush, and the next one.
 #[derive(Debug, Default)]
 pub struct Flushing {
     under_way: Option<Flush>,
@@ -45,14 +45,14 @@ pub struct Flushing {
 }
 
 impl Flushing {
-    /// Whether something is left to do.
+    /// Whether a flush is under way.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.under_way.is_some() || self.is_next_wanted
     }
 }
 
-/// Some steps, or all.
+/// Does some steps, or all.
 fn advance(session: &mut Session, flush: &mut Flush, visited_max: u64) -> Work {
     let mut visited = 0;
     while !flush.is_over() && visited < visited_max {
@@ -62,15 +62,15 @@ fn advance(session: &mut Session, flush: &mut Flush, visited_max: u64) -> Work {
 }
 
 impl Core {
-    /// The answer that is being made waits for a flush.
+    /// Makes the reply in the making wait for a flush.
     fn rest_until_flushed(&mut self, slot: usize) {
         self.rest(slot, UnixMillis(u64::MAX));
     }
 }
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Deletes everything. False: the log cannot be written. What is answered behind this call is
-    /// told once it is done.
+    /// Deletes everything. Returns false if the log cannot be written. The reply that is written
+    /// after this call is sent once the flush is done.
     pub(crate) fn flush_store(&mut self, slot: usize) -> bool {
         let waiting = (slot, self.core.connections[slot].client.id);
         let Some(session) = self.engine.session() else {
@@ -99,7 +99,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 }
 
 impl<E: Home, P: Poller> Worker<E, P> {
-    /// A `flush_all` has come due; false: the log cannot be written.
+    /// Executes a `flush_all` that has become due. Returns false if the log cannot be written.
     pub(super) fn flush_later(&mut self) -> bool {
         if self.engine.own_session().is_refusing() {
             return false;
@@ -108,7 +108,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         true
     }
 
-    /// Goes on with what is under way.
+    /// Continues the present flush.
     #[inline]
     pub(super) fn flush_on(&mut self) {
         if self.core.flushing.is_on() {
@@ -117,7 +117,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// Ends it (F2).
+    /// Completes the present flush (F2).
     pub(super) fn end_flushes(&mut self) {
         while self.core.flushing.is_on() {
             self.flush_some(u64::MAX);
@@ -133,7 +133,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             flushing.waiting.append(&mut flushing.waiting_for_next);
             flushing.under_way = session.begin_flush();
             if flushing.under_way.is_none() {
-                // The log has failed since: what was promised is not told.
+                // The log has failed since: the promised reply is not sent.
                 tracing::error!("not flushed: the log cannot be written");
                 let waiting = std::mem::take(&mut flushing.waiting);
                 return self.end_waiting(waiting, Ending::Now);

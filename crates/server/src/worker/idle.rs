@@ -22,28 +22,28 @@ use crate::connection::{Connection, Ending};
 use crate::engine::Home;
 use crate::poller::Poller;
 
-/// Connections that are looked at together: some 10 us, if none is in the cache.
+/// Connections that one step examines: some 10 us, if none is in the cache.
 const STEP_SLOTS: usize = 256;
-/// Until a connection that is overdue and spared is looked at again.
+/// Time until an overdue connection that was spared is examined again.
 const SPARED_MS: u64 = 1000;
-/// Between two passes.
+/// Time between two passes.
 const PASS_EVERY_MS: u64 = 50;
 
-/// How far this worker is.
+/// The progress of this worker's pass.
 #[derive(Debug, Default)]
 pub(super) struct IdlePass {
-    /// The setting that the rest is for, in milliseconds; 0: off.
+    /// The setting for which the other fields hold, in milliseconds; 0: off.
     timeout_ms: u64,
-    /// Where the pass goes on; 0: between two of them.
+    /// Where the pass continues; 0: between two of them.
     next_slot: usize,
-    /// Of those that this pass has seen.
+    /// The earliest end among the connections that this pass has examined.
     earliest_ms: u64,
-    /// When the next one begins.
+    /// When the next pass begins.
     next_at_ms: u64,
 }
 
 impl IdlePass {
-    /// How long nothing is due.
+    /// How long no connection is due.
     pub(super) fn sleep_max(&self, timeout_ms: u64, now: UnixMillis) -> Option<Duration> {
         if timeout_ms == 0 {
             return None;
@@ -55,7 +55,7 @@ impl IdlePass {
 }
 
 impl<E: Home, P: Poller> Worker<E, P> {
-    /// A step of the pass, if one is due.
+    /// Does a step of the pass, if one is due.
     pub(super) fn close_idle(&mut self) {
         let timeout_ms = self.core.shared.live().idle_timeout_ms();
         if timeout_ms == 0 && self.idle.timeout_ms == 0 {
@@ -82,7 +82,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 self.core.counters().idle_closed.add(1);
                 self.close(slot);
             } else {
-                // A connection that is overdue and spared is looked at again after a while.
+                // An overdue connection that was spared is examined again after a while.
                 let due_ms = if due_ms <= now_ms { now_ms + SPARED_MS } else { due_ms };
                 self.idle.earliest_ms = self.idle.earliest_ms.min(due_ms);
             }
@@ -91,13 +91,13 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if self.idle.next_slot < self.core.connections.end() {
             return;
         }
-        // A connection that comes from now on is due later than any could be now.
+        // A connection that arrives from now on is due later than any could be now.
         let latest_ms = now_ms.saturating_add(timeout_ms);
         self.idle.next_at_ms = self.idle.earliest_ms.min(latest_ms).max(now_ms + PASS_EVERY_MS);
         (self.idle.next_slot, self.idle.earliest_ms) = (0, u64::MAX);
     }
 
-    /// I1.
+    /// Whether a connection may be closed as idle (I1).
     fn is_idle(&self, connection: &Connection) -> bool {
         let is_served = !connection.awaiting.is_empty() || connection.is_lent;
         connection.ending != Ending::Now

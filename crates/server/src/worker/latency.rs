@@ -13,13 +13,13 @@ use crate::engine::Home;
 use crate::poller::Poller;
 use crate::slo::{Round, Sampler};
 
-/// What a worker keeps for it.
+/// A worker's state for the sampler.
 pub(super) struct Latency {
     sampler: Sampler,
     origin: std::time::Instant,
-    /// Since the last round.
+    /// Whether it has slept since the last round.
     pub has_slept: bool,
-    /// Connections whose bytes of this round came in an earlier one.
+    /// Connections whose bytes of this round arrived in an earlier one.
     pub resumed: Vec<usize>,
     /// The first command of the read that is timed, if its duration is to be counted.
     command: Option<CommandIndex>,
@@ -41,10 +41,10 @@ impl Latency {
     }
 }
 
-/// Without an objective.
+/// The target without an objective.
 const NO_TARGET_NS: u64 = u64::MAX;
 
-/// The command that a Redis client's bytes begin with.
+/// The command with which a Redis client's bytes begin.
 fn first_command(bytes: &[u8]) -> Option<CommandIndex> {
     match next_command(&mut Parser::default(), bytes, &Limits::new(usize::MAX)) {
         Parsed::Done { value: Ok(command), .. } => command.id().map(CommandIndex::resp),
@@ -65,14 +65,14 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.latency.has_slept = false;
         let now = self.latency.at(started_at);
         let target_ns = match self.core.shared.slo().target_ns() {
-            // A round is not the whole way of what is routed: reads are sampled all the same.
+            // A round is not the whole time of a routed request: reads are sampled all the same.
             0 if E::ROUTES => NO_TARGET_NS,
             target_ns => target_ns,
         };
         self.latency.sampler.begin(now, round, target_ns);
     }
 
-    /// After parsing, before what is left of the reads is put away.
+    /// Picks a read to time. Called after parsing, before the unparsed rests are put away.
     pub(super) fn time_a_read(&mut self) {
         let read_count = self.regions.len();
         let Some(first) = self.latency.sampler.wants(read_count) else {
@@ -97,7 +97,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.latency.resumed.clear();
     }
 
-    /// The end of a round that found something to do.
+    /// Called at the end of a round that found work.
     pub(super) fn end_latency(&mut self, now: std::time::Instant) {
         let Some(timed) = self.latency.sampler.timed() else { return };
         let connection = self.core.connections.get_mut(timed.slot);

@@ -20,14 +20,14 @@ use crate::sizes::LENT_BYTES_MIN;
 pub(super) enum Sender {
     /// This worker.
     Own,
-    /// This worker, and its socket takes no more for now.
+    /// This worker, whose socket is full for now.
     OwnBlocked,
-    /// Another one, which has it already.
+    /// Another worker, to which it is lent already.
     Lent,
 }
 
 impl<E: Home, P: Poller> Worker<E, P> {
-    /// Lends the output if there is a large value in it, after what is before that.
+    /// Lends the output if it holds a large value, after sending the part before that.
     #[inline]
     pub(super) fn sender_of(&mut self, slot: usize) -> Sender {
         let Some(connection) = self.core.connections.get_mut(slot) else { return Sender::Own };
@@ -44,22 +44,22 @@ impl<E: Home, P: Poller> Worker<E, P> {
     #[cold]
     fn lend(&mut self, slot: usize, large_bytes: usize) -> Sender {
         let Some(plan) = self.engine.size_plan() else { return Sender::Own };
-        // Any worker of a range will do: its key is not known here.
+        // Any worker of a range will do: the key is not known here.
         let Some(worker) = plan.core_for(large_bytes as u64, PartitionId(slot as u32)) else {
             return Sender::Own;
         };
         let connection = &mut self.core.connections[slot];
         if connection.tls.is_some() {
-            return Sender::Own; // What is sealed has one order.
+            return Sender::Own; // Sealed bytes have one order.
         }
         let mut sent_bytes = 0;
         let sent = connection.output.send_front(connection.socket.as_fd(), &mut sent_bytes);
         let sender = match sent {
             Ok(Sent::Blocked) => Sender::OwnBlocked,
-            // An error shows again when this worker sends.
+            // The error shows again when this worker sends.
             Err(_) => Sender::Own,
             Ok(Sent::All | Sent::Part) => match connection.socket.as_fd().try_clone_to_owned() {
-                // Without a descriptor to spare, this worker sends it all.
+                // Without a spare descriptor, this worker sends it all.
                 Err(_) => Sender::Own,
                 Ok(socket) => {
                     connection.is_lent = true;
@@ -77,7 +77,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         sender
     }
 
-    /// A socket that was lent is back: its connection goes on with what was put out meanwhile.
+    /// Takes back a lent socket: its connection continues with the output added meanwhile.
     pub(super) fn take_back(&mut self, returned: Returned) {
         let Returned { slot, client_id, lent_bytes, end } = returned;
         let is_it = |connection: &Connection| connection.client.id == client_id;
@@ -103,7 +103,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         connection.output.end_loan(lent_bytes);
         match end {
             LoanEnd::Broken => connection.ending = Ending::Now,
-            // A client that takes its replies at once may ask for several large ones at a time.
+            // A client that reads its replies at once may request several large ones at a time.
             LoanEnd::Sent { has_blocked: false } => connection.is_large_reader = false,
             LoanEnd::Sent { has_blocked: true } => {}
         }
@@ -112,37 +112,38 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// The connection is closed, or with another worker, or on its way to one; then its client
-    /// still names the one that it left.
+    /// Handles a loan whose connection is closed, or with another worker, or moving to one; in the
+    /// last case its client still names the worker that it left.
     #[cold]
     fn send_after(&mut self, returned: Returned) {
         let shared = &self.core.shared;
         let Some(client) = shared.clients().get(returned.client_id) else { return };
         match client.worker() {
             // It has left here and not arrived. The worker that takes it in may wait for other work
-            // of this one, so this one goes on and looks again in its next round.
+            // of this one, so this one continues and looks again in its next round.
             own if own == self.core.worker => self.due.push(Due::TakeBack(returned)),
             other => shared.send(other.index(), Control::Return(returned)),
         }
     }
 
-    /// Before a connection is closed whose socket is lent.
+    /// Ends a loan before its connection is closed.
     #[cold]
     pub(super) fn cut_loan(&mut self, slot: usize) {
         let connection = &self.core.connections[slot];
-        // The loan's descriptor would stay in the poller, and the client in doubt.
+        // Otherwise the loan's descriptor would stay in the poller, and the client would wait in
+        // doubt.
         let _ = self.poller.remove(connection.socket.as_fd());
         let _ = shutdown(&connection.socket, Shutdown::Both);
     }
 
-    /// Sockets that were lent to this worker take more.
+    /// Notes which sockets that were lent to this worker are ready again.
     pub(super) fn wake_loans(&mut self, ready: &[Ready]) {
         for event in ready.iter().filter(|event| (TOKEN_LOAN..TOKEN_PORT).contains(&event.token)) {
             self.engine.wake_loan(event.token);
         }
     }
 
-    /// A slice of each large reply.
+    /// Sends a slice of each large reply.
     pub(super) fn send_loans(&mut self) {
         if self.engine.has_loans() {
             for returned in self.engine.send_loans(&self.core, &mut self.poller) {

@@ -23,12 +23,12 @@ use crate::rmw::meta::MetaGet;
 use crate::rmw::{Refusal, Rmw};
 use crate::slow_log::is_timed_alone;
 
-/// `:0`, `+OK` and their like, with the end of the line.
+/// `:0`, `+OK` and similar replies, with the end of the line.
 const SHORT_REPLY_BYTES: u64 = 5;
 
 impl<E: Home, P: Poller> Worker<E, P> {
-    /// Behind a gathering whose batches took so long, if that is known: what it was made of, for
-    /// the clients that monitor.
+    /// Reads a gathering again for the clients that monitor. Called behind the gathering; `took` is
+    /// the time of its batches, if known.
     #[inline]
     pub(super) fn feed_monitors(&mut self, took: Option<Duration>) {
         if self.core.shared.monitors().is_any() | self.is_key_sample_due {
@@ -88,7 +88,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             let taken = region.taken(&self.arena);
             if let Some(taken) = taken.filter(|_| !resp.pass.needs_auth()) {
                 read_commands(taken, &mut read);
-                // What a user may not do is not done.
+                // A command that the user may not run is not executed.
                 if resp.pass.standing == Standing::Restricted {
                     let user = resp.pass.user(&core.acl);
                     read.retain(|it| user.check(it.spec, it.args.iter()).is_ok());
@@ -101,7 +101,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let (hasher, now, worker) = (&core.hasher, core.now, core.worker.index());
         let store = self.engine.own_session();
         let value_len = |key: &[u8]| {
-            // Not a use of the item.
+            // Does not count as a use of the item.
             let op = Op::Update(Rmw::MetaGet(MetaGet::LOOK));
             let request = Request { key, hash: hasher.hash(key), op };
             let mut found = Length(None);
@@ -114,7 +114,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     }
 }
 
-/// A command as it was read again.
+/// A command that was read again.
 struct Command<'b> {
     spec: &'static Spec,
     args: Args<'b>,
@@ -134,7 +134,7 @@ fn read_commands<'b>(mut bytes: &'b [u8], commands: &mut Vec<Command<'b>>) {
     }
 }
 
-/// Tells the session of the commands that have keys.
+/// Counts the commands that have keys for the session.
 fn count(
     part: &mut Part,
     wanted: &Wanted,
@@ -162,7 +162,7 @@ fn count(
     }
 }
 
-/// How long a reply is: the value's length as it is now, if the reply carries it.
+/// The length of a reply: that of the value as it is now, if the reply carries it.
 fn reply_bytes(id: CommandId, args: &Args<'_>, value_len: impl FnOnce() -> Option<u64>) -> u64 {
     match id {
         CommandId::Get | CommandId::GetEx | CommandId::GetSet | CommandId::Dump => {
@@ -190,7 +190,7 @@ fn bulk_bytes(len_bytes: Option<u64>) -> u64 {
     len_bytes.map_or(SHORT_REPLY_BYTES, |len| 1 + digits(len) + 2 + len + 2)
 }
 
-/// Takes the length of the value that is found.
+/// A sink that takes the length of the value found.
 struct Length(Option<u64>);
 
 impl Sink<Refusal> for Length {

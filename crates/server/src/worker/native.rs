@@ -12,11 +12,11 @@ use crate::native::shm::{ShmClient, ShmGuest};
 use crate::poller::{Interest, Poller, Ready};
 use crate::shared::Control;
 
-/// Clients that one round takes in.
+/// Clients that one round takes in, at most.
 const ADMIT_MAX: usize = 16;
 
 impl<E: Home, P: Poller> Worker<E, P> {
-    /// Serves the datagrams that have arrived, and hears the doorbells that were rung.
+    /// Serves the datagrams that have arrived, and the doorbells that were rung.
     pub(super) fn serve_native(&mut self, ready: &[Ready]) {
         for event in ready {
             match event.token {
@@ -43,7 +43,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// Takes the clients in shared memory that wait, and hands each to the worker whose turn it is.
+    /// Accepts the waiting clients in shared memory, and hands each to the worker whose turn it is.
     fn admit_shm(&mut self) {
         for _ in 0..ADMIT_MAX {
             let Some(door) = &self.shm_door else { return };
@@ -61,7 +61,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 }
                 Err(error) => {
                     tracing::warn!("clients in shared memory wait: {error}");
-                    // The door would be reported as ready at once, and the worker would spin.
+                    // Otherwise the door would be reported as ready at once, and the worker would
+                    // spin.
                     let _ = self.poller.remove(door.as_fd());
                     self.accept_again_at = Some(Instant::now() + super::accept::ACCEPT_REST);
                     return;
@@ -77,8 +78,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.poll_shm(slot);
     }
 
-    /// Takes in clients that other workers have parted with, or passes them on to workers that
-    /// poll. Where the server stops they have been left.
+    /// Takes in clients that other workers have handed over, or passes them on to workers that
+    /// poll. When the server stops, they are dropped.
     pub(super) fn receive_shm(&mut self) {
         let is_dispatcher = self.member.plan().is_dispatcher(self.core.worker.index());
         for client in std::mem::take(&mut self.shm_arrivals) {
@@ -93,8 +94,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// Another plan: parts with all clients in shared memory if this worker polls no longer, and
-    /// with its share if others begin to (U2).
+    /// Under another plan: hands over all clients in shared memory if this worker polls no longer,
+    /// or a share of them if other workers begin to poll (U2).
     pub(super) fn hand_over_shm(&mut self, before: &RolePlan, plan: &RolePlan) {
         let own = self.core.worker.index();
         let Some(native) = &mut self.native else { return };

@@ -26,20 +26,20 @@ use crate::engine::Home;
 use crate::poller::{Poller, Ready};
 use crate::resp::Fed;
 
-/// A longer incomplete command is not copied into the arena at each read but has its own buffer.
+/// A longer incomplete command has its own buffer, so it is not copied into the arena at each read.
 pub(super) const HELD_BYTES_MAX: usize = 16 << 10;
 
 /// The longest command of a client that still has to log in: ten arguments of 16 KiB, as in Redis.
 const STRANGER_BYTES_MAX: usize = 192 << 10;
 
-/// Read from one connection in one round into the arena.
+/// Bytes that one round reads from one connection into the arena, at most.
 pub(super) const READ_BYTES_MAX: usize = 32 << 10;
 
-/// Bytes of one connection that are to be parsed in this round.
+/// Bytes of one connection that this round parses.
 pub(super) struct Region {
     pub slot: usize,
     place: Place,
-    /// How far parsing came.
+    /// How far parsing got.
     pub fed: Cell<Option<Fed>>,
 }
 
@@ -49,12 +49,12 @@ enum Place {
         end: usize,
     },
     Own(Vec<u8>),
-    /// The same where requests may borrow from it beyond the round.
+    /// The same, in a buffer from which requests may borrow beyond the round.
     Shared(Arc<Vec<u8>>),
 }
 
 impl Region {
-    /// What requests may go on borrowing from.
+    /// The buffer from which requests may still borrow after the round.
     #[inline]
     pub fn receive_buffer(&self) -> Option<&Arc<Vec<u8>>> {
         match &self.place {
@@ -63,7 +63,7 @@ impl Region {
         }
     }
 
-    /// The commands that were taken of it, once it was parsed.
+    /// The bytes of the commands taken from it, once it was parsed.
     pub fn taken<'r>(&'r self, arena: &'r [u8]) -> Option<&'r [u8]> {
         let fed = self.fed.get()?;
         Some(&self.bytes(arena)[fed.skipped_bytes..fed.consumed_bytes])
@@ -80,7 +80,7 @@ impl Region {
     }
 }
 
-/// What a read brought.
+/// The result of a read.
 enum Arrived {
     Bytes(usize),
     Nothing,
@@ -98,12 +98,12 @@ fn arrived(result: Result<usize, Errno>, wanted_bytes: usize) -> Arrived {
 }
 
 impl<E: Home, P: Poller> Worker<E, P> {
-    /// W1, W4: those that ask for little before those that ask for much, of each the longest
-    /// waiting first; in every other turn one of the latter goes before all.
+    /// W1, W4: puts connections with small requests before those with large ones, the longest
+    /// waiting of each first; in every other turn one of the latter goes before all.
     #[cold]
     pub(super) fn put_in_order(&mut self, ready: &mut [Ready], resumable: &mut [usize]) {
         if self.core.take_left_unread() {
-            // W5: another one is the first to be read.
+            // W5: the first one to be read changes from turn to turn.
             let first = self.core.turn() as usize % ready.len().max(1);
             ready.rotate_left(first);
         }
@@ -125,13 +125,13 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.turn().is_multiple_of(2)
     }
 
-    /// Whether it is a connection that asks for much.
+    /// Whether a token is that of a connection with large requests.
     fn is_slow(&self, token: u64) -> bool {
         usize::try_from(token).is_ok_and(|slot| self.core.is_slow(slot))
     }
 
-    /// Reads until the arena is full or nothing is ready any more; how much of the arena is used.
-    /// Both lists are in order.
+    /// Reads until the arena is full or no connection is ready any more; returns how much of the
+    /// arena is used. Both lists are in order.
     pub(super) fn read_ready(
         &mut self,
         ready: &mut Peekable<impl Iterator<Item = Ready>>,
@@ -139,8 +139,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
     ) -> usize {
         debug_assert!(self.regions.is_empty(), "I1");
         let mut used_bytes = 0;
-        // By turns, and each first in every other turn: clients that wait for the rest of what
-        // they sent keep none waiting that has just sent something, nor the other way round.
+        // The lists alternate, and each is first in every other turn: connections that resume do
+        // not delay connections with new bytes, nor the other way round.
         let mut is_slow_due = self.is_slow_first();
         let mut is_resumed_next = is_slow_due;
         while self.arena.len() - used_bytes >= HELD_BYTES_MAX + READ_BYTES_MAX {
@@ -163,7 +163,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             let Some(event) = ready.next() else { break };
             match event.token {
                 super::TOKEN_WAKER => self.take_control(),
-                // Loans, ports and doorbells are looked after elsewhere.
+                // Loans, ports and doorbells are handled elsewhere.
                 crate::forwarding::TOKEN_LOAN.. => {}
                 token => used_bytes = self.read_event(token as usize, event, used_bytes),
             }
@@ -180,7 +180,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.touch(slot);
         let connection = &mut self.core.connections[slot];
         if event.broken && !connection.interest.read {
-            // The client will not read what is left to send.
+            // The client will not read the rest of its output.
             connection.ending = Ending::Now;
             return used_bytes;
         }
@@ -203,7 +203,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// Reads behind what is held, in the arena.
+    /// Reads into the arena, behind the connection's held bytes.
     #[inline]
     fn read_arena(&mut self, slot: usize, used_bytes: usize) -> usize {
         let connection = &mut self.core.connections[slot];
@@ -212,7 +212,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         debug_assert!(held.len() <= HELD_BYTES_MAX);
         let after_held = start + held.len();
         self.arena[start..after_held].copy_from_slice(held);
-        // Of a client that is about to be held back, less has to be kept unparsed.
+        // If the client is about to be held back, this leaves fewer unparsed bytes to keep.
         let read_bytes = READ_BYTES_MAX.min(self.core.output_limit_bytes);
         let free = &mut self.arena[after_held..after_held + read_bytes];
         let count = match arrived(
@@ -261,7 +261,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.end_own_read(slot, len_before);
     }
 
-    /// What a turn reads into a buffer of its own (K16, W5); `None`: nothing now.
+    /// Bytes that a turn may read into an own buffer (K16, W5); `None`: nothing now.
     pub(super) fn own_bytes_max(&mut self) -> Option<usize> {
         match self.core.read_bytes_max() {
             // A connection that is read a last time has no later turn.
@@ -271,7 +271,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// What has come into a buffer of its own is parsed once it may be complete.
+    /// Parses the bytes in an own buffer once they may be complete.
     pub(super) fn end_own_read(&mut self, slot: usize, len_before: usize) {
         let connection = &mut self.core.connections[slot];
         let count = connection.input.held.len() - len_before;
@@ -292,7 +292,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if E::ROUTES { Place::Shared(Arc::new(bytes)) } else { Place::Own(bytes) }
     }
 
-    /// Bytes that were opened into the arena.
+    /// Adds decrypted bytes in the arena as a region.
     pub(super) fn add_arena_region(&mut self, slot: usize, start: usize, end: usize, count: usize) {
         self.add_region(slot, Place::Arena { start, end }, count);
     }
@@ -304,7 +304,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.regions.push(Region { slot, place, fed: Cell::new(None) });
     }
 
-    /// A connection that was stopped in mid-input goes on with what it holds.
+    /// Resumes a connection that was stopped in mid-input, with the bytes that it holds.
     fn resume(&mut self, slot: usize) {
         let Some(connection) = self.core.connections.get_mut(slot) else { return };
         let input = &mut connection.input;
@@ -320,7 +320,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.add_region(slot, Self::own(bytes), 0);
     }
 
-    /// I1: every connection gets back what was not parsed.
+    /// I1: gives every connection its unparsed bytes back.
     pub(super) fn keep_rests(&mut self) {
         let mut regions = std::mem::take(&mut self.regions);
         for region in regions.drain(..) {
@@ -353,7 +353,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.regions = regions;
     }
 
-    /// I2: room for the whole command, or the connection waits.
+    /// I2: reserves room for the whole command, or makes the connection wait.
     pub(super) fn reserve_own(&mut self, slot: usize) -> bool {
         let connection = &mut self.core.connections[slot];
         let is_stranger = connection.is_stranger();
@@ -371,7 +371,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             self.refuse_too_large(slot);
             return false;
         }
-        // Booked as a whole here; `finish` then finds the books in order.
+        // Booked here as a whole; `finish` then finds the books in order.
         let kind = if is_stranger { Kind::Strangers } else { Kind::Bodies };
         let extra_bytes = (want_bytes as u64).saturating_sub(connection.booked.of(kind));
         if !self.core.ledger.try_reserve(kind, extra_bytes) {

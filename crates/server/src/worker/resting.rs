@@ -20,9 +20,9 @@ use crate::poller::Poller;
 /// The connections that rest, and until when.
 #[derive(Debug, Default)]
 pub struct Resting {
-    /// By the connection's place; and whose it is.
+    /// By the connection's slot: the end of its rest, and its client.
     by_slot: BTreeMap<usize, (UnixMillis, u64)>,
-    /// Not later than the earliest end; none: no connection rests.
+    /// Not later than the earliest end; `None`: no connection rests.
     next_at: Option<UnixMillis>,
 }
 
@@ -36,7 +36,7 @@ impl Resting {
         let is_there = self.by_slot.get(&slot).is_some_and(|(_, known)| *known == client_id);
         if is_there {
             self.by_slot.remove(&slot);
-            // It stays as it is beside others: thousands may end together.
+            // It is kept while others rest: thousands may end together.
             self.next_at = self.next_at.filter(|_| !self.by_slot.is_empty());
         }
         is_there
@@ -47,7 +47,7 @@ impl Resting {
         self.next_at = Some(self.next_at.map_or(until, |next| next.min(until)));
     }
 
-    /// Takes out those whose rest is over.
+    /// Takes out the connections whose rest is over.
     fn take_due(&mut self, now: UnixMillis) -> Vec<(usize, u64)> {
         let due = self.by_slot.extract_if(.., |_, (until, _)| *until <= now);
         let due = due.map(|(slot, (_, client_id))| (slot, client_id)).collect();
@@ -57,7 +57,7 @@ impl Resting {
 }
 
 impl Core {
-    /// Whether an attempt to log in is refused, its password unlooked.
+    /// Whether a login attempt is refused without checking its password.
     pub fn refuses_logins(&self, origin: Origin) -> bool {
         let is_refused = self.shared.logins().refuses(origin, self.now);
         if is_refused {
@@ -66,7 +66,8 @@ impl Core {
         is_refused
     }
 
-    /// An attempt to log in is about to be answered: now, or when its address may hear.
+    /// Paces the answer to a login attempt: it leaves now, or when the client's address may have
+    /// it.
     pub fn pace_login(&mut self, slot: usize, origin: Origin, is_right: bool) {
         match self.shared.logins().pace(origin, is_right, self.now) {
             Pace::Now => {}
@@ -78,7 +79,7 @@ impl Core {
         }
     }
 
-    /// The answer that is being made waits, unless the connection ends; whether it does.
+    /// Makes the reply in the making wait, unless the connection ends; returns whether it waits.
     #[cold]
     pub fn rest(&mut self, slot: usize, until: UnixMillis) -> bool {
         let connection = &mut self.connections[slot];
@@ -92,7 +93,7 @@ impl Core {
         is_open
     }
 
-    /// What a connection rested for has come: it is sent to and read, or it is closed.
+    /// Ends a connection's rest: it is sent to and read again, or it is closed.
     pub fn end_rest(&mut self, slot: usize, client_id: u64, ending: Ending) {
         if self.resting.take(slot, client_id) {
             self.wake(slot, client_id, ending);
@@ -109,7 +110,7 @@ impl Core {
 }
 
 impl<E: Home, P: Poller> Worker<E, P> {
-    /// Answers those that have waited; all of them, where the server stops.
+    /// Ends the rests that are over; all of them, if the server stops.
     #[inline]
     pub(super) fn end_rests(&mut self) {
         let is_due = |at| at <= self.core.now || self.is_draining;

@@ -29,8 +29,8 @@ use crate::poller::Poller;
 use crate::shared::Control;
 
 impl<E: Home, P: Poller> Worker<E, P> {
-    /// Goes as far towards the latest plan as is possible now, and takes in connections that have
-    /// arrived.
+    /// Advances towards the latest plan as far as is possible now, and takes in connections that
+    /// have arrived.
     #[cold]
     pub(super) fn change_roles(&mut self) {
         self.finish_touched(); // I2.
@@ -63,15 +63,16 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.finish_touched();
     }
 
-    /// Whether this worker polls, and by that plan does not, or shares with more that do.
+    /// Whether this worker polls now and under the plan does not, or shares its connections with
+    /// additional pollers.
     fn parts_with_some(&self, latest: &RolePlan) -> bool {
         let (own, plan) = (self.core.worker.index(), self.member.plan());
         plan.is_dispatcher(own)
             && (!latest.is_dispatcher(own) || latest.dispatchers > plan.dispatchers)
     }
 
-    /// Whose connections go, and to which threads: all of a thread that polls no longer; of one
-    /// that shares with new ones so many that all have as many.
+    /// Which connections leave, and to which threads: all of a thread that polls no longer; of a
+    /// thread that shares with new ones, enough that all have equally many.
     fn leaving_connections(&self, plan: &RolePlan) -> (Vec<usize>, Range<usize>) {
         let (own, before) = (self.core.worker.index(), self.published.plan());
         let mut slots = self.core.connections.slots();
@@ -83,13 +84,14 @@ impl<E: Home, P: Poller> Worker<E, P> {
         (slots.split_off(kept_count), before.dispatchers..plan.dispatchers)
     }
 
-    /// A worker that parts with connections has begun a transit, so that the server goes on.
+    /// Takes up the plan. A worker that hands connections over has begun a transit, so the server
+    /// keeps running.
     fn take_up(&mut self, latest: &Arc<PublishedRoles>, plan: RolePlan) {
         let own = self.core.worker.index();
         self.steer_udp(plan.dispatchers);
         let (slots, targets) = self.leaving_connections(&plan);
         if !slots.is_empty() {
-            // Events of this round name positions that become free (I2).
+            // Events of this round name slots that become free (I2).
             self.ready.retain(|event| event.token >= TOKEN_PORT);
         }
         for slot in slots {
@@ -107,12 +109,12 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
         self.hand_over_shm(before.plan(), &plan);
         if latest.publication.acknowledge() {
-            // All look once more, and settle.
+            // All workers look once more, and settle.
             self.core.shared.wake_all();
         }
     }
 
-    /// A connection of this worker's goes to one of `targets`.
+    /// Hands one of this worker's connections over to one of `targets`.
     fn hand_over_from(&mut self, slot: usize, targets: &Range<usize>) {
         self.end_flushes();
         if self.core.connections[slot].ending == Ending::Now {
@@ -128,13 +130,13 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.hand_over(connection, targets);
     }
 
-    /// A connection that is counted in the transit leaves for one of `targets`.
+    /// Sends a connection that is counted in the transit to one of `targets`.
     fn hand_over(&mut self, connection: Connection, targets: &Range<usize>) {
         let booked = self.core.ledger.part_with_books(connection.booked);
         self.send_on(Box::new(Moving::pack(connection, booked)), targets);
     }
 
-    /// The workers that poll by the latest plan; while the server drains, those that poll under
+    /// The workers that poll under the latest plan; while the server drains, those that poll under
     /// every plan.
     pub(super) fn dispatchers_now(&self) -> Range<usize> {
         0..if self.is_draining { 1 } else { self.core.shared.role_plan().dispatchers }
@@ -145,13 +147,13 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.shared.send(target, Control::Move(moving));
     }
 
-    /// One of `targets`, each in turn.
+    /// The next of `targets`, in turn.
     pub(super) fn next_of(&mut self, targets: &Range<usize>) -> usize {
         self.next_target = self.next_target.wrapping_add(1);
         targets.start + self.next_target % targets.len()
     }
 
-    /// A worker that does not poll has accepted a connection (I3).
+    /// Passes on a connection that was accepted by a worker that does not poll (I3).
     pub(super) fn pass_on(&mut self, connection: Connection) {
         if self.core.shared.roles().transit.try_begin() {
             self.hand_over(connection, &self.dispatchers_now());
@@ -161,8 +163,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// Takes in connections that have arrived, or passes them on; a worker that is parked lets them
-    /// wait until it knows whether it polls.
+    /// Takes in connections that have arrived, or passes them on; a parked worker lets them wait
+    /// until it knows whether it polls.
     fn receive(&mut self) {
         if self.member.is_parked() {
             return;

@@ -13,11 +13,11 @@ use crate::output::Sent;
 use crate::poller::Poller;
 use crate::tls::{HANDSHAKE_BYTES, Received, Stream, append, fill};
 
-/// Read from a socket at a time. With a record that had begun it opens to less than
-/// [`READ_BYTES_MAX`].
+/// Bytes read from a socket at a time. Together with a record that had begun, they decrypt to less
+/// than [`READ_BYTES_MAX`].
 const SEALED_READ_BYTES: usize = 15 << 10;
 
-/// A client whose handshake has not ended by then is cut off.
+/// A client whose handshake takes longer is cut off.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Handshakes that are under way, the oldest first.
@@ -31,7 +31,7 @@ struct Handshake {
 }
 
 impl<E: Home, P: Poller> Worker<E, P> {
-    /// What a new connection of such a port begins with; `None`: there is no room for it.
+    /// The TLS state of a new connection of such a port; `None`: there is no room for it.
     pub(super) fn begin_tls(&mut self, is_tls: bool) -> Option<Option<Box<Stream>>> {
         if !is_tls {
             return Some(None);
@@ -46,7 +46,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         accepted.ok().map(Box::new).map(Some)
     }
 
-    /// Cuts the oldest handshake of this worker that has not ended; false: there is none.
+    /// Cuts the oldest unfinished handshake of this worker. Returns false if there is none.
     #[cold]
     fn crowd_out_handshake(&mut self) -> bool {
         while let Some(Handshake { slot, client_id, .. }) = self.handshakes.0.pop_front() {
@@ -59,7 +59,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         false
     }
 
-    /// A connection that speaks TLS has come.
+    /// Notes that a TLS connection has arrived.
     pub(super) fn await_handshake(&mut self, slot: usize) {
         let connection = &self.core.connections[slot];
         if connection.tls.as_ref().is_some_and(|tls| tls.is_handshaking()) {
@@ -68,7 +68,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// Cuts off clients that take too long. A worker that sleeps looks every second.
+    /// Cuts off clients whose handshake takes too long. A sleeping worker checks every second.
     #[inline]
     pub(super) fn end_handshakes(&mut self, now: Instant) {
         while let Some(first) = self.handshakes.0.front().filter(|first| first.until <= now) {
@@ -97,8 +97,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.close(slot);
     }
 
-    /// Reads once and opens it, as `read_arena` and `read_own` do for others; how much of the
-    /// arena is used.
+    /// Reads once and decrypts, as `read_arena` and `read_own` do for plain connections; returns
+    /// how much of the arena is used.
     #[inline(never)]
     pub(super) fn read_sealed(&mut self, slot: usize, used_bytes: usize) -> usize {
         let is_own = self.core.connections[slot].input.need_bytes > HELD_BYTES_MAX;
@@ -176,8 +176,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// Sends what a connection has to send, at most about `bytes_max`; whether some is left, of
-    /// which the poller tells.
+    /// Sends a connection's output, at most about `bytes_max`; returns whether some is left, for
+    /// which the poller reports room.
     #[inline]
     pub(super) fn send_unsent(
         connection: &mut Connection,
@@ -186,7 +186,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     ) -> bool {
         let Connection { tls, output, socket, .. } = connection;
         let sent = match tls {
-            _ if bytes_max == 0 => Ok(Sent::Part), // The next turn goes on.
+            _ if bytes_max == 0 => Ok(Sent::Part), // The next turn continues.
             None if bytes_max < usize::MAX => {
                 output.send_slice(socket.as_fd(), bytes_max, sent_bytes)
             }
@@ -204,7 +204,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     }
 }
 
-/// Whether what came first was no record of TLS.
+/// Whether the first bytes were no TLS record.
 fn is_plain(error: &rustls::Error) -> bool {
     use rustls::{Error, InvalidMessage};
     matches!(error, Error::InvalidMessage(InvalidMessage::InvalidContentType))

@@ -10,8 +10,8 @@ use crate::poller::Poller;
 use crate::timing::Batch;
 
 impl<E: Home, P: Poller> Worker<E, P> {
-    /// Behind a gathering: whether its batches took too long. Costs a look at the clock per
-    /// gathering, unless nothing is slow by the settings. How long they took, if it has looked.
+    /// Checks behind a gathering whether its batches took too long. Costs one clock read per
+    /// gathering, unless the settings call nothing slow. Returns their time, if it was measured.
     pub(super) fn look_at_slowness(&mut self) -> Option<Duration> {
         let shared = &self.core.shared;
         let slow = shared.slow_log().threshold();
@@ -24,7 +24,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         Some(took)
     }
 
-    /// What this gathering's batches took, without commands that ran by themselves.
+    /// The time of this gathering's batches, without commands that ran by themselves.
     pub(super) fn time_batches(&mut self) -> Duration {
         let now = Instant::now();
         let took = now.duration_since(self.gathers_since);
@@ -51,7 +51,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// The end of a round that found something to do.
+    /// Called at the end of a round that found work.
     pub(super) fn close_timing(&mut self, took: std::time::Duration) {
         let counters = self.core.shared.counters(self.core.worker.index());
         self.core.timing.close_round(counters, took, !E::ROUTES);

@@ -25,31 +25,31 @@ use crate::engine::Home;
 use crate::poller::Poller;
 use crate::resp::GivenUp;
 
-/// How often waiting connections are asked whether their clients still are there.
+/// How often waiting connections are checked for clients that have left.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// How often other workers are woken because of what their clients hold.
+/// How often other workers are woken because of the memory that their clients hold.
 const WAKE_EVERY: Duration = Duration::from_millis(10);
 
-/// A client that reads takes something of its replies within this time.
+/// A client that reads takes some bytes of its replies within this time.
 const STALLED_MS_MIN: u64 = 500;
 
-/// Clients are closed one by one as buffers fill: one line of the log tells of many.
+/// As buffers fill, clients are closed one by one: one line of the log reports many.
 const LOG_EVICTIONS_EVERY: Duration = Duration::from_secs(10);
 
 /// The connections that wait for room in the buffers.
 pub(super) struct Starved {
-    /// Connections that are not read until there is some.
+    /// Connections that are not read until there is room.
     slots: Vec<usize>,
     since: Option<Instant>,
     looked_at: Instant,
-    /// When connections that hold pins were looked at.
+    /// When connections that hold pins were last examined.
     looked_at_pins: Instant,
-    /// When other workers were woken, for they hold more.
+    /// When other workers were last woken because they hold more.
     woke_others_at: Option<Instant>,
-    /// When a connection that had waited was last given some.
+    /// When a waiting connection was last given room.
     fed_at: Option<Instant>,
-    /// When the log told of closed clients, and how many it has not told of.
+    /// When the log last reported closed clients, and how many closed since.
     logged_at: Option<Instant>,
     closed_unlogged: u64,
 }
@@ -74,7 +74,7 @@ impl Starved {
 }
 
 impl<E: Home, P: Poller> Worker<E, P> {
-    /// A command that can never be buffered: it is skipped if its end is known.
+    /// Refuses a command that can never be buffered: it is skipped if its end is known.
     pub(super) fn refuse_too_large(&mut self, slot: usize) {
         let connection = &self.core.connections[slot];
         let may_answer = connection.awaiting.is_empty() || self.engine.can_refuse();
@@ -90,7 +90,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// A long command of a client that has not logged in, or one without room.
+    /// Refuses a long command of a client that has not logged in, or one without room.
     pub(super) fn refuse_stranger(&mut self, slot: usize) {
         self.refuse_unfinished(
             slot,
@@ -112,7 +112,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.say_refused(slot, reply);
     }
 
-    /// A reply behind those that are on their way, if it can have a place there.
+    /// Adds a reply behind those that the connection awaits, if there is a place for it.
     fn say_refused(&mut self, slot: usize, reply: &[u8]) {
         let connection = &mut self.core.connections[slot];
         if connection.awaiting.is_empty() {
@@ -123,7 +123,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.touch(slot);
     }
 
-    /// Readers of large values wait while a quarter of the log is pinned.
+    /// Makes readers of large values wait while a quarter of the log is pinned.
     #[inline]
     pub(super) fn starve_short_of_pins(&mut self) {
         while let Some(slot) = self.core.short_of_pins.pop() {
@@ -131,9 +131,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// While a quarter of the log is pinned, or replies have all but filled their part of the
+    /// While a quarter of the log is pinned, or replies have all but filled their share of the
     /// buffers: closes the connections that hold some of it and whose clients have not read for
-    /// long, so that others get theirs and the log can be written.
+    /// long, so that others get room and the log can be written.
     pub(super) fn close_reply_holders(&mut self) {
         if self.core.shared.store().is_pin_share_reached() {
             self.close_stalled_holders("a quarter of the log is pinned");
@@ -153,7 +153,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let time_max = self.core.shared.config().starved_time_max;
         let has_stalled = |connection: &Connection| {
             let silent_ms = now_ms.saturating_sub(connection.client.last_active_at().0);
-            // Booked alone may be what it keeps for its next reply, or what is still being made.
+            // Booked bytes alone may be the buffer kept for its next reply, or a reply still in the
+            // making.
             let is_unread = connection.interest.write && connection.booked.of(Kind::Replies) > 0;
             (is_unread || connection.output.pinned_bytes_max() > 0)
                 && u128::from(silent_ms) >= time_max.as_millis()
@@ -182,7 +183,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// Gives waiting connections their room, if there is some.
+    /// Gives waiting connections room, if there is some.
     pub(super) fn feed_starved(&mut self, now: Instant) {
         let Some(since) = self.starved.since else { return };
         let is_late = now.duration_since(since) >= self.core.shared.config().starved_time_max;
@@ -213,17 +214,17 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if self.starved.is_empty() {
             self.starved.since = None;
         } else if is_late && self.starved.looked_at == now && !has_refused {
-            // After a refusal the next look tells whether those that got the room have stalled too.
+            // After a refusal the next look shows whether those that got the room have stalled too.
             self.refuse_late(now);
         }
         self.finish_touched();
     }
 
-    /// Refuses the older half of the connections that have waited for too long, so that what they
-    /// hold is room for the others: two clients may each have half of a command and wait for the
-    /// other's room, and a thousand may have a little of theirs. The next look takes half of the
+    /// Refuses the older half of the connections that have waited for too long, so that their
+    /// memory is room for the others: two clients may each have half of a command and wait for the
+    /// other's room, and a thousand may have a little of theirs. The next look refuses half of the
     /// rest, but the last of them waits until those that were just given room have had their time:
-    /// they may have stalled, and then they are the ones to refuse.
+    /// they may have stalled, and are then the ones to refuse.
     fn refuse_late(&mut self, now: Instant) {
         let time_max = self.core.shared.config().starved_time_max;
         let connections = &self.core.connections;
@@ -246,7 +247,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// Closes the waiting connections whose command will never be whole (I1).
+    /// Closes the waiting connections whose command will never be complete (I1).
     fn close_gone(&mut self) {
         for slot in self.starved.slots.clone() {
             let Some(connection) = self.core.connections.get_mut(slot) else { continue };
@@ -258,7 +259,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     }
 
     /// Refuses the connections whose half of a command takes the room that others wait for, and
-    /// that have sent nothing of the rest for long; whether there was one.
+    /// that have sent nothing more of it for long; returns whether there was one.
     fn refuse_stalled(&mut self) -> bool {
         let now_ms = self.core.now.0;
         let time_max = self.core.shared.config().starved_time_max;
@@ -281,10 +282,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
         !slots.is_empty()
     }
 
-    /// The buffers, or those of one kind, are outgrown: clients that have not logged in go first,
-    /// then those that do not take their replies, then those with the most unfinished input (of a
-    /// kind: that have sent nothing for longest), at once, so that the others are served (as Redis
-    /// evicts clients).
+    /// Closes clients because the buffers, or those of one kind, are over their limit, so that the
+    /// others are served (as Redis evicts clients). First go clients that have not logged in, then
+    /// those that do not read their replies, then those with the most unfinished input (of a kind:
+    /// those silent for longest), at once.
     #[cold]
     pub(super) fn evict_clients(&mut self, kind: Option<Kind>) {
         let worker_count = self.core.shared.config().threads;
@@ -296,7 +297,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             let silent_ms = now.0.saturating_sub(connection.client.last_active_at().0);
             let has_stalled = connection.interest.write && silent_ms >= STALLED_MS_MIN;
             let is_first = (connection.is_stranger(), has_stalled, connection.interest.write);
-            // Of a kind, half of a command that stalls goes before one that is on its way.
+            // Of a kind, a stalled half of a command goes before one whose bytes still arrive.
             let stalled_ms = kind.map_or(0, |_| silent_ms);
             (held_bytes > 0).then_some((is_first, stalled_ms, held_bytes, slot))
         };
@@ -320,8 +321,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// What is still outgrown is held by clients of other workers: these may sleep, as their
-    /// clients do not read, and would see it a second later. Until then no client is read here.
+    /// Wakes other workers, because their clients hold the memory that is still over the limit.
+    /// They may sleep, as their clients do not read, and would notice a second later. Until then no
+    /// client is read here.
     pub(super) fn wake_those_that_hold_more(&mut self) {
         let now = Instant::now();
         let was_lately = |at: Instant| now.duration_since(at) < WAKE_EVERY;
@@ -339,8 +341,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
     }
 }
 
-/// Whether the client has closed, or its half, and what it has sent is not a whole command. Its
-/// bytes and its end may be waiting in the socket, which is not read.
+/// Whether the client has closed, or its sending half, and has sent no complete command. Its bytes
+/// and its end may be waiting in the socket, which is not read.
 fn can_never_finish(connection: &Connection) -> bool {
     let mut polled = [PollFd::from_borrowed_fd(connection.socket.as_fd(), PollFlags::RDHUP)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //! I1: while no client tracks, a round looks at one word.
-//! I2: invalidations for a gathering's changes are queued before its replies leave; those for the
+//! I2: invalidations for a gathering's changes are sent before its replies leave; those for the
 //!     round's other changes at the round's end. Those that a turn has no time for follow in the
 //!     next ones.
 
@@ -13,7 +13,7 @@ use crate::poller::Poller;
 use crate::tracking::is_on;
 
 impl<E: Home, P: Poller> Worker<E, P> {
-    /// A round begins: whether somebody tracks.
+    /// Takes up whether any client tracks. Called when a round begins.
     #[inline]
     pub(super) fn look_at_trackers(&mut self) {
         if self.core.shared.tracking().word() != self.core.telling.seen {
@@ -36,11 +36,11 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.is_tracked = is_on(word);
         self.core.note_exceptions();
         self.engine.own_session().record_changes(is_on(word));
-        // Last: from now on this worker looks up what it writes (tracking T2).
+        // Last: from now on this worker looks up the keys that it writes (tracking T2).
         self.core.shared.tracking().set_seen(self.core.worker.index(), word);
     }
 
-    /// Tells what has changed since the last call (I2).
+    /// Sends the invalidations for changes since the last call (I2).
     #[inline]
     pub(super) fn tell_changes(&mut self) {
         if self.core.is_tracked {

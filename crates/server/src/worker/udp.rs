@@ -16,11 +16,12 @@ use crate::gather::Gather;
 use crate::memcached::udp::UdpPort;
 use crate::poller::Poller;
 
-/// Receives of one round at most: connections have their turn too. What is left is reported again.
+/// Receives per round, at most, so that connections have their turn too. The rest is reported
+/// again.
 const BURSTS_MAX: usize = 8;
 
 impl<E: Home, P: Poller> Worker<E, P> {
-    /// Takes what has arrived, and executes it.
+    /// Receives the datagrams that have arrived, and executes them.
     pub(super) fn serve_udp(&mut self) {
         for _ in 0..BURSTS_MAX {
             let Some(mut udp) = self.udp.take() else { return };
@@ -34,7 +35,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             }
             self.finish_touched();
             if self.core.is_spent() {
-                return; // W1: what has not been received waits as what connections have sent does.
+                return; // W1: unreceived datagrams wait as connections' bytes do.
             }
         }
     }
@@ -93,7 +94,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         Some(slot)
     }
 
-    /// The end of a round for an exchange that took part: it is answered, or goes on.
+    /// Finishes an exchange that took part in the round: it is answered, or continues.
     #[cold]
     pub(super) fn finish_exchange(&mut self, slot: usize) {
         let connection = &mut self.core.connections[slot];
@@ -105,7 +106,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.end_exchange(connection);
     }
 
-    /// Whether there is more to come before the answer.
+    /// Whether more is to come before the answer.
     fn goes_on(&mut self, slot: usize) -> bool {
         let connection = &self.core.connections[slot];
         let unsent_bytes = connection.output.unsent_bytes();
@@ -114,7 +115,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let is_listing =
             matches!(&connection.protocol_state, ProtocolState::Memcached(it) if it.dump.is_some());
         if !is_allowed || (unsent_bytes > self.core.output_limit_bytes && !is_listing) {
-            return false; // However it went on, it could not be answered.
+            return false; // However it continued, it could not be answered.
         }
         if connection.ending == Ending::Resting {
             return true;
@@ -125,7 +126,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let input = &connection.input;
         let is_whole = !input.held.is_empty() && input.need_bytes <= input.held.len();
         if connection.ending == Ending::Open && is_whole {
-            // Behind a pause all connections are looked at.
+            // After a pause all connections are looked at.
             if !self.core.is_paused {
                 self.resumable.push(slot);
             }
@@ -134,7 +135,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         false
     }
 
-    /// Whether a connection is a request that came by datagram: nothing more comes of it.
+    /// Whether a connection is a request that arrived by datagram: no more input follows.
     pub(super) fn is_exchange(&self, slot: usize) -> bool {
         self.core.connections[slot].exchange.is_some()
     }
@@ -157,7 +158,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         udp.close(connection, to);
     }
 
-    /// Other threads poll from now on.
+    /// Steers datagrams to the threads that poll from now on.
     pub(super) fn steer_udp(&mut self, dispatcher_count: usize) {
         if let Some(udp) = self.udp.as_ref().filter(|_| self.core.worker.index() == 0) {
             udp.steer(dispatcher_count);
@@ -165,7 +166,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.cut_exchanges();
     }
 
-    /// Nothing more comes by UDP; a client that waits for an answer asks again, elsewhere.
+    /// Closes the UDP port; a client that waits for an answer asks again, and another worker
+    /// receives it.
     pub(super) fn close_udp(&mut self) {
         self.cut_exchanges();
         if let Some(udp) = self.udp.take() {

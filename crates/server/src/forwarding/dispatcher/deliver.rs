@@ -126,8 +126,8 @@ impl Dispatcher {
     }
 }
 
-/// For memcached's gets of several keys: writes the reply to one of them. Returns false if it is an
-/// ordinary reply.
+/// For memcached's gets of several keys: handles the reply to one of them. Returns false if it only
+/// has to be appended.
 fn put_out_part(connection: &mut Connection, request_slot: &RequestSlot) -> bool {
     match request_slot.shape {
         Shape::McValue { is_last, .. } => several::put_out_part(
