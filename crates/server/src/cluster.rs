@@ -37,23 +37,24 @@ pub use replica_store::{DigestFigures, ServerReplicaStore};
 pub use start::{ControlThread, Joined, Prepared, join, prepare};
 pub use view::{Figures, Place, ReplicationFigures, View};
 
-/// As a node of which cluster a server starts.
+/// The settings of a server that is a node of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterConfig {
     /// Where the cluster's config store is.
     pub config_store: cluster_io::Place,
-    /// Where other nodes reach this one: links by TCP, landed frames by UDP, one port.
+    /// The address at which other nodes reach this one: links by TCP, landed frames by UDP, one
+    /// port.
     pub peer: SocketAddr,
-    /// The host that clients and nodes are told; `None`: the address of each port.
+    /// The host that is announced to clients and nodes; `None`: the address of each port.
     pub advertise: Option<String>,
-    /// This server's name; `None`: made of the peers' address.
+    /// This server's name; `None`: derived from the peers' address.
     pub name: Option<u16>,
-    /// What the operator expects the cluster's settings to be; `None`: whatever they are.
+    /// The value that the operator expects among the cluster's settings; `None`: any.
     pub copies: Option<u8>,
     /// As `copies`.
     pub min_copies: Option<u8>,
     /// As `copies`.
     pub replication: Option<cluster::Scheme>,
-    /// Threads that install what lands here; 0: the control thread does.
+    /// Threads that install landed entries; 0: the control thread does.
     pub digest_threads: usize,
 }

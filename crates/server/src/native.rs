@@ -58,10 +58,10 @@ use udp::Helm;
 
 pub use greet::{Shop, Terms};
 
-/// Room for the longest frame of any transport.
+/// Length of the longest frame of any transport.
 pub const FRAME_MAX_BYTES: usize = 64 << 10;
 
-/// Idle sessions are looked for so often.
+/// Time between two sweeps of idle sessions.
 const SWEEP_EVERY_MS: u64 = 1_000;
 
 /// A round's time on a clock that does not jump.
@@ -93,7 +93,7 @@ pub fn read_key(path: &Path) -> Result<TagKey, StartError> {
 }
 
 impl Shop {
-    /// What the workers of a server share for native clients.
+    /// Opens the state that the workers of a server share for native clients.
     pub fn open(shared: &Shared, key: Option<TagKey>) -> Result<Shop, StartError> {
         let config = shared.config();
         let mut secret = [0; wire::native::COOKIE_SECRET_LEN_BYTES];
@@ -104,7 +104,7 @@ impl Shop {
             .map_err(|source| StartError::System { what: "draw random bytes", source })?;
         let steering_seed = u64::from_le_bytes(steering_seed);
         let bits = shared.store().partition_bits().partition_count().ilog2() as u8;
-        // A node of a cluster has a part of each range only.
+        // A node of a cluster has only a part of each range.
         let has_ranges = config.index == IndexKind::Tree && config.cluster.is_none();
         let terms = Terms {
             steering_bits: bits,
@@ -142,36 +142,37 @@ pub struct Native {
     desk: Desk,
     ports: Ports,
     shm: ShmPort,
-    /// One worker steers for all, each of the ways that datagrams come.
+    /// The steering handles, one for each way that datagrams arrive; only one worker has them.
     helms: Vec<Helm>,
     swept_at_ms: u64,
 }
 
 impl Native {
-    /// A side that serves what comes in by these ports.
+    /// A side that serves the datagrams of these ports.
     pub fn new(shop: Arc<Shop>, ports: Vec<AnyPort>) -> Native {
         let (desk, ports, shm) = (Desk::new(), Ports::new(ports), ShmPort::new());
         Native { shop, desk, ports, shm, helms: Vec::new(), swept_at_ms: 0 }
     }
 
-    /// From now on this side says which thread hears datagrams.
+    /// Makes this side steer datagrams to threads.
     pub fn take_helms(&mut self, helms: Vec<Helm>) {
         self.helms = helms;
     }
 
-    /// Other threads poll: datagrams go to the first `dispatcher_count` from now on, and a client
-    /// that says hello is told so. Clients that were told before need not know (U2).
+    /// Steers datagrams to the first `dispatcher_count` threads, because other threads poll from
+    /// now on. Clients learn the number with their welcome; those welcomed earlier need not know
+    /// (U2).
     pub fn steer(&self, dispatcher_count: usize) {
         for helm in &self.helms {
             match helm.steer(dispatcher_count) {
                 Ok(()) => self.shop.set_dispatcher_count(dispatcher_count),
-                // The threads that heard them go on serving them.
+                // The previous threads continue to serve them.
                 Err(error) => tracing::warn!("native datagrams stay with their threads: {error}"),
             }
         }
     }
 
-    /// Where datagrams come in.
+    /// The ports for datagrams.
     pub fn ports(&self) -> &Ports {
         &self.ports
     }
@@ -183,7 +184,7 @@ impl Native {
         ports.serve(index, desk, &mut Service { engine, core, shop, clock });
     }
 
-    /// Serves the ports that have to be looked at whatever the poller says. Whether some still do.
+    /// Serves the ports that are due, whatever the poller reports. Returns whether some still are.
     #[inline]
     pub fn serve_due<E: Engine>(&mut self, engine: &mut E, core: &Core) -> bool {
         let mut from = 0;
@@ -194,7 +195,7 @@ impl Native {
         from > 0 && self.ports.next_due(0).is_some()
     }
 
-    /// Serves the clients in shared memory that have something to do. Says whether any had.
+    /// Serves the clients in shared memory that have work. Returns whether any had.
     #[inline]
     pub fn serve_shm<E: Engine>(&mut self, engine: &mut E, core: &Core) -> bool {
         if self.shm.is_empty() {
@@ -210,22 +211,22 @@ impl Native {
         true
     }
 
-    /// Takes a client in shared memory in; its place.
+    /// Takes a client in shared memory in; returns its place.
     pub fn adopt(&mut self, guest: ShmGuest) -> Option<usize> {
         self.shm.adopt(guest, &self.shop)
     }
 
-    /// How many clients in shared memory it has.
+    /// The number of its clients in shared memory.
     pub fn shm_client_count(&self) -> usize {
         self.shm.client_count()
     }
 
-    /// Parts with so many clients in shared memory.
+    /// Hands over that many clients in shared memory.
     pub fn part_with_shm(&mut self, count: usize) -> Vec<ShmClient> {
         self.shm.part_with(count)
     }
 
-    /// Takes in one that another worker has parted with; its place.
+    /// Takes in a client that another worker has handed over; returns its place.
     pub fn take_in_shm(&mut self, client: ShmClient) -> usize {
         self.shm.take_in(client)
     }
@@ -235,24 +236,24 @@ impl Native {
         self.shm.doorbell(slot)
     }
 
-    /// The doorbell of a client was rung.
+    /// Notes that the doorbell of a client was rung.
     pub fn hear(&mut self, slot: usize) {
         self.shm.hear(slot, &self.shop);
     }
 
-    /// Sends replies again that the kernel had no room for. Whether some are still here.
+    /// Sends replies again for which the kernel had no room. Returns whether some are still unsent.
     #[inline]
     pub fn send_unsent(&mut self, core: &Core) -> bool {
         self.ports.send_unsent(core)
     }
 
-    /// Before the worker sleeps: tells clients to ring. False: there is something to do.
+    /// Called before the worker sleeps: tells clients to ring. Returns false if there is work.
     pub fn may_sleep(&mut self) -> bool {
         let may_ports_sleep = self.ports.may_sleep();
         self.shm.may_sleep() && may_ports_sleep
     }
 
-    /// Forgets what is idle, once in a while. One worker sweeps for all.
+    /// Forgets idle sessions, once in a while. One worker sweeps for all.
     pub fn keep_house(&mut self, core: &Core) {
         let clock = Clock::now(&core.shared);
         if clock.uptime_ms().saturating_sub(self.swept_at_ms) < SWEEP_EVERY_MS {
@@ -266,7 +267,7 @@ impl Native {
         self.ports.keep_house(core);
     }
 
-    /// The end: what has arrived is answered, then everything is closed.
+    /// Answers all frames that have arrived, then closes everything.
     pub fn drain<E: Engine>(&mut self, engine: &mut E, core: &Core) {
         for index in 0..self.ports.len() {
             self.serve_port(index, engine, core);

@@ -26,7 +26,7 @@ use cluster::{Addresses, Configuration, NodeId, Role, Shard, Slot};
 
 use super::View;
 
-/// A configuration seen by one node.
+/// A configuration as seen by one node.
 #[derive(Clone, Copy, Debug)]
 pub struct Told<'c> {
     configuration: &'c Configuration,
@@ -38,7 +38,7 @@ pub struct Told<'c> {
 pub struct Range {
     /// The first slot.
     pub first: Slot,
-    /// The last one, which belongs to it.
+    /// The last slot, inclusive.
     pub last: Slot,
     /// The node that serves it.
     pub primary: NodeId,
@@ -67,12 +67,12 @@ fn digits_of(seed: u64) -> String {
 }
 
 impl<'c> Told<'c> {
-    /// What `own` tells of the configuration that it has installed.
+    /// The announcement by `own` of the configuration that it has installed.
     pub fn new(configuration: &'c Configuration, own: NodeId) -> Told<'c> {
         Told { configuration, own }
     }
 
-    /// Where a node's RESP port is, if it is a member and has one.
+    /// The address of a node's RESP port, if it is a member and has one.
     pub fn resp_of(&self, node: NodeId) -> Option<(&'c str, u16)> {
         let addresses = self.configuration.addresses(node)?;
         (addresses.resp != 0).then_some((addresses.host.as_str(), addresses.resp))
@@ -88,7 +88,7 @@ impl<'c> Told<'c> {
         self.configuration.members.iter().copied()
     }
 
-    /// Members that are no node's replica (T1).
+    /// Members that are not announced as replicas (T1).
     pub fn masters(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.members().filter(|node| self.master_of(*node).is_none())
     }
@@ -104,7 +104,7 @@ impl<'c> Told<'c> {
                 *copies_of.entry(shard.primary).or_default() += 1;
             }
         }
-        // Of several with equally many the first: every node says the same.
+        // Of several with equally many, the first: every node announces the same.
         let most = copies_of.into_iter().max_by_key(|(primary, count)| (*count, Reverse(*primary)));
         most.map(|(primary, _)| primary)
     }
@@ -119,7 +119,8 @@ impl<'c> Told<'c> {
         self.members().filter(move |node| self.master_of(*node) == Some(master))
     }
 
-    /// The nodes that have copies of what this node serves, masters too: for INFO and ROLE.
+    /// The nodes that have copies of the slots that this node serves, masters too: for INFO and
+    /// ROLE.
     pub fn own_backups(&self) -> Vec<NodeId> {
         let own = self.configuration.shards.iter().filter(|shard| shard.primary == self.own);
         let mut backups: Vec<NodeId> = own.flat_map(|shard| shard.backups.clone()).collect();
@@ -128,13 +129,13 @@ impl<'c> Told<'c> {
         backups
     }
 
-    /// How many others have each write of this node before it is answered.
+    /// How many other nodes have each write of this node before it is answered.
     pub fn own_copies_min(&self) -> usize {
         let own = self.configuration.shards.iter().filter(|shard| shard.primary == self.own);
         own.map(|shard| shard.backups.len()).min().unwrap_or(0)
     }
 
-    /// All ranges that somebody serves (T3), neighbours of the same nodes joined.
+    /// All ranges that a node serves (T3); adjacent ones of the same nodes are joined.
     pub fn ranges(&self) -> Vec<Range> {
         let mut ranges: Vec<Range> = Vec::new();
         let told_replicas: Vec<NodeId> = self
@@ -161,7 +162,7 @@ impl<'c> Told<'c> {
         ranges
     }
 
-    /// The slots of a primary, neighbours joined.
+    /// The slots of a primary; adjacent ones are joined.
     pub fn slots_of(&self, primary: NodeId) -> Vec<(Slot, Slot)> {
         let mut slots: Vec<(Slot, Slot)> = Vec::new();
         for shard in self.configuration.shards.iter().filter(|shard| shard.primary == primary) {
@@ -173,7 +174,7 @@ impl<'c> Told<'c> {
         slots
     }
 
-    /// The newest epoch of what a node is primary of.
+    /// The newest epoch of the shards of which a node is primary.
     fn epoch_of(&self, node: NodeId) -> u16 {
         let own = self.configuration.shards.iter().filter(|shard| shard.primary == node);
         own.map(|shard| shard.epoch).max().unwrap_or(0)
@@ -219,21 +220,21 @@ impl<'c> Told<'c> {
     }
 }
 
-/// How many shards a node has in each role.
+/// The number of shards that a node has in each role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoleCounts {
-    /// It serves them.
+    /// Shards that it serves.
     pub primary: usize,
-    /// It has copies of them.
+    /// Shards of which it has copies.
     pub backup: usize,
-    /// It is being given copies of them.
+    /// Shards of which it is being given copies.
     pub joining: usize,
-    /// Of those that it serves: it does not have all of them yet.
+    /// Shards that it serves without having all of them yet.
     pub filling: usize,
 }
 
 impl RoleCounts {
-    /// Of that node.
+    /// The counts of that node.
     pub fn of(configuration: &Configuration, node: NodeId) -> RoleCounts {
         let count = |role| {
             let shards = configuration.shards.iter();
@@ -250,12 +251,13 @@ impl RoleCounts {
     }
 }
 
-/// The nodes around this one, as ROLE and INFO say it: hosts and RESP ports.
+/// The nodes around this one, as ROLE and INFO show them: hosts and RESP ports.
 #[derive(Debug, Default)]
 pub struct Peers {
     /// The node that it is a replica of.
     pub master: Option<(String, u16)>,
-    /// The nodes with copies of what it serves, and how many bytes each has not acknowledged yet.
+    /// The nodes with copies of the slots that it serves, and how many bytes each has not
+    /// acknowledged yet.
     pub backups: Vec<(String, u16, u64)>,
 }
 
@@ -305,7 +307,7 @@ fn info_text(numbers: &InfoNumbers) -> String {
         format!("cluster_size:{masters}"),
         format!("cluster_current_epoch:{term}"),
         format!("cluster_my_epoch:{epoch}"),
-        // Of Redis's own bus, which is not spoken here; clients look for the lines.
+        // About Redis's own bus, which this server does not speak; clients look for the lines.
         "cluster_stats_messages_sent:0".to_owned(),
         "cluster_stats_messages_received:0".to_owned(),
         "total_cluster_links_buffer_limit_exceeded:0".to_owned(),

@@ -52,27 +52,27 @@ use crate::poller::{Epoll, Interest, Poller};
 use crate::process::unix_now;
 use crate::shared::Shared;
 
-/// Inputs of one kind between two looks at the others, ...
+/// Inputs of one kind that are taken before the other kinds get their turn.
 const INPUTS_MAX: usize = 512;
-/// A round takes in no more requests once it has taken so long: one that makes a long value takes
-/// some of it.
+/// Once a round has taken this long, it takes in no more requests: a request that makes a long
+/// value takes part of it.
 const ROUND_NS: u64 = 5_000_000;
-/// Between two ticks while something is under way, ...
+/// Time between two ticks while work is under way, ...
 const TICK_BUSY: Duration = Duration::from_millis(1);
 /// ... shortly after it, ...
 const TICK_SOON: Duration = Duration::from_millis(5);
-/// So many times later while datagrams wait to be received.
+/// The time between ticks is multiplied by this while datagrams wait to be received.
 const TICK_BEHIND: u32 = 4;
 const WIND_DOWN_NS: u64 = 50_000_000;
-/// ... and at most while nothing is.
+/// ... and at most while there is none.
 const TICK_IDLE_MAX: Duration = Duration::from_millis(50);
-/// A request waits so long for its shard to be served.
+/// How long a request waits for its shard to be served.
 pub(super) const PATIENCE_NS: u64 = 2_000_000_000;
 
 const TOKEN_WAKER: u64 = 0;
 const TOKEN_LANDING: u64 = 1;
 
-/// What the control thread has.
+/// The control thread's links and state.
 pub(super) struct Control {
     pub shared: Arc<Shared>,
     pub fabric: Arc<Fabric>,
@@ -83,28 +83,28 @@ pub(super) struct Control {
     pub events: Receiver<LinkEvent>,
     pub found: Receiver<Found>,
     pub landing: Landing,
-    /// Where workers take entries in, under the scheme `rpc`.
+    /// The inbound logs of the workers, under the scheme `rpc`.
     pub inbound_logs: Option<Arc<InboundLogs>>,
     pub syncing: Syncing,
     pub guests: Guests,
-    /// Where other nodes reach this one.
+    /// The address at which other nodes reach this one.
     pub peer: String,
-    /// Between two ticks while nothing is under way: an eighth of a lease.
+    /// Time between two ticks while no work is under way: an eighth of a lease.
     pub tick_idle: Duration,
     pub departure: Departure,
-    /// The workers have ended: no thread waits for anything any more.
+    /// The workers have ended: no thread waits for an answer any more.
     pub is_ended: Arc<AtomicBool>,
     pub state: State,
 }
 
 impl Control {
-    /// For leases of so long.
+    /// The idle tick for that length of a lease.
     pub fn tick_idle(lease_ns: u64) -> Duration {
         Duration::from_nanos(lease_ns / 8).min(TICK_IDLE_MAX)
     }
 }
 
-/// What it remembers between two rounds.
+/// The control thread's state between two rounds.
 #[derive(Default)]
 pub(super) struct State {
     leader: Option<Endpoint>,
@@ -113,29 +113,29 @@ pub(super) struct State {
     pub flushes: Flushes,
     pub facts: Facts,
     pub actions: Vec<Action>,
-    /// Empty but for its memory.
+    /// Empty; kept for its memory.
     performed: Vec<Action>,
     ticked_at: Instant,
     busy_at: Instant,
-    /// How often what was put off was tried again.
+    /// Number of attempts to perform requests that were put off.
     tries: usize,
-    /// The landing socket may have more.
+    /// The landing socket may have more datagrams.
     has_landed: bool,
-    /// What was emptied out of inbound logs last.
+    /// The frames last emptied out of inbound logs.
     pub taken: Taken,
     term: Term,
-    /// By shard, as published.
+    /// By shard, as published in the view.
     places: Vec<Place>,
     floors: Vec<Version>,
-    /// A sync that could not be ordered: what is to be known first is not written down.
+    /// A sync that could not be ordered, because the floors that have to be on disk first are not.
     owes_sync: bool,
     pub peers: BTreeMap<NodeId, Endpoint>,
-    /// What other nodes execute for this one's clients, by number.
+    /// Requests that other nodes execute for this one's clients, by number.
     pub forwards: Forwards,
 }
 
 impl Control {
-    /// Runs until the server stops and all that was asked is answered.
+    /// Runs until the server stops and all requests are answered.
     pub fn run(mut self) {
         let mut poller = match self.open_poller() {
             Ok(poller) => poller,
@@ -167,7 +167,7 @@ impl Control {
         let is_clearing = self.node.replica_store().work();
         let is_sending = self.landing.has_unsent();
         let has_more = has_work || is_clearing || is_sending || self.state.has_landed;
-        // Digest threads are looked at last: they, too, wake this thread once it may sleep.
+        // Digest threads are checked last: they, too, wake this thread once it may sleep.
         let is_woken =
             has_more || !self.ends.may_sleep() || self.node.replica_store().has_digested();
         let time = match is_woken {
@@ -193,7 +193,7 @@ impl Control {
         }
         self.hear_found();
         self.hear_links(now);
-        self.perform(now); // What was put off comes before what is taken now (O1).
+        self.perform(now); // Put-off requests come before new ones (O1).
         if self.state.forwards.take_has_answers() {
             self.try_again(now);
         }
@@ -222,7 +222,7 @@ impl Control {
         if self.is_busy() {
             self.state.busy_at = now;
         }
-        // What is there may acknowledge what a tick would send again.
+        // Waiting datagrams may acknowledge entries that a tick would send again.
         let hurry = if self.state.has_landed { TICK_BEHIND } else { 1 };
         let time = self.tick_time(now) * hurry;
         if now.ns.saturating_sub(self.state.ticked_at.ns) >= time.as_nanos() as u64 {
@@ -245,7 +245,8 @@ impl Control {
         self.ends.wake_dispatchers(&self.fabric, &self.shared);
     }
 
-    /// Messages, until they have made enough work (T3), and a step of what they ask for.
+    /// Takes messages, until they have made enough work (T3), and does a step of the work that they
+    /// cause.
     fn hear_links(&mut self, now: Instant) {
         let mut work = self.node.take_work();
         for _ in 0..INPUTS_MAX {
@@ -264,7 +265,7 @@ impl Control {
         }
     }
 
-    /// Whether the round's time is spent: what is left comes with the next one (T3).
+    /// Whether the round's time is spent: the rest comes with the next round (T3).
     fn is_spent(&self, began: Instant) -> bool {
         clock::now().ns.saturating_sub(began.ns) >= ROUND_NS
     }
@@ -279,7 +280,7 @@ impl Control {
         if self.departure.is_asked() {
             self.node.end();
         }
-        // Without a manager there is no node to tell, and a node that is no member has nothing to
+        // Without a manager no node can take over, and a node that is no member has nothing to
         // give.
         let is_alone = self.node.is_ending() && self.state.leader.is_none();
         if is_alone || self.node.has_left() {
@@ -287,7 +288,8 @@ impl Control {
         }
     }
 
-    /// Between two ticks; what was written lately is told to be everywhere within some 15 ms.
+    /// Time between two ticks; recent writes are announced as being on all copies within some 15
+    /// ms.
     fn tick_time(&self, now: Instant) -> Duration {
         let since_busy_ns = now.ns.saturating_sub(self.state.busy_at.ns);
         match self.is_busy() {
@@ -333,7 +335,8 @@ impl Control {
         self.tell_held(to, message, Hold::default());
     }
 
-    /// What is booked is so until the message has left. Whether it was taken.
+    /// Sends a message whose memory stays booked until it has left. Returns whether it was
+    /// accepted.
     pub(super) fn tell_held(&self, to: NodeId, message: Message, hold: Hold) -> bool {
         let at = self.state.peers.get(&to);
         at.is_some_and(|at| self.links.send_held(at, Peer::Node(to), message, hold))
@@ -355,7 +358,7 @@ impl Control {
         }
     }
 
-    /// What has landed here.
+    /// Receives landed frames.
     fn receive(&mut self, now: Instant) {
         let Control { landing, node, state, inbound_logs, .. } = self;
         let State { actions, taken, .. } = state;
@@ -401,13 +404,13 @@ impl Control {
         if may_go {
             self.ask(ticket, now);
             if self.was_put_off(&control_request) {
-                self.perform(now); // Before the next one of its shard is asked for (O1).
+                self.perform(now); // Before the next request of its shard (O1).
             }
         }
     }
 
-    /// Whether the node wants to be asked again for what it was just asked for, or its reply had
-    /// no room.
+    /// Whether the node has put off the request that it was just asked for, or there was no room
+    /// for its reply.
     fn was_put_off(&self, control_request: &RequestChange) -> bool {
         let last = self.state.actions.last();
         let is_refused = last.is_some_and(|action| {
@@ -428,7 +431,7 @@ impl Control {
         self.ask_for(ticket, change, now);
     }
 
-    /// Asks the node for what the ticket's owner computes.
+    /// Asks the node to compute the change of a ticket.
     pub(super) fn ask_for(&mut self, ticket: u32, change: Arc<dyn Change>, now: Instant) {
         let Some(waiter) = self.state.outstanding.at(ticket) else { return };
         let dispatcher = waiter
@@ -459,7 +462,8 @@ impl Control {
         let is_patient = self.is_patient(waiter, now);
         let is_unsent = self.state.forwards.is_unsent(waiter);
         self.state.outstanding.count_answered(shard);
-        // The round's time may be long past: this process may have been stopped within it (K22).
+        // The round's time may be long past: this process may have been stopped within the round
+        // (K22).
         let is_good = matches!(outcome, Outcome::Computed | Outcome::Done);
         let is_late = is_good && clock::now() >= self.node.serves_until();
         let outcome = if is_late { Outcome::Unknown } else { outcome };
@@ -501,7 +505,8 @@ impl Control {
         self.finish(ticket, &control_request, refused);
     }
 
-    /// A read whose reply has no room waits where it lies, but one of another node's there.
+    /// A read whose reply has no room waits here; a read of another node's client waits at that
+    /// node.
     fn put_off_reply(&mut self, ticket: u32, control_request: &ControlRequest) {
         match self.guests.has(control_request) {
             true => self.finish(ticket, control_request, None),
@@ -509,7 +514,7 @@ impl Control {
         }
     }
 
-    /// The control request is over: its request slot goes back to the worker that gave it.
+    /// Completes a control request: its request slot goes back to its worker.
     pub(super) fn finish(
         &mut self,
         ticket: u32,
@@ -525,7 +530,7 @@ impl Control {
             return self.ends.give_back(control_request);
         }
         let (bytes, hold) = control_request.take_reply();
-        // A read whose reply has no room here is asked again by its node.
+        // If there is no room for a read's reply here, its node asks again.
         let is_asked_again =
             is_elsewhere || (control_request.is_read() && control_request.is_cut());
         let bytes = (!is_asked_again).then_some(bytes);
@@ -534,10 +539,10 @@ impl Control {
         }
     }
 
-    /// What the node has put off is asked again, in order.
+    /// Asks the node again for requests that it has put off, in order.
     pub(super) fn try_again(&mut self, now: Instant) {
         let (began, mut shards) = (clock::now(), self.state.outstanding.shards_put_off());
-        // By turns: those at the front take what memory there is.
+        // The shards take turns: those at the front take the available memory.
         self.state.tries = self.state.tries.wrapping_add(1);
         let first = self.state.tries % shards.len().max(1);
         shards.rotate_left(first);
@@ -556,7 +561,7 @@ impl Control {
         }
     }
 
-    /// Whether there is still no memory for it: then nothing is computed in vain.
+    /// Whether there is still no memory for it; then computing it would be in vain.
     fn waits_for_room(&self, ticket: u32, now: Instant) -> bool {
         let Some(waiter) = self.state.outstanding.at(ticket) else { return false };
         self.is_patient(waiter, now)
@@ -567,13 +572,13 @@ impl Control {
             && !self.state.outstanding.is_oldest_read(ticket)
     }
 
-    // ---- what the node wants done ----
+    // ---- actions of the node ----
 
     pub(super) fn perform(&mut self, now: Instant) {
         if self.node.replica_store().take_flushed() {
-            self.publish(now); // No worker reads what a reply says is gone.
+            self.publish(now); // No worker reads keys that a reply reports as gone.
         }
-        // What is performed may make further actions.
+        // Performing actions may cause further ones.
         while !self.state.actions.is_empty() {
             let mut actions = std::mem::take(&mut self.state.performed);
             std::mem::swap(&mut self.state.actions, &mut actions);
@@ -606,7 +611,8 @@ impl Control {
         }
     }
 
-    /// What is installed shall be durable; floors of flushes are, before any of it is said to be.
+    /// Orders a sync of the installed entries. Floors of flushes are made durable before any of it
+    /// counts as durable.
     fn order_sync(&mut self) {
         self.keep();
         self.state.owes_sync = !self.node.replica_store().has_kept_floors();
@@ -615,14 +621,14 @@ impl Control {
         }
     }
 
-    /// What is kept beside the log: another thread writes it, and wakes this one.
+    /// Has the records beside the log written: another thread writes them, and wakes this one.
     fn keep(&self) {
         if let Err(error) = self.node.replica_store().keep_step() {
             tracing::warn!("the data directory's file NODE cannot be written: {error}");
         }
     }
 
-    /// Two servers with one number: each takes the other for its own later incarnation.
+    /// Warns of two servers with one number: each takes the other for its own later incarnation.
     fn warn_of_namesake(&self, configuration: &Configuration) {
         let own = self.node.id();
         let mut members = configuration.members.iter();
@@ -638,7 +644,7 @@ impl Control {
         }
     }
 
-    /// Brings the view up to date (T1).
+    /// Updates the view (T1).
     fn publish(&mut self, now: Instant) {
         let until = self.node.serves_until();
         self.view.set_lease(until.ns);

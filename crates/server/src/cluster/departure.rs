@@ -31,12 +31,12 @@ pub(super) fn departure() -> (Asking, Departure) {
 }
 
 impl Asking {
-    /// Asks, to be followed by waking the thread.
+    /// Asks for the departure; the caller then wakes the control thread.
     pub fn ask(&self) {
         let _ = self.ask.try_send(()); // Full: it has been asked.
     }
 
-    /// Whether others have all of it within so long.
+    /// Waits, at most this long; returns whether other nodes have everything.
     pub fn wait(&self, limit: Duration) -> bool {
         self.left.recv_timeout(limit).unwrap_or(false)
     }
@@ -47,8 +47,8 @@ impl Departure {
         self.asked.try_recv().is_ok()
     }
 
-    /// That waiting brings nothing more, and whether others have taken over.
+    /// Reports that waiting is over, and whether other nodes have taken over.
     pub fn tell(&self, has_gone: bool) {
-        let _ = self.left.try_send(has_gone); // Full: it has been told.
+        let _ = self.left.try_send(has_gone); // Full: it has been reported.
     }
 }

@@ -18,7 +18,7 @@ use crate::forwarding::replicate::ControlRequest;
 
 const WINDOW_NS: u64 = 500_000_000;
 
-/// Reads that one worker has executed, by slots; only that worker writes.
+/// Reads that one worker has executed, by slots; only that worker writes them.
 pub struct SlotReads(Box<[AtomicU64]>);
 
 /// Slots that are counted together.
@@ -31,14 +31,15 @@ impl Default for SlotReads {
 }
 
 impl SlotReads {
-    /// One more.
+    /// Counts one read.
     #[inline]
     pub fn count(&self, slot: Slot) {
         let cell = &self.0[usize::from(slot.0 / SLOTS_PER_COUNT)];
         cell.store(cell.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Of the slots from `first` to `last`, those at the edges shared with their neighbours.
+    /// The reads of the slots from `first` to `last`; counts at the edges are shared with their
+    /// neighbours.
     fn sum(&self, first: Slot, last: Slot) -> u64 {
         let (first, last) = (first.0 / SLOTS_PER_COUNT, last.0 / SLOTS_PER_COUNT);
         let cells = &self.0[usize::from(first)..=usize::from(last)];
@@ -46,7 +47,7 @@ impl SlotReads {
     }
 }
 
-/// What the control thread counts between two tellings.
+/// The control thread's counts between two reports.
 #[derive(Default)]
 pub(super) struct Facts {
     told_at: Instant,
@@ -54,7 +55,8 @@ pub(super) struct Facts {
     counts: Vec<Count>,
     shown: BTreeSet<ShardId>,
     peers: BTreeSet<NodeId>,
-    /// Bytes that may come before the log is too full to take on writes that all copies must have.
+    /// Bytes that may still be written before the log is too full to accept writes that all copies
+    /// must have.
     room_bytes: Option<u64>,
 }
 
@@ -65,16 +67,18 @@ struct Count {
     reads_before: u64,
 }
 
-/// Of the log: the rest is for cleaning, and for what is on its way when the end is seen.
+/// Percentage of the log that counts as full: the rest is for cleaning, and for writes in flight
+/// when the limit is reached.
 const FULL_PERCENT: u64 = 90;
 
-/// Up to this length a value needs no run of segments, or a short one, and many at a time are
+/// A value of up to this length needs no run of segments, or a short one, and many at a time take
 /// little.
 pub const SHORT_BYTES: u64 = 64 << 10;
 
 impl Facts {
-    /// Whether there is no room for what an control request brings: it is refused at once, for what
-    /// has begun must end on every copy. `waiting_bytes` came before it, and is not in the log yet.
+    /// Whether there is no room for the value of a control request: it is refused at once, because
+    /// a write that has begun must end on every copy. `waiting_bytes` came before it, and are not
+    /// in the log yet.
     pub fn is_full(
         &self,
         control_request: &ControlRequest,
@@ -85,13 +89,13 @@ impl Facts {
             && !self.has_room(control_request.len_bytes(), waiting_bytes, budget)
     }
 
-    /// Whether so much can be taken on behind what waits.
+    /// Whether that many bytes can be accepted behind the waiting ones.
     pub fn has_room(&self, bytes: u64, waiting_bytes: u64, budget: &BufferBudget) -> bool {
         let room_bytes = self.room_bytes.unwrap_or(u64::MAX);
         bytes.saturating_add(waiting_bytes) <= room_bytes_for(bytes, room_bytes, budget)
     }
 
-    /// A request went to the node.
+    /// Counts a request that went to the node.
     pub fn count(&mut self, shard: ShardId, is_read: bool, bytes: u64) {
         if self.counts.len() <= shard.index() {
             self.counts.resize(shard.index() + 1, Count::default());
@@ -102,28 +106,28 @@ impl Facts {
     }
 }
 
-/// What may come into a log before it is too full to take on writes that all copies must have. What
-/// lies behind a long value in its last segment is no room.
+/// Bytes that may still be written to a log before it is too full to accept writes that all copies
+/// must have. The space behind a long value in its last segment does not count.
 pub fn room_bytes(store: &Store) -> u64 {
     let stats = store.stats();
     let taken_bytes = stats.space.live_bytes + stats.space.long_tail_bytes;
     (stats.log_bytes / 100 * FULL_PERCENT).saturating_sub(taken_bytes)
 }
 
-/// Of that, what a value of that length may take: a long one leaves what other nodes may be writing
-/// at the same time, for they look at their own logs.
+/// The part of these bytes that a value of that length may take: a long one leaves room for the
+/// writes that other nodes may be making at the same time, because they check their own logs.
 pub fn room_bytes_for(bytes: u64, room_bytes: u64, budget: &BufferBudget) -> u64 {
     let is_long = bytes > SHORT_BYTES;
     room_bytes.saturating_sub(if is_long { budget.kind_limit_bytes(Kind::Landing) } else { 0 })
 }
 
 impl Control {
-    /// At each tick: how full the log is.
+    /// Checks how full the log is. Called at each tick.
     pub(super) fn look_at_room(&mut self) {
         self.state.facts.room_bytes = Some(room_bytes(self.shared.store()));
     }
 
-    /// Every 500 ms.
+    /// Reports the facts every 500 ms.
     pub(super) fn tell_facts(&mut self, now: Instant) {
         let window_ns = now.ns.saturating_sub(self.state.facts.told_at.ns);
         if window_ns < WINDOW_NS {
@@ -165,7 +169,7 @@ impl Control {
         all
     }
 
-    /// Brings the view's figures up to date.
+    /// Updates the view's figures.
     fn show(&mut self, configuration: &Configuration, shards: &[ShardStatistics]) {
         let is_copied = |id: ShardId| {
             let shard = configuration.shard(id);
@@ -213,7 +217,7 @@ impl Control {
         self.view.set_replication(figures, self.node.replica_store().digest_figures());
     }
 
-    /// Shards whose primary was lost and that are this node's now.
+    /// Counts shards whose primary was lost and that this node serves now.
     pub(super) fn count_failovers(&self, before: Option<&Configuration>, after: &Configuration) {
         let own = self.node.id();
         let Some(before) = before else { return };

@@ -23,7 +23,7 @@ use cluster::{ClientId, Message, NodeId, Operation, Outcome, Peer, Request, Shar
 use super::control::{Control, PATIENCE_NS};
 use crate::forwarding::replicate::GroupAnswer;
 
-/// What a forwarded flush begins with; requests of one key begin with their format.
+/// The first byte of a forwarded flush; requests of one key begin with their format.
 const FORMAT: u8 = b'F';
 /// Numbers of forwarded flushes; those of other requests are lower.
 const FORWARDED: u64 = 1 << 63;
@@ -48,11 +48,11 @@ enum Asker {
 struct Job {
     asker: Asker,
     since: Instant,
-    /// Those that no node was asked for yet.
+    /// Shards for which no node was asked yet.
     left: BTreeSet<ShardId>,
-    /// Those that the node was asked for, by ticket.
+    /// Shards for which this node was asked, by ticket.
     asked: BTreeMap<u32, ShardId>,
-    /// Those that other nodes were.
+    /// Shards for which other nodes were asked, by number.
     forwarded: BTreeMap<u64, Vec<ShardId>>,
     done: Vec<ShardId>,
     answer: GroupAnswer,
@@ -71,12 +71,12 @@ impl Job {
 }
 
 impl Flushes {
-    /// Whether somebody waits for something.
+    /// Whether a flush is under way.
     pub fn is_busy(&self) -> bool {
         !self.jobs.is_empty()
     }
 
-    /// What the node says of a flush; false: the ticket is of something else.
+    /// Takes the node's answer to a flush; returns false if the ticket is not a flush's.
     pub fn replied(&mut self, ticket: u32, outcome: &Outcome) -> bool {
         let Some(job) = self.jobs.iter_mut().find(|job| job.asked.contains_key(&ticket)) else {
             return false;
@@ -93,13 +93,13 @@ impl Flushes {
         true
     }
 
-    /// What another node says; false: the number is of something else.
+    /// Takes another node's answer; returns false if the number is not a flush's.
     pub fn forwarded(&mut self, id: u64, reply: Option<&[u8]>) -> bool {
         let job = self.jobs.iter_mut().find(|job| job.forwarded.contains_key(&id));
         let asked = job.and_then(|job| Some((job.forwarded.remove(&id)?, job)));
         if let Some((shards, job)) = asked {
             match reply.map(decode_reply) {
-                // The server there knows no flushes, or has another format.
+                // The server there does not know flushes, or has another format.
                 None => job.left.extend(shards),
                 Some(None) => job.answer = GroupAnswer::Bad,
                 Some(Some((answer, done))) => {
@@ -136,7 +136,7 @@ impl Flushes {
 }
 
 impl Control {
-    /// A worker wants this node's shards flushed, or all.
+    /// Starts a worker's flush of this node's shards, or of all.
     pub(super) fn flush_for(&mut self, dispatcher: usize, is_everywhere: bool, now: Instant) {
         let Some(configuration) = self.node.configuration().cloned() else {
             return self.ends.answer(dispatcher, GroupAnswer::Bad);
@@ -148,7 +148,8 @@ impl Control {
         self.state.flushes.jobs.push(Job::new(Asker::Dispatcher(dispatcher), left, now));
     }
 
-    /// Another node wants some of this node's shards flushed; false: these are no such bytes.
+    /// Starts another node's flush of some of this node's shards; returns false if the bytes are
+    /// not a flush.
     pub(super) fn flush_as_guest(
         &mut self,
         from: NodeId,
@@ -164,7 +165,7 @@ impl Control {
         let mut jobs = std::mem::take(&mut self.state.flushes.jobs);
         jobs.iter_mut().for_each(|job| self.go_on_flushing(job, now));
         self.state.flushes.jobs = jobs;
-        // The node answers some at once.
+        // The node answers some of them at once.
         self.perform(now);
         let is_over = |job: &mut Job| job.is_over();
         let over: Vec<Job> = self.state.flushes.jobs.extract_if(.., is_over).collect();

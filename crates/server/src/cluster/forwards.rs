@@ -33,19 +33,20 @@ use super::outstanding::Waiter;
 use crate::budget::{Kind, Reservation};
 use crate::forwarding::replicate::{ControlRequest, Refused};
 
-/// A link's queue takes 1,024 messages, and its peer answers others too.
+/// Requests at other nodes at a time. A link's queue takes 1,024 messages, and its peer answers
+/// others too.
 const FORWARDS_MAX: usize = 256;
-/// After what could not be taken in, here or there, nothing more is forwarded for so long.
+/// How long forwarding pauses after a request or reply found no room, here or at the other node.
 const PAUSE_NS: u64 = 5_000_000;
-/// Workers that sleep look once a second for clients that do not read.
+/// Sleeping workers look once a second for clients that do not read.
 const ROOM_DELAY_MAX: Duration = Duration::from_secs(2);
 
-/// What is under way at other nodes.
+/// Requests under way at other nodes, and replies to other nodes.
 #[derive(Default)]
 pub(super) struct Forwards {
     /// By number.
     sent: BTreeMap<u64, Sent>,
-    /// Nothing is sent before.
+    /// Nothing is sent before this time.
     paused_until: Instant,
     /// When a request or a reply last found no room, ...
     crowded_at: Instant,
@@ -57,29 +58,29 @@ pub(super) struct Forwards {
     unsent: VecDeque<(NodeReply, Instant)>,
 }
 
-/// To another node, about a request that it has forwarded.
+/// A reply to another node, about a request that it has forwarded.
 pub(super) struct NodeReply {
     pub to: NodeId,
-    /// The asker's number.
+    /// The asking node's number.
     pub id: u64,
     /// None: it was not executed here.
     pub bytes: Option<Arc<[u8]>>,
-    /// Until it has left.
+    /// Its booking, held until it has left.
     pub hold: Hold,
 }
 
 impl Forwards {
-    /// Whether it was not sent, for want of room as it seems.
+    /// Whether the request was not sent, apparently for want of room.
     pub fn is_unsent(&self, waiter: &Waiter) -> bool {
         waiter.sent_at.is_none() && waiter.came_at <= self.crowded_at
     }
 
-    /// Whether a request of that key is at another node (F6).
+    /// Whether a request on that key is at another node (F6).
     fn has_key(&self, key: &[u8]) -> bool {
         self.sent.values().any(|sent| *sent.key == *key)
     }
 
-    /// Whether what waited behind an answer may go on.
+    /// Whether requests that waited behind an answer may continue; resets that.
     pub fn take_has_answers(&mut self) -> bool {
         std::mem::take(&mut self.has_answers)
     }
@@ -94,12 +95,13 @@ struct Sent {
     ticket: u32,
     key: Arc<[u8]>,
     sent_at: Instant,
-    /// For the copy that leaves.
+    /// The booking of the copy that leaves.
     _booked: Reservation,
 }
 
 impl Control {
-    /// Whether the request went to the primary of its shard, or will; a guest goes no further.
+    /// Forwards a request to the primary of its shard, now or later; returns false if it cannot be,
+    /// as a guest.
     pub(super) fn forward(
         &mut self,
         ticket: u32,
@@ -139,7 +141,8 @@ impl Control {
         true
     }
 
-    /// It was not taken: not sent, not executed there, or a read whose reply has no room.
+    /// Puts off a request that was not sent, was not executed there, or is a read whose reply has
+    /// no room.
     fn put_off_forward(&mut self, ticket: u32, now: Instant) {
         self.state.forwards.crowded_at = now;
         self.state.forwards.paused_until = Instant { ns: now.ns.saturating_add(PAUSE_NS) };
@@ -155,7 +158,8 @@ impl Control {
         let Some(waiter) = self.state.outstanding.get(ticket, id) else { return };
         let is_patient = self.is_patient(waiter, now);
         let Some(control_request) = waiter.control_request.clone() else { return };
-        // Without one the map has changed there, or will here, or it has no room: asked again.
+        // Without bytes: the configuration has changed there, or will here, or that node has no
+        // room. The request is asked again.
         let Some(reply) = reply else { return self.put_off_forward(ticket, now) };
         control_request.let_past(self.state.outstanding.is_oldest_read(ticket));
         match control_request.answer(&reply) {
@@ -168,9 +172,9 @@ impl Control {
         self.finish(ticket, &control_request, None);
     }
 
-    /// Whether it may be asked again. What was never sent for want of room, or lies behind such a
-    /// one, waits for those before it, as large commands wait for room (`worker::starve`); so does
-    /// a read whose reply had no room here.
+    /// Whether it may be asked again. A request that was never sent for want of room, or is behind
+    /// such a one, waits for those before it, as large commands wait for room (`worker::starve`);
+    /// so does a read whose reply had no room here.
     pub(super) fn is_patient(&self, waiter: &Waiter, now: Instant) -> bool {
         let since = |at: Instant| now.ns.saturating_sub(at.ns);
         if since(waiter.sent_at.unwrap_or(waiter.came_at)) < PATIENCE_NS {
@@ -189,14 +193,16 @@ impl Control {
             && since(waiter.came_at) < patience_ns.saturating_mul(3)
     }
 
-    /// Sends the reply to what another node has forwarded, now or once its link has room (F5).
+    /// Sends the reply to a request that another node has forwarded, now or once its link has room
+    /// (F5).
     pub(super) fn reply_to_node(&mut self, reply: NodeReply, now: Instant) {
         if !self.try_reply(&reply) {
             self.state.forwards.unsent.push_back((reply, now));
         }
     }
 
-    /// Tries once more to send the replies that wait. A node that asked so long ago waits no more.
+    /// Tries once more to send the replies that wait. A node that asked long enough ago no longer
+    /// waits.
     pub(super) fn send_replies(&mut self, now: Instant) {
         for _ in 0..self.state.forwards.unsent.len() {
             let Some((reply, since)) = self.state.forwards.unsent.pop_front() else { break };
@@ -207,14 +213,15 @@ impl Control {
         }
     }
 
-    /// False: its link is full. A node that is gone takes it too: nothing waits for it.
+    /// Returns false if its link is full. A node that has left counts as reached: nothing waits for
+    /// it.
     fn try_reply(&self, reply: &NodeReply) -> bool {
         let message = Message::Forwarded { id: reply.id, bytes: reply.bytes.clone() };
         !self.state.peers.contains_key(&reply.to)
             || self.tell_held(reply.to, message, reply.hold.clone())
     }
 
-    /// Gives up what another node has had for too long: its outcome is unknown.
+    /// Gives up requests that another node has had for too long: their outcome is unknown.
     pub(super) fn give_up_forwards(&mut self, now: Instant) {
         let is_late = |sent: &Sent| now.ns.saturating_sub(sent.sent_at.ns) >= PATIENCE_NS;
         let late: Vec<(u64, u32)> = self
@@ -238,7 +245,7 @@ impl Control {
     }
 }
 
-/// Where a slot is served, for a client of this node.
+/// The node that serves a slot, as the refusal for a client of this node.
 pub(super) fn elsewhere(configuration: &Configuration, slot: Slot) -> Refused {
     let shard = configuration.shard(configuration.shard_of_slot(slot));
     let primary = shard.map(|shard| shard.primary).filter(|node| configuration.has(*node));

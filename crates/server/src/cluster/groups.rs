@@ -40,26 +40,26 @@ struct Holder {
     /// Its last call.
     since: Instant,
     is_granted: bool,
-    /// What was not answered yet: by the node, ...
+    /// Requests that were not answered yet: by the node, ...
     tickets: BTreeMap<u32, Arc<GroupChange>>,
-    /// ... because it is to be asked again (G3), ...
+    /// ... because they are to be asked again (G3), ...
     later: VecDeque<Arc<GroupChange>>,
     /// ... and to the worker.
     running: Option<Vec<Arc<GroupChange>>>,
-    /// Whether what adds to the shard is refused for want of room: asked once, for what has begun
-    /// goes on.
+    /// Whether requests that add to the shard are refused for want of room: determined once,
+    /// because a group that has begun continues.
     is_full: Option<bool>,
     is_ending: bool,
     is_bad: bool,
 }
 
 impl Groups {
-    /// Whether somebody waits for something.
+    /// Whether a worker waits for an answer.
     pub fn is_busy(&self) -> bool {
         self.holder.is_some() || !self.waiting.is_empty()
     }
 
-    /// Of a group's request, what the node says.
+    /// Takes the node's answer to a group's request.
     pub fn replied(&mut self, ticket: u32, outcome: &Outcome) {
         let Some(holder) = &mut self.holder else { return };
         // A group that was given up may still get replies.
@@ -74,7 +74,7 @@ impl Groups {
 }
 
 impl Control {
-    /// Takes what workers ask, and goes on with whose turn it is.
+    /// Takes the workers' calls, and continues with the group whose turn it is.
     pub(super) fn turn_groups(&mut self, now: Instant) {
         while let Ok((dispatcher, call)) = self.ends.groups.try_recv() {
             match call {
@@ -103,9 +103,10 @@ impl Control {
         let shard = holder.shard;
         let filling_bytes: u64 = changes.iter().map(|change| change.filling_bytes()).sum();
         let waiting_bytes = self.state.outstanding.filling_bytes();
-        // What has begun must end on every copy: all of it is refused, or nothing.
+        // A write that has begun must end on every copy: the group is refused as a whole, or not at
+        // all.
         let made_bytes: u64 = changes.iter().map(|change| change.made_bytes_min()).sum();
-        // One of them goes past the part (`Flight::begin_past`).
+        // One of them exceeds the share (`Flight::begin_past`).
         let made_bytes_max = self.shared.buffer_budget().kind_limit_bytes(Kind::Writes)
             + self.shared.store().limits().item_max_bytes;
         let has_room =
@@ -126,7 +127,7 @@ impl Control {
         self.ask_for_later(now);
     }
 
-    /// Asks the node for what the holder wants of it, until it is refused for now (G3).
+    /// Asks the node for the holder's requests, until one is refused for now (G3).
     fn ask_for_later(&mut self, now: Instant) {
         loop {
             let Some(holder) = &mut self.state.groups.holder else { return };
@@ -142,14 +143,14 @@ impl Control {
             self.ask_for(ticket, change.clone(), now);
             self.perform(now);
             let Some(holder) = &mut self.state.groups.holder else { return };
-            // It was refused for now and stands behind those that were to follow it.
+            // It was refused for now and is behind requests that were to follow it.
             if let Some(refused) = holder.later.pop_back_if(|last| Arc::ptr_eq(last, &change)) {
                 return holder.later.push_front(refused);
             }
         }
     }
 
-    /// One step; whether there may be another at once.
+    /// Does one step; returns whether another may follow at once.
     fn step_group(&mut self, now: Instant) -> bool {
         let Some(holder) = &mut self.state.groups.holder else { return self.next_group(now) };
         let dispatcher = holder.dispatcher;
@@ -158,7 +159,7 @@ impl Control {
         }
         if holder.is_bad && holder.running.take().is_some() {
             self.ends.answer(dispatcher, GroupAnswer::Bad);
-            return false; // Its next call comes.
+            return false; // Its next call is still to come.
         }
         if !holder.later.is_empty() && holder.running.is_some() {
             self.ask_for_later(now);
@@ -169,7 +170,7 @@ impl Control {
         if holder.running.as_ref().is_some_and(|changes| changes.iter().all(is_known)) {
             holder.running = None;
             self.ends.answer(dispatcher, GroupAnswer::Good);
-            return false; // Its next call comes.
+            return false; // Its next call is still to come.
         }
         let is_late = now.ns.saturating_sub(holder.since.ns) >= PATIENCE_NS;
         if holder.running.is_some() && is_late {
@@ -221,7 +222,7 @@ impl Control {
             Some(_) if !self.node.has_copies(shard) => {
                 self.end_group(GroupAnswer::TooFewCopies, now);
             }
-            // Writes under way, which may wait for a copy for ever (K23).
+            // Writes under way, which may wait for a copy forever (K23).
             _ if is_used && is_patient => return false,
             Some(Stage::Serving | Stage::Filling) if may_serve && !is_used => {
                 if let Some(holder) = &mut self.state.groups.holder {
@@ -238,7 +239,7 @@ impl Control {
         true
     }
 
-    /// What belongs together leaves as one frame (`cluster::node`'s H2), or not at all (G2).
+    /// Lets a group leave as one frame (`cluster::node`'s H2), or not at all (G2).
     fn let_group_leave(&mut self, shard: ShardId, is_bad: bool, now: Instant) {
         let actions = &mut self.state.actions;
         match is_bad {

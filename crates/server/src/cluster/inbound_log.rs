@@ -38,17 +38,18 @@ use super::control::Control;
 use super::socket::{Counters, FULL_COUNT, Socket};
 use crate::poller::Waker;
 
-/// What a worker keeps for the control thread; more is not taken, and sent again.
+/// Bytes that a worker keeps for the control thread; further entries are not accepted, and sent
+/// again.
 const INBOUND_BYTES_MAX: usize = 4 << 20;
-/// Calls of the system in one round of a worker.
+/// System calls in one round of a worker.
 const BURSTS_MAX: usize = 4;
 
-/// Of all workers.
+/// The inbound logs of all workers.
 pub(super) struct InboundLogs {
     inbound_logs: Vec<Mutex<InboundLog>>,
 }
 
-/// See D1.
+/// One worker's inbound log; see D1.
 #[derive(Default)]
 struct InboundLog {
     term: Option<Term>,
@@ -57,7 +58,7 @@ struct InboundLog {
     frame_count: u64,
 }
 
-/// Frames in the order in which they came.
+/// Frames in the order of their arrival.
 #[derive(Default)]
 pub(super) struct Taken {
     bytes: Vec<u8>,
@@ -65,7 +66,7 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// What was taken, and on which way.
+    /// The frames, each with its lane and its way.
     pub fn iter(&self) -> impl Iterator<Item = (Lane, Way, &[u8])> {
         let mut rest = &self.bytes[..];
         self.frames.iter().map(move |(lane, way, len_bytes)| {
@@ -90,17 +91,17 @@ impl InboundLogs {
         self.inbound_logs[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on entries of this term are taken (D1).
+    /// Opens the logs for entries of this term (D1).
     pub fn open(&self, term: Term) {
         (0..self.inbound_logs.len()).for_each(|index| self.inbound_log(index).term = Some(term));
     }
 
-    /// From now on none are.
+    /// Closes the logs.
     pub fn close(&self) {
         (0..self.inbound_logs.len()).for_each(|index| self.inbound_log(index).term = None);
     }
 
-    /// Empties them.
+    /// Empties the logs.
     pub fn empty(&self, spare: &mut Taken, mut each: impl FnMut(&Taken)) {
         for index in 0..self.inbound_logs.len() {
             spare.clear();
@@ -111,7 +112,7 @@ impl InboundLogs {
         }
     }
 
-    /// Datagrams, entries, and how many of the inbound logs have ever taken one.
+    /// Datagrams, entries, and how many of the inbound logs have ever accepted one.
     pub fn counters(&self) -> (Counters, u64, u64) {
         let mut sum = (Counters::default(), 0, 0);
         for index in 0..self.inbound_logs.len() {
@@ -123,7 +124,7 @@ impl InboundLogs {
     }
 }
 
-/// A worker's part. It is made with the node, and taken by the worker when that starts.
+/// A worker's part. It is created with the node, and taken by the worker when that starts.
 pub struct Receiver {
     index: usize,
     own: NodeId,
@@ -131,11 +132,11 @@ pub struct Receiver {
     socket: Socket,
     inbound_logs: Arc<InboundLogs>,
     acks: AckBuilder,
-    /// Wakes the control thread for what this receiver may not acknowledge (D3).
+    /// Wakes the control thread for entries that this receiver may not acknowledge (D3).
     waker: Option<Waker>,
 }
 
-/// As what a receiver answers.
+/// The identity with which a receiver answers.
 #[derive(Clone, Copy)]
 pub(super) struct Post<'k> {
     pub own: NodeId,
@@ -169,7 +170,7 @@ pub(super) fn receivers(
 }
 
 impl Control {
-    /// Gives the node what workers have taken in.
+    /// Gives the node the entries that workers have received.
     pub(super) fn empty_inbound_logs(&mut self, now: Instant) {
         let Control { node, state, inbound_logs, .. } = self;
         if let Some(inbound_logs) = inbound_logs {
@@ -180,7 +181,7 @@ impl Control {
         }
     }
 
-    /// Before a message: a configuration finds inbound logs closed (D1).
+    /// Before a message: a configuration has to find the inbound logs closed (D1).
     pub(super) fn ready_inbound_logs(&mut self, message: &Message, now: Instant) {
         if let (Some(inbound_logs), Message::Install(_)) = (&self.inbound_logs, message) {
             inbound_logs.close();
@@ -189,7 +190,7 @@ impl Control {
         self.perform(now);
     }
 
-    /// Behind it.
+    /// Opens the inbound logs again, after the message.
     pub(super) fn open_inbound_logs(&self) {
         if let Some(inbound_logs) = self.inbound_logs.as_ref().filter(|_| !self.node.has_backlog())
         {
@@ -198,7 +199,8 @@ impl Control {
     }
 }
 
-/// Gives the node what inbound logs have. What was not acknowledged (D3) it acknowledges itself.
+/// Gives the node the entries of the inbound logs. It acknowledges those that were not acknowledged
+/// (D3) itself.
 pub(super) fn empty(
     inbound_logs: &InboundLogs,
     node: &mut Node<ServerReplicaStore>,
@@ -219,12 +221,12 @@ pub(super) fn empty(
 }
 
 impl Receiver {
-    /// To be polled by its worker.
+    /// The descriptor for its worker's poller.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Takes in what has come, and answers it.
+    /// Receives entries, and acknowledges them.
     pub fn serve(&mut self) {
         let Receiver { index, own, key, socket, inbound_logs, acks, waker } = self;
         let (mut answers, mut refused, mut has_any) = (Vec::new(), 0, false);
@@ -257,7 +259,7 @@ impl Receiver {
             answers.clear();
             socket.flush();
             if count < FULL_COUNT {
-                break; // What comes meanwhile the poller tells.
+                break; // The poller reports later arrivals.
             }
         }
     }
@@ -266,14 +268,14 @@ impl Receiver {
 /// The receiver of the acknowledgement, the lane, and the blocks.
 type Answer = (Sender, Lane, Vec<BlockId>);
 
-/// One entry, one answer.
+/// Acknowledges one entry.
 fn reply(socket: &mut Socket, acks: &mut AckBuilder, (own, key): (NodeId, &Key), answer: Answer) {
     let (sender, Lane { from, term }, blocks) = answer;
     let route = Route { lane: Lane { from: own, term }, to: from };
     for block in blocks {
         if !acks.push(block) {
             socket.queue(sender, acks.finish(route, key));
-            let _ = acks.push(block); // One always has room.
+            let _ = acks.push(block); // An empty one always has room.
         }
     }
     if !acks.is_empty() {
@@ -281,7 +283,7 @@ fn reply(socket: &mut Socket, acks: &mut AckBuilder, (own, key): (NodeId, &Key),
     }
 }
 
-/// The blocks of a frame whose sums are right; marks are none.
+/// The blocks of a frame whose checksums are right; marks are not blocks.
 fn ids(frame: &[u8]) -> Vec<BlockId> {
     let (mut ids, mut rest) = (Vec::with_capacity(1), frame);
     while let Some((header, _)) = block(rest, Check::Checksum) {
@@ -294,7 +296,7 @@ fn ids(frame: &[u8]) -> Vec<BlockId> {
 }
 
 impl InboundLog {
-    /// Appends a frame; whether there is room and it is of the term (D1).
+    /// Appends a frame; returns whether there was room and it is of the open term (D1).
     fn take(&mut self, lane: Lane, way: Way, frame: &[u8]) -> bool {
         let has_room = self.taken.bytes.len() + frame.len() <= INBOUND_BYTES_MAX;
         if self.term != Some(lane.term) || !has_room {

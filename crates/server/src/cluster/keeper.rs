@@ -43,7 +43,7 @@ impl Keeper {
 
 impl Keep for Keeper {
     fn give(&mut self, bytes: Vec<u8>) {
-        // One at a time: there is room. Without the thread nothing is ever done.
+        // One at a time: there is room. Without the thread no write ever completes.
         if let Some(to) = &self.bytes {
             let _ = to.try_send(bytes);
         }

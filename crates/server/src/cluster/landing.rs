@@ -32,7 +32,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use super::lookup;
 use super::socket::{Counters, DATAGRAM_BYTES_MAX, Socket};
 
-/// More than one message of the kernel takes.
+/// More than the kernel takes as one message.
 const FULL_BYTES_MAX: usize = 128 << 10;
 
 /// A node's address, looked up.
@@ -47,30 +47,30 @@ pub(super) struct Landing {
     datagram_bytes: usize,
     peers: BTreeMap<NodeId, Peer>,
     acked: VecDeque<(NodeId, Term, Vec<BlockId>)>,
-    /// Addresses of hosts' names.
+    /// Channel for the looked-up addresses of host names.
     found: (Sender<Found>, Receiver<Found>),
-    /// Threads look up for as long as this is held: until the next configuration.
+    /// Threads look up as long as this is held: until the next configuration.
     looking: Arc<()>,
     /// Frames with entries that left.
     pub sent_frames: u64,
-    /// Batches that wait for their time.
+    /// Whether batches wait for their time.
     has_batches: bool,
-    /// That another release sends here.
+    /// Whether it was logged that another release sends to this socket.
     has_told_format: bool,
 }
 
-/// What is being made for one peer, under one term.
+/// The frames in the making for one peer, under one term.
 struct Peer {
     at: Option<SocketAddr>,
     term: Term,
     frames: FrameBuilder,
     full: Full,
     acks: AckBuilder,
-    /// By thread.
+    /// By receiving thread.
     batches: BTreeMap<u16, Batch>,
 }
 
-/// Datagrams that are full, one behind the other (L1).
+/// Full datagrams, one behind the other (L1).
 #[derive(Default)]
 struct Full {
     bytes: Vec<u8>,
@@ -97,7 +97,7 @@ impl Full {
 /// Frames that follow each other in one log.
 struct Batch {
     frames: FrameBuilder,
-    /// Of the first one.
+    /// The way of the first frame.
     way: Way,
     since: Instant,
 }
@@ -109,7 +109,7 @@ impl Batch {
 }
 
 impl Landing {
-    /// Over the peers' socket.
+    /// A landing over the peers' socket.
     pub fn new(
         socket: Socket,
         (own, key): (NodeId, Key),
@@ -131,13 +131,13 @@ impl Landing {
         }
     }
 
-    /// To be polled.
+    /// The descriptor for a poller.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Another configuration: the address of each node. What is in the making under an older term
-    /// is dropped, for no node would take it any more.
+    /// Takes up another configuration: the address of each node. Frames in the making under an
+    /// older term are dropped, because no node would accept them any more.
     pub fn set_peers<'p>(&mut self, term: Term, peers: impl Iterator<Item = (NodeId, &'p str)>) {
         let limit_bytes = self.datagram_bytes;
         self.looking = Arc::new(());
@@ -154,7 +154,7 @@ impl Landing {
         }
     }
 
-    /// Looks a host's name up, which may take long, in a thread of its own.
+    /// Looks a host's name up in a separate thread, because that may take long.
     fn look_up(&mut self, node: NodeId, address: &str) {
         let (found, address) = (self.found.0.clone(), address.to_owned());
         let wanted = Arc::downgrade(&self.looking);
@@ -190,7 +190,7 @@ impl Landing {
                         leave(batch);
                     }
                     (batch.way, batch.since) = (way, now);
-                    let _ = batch.frames.push(frame); // One always has room.
+                    let _ = batch.frames.push(frame); // An empty one always has room.
                 }
                 if batch.frames.len_bytes() >= Scheme::BATCH_BYTES {
                     leave(batch);
@@ -208,7 +208,7 @@ impl Landing {
         }
     }
 
-    /// Tells a peer what has landed here.
+    /// Acknowledges landed blocks to a peer.
     pub fn acknowledge(&mut self, to: NodeId, term: Term, blocks: &[BlockId]) {
         let Landing { socket, own, key, .. } = self;
         let Some(peer) = self.peers.get_mut(&to).filter(|peer| peer.term == term) else { return };
@@ -216,12 +216,12 @@ impl Landing {
         for block in blocks {
             if !peer.acks.push(*block) {
                 queue(socket, peer.at, peer.acks.finish(route, key));
-                let _ = peer.acks.push(*block); // One always has room.
+                let _ = peer.acks.push(*block); // An empty one always has room.
             }
         }
     }
 
-    /// Everything that is in the making leaves, but for batches whose time has not come.
+    /// Sends everything in the making, except batches whose time has not come.
     pub fn send(&mut self, now: Instant) {
         while let Ok((node, at)) = self.found.1.try_recv() {
             if let Some(peer) = self.peers.get_mut(&node) {
@@ -248,13 +248,13 @@ impl Landing {
         self.socket.flush();
     }
 
-    /// Whether something leaves soon by itself.
+    /// Whether something will leave soon without further calls.
     pub fn has_unsent(&self) -> bool {
         self.has_batches || self.socket.has_unsent()
     }
 
-    /// About so many datagrams: their frames go to `land`, with the way of the first one. Whether
-    /// there may be more.
+    /// Receives about that many datagrams: their frames go to `land`, with the way of the first
+    /// one. Returns whether there may be more.
     pub fn receive(
         &mut self,
         datagram_max: usize,
@@ -274,7 +274,7 @@ impl Landing {
                 },
                 Err(error) => {
                     refused += 1;
-                    // Said once: the address of a datagram proves nothing, and anyone may send it.
+                    // Logged once: a datagram's address proves nothing, and any host may send it.
                     let is_other = matches!(error, Refused::UnknownFormat { .. });
                     if is_other && !std::mem::replace(has_told_format, true) {
                         tracing::warn!("{error}");
@@ -284,21 +284,22 @@ impl Landing {
                 }
             });
             self.socket.count_refused(refused);
-            // What came while the last ones were taken in comes with this round, not after a wait.
+            // Datagrams that arrived while the last ones were taken in belong to this round, and
+            // need no wait.
             if count == 0 {
-                return false; // What comes from here on the poller tells.
+                return false; // The poller reports later arrivals.
             }
             received += count;
         }
         true
     }
 
-    /// The next acknowledgement that has come.
+    /// The next acknowledgement that has arrived.
     pub fn take_acked(&mut self) -> Option<(NodeId, Term, Vec<BlockId>)> {
         self.acked.pop_front()
     }
 
-    /// What the socket has seen.
+    /// The socket's counters.
     pub fn counters(&self) -> Counters {
         self.socket.counters()
     }
@@ -311,7 +312,7 @@ fn push(socket: &mut Socket, peer: &mut Peer, route: Route, way: Way, (frame, ke
         if peer.full.bytes.len() >= FULL_BYTES_MAX {
             peer.full.leave(socket, peer.at);
         }
-        let _ = peer.frames.push(frame); // One always has room.
+        let _ = peer.frames.push(frame); // An empty one always has room.
     }
 }
 

@@ -11,11 +11,11 @@ use std::net::SocketAddr;
 use std::sync::Weak;
 use std::time::Duration;
 
-/// Between two look-ups; twice as long each time, up to the second.
+/// Pause after the first look-up; it doubles each time, up to the second value.
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Looks `name` up until there is an address, or until no caller wants it any more: `wanted` is
+/// Looks `name` up until there is an address, or until no caller needs it any more: `wanted` is
 /// gone.
 pub(super) fn until_found(
     name: &str,

@@ -22,28 +22,28 @@ use cluster::ShardId;
 
 use crate::forwarding::replicate::RequestChange;
 
-/// The requests that wait, by ticket.
+/// The outstanding requests, by ticket.
 #[derive(Default)]
 pub(super) struct Outstanding {
     tickets: Vec<Option<Waiter>>,
     free: Vec<u32>,
-    /// Of each shard: tickets that the node has refused for now, oldest first.
+    /// By shard: tickets that the node has refused for now, oldest first.
     later: BTreeMap<ShardId, VecDeque<u32>>,
     held: Option<ShardId>,
-    /// Of each shard, by its number: how many the node has.
+    /// By shard number: how many requests the node has.
     asked: Vec<u32>,
     next_sequence: u64,
-    /// What those that wait bring to store.
+    /// Bytes of the values that waiting requests store.
     filling_bytes: u64,
 }
 
-/// One of them.
+/// One outstanding request.
 pub(super) struct Waiter {
-    /// None: of a group.
+    /// None: a request of a group.
     pub control_request: Option<Arc<RequestChange>>,
     pub key: Arc<[u8]>,
     pub shard: ShardId,
-    /// Tells a reply to this one from a reply to the request that had the ticket before.
+    /// Tells a reply to this request from a reply to the ticket's previous one.
     pub sequence: u64,
     pub came_at: Instant,
     /// When another node was first asked.
@@ -52,7 +52,7 @@ pub(super) struct Waiter {
 }
 
 impl Outstanding {
-    /// A new one; its ticket, and whether it may go to the node at once.
+    /// Adds a request; returns its ticket, and whether it may go to the node at once.
     pub fn add(
         &mut self,
         control_request: Arc<RequestChange>,
@@ -72,7 +72,7 @@ impl Outstanding {
         (ticket, true)
     }
 
-    /// One of the group that holds the shard.
+    /// Adds a request of the group that holds the shard.
     pub fn add_group(&mut self, key: Arc<[u8]>, shard: ShardId, now: Instant) -> u32 {
         self.insert(None, key, shard, now)
     }
@@ -101,13 +101,13 @@ impl Outstanding {
         ticket
     }
 
-    /// The waiter of a reply, if that is still awaited.
+    /// The request of a reply, if that is still awaited.
     pub fn get(&self, ticket: u32, sequence: u64) -> Option<&Waiter> {
         let waiter = self.tickets.get(ticket as usize)?.as_ref()?;
         (waiter.sequence == sequence).then_some(waiter)
     }
 
-    /// The one with a ticket.
+    /// The request with a ticket.
     pub fn at(&self, ticket: u32) -> Option<&Waiter> {
         self.tickets.get(ticket as usize)?.as_ref()
     }
@@ -126,14 +126,14 @@ impl Outstanding {
         own.is_some_and(|own| others.all(|other| own <= other))
     }
 
-    /// Another node is asked.
+    /// Notes that another node is asked.
     pub fn note_sent(&mut self, ticket: u32, now: Instant) {
         if let Some(waiter) = self.tickets.get_mut(ticket as usize).and_then(Option::as_mut) {
             waiter.sent_at.get_or_insert(now);
         }
     }
 
-    /// The node is asked.
+    /// Counts a request that the node is asked for.
     pub fn count_asked(&mut self, shard: ShardId) {
         if self.asked.len() <= shard.index() {
             self.asked.resize(shard.index() + 1, 0);
@@ -141,19 +141,19 @@ impl Outstanding {
         self.asked[shard.index()] += 1;
     }
 
-    /// The node has answered, whatever.
+    /// Counts any answer of the node.
     pub fn count_answered(&mut self, shard: ShardId) {
         if let Some(count) = self.asked.get_mut(shard.index()) {
             *count = count.saturating_sub(1);
         }
     }
 
-    /// How many of a shard the node has.
+    /// How many requests of a shard the node has.
     pub fn asked_count(&self, shard: ShardId) -> u32 {
         self.asked.get(shard.index()).copied().unwrap_or_default()
     }
 
-    /// It is answered.
+    /// Removes an answered request.
     pub fn remove(&mut self, ticket: u32) -> Option<Waiter> {
         let waiter = self.tickets.get_mut(ticket as usize)?.take()?;
         self.free.push(ticket);
@@ -161,7 +161,7 @@ impl Outstanding {
         Some(waiter)
     }
 
-    /// The node has refused it for now. Those that came later wait behind it.
+    /// Puts off a request that the node has refused for now. Later ones wait behind it.
     pub fn put_off(&mut self, ticket: u32) {
         let Some(waiter) = self.at(ticket) else { return };
         let (shard, sequence) = (waiter.shard, waiter.sequence);
@@ -173,7 +173,7 @@ impl Outstanding {
         self.later.entry(shard).or_default().insert(place, ticket);
     }
 
-    /// Whether one that came before it was put off.
+    /// Whether an earlier request was put off.
     pub fn is_behind(&self, ticket: u32) -> bool {
         let Some(waiter) = self.at(ticket) else { return false };
         let first = self.later.get(&waiter.shard).and_then(|queue| queue.front());
@@ -185,7 +185,7 @@ impl Outstanding {
         self.later.keys().copied().filter(|shard| self.held != Some(*shard)).collect()
     }
 
-    /// The first of a shard that was put off leaves the queue.
+    /// Takes the first put-off request of a shard out of its queue.
     pub fn next_of(&mut self, shard: ShardId) -> Option<u32> {
         let queue = self.later.get_mut(&shard)?;
         let ticket = queue.pop_front();
@@ -200,28 +200,28 @@ impl Outstanding {
         self.later.get(&shard).is_some_and(|queue| queue.front() == Some(&ticket))
     }
 
-    /// A group has the shard from now on (O3).
+    /// A group holds the shard from now on (O3).
     pub fn hold(&mut self, shard: ShardId) {
         self.held = Some(shard);
     }
 
-    /// Whether a group has the shard.
+    /// Whether a group holds the shard.
     pub fn is_held(&self, shard: ShardId) -> bool {
         self.held == Some(shard)
     }
 
-    /// It has it no longer.
+    /// The group releases the shard.
     pub fn let_go(&mut self, shard: ShardId) {
         debug_assert_eq!(self.held, Some(shard));
         self.held = None;
     }
 
-    /// What those that wait bring to store: the log does not have it yet.
+    /// Bytes of the values that waiting requests store: the log does not have them yet.
     pub fn filling_bytes(&self) -> u64 {
         self.filling_bytes
     }
 
-    /// How many wait.
+    /// The number of outstanding requests.
     pub fn count(&self) -> usize {
         self.tickets.len() - self.free.len()
     }

@@ -65,28 +65,28 @@ pub use keeping::Keep;
 pub use kept::{Kept, Owner};
 pub use numbers::ShardNumbers;
 
-/// A cursor of a part whose low bits are the version behind which remembered deletes go on ...
+/// A cursor of a part whose low bits are the version behind which remembered deletes continue ...
 const DELETES: u64 = 1 << 63;
 /// ... and one whose low bits are a cursor of the store.
 const ITEMS: u64 = 1 << 62;
-/// Items of all shards that one part looks at.
+/// Items of all shards that one part examines.
 const PART_ITEMS_SEEN: usize = 8_192;
-/// Items that one call of the store's scan looks at, ...
+/// Items that one call of the store's scan examines, ...
 const SCAN_ITEMS: usize = 256;
 /// ... and buckets, where a part is made: an index may have few items in many of them.
 const PART_BUCKETS: u32 = 512;
-/// A call counts as so many items that were seen.
+/// A call counts as this many examined items.
 const CALL_ITEMS: usize = 64;
-/// Entries that are looked for ahead: those of one datagram.
+/// Entries whose keys are prefetched: those of one datagram.
 const FORESEEN_MAX: usize = 16;
-/// Keys and values of a part that is long enough: one message takes it, and a lease does not end
-/// while it is made and taken in.
+/// Bytes of keys and values at which a part is long enough: one message carries it, and a lease
+/// does not end while it is made and taken in.
 const PART_BYTES: usize = 1 << 20;
 
 /// See the module's page.
 pub struct ServerReplicaStore {
     state: RefCell<State>,
-    /// Where entries are booked that come in several blocks.
+    /// The budget in which entries in several blocks are booked.
     budget: Option<Arc<BufferBudget>>,
 }
 
@@ -94,25 +94,25 @@ struct State {
     store: Arc<Store>,
     session: Session,
     now: UnixMillis,
-    /// But for those that were lent to digest threads.
+    /// Except those that are lent to digest threads.
     shards: BTreeMap<ShardId, Remembered>,
-    /// None: this thread installs what lands.
+    /// None: this thread installs landed entries.
     crew: Option<Crew>,
     kept: Kept,
-    /// Writes down what is kept; none: nothing outlives this node.
+    /// Writes the records beside the log; none: nothing outlives this node.
     keeping: Option<Keeping>,
-    /// Shards of which the log may have something; only where something is kept.
+    /// Shards of which the log may have entries; only if records are kept.
     used: BTreeSet<ShardId>,
     numbers: Arc<ShardNumbers>,
     clearing: Clearing,
     finding: Finding,
-    /// A flush was begun or has ended since somebody asked.
+    /// A flush was begun or has ended since the last call.
     has_flushed: bool,
-    /// Changes of what is kept: the last shard that is void, ...
+    /// Changes of the kept record: the last shard that became void, ...
     void_change: u64,
     /// ... and the last floor.
     floor_change: u64,
-    /// All numbers of a shard were given: nothing is taken any more.
+    /// All numbers of a shard were given: the store takes no entries any more.
     is_broken: bool,
     refused_count: u64,
 }
@@ -171,13 +171,12 @@ impl ServerReplicaStore {
         Ok(ServerReplicaStore { state: RefCell::new(state), budget: None })
     }
 
-    /// Entries that come in several blocks are booked from now on.
+    /// Books entries that come in several blocks from now on.
     pub fn book(&mut self, budget: &Arc<BufferBudget>) {
         self.budget = Some(Arc::clone(budget));
     }
 
-    /// How far CommitVer is shall be written down, and what could not be before; about once a
-    /// second.
+    /// Asks to write down CommitVer, and any record whose write failed; about once a second.
     pub fn ask_to_keep(&self) {
         self.state.borrow_mut().keeping.iter_mut().for_each(Keeping::ask);
     }
@@ -191,23 +190,24 @@ impl ServerReplicaStore {
         keeping.as_mut().map_or(Ok(()), |keeping| keeping.step(|| kept.encode()))
     }
 
-    /// Shards of which something was recovered, and what of each is on all copies.
+    /// Shards of which entries were recovered, and what of each is on all copies.
     pub fn recovered(&self) -> Vec<(ShardId, Version)> {
         let state = self.state.borrow();
         state.used.iter().map(|shard| (*shard, state.kept.commit_of(*shard))).collect()
     }
 
-    /// By which numbers the store knows shards, for other threads.
+    /// The numbers by which the store knows shards, for other threads.
     pub fn numbers(&self) -> Arc<ShardNumbers> {
         Arc::clone(&self.state.borrow().numbers)
     }
 
-    /// What time it is: whether items have expired is asked as of then.
+    /// Sets the time as of which items count as expired.
     pub fn set_now(&self, now: UnixMillis) {
         self.state.borrow_mut().now = now;
     }
 
-    /// A bounded step of what is left to do; true: there is more. Between the node's inputs.
+    /// Does a bounded step of the remaining work; returns true if there is more. Called between the
+    /// node's inputs.
     pub fn work(&self) -> bool {
         let mut state = self.state.borrow_mut();
         let clears_more = state.clear_step();
@@ -216,18 +216,18 @@ impl ServerReplicaStore {
         state.session.maintain(now) || clears_more || finds_more
     }
 
-    /// Before the control thread waits: holds nothing of the store back.
+    /// Parks the session before the control thread waits.
     pub fn park(&self) {
         self.state.borrow_mut().session.park();
     }
 
-    /// After it has waited.
+    /// Unparks it after the wait.
     pub fn unpark(&self) {
         self.state.borrow_mut().session.unpark();
     }
 
-    /// Frames that are about to land: what their entries' keys have is asked for, so that it
-    /// arrives for one while another is installed. A hint.
+    /// Prefetches the state of the keys in frames that are about to land, so that it arrives for
+    /// one while another is installed. A hint.
     pub fn foresee<'f>(&self, frames: impl Iterator<Item = &'f [u8]>) {
         let state = self.state.borrow();
         if state.crew.is_some() {
@@ -250,7 +250,7 @@ impl ServerReplicaStore {
     }
 }
 
-/// One item, out of the store.
+/// One item, copied out of the store.
 struct Found {
     shard: ShardId,
     number: NonZeroU16,
@@ -265,8 +265,8 @@ impl Sink<NoUpdate> for Found {
     }
 }
 
-/// An item as the entry that it was installed as. The client that asked for it is not kept:
-/// sessions know what they were answered.
+/// An item as the entry as which it was installed. The client that wrote it is not kept: sessions
+/// remember their answers.
 fn entry_of((shard, number): (ShardId, NonZeroU16), item: &Item<'_>) -> Option<Arc<Entry>> {
     if item.shard != number.get() {
         return None;
@@ -313,7 +313,7 @@ impl State {
         found.entry.filter(|entry| entry.version > floor)
     }
 
-    /// `own_key`: the key, if somebody has it already.
+    /// `own_key`: the key, if the caller has it in an `Arc` already.
     fn install(&mut self, plain: &Plain<'_>, own_key: Option<&Arc<[u8]>>) -> Installed {
         if self.takes_nothing() {
             return Installed::NoRoom;
@@ -335,12 +335,12 @@ impl State {
         installed
     }
 
-    /// What had to be written down could not be: nothing is taken until it is.
+    /// A record that had to be written could not be: no entry is taken until it is.
     fn takes_nothing(&self) -> bool {
         self.is_broken || self.keeping.as_ref().is_some_and(Keeping::is_stuck)
     }
 
-    /// Until the shard is cleared.
+    /// Makes an entry wait until the shard is cleared.
     fn wait(&mut self, entry: Arc<Entry>) -> Installed {
         self.clearing.waiting.push(entry);
         Installed::Newest
@@ -366,7 +366,7 @@ impl State {
         }
         let is_last = recent.len() < entry_max && recent.last().is_none_or(|it| it.0 == last);
         let next = (!is_last).then_some(last);
-        // A flush comes in the slice that its version falls into.
+        // A flush is part of the slice into which its version falls.
         let flush = self.flush_above(shard, floor);
         entries.extend(flush.filter(|flush| is_last || flush.version <= last));
         entries.sort_by_key(|entry| entry.version);
@@ -392,8 +392,8 @@ impl State {
         self.part_of_items(shard, cursor & !ITEMS, entry_max, Vec::new())
     }
 
-    /// Remembered deletes behind a version. New ones come at the end, and a walk under way finds
-    /// them.
+    /// Remembered deletes behind a version. New ones are added at the end, and a walk under way
+    /// finds them.
     fn part_of_deletes(&self, shard: ShardId, floor: u64, entry_max: usize) -> Part {
         let (Some(remembered), Some(floor)) = (self.shards.get(&shard), Version::from_bits(floor))
         else {
@@ -431,7 +431,7 @@ impl State {
                 entries.extend(entry);
                 seen += 1;
             });
-            // Large steps past small items only: a step is not cut in its middle.
+            // Large steps past small items only, because a step is not cut in its middle.
             target = match bytes < PART_BYTES / 16 {
                 true => SCAN_ITEMS.min(target * 2),
                 false => 1,
@@ -439,7 +439,7 @@ impl State {
             match scanned {
                 Ok(0) => return Part { entries, next: None },
                 Ok(next) => cursor = next,
-                // The store has forgotten its own cursor: the walk begins anew.
+                // The store has forgotten its own cursor: the walk starts again.
                 Err(_) => return Part { entries, next: Some(ITEMS) },
             }
             seen += CALL_ITEMS;
@@ -447,8 +447,8 @@ impl State {
         Part { entries, next: Some(ITEMS | cursor) }
     }
 
-    /// What a recovery has found: deletes that may still have to keep something away, and which
-    /// versions only the index knows.
+    /// Takes up the findings of a recovery: deletes that may still have to keep older entries away,
+    /// and the versions that only the index knows.
     fn remember_recovered(&mut self) {
         let recovered = self.walk_recovered();
         for (shard, newest, found) in recovered.values().filter_map(Recovered::of_shard) {
@@ -509,13 +509,13 @@ impl State {
     }
 }
 
-/// What a start finds in the index under one number.
+/// The findings in the index under one number, at a start.
 struct Recovered {
-    /// None: the number is no shard's any more.
+    /// None: the number no longer belongs to a shard.
     shard: Option<ShardId>,
     commit: Version,
     newest: Version,
-    /// What is not known to be on all copies; none: more than is remembered of a shard.
+    /// Versions that are not known to be on all copies; none: more than is remembered of a shard.
     found: Option<Vec<FoundKey>>,
     found_bytes: usize,
 }
@@ -555,7 +555,8 @@ impl ReplicaStore for ServerReplicaStore {
     fn try_hold(&self, bytes: u64) -> Option<Hold> {
         let Some(budget) = &self.budget else { return Some(Hold::default()) };
         let booked = Reservation::try_new(budget, Kind::Landing, bytes);
-        // Of a node with more memory than this one: as long a value as may wait for clients here.
+        // From a node with more memory than this one: at most a value as long as may wait for
+        // clients here.
         let is_longer = bytes > budget.kind_limit_bytes(Kind::Landing);
         let beside = || Reservation::try_new(budget, Kind::Scratch, bytes);
         booked.or_else(|| beside().filter(|_| is_longer)).map(Hold::new)

@@ -15,13 +15,13 @@ use std::os::fd::BorrowedFd;
 use landing::udp::{Udp, UdpConfig};
 use landing::{Sender, Transport, Zone, ZoneSize};
 
-/// The longest datagram that is sent.
+/// The longest datagram to send.
 pub(super) const DATAGRAM_BYTES_MAX: usize = landing::udp::DATAGRAM_BYTES_MAX;
-/// Asked of the kernel for each direction: as much as it allows.
+/// Kernel buffer requested for each direction; the kernel grants what it allows.
 const KERNEL_BYTES: usize = 8 << 20;
 
-/// A call that gave fewer datagrams has emptied the socket: each takes four messages, of which each
-/// may be many datagrams.
+/// A call that returned fewer datagrams has emptied the socket: each takes four messages, of which
+/// each may be many datagrams.
 pub(super) const FULL_COUNT: usize = 4;
 
 /// See the module's page.
@@ -31,25 +31,25 @@ pub(super) struct Socket {
     counters: Counters,
 }
 
-/// What a socket has seen.
+/// A socket's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Datagrams that left.
     pub sent: u64,
     /// Their bytes.
     pub sent_bytes: u64,
-    /// Those that the socket did not take.
+    /// Datagrams that the socket did not take.
     pub lost: u64,
-    /// Datagrams that came.
+    /// Datagrams that arrived.
     pub received: u64,
     /// Their bytes.
     pub received_bytes: u64,
-    /// Those that are no peer's, or not for this incarnation of this node.
+    /// Datagrams that came from no peer, or were not for this incarnation of this node.
     pub refused: u64,
 }
 
 impl Counters {
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn plus(self, other: Counters) -> Counters {
         Counters {
@@ -74,17 +74,17 @@ impl Socket {
             kernel_bytes: KERNEL_BYTES,
             ..UdpConfig::default()
         };
-        // Tags say whether a datagram is whole (U1 of cluster::datagram).
+        // Tags show whether a datagram is whole (U1 of cluster::datagram).
         let zone = Zone::ring(ZoneSize::default(), Box::new(|_| true))?;
         Ok(Socket { udp: Udp::from_socket(socket, config)?, zone, counters: Counters::default() })
     }
 
-    /// To be polled.
+    /// The descriptor for a poller.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.udp.as_fd()
     }
 
-    /// A datagram leaves with the next flush, or now if much waits.
+    /// Queues a datagram; it leaves with the next flush, or now if many wait.
     pub fn queue(&mut self, to: Sender, bytes: &[u8]) {
         let mut queued = self.udp.queue(to, bytes);
         if queued.is_err() {
@@ -105,12 +105,13 @@ impl Socket {
         self.counters.lost += 1;
     }
 
-    /// What was no peer's.
+    /// Counts datagrams that came from no peer.
     pub fn count_refused(&mut self, count: u64) {
         self.counters.refused += count;
     }
 
-    /// What waits leaves, as far as the kernel takes it; the rest with the next flush.
+    /// Sends the waiting datagrams, as far as the kernel takes them; the rest leaves with the next
+    /// flush.
     pub fn flush(&mut self) {
         if self.udp.queued() == 0 {
             return;
@@ -123,12 +124,12 @@ impl Socket {
         }
     }
 
-    /// Whether something waits for the kernel.
+    /// Whether datagrams wait for the kernel.
     pub fn has_unsent(&self) -> bool {
         self.udp.queued() > 0
     }
 
-    /// What has come, one call's worth; how many datagrams.
+    /// Receives one call's worth of datagrams; returns their number.
     pub fn receive(&mut self, mut take: impl FnMut(Sender, &[u8])) -> usize {
         match self.udp.receive(&mut self.zone) {
             Ok(0) => return 0,
@@ -150,7 +151,7 @@ impl Socket {
         count as usize
     }
 
-    /// So far.
+    /// The counters so far.
     pub fn counters(&self) -> Counters {
         Counters { lost: self.counters.lost + self.udp.send_counters().refused, ..self.counters }
     }

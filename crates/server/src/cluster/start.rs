@@ -38,14 +38,14 @@ use crate::forwarding::replicate::{ControlChannel, Ends, Guests};
 use crate::poller::Waker;
 use crate::shared::Shared;
 
-/// The config store is given so long to say what the cluster's settings are.
+/// How long the config store has to answer what the cluster's settings are.
 const SETTINGS_TIME_MAX: Duration = Duration::from_secs(15);
-/// Messages that wait for the control thread; peers say again what is dropped.
+/// Messages that wait for the control thread; peers repeat dropped ones.
 const EVENTS_MAX: usize = 65_536;
-/// Lives are counted from 2026-01-01, in tenths of a second.
+/// Incarnations are counted from 2026-01-01, in tenths of a second.
 const LIVES_SINCE: Duration = Duration::from_secs(1_767_225_600);
 
-/// What the config store said.
+/// The answer of the config store.
 pub struct Joined {
     config: ClusterConfig,
     discovery: Discovery,
@@ -57,7 +57,7 @@ pub struct Joined {
     pub tenant: Tenant,
 }
 
-/// All that the control thread begins with.
+/// The parts with which the control thread begins.
 pub struct Prepared {
     discovery: Discovery,
     found: Receiver<Found>,
@@ -87,7 +87,7 @@ fn refused(reason: String) -> StartError {
     StartError::Cluster { reason }
 }
 
-/// Reads the cluster's settings, and refuses what contradicts them.
+/// Reads the cluster's settings, and refuses settings that contradict them.
 pub fn join(all: &Config, config: &ClusterConfig) -> Result<Joined, StartError> {
     let (channel, ends) = ControlChannel::new(all.threads)
         .map_err(|source| StartError::System { what: "start the control thread", source })?;
@@ -110,7 +110,7 @@ pub fn join(all: &Config, config: &ClusterConfig) -> Result<Joined, StartError> 
     Ok(Joined { config: config.clone(), discovery, found, stored, channel, ends, tenant })
 }
 
-/// Binds the peers' port, and tells the workers what they will ask.
+/// Binds the peers' port, and gives the workers their view and channel.
 pub fn prepare(shared: &Arc<Shared>, joined: Joined) -> Result<Prepared, StartError> {
     let Joined { config, discovery, found, stored, channel, ends, tenant } = joined;
     let tenancy = shared.data().and_then(Data::take_tenancy);
@@ -170,7 +170,7 @@ pub fn prepare(shared: &Arc<Shared>, joined: Joined) -> Result<Prepared, StartEr
     })
 }
 
-/// The peers' socket, and what workers take entries in by, under the scheme `rpc`.
+/// The peers' socket, and under the scheme `rpc` the workers' receivers.
 fn open_sockets(
     shared: &Shared,
     config: &ClusterConfig,
@@ -182,7 +182,7 @@ fn open_sockets(
     if settings.scheme != Scheme::Rpc {
         return Ok((Socket::new(first)?, None));
     }
-    // A group would let a second server of this user share the address without a word.
+    // A group would silently let a second server of this user share the address.
     drop(first);
     let others = u16::try_from(shared.config().threads).unwrap_or(u16::MAX - 1);
     let mut sockets = landing::steer::unsteered(config.peer, others + 1)?;
@@ -195,7 +195,7 @@ fn open_sockets(
     Ok((Socket::new(first)?, Some(inbound_logs)))
 }
 
-/// The node, over what its data directory has.
+/// The node, over the contents of its data directory.
 fn node_of(
     shared: &Shared,
     tenancy: Option<Tenancy>,
@@ -244,7 +244,7 @@ fn wait_for_settings(found: &Receiver<Found>) -> Result<Arc<Stored>, StartError>
     }
 }
 
-/// What was asked for is what the cluster has.
+/// Checks that the configured expectations match the cluster's settings.
 fn check(config: &ClusterConfig, stored: &Stored) -> Result<(), StartError> {
     let settings = stored.settings;
     let name = &stored.name;
@@ -268,7 +268,7 @@ fn differs<T: PartialEq + Display>(
     }
 }
 
-/// A cluster whose nodes write to disks is one whose nodes all do.
+/// Checks durability: in a cluster, either all nodes write to disks or none does.
 fn check_durability(all: &Config, stored: &Stored) -> Result<(), StartError> {
     let made = |word: &str, what: &str| {
         let name = &stored.name;
@@ -287,11 +287,11 @@ fn check_durability(all: &Config, stored: &Stored) -> Result<(), StartError> {
     }
 }
 
-/// The name is of the address that peers use, so that a server that starts again has the same.
+/// The name is derived from the address that peers use, so a restarted server has the same.
 fn node_id(config: &ClusterConfig) -> NodeId {
     let name = config.name.unwrap_or_else(|| {
         let bytes = peer_text(config).into_bytes();
-        // FNV-1a: it must never change, and no harm is meant.
+        // FNV-1a: it must never change, and need not resist attacks.
         let mix = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
         let hash = bytes.iter().fold(0x811c_9dc5, mix);
         ((hash >> 16) ^ (hash & 0xffff)) as u16
@@ -327,7 +327,7 @@ fn addresses(shared: &Shared, config: &ClusterConfig) -> Addresses {
 }
 
 impl ControlThread {
-    /// Starts it.
+    /// Starts the control thread.
     pub fn spawn(
         prepared: Prepared,
         shared: Arc<Shared>,
@@ -365,14 +365,15 @@ impl ControlThread {
         Ok(ControlThread { asking, is_ended, waker, thread: Some(thread), _discovery: discovery })
     }
 
-    /// Lets other nodes take over what this one serves and has; whether they have within so long.
+    /// Lets other nodes take over all shards of this one; returns whether they have within the
+    /// limit.
     pub fn leave(&self, limit: Duration) -> bool {
         self.asking.ask();
         self.waker.wake();
         self.asking.wait(limit)
     }
 
-    /// Ends it; the workers have ended.
+    /// Ends the control thread, after the workers have ended.
     pub fn stop(&mut self) {
         self.is_ended.store(true, Ordering::Release);
         self.waker.wake();

@@ -22,12 +22,12 @@ use store::durable::{Durable, Health};
 use super::ServerReplicaStore;
 use crate::poller::Waker;
 
-/// A full disk is looked at again so often.
+/// Pause after which a full disk is checked again.
 const STALL_REST: Duration = Duration::from_millis(200);
-/// How far CommitVer is, is written down so often, by keeper.rs.
+/// How often keeper.rs writes down CommitVer.
 const KEEP_EVERY_NS: u64 = 1_000_000_000;
 
-/// What has to be covered, and how far the node's log was then.
+/// The mark to be covered, and the position of the node's log at that time.
 struct Order {
     mark: Vec<u64>,
     through_bytes: u64,
@@ -40,7 +40,7 @@ struct Thread {
     handle: Option<JoinHandle<()>>,
 }
 
-/// See the module's page. The default is that of a node whose data nothing outlives.
+/// See the module's page. The default is for a node whose data nothing outlives.
 #[derive(Default)]
 pub(super) struct Syncing {
     thread: Option<Thread>,
@@ -66,18 +66,18 @@ impl Syncing {
         Ok(Syncing { thread, kept_at: Instant::default() })
     }
 
-    /// What is installed by now shall be durable; the node's log is that far.
+    /// Orders a sync of the installed entries; the node's log has reached that position.
     pub fn order(&self, through_bytes: u64) {
         let Some(thread) = &self.thread else { return };
         let mut mark = Vec::new();
         thread.durable.mark(&mut mark); // S1
         if let Some(orders) = &thread.orders {
-            // The thread is gone once the log has failed for good: then nothing is told any more.
+            // The thread ends once the log has failed for good: then no sync is reported any more.
             let _ = orders.send(Order { mark, through_bytes });
         }
     }
 
-    /// How far a sync that has ended has come.
+    /// The log position of a completed sync.
     pub fn done(&self) -> Option<u64> {
         self.thread.as_ref()?.done.try_recv().ok()
     }
@@ -87,7 +87,7 @@ impl Syncing {
         self.thread.as_ref().is_none_or(|thread| !thread.durable.is_refusing())
     }
 
-    /// How far CommitVer is, is written down once a second.
+    /// Has CommitVer written down once a second.
     pub fn keep(&mut self, replica_store: &ServerReplicaStore, now: Instant) {
         if self.thread.is_none() || now.ns.saturating_sub(self.kept_at.ns) < KEEP_EVERY_NS {
             return;
@@ -97,7 +97,7 @@ impl Syncing {
     }
 }
 
-/// Whether the mark is covered at last; false: it never will be.
+/// Waits until the mark is covered; returns false if it never will be.
 fn wait(durable: &Durable, mark: &[u64]) -> bool {
     loop {
         let Err(error) = durable.wait_covered(mark) else { return true };
@@ -115,7 +115,7 @@ fn wait(durable: &Durable, mark: &[u64]) -> bool {
 impl Drop for Thread {
     fn drop(&mut self) {
         self.orders = None;
-        // It waits for the log's thread, which ends later, or is at a full disk.
+        // It waits for the log's thread, which ends later, or for a full disk.
         if let Some(handle) = self.handle.take()
             && self.durable.health() == Health::Good
             && handle.join().is_err()

@@ -28,8 +28,8 @@ pub enum Place {
     Nowhere = 0,
     /// Another node is its primary; the configuration says which.
     Elsewhere = 1,
-    /// This node is its primary, but only the control thread may execute: it does not serve yet,
-    /// or is being filled.
+    /// This node is its primary, but only the control thread may execute: the shard is not served
+    /// yet, or is being filled.
     ThroughControl = 2,
     /// This node serves it.
     Here = 3,
@@ -37,17 +37,17 @@ pub enum Place {
 
 /// See the module's page.
 pub struct View {
-    /// Of each worker that has ever begun.
+    /// The counts of each worker that has ever started.
     reads: Mutex<Vec<Arc<SlotReads>>>,
-    /// Of each worker that has not begun yet, if workers take entries in.
+    /// The receivers of workers that have not started yet, if workers receive entries.
     receivers: Mutex<Vec<Option<Receiver>>>,
     slots: Box<[AtomicU8]>,
-    /// Of each slot: the version up to which all was flushed.
+    /// By slot: the version up to which all was flushed.
     floors: Box<[AtomicU64]>,
-    /// Of which slots this node is a backup.
+    /// By slot: whether this node is a backup.
     copies: Box<[AtomicBool]>,
     generation: AtomicU64,
-    /// Of the monotonic clock that leases are counted on, ns.
+    /// On the monotonic clock of the leases, ns.
     lease_until: AtomicU64,
     state: Mutex<State>,
 }
@@ -58,38 +58,38 @@ struct State {
     figures: Figures,
 }
 
-/// What the control thread has counted and measured (W3).
+/// The control thread's counts and measurements (W3).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
     /// Times that this node became the primary of a shard whose primary was lost.
     pub failovers: u64,
-    /// Of shards that this node gives or is being given: how much has been copied, 0 to 1.
+    /// By shard that this node gives or is being given: how much has been copied, 0 to 1.
     pub progress_ratio: BTreeMap<ShardId, f64>,
     /// Bytes that each backup has not acknowledged yet.
     pub lag_bytes: BTreeMap<NodeId, u64>,
-    /// Of what goes to backups, and comes as one.
+    /// Of replication, to backups and as a backup.
     pub replication: ReplicationFigures,
     /// Of each digest thread.
     pub digest: Vec<DigestFigures>,
 }
 
-/// What replication has sent and received.
+/// Replication's counts of sent and received data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplicationFigures {
-    /// By which scheme.
+    /// The scheme of the cluster.
     pub scheme: Scheme,
     /// Datagrams: entries and acknowledgements.
     pub datagrams: Counters,
-    /// Frames with entries that left.
+    /// Frames with entries that were sent.
     pub sent_frames: u64,
-    /// Those that came down whole.
+    /// Frames that arrived whole.
     pub received_frames: u64,
-    /// Logs that others' entries come down in.
+    /// Logs that receive other nodes' entries.
     pub streams: u64,
 }
 
 impl View {
-    /// Nothing is known.
+    /// A view before anything is known.
     pub fn new(own: NodeId) -> View {
         View {
             reads: Mutex::default(),
@@ -120,8 +120,8 @@ impl View {
         matches!(self.place(slot), Place::Here | Place::ThroughControl)
     }
 
-    /// Whether an item that is in the index is this node's to show: not one that was flushed and
-    /// still lies there.
+    /// Whether this node may show an item that is in the index: not if it was flushed and is still
+    /// there.
     #[inline]
     pub fn shows(&self, slot: Slot, version: u64) -> bool {
         self.is_own(slot) && !self.is_flushed(slot, version)
@@ -133,7 +133,7 @@ impl View {
         version <= self.floors[usize::from(slot.0)].load(Ordering::Acquire)
     }
 
-    /// Whether this node has all of a slot as a backup: what READONLY connections may read.
+    /// Whether this node has all of a slot as a backup: READONLY connections may read it.
     #[inline]
     pub fn has_copy(&self, slot: Slot) -> bool {
         self.copies[usize::from(slot.0)].load(Ordering::Acquire)
@@ -144,12 +144,12 @@ impl View {
         self.state().own
     }
 
-    /// What the node has installed; none before it has joined.
+    /// The configuration that the node has installed; none before it has joined.
     pub fn configuration(&self) -> Option<Arc<Configuration>> {
         self.state().configuration.clone()
     }
 
-    /// What was counted and measured.
+    /// The figures.
     pub fn figures(&self) -> Figures {
         self.state().figures.clone()
     }
@@ -158,19 +158,20 @@ impl View {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts changes of places.
+    /// The number of changes of places.
     #[inline]
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Whether what was executed until `now_ns`, of the leases' clock, may be answered (K22).
+    /// Whether replies to requests executed until `now_ns`, on the clock of the leases, may leave
+    /// (K22).
     #[inline]
     pub fn may_answer(&self, now_ns: u64) -> bool {
         now_ns < self.lease_until.load(Ordering::Acquire)
     }
 
-    /// By the control thread: another configuration.
+    /// By the control thread: sets another configuration.
     pub fn set_configuration(&self, configuration: Arc<Configuration>) {
         let own = self.own();
         for shard in &configuration.shards {
@@ -189,45 +190,48 @@ impl View {
         own
     }
 
-    /// Those of all workers.
+    /// The counts of all workers.
     pub fn reads(&self) -> Vec<Arc<SlotReads>> {
         self.reads.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// At the start: what workers take when they begin.
+    /// At the start: sets the receivers that workers take when they start.
     pub(super) fn leave_receivers(&self, receivers: Vec<Receiver>) {
         let receivers = receivers.into_iter().map(Some).collect();
         *self.receivers.lock().unwrap_or_else(PoisonError::into_inner) = receivers;
     }
 
-    /// A worker's own, once.
+    /// Takes a worker's own receiver, once.
     pub fn take_receiver(&self, index: usize) -> Option<Receiver> {
         let mut receivers = self.receivers.lock().unwrap_or_else(PoisonError::into_inner);
         receivers.get_mut(index)?.take()
     }
 
-    /// By the control thread: what replication has sent and received.
+    /// By the control thread: sets replication's figures.
     pub(crate) fn set_replication(&self, figures: ReplicationFigures, digest: Vec<DigestFigures>) {
         let known = &mut self.state().figures;
         (known.replication, known.digest) = (figures, digest);
     }
 
-    /// By the control thread: this node has taken over a shard whose primary was lost.
+    /// By the control thread: counts a shard, whose primary was lost, that this node has taken
+    /// over.
     pub fn count_failover(&self) {
         self.state().figures.failovers += 1;
     }
 
-    /// By the control thread: how much of a shard has been copied; `None`: that has ended.
+    /// By the control thread: sets how much of a shard has been copied; `None`: the copying has
+    /// ended.
     pub fn set_progress(&self, shard: ShardId, ratio: Option<f64>) {
         set_or_remove(&mut self.state().figures.progress_ratio, shard, ratio);
     }
 
-    /// By the control thread: what a backup has not acknowledged; `None`: it is none any more.
+    /// By the control thread: sets the bytes that a backup has not acknowledged; `None`: it is no
+    /// backup any more.
     pub fn set_lag(&self, backup: NodeId, lag_bytes: Option<u64>) {
         set_or_remove(&mut self.state().figures.lag_bytes, backup, lag_bytes);
     }
 
-    /// By the control thread: where a slot's requests go from now on.
+    /// By the control thread: sets where a slot's requests go from now on.
     pub fn set_place(&self, slot: Slot, place: Place) {
         let cell = &self.slots[usize::from(slot.0)];
         if cell.load(Ordering::Relaxed) == Place::Here as u8 && place != Place::Here {
@@ -236,8 +240,8 @@ impl View {
         cell.store(place as u8, Ordering::Release);
     }
 
-    /// By the control thread: all of a slot was flushed up to this version, and until workers may
-    /// read it again they ask the control thread.
+    /// By the control thread: all of a slot was flushed up to this version; workers ask the control
+    /// thread until they may read the slot again.
     pub(super) fn set_floor(&self, slot: Slot, floor: Version) {
         self.floors[usize::from(slot.0)].store(floor.bits(), Ordering::Release);
         let (here, through) = (Place::Here as u8, Place::ThroughControl as u8);
@@ -248,7 +252,7 @@ impl View {
         }
     }
 
-    /// By the control thread: the lease lasts until then.
+    /// By the control thread: sets the end of the lease.
     pub fn set_lease(&self, until_ns: u64) {
         self.lease_until.store(until_ns, Ordering::Release);
     }

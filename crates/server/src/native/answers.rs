@@ -13,23 +13,23 @@ use crate::reply::updated_bytes;
 use crate::rmw::Refusal;
 use crate::work::{Work, add_work};
 
-/// What the reply to one request looks like.
+/// The form of the reply to one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// get, with or without touch: the item.
     Item,
     /// pull: a part of this version.
     Pulled {
-        /// The version that the client has parts of.
+        /// The version of which the client has parts.
         version: u64,
-        /// What it asks for.
+        /// The requested part.
         span: Span,
     },
-    /// touch that only looks: whether the key is there.
+    /// touch that only looks: whether the key exists.
     Presence,
-    /// set: whether it was stored.
+    /// set: whether the value was stored.
     Stored,
-    /// delete, touch: whether the key was there.
+    /// delete, touch: whether the key existed.
     Done,
     /// incr: the sum.
     Sum,
@@ -37,20 +37,20 @@ pub enum Shape {
     Length,
 }
 
-/// One request of the batch that waits for its outcome.
+/// One request of the batch that awaits its outcome.
 #[derive(Clone, Copy, Debug)]
 pub struct Pending {
-    /// Its name.
+    /// Its id.
     pub id: RequestId,
-    /// What the reply should carry.
+    /// The parts of the item that the reply carries.
     pub want: Want,
-    /// What it looks like.
+    /// The form of the reply.
     pub shape: Shape,
-    /// The position of its frame among the batch's.
+    /// The position of its frame among the batch's frames.
     pub origin: u16,
-    /// For its counters.
+    /// The command, for its counters.
     pub command: CommandIndex,
-    /// It happens only if the item has a certain version.
+    /// It is executed only if the item has a certain version.
     pub is_conditional: bool,
 }
 
@@ -58,19 +58,19 @@ pub struct Pending {
 pub struct Answers<'s, 'o, 'k, T> {
     /// In the order of the requests.
     pub pendings: &'s [Pending],
-    /// The frames that they came in.
+    /// The frames of the requests.
     pub origins: &'s [Origin<'k>],
     /// Where replies are written.
     pub out: &'s mut Outgoing<'o, 'k, T>,
-    /// The worker's.
+    /// The worker's counters.
     pub counters: &'s WorkerCounters,
     /// `Core::native_work`.
     pub work: &'s Cell<Work>,
 }
 
 impl<T: Outlet> Answering for Answers<'_, '_, '_, T> {
-    /// A value may leave in parts, which its version holds together, and a write that is refused
-    /// because of a version tells it.
+    /// A value may leave in parts that its version holds together, and the reply to a write refused
+    /// because of its version carries the item's version.
     fn tells(&self, request_index: usize) -> Tells {
         let pending = &self.pendings[request_index];
         let is_conditional = pending.want.contains(Want::VERSION) || pending.is_conditional;
@@ -81,7 +81,7 @@ impl<T: Outlet> Answering for Answers<'_, '_, '_, T> {
         }
     }
 
-    // Reads are never part of a group here, so that whose they are does not matter.
+    // Reads are never part of a group here, so their connection does not matter.
 }
 
 impl<T: Outlet> Sink<Refusal> for Answers<'_, '_, '_, T> {
@@ -117,7 +117,7 @@ impl<T: Outlet> Answers<'_, '_, '_, T> {
         }
     }
 
-    /// The beginning of a value that the frame has no room for: the client pulls the rest.
+    /// The beginning of a value for which the frame has no room: the client pulls the rest.
     #[cold]
     fn first_part(&mut self, pending: &Pending, item: &Item<'_>) {
         // Up to four words: version, flags, expiry, part.
@@ -139,7 +139,7 @@ impl<T: Outlet> Answers<'_, '_, '_, T> {
         self.say(&reply);
     }
 
-    /// A later part, if the value is still the one that the client has parts of.
+    /// A later part, if the value still has the version of which the client has parts.
     fn pulled(&mut self, pending: &Pending, item: &Item<'_>, version: u64, span: Span) {
         if item.version != version {
             return self.say(&Reply::new(pending.id, Status::Changed));
@@ -161,7 +161,7 @@ impl<T: Outlet> Answers<'_, '_, '_, T> {
         self.say(&reply);
     }
 
-    /// Everything but the hit of a get.
+    /// All outcomes but the hit of a get.
     fn rare(&mut self, pending: &Pending, cells: &CommandCells, outcome: &Outcome<'_, Refusal>) {
         let touched_bytes = updated_bytes(outcome);
         if touched_bytes > 0 {
@@ -172,7 +172,7 @@ impl<T: Outlet> Answers<'_, '_, '_, T> {
                 cells.hits.add(1);
                 self.pulled(pending, item, version, span);
             }
-            // A get that touched: the item as it is now, or as it was when its time had passed.
+            // A get that touched: the item as it is now, or as it was when it expired.
             (
                 Shape::Item,
                 Outcome::Updated { new: Some(item), .. } | Outcome::Deleted { old: Some(item) },
@@ -188,7 +188,7 @@ impl<T: Outlet> Answers<'_, '_, '_, T> {
         }
     }
 
-    /// Remembers the outcome of a write that may come again, and answers.
+    /// Remembers the outcome of an at-most-once write, and answers.
     fn settle(&mut self, pending: &Pending, reply: &Reply<'_>) {
         if let RequestId::Once(sequence) = pending.id {
             let session = self.origins[usize::from(pending.origin)].session;
@@ -203,7 +203,7 @@ impl<T: Outlet> Answers<'_, '_, '_, T> {
     }
 }
 
-/// A success that carries what is wanted of an item, but for its value.
+/// A success with the requested parts of an item, except its value.
 #[inline]
 fn described<'i>(pending: &Pending, item: &Item<'_>) -> Reply<'i> {
     let want = pending.want;
@@ -236,7 +236,7 @@ fn written(pending: &Pending, outcome: &Outcome<'_, Refusal>) -> Reply<'static> 
         Outcome::NotStored { .. } => say(Status::NotStored),
         Outcome::VersionMismatch { old } => with_version(Status::VersionMismatch, old.version),
         Outcome::Deleted { old: Some(_) } => say(Status::Ok),
-        // A set whose time had passed when it came, of a key that was not there.
+        // A set that had expired when it arrived, of a key that did not exist.
         Outcome::Deleted { old: None } if pending.shape == Shape::Stored => say(Status::Ok),
         Outcome::Deleted { old: None } => say(Status::Miss),
         Outcome::Updated { new: None, .. } => say(Status::Miss),
@@ -277,7 +277,7 @@ fn refusal_status(refusal: Refusal) -> Status {
     }
 }
 
-/// Counts hits and misses where a key has to exist, and what was refused.
+/// Counts hits and misses where a key has to exist, and refusals.
 fn count(cells: &CommandCells, shape: Shape, status: Status) {
     match (status, shape) {
         (Status::Ok, Shape::Done | Shape::Presence) => cells.hits.add(1),

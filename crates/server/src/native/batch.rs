@@ -42,23 +42,23 @@ use crate::gather::{BATCH_REQUESTS_MAX, HEAVY_REQUESTS_MAX};
 use crate::rmw::{Bounded, Rmw, copies_value};
 use crate::work::{Work, add_work};
 
-/// The batch of one worker in the making. `'a` is the lifetime of the bytes that arrived.
+/// The batch of one worker in the making. `'a` is the lifetime of the received bytes.
 pub struct Batch<'b, 'a, 'k, E, T> {
-    /// Executes.
+    /// Executes the batch.
     pub engine: &'b mut E,
     /// Hash, limits, counters.
     pub core: &'b Core,
-    /// What all workers share.
+    /// The state that all workers share.
     pub shop: &'b Shop,
     /// The round's times.
     pub clock: Clock,
     /// Where replies are written.
     pub out: Outgoing<'b, 'k, T>,
-    /// Where replies wait for the disk.
+    /// Set if replies wait for the disk.
     gate: Option<Gate>,
     /// At a node of a cluster: which node has which key.
     pub(super) placed: Option<Placed>,
-    /// For the items of a range.
+    /// Buffer for the items of a range.
     pub items: &'b mut [u8],
     pub(super) requests: ArrayVec<Request<'a, Rmw<'a>>, BATCH_REQUESTS_MAX>,
     pub(super) pendings: ArrayVec<Pending, BATCH_REQUESTS_MAX>,
@@ -121,7 +121,8 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
         }
     }
 
-    /// Executes what was gathered. The last frame's origin stays: more of it may follow.
+    /// Executes the gathered requests. The last frame's origin stays, because more of its requests
+    /// may follow.
     pub fn flush(&mut self) {
         let groups = if self.placed.is_some() { self.take_groups() } else { Vec::new() };
         if !self.requests.is_empty() {
@@ -153,7 +154,7 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
         self.pass_gate();
     }
 
-    /// Replies that wait leave once what they say is on the disk; else they never do.
+    /// Sends the waiting replies once the writes behind them are on the disk; otherwise drops them.
     fn pass_gate(&mut self) {
         if self.gate.is_none() && self.placed.is_none() || !self.out.holds() {
             return;
@@ -177,7 +178,7 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
         self.origins.last().expect("requests come in frames")
     }
 
-    /// Takes one request: to the batch, or answers it.
+    /// Takes one request: adds it to the batch, or answers it.
     #[inline]
     fn take(&mut self, id: RequestId, want: Want, op: Op<'a>) {
         if self.placed.is_some() && self.is_moved(id, &op) {
@@ -233,7 +234,8 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
         }
     }
 
-    /// Whether native clients have had a turn's work (K28). Then what may be long is not executed.
+    /// Whether native clients have used a turn's work (K28). Then possibly long requests are not
+    /// executed.
     fn is_turn_spent(&self) -> bool {
         self.core.native_work.get().is_spent()
     }
@@ -248,7 +250,7 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
         self.direct(&Reply::new(id, Status::Busy));
     }
 
-    /// Asks the session whether to execute a write; answers copies of earlier ones (I3).
+    /// Asks the session whether to execute a write; answers repetitions of earlier ones (I3).
     fn admit(&mut self, sequence: u32) -> bool {
         let origin = *self.origin();
         let budget = self.shop.sessions.budget();
@@ -256,13 +258,13 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
         self.follow(sequence, admission)
     }
 
-    /// Does what an admission says; true: execute.
+    /// Acts on an admission; returns true if the request is to be executed.
     fn follow(&mut self, sequence: u32, admission: Result<Admission, NoMemory>) -> bool {
         let id = RequestId::Once(sequence);
         let native = &self.core.counters().native;
         match admission {
             Ok(Admission::Execute) => return true,
-            // What it was answered may not be on the disk, and never will be.
+            // The write behind the remembered reply may not be on the disk, and never will be.
             Ok(Admission::Again(remembered))
                 if remembered.status != Status::Busy
                     && self.gate.as_ref().is_some_and(Gate::is_refusing) =>
@@ -285,7 +287,7 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
         false
     }
 
-    /// The request as the store knows it.
+    /// The request in the store's terms.
     fn translate(
         &self,
         op: Op<'a>,
@@ -374,7 +376,7 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
         self.pendings.push(pending);
     }
 
-    /// Refuses what was not understood.
+    /// Refuses a request that was not understood.
     #[cold]
     fn refuse(&mut self, command: NativeCommand, id: RequestId, status: Status) {
         self.count(command);
@@ -382,7 +384,7 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
         self.direct(&Reply::new(id, status));
     }
 
-    /// Answers a request without the store; one that was admitted is settled by it.
+    /// Answers a request without the store; if it was admitted, that settles it.
     fn answer(&mut self, id: RequestId, status: Status) {
         let reply = Reply::new(id, status);
         if let RequestId::Once(sequence) = id {
@@ -391,8 +393,8 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
         self.direct(&reply);
     }
 
-    /// A reply that does not come from the batch. What was gathered goes first, so that the frame
-    /// of replies that is open stays one.
+    /// Writes a reply that does not come from the batch. The batch is flushed first, so that there
+    /// is only one open frame of replies.
     pub(super) fn direct(&mut self, reply: &Reply<'_>) {
         self.flush();
         let origin = *self.origin();
@@ -401,7 +403,7 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
         debug_assert!(is_written, "a reply without a value fits any frame");
     }
 
-    /// A part of a value: kept until all of them are there.
+    /// Keeps a part of a value until all parts have arrived.
     fn take_part(&mut self, id: RequestId, want: Want, op: Op<'a>) {
         let (Op::Set(set), RequestId::Once(sequence)) = (op, id) else {
             return self.direct(&Reply::new(id, Status::Malformed));
@@ -431,7 +433,7 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
         }
     }
 
-    /// Executes a set whose value came in parts.
+    /// Executes a set whose value arrived in parts.
     fn set_whole(&mut self, id: RequestId, want: Want, set: &Set<'_>, value: &[u8]) {
         if let RequestId::Once(sequence) = id
             && !self.admit(sequence)
@@ -457,7 +459,7 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
         self.engine.execute(self.core.now, &[request], &mut answers);
     }
 
-    /// A part of the key order, as far as one reply goes.
+    /// Answers a range, as far as one reply goes.
     fn range(&mut self, id: RequestId, range: &Range<'_>) {
         self.flush();
         let origin = *self.origin();
@@ -473,7 +475,7 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
                 Direction::Forward => store::Direction::Forward,
                 Direction::Reverse => store::Direction::Reverse,
             },
-            // No more than fit, so that the walk does not go far in vain.
+            // No more items than fit, so that the walk does not go far in vain.
             item_limit: limit.min(room_bytes / item_len_bytes(0, 0) + 1),
         };
         let Some(session) = self.engine.session() else {
@@ -493,7 +495,7 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
     }
 }
 
-/// What is done with a request that the store is not asked for in a batch.
+/// The handling of a request that does not go to the store in a batch.
 enum Instead<'a> {
     Answer(Status),
     Range(Range<'a>),
@@ -504,7 +506,7 @@ fn pending(id: RequestId, want: Want, shape: Shape, command: NativeCommand) -> P
     Pending { id, want, shape, origin: 0, command, is_conditional: false }
 }
 
-/// Whether a refusal tells the item's version.
+/// Whether the reply to a refused write carries the item's version.
 fn is_conditional(op: &request::Op<'_, Rmw<'_>>) -> bool {
     match op {
         request::Op::Set(set) => matches!(set.condition, request::Condition::IfVersion(_)),

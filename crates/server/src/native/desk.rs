@@ -19,12 +19,12 @@ use crate::core::Core;
 use crate::counters::{DropReason, WorkerCounters};
 use crate::engine::Engine;
 
-/// Frames that are looked at before their requests are executed.
+/// Frames that are examined before their requests are executed.
 const LOOK_AHEAD_FRAMES: usize = 64;
 
 /// One worker's side of the native protocol, apart from its transports.
 pub struct Desk {
-    /// The sessions that it has met.
+    /// The sessions that it knows.
     pub known: Known,
     /// The frame of replies in the making.
     frame: Box<[u8]>,
@@ -32,13 +32,13 @@ pub struct Desk {
     items: Box<[u8]>,
 }
 
-/// What frames are served with.
+/// The state for serving frames.
 pub struct Service<'s, E> {
-    /// Executes.
+    /// Executes the batches.
     pub engine: &'s mut E,
     /// Hash, limits, counters.
     pub core: &'s Core,
-    /// What all workers share.
+    /// The state that all workers share.
     pub shop: &'s Shop,
     /// The round's times.
     pub clock: Clock,
@@ -51,13 +51,13 @@ struct Seen<'a> {
 }
 
 impl Desk {
-    /// A desk that knows no client.
+    /// A desk without clients.
     pub fn new() -> Desk {
         let buffer = || vec![0; FRAME_MAX_BYTES].into_boxed_slice();
         Desk { known: Known::default(), frame: buffer(), items: buffer() }
     }
 
-    /// Serves all that has arrived.
+    /// Serves all frames that have arrived.
     pub fn serve<'a, E: Engine, T: Outlet>(
         &mut self,
         service: &mut Service<'_, E>,
@@ -80,7 +80,7 @@ impl Desk {
         }
     }
 
-    /// Answers all frames of requests busy, and the others as ever (K18).
+    /// Answers all frames of requests busy, and handles the others as usual (K18).
     pub fn shed<'a, E, T: Outlet>(
         &mut self,
         service: &Service<'_, E>,
@@ -99,7 +99,7 @@ impl Desk {
         }
     }
 
-    /// Looks at one frame: whose it is and what it holds.
+    /// Examines one frame: its session and its contents.
     #[inline]
     fn look<'a, E, T: Outlet>(
         &mut self,
@@ -180,7 +180,7 @@ impl Desk {
     }
 }
 
-/// Counts what has arrived, and drops it if it is no good frame.
+/// Counts a frame that has arrived, and drops it if it is invalid.
 #[inline]
 fn admit_frame<'a, E, T: Outlet>(
     service: &Service<'_, E>,
@@ -196,7 +196,7 @@ fn admit_frame<'a, E, T: Outlet>(
         Err(error) => error,
     };
     counters.native.drop_frame(drop_reason(&error));
-    // A client of another version is told so, if this frame is its hello.
+    // A client of another version gets an answer, if this frame is its hello.
     if let Some(frame) = Frame::parse_foreign_hello(bytes, key) {
         service.shop.refuse(Caller { sender, frame: &frame }, Reason::Version, counters, outlet);
     }

@@ -27,44 +27,44 @@ use crate::counters::{DropReason, WorkerCounters};
 use crate::doors::{Access, Answers, Door, is_loopback};
 use crate::shared::Shared;
 
-/// A cookie is good in its stretch of time and in the next.
+/// A cookie is valid in its time slot and in the next.
 const COOKIE_SLOT_MS: u64 = 10_000;
 
-/// Below this a client's frames could not hold the largest head of a reply.
+/// With shorter frames, a client could not receive the largest head of a reply.
 const FRAME_MIN_BYTES: usize = 256;
 
-/// What a client is asked to wait for a session to become free.
+/// How long a client is asked to wait for a session to become free.
 const RETRY_AFTER_US: u32 = 1_000;
 
-/// What all workers share for native clients.
+/// The state that all workers share for native clients.
 #[derive(Debug)]
 pub struct Shop {
-    /// The clients that are served.
+    /// The sessions of the clients.
     pub sessions: Sessions,
-    /// What arrives in parts.
+    /// Values that arrive in parts.
     pub transfers: Transfers,
-    /// Of the tags; `None`: there are none.
+    /// The key of the tags; `None`: there are none.
     pub key: Option<TagKey>,
     /// Proofs of address.
     pub cookies: Cookies,
-    /// What each welcome says.
+    /// The terms that each welcome states.
     pub terms: Terms,
-    /// How many threads hear datagrams.
+    /// The number of threads that receive datagrams.
     pub dispatcher_count: AtomicUsize,
     /// Clients in shared memory now.
     pub shm_count: AtomicUsize,
-    /// And their places.
+    /// Their places.
     pub shm_places: ShmPlaces,
-    /// Whether its doors are open.
+    /// The answers of its doors: open or closed.
     pub doors: Mutex<Answers>,
 }
 
-/// What a client has to know of the server.
+/// The server's terms, which a client has to know.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// Of the partitions by which datagrams find their worker.
+    /// Bits of the partitions by which datagrams find their worker.
     pub steering_bits: u8,
-    /// Of the hash that steers; the index has a seed of its own, which stays here (K26).
+    /// Seed of the hash that steers; the index has a seed of its own, which is never sent (K26).
     pub steering_seed: u64,
     /// The largest value.
     pub value_max_bytes: u32,
@@ -72,17 +72,17 @@ pub struct Terms {
     pub features: u64,
 }
 
-/// A client's frame, and where it came from.
+/// A client's frame and its sender.
 #[derive(Clone, Copy)]
 pub struct Caller<'f> {
     /// Its address or lane.
     pub sender: Sender,
-    /// What it sent.
+    /// The frame.
     pub frame: &'f Frame<'f>,
 }
 
 impl Shop {
-    /// So many threads hear datagrams from now on.
+    /// Sets the number of threads that receive datagrams.
     pub fn set_dispatcher_count(&self, dispatcher_count: usize) {
         self.dispatcher_count.store(dispatcher_count, Ordering::Relaxed);
     }
@@ -115,7 +115,7 @@ impl Shop {
             (hello.frame_max_bytes as usize).clamp(FRAME_MIN_BYTES, outlet.frame_max_bytes());
         let (peer, nonce) = (caller.sender, hello.nonce);
         let guest = Guest { peer, nonce, frame_max_bytes, of_address_max };
-        // No client's address has port 0, so that no other id can be made of the same.
+        // No client's address has port 0, so no other sender yields the same id.
         let address = caller.sender.as_address().unwrap_or(([0, 0, 0, 0], 0).into());
         let id_of = |serial| self.cookies.session(address, serial);
         let id = match self.sessions.grant(guest, clock.uptime_ms(), id_of) {
@@ -127,7 +127,8 @@ impl Shop {
                 return self.refuse(caller, Reason::SessionsFull, counters, outlet);
             }
         };
-        // The door was closed meanwhile, and its sessions were ended before this one came.
+        // The door was closed meanwhile, after its sessions had been ended and before this one was
+        // granted.
         if self.refuses(caller.sender).is_some() {
             self.end(id);
             return self.refuse(caller, Reason::Closed, counters, outlet);
@@ -135,7 +136,7 @@ impl Shop {
         self.welcome(caller, (&hello, version, id), counters, outlet);
     }
 
-    /// Whether a client receives where it says it is. A client with a lane does.
+    /// Whether a client receives at its stated address. A client with a lane does.
     fn is_address_true(&self, sender: Sender, hello: &Hello, clock: Clock) -> bool {
         let Some(address) = sender.as_address() else { return true };
         hello.cookie.is_some_and(|cookie| {
@@ -195,7 +196,7 @@ impl Shop {
         }
     }
 
-    /// Refuses a whole frame, unless that would be a longer answer than it deserves (I1).
+    /// Refuses a whole frame, unless the answer would be longer than the frame (I1).
     #[cold]
     pub fn refuse<T: Outlet>(
         &self,
@@ -206,7 +207,7 @@ impl Shop {
     ) {
         let retry_after_us = match reason {
             Reason::SessionsFull => RETRY_AFTER_US,
-            // A time that is said to all of them would bring them all back at once.
+            // Telling all of them the same time would bring them all back at once.
             Reason::Busy | Reason::UnknownSession | Reason::Version | Reason::Closed => 0,
         };
         let refusal = Refusal { reason, versions: Versions::OURS, retry_after_us };
@@ -220,16 +221,17 @@ impl Shop {
         }
     }
 
-    /// What keeps a client out, if anything does.
+    /// Why a client is refused, if it is.
     fn refuses(&self, sender: Sender) -> Option<Access> {
         let doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
         refuses(&doors, sender)
     }
 
-    /// The doors have changed: sessions that came by one that is closed to them now end.
+    /// Takes up a change of the doors: ends the sessions that arrived by a door that is now closed
+    /// to them.
     pub fn obey(&self, shared: &Shared) {
-        // First: a session that is granted behind this is looked at once more by `greet`. Under the
-        // lock, so that what two threads have seen is kept in its order.
+        // First: `greet` checks a session once more that is granted after this. Under the lock, so
+        // that the views of two threads are stored in order.
         let doors = {
             let mut kept = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
             *kept = shared.doors();
@@ -244,27 +246,27 @@ impl Shop {
         }
     }
 
-    /// A client says that its session is over.
+    /// Ends the session that a client's bye names.
     pub fn bye(&self, header: &Header) {
         debug_assert!(header.kind == Kind::Bye);
         self.end(header.session);
     }
 
-    /// Ends a session at the word of a client that knows its id.
+    /// Ends a session on request of a client that knows its id.
     pub fn end(&self, id: SessionId) {
         if self.sessions.end(id) {
             self.transfers.end_session(id);
         }
     }
 
-    /// Ends the sessions of a lane whose client has gone.
+    /// Ends the sessions of a lane whose client has left.
     pub fn end_peer(&self, peer: Sender) {
         for id in self.sessions.end_peer(peer) {
             self.transfers.end_session(id);
         }
     }
 
-    /// Forgets what is idle.
+    /// Forgets idle sessions.
     pub fn sweep(&self, clock: Clock) {
         for id in self.sessions.sweep(clock.uptime_ms()) {
             self.transfers.end_session(id);
@@ -273,7 +275,7 @@ impl Shop {
     }
 }
 
-/// What keeps a client out: a datagram's by its address, a lane's is on this host.
+/// Why a client is refused: a datagram's by its address; a lane's client is on this host.
 fn refuses(doors: &Answers, sender: Sender) -> Option<Access> {
     let (access, is_near) = match sender.as_address() {
         Some(address) => (doors.of(Door::Native), is_loopback(address.ip())),

@@ -17,27 +17,27 @@ use wire::native::{FrameWriter, Header, Kind, Reply, SteeringId, TagKey};
 use super::sessions::Session;
 use crate::counters::WorkerCounters;
 
-/// Full replies to one frame of requests are bounded by this; values beyond it are cut to their
-/// first unit and pulled by the client when it has room (N10). A frame of 500 small gets may name
-/// values of many megabytes.
+/// Bound on the full replies to one frame of requests; further values are cut to their first unit,
+/// and the client pulls the rest when it has room (N10). A frame of 500 small gets may name values
+/// of many megabytes.
 const FULL_REPLY_BYTES_MAX: usize = 256 << 10;
 
-/// Where frames go.
+/// The destination of frames.
 pub trait Outlet {
     /// The longest frame that it carries.
     fn frame_max_bytes(&self) -> usize;
 
-    /// Queues a frame. One that cannot leave is dropped and counted; where nothing may be lost, it
-    /// is kept.
+    /// Queues a frame. A frame that cannot leave is dropped and counted; an outlet that may lose
+    /// nothing keeps it.
     fn send(&mut self, to: Sender, frame: &[u8], counters: &WorkerCounters);
 }
 
-/// The frame of requests that replies belong to.
+/// The frame of requests to which replies belong.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'k> {
-    /// Whose.
+    /// Its session.
     pub session: &'k Session,
-    /// Its steering field; the replies repeat it.
+    /// Its steering field, which the replies repeat.
     pub steering: SteeringId,
     /// Its number.
     pub number: u32,
@@ -46,20 +46,20 @@ pub struct Origin<'k> {
 /// Writes frames of replies.
 pub struct Outgoing<'o, 'k, T> {
     buffer: &'o mut [u8],
-    /// Of the open frame; 0: none is open.
+    /// Length of the open frame; 0: none is open.
     len_bytes: usize,
     origin: Option<Origin<'k>>,
-    /// Written to this origin so far, over all its frames.
+    /// Bytes written to this origin so far, over all its frames.
     origin_bytes: usize,
     outlet: &'o mut T,
     key: Option<&'o TagKey>,
     counters: &'o WorkerCounters,
-    /// Frames that wait for the disk, where they have to.
+    /// Frames that wait for the disk, if replies have to.
     held: Option<Vec<(Sender, Vec<u8>)>>,
 }
 
 impl<'o, 'k, T: Outlet> Outgoing<'o, 'k, T> {
-    /// Nothing written yet. The buffer holds the longest frame.
+    /// A writer without an open frame. The buffer holds the longest frame.
     pub fn new(
         buffer: &'o mut [u8],
         outlet: &'o mut T,
@@ -70,7 +70,7 @@ impl<'o, 'k, T: Outlet> Outgoing<'o, 'k, T> {
         Outgoing { buffer, len_bytes: 0, origin, origin_bytes: 0, outlet, key, counters, held }
     }
 
-    /// The replies that follow answer this frame.
+    /// Makes the following replies answer this frame.
     #[inline]
     pub fn turn_to(&mut self, origin: &Origin<'k>) {
         let is_same = self.origin.is_some_and(|open| {
@@ -90,7 +90,7 @@ impl<'o, 'k, T: Outlet> Outgoing<'o, 'k, T> {
         peer_max_bytes.min(self.buffer.len())
     }
 
-    /// How long a value may be at most in a reply with such words and key.
+    /// The longest value that fits a reply with that many words and that key.
     pub fn value_room_bytes(&self, word_count: usize, key_len_bytes: usize) -> usize {
         let fixed_bytes = wire::native::HEADER_LEN_BYTES
             + wire::native::message_len_bytes(word_count, 0, 0)
@@ -98,14 +98,14 @@ impl<'o, 'k, T: Outlet> Outgoing<'o, 'k, T> {
         (self.frame_max_bytes() & !7).saturating_sub(fixed_bytes)
     }
 
-    /// Whether the current origin has had its share of full replies.
+    /// Whether the current origin may have further full replies.
     #[inline]
     pub fn is_generous(&self) -> bool {
         self.origin_bytes <= FULL_REPLY_BYTES_MAX
     }
 
-    /// Writes a reply to the current origin, in a new frame if the open one is full. False: no
-    /// frame holds it.
+    /// Writes a reply to the current origin, in a new frame if the open one is full. Returns false
+    /// if no frame can hold it.
     #[inline]
     pub fn push(&mut self, reply: &Reply<'_>) -> bool {
         self.push_to_open(reply) || self.push_to_fresh(reply)
@@ -175,7 +175,7 @@ impl<'o, 'k, T: Outlet> Outgoing<'o, 'k, T> {
         self.held.as_ref().is_some_and(|held| !held.is_empty()) || self.len_bytes > 0
     }
 
-    /// Frames that wait leave, the open one too; or are dropped, as a datagram may be.
+    /// Sends the waiting frames, including the open one; or drops them, as datagrams may be.
     #[cold]
     pub fn release(&mut self, may_leave: bool) {
         self.close();

@@ -16,7 +16,7 @@ use base::UnixMillis;
 use store::{NoOrder, Session, request};
 use wire::native::{Item, ItemValue, ItemWriter, item_len_bytes};
 
-/// Walks of one reply at most: each passes over keys that no reply has room for.
+/// Walks for one reply, at most: each skips keys that are too long for any reply.
 const WALKS_MAX: usize = 16;
 
 /// The items of one reply in the making.
@@ -27,12 +27,12 @@ pub struct Page<'b> {
     item_limit: usize,
     used_bytes: usize,
     item_count: usize,
-    /// What was taken or passed over last.
+    /// The key that was added or skipped last.
     last_key: Vec<u8>,
     is_full: bool,
 }
 
-/// The range goes on behind a key that no reply has room for.
+/// The range continues behind a key that is too long for any reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyTooLong;
 
@@ -51,8 +51,8 @@ impl<'b> Page<'b> {
         }
     }
 
-    /// Walks a range until there is no more room, or no more of it. Answers the key at which the
-    /// walk ended, for [`Page::resume`].
+    /// Walks a range until the room or the range is used up. Returns the key at which the walk
+    /// ended, for [`Page::resume`].
     pub fn fill(
         &mut self,
         session: &mut Session,
@@ -64,7 +64,7 @@ impl<'b> Page<'b> {
             let Some(key) = ended.as_deref().filter(|key| self.resume(Some(key)).is_err()) else {
                 break;
             };
-            // Behind one such key there are mostly more.
+            // One such key is mostly followed by more.
             let rest = store::Range { item_limit: usize::MAX, ..range.after(key) };
             ended = session.range(now, &rest, |item| self.push(item))?.resume_key;
         }
@@ -79,7 +79,7 @@ impl<'b> Page<'b> {
         }
         let key = item.key;
         let mut value = ItemValue::Here(if self.is_keys_only { &[] } else { item.value });
-        // A value that no reply has room for is got by its key.
+        // A value that fits no reply is read by its key.
         if !self.fits_an_empty_page(key, &value) {
             value = ItemValue::LeftOut { len_bytes: item.value.len() as u32 };
         }
@@ -89,7 +89,7 @@ impl<'b> Page<'b> {
             self.is_full = true;
             return;
         }
-        // What even an empty page has no room for is passed over: its key fits no frame.
+        // An item that does not fit even an empty page is skipped: its key fits no frame.
         if self.writer.push(&Item { key, value }) {
             self.used_bytes += len_bytes;
             self.item_count += 1;
@@ -102,8 +102,8 @@ impl<'b> Page<'b> {
         item_len_bytes(key.len(), here_bytes(value)) + key.len() <= self.room_bytes
     }
 
-    /// Where the range goes on, if a walk ended at `walked_key`; `None`: it is done. The empty key
-    /// is short for the last item's.
+    /// The key at which the range continues, if a walk ended at `walked_key`; `None`: the range is
+    /// finished. The empty key stands for the last item's.
     pub fn resume<'k>(
         &'k self,
         walked_key: Option<&'k [u8]>,
@@ -114,7 +114,7 @@ impl<'b> Page<'b> {
         match self.item_count {
             _ if self.used_bytes + len_bytes <= self.room_bytes => Ok(Some(key)),
             0 => Err(KeyTooLong),
-            // What was passed over behind the last item is met again.
+            // The next walk meets the keys again that were skipped behind the last item.
             _ => Ok(Some(&[])),
         }
     }

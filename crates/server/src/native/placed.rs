@@ -33,10 +33,10 @@ use crate::engine::Engine;
 use crate::forwarding::replicate::Apart;
 use crate::rmw::Rmw;
 
-/// What a batch knows of the cluster.
+/// A batch's view of the cluster.
 pub struct Placed {
     view: Arc<View>,
-    /// Of the view, when the batch began.
+    /// The view's generation when the batch began.
     generation: u64,
 }
 
@@ -46,7 +46,7 @@ impl Placed {
         Placed { generation: view.generation(), view }
     }
 
-    /// L1.
+    /// Whether the batch's replies may leave (L1).
     pub fn may_answer(&self) -> bool {
         self.view.generation() == self.generation && self.view.may_answer(clock::now().ns)
     }
@@ -64,7 +64,7 @@ impl Placed {
         configuration.map_or(ShardId(0), |configuration| configuration.shard_of_slot(slot))
     }
 
-    /// The node that has a slot, in the words of a reply; empty: not even that is known.
+    /// The node that has a slot, as a reply states it; empty: not even that is known.
     fn moved(&self, slot: Slot) -> String {
         let Some(configuration) = self.view.configuration() else { return String::new() };
         let Some(shard) = configuration.shard(configuration.shard_of_slot(slot)) else {
@@ -91,7 +91,7 @@ pub(super) struct Group<'a> {
 }
 
 impl<'a, 'k, E: Engine, T: Outlet> Batch<'_, 'a, 'k, E, T> {
-    /// Whether a request is answered without being executed: another server has the key.
+    /// Whether another server has the request's key; then it is answered without being executed.
     pub(super) fn is_moved(&mut self, id: RequestId, op: &Op<'_>) -> bool {
         let Some(placed) = &self.placed else { return false };
         let Some(key) = op.key() else {
@@ -110,8 +110,8 @@ impl<'a, 'k, E: Engine, T: Outlet> Batch<'_, 'a, 'k, E, T> {
         true
     }
 
-    /// Takes out of the batch what does not stay with this worker. It comes behind the rest: what
-    /// stays came before all writes of its shard (L2).
+    /// Takes the requests out of the batch that do not stay with this worker. They are executed
+    /// after the others, which came before all writes of their shard (L2).
     pub(super) fn take_groups(&mut self) -> Vec<Group<'a>> {
         let Some(placed) = &self.placed else { return Vec::new() };
         let requests = std::mem::take(&mut self.requests);
@@ -142,7 +142,7 @@ impl<'a, 'k, E: Engine, T: Outlet> Batch<'_, 'a, 'k, E, T> {
         groups
     }
 
-    /// Executes them.
+    /// Executes the groups.
     pub(super) fn run_groups(&mut self, groups: Vec<Group<'a>>) {
         let origins = self.origins.clone();
         for group in groups {

@@ -28,16 +28,16 @@ use crate::engine::Engine;
 /// The longest datagram, to receive and to send.
 pub const DATAGRAM_MAX_BYTES: usize = 16 << 10;
 
-/// Receives of one round at most: connections have their turn too. Level-triggered: what is left
-/// is reported again.
+/// Receives per round, at most, so that connections have their turn too. The poller is
+/// level-triggered: it reports the rest again.
 const BURSTS_MAX: usize = 8;
 
-/// Receives of one round that are answered busy at most.
+/// Receives of one round that are answered busy, at most.
 const SHED_BURSTS_MAX: usize = 64;
 
-/// A transport that datagrams from anybody come by.
+/// A transport for datagrams from any sender.
 pub trait Source: Transport {
-    /// What waits in the kernel, as far as it says.
+    /// The length of the kernel's queue, as far as the transport reports it.
     fn kernel_queue(&self) -> io::Result<KernelQueue>;
 }
 
@@ -55,7 +55,7 @@ impl Source for UringUdp {
 
 #[cfg(feature = "xdp")]
 impl Source for landing::xdp::Xdp {
-    /// Its rings do not say how full they are; what they had no room for counts.
+    /// Its rings do not report how full they are; dropped datagrams count.
     fn kernel_queue(&self) -> io::Result<KernelQueue> {
         Ok(KernelQueue { dropped: self.kernel_drops()?, ..KernelQueue::default() })
     }
@@ -69,7 +69,7 @@ struct Pressure {
 }
 
 impl Pressure {
-    /// Takes up what the kernel says; whether frames are to be answered busy.
+    /// Takes up the kernel's report; returns whether frames are to be answered busy.
     fn update(&mut self, queue: &KernelQueue) -> bool {
         let has_dropped =
             queue.dropped > std::mem::replace(&mut self.dropped_before, queue.dropped);
@@ -85,7 +85,7 @@ pub struct Port<T> {
     zone: Zone,
     completions: Vec<Completion>,
     pressure: Pressure,
-    /// It is to be served in the next round, whatever the poller says.
+    /// Whether it is to be served in the next round, whatever the poller reports.
     is_due: bool,
 }
 
@@ -94,10 +94,10 @@ pub fn zone() -> io::Result<Zone> {
     Zone::ring(ZoneSize::default(), Box::new(is_whole))
 }
 
-/// K20: a datagram that ends at a buffer's end is held against the length that it states.
+/// K20: a datagram that ends at a buffer's end is compared with the length that it states.
 fn is_whole(bytes: &[u8]) -> bool {
     let cut = |error| matches!(error, FrameError::Truncated { .. } | FrameError::TooShort { .. });
-    // Lengths are looked at before the tag, so that no key is needed.
+    // Lengths are checked before the tag, so no key is needed.
     !Frame::parse(bytes, None).is_err_and(cut)
 }
 
@@ -105,11 +105,11 @@ impl<T: Source> Port<T> {
     /// A port on a transport, and the zone that it fills.
     pub fn new(transport: T, zone: Zone) -> Port<T> {
         let completions = Vec::with_capacity(zone.size().completions_max);
-        // Some transports begin with their first receive.
+        // Some transports start with their first receive.
         Port { transport, zone, completions, pressure: Pressure::default(), is_due: true }
     }
 
-    /// Receives, executes and answers. Says whether anything had arrived.
+    /// Receives, executes and answers. Returns whether any datagram had arrived.
     pub fn serve<E: Engine>(&mut self, desk: &mut Desk, service: &mut Service<'_, E>) -> bool {
         let mut burst_count = 0;
         while burst_count < BURSTS_MAX && self.receive() {
@@ -142,10 +142,10 @@ impl<T: Source> Port<T> {
         }
     }
 
-    /// Lands a burst; whether there was any.
+    /// Receives a burst; returns whether there was any datagram.
     fn receive(&mut self) -> bool {
         match self.transport.receive(&mut self.zone) {
-            // Nothing whole: the next round looks again.
+            // No whole datagram: the next round looks again.
             Ok(0) => return false,
             Ok(1..) => {}
             Err(error) => {
@@ -160,9 +160,9 @@ impl<T: Source> Port<T> {
         true
     }
 
-    /// Sends what is queued, as far as the kernel takes it.
+    /// Sends the queued frames, as far as the kernel takes them.
     pub fn flush(&mut self, core: &Core) {
-        // What the kernel does not take now leaves with the next round's replies.
+        // Frames that the kernel does not take now leave with the next round's replies.
         if let Err(error) = self.transport.flush() {
             core.counters().native.lost_replies.add(1);
             tracing::debug!("native replies were not sent: {error}");
@@ -178,7 +178,7 @@ impl<T: Source> Port<T> {
         !self.is_due
     }
 
-    /// Whether the next round has to look here, whatever the poller says.
+    /// Whether the next round has to poll this port, whatever the poller reports.
     pub fn is_due(&self) -> bool {
         self.is_due
     }
@@ -193,12 +193,12 @@ impl<T: Source> Port<T> {
         self.transport.as_fd()
     }
 
-    /// What has happened in its zone.
+    /// The counters of its zone.
     pub fn landed(&self) -> landing::Counters {
         self.zone.counters()
     }
 
-    /// Datagrams that the kernel dropped; 0 if it does not say.
+    /// Datagrams that the kernel dropped; 0 if it does not report them.
     pub fn kernel_drops(&self) -> u64 {
         self.transport.kernel_queue().map_or(0, |queue| queue.dropped)
     }
@@ -210,7 +210,7 @@ impl<T: Source> Port<T> {
     }
 }
 
-/// What has landed and was taken.
+/// The datagrams that have landed and were taken.
 fn arrivals<'z>(
     zone: &'z Zone,
     completions: &'z [Completion],
@@ -218,7 +218,8 @@ fn arrivals<'z>(
     completions.iter().map(|completion| (completion.sender(), zone.bytes(completion)))
 }
 
-/// Queues frames at a transport; what it has no room for is lost, and its client asks again.
+/// Queues frames at a transport; a frame for which it has no room is lost, and its client asks
+/// again.
 struct PortOutlet<'t, T>(&'t mut T);
 
 impl<T: Transport> Outlet for PortOutlet<'_, T> {
@@ -229,7 +230,7 @@ impl<T: Transport> Outlet for PortOutlet<'_, T> {
     #[inline]
     fn send(&mut self, to: Sender, frame: &[u8], counters: &WorkerCounters) {
         if self.0.queue(to, frame) == Err(SendError::Full) {
-            // It fails for good only without a socket, which the next receive reports.
+            // It fails permanently only without a socket, which the next receive reports.
             let _ = self.0.flush();
             if self.0.queue(to, frame).is_err() {
                 counters.native.lost_replies.add(1);

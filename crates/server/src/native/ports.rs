@@ -21,7 +21,7 @@ pub enum AnyPort {
     Xdp(Box<Port<landing::xdp::Xdp>>),
 }
 
-/// Does the same with a port of any transport; the choice is made once a round.
+/// Calls the same method on a port of any transport; the choice is made once a round.
 macro_rules! with_port {
     ($any:expr, $port:ident => $body:expr) => {
         match $any {
@@ -34,7 +34,7 @@ macro_rules! with_port {
 }
 
 impl AnyPort {
-    /// As in the setting.
+    /// The transport's name, as in the setting.
     pub fn name(&self) -> &'static str {
         match self {
             AnyPort::Recvmmsg(_) => "recvmmsg",
@@ -49,17 +49,17 @@ impl AnyPort {
 pub struct Ports(Vec<AnyPort>);
 
 impl Ports {
-    /// These.
+    /// Collects these ports.
     pub fn new(ports: Vec<AnyPort>) -> Ports {
         Ports(ports)
     }
 
-    /// What a poller has, by position.
+    /// The descriptors for a poller, by position.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.0.iter().map(|any| with_port!(any, port => port.as_fd()))
     }
 
-    /// Serves what has arrived at one of them. Says whether anything had.
+    /// Serves the datagrams that arrived at one port. Returns whether there were any.
     pub fn serve<E: Engine>(
         &mut self,
         index: usize,
@@ -74,14 +74,14 @@ impl Ports {
         has_served
     }
 
-    /// The next one that is due, whatever the poller says.
+    /// The next port that is due, whatever the poller reports.
     #[inline]
     pub fn next_due(&self, from: usize) -> Option<usize> {
         let is_due = |index: &usize| with_port!(&self.0[*index], port => port.is_due());
         (from..self.0.len()).find(is_due)
     }
 
-    /// How many there are.
+    /// The number of ports.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -91,7 +91,7 @@ impl Ports {
         self.0.iter_mut().all(|any| with_port!(any, port => port.may_sleep()))
     }
 
-    /// Sends again what the kernel had no room for. Whether some of it is still here.
+    /// Sends frames again for which the kernel had no room. Returns whether some are still unsent.
     #[inline]
     pub fn send_unsent(&mut self, core: &Core) -> bool {
         self.0.iter_mut().fold(false, |any_unsent, any| {
@@ -121,7 +121,7 @@ impl Ports {
         native.starved.set(starved);
     }
 
-    /// What is looked at now and then.
+    /// Publishes the ports' counters, now and then.
     pub fn keep_house(&self, core: &Core) {
         let drops = self.0.iter().map(|any| with_port!(any, port => port.kernel_drops())).sum();
         core.counters().native.kernel_drops.set(drops);

@@ -35,46 +35,47 @@ use crate::clients::Addresses;
 /// How far at-most-once numbers may run ahead of a session's low-water mark.
 pub const ONCE_WINDOW: u32 = 1024;
 
-/// What the outcomes of a whole window take.
+/// Memory for the outcomes of a whole window.
 const ONCE_BYTES: u64 = ONCE_WINDOW as u64 * 16;
 
-/// A session that sends nothing for so long is forgotten.
+/// A session that sends nothing for this long is forgotten.
 pub const IDLE_MS: u32 = 60_000;
 
-/// What a session takes before its first write: itself, and its places in the maps.
+/// Memory of a session before its first write: the session and its places in the maps.
 const SESSION_BYTES: u64 = size_of::<Session>() as u64 + 256;
 
-/// Of the memory of sessions, what those may take that never sent a request (I4).
+/// The part of the memory of sessions that sessions may take that never sent a request (I4): one in
+/// this many.
 const UNTRIED_PART: u64 = 4;
 
-/// Sessions that one hello ends at most to have room.
+/// Sessions that one hello may end to have room.
 const ENDED_MAX: usize = 4;
 
 /// One client's session.
 #[derive(Debug)]
 pub struct Session {
-    /// Not to be guessed.
+    /// Its id, which cannot be guessed.
     pub id: SessionId,
-    /// Where its frames come from and its replies go.
+    /// The source of its frames and the destination of its replies.
     pub peer: Sender,
-    /// The longest frame that its client takes.
+    /// The longest frame that its client accepts.
     pub frame_max_bytes: usize,
-    /// Of the hello that made it.
+    /// The nonce of the hello that created it.
     nonce: u64,
     /// The number of the next frame of replies.
     next_number: AtomicU32,
     /// Milliseconds since the server's start.
     granted_ms: u64,
-    /// The same; 0: it never sent a request.
+    /// The same, of its last request; 0: it never sent one.
     last_active_ms: AtomicU64,
     is_ended: AtomicBool,
-    /// The highest low-water mark that a frame said, and that [`Once`] knows.
+    /// The highest low-water mark in any of its frames, which [`Once`] knows too.
     low_water: AtomicU32,
     once: Mutex<Remembering>,
     _booked: Reservation,
 }
 
-/// What a session remembers of its writes.
+/// A session's memory of its writes.
 #[derive(Debug)]
 pub struct Remembering {
     /// The outcomes.
@@ -83,7 +84,7 @@ pub struct Remembering {
     booked: Option<Reservation>,
 }
 
-/// No room for the session's memory: answer `Busy`.
+/// There is no room for the session's memory: answer `Busy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;
 
@@ -101,7 +102,7 @@ impl Session {
         self.is_ended.load(Ordering::Relaxed)
     }
 
-    /// A frame of it has arrived.
+    /// Notes that a frame of it has arrived.
     #[inline]
     pub fn set_active(&self, uptime_ms: u64) {
         let uptime_ms = uptime_ms.max(1);
@@ -116,12 +117,12 @@ impl Session {
         self.last_active_ms.load(Ordering::Relaxed) == 0
     }
 
-    /// Hears the low-water mark of a frame, whatever else is in it: a client that gave a write up
-    /// and reads on relies on its never being executed from then on.
+    /// Takes up the low-water mark of a frame, whatever else the frame holds: a client that gave a
+    /// write up and continues with reads relies on the write never being executed from then on.
     #[inline]
     pub fn hear_low_water(&self, low_water: u32) {
-        // Relaxed: the lock orders what is remembered; this only saves taking it. The low-water
-        // mark of a client that only reads stays 0.
+        // Relaxed: the lock orders the remembered outcomes; this only avoids taking it. The
+        // low-water mark of a client that only reads stays 0.
         if self.low_water.load(Ordering::Relaxed) < low_water {
             self.raise_low_water(low_water);
         }
@@ -133,7 +134,7 @@ impl Session {
         self.low_water.fetch_max(low_water, Ordering::Relaxed);
     }
 
-    /// What it remembers of its writes.
+    /// Its memory of its writes.
     pub fn once(&self) -> MutexGuard<'_, Remembering> {
         // A panic in between would have left an outcome out, which only a new session mends; but
         // panics end the process (decision 0004).
@@ -142,7 +143,7 @@ impl Session {
 }
 
 impl Remembering {
-    /// Asks whether to execute a write. Its frame's low-water mark was heard before.
+    /// Decides whether to execute a write. Its frame's low-water mark was taken up before.
     pub fn admit(
         &mut self,
         sequence: u32,
@@ -160,7 +161,7 @@ impl Remembering {
         Ok(self.booked(budget)?.look(sequence))
     }
 
-    /// The outcomes, their memory booked (I2).
+    /// The outcomes, with their memory booked (I2).
     fn booked(&mut self, budget: &Arc<BufferBudget>) -> Result<&mut Once, NoMemory> {
         if self.booked.is_none() {
             self.booked =
@@ -170,16 +171,16 @@ impl Remembering {
     }
 }
 
-/// A hello that asks for a session, its address known to be true.
+/// A hello that asks for a session, from a verified address.
 #[derive(Clone, Copy, Debug)]
 pub struct Guest {
-    /// Whose.
+    /// Its sender.
     pub peer: Sender,
-    /// The hello's.
+    /// The hello's nonce.
     pub nonce: u64,
-    /// The longest frame that both sides take.
+    /// The longest frame that both sides accept.
     pub frame_max_bytes: usize,
-    /// Connections and sessions that its address may have; 0: as many as there are.
+    /// Connections and sessions that its address may have; 0: no limit per address.
     pub of_address_max: usize,
 }
 
@@ -208,12 +209,12 @@ struct Table {
     by_id: HashMap<SessionId, Arc<Session>>,
     /// A hello that comes again gets the session that it got before.
     by_hello: HashMap<(Sender, u64), SessionId>,
-    /// How many were ever granted (I3).
+    /// The number of sessions ever granted (I3).
     serial: u64,
 }
 
 impl Sessions {
-    /// None yet.
+    /// Without sessions.
     pub(crate) fn new(
         session_count_max: usize,
         budget: Arc<BufferBudget>,
@@ -226,12 +227,12 @@ impl Sessions {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The memory that sessions are booked on.
+    /// The budget in which sessions are booked.
     pub fn budget(&self) -> &Arc<BufferBudget> {
         &self.budget
     }
 
-    /// How many there are.
+    /// The number of sessions.
     pub fn count(&self) -> usize {
         self.table().by_id.len()
     }
@@ -241,8 +242,8 @@ impl Sessions {
         self.table().by_id.get(&id).cloned()
     }
 
-    /// Makes a session, or finds the one that the same hello made before. `id_of` makes an id of a
-    /// serial number.
+    /// Creates a session, or finds the one that the same hello created before. `id_of` makes an id
+    /// of a serial number.
     pub fn grant(
         &self,
         guest: Guest,
@@ -285,7 +286,7 @@ impl Sessions {
         Ok(id)
     }
 
-    /// Books a session, in the place of the oldest untried ones if need be (I4).
+    /// Books a session, ending the oldest untried ones if necessary (I4).
     fn make_room(&self, table: &mut Table) -> Option<Reservation> {
         let untried_max =
             self.budget.kind_limit_bytes(Kind::Sessions) / UNTRIED_PART / SESSION_BYTES;
@@ -304,17 +305,17 @@ impl Sessions {
         None
     }
 
-    /// Ends a session. Whether there was one.
+    /// Ends a session. Returns whether there was one.
     pub fn end(&self, id: SessionId) -> bool {
         self.table().end(id, &self.addresses)
     }
 
-    /// Ends the sessions of a peer that has gone. Answers which.
+    /// Ends the sessions of a peer that has left. Returns their ids.
     pub fn end_peer(&self, peer: Sender) -> Vec<SessionId> {
         self.end_where(|other| other == peer)
     }
 
-    /// Ends the sessions of such peers. Answers which.
+    /// Ends the sessions of such peers. Returns their ids.
     pub fn end_where(&self, is_over: impl Fn(Sender) -> bool) -> Vec<SessionId> {
         let mut table = self.table();
         let over = table.by_id.values().filter(|session| is_over(session.peer));
@@ -325,7 +326,7 @@ impl Sessions {
         gone
     }
 
-    /// Forgets what is idle. Answers the sessions that are gone.
+    /// Forgets idle sessions. Returns the ids of those that are gone.
     pub fn sweep(&self, uptime_ms: u64) -> Vec<SessionId> {
         let mut table = self.table();
         let is_idle = |session: &Session| {
@@ -353,8 +354,8 @@ impl Table {
         true
     }
 
-    /// Ends the oldest session that never sent a request. Those that have sent one meanwhile leave
-    /// the list: each comes here once.
+    /// Ends the oldest session that never sent a request. Sessions that have sent one meanwhile
+    /// leave the list: each is listed once.
     fn end_oldest_untried(&mut self, addresses: &Addresses) {
         while let Some(id) = self.untried.pop_front() {
             if self.by_id.get(&id).is_some_and(|session| session.is_untried()) {
@@ -365,11 +366,11 @@ impl Table {
     }
 }
 
-/// Session ids come out of a keyed hash: any of their bits are as good as a hash of them.
+/// Session ids come from a keyed hash: any of their bits are as good as a hash of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IdentityState;
 
-/// Passes a 64-bit number on as its hash.
+/// Uses a 64-bit number as its own hash.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IdentityHasher(u64);
 
@@ -397,7 +398,7 @@ impl Hasher for IdentityHasher {
     }
 }
 
-/// The sessions that one worker has met.
+/// The sessions that one worker knows.
 #[derive(Debug, Default)]
 pub struct Known {
     places: HashMap<SessionId, u32, IdentityState>,
@@ -406,14 +407,15 @@ pub struct Known {
 }
 
 impl Known {
-    /// Where the session of a frame is, if it may send from there.
+    /// The place of the session of a frame, if it may send from there.
     #[inline]
     pub fn find(&mut self, sessions: &Sessions, id: SessionId, peer: Sender) -> Option<u32> {
         let place = match self.places.get(&id) {
             Some(place) => *place,
             None => self.meet(sessions, id)?,
         };
-        // An ended one keeps its place until the sweep: this round's frames may name it.
+        // An ended session keeps its place until the sweep, because this round's frames may name
+        // it.
         let session = self.sessions[place as usize].as_ref()?;
         (session.peer == peer && !session.is_ended()).then_some(place)
     }
@@ -439,7 +441,7 @@ impl Known {
         self.sessions[place as usize].as_ref().expect("places are kept until the sweep")
     }
 
-    /// Forgets the sessions that ended; between two rounds.
+    /// Forgets ended sessions; called between two rounds.
     pub fn sweep(&mut self) {
         let Known { places, sessions, free } = self;
         places.retain(|_, place| {

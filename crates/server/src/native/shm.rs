@@ -35,13 +35,13 @@ use crate::config::Config;
 use crate::counters::WorkerCounters;
 use crate::engine::Engine;
 
-/// Frames taken from one client in one round.
+/// Frames taken from one client in one round, at most.
 const BURST_MAX: usize = 32;
 
-/// What one round's frames are copied to: it stays in the second-level cache.
+/// Size of the buffer for one round's frames: it stays in the second-level cache.
 const ARENA_BYTES: usize = 512 << 10;
 
-/// Clients of a server at most.
+/// Clients of a server, at most.
 const CLIENTS_MAX: usize = 128;
 
 /// The low bits of a lane are its client's place, the high ones a serial number.
@@ -53,22 +53,22 @@ const _: () = {
     assert!(CLIENTS_MAX <= u128::BITS as usize, "each has a place");
 };
 
-/// Takes clients for all workers.
+/// Accepts clients for all workers.
 pub struct ShmDoor {
     acceptor: Acceptor,
     ring: RingSize,
     budget: Arc<BufferBudget>,
-    /// Lanes handed out so far.
+    /// Serial number of the last lane.
     serial: AtomicU32,
-    /// Whose turn it is.
+    /// The worker whose turn it is.
     next_worker: AtomicUsize,
 }
 
-/// A client that came, on its way to its worker.
+/// A new client, on its way to its worker.
 pub struct ShmGuest {
     end: ServerEnd,
     serial: u32,
-    /// Its rings.
+    /// The booking of its rings.
     booked: Reservation,
 }
 
@@ -79,7 +79,8 @@ impl std::fmt::Debug for ShmGuest {
 }
 
 impl ShmDoor {
-    /// Listens, if the configuration says so. Rings take at most a quarter of the client buffers.
+    /// Listens, if the configuration requires it. Rings take at most a quarter of the client
+    /// buffers.
     pub fn open(
         config: &Config,
         budget: &Arc<BufferBudget>,
@@ -104,7 +105,7 @@ impl ShmDoor {
         }))
     }
 
-    /// Takes one client that waits, if any does; `None` inside: it was not admitted.
+    /// Accepts one waiting client, if there is any; `None` inside: it was not admitted.
     pub fn accept(&self) -> io::Result<Option<Option<ShmGuest>>> {
         let end = match self.acceptor.accept()? {
             Accepted::NoClient => return Ok(None),
@@ -132,12 +133,12 @@ impl AsFd for ShmDoor {
     }
 }
 
-/// Both rings and their control page.
+/// The bytes of both rings and their control page.
 fn rings_bytes(ring: RingSize) -> u64 {
     2 * ring.bytes() as u64 + 4096
 }
 
-/// The places of a server's clients: each has one for good, whichever worker serves it, so that its
+/// The places of a server's clients: a client keeps its place, whichever worker serves it, so its
 /// lane stays the same.
 #[derive(Debug, Default)]
 pub struct ShmPlaces(Mutex<u128>);
@@ -161,7 +162,7 @@ impl ShmPlaces {
 pub struct ShmClient {
     end: ServerEnd,
     lane: Lane,
-    /// Frames that found no room (I1).
+    /// Frames for which its ring had no room (I1).
     unsent: VecDeque<Box<[u8]>>,
     is_gone: bool,
     _booked: Reservation,
@@ -194,13 +195,13 @@ pub struct ShmPort {
     client_count: usize,
     arena: Box<[u8]>,
     frames: Vec<Arrived>,
-    /// The client that is read first in the next round, so that a full arena is not always full of
-    /// the same.
+    /// The client that is read first in the next round, so that a full arena does not always hold
+    /// the frames of the same ones.
     first: usize,
 }
 
 impl ShmPort {
-    /// No clients; nothing is allocated until one comes.
+    /// Without clients; nothing is allocated until one arrives.
     pub fn new() -> ShmPort {
         ShmPort {
             clients: Vec::new(),
@@ -217,12 +218,12 @@ impl ShmPort {
         self.client_count == 0
     }
 
-    /// How many there are.
+    /// The number of clients.
     pub fn client_count(&self) -> usize {
         self.client_count
     }
 
-    /// Takes a client in; its place, unless there are too many.
+    /// Takes a client in; returns its place, unless there are too many.
     pub fn adopt(&mut self, guest: ShmGuest, shop: &Shop) -> Option<usize> {
         let place = shop.shm_places.take()?;
         let ShmGuest { end, serial, booked } = guest;
@@ -232,7 +233,8 @@ impl ShmPort {
         Some(self.take_in(ShmClient { end, lane, unsent, is_gone: false, _booked: booked }))
     }
 
-    /// Takes in a client that another worker has parted with; its place, which is the same.
+    /// Takes in a client that another worker has handed over; returns its place, which stays the
+    /// same.
     pub fn take_in(&mut self, client: ShmClient) -> usize {
         let slot = (client.lane.0 & SLOT_MASK) as usize;
         if self.clients.len() <= slot {
@@ -247,8 +249,8 @@ impl ShmPort {
         slot
     }
 
-    /// Parts with so many clients, between two rounds: their rings, what was not sent and their
-    /// place are all that there is of them.
+    /// Hands over that many clients, between two rounds: their rings, their unsent replies and
+    /// their places are their whole state.
     pub fn part_with(&mut self, count: usize) -> Vec<ShmClient> {
         let clients = self.clients.iter_mut().filter_map(Option::take);
         let parted: Vec<ShmClient> = clients.take(count).collect();
@@ -261,7 +263,7 @@ impl ShmPort {
         Some(self.clients.get(slot)?.as_ref()?.end.as_fd())
     }
 
-    /// A client's doorbell was rung, or the client has gone.
+    /// Notes that a client's doorbell was rung, or that the client has left.
     pub fn hear(&mut self, slot: usize, shop: &Shop) {
         let Some(Some(client)) = self.clients.get_mut(slot) else { return };
         if let Err(error) = client.end.hear() {
@@ -278,7 +280,7 @@ impl ShmPort {
         shop.end_peer(client.lane.into());
     }
 
-    /// Executes and answers what was collected.
+    /// Executes and answers the collected frames.
     pub fn serve<E: Engine>(&mut self, desk: &mut Desk, service: &mut Service<'_, E>) {
         let ShmPort { clients, arena, frames, .. } = self;
         let arena = &**arena;
@@ -291,7 +293,7 @@ impl ShmPort {
         self.sweep(service.shop);
     }
 
-    /// Polls all rings: copies what has come to the arena. Says whether there was anything.
+    /// Polls all rings: copies their frames to the arena. Returns whether there were any.
     pub fn collect(&mut self) -> bool {
         self.frames.clear();
         let (mut used_bytes, count) = (0, self.clients.len());
@@ -318,7 +320,7 @@ impl ShmPort {
         !self.frames.is_empty()
     }
 
-    /// Parts with clients that were found to be gone.
+    /// Drops clients that were found to have left.
     pub fn sweep(&mut self, shop: &Shop) {
         for slot in 0..self.clients.len() {
             if self.clients[slot].as_ref().is_some_and(|client| client.is_gone) {
@@ -327,7 +329,7 @@ impl ShmPort {
         }
     }
 
-    /// Tells every client to ring (I2). False: one has something to do already.
+    /// Tells every client to ring (I2). Returns false if one has sent something already.
     pub fn may_sleep(&mut self) -> bool {
         self.clients.iter_mut().flatten().all(|client| {
             let unsent_bytes = client.unsent.front().map_or(0, |frame| frame.len());
@@ -341,7 +343,7 @@ impl ShmPort {
         })
     }
 
-    /// Parts with everybody.
+    /// Drops all clients.
     pub fn close(&mut self, shop: &Shop) {
         for slot in 0..self.clients.len() {
             self.forget(slot, shop);
@@ -357,7 +359,7 @@ impl ShmClient {
         self.is_gone = true;
     }
 
-    /// Sends what was kept; false: some of it is still here.
+    /// Sends the kept replies; returns false if some are still here.
     #[inline]
     fn send_unsent(&mut self) -> bool {
         self.unsent.is_empty() || self.send_kept()

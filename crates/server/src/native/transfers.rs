@@ -10,14 +10,14 @@ use wire::native::{Assembly, Part, PartLimits, PartOutcome, PartsIn, SessionId, 
 
 use crate::budget::{BufferBudget, Kind, Reservation};
 
-/// How many bytes of parts a client may have under way; told in the welcome. Less than what a
-/// socket's default receive buffer holds, so that one client's parts are not lost there.
+/// Bytes of parts that a client may have under way; the welcome states it. It is less than a
+/// socket's default receive buffer, so that one client's parts are not lost there.
 pub const PART_WINDOW_BYTES: u32 = 128 << 10;
 
-/// A transfer that gets no part for so long is dropped.
+/// A transfer that gets no part for this long is dropped.
 const IDLE_NS: u64 = 10_000_000_000;
 
-/// However small: each costs a place in a map.
+/// Transfers at a time, however small: each costs a place in a map.
 const TRANSFER_COUNT_MAX: usize = 1024;
 
 /// All transfers.
@@ -36,8 +36,8 @@ struct Booked {
 }
 
 impl Transfers {
-    /// None yet. Together they take at most half of the client buffers, and one session's at most
-    /// a quarter, unless a single value needs more.
+    /// Without transfers. Together they take at most half of the client buffers, and one session's
+    /// at most a quarter, unless a single value needs more.
     pub fn new(budget: Arc<BufferBudget>, value_max_bytes: u64) -> Transfers {
         let value_cost_bytes = Assembly::cost_bytes(u32::try_from(value_max_bytes).unwrap_or(0));
         let limits = PartLimits {
@@ -75,12 +75,12 @@ impl Transfers {
         }
         let outcome = booked.parts.accept(now, name, part, value);
         let held_bytes = booked.parts.held_bytes();
-        // What was held already needs no more room.
+        // Bytes that were held already need no more room.
         booked.cover(&self.budget, held_bytes);
         outcome
     }
 
-    /// Drops what is idle.
+    /// Drops idle transfers.
     pub fn expire(&self, now: Instant) {
         let mut booked = self.locked();
         if booked.parts.expire(now) > 0 {
@@ -89,7 +89,7 @@ impl Transfers {
         }
     }
 
-    /// Drops what belongs to a session that ended.
+    /// Drops the transfers of a session that ended.
     pub fn end_session(&self, session: SessionId) {
         let mut booked = self.locked();
         if booked.parts.end_session(session) > 0 {
@@ -98,14 +98,14 @@ impl Transfers {
         }
     }
 
-    /// What is held for transfers.
+    /// Bytes held for transfers.
     pub fn held_bytes(&self) -> u64 {
         self.locked().parts.held_bytes()
     }
 }
 
 impl Booked {
-    /// Makes the reservation `want_bytes`; false: there is no room for more.
+    /// Resizes the reservation to `want_bytes`; returns false if there is no room for more.
     fn cover(&mut self, budget: &Arc<BufferBudget>, want_bytes: u64) -> bool {
         match &mut self.reservation {
             Some(reservation) => reservation.try_resize(want_bytes),

@@ -23,8 +23,8 @@ pub fn open_group(
         io::ErrorKind::AddrInUse => StartError::AddressInUse { address, setting },
         _ => StartError::Listen { address, setting, source },
     };
-    // A group would let a second server of the same user take part of our datagrams without a
-    // word: so the address is first bound alone, as for the other listeners.
+    // A group would silently let a second server of the same user take part of our datagrams, so
+    // the address is first bound alone, as for the other listeners.
     if address.port() != 0 {
         UdpSocket::bind(address).map_err(refused)?;
     }
@@ -40,9 +40,9 @@ fn count_of(sockets: usize) -> u16 {
     u16::try_from(sockets).unwrap_or(u16::MAX)
 }
 
-/// What steers one of the ways that datagrams come anew while it is open (U2).
+/// A handle that changes the steering of one way of datagrams while it is open (U2).
 pub enum Helm {
-    /// One socket of a group of the kernel's.
+    /// One socket of a kernel socket group.
     Group(UdpSocket),
     /// The program on a device.
     #[cfg(feature = "xdp")]
@@ -50,13 +50,13 @@ pub enum Helm {
 }
 
 impl Helm {
-    /// Of a group.
+    /// The handle of a socket group.
     pub fn of(sockets: &[UdpSocket]) -> io::Result<Option<Helm>> {
         sockets.first().map(|first| first.try_clone().map(Helm::Group)).transpose()
     }
 
-    /// From now on datagrams go to the first `dispatcher_count` sockets. What has arrived stays
-    /// where it is; so a thread that hears nothing more still serves that.
+    /// Steers datagrams to the first `dispatcher_count` sockets from now on. Those that have
+    /// arrived stay where they are, so a thread that receives no more still serves them.
     pub fn steer(&self, dispatcher_count: usize) -> io::Result<()> {
         match self {
             Helm::Group(socket) => landing::steer::steer(socket, count_of(dispatcher_count)),
@@ -66,7 +66,8 @@ impl Helm {
     }
 }
 
-/// A port for each socket of the group, by what is wanted and can be had; says which it is.
+/// Opens a port for each socket of the group, with the transport that is configured and available;
+/// logs which it is.
 pub fn open_ports(sockets: Vec<UdpSocket>, config: &Config) -> io::Result<Vec<AnyPort>> {
     let wanted = config.native_transport;
     let open = |socket| open(socket, config);

@@ -20,7 +20,7 @@ use crate::config::XdpDevice;
 
 const NOT_BUILT: &str = "this binary was built without AF_XDP; build it with `--features xdp`";
 
-/// Ports on a device, worker `i`'s at index `i`, and what steers them.
+/// Ports on a device, worker `i`'s at index `i`, and the handle that steers them.
 type Opened = (Vec<AnyPort>, Option<Helm>);
 
 /// Opens a port for each worker; datagrams go to the first `dispatcher_count` of them.
@@ -76,7 +76,7 @@ fn open(device: &XdpDevice, address: SocketAddr, worker_count: usize) -> Result<
     Ok((ports?, helm))
 }
 
-/// How many receive queues a device has, as the kernel shows it; 1 if it does not.
+/// The number of receive queues of a device, as the kernel shows it; 1 if it does not.
 #[cfg(feature = "xdp")]
 fn queue_count_of(device: &str) -> u32 {
     let Ok(entries) = std::fs::read_dir(format!("/sys/class/net/{device}/queues")) else {
@@ -87,7 +87,7 @@ fn queue_count_of(device: &str) -> u32 {
     u32::try_from(count).unwrap_or(1).max(1)
 }
 
-/// One line: what was refused and what would be right.
+/// One line: the refused step and its remedy.
 #[cfg(feature = "xdp")]
 fn advice(unavailable: &landing::xdp::Unavailable) -> String {
     use rustix::io::Errno;
@@ -104,7 +104,7 @@ fn advice(unavailable: &landing::xdp::Unavailable) -> String {
         Some(Errno::INVAL) => "; it may have fewer queues: give DEVICE:QUEUES",
         _ => "",
     };
-    // The verifier's words come in lines.
+    // The verifier's output has several lines.
     let words = format!("cannot {}: {}", unavailable.step, unavailable.source);
     let line: Vec<&str> = words.split_whitespace().collect();
     line.join(" ") + advice

@@ -19,19 +19,19 @@ use super::State;
 #[derive(Default)]
 pub(super) struct Clearing {
     sweep: Sweep,
-    /// Those that this walk removes from its beginning on, by the numbers that they had, ...
+    /// Shards that this walk removes from its beginning on, by their old numbers, ...
     now: BTreeMap<ShardId, u16>,
-    /// ... and those that the next one will.
+    /// ... and those that the next walk will remove.
     next: BTreeMap<ShardId, u16>,
-    /// Those of which only what is at or below a version goes: in this walk, ...
+    /// Shards of which only entries at or below a version are removed: in this walk, ...
     flushing_now: BTreeMap<ShardId, (u16, Version)>,
     /// ... and in the next one.
     flushing_next: BTreeMap<ShardId, (u16, Version)>,
     /// By number: up to which version this walk removes.
     gone: HashMap<u16, u64>,
-    /// What came for them meanwhile.
+    /// Entries that arrived for them meanwhile.
     pub(super) waiting: Vec<Arc<Entry>>,
-    /// Some of it may be installed now.
+    /// Some of these may be installed now.
     has_late: bool,
 }
 
@@ -40,7 +40,7 @@ impl Clearing {
         self.now.contains_key(&shard) || self.next.contains_key(&shard)
     }
 
-    /// Whether nothing of the shard is left to remove, or to install of what came meanwhile.
+    /// Whether no entry of the shard is left to remove, or to install late.
     pub(super) fn is_over(&self, shard: ShardId) -> bool {
         !self.has(shard) && self.waiting.iter().all(|entry| entry.shard != shard)
     }
@@ -53,7 +53,7 @@ impl Clearing {
         self.flushing_next.insert(shard, (number, version));
     }
 
-    /// The next walk begins. False: there is nothing to do.
+    /// Begins the next walk. Returns false if there is nothing to do.
     fn begin(&mut self) -> bool {
         self.now = std::mem::take(&mut self.next);
         self.flushing_now = std::mem::take(&mut self.flushing_next);
@@ -75,18 +75,18 @@ impl State {
         }
         let number = self.numbers.of(shard).get();
         let is_void = self.used.remove(&shard) && self.void(shard);
-        // Relaxed: as all numbers.
+        // Relaxed: as for all numbers.
         let floor = self.numbers.1.get(shard.index());
         floor.into_iter().for_each(|floor| floor.store(0, Ordering::Relaxed));
-        // A walk for a flush would remove what is installed anew.
+        // A walk for a flush would remove the newly installed entries.
         let is_walked = self.clearing.flushing_now.contains_key(&shard);
         if is_void || is_walked || self.store.shard_item_count(number) > 0 {
             self.clearing.next.insert(shard, number);
         }
     }
 
-    /// Whatever the log has of a shard does not count any more, once that is written down (S3).
-    /// False: nothing outlives this node.
+    /// Makes all entries of a shard in the log void, once that is written down (S3). Returns false
+    /// if nothing outlives this node.
     fn void(&mut self, shard: ShardId) -> bool {
         let Some(keeping) = &mut self.keeping else { return false };
         self.is_broken |= !self.kept.void(shard);
@@ -107,7 +107,7 @@ impl State {
     fn walk_step(&mut self) -> bool {
         let is_kept = self.keeping.as_ref().is_none_or(|keeping| keeping.has(self.void_change));
         if self.clearing.gone.is_empty() && !(is_kept && self.clearing.begin()) {
-            return false; // What is written down wakes this thread.
+            return false; // The completed write wakes this thread.
         }
         let Clearing { sweep, gone, .. } = &mut self.clearing;
         let is_gone =
@@ -124,8 +124,8 @@ impl State {
         !self.clearing.next.is_empty() || !self.clearing.flushing_next.is_empty()
     }
 
-    /// Installs what came for shards that are cleared by now. It was acknowledged: from the first
-    /// that there is no room for on, it goes on waiting (S4).
+    /// Installs the entries that arrived for shards that are cleared by now. They were
+    /// acknowledged: from the first one without room on, they continue to wait (S4).
     fn install_waiting(&mut self) {
         let mut has_room = true;
         for entry in std::mem::take(&mut self.clearing.waiting) {
@@ -137,7 +137,7 @@ impl State {
         self.clearing.has_late = !has_room;
     }
 
-    /// Whether there was room for it.
+    /// Installs a late entry; returns whether there was room for it.
     fn install_late(&mut self, entry: &Arc<Entry>) -> bool {
         match entry.is_flush {
             true if entry.version <= self.floor(entry.shard) => true,

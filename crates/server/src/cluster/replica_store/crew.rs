@@ -43,9 +43,9 @@ use super::{ServerReplicaStore, State};
 
 /// Loads of one thread (D3).
 const LOADS_MAX: usize = 8;
-/// A load that has so many jobs leaves, ...
+/// A load leaves with this many jobs, ...
 const LOAD_JOBS: usize = 64;
-/// ... or one with so many bytes of entries.
+/// ... or with this many bytes of entries.
 const LOAD_BYTES: usize = 64 << 10;
 
 /// See the module's page.
@@ -59,14 +59,14 @@ pub(super) struct Crew {
     now: UnixMillis,
 }
 
-/// One of them.
+/// One digest thread.
 struct Hand {
-    /// What is added to.
+    /// The load in the making.
     making: Load,
     spare: Vec<Load>,
-    /// Those that have not come back.
+    /// Loads that have not come back.
     out_count: usize,
-    /// None: it is to end.
+    /// None: the thread is to end.
     loads: Option<Sender<Load>>,
     returned: Receiver<Load>,
     bell: Arc<Bell>,
@@ -74,14 +74,14 @@ struct Hand {
     figures: DigestFigures,
 }
 
-/// What a digest thread has done.
+/// A digest thread's counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DigestFigures {
-    /// Entries that it installed, or that were older than what was there.
+    /// Entries that it installed, or that were older than the present ones.
     pub entries: u64,
-    /// Those that there was no room for.
+    /// Entries for which there was no room.
     pub refused: u64,
-    /// Those that it was given and has not done.
+    /// Entries that it was given and has not finished.
     pub queued: u64,
 }
 
@@ -114,7 +114,7 @@ impl Crew {
         self.making(shard).jobs.push(Job::Lend(shard, Box::new(remembered)));
     }
 
-    /// Waits until the shard is here, and so all that was given for it is done.
+    /// Waits until the shard has come back, and all its jobs are done.
     fn call_back(&mut self, shard: ShardId, session: &mut Session) {
         let index = self.index_of(shard);
         self.making(shard).jobs.push(Job::GiveBack(shard));
@@ -124,7 +124,7 @@ impl Crew {
         }
     }
 
-    /// What was added for a thread goes to it.
+    /// Sends a thread its load in the making.
     fn send(&mut self, index: usize, session: &mut Session) {
         if self.hands[index].making.jobs.is_empty() {
             return;
@@ -138,7 +138,7 @@ impl Crew {
         load.now = self.now;
         hand.figures.queued += load.entry_count;
         hand.out_count += 1;
-        // It has room for all loads that there are.
+        // The channel has room for all loads that exist.
         let is_gone = hand.loads.as_ref().is_none_or(|loads| loads.try_send(load).is_err());
         if is_gone {
             hand.give_up();
@@ -157,7 +157,7 @@ impl Crew {
         (0..self.hands.len()).for_each(|index| self.send(index, session));
     }
 
-    /// Waits until all is done that was given.
+    /// Waits until all jobs are done.
     fn finish(&mut self, session: &mut Session) {
         self.send_all(session);
         for index in 0..self.hands.len() {
@@ -173,7 +173,7 @@ impl Crew {
         self.unload(index, load);
     }
 
-    /// Takes what has come back.
+    /// Takes the loads that have come back.
     fn collect(&mut self) {
         for index in 0..self.hands.len() {
             while let Ok(load) = self.hands[index].returned.try_recv() {
@@ -255,7 +255,8 @@ impl Hand {
         }
     }
 
-    /// The thread has panicked, and what was lent to it is lost: this copy cannot say what it has.
+    /// The thread has panicked, and the state lent to it is lost: this copy does not know what it
+    /// has.
     fn give_up(&mut self) -> ! {
         match self.thread.take().map(JoinHandle::join) {
             Some(Err(panic)) => std::panic::resume_unwind(panic),
@@ -277,7 +278,7 @@ impl Drop for Hand {
 }
 
 impl State {
-    /// What is remembered of a shard is here from now on (D1).
+    /// Calls back what is remembered of a shard (D1).
     #[inline]
     pub(super) fn recall(&mut self, shard: ShardId) {
         if self.crew.as_ref().is_some_and(|crew| crew.is_lent(shard)) {
@@ -318,7 +319,7 @@ impl State {
         Some(Installed::Later)
     }
 
-    /// The digest threads that install what lands for a shard; none: this thread, now.
+    /// The digest threads for a shard's landed entries; none: this thread installs them now.
     fn crew_for(&mut self, shard: ShardId) -> Option<(&mut Crew, &mut Session)> {
         if self.takes_nothing() || self.clearing.has(shard) {
             return None;
@@ -333,13 +334,13 @@ impl State {
         Some((crew, &mut self.session))
     }
 
-    /// All of a shard up to there is on all copies.
+    /// Notes that all of a shard up to this version is on all copies.
     pub(super) fn commit(&mut self, shard: ShardId, version: Version) {
         match self.crew.as_mut().filter(|crew| crew.is_lent(shard)) {
             Some(crew) => crew.making(shard).jobs.push(Job::Commit(shard, version)),
             None => self.shards.entry(shard).or_default().commit(version),
         }
-        // What is on all copies is on this one: it was acknowledged (E1 of cluster::node::later).
+        // Entries on all copies are on this one: it acknowledged them (E1 of cluster::node::later).
         if self.keeping.is_some() && version > self.kept.commit_of(shard) {
             self.kept.set_commit(shard, version);
         }
@@ -354,7 +355,8 @@ impl State {
 }
 
 impl ServerReplicaStore {
-    /// From now on so many threads install what lands; `call` is called when some of it is done.
+    /// Starts this number of threads, which install landed entries; they invoke `call` when some
+    /// are done.
     ///
     /// # Errors
     /// The system gives no thread, or the store has no place for its session.
@@ -367,7 +369,7 @@ impl ServerReplicaStore {
         Ok(())
     }
 
-    /// What was taken in goes to the threads that install it.
+    /// Sends the received entries to the threads that install them.
     pub fn hand_on(&self) {
         let State { crew, session, now, .. } = &mut *self.state.borrow_mut();
         if let Some(crew) = crew {
@@ -376,12 +378,12 @@ impl ServerReplicaStore {
         }
     }
 
-    /// Whether something has become of what was to be installed later.
+    /// Whether there are results of entries that were to be installed later.
     pub fn has_digested(&self) -> bool {
         self.state.borrow().crew.as_ref().is_some_and(Crew::has_any)
     }
 
-    /// Of each digest thread.
+    /// The figures of each digest thread.
     pub fn digest_figures(&self) -> Vec<DigestFigures> {
         let state = self.state.borrow();
         let hands = state.crew.iter().flat_map(|crew| &crew.hands);

@@ -22,20 +22,20 @@ use super::installing::install_in;
 use super::load::{Job, Load, Opened};
 use super::remembered::Remembered;
 
-/// While its session has something to tidy up that has to wait for others.
+/// Pause while its session has housekeeping that has to wait for other threads.
 const TIDY_REST: Duration = Duration::from_millis(1);
 
 /// Wakes the control thread, which may be asleep.
 pub type Call = Arc<dyn Fn() + Send + Sync>;
 
-/// What a digest thread has.
+/// A digest thread's state.
 pub(super) struct Digester {
     pub store: Arc<Store>,
     pub session: Session,
-    /// Those that were lent to it.
+    /// The shards that are lent to it.
     pub shards: BTreeMap<ShardId, Box<Remembered>>,
     pub now: UnixMillis,
-    /// The last entry had no room.
+    /// Whether there was no room for the last entry.
     pub is_full: bool,
     pub loads: Receiver<Load>,
     pub returned: Sender<Load>,
@@ -49,7 +49,7 @@ impl Digester {
         while let Some(mut load) = self.next() {
             self.now = load.now;
             self.digest(load.open());
-            // It has room for all loads that there are.
+            // The channel has room for all loads that exist.
             if self.returned.send(load).is_err() {
                 return;
             }
@@ -58,7 +58,7 @@ impl Digester {
         }
     }
 
-    /// The next load; none: there will be none.
+    /// The next load; none: there will be no more.
     fn next(&mut self) -> Option<Load> {
         let mut is_tidy = false;
         loop {
@@ -71,8 +71,8 @@ impl Digester {
             self.bell.raise();
             if self.loads.is_empty() {
                 self.session.park();
-                // The control thread unparks this one when it gives something or goes: before this
-                // or during it.
+                // The control thread unparks this one when it sends a load or ends: before this or
+                // during it.
                 match is_tidy {
                     true => std::thread::park(),
                     false => std::thread::park_timeout(TIDY_REST),
@@ -131,7 +131,7 @@ impl Digester {
             return Done { landed, entry: None, is_there: false }; // S5 of cluster::replica store
         }
         let hash = || store.key_hasher().hash(plain.key);
-        // What was not lent to it, it has no room for (D1 of crew.rs).
+        // It has no room for shards that are not lent to it (D1 of crew.rs).
         let installed = shards.get_mut(&plain.shard).map_or(Installed::NoRoom, |remembered| {
             install_in(session, *now, remembered, (plain, number), own_key, hash)
         });
@@ -139,7 +139,7 @@ impl Digester {
         Done { landed, entry: None, is_there: !*is_full }
     }
 
-    /// What the next entries' keys have is asked for, so that it arrives for one while another is
+    /// Prefetches the state of the next entries' keys, so that it arrives for one while another is
     /// installed.
     fn foresee(&self, bytes: &[u8], jobs: &[Job]) {
         let hasher = self.store.key_hasher();

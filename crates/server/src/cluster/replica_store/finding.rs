@@ -19,7 +19,7 @@ use super::State;
 
 /// Items that one step of a walk visits, about.
 const STEP_ITEMS: usize = 512;
-/// Buckets that it looks at: 256 KiB of index.
+/// Buckets that it examines: 256 KiB of index.
 const STEP_BUCKETS: u32 = 4_096;
 
 /// A version of a key, as a walk finds it.
@@ -28,10 +28,10 @@ pub(super) type Found = (Version, Box<[u8]>);
 /// See the module's page.
 #[derive(Debug, Default)]
 pub(super) struct Finding {
-    /// For the next walk: above which version.
+    /// For the next walk: the versions above which to look.
     wanted: BTreeMap<ShardId, Version>,
     walk: Option<Walk>,
-    /// What the last walk found.
+    /// The findings of the last walk.
     done: Vec<(ShardId, Vec<Found>)>,
     /// Steps of walks so far.
     pub(super) step_count: u64,
@@ -45,7 +45,7 @@ struct Walk {
 }
 
 impl State {
-    /// The index is to be walked for a shard, unless that is under way.
+    /// Requests a walk over the index for a shard, unless one is under way.
     pub(super) fn find(&mut self, shard: ShardId, floor: Version) {
         let is_under_way = self.shards.get(&shard).is_some_and(|shard| shard.is_finding());
         if !is_under_way {
@@ -53,7 +53,7 @@ impl State {
         }
     }
 
-    /// A bounded step of a walk; true: there is more.
+    /// Does a bounded step of a walk; returns true if there is more.
     pub(super) fn find_step(&mut self) -> bool {
         if let Some((shard, found)) = self.finding.done.pop() {
             self.recall(shard);
@@ -78,7 +78,7 @@ impl State {
             }
         });
         let is_over = matches!(next, Ok(0));
-        // The store may have forgotten its own cursor: then the walk begins anew.
+        // The store may have forgotten its own cursor: then the walk starts again.
         walk.cursor = next.unwrap_or(0);
         if is_over && let Some(walk) = finding.walk.take() {
             let found = walk.shards.into_values().map(|(shard, _, found)| (shard, found));
@@ -87,7 +87,7 @@ impl State {
         true
     }
 
-    /// For all that want one; false: none does.
+    /// Begins a walk for all shards that need one; returns false if none does.
     fn begin_walk(&mut self) -> bool {
         let wanted = std::mem::take(&mut self.finding.wanted);
         let mut shards = HashMap::new();

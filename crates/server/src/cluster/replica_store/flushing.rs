@@ -46,13 +46,13 @@ impl ServerReplicaStore {
 
 impl State {
     pub(super) fn floor(&self, shard: ShardId) -> Version {
-        // Relaxed: as all numbers, which the control thread writes.
+        // Relaxed: as for all numbers, which the control thread writes.
         let floor = self.numbers.1.get(shard.index());
         let bits = floor.map_or(0, |floor| floor.load(Ordering::Relaxed));
         Version::from_bits(bits).unwrap_or_default()
     }
 
-    /// The shard's last flush, as the entry that it was; none: there was none above a version.
+    /// The shard's last flush as an entry; none: there was none above a version.
     pub(super) fn flush_above(&self, shard: ShardId, version: Version) -> Option<Arc<Entry>> {
         let floor = self.floor(shard);
         let flush = || Entry { is_flush: true, ..delete_of(shard, Arc::default(), floor) };
@@ -75,13 +75,13 @@ impl State {
         Installed::Newest
     }
 
-    /// Everything of the shard that is at or below the version leaves the index.
+    /// Removes all entries of the shard at or below the version from the index.
     pub(super) fn sweep_below(&mut self, shard: ShardId, version: Version) {
         let number = self.numbers.of(shard).get();
         if self.store.shard_item_count(number) > 0 {
             self.clearing.flush(shard, number, version);
         }
-        // Relaxed: as all numbers.
+        // Relaxed: as for all numbers.
         let floor = self.numbers.1.get(shard.index());
         floor.into_iter().for_each(|floor| {
             floor.fetch_max(version.bits(), Ordering::Relaxed);

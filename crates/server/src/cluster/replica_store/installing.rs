@@ -10,8 +10,8 @@ use store::{Replica, ReplicaChange, Session};
 
 use super::remembered::{Remembered, Why};
 
-/// Makes an entry what its key has, unless something newer is known; `own_key`: the key, if
-/// somebody has it already. The hash is asked for only where it is needed.
+/// Makes an entry the state of its key, unless a newer one is known. `own_key`: the key, if the
+/// caller has it in an `Arc` already. The hash is computed only if it is needed.
 pub(super) fn install_in(
     session: &mut Session,
     now: UnixMillis,

@@ -14,21 +14,21 @@
 
 use std::io;
 
-/// Where the bytes of [`Kept`](super::Kept) go: to a place where they survive.
+/// The destination of the bytes of [`Kept`](super::Kept), where they survive.
 pub trait Keep: Send {
-    /// Takes bytes, once what was given before is done; they are written beside the caller.
+    /// Takes bytes, once the previous ones are done; they are written while the caller continues.
     fn give(&mut self, bytes: Vec<u8>);
 
-    /// What became of them; none: they are being written, or this was said before.
+    /// The result of their write; none: it is under way, or was reported before.
     fn done(&mut self) -> Option<io::Result<()>>;
 }
 
 /// See the module's page.
 pub(super) struct Keeping {
     keep: Box<dyn Keep>,
-    /// Changes that something waits for, so far.
+    /// Number of changes so far for whose write something waits.
     changes: u64,
-    /// How many of them the write has that is under way.
+    /// How many of them the present write includes.
     giving: Option<u64>,
     /// How many are on the disk.
     kept: u64,
@@ -41,7 +41,7 @@ impl Keeping {
         Keeping { keep, changes: 0, giving: None, kept: 0, is_asked: false, has_failed: false }
     }
 
-    /// Something has changed that has to be written down; the number of the change.
+    /// Notes a change that has to be written down; returns its number.
     pub(super) fn change(&mut self) -> u64 {
         self.changes += 1;
         self.changes
@@ -52,17 +52,18 @@ impl Keeping {
         change <= self.kept
     }
 
-    /// Whether a change could not be written down, and is not by now.
+    /// Whether the write of a change failed, and has not succeeded since.
     pub(super) fn is_stuck(&self) -> bool {
         self.has_failed && self.kept < self.changes
     }
 
-    /// Writes all down, whether something waits for it or not; what has failed too (Y2).
+    /// Has everything written, whether something waits for it or not, including changes whose write
+    /// failed (Y2).
     pub(super) fn ask(&mut self) {
         self.is_asked = true;
     }
 
-    /// Hears what became of a write, and gives the next one. An error is that of a write.
+    /// Takes the result of a write, and starts the next one. An error is that of a write.
     pub(super) fn step(&mut self, bytes: impl FnOnce() -> Vec<u8>) -> io::Result<()> {
         let done = self.giving.and_then(|changes| Some((changes, self.keep.done()?)));
         let mut result = Ok(());

@@ -23,20 +23,20 @@ use cluster::{ShardId, Version};
 
 use super::delete_of;
 
-/// Also names the format of the value: another one has another key, and is not read as this one.
+/// Names the format of the value too: another format has another key, and is not read as this one.
 const KEY: &[u8] = b"node";
 const FIXED_BYTES: usize = 26;
-/// A cluster's name in a directory, at most.
+/// Length of a cluster's name in a directory, at most.
 const CLUSTER_BYTES_MAX: usize = 1024;
 const SHARD_BYTES: usize = 12;
 const FLOOR_BYTES: usize = 10;
 
-/// Whose a log is.
+/// The owner of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
-    /// The node's.
+    /// The node's name.
     pub name: u16,
-    /// Tells clusters apart, whatever they are called.
+    /// Tells clusters apart, whatever their names.
     pub mark: u64,
     /// The cluster's name, for people.
     pub cluster: String,
@@ -51,9 +51,9 @@ impl std::fmt::Display for Owner {
 /// See the module's page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// The node's and its cluster's.
+    /// The node and its cluster.
     pub owner: Owner,
-    /// Of the node that wrote it.
+    /// The incarnation of the node that wrote it.
     pub incarnation: u32,
     /// The incarnation that began the log.
     pub since: u32,
@@ -65,23 +65,23 @@ pub struct Kept {
 struct KeptShard {
     number: u16,
     commit: Version,
-    /// All up to there was flushed.
+    /// All versions up to this one were flushed.
     floor: Version,
 }
 
 impl Kept {
-    /// Of a node whose log is empty.
+    /// For a node whose log is empty.
     pub fn new(incarnation: u32) -> Kept {
         Kept::of(Owner::default(), incarnation)
     }
 
-    /// Of somebody's node, whose log is empty.
+    /// For a node of a known owner, whose log is empty.
     pub fn of(owner: Owner, incarnation: u32) -> Kept {
         let shards = BTreeMap::new();
         Kept { owner, incarnation, since: incarnation, next_number: SLOT_COUNT + 1, shards }
     }
 
-    /// Shards of which something was written down.
+    /// The number of shards in the record.
     pub fn shard_count(&self) -> usize {
         self.shards.len()
     }
@@ -91,7 +91,7 @@ impl Kept {
         self.shards.get(&shard).map_or(shard.0 + 1, |kept| kept.number)
     }
 
-    /// What of a shard is known to be on all copies.
+    /// The version up to which a shard is known to be on all copies.
     pub fn commit_of(&self, shard: ShardId) -> Version {
         self.shards.get(&shard).map_or(Version::ZERO, |kept| kept.commit)
     }
@@ -104,7 +104,7 @@ impl Kept {
         self.at(shard).floor = floor;
     }
 
-    /// Of shards that were flushed: up to where.
+    /// The floors of shards that were flushed.
     pub(super) fn floors(&self) -> Vec<(ShardId, Version)> {
         let flushed = self.shards.iter().filter(|(_, kept)| kept.floor > Version::ZERO);
         flushed.map(|(shard, kept)| (*shard, kept.floor)).collect()
@@ -116,7 +116,7 @@ impl Kept {
         self.shards.entry(shard).or_insert(new)
     }
 
-    /// Whatever the log has of a shard is void. False: all numbers were given.
+    /// Makes a shard's entries in the log void. Returns false if all numbers were given.
     pub(super) fn void(&mut self, shard: ShardId) -> bool {
         let number = self.next_number;
         let Some(next_number) = number.checked_add(1) else { return false };
@@ -125,7 +125,7 @@ impl Kept {
         true
     }
 
-    /// The shard that has a number now; none: what has the number is gone.
+    /// The shard that has a number now; none: entries with the number are void.
     pub(super) fn shard_of(&self, number: u16) -> Option<ShardId> {
         let first = number.checked_sub(1).map(ShardId);
         let first = first.filter(|shard| shard.0 < SLOT_COUNT && self.number_of(*shard) == number);
@@ -140,7 +140,7 @@ impl Kept {
         number != 0 && self.shard_of(number).is_none()
     }
 
-    /// As bytes.
+    /// The record as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let cluster = &self.owner.cluster;
         let cluster = &cluster.as_bytes()[..cluster.floor_char_boundary(CLUSTER_BYTES_MAX)];
@@ -168,7 +168,7 @@ impl Kept {
         bytes
     }
 
-    /// From bytes; none: they are not whole.
+    /// The record from bytes; none: they are not whole.
     pub fn decode(bytes: &[u8]) -> Option<Kept> {
         let (header, body) = block(bytes, Check::Checksum)?;
         let entry = Entry::from_body(&header, body)?;

@@ -25,27 +25,27 @@ pub(super) struct Load {
     pub now: UnixMillis,
     /// Entries among the jobs.
     pub entry_count: u64,
-    /// Their bytes, those that lie elsewhere among them.
+    /// Their bytes, including those outside the load.
     pub entry_bytes: usize,
 }
 
-/// What a digest thread is told; in order.
+/// A job of a digest thread; jobs are done in order.
 pub(super) enum Job {
-    /// The shard is its own from here on.
+    /// The shard is lent to the thread from here on.
     Lend(ShardId, Box<Remembered>),
     /// An entry in the bytes of the load.
     Install(Piece),
     /// An entry with bytes of its own.
     InstallEntry { landed: Landed, number: NonZeroU16, entry: Arc<Entry> },
-    /// All up to there is on all copies.
+    /// All versions up to this one are on all copies.
     Commit(ShardId, Version),
-    /// Nothing older than deletes up to there will come.
+    /// No entry older than deletes up to this version will come.
     Forget(ShardId, Version),
-    /// The shard is the control thread's again.
+    /// The shard belongs to the control thread again.
     GiveBack(ShardId),
 }
 
-/// Where an entry lies in its load, and what is said of it.
+/// An entry's place in its load, and its attributes.
 pub(super) struct Piece {
     pub landed: Landed,
     pub number: NonZeroU16,
@@ -100,13 +100,13 @@ impl Load {
         self.entry_bytes += len_bytes;
     }
 
-    /// Its jobs and its bytes, to write down what came of them.
+    /// Its jobs and its bytes, to write down the results.
     pub fn open(&mut self) -> Opened<'_> {
         let Load { bytes, jobs, done, back, .. } = self;
         Opened { bytes, jobs, done, back }
     }
 
-    /// Nothing but its memory.
+    /// Empties it, and keeps its memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.jobs.clear();

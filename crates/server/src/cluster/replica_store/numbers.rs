@@ -11,8 +11,8 @@ use store::{Session, Store};
 
 use super::SCAN_ITEMS;
 
-/// By which number the store knows each shard; for any thread.
-/// The second: the version up to which all of a shard was flushed.
+/// The number by which the store knows each shard, for any thread. The second field: the version up
+/// to which all of a shard was flushed.
 pub struct ShardNumbers(pub(super) Box<[AtomicU16]>, pub(super) Box<[AtomicU64]>);
 
 impl ShardNumbers {
@@ -22,13 +22,13 @@ impl ShardNumbers {
         NonZeroU16::new(number).unwrap_or(NonZeroU16::MIN)
     }
 
-    /// Keys that a shard has, expired ones that are still there among them (DBSIZE).
+    /// The number of keys of a shard, including expired ones that are still in the index (DBSIZE).
     pub fn key_count(&self, store: &Store, shard: ShardId) -> u64 {
         store.shard_item_count(self.of(shard).get())
     }
 
     /// At most `key_max` keys of a slot, by a walk over the whole store (CLUSTER GETKEYSINSLOT);
-    /// their number, all of them, comes first (CLUSTER COUNTKEYSINSLOT).
+    /// the total number comes first (CLUSTER COUNTKEYSINSLOT).
     pub fn keys_in_slot(
         &self,
         session: &mut Session,

@@ -16,7 +16,7 @@ use cluster::Version;
 
 use super::finding::Found;
 
-/// Bytes of keys that have left are put up with so far.
+/// Bytes of removed keys that are tolerated.
 const WASTE_MAX_BYTES: usize = 4 << 10;
 
 /// See the module's page.
@@ -35,7 +35,7 @@ struct Place {
 }
 
 impl Recent {
-    /// Adds a key's version, unless that is here.
+    /// Adds a key's version, unless it is present.
     pub(super) fn add(&mut self, version: Version, key: &[u8]) {
         let place = Place { version, start: self.keys.len(), len_bytes: key.len() };
         match self.places.back() {
@@ -53,7 +53,7 @@ impl Recent {
         self.live_bytes += key.len();
     }
 
-    /// Forgets all up to a version.
+    /// Forgets all versions up to this one.
     pub(super) fn forget(&mut self, through: Version) {
         while let Some(gone) = self.places.pop_front_if(|first| first.version <= through) {
             self.live_bytes -= gone.len_bytes;
@@ -63,7 +63,7 @@ impl Recent {
         }
     }
 
-    /// Adds what was found, in any order.
+    /// Adds findings, in any order.
     pub(super) fn merge(&mut self, mut found: Vec<Found>) {
         found.extend(self.above(Version::ZERO).map(|(version, key)| (version, key.into())));
         found.sort_unstable_by_key(|(version, _)| *version);
@@ -81,7 +81,7 @@ impl Recent {
         self.keys = keys;
     }
 
-    /// Keys above a version, with theirs.
+    /// Versions above this one, with their keys.
     pub(super) fn above(&self, floor: Version) -> impl Iterator<Item = (Version, &[u8])> {
         let places = self.places.range(self.first_above(floor)..);
         places.map(|place| (place.version, &self.keys[place.start..place.start + place.len_bytes]))
@@ -96,7 +96,7 @@ impl Recent {
         self.places.back().map(|place| place.version)
     }
 
-    /// How many there are.
+    /// The number of versions.
     pub(super) fn count(&self) -> usize {
         self.places.len()
     }
@@ -106,7 +106,7 @@ impl Recent {
         self.live_bytes
     }
 
-    /// Forgets all.
+    /// Forgets all versions.
     pub(super) fn clear(&mut self) {
         *self = Recent::default();
     }
@@ -126,7 +126,7 @@ mod tests {
     fn it_tells_what_a_map_would() {
         let (mut recent, mut model) = (Recent::default(), BTreeMap::new());
         for step in 1..5_000_u64 {
-            // In the order of their versions but for neighbours, some of them twice.
+            // Ordered by version except for neighbours, some of them twice.
             let bits = (step ^ (step % 7)) + 1;
             let key = format!("key {}", bits * 31 % 97).into_bytes();
             recent.add(version(bits), &key);

@@ -28,25 +28,26 @@ use cluster::Version;
 use super::finding::Found;
 use super::recent::Recent;
 
-/// Bytes of recent keys of one shard; beyond that all of it is forgotten, and the index is walked.
+/// Bytes of recent keys of one shard; beyond that all of them are forgotten, and the index is
+/// walked.
 pub(super) const RECENT_MAX_BYTES: usize = 1 << 20;
-/// What a recent version takes beside its key, about.
+/// Bytes of a recent version beside its key, roughly.
 pub(super) const RECENT_BYTES: usize = 64;
 
-/// Of one shard.
+/// What is remembered of one shard.
 #[derive(Debug, Default)]
 pub(super) struct Remembered {
     guards: HashMap<Arc<[u8]>, Guard>,
     guards_by_version: BTreeMap<Version, Arc<[u8]>>,
     recent: Recent,
-    /// M2.
+    /// See M2.
     recent_floor: Version,
     /// Above this version the index is being walked.
     finding: Option<Version>,
-    /// What a walk has found may take so much beyond [`RECENT_MAX_BYTES`].
+    /// Bytes that the findings of a walk may take beyond [`RECENT_MAX_BYTES`].
     found_bytes: usize,
     commit: Version,
-    /// Of the last flush: nothing at or below it is there.
+    /// The version of the last flush: no entry at or below it exists.
     pub(super) floor: Version,
 }
 
@@ -57,7 +58,7 @@ struct Guard {
 }
 
 impl Remembered {
-    /// The version of a key that is not in the index, if that is known.
+    /// The version of a key that is not in the index, if it is known.
     pub(super) fn version_of(&self, key: &[u8]) -> Option<Version> {
         self.guard_of(key).map(|guard| guard.version)
     }
@@ -72,7 +73,7 @@ impl Remembered {
         if self.guards.is_empty() { None } else { self.guards.get(key) }
     }
 
-    /// An entry was installed; `own_key`: the key, if somebody has it already.
+    /// Notes an installed entry; `own_key`: the key, if the caller has it in an `Arc` already.
     pub(super) fn add(
         &mut self,
         key: &[u8],
@@ -110,17 +111,17 @@ impl Remembered {
         self.found_bytes = 0;
     }
 
-    /// The index is walked for what is above a version.
+    /// The index is walked for versions above this one.
     pub(super) fn begin_finding(&mut self, floor: Version) {
         self.finding = Some(floor);
     }
 
-    /// Whether it is.
+    /// Whether the index is being walked.
     pub(super) fn is_finding(&self) -> bool {
         self.finding.is_some()
     }
 
-    /// The walk is over. It counts for nothing if the recent versions were lost meanwhile.
+    /// Ends the walk. Its findings are dropped if the recent versions were lost meanwhile.
     pub(super) fn end_finding(&mut self, mut found: Vec<Found>) {
         let Some(floor) = self.finding.take() else { return };
         let deletes = self.deletes_above(floor).map(|(version, key)| (version, Box::from(&**key)));
@@ -131,12 +132,12 @@ impl Remembered {
         self.found_bytes = self.recent_bytes();
     }
 
-    /// There are entries up to this version that this has not seen.
+    /// Notes that entries up to this version exist that were not added here.
     pub(super) fn begin_above(&mut self, version: Version) {
         self.recent_floor = self.recent_floor.max(version);
     }
 
-    /// All up to there is on all copies.
+    /// Notes that all versions up to this one are on all copies.
     pub(super) fn commit(&mut self, version: Version) {
         self.commit = self.commit.max(version);
         self.recent.forget(version);
@@ -145,7 +146,7 @@ impl Remembered {
         self.found_bytes = self.found_bytes.min(self.recent_bytes());
     }
 
-    /// Nothing older than guards up to there will come.
+    /// No entry older than guards up to this version will come.
     pub(super) fn forget(&mut self, through: Version) {
         while let Some(first) =
             self.guards_by_version.first_entry().filter(|first| *first.key() <= through)
@@ -154,7 +155,7 @@ impl Remembered {
         }
     }
 
-    /// All keys are gone that have nothing newer.
+    /// Forgets all keys that have nothing newer than a flush.
     pub(super) fn flush(&mut self, version: Version) {
         self.floor = self.floor.max(version);
         self.forget(version);
@@ -184,9 +185,9 @@ impl Remembered {
 /// Why a key is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// It is not known to be on all copies; the index has it until something newer comes.
+    /// It is not known to be on all copies; the index has it until a newer entry comes.
     Recent,
-    /// The index may drop it when its time is over.
+    /// The index may drop it when it expires.
     MayExpire,
     /// It is not in the index.
     Deleted,
