@@ -59,31 +59,32 @@ use crate::config::Config;
 /// Keys that are tracked, and so the largest hot set (uTPS §3.2.2).
 pub const TRACKED_MAX: usize = 10_000;
 
-/// Hot keys until a tuner knows better: their marks take 16 KiB, half of a first-level cache.
+/// The number of hot keys before a tuner has chosen one: their marks take 16 KiB, half of a
+/// first-level cache.
 pub const ITEMS_DEFAULT: usize = 1000;
 
-/// One access of so many is sampled: some 50 ns for a sample are then 1.5 ns for an access.
+/// One access of this many is sampled: some 50 ns for a sample are then 1.5 ns per access.
 const SAMPLE_EVERY: u32 = 32;
 
-/// Samples of one dispatcher that wait: those of 65,000 accesses, which take at least 10 ms.
+/// Waiting samples of one dispatcher: those of 65,000 accesses, which take at least 10 ms.
 const SAMPLES_WAITING_MAX: usize = 2048;
 
-/// The same, and keys that are tracked, where samples are for people only.
+/// The same, and the number of tracked keys, where samples are for people only.
 const SAMPLES_SEEN_MAX: usize = 1024;
 const TRACKED_FOR_PEOPLE: usize = 1000;
 
-/// Of a sampled key.
+/// Bytes of a sampled key that are kept.
 pub const SAMPLE_KEY_BYTES_MAX: usize = 52;
 
-/// How many keys may be hot.
+/// The largest number of hot keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HotSetSize {
-    /// As the tuner says; until it has said something, 1,000.
+    /// The tuner's choice; until it has made one, 1,000.
     #[default]
     Auto,
     /// None, and no request is sampled.
     Off,
-    /// So many.
+    /// This many.
     Items(usize),
 }
 
@@ -127,15 +128,15 @@ pub struct HotKey {
     pub head: Arc<[u8]>,
     /// The length of the whole key.
     pub len_bytes: usize,
-    /// The part of all accesses that goes to it, estimated from samples.
+    /// The fraction of all accesses that goes to it, estimated from samples.
     pub share_ratio: f64,
 }
 
-/// What is hot in one epoch.
+/// The hot set of one epoch.
 #[derive(Clone, Debug, Default)]
 pub struct Published {
     members: Members,
-    /// The same keys in their order, over an index that keeps one.
+    /// The same keys in sorted order, over an index that is sorted.
     array: Option<Arc<HotArray>>,
     share_ratio: f64,
     listed: Vec<HotKey>,
@@ -145,17 +146,17 @@ pub struct Published {
 }
 
 impl Published {
-    /// Keys that dispatchers read themselves.
+    /// The number of keys that dispatchers read themselves.
     pub fn item_count(&self) -> usize {
         self.members.len()
     }
 
-    /// The part of all sampled accesses that went to them.
+    /// The fraction of all sampled accesses that went to them.
     pub fn share_ratio(&self) -> f64 {
         self.share_ratio
     }
 
-    /// How popularity looks from the samples; `None`: too few were taken.
+    /// The popularity of keys, estimated from the samples; `None`: too few were taken.
     pub fn popularity(&self) -> Option<Popularity> {
         let hottest = self.listed.first();
         self.is_sampled.then(|| Popularity {
@@ -164,8 +165,8 @@ impl Published {
         })
     }
 
-    /// The part of the accesses that went to the thousand most frequent keys, whatever the size is:
-    /// what the tuner observes.
+    /// The fraction of the accesses that went to the thousand most frequent keys, whatever the size
+    /// is: the tuner observes it.
     pub fn frequent_share_ratio(&self) -> f64 {
         self.frequent_share_ratio
     }
@@ -177,40 +178,40 @@ impl Published {
     }
 }
 
-/// What dispatchers and manager share.
+/// The state that dispatchers and manager share.
 #[derive(Debug)]
 pub struct HotKeys {
     size: AtomicUsize,
-    /// Whether the index keeps an order.
+    /// Whether the index is sorted.
     is_ordered: bool,
-    /// What was published last was chosen for this size.
+    /// The size for which the last published set was chosen.
     size_in_force: AtomicUsize,
     /// Keys that are sampled often enough to be hot, if the size allows.
     eligible_count: AtomicUsize,
     /// Whether the tuner may choose the size.
     is_auto: AtomicBool,
-    /// Counts the publications.
+    /// The number of publications.
     epoch_id: AtomicU64,
     published: Mutex<Arc<Published>>,
-    /// Keys that are counted.
+    /// The number of keys that are counted.
     tracked_max: usize,
     /// By thread.
     samples: Vec<(Sender<Sample>, Receiver<Sample>)>,
 }
 
 impl HotKeys {
-    /// What a server starts with.
+    /// The hot keys at a server's start.
     pub(crate) fn of_server(config: &Config, is_routed: bool) -> Option<Arc<HotKeys>> {
         let is_ordered = config.index == IndexKind::Tree;
         HotKeys::new(config.hot_set, config.threads, is_ordered, is_routed)
     }
 
-    /// What counting and publishing take at most on such a server, beside the store.
+    /// The memory that counting and publishing take at most on such a server, beside the store.
     pub(crate) fn memory_bytes(config: &Config, is_routed: bool) -> u64 {
         if config.hot_set == HotSetSize::Off {
             return 0;
         }
-        // A buffer's place has a stamp too; what was published last may still be looked at.
+        // A place of a buffer has a stamp too; the previous publication may still be in use.
         let place_bytes = config.threads * (size_of::<Sample>() + 8);
         if !is_routed {
             let counted_bytes = HotEpochs::memory_bytes(TRACKED_FOR_PEOPLE);
@@ -227,7 +228,7 @@ impl HotKeys {
             as u64
     }
 
-    /// Of the hot keys in their order, which only a tree has.
+    /// Bytes of the sorted array of hot keys, which only a tree has.
     fn array_bytes(config: &Config) -> usize {
         match config.index {
             IndexKind::Tree => HotArray::memory_bytes_max(TRACKED_MAX, SAMPLE_KEY_BYTES_MAX),
@@ -235,7 +236,7 @@ impl HotKeys {
         }
     }
 
-    /// Nothing is hot yet; `None`: nothing ever is.
+    /// Without hot keys yet; `None`: none is ever hot.
     pub(crate) fn new(
         size: HotSetSize,
         thread_count: usize,
@@ -266,34 +267,35 @@ impl HotKeys {
         }))
     }
 
-    /// At most so many keys are hot, from the manager's next look on; 0: none.
+    /// Sets the largest number of hot keys, from the manager's next look on; 0: none.
     pub fn set_size(&self, items: usize) {
         self.size.store(items.min(TRACKED_MAX), Ordering::Relaxed);
     }
 
-    /// Whether the keys that are published were chosen for the present size: each dispatcher has
-    /// them from its next round on.
+    /// Whether the published keys were chosen for the present size: each dispatcher has them from
+    /// its next round on.
     pub fn is_in_force(&self, has_readers: bool) -> bool {
         self.size_in_force.load(Ordering::Acquire) == self.size_for(has_readers)
     }
 
-    /// How many keys may be hot while there are, or are no, threads that only poll: no other thread
-    /// reads them (H4).
+    /// The largest number of hot keys, given whether there are threads that only poll: no other
+    /// thread reads them (H4).
     fn size_for(&self, has_readers: bool) -> usize {
         if has_readers { self.size() } else { 0 }
     }
 
-    /// Keys that would be hot if the size were no matter; 0: the load has none.
+    /// The number of keys that would be hot at any size; 0: the load has none.
     pub fn eligible_count(&self) -> usize {
         self.eligible_count.load(Ordering::Relaxed)
     }
 
-    /// Whether the size is the tuner's to choose (`--hot-set auto`).
+    /// Whether the tuner chooses the size (`--hot-set auto`).
     pub fn is_auto(&self) -> bool {
         self.is_auto.load(Ordering::Relaxed)
     }
 
-    /// As `--hot-set` would have it: `auto` is the tuner's to turn from now on, a number stays.
+    /// Sets the size as `--hot-set` does: under `auto` the tuner chooses it from now on, a number
+    /// stays.
     pub(crate) fn choose(&self, size: HotSetSize) {
         let was_auto = self.is_auto.swap(size == HotSetSize::Auto, Ordering::Relaxed);
         match size {
@@ -304,7 +306,7 @@ impl HotKeys {
         }
     }
 
-    /// The same, as it stands.
+    /// The present setting.
     pub(crate) fn chosen_size(&self) -> HotSetSize {
         match self.size() {
             _ if self.is_auto() => HotSetSize::Auto,
@@ -313,26 +315,26 @@ impl HotKeys {
         }
     }
 
-    /// At most so many keys are hot.
+    /// The largest number of hot keys.
     pub fn size(&self) -> usize {
         self.size.load(Ordering::Relaxed)
     }
 
-    /// What is hot now.
+    /// The present hot set.
     pub fn now(&self) -> Arc<Published> {
         Arc::clone(&self.published.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn publish(&self, next: Published, size: usize) {
         *self.published.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
-        // Release: a thread that sees the id finds what it stands for, or something newer.
+        // Release: a thread that sees the id finds its publication, or a newer one.
         self.epoch_id.fetch_add(1, Ordering::Release);
         // Release: pairs with `is_in_force`; a thread that sees it finds at least this epoch.
         self.size_in_force.store(size, Ordering::Release);
     }
 }
 
-/// A dispatcher's side: takes samples and knows what is hot.
+/// A dispatcher's side: takes samples and knows the hot keys.
 pub struct HotTracker {
     keys: Arc<HotKeys>,
     samples: Sender<Sample>,
@@ -342,14 +344,14 @@ pub struct HotTracker {
 }
 
 impl HotTracker {
-    /// The side of the dispatcher that runs on that thread.
+    /// The side of the dispatcher on that thread.
     pub fn new(keys: &Arc<HotKeys>, thread: usize) -> HotTracker {
         let samples = keys.samples[thread].0.clone();
         let sampler = Sampler::new(SAMPLE_EVERY, thread as u64);
         HotTracker { keys: Arc::clone(keys), samples, sampler, epoch_id: 0, seen: Arc::default() }
     }
 
-    /// A key was asked for.
+    /// Notes an access to a key, which may be sampled.
     #[inline]
     pub fn note(&mut self, hash: KeyHash, key: &[u8]) {
         if self.sampler.wants() {
@@ -357,12 +359,12 @@ impl HotTracker {
         }
     }
 
-    /// A key was asked for, and is sampled.
+    /// Samples an access to a key.
     pub fn note_chosen(&self, hash: KeyHash, key: &[u8]) {
         let _ = self.samples.try_send(Sample::new(hash, key)); // H3.
     }
 
-    /// A range began at a key.
+    /// Notes that a range began at a key.
     pub fn note_range(&mut self, hasher: &KeyHasher, key: &[u8]) {
         if self.sampler.wants() {
             self.take_sample(hasher.hash(key), key);
@@ -380,12 +382,12 @@ impl HotTracker {
         !self.seen.members.is_empty() && self.seen.members.contains(hash)
     }
 
-    /// The hot keys in their order, as the last [`HotTracker::look`] saw them.
+    /// The hot keys in sorted order, as the last [`HotTracker::look`] saw them.
     pub fn array(&self) -> Option<Arc<HotArray>> {
         self.seen.array.clone()
     }
 
-    /// Once a round: a new epoch may have begun; true: it has.
+    /// Takes the new epoch, if one has begun; returns whether it has. Called once a round.
     #[inline]
     pub fn look(&mut self) -> bool {
         self.keys.epoch_id.load(Ordering::Acquire) != self.epoch_id && self.take_epoch()
@@ -393,7 +395,7 @@ impl HotTracker {
 
     #[cold]
     fn take_epoch(&mut self) -> bool {
-        // Before the lock: what is found is that epoch's or a later one's.
+        // Before the lock: the set found is that epoch's or a later one's.
         let epoch_id = self.keys.epoch_id.load(Ordering::Acquire);
         let Ok(published) = self.keys.published.try_lock() else { return false }; // H2.
         self.seen = Arc::clone(&published);

@@ -52,38 +52,38 @@ use crate::shared::Shared;
 use crate::sizes::{SizeMonitor, StoredSizes};
 use crate::slo;
 
-/// Between two looks at an idle server, and so long without a request makes it idle.
+/// Time between two looks at an idle server; a server without a request for this long is idle.
 const IDLE_LOOK: Duration = Duration::from_secs(1);
 
-/// A controller that wants to be asked sooner than this is asked this late.
+/// The shortest sleep, even if a controller wants to be asked sooner.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
 
-/// What the manager shows to other threads.
+/// The state that the manager shows to other threads.
 #[derive(Debug, Default)]
 pub struct Published {
-    /// What was decided lately.
+    /// Recent decisions.
     pub decision_log: DecisionLog,
-    /// What ran lately, in C-4's taxonomy.
+    /// The recent workload, in C-4's taxonomy.
     pub workload: workload::Shown,
-    /// What the tuner does.
+    /// The state of the tuner.
     pub tuner: tuning::Shown,
-    /// How large what is stored is.
+    /// The sizes of stored items.
     pub stored_sizes: StoredSizes,
-    /// Whether requests were answered in time lately.
+    /// Whether requests were answered in time recently.
     pub slo: slo::Shown,
-    /// Ways of the memory-resident threads, and all; set once, if the machine has such.
+    /// The ways of the memory-resident threads and of all; set once, if the machine has them.
     pub ways: OnceLock<SharedWays>,
 }
 
 impl Published {
-    /// Ways of the memory-resident threads, and of the others.
+    /// The number of ways of the memory-resident threads, and of the others.
     pub fn ways(&self) -> Option<(u32, u32)> {
         let ways = knobs::lock(self.ways.get()?);
         Some((ways.ways(), ways.ways_max()))
     }
 }
 
-/// The controllers that the settings ask for.
+/// The controllers that the settings require.
 fn controllers(shared: &Arc<Shared>) -> Vec<Box<dyn Controller>> {
     let mut controllers: Vec<Box<dyn Controller>> =
         vec![Box::new(workload::WorkloadMonitor::new(Arc::clone(shared)))];
@@ -112,7 +112,7 @@ fn controllers(shared: &Arc<Shared>) -> Vec<Box<dyn Controller>> {
     controllers
 }
 
-/// When to ask which controller. Time comes in as an argument.
+/// Decides when to ask which controller. Time comes in as an argument.
 struct Manager {
     controllers: Vec<Due>,
     request_count: u64,
@@ -137,7 +137,7 @@ impl Manager {
         }
     }
 
-    /// Asks the controllers that are due; how long none is.
+    /// Asks the controllers that are due; returns how long none is.
     fn step(&mut self, now: Instant, observed: &Observed, decision_log: &DecisionLog) -> Duration {
         let was_idle = self.is_idle;
         self.look(now, observed);
@@ -179,7 +179,7 @@ pub struct ManagerThread {
 }
 
 impl ManagerThread {
-    /// Starts the thread with the controllers that the settings ask for, and says which.
+    /// Starts the thread with the controllers that the settings require, and logs which.
     pub fn start(shared: &Arc<Shared>) -> Result<ManagerThread, StartError> {
         open_ways(shared)?;
         ManagerThread::spawn(shared)
@@ -220,7 +220,7 @@ impl Drop for ManagerThread {
     }
 }
 
-/// Opens the cache's group, and says what is tuned and what is not, a line each.
+/// Opens the cache's group, and logs what is tuned and what is not, a line each.
 fn open_ways(shared: &Shared) -> Result<(), StartError> {
     let config = shared.config();
     let why_not = knobs::why_not(config, affinity::processor_count());
@@ -248,7 +248,7 @@ fn open_ways(shared: &Shared) -> Result<(), StartError> {
     Ok(())
 }
 
-/// One line a minute while `--insecure` holds a door open to strangers.
+/// Logs one line a minute while `--insecure` leaves a door open to strangers.
 fn remind(shared: &Shared, reminder: &mut Reminder) {
     if !shared.config().is_insecure || !reminder.is_due(clock(shared)) {
         return;

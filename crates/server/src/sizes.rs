@@ -45,11 +45,11 @@ pub(crate) use sink::size_of;
 pub(crate) use stored::DRAWN_PER_LOOK;
 pub use stored::StoredSizes;
 
-/// Replies of at least this size leave by the large worker. Shorter ones are sent sooner than a
-/// socket is lent.
+/// Replies of at least this size leave by the large worker. Sending a shorter one takes less time
+/// than lending a socket.
 pub const LENT_BYTES_MIN: usize = 16 << 10;
 
-/// What all threads of a server that tells sizes apart know of them.
+/// The size state that all threads share, on a server that tells sizes apart.
 #[derive(Debug)]
 pub struct Sizes {
     /// Plans published so far.
@@ -59,7 +59,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Nothing is counted; all of `worker_count` workers are small.
+    /// Without counts; all of `worker_count` workers are small.
     pub fn new(config: &Config, worker_count: usize) -> Sizes {
         let epochs = SizeEpochs::new(options(config, worker_count));
         Sizes {
@@ -69,7 +69,7 @@ impl Sizes {
         }
     }
 
-    /// Where the dispatch looks at sizes.
+    /// The sizes of a server whose dispatch considers sizes.
     pub(crate) fn for_dispatch(config: &Config, layers: &Layers) -> Option<Sizes> {
         let is_on = layers.is_routed && config.dispatch == Dispatch::SizeAware;
         is_on.then(|| Sizes::new(config, layers.start.executors))
@@ -80,7 +80,7 @@ impl Sizes {
         Arc::clone(&self.plan.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends an epoch by what `workers` counted: the plan that follows, if it is another one.
+    /// Ends an epoch with the counts of `workers`; returns the new plan, if it differs.
     pub(crate) fn end_epoch<'w>(
         &self,
         workers: impl Iterator<Item = &'w WorkerSizes>,
@@ -91,7 +91,7 @@ impl Sizes {
         Some(change)
     }
 
-    /// Other threads execute from now on.
+    /// Plans for another number of executing threads from now on.
     pub(crate) fn set_workers(&self, worker_count: usize) {
         let mut epochs = self.epochs.lock().unwrap_or_else(PoisonError::into_inner);
         epochs.set_workers(worker_count);
@@ -106,7 +106,7 @@ impl Sizes {
     }
 }
 
-/// How many requests were for items of which size, summed over workers.
+/// How many requests were for items of each size, summed over workers.
 pub(crate) fn sum<'w>(workers: impl Iterator<Item = &'w WorkerSizes>) -> Vec<SizeCount> {
     let mut sums: BTreeMap<u64, SizeCount> = BTreeMap::new();
     for class in workers.flat_map(WorkerSizes::counted) {
@@ -117,13 +117,13 @@ pub(crate) fn sum<'w>(workers: impl Iterator<Item = &'w WorkerSizes>) -> Vec<Siz
     sums.into_values().collect()
 }
 
-/// Before anything was counted.
+/// The plan before anything was counted.
 pub(crate) fn first_plan(config: &Config, worker_count: usize) -> SizePlan {
     SizeEpochs::new(options(config, worker_count)).plan().clone()
 }
 
-/// The paper's settings but for what the user chose. A threshold below one packet would hand on
-/// requests that cost no more than the smallest, so `auto` stays above.
+/// The paper's settings, except those that the user chose. A threshold below one packet would hand
+/// on requests that cost no more than the smallest, so `auto` stays above.
 fn options(config: &Config, worker_count: usize) -> SizeOptions {
     SizeOptions {
         threshold: config.size_threshold,
@@ -144,19 +144,19 @@ pub(crate) struct PlanReader {
 }
 
 impl PlanReader {
-    /// The plan of now.
+    /// A reader with the current plan.
     pub fn new(sizes: &Sizes) -> PlanReader {
         let seen_count = sizes.published_count.load(Ordering::Acquire);
         PlanReader { seen_count, plan: sizes.plan() }
     }
 
-    /// As of the last look.
+    /// The plan at the last look.
     #[inline]
     pub fn plan(&self) -> &Arc<SizePlan> {
         &self.plan
     }
 
-    /// Looks for a new plan; whether there was one (I2).
+    /// Takes the new plan if there is one; returns whether there was (I2).
     #[inline]
     pub fn renew(&mut self, sizes: &Sizes) -> bool {
         let count = sizes.published_count.load(Ordering::Acquire);

@@ -58,19 +58,19 @@ pub struct Slo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SloError {
-    /// Not a time that is possible.
+    /// The time is out of range.
     #[error("{}", self.reason())]
     OutOfRange,
-    /// A number alone: seconds to some, milliseconds to others.
+    /// A number without a unit: some read it as seconds, others as milliseconds.
     #[error("{}", self.reason())]
     NoUnit,
-    /// The workers were made without the means to measure (S2).
+    /// The workers were created without the means to measure (S2).
     #[error("{}", self.reason())]
     NotMeasured,
 }
 
 impl SloError {
-    /// What would be right.
+    /// The remedy.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             SloError::OutOfRange => "argument must be off or a time from 1us to 60s, e.g. 1ms",
@@ -83,13 +83,13 @@ impl SloError {
 }
 
 impl Slo {
-    /// What a server starts with. Workers that route can begin to measure at any time.
+    /// The objective at a server's start. Workers that route can begin to measure at any time.
     pub(crate) fn new(target: Option<Duration>, is_routed: bool) -> Slo {
         let target_ns = AtomicU64::new(target.map_or(0, ns_of));
         Slo { target_ns, is_measurable: is_routed || target.is_some() }
     }
 
-    /// `None`: there is none.
+    /// The objective; `None`: there is none.
     pub fn target(&self) -> Option<Duration> {
         match self.target_ns() {
             0 => None,
@@ -100,7 +100,7 @@ impl Slo {
     /// The same in nanoseconds; 0: there is none.
     #[inline]
     pub(crate) fn target_ns(&self) -> u64 {
-        // Relaxed: a round sooner or later.
+        // Relaxed: a round sooner or later does not matter.
         self.target_ns.load(Ordering::Relaxed)
     }
 
@@ -119,7 +119,7 @@ impl Slo {
         }
     }
 
-    /// Holds from the workers' next rounds on.
+    /// Sets the objective; it holds from the workers' next rounds on.
     pub fn set(&self, target: Option<Duration>) -> Result<(), SloError> {
         self.check(target)?;
         self.target_ns.store(target.map_or(0, ns_of), Ordering::Relaxed);
@@ -136,7 +136,7 @@ fn ns_of(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Reads `off` or a time.
+/// Parses `off` or a time.
 pub(crate) fn parse(text: &[u8]) -> Result<Option<Duration>, SloError> {
     if text.eq_ignore_ascii_case(b"off") {
         return Ok(None);

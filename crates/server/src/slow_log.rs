@@ -32,26 +32,26 @@ use crate::clients::Client;
 /// Arguments of an entry, as in Redis.
 const ARGS_MAX: usize = 32;
 
-/// Bytes that are kept of an argument, as in Redis.
+/// Bytes of an argument that are kept, as in Redis.
 const ARG_BYTES_MAX: usize = 128;
 
-/// In the place of arguments that are never shown.
+/// Stands for arguments that are never shown.
 const REDACTED: &[u8] = b"(redacted)";
 
-/// What took long.
+/// One slow command or batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Counts all entries since the start.
+    /// Its number among all entries since the start.
     pub id: u64,
     /// When it ended, in Unix time.
     pub at_seconds: u64,
-    /// How long it took.
+    /// Its duration.
     pub took_us: u64,
-    /// Cut.
+    /// Its arguments, shortened.
     pub args: Vec<Vec<u8>>,
     /// The client that sent it.
     pub peer: String,
-    /// CLIENT SETNAME.
+    /// The client's name, from CLIENT SETNAME.
     pub name: String,
 }
 
@@ -61,13 +61,13 @@ pub struct SlowLog {
     /// Microseconds; negative: nothing is logged.
     threshold_us: AtomicI64,
     len_max: AtomicU64,
-    /// Entries ever made.
+    /// The number of entries ever made.
     total: AtomicU64,
     entries: Mutex<VecDeque<Arc<Entry>>>,
 }
 
 impl SlowLog {
-    /// Logs what takes longer than `threshold_us`, unless that is negative.
+    /// Logs commands that take longer than `threshold_us`, unless that is negative.
     pub fn new(threshold_us: i64, len_max: u64) -> SlowLog {
         SlowLog {
             threshold_us: AtomicI64::new(threshold_us),
@@ -77,10 +77,10 @@ impl SlowLog {
         }
     }
 
-    /// From what time on something is slow; `None`: nothing is.
+    /// The time from which on a command is slow; `None`: none is.
     #[inline]
     pub fn threshold(&self) -> Option<Duration> {
-        // Relaxed: a command sooner or later.
+        // Relaxed: a command sooner or later does not matter.
         u64::try_from(self.threshold_us.load(Ordering::Relaxed)).ok().map(Duration::from_micros)
     }
 
@@ -94,23 +94,23 @@ impl SlowLog {
         self.len_max.load(Ordering::Relaxed)
     }
 
-    /// Holds from now on.
+    /// Sets `slowlog-log-slower-than`; it holds from now on.
     pub fn set_threshold_us(&self, threshold_us: i64) {
         self.threshold_us.store(threshold_us, Ordering::Relaxed);
     }
 
-    /// Holds from now on: older entries beyond are forgotten.
+    /// Sets `slowlog-max-len`; it holds from now on, and older entries beyond it are dropped.
     pub fn set_len_max(&self, len_max: u64) {
         self.len_max.store(len_max, Ordering::Relaxed);
         self.cut(&mut self.lock());
     }
 
-    /// Entries ever made.
+    /// The number of entries ever made.
     pub fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// Something was slow.
+    /// Adds an entry for a slow command or batch.
     #[cold]
     pub(crate) fn add(&self, client: &Client, now: UnixMillis, took: Duration, args: Vec<Vec<u8>>) {
         let mut entries = self.lock();
@@ -132,7 +132,7 @@ impl SlowLog {
         self.lock().iter().take(count).cloned().collect()
     }
 
-    /// How many there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.lock().len()
     }
@@ -142,7 +142,7 @@ impl SlowLog {
         self.len() == 0
     }
 
-    /// Forgets all.
+    /// Drops all entries.
     pub fn clear(&self) {
         self.lock().clear();
     }
@@ -198,7 +198,7 @@ fn cut_arg(arg: &[u8]) -> Vec<u8> {
     cut
 }
 
-/// What of a command is never shown.
+/// The arguments of a command that are never shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hidden {
     Nothing,

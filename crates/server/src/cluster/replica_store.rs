@@ -555,8 +555,8 @@ impl ReplicaStore for ServerReplicaStore {
     fn try_hold(&self, bytes: u64) -> Option<Hold> {
         let Some(budget) = &self.budget else { return Some(Hold::default()) };
         let booked = Reservation::try_new(budget, Kind::Landing, bytes);
-        // From a node with more memory than this one: at most a value as long as may wait for
-        // clients here.
+        // Too long for the share: an entry of a node with more memory than this one. It may be as
+        // long as a value that may wait for clients here.
         let is_longer = bytes > budget.kind_limit_bytes(Kind::Landing);
         let beside = || Reservation::try_new(budget, Kind::Scratch, bytes);
         booked.or_else(|| beside().filter(|_| is_longer)).map(Hold::new)

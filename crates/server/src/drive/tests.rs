@@ -14,7 +14,7 @@ use crate::work::TURN_UNITS;
 
 const HASH_SEED: u64 = 7;
 
-/// Workers, and clients that are known to them.
+/// Workers and their clients.
 struct Bench {
     drive: Drive,
     door: TcpListener,
@@ -58,7 +58,7 @@ impl Bench {
         self.drive.turn(worker).unwrap();
     }
 
-    /// All take rounds until they have nothing left to do.
+    /// Runs rounds of all workers until none has work left.
     fn settle(&mut self) {
         for _ in 0..8 {
             (0..self.drive.worker_count()).for_each(|worker| self.turn(worker));
@@ -69,7 +69,7 @@ impl Bench {
         self.drive.shared.totals().forwardings
     }
 
-    /// Puts clients into the registry that no worker has.
+    /// Registers clients that no worker has.
     fn register(&self, count: usize) {
         let any = End::Ip(self.door.local_addr().unwrap());
         for _ in 0..count {
@@ -86,7 +86,7 @@ impl Bench {
         }
     }
 
-    /// The most that a turn has cost.
+    /// The largest cost of a turn.
     fn turn_units_max(&self) -> u64 {
         self.drive.shared.totals().turn_work_units_max
     }
@@ -100,7 +100,7 @@ impl Bench {
         (0..).map(|key| format!("k{key}")).filter(move |key| owner(key) as usize == worker)
     }
 
-    /// As if these workers lay down to sleep now.
+    /// Acts as if these workers lay down to sleep now.
     fn lay_down(&self, workers: &[usize]) {
         for worker in workers {
             self.drive.shared.mailbox(*worker).0.waker.reset();
@@ -114,7 +114,7 @@ impl Bench {
     }
 }
 
-/// Everything that has arrived.
+/// All bytes that have arrived.
 fn received(client: &mut TcpStream) -> String {
     let mut bytes = vec![0; 1 << 16];
     let count = match client.read(&mut bytes) {
@@ -129,7 +129,8 @@ fn set(key: &str, value: &str) -> String {
     format!("*3\r\n$3\r\nSET\r\n${key_len}\r\n{key}\r\n${value_len}\r\n{value}\r\n")
 }
 
-/// T2: thieves 1 and 2 sleep while worker 0 is asked this; how many of them are woken.
+/// T2: sends these requests to worker 0 while thieves 1 and 2 sleep; checks how many of them are
+/// woken.
 #[track_caller]
 fn check_woken(asks: &str, want: usize) {
     let mut bench = Bench::new(3, None, "crcw steal");
@@ -146,7 +147,7 @@ fn check_woken(asks: &str, want: usize) {
 fn a_thief_that_sleeps_is_woken_for_a_batch_that_is_left_behind() {
     check_woken(&"GET a\r\n".repeat(200), 0); // One key: one chain after another, in order.
     let gets = |count| (0..count).map(|key| format!("GET {key}\r\n")).collect::<String>();
-    // It takes eight; a batch is 32. Each time that one is left behind, another is woken.
+    // It takes eight; a batch is 32. Each time a batch is left behind, another thief is woken.
     check_woken(&gets(8 + 31), 0);
     check_woken(&gets(8 + 32), 1);
     check_woken(&gets(200), 2);
@@ -160,7 +161,8 @@ fn a_thief_that_sleeps_is_woken_for_what_waits_behind_something_long() {
     check_woken(&(set("short", "x") + "GET a\r\n"), 0);
 }
 
-/// What worker 0 offers to worker 1, which is awake: whether worker 2, which sleeps, is woken.
+/// Worker 0 offers requests to worker 1, which is awake; checks whether worker 2, which sleeps, is
+/// woken.
 #[track_caller]
 fn check_offered(key_count: usize, is_at_length: bool, want: bool) {
     let mut bench = Bench::new(3, None, "crew steal");
@@ -231,7 +233,7 @@ fn a_write_that_waits_for_a_full_set_and_is_then_diverted_counts_one_conflict() 
     );
 }
 
-/// K16: a body of 4 MiB comes in slices, and other clients of that worker do not wait for it.
+/// K16: a body of 4 MiB arrives in slices, and other clients of that worker do not wait for it.
 #[test]
 fn a_large_body_is_read_in_slices_and_others_are_answered_in_between() {
     const SLICE_BYTES: u64 = 256 << 10;
@@ -243,7 +245,7 @@ fn a_large_body_is_read_in_slices_and_others_are_answered_in_between() {
         let body = set("large", &"x".repeat(BODY_BYTES));
         let (mut rest, mut reply, mut round_count) = (body.as_bytes(), String::new(), 0);
         while reply.is_empty() && round_count < 1000 {
-            // As much as the sockets take, which is more than a slice.
+            // As much as the sockets accept, which is more than a slice.
             while let Ok(count @ 1..) = large.write(rest) {
                 rest = &rest[count..];
             }
@@ -263,7 +265,7 @@ fn a_large_body_is_read_in_slices_and_others_are_answered_in_between() {
     }
 }
 
-/// W4: clients that ask for much all the time, and one that asks for little in between.
+/// W4: clients with large requests all the time, and one with a small request in between.
 #[track_caller]
 fn check_turns_waited(asks_for_much: &str, prepare: &str) {
     const CLIENTS: usize = 24;
@@ -272,7 +274,7 @@ fn check_turns_waited(asks_for_much: &str, prepare: &str) {
     let mut slow: Vec<TcpStream> = (0..CLIENTS).map(|_| bench.client(0)).collect();
     let mut rest = prepare.as_bytes();
     while !rest.is_empty() {
-        // As much as the sockets take.
+        // As much as the sockets accept.
         while let Ok(count @ 1..) = small.write(rest) {
             rest = &rest[count..];
         }
@@ -314,7 +316,7 @@ fn a_small_command_waits_for_one_turn_of_long_ones() {
     check_turns_waited("KEYS nothing*\r\n", &keys);
 }
 
-/// What comes until the workers have had so many turns.
+/// Bytes that arrive until the workers have had that many turns.
 fn received_in(bench: &mut Bench, client: &mut TcpStream, turns: usize) -> String {
     let mut reply = String::new();
     for _ in 0..turns {
@@ -355,22 +357,22 @@ fn clients_are_listed_and_closed_some_hundreds_a_turn() {
     assert!((TURN_UNITS..=2 * TURN_UNITS).contains(&most), "{most}");
 }
 
-/// Clients that store large values, all of which are whole in the same turn, beside one that asks
-/// for little.
+/// Clients that store large values, all of which become complete in the same turn, beside one with
+/// small requests.
 struct Bodies {
     bench: Bench,
     small: TcpStream,
     large: Vec<TcpStream>,
     asks: Vec<Vec<u8>>,
     replies: Vec<String>,
-    /// Turns that the small client waits for, and has waited for at most.
+    /// Turns that the small client has been waiting, and the most that it has waited.
     turns_waited: usize,
     turns_waited_max: usize,
 }
 
 impl Bodies {
-    /// Each stores a key of its own, which the worker that it is connected to owns: one that serves
-    /// others' requests does not look at its sockets in every turn.
+    /// Each stores a key of its own, which the worker that it is connected to owns: a worker that
+    /// serves other workers' requests does not poll its sockets in every turn.
     fn new(dialect: Dialect, count: usize, ask: impl Fn(&str) -> String) -> Bodies {
         let mut bench = Bench::new(2, None, "crew key-hash");
         let small = bench.client(0);
@@ -381,7 +383,8 @@ impl Bodies {
         Bodies { bench, small, large, asks, replies, turns_waited: 0, turns_waited_max: 0 }
     }
 
-    /// What the sockets take, but so many bytes of each, and a turn; what was read in it.
+    /// Sends what the sockets accept, except that many bytes of each, and runs a turn; returns what
+    /// was read in it.
     fn turn(&mut self, kept_bytes: usize) -> u64 {
         for (client, ask) in self.large.iter_mut().zip(&mut self.asks) {
             let end = ask.len().saturating_sub(kept_bytes);
@@ -448,7 +451,7 @@ fn large_values_of_many_clients_are_stored_over_many_turns() {
 fn a_turn_reads_so_much_of_large_values_and_of_each_in_the_end() {
     const BODY_BYTES: usize = 400 << 10;
     const CLIENTS: usize = 40;
-    // All long commands, and what is read before it is known how long a command is.
+    // All long commands, and the bytes read before the length of a command is known.
     const TURN_BYTES_MAX: u64 = (4 << 20) + (CLIENTS as u64) * (32 << 10);
     let ask = |key: &str| set(key, &"x".repeat(BODY_BYTES));
     let mut bodies = Bodies::new(Dialect::Resp, CLIENTS, ask);
@@ -478,7 +481,7 @@ fn a_flush_takes_a_part_of_each_turn_and_is_told_when_all_is_gone() {
         bench.settle();
         stored += received(&mut small).matches("OK").count();
     }
-    // It has asked for nothing yet.
+    // It has requested nothing yet.
     let mut small = bench.client(0);
     bench.settle();
     first.write_all(b"FLUSHALL\r\nDBSIZE\r\n").unwrap();
@@ -492,7 +495,7 @@ fn a_flush_takes_a_part_of_each_turn_and_is_told_when_all_is_gone() {
         bench.turn(0);
         pongs += received(&mut small).matches("PONG").count();
         assert!(pongs >= rounds, "{pongs} of {rounds}");
-        // What came later waits for the next flush.
+        // Later requests wait for the next flush.
         told = received(&mut first);
         rounds += 1;
     }
@@ -504,7 +507,7 @@ fn a_flush_takes_a_part_of_each_turn_and_is_told_when_all_is_gone() {
     assert!(bench.turn_units_max() < TURN_UNITS);
 }
 
-/// Requests are executed in their order where they arrive: many long ones would lie before others.
+/// Requests are executed in their order where they arrive: many long ones would delay others.
 #[test]
 fn a_worker_has_one_long_command_of_its_connections_at_another() {
     let mut bench = Bench::new(2, None, "erew key-hash");

@@ -16,11 +16,11 @@ use super::{
 };
 use crate::manager::{Controller, Decision, Observed};
 
-/// How often samples are fetched: a dispatcher that serves 3 million requests a second has then
-/// filled its buffer.
+/// How often samples are fetched: a dispatcher that serves 3 million requests a second has filled
+/// its buffer by then.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The same where workers look at gatherings: they have then taken 400 at most.
+/// The same where workers read gatherings again: they have taken 400 by then at most.
 const LOOK_FOR_PEOPLE_EVERY: Duration = Duration::from_millis(100);
 
 /// Keys that are listed for people.
@@ -34,22 +34,22 @@ struct Tracked {
     len_bytes: usize,
 }
 
-/// What an epoch's end has changed.
+/// The changes at an epoch's end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HotChange {
     /// Hot keys before.
     pub item_count_before: usize,
     /// Hot keys now.
     pub item_count: usize,
-    /// The part of the sampled accesses that goes to them.
+    /// The fraction of the sampled accesses that goes to them.
     pub share_ratio: f64,
-    /// The part that goes to all tracked keys.
+    /// The fraction that goes to all tracked keys.
     pub tracked_share_ratio: f64,
     /// Samples of the epoch.
     pub sample_count: u64,
 }
 
-/// Counts what dispatchers sample; lives on one thread.
+/// Counts the dispatchers' samples; lives on one thread.
 pub struct HotEpochs {
     keys: Arc<HotKeys>,
     counted: HotSet<Tracked>,
@@ -58,18 +58,19 @@ pub struct HotEpochs {
     began_at: Instant,
     sample_count: u64,
     item_count: usize,
-    /// The decision log has heard that there are hot keys, and not that there are none.
+    /// Whether the decision log has an entry that there are hot keys, and none since that there are
+    /// none.
     is_told: bool,
 }
 
 impl HotEpochs {
-    /// What it counts in, with the heads of the keys, each behind its two reference counts.
+    /// Memory for counting, and for the heads of the keys, each behind its two reference counts.
     pub(super) fn memory_bytes(tracked_max: usize) -> usize {
         let head_bytes = 2 * size_of::<usize>() + SAMPLE_KEY_BYTES_MAX.next_multiple_of(8);
         HotSet::<Tracked>::memory_bytes(tracked_max) + tracked_max * head_bytes
     }
 
-    /// Nothing is counted yet.
+    /// Without counts yet.
     pub fn new(keys: Arc<HotKeys>, now: Instant) -> HotEpochs {
         HotEpochs {
             counted: HotSet::new(keys.tracked_max, 0x686f_7420_7365_7421),
@@ -83,8 +84,8 @@ impl HotEpochs {
         }
     }
 
-    /// Counts the samples that wait, at most a buffer for each dispatcher; ends the epoch if it is
-    /// due, and says what has changed if keys turned hot or cold. Without readers none are hot.
+    /// Counts the waiting samples, at most a buffer for each dispatcher; ends the epoch if it is
+    /// due, and returns the change if keys turned hot or cold. Without readers none are hot.
     pub fn look(&mut self, now: Instant, has_readers: bool) -> Option<HotChange> {
         for (_, samples) in &self.keys.samples {
             for sample in samples.try_iter().take(SAMPLES_WAITING_MAX) {
@@ -103,12 +104,13 @@ impl HotEpochs {
         if self.has_nothing() { None } else { self.end_epoch(has_readers) }
     }
 
-    /// Nothing was sampled lately, and all of it was told already.
+    /// Nothing was sampled recently, and everything was reported already.
     fn has_nothing(&self) -> bool {
         self.sample_count == 0 && self.counted.sampled_count() == 0 && self.item_count == 0
     }
 
-    /// Another size holds at once, by what was counted so far: a tuner waits for it. It is no news.
+    /// Applies another size at once, from the counts so far, because a tuner waits for it. The
+    /// decision log gets no entry.
     fn resize(&mut self, has_readers: bool) {
         let size = self.keys.size_for(has_readers);
         self.item_count = self.worth.resize(self.counted.counts(), size);
@@ -118,7 +120,7 @@ impl HotEpochs {
         self.keys.publish(Published { members, array, share_ratio, ..before }, size);
     }
 
-    /// The snapshot's keys as dispatchers use them, and their share.
+    /// The snapshot's keys in the form that dispatchers use, and their share.
     fn chosen(&self) -> (Members, Option<Arc<HotArray>>, f64) {
         let hashes: Vec<KeyHash> = self.snapshot.keys().iter().map(|key| key.hash).collect();
         let array = self.keys.is_ordered.then(|| Arc::new(self.sorted()));
@@ -132,7 +134,7 @@ impl HotEpochs {
         };
         let tracked_share_ratio = self.counted.tracked_share_ratio();
         let size = self.keys.size_for(has_readers);
-        // A tuner that tries what it is without any must not make it begin anew afterwards.
+        // A tuner that tries a size of zero must not cause a restart afterwards.
         let judged_size = if size == 0 { ITEMS_DEFAULT } else { size };
         let item_count = self.worth.select(self.counted.counts(), samples, judged_size).min(size);
         let eligible_count = self.worth.resize(self.counted.counts(), self.keys.tracked_max);
@@ -189,13 +191,14 @@ impl Controller for HotEpochs {
         if is_for_people { LOOK_FOR_PEOPLE_EVERY } else { LOOK_EVERY }
     }
 
-    /// Somebody waits for another size.
+    /// Whether the tuner waits for another size.
     fn is_urgent(&self, observed: &Observed) -> bool {
         !self.keys.is_in_force(observed.has_two_layers)
     }
 
-    /// The decision log hears when a hot set begins or ends; a key more or less is no news, and nor
-    /// is a set without readers: without two layers no thread looks at the set, and none is chosen.
+    /// The decision log gets an entry when a hot set begins or ends. A single key more or less is
+    /// not reported, nor is a set without readers: without two layers no thread reads the set, and
+    /// none is chosen.
     fn tick(&mut self, now: Instant, observed: &Observed) -> Option<Decision> {
         let change = self.look(now, observed.has_two_layers)?;
         let HotChange { item_count_before, item_count: after, .. } = change;

@@ -26,11 +26,11 @@ use super::HotTracker;
 use crate::counters::Dialect;
 use crate::shared::Shared;
 
-/// Between two looks: 64 keys take some 10 us here and as much at the manager, so that looking
+/// Time between two looks: 64 keys take some 10 us here and as much at the manager, so that looking
 /// costs a thousandth at most.
 const EVERY: Duration = Duration::from_millis(16);
 
-/// Keys of one look.
+/// Keys of one look, at most.
 const KEYS_MAX: usize = 64;
 
 /// A worker's side of the samples.
@@ -49,7 +49,7 @@ impl KeySampler {
         Some(KeySampler { tracker, hasher, looked_at: now, looks: u64::from(worker.0) })
     }
 
-    /// Whether the next gathering is to be looked at.
+    /// Whether the next gathering is to be sampled.
     pub fn is_due(&mut self, now: Instant) -> bool {
         let is_due = now.duration_since(self.looked_at) >= EVERY;
         if is_due {
@@ -58,7 +58,7 @@ impl KeySampler {
         is_due
     }
 
-    /// Looks at a gathering: what each connection sent and the server took.
+    /// Samples a gathering: the bytes that each connection sent and the server took.
     pub fn look<'b>(&mut self, taken: &[(Dialect, &'b [u8])]) {
         if taken.is_empty() {
             return;
@@ -116,7 +116,7 @@ fn keys_of_memcached<'b>(mut bytes: &'b [u8], keys: &mut Vec<&'b [u8]>) {
             Ok(Command::Arithmetic(arithmetic)) => keys.push(arithmetic.key),
             Ok(Command::Touch(touch)) => keys.push(touch.key),
             Ok(_) => {}
-            // A block may follow that is no command.
+            // A data block may follow that is no command.
             Err(_) => return,
         }
     }

@@ -32,30 +32,31 @@ use policy::hot_set::{Heaviest, Sampler};
 use crate::budget::{BufferBudget, Kind, Reservation};
 use crate::process::Usage;
 
-/// Of a key.
+/// Bytes of a key that are kept.
 pub const HEAD_BYTES_MAX: usize = 512;
 
-/// Keys that are weighed for each that is shown, so that those beside it take no weight from it.
+/// Keys that are counted for each one shown, so that keys beyond the shown ones take no counts from
+/// them.
 const PLACES_PER_SHOWN: usize = 16;
 
-/// What a session is asked for.
+/// The parameters of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// Count time.
     pub cpu: bool,
     /// Count bytes.
     pub net: bool,
-    /// Keys that are shown.
+    /// The number of keys to show.
     pub count: usize,
-    /// It stops by itself after so long.
+    /// The time after which it stops by itself.
     pub duration_ms: Option<u64>,
-    /// One command of so many is looked at.
+    /// One command of this many is sampled.
     pub sample_every: u32,
     /// Only keys of these slots, ascending; `None`: of all.
     pub slots: Option<Vec<u16>>,
 }
 
-/// A key as it is weighed.
+/// A key that is counted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeyHead {
     /// Its first bytes.
@@ -64,12 +65,12 @@ pub struct KeyHead {
     pub len_bytes: usize,
 }
 
-/// Accesses of a key.
+/// Accesses to a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accesses {
     /// By commands that only read.
     pub reads: u64,
-    /// By all others.
+    /// By all other commands.
     pub writes: u64,
 }
 
@@ -78,7 +79,7 @@ pub struct Accesses {
 pub struct Sums {
     /// Nanoseconds.
     pub time_ns: u64,
-    /// In and out.
+    /// Bytes in and out.
     pub net_bytes: u64,
 }
 
@@ -89,17 +90,17 @@ impl Sums {
     }
 }
 
-/// A key, what it weighs, and how it was used.
+/// A key, its total, and its accesses.
 pub type Weighed = (KeyHead, u64, Accesses);
 
-/// What was counted.
+/// The counts of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// All commands with keys.
     pub all: Sums,
     /// Those of the selected slots.
     pub selected: Sums,
-    /// Those of them that were looked at.
+    /// Those of them that were sampled.
     pub sampled: Sums,
     /// Keys by time in nanoseconds, most first.
     pub by_time_ns: Vec<Weighed>,
@@ -112,19 +113,19 @@ pub struct Counted {
 pub struct Ran {
     /// Its share of the time.
     pub time_ns: u64,
-    /// As it came.
+    /// Its length as received.
     pub in_bytes: u64,
-    /// Of its first key.
+    /// The slot of its first key.
     pub slot: Slot,
     /// Whether it only reads.
     pub is_read: bool,
-    /// How many keys it has.
+    /// The number of its keys.
     pub key_count: u64,
-    /// Of its reply; `None`: [`Part::begin`] said that it is not looked at.
+    /// The length of its reply; `None`: [`Part::begin`] decided not to sample it.
     pub reply_bytes: Option<u64>,
 }
 
-/// What one worker has counted.
+/// The counts of one worker.
 #[derive(Debug)]
 pub struct Part {
     sampler: Sampler,
@@ -144,13 +145,13 @@ impl Part {
         }
     }
 
-    /// Whether a command is looked at.
+    /// Whether a command is sampled.
     pub fn begin(&mut self) -> bool {
         self.sampler.wants()
     }
 
-    /// A command with keys ran; its keys are weighed if it was looked at and is of a slot that was
-    /// asked for.
+    /// Adds a command with keys; its keys are counted if it was sampled and its slot is among the
+    /// requested ones.
     pub fn add<'b>(
         &mut self,
         wanted: &Wanted,
@@ -186,17 +187,17 @@ fn head_of(key: &[u8]) -> KeyHead {
     KeyHead { head: key[..key.len().min(HEAD_BYTES_MAX)].into(), len_bytes: key.len() }
 }
 
-/// When and how a session ended.
+/// The end of a session.
 #[derive(Clone, Copy, Debug)]
 struct End {
     at: UnixMillis,
     usage: Usage,
 }
 
-/// One session; it counts until it ends, and then keeps what it has counted.
+/// One session; it counts until it ends, and then keeps its counts.
 #[derive(Debug)]
 pub struct HotSession {
-    /// What it was asked for.
+    /// Its parameters.
     pub wanted: Wanted,
     /// When it began.
     pub started_at: UnixMillis,
@@ -208,7 +209,7 @@ pub struct HotSession {
 }
 
 impl HotSession {
-    /// What parts take at most.
+    /// Memory that the parts take at most.
     fn memory_bytes(wanted: &Wanted, worker_count: usize) -> u64 {
         let places = wanted.count * PLACES_PER_SHOWN;
         let list_bytes =
@@ -217,7 +218,7 @@ impl HotSession {
         (worker_count * list_count * list_bytes) as u64
     }
 
-    /// Counts from `now` on. Refused with the bytes that are not there.
+    /// Counts from `now` on. An error names the bytes that are lacking.
     fn start(
         wanted: Wanted,
         worker_count: usize,
@@ -237,7 +238,7 @@ impl HotSession {
         })
     }
 
-    /// Whether it still counts. One whose time is over ends here.
+    /// Whether it still counts. A session whose time is over ends here.
     pub fn is_active(&self, now: UnixMillis) -> bool {
         let due = self.wanted.duration_ms.map(|ms| UnixMillis(self.started_at.0 + ms));
         if let Some(due) = due.filter(|due| *due <= now) {
@@ -256,7 +257,8 @@ impl HotSession {
         end.0.saturating_sub(self.started_at.0)
     }
 
-    /// What the process's threads took meanwhile, in milliseconds: their own code, and the kernel.
+    /// Processor time of the process's threads meanwhile, in milliseconds: in user code, and in the
+    /// kernel.
     pub fn processor_ms(&self) -> (u64, u64) {
         let usage = self.end.get().map_or_else(Usage::now, |end| end.usage);
         let ms = |now: f64, then: f64| ((now - then).max(0.0) * 1000.0).round() as u64;
@@ -271,7 +273,7 @@ impl HotSession {
         Some(self.parts.get(worker)?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What all workers have counted.
+    /// The counts of all workers.
     pub fn counted(&self) -> Counted {
         let mut sums = [Sums::default(); 3];
         let (mut by_time, mut by_net) = (HashMap::new(), HashMap::new());
@@ -307,7 +309,7 @@ fn heaviest(sum: Sum, count: usize) -> Vec<Weighed> {
     all
 }
 
-/// The session that there is, if any.
+/// The latest session, if any.
 #[derive(Debug, Default)]
 pub struct HotSessions(Mutex<Option<Arc<HotSession>>>);
 
@@ -317,7 +319,8 @@ impl HotSessions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Begins one in the place of one that has ended; refused with the bytes that are not there.
+    /// Begins a session in the place of one that has ended; an error names the bytes that are
+    /// lacking.
     pub fn start(
         &self,
         wanted: Wanted,
@@ -326,12 +329,12 @@ impl HotSessions {
         now: UnixMillis,
     ) -> Result<(), u64> {
         let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // The one before stays, with what it has counted, where there is no room for this one.
+        // If there is no room for this one, the previous one stays, with its counts.
         *latest = Some(Arc::new(HotSession::start(wanted, worker_count, budget, now)?));
         Ok(())
     }
 
-    /// Ends the one that runs; false: none does.
+    /// Ends the running session; returns false if there is none.
     pub fn stop(&self, now: UnixMillis) -> bool {
         let active = self.latest().filter(|session| session.is_active(now));
         active.is_some_and(|session| {
@@ -340,7 +343,7 @@ impl HotSessions {
         })
     }
 
-    /// Forgets one that has ended.
+    /// Drops a session that has ended.
     pub fn reset(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

@@ -11,7 +11,7 @@ fn hash_of(key: u64) -> KeyHash {
     KeyHash(base::hash::mix(key.wrapping_add(1)))
 }
 
-/// A dispatcher that samples everything, and the manager.
+/// A dispatcher that samples every access, and the manager.
 struct Bench {
     keys: Arc<HotKeys>,
     tracker: HotTracker,
@@ -28,7 +28,7 @@ impl Bench {
         Bench { keys, tracker, epochs, now_ns: 0 }
     }
 
-    /// One epoch in which key k comes `times(k)` times, and then a round of the dispatcher.
+    /// One epoch with `times(k)` accesses to key k, and then a round of the dispatcher.
     fn epoch(&mut self, key_count: u64, times: impl Fn(u64) -> u64) -> Option<HotChange> {
         let mut noted_count = 0;
         for key in 0..key_count {
@@ -111,7 +111,7 @@ fn another_size_holds_from_the_managers_next_look_on() {
     assert_eq!(bench.keys.size(), TRACKED_MAX);
 }
 
-/// What a search does: it tries to be without, for longer than an epoch, and then larger sets.
+/// As a search does: it tries size zero, for longer than an epoch, and then larger sets.
 #[test]
 fn a_set_of_no_keys_for_a_while_does_not_have_to_begin_anew() {
     let bench = &mut Bench::new(HotSetSize::Auto);
@@ -127,7 +127,7 @@ fn a_set_of_no_keys_for_a_while_does_not_have_to_begin_anew() {
     assert_eq!(bench.hot_among(0..1000).len(), 2);
 }
 
-/// Run to completion: what is counted stays counted, for a tuner that tries two layers next.
+/// Run to completion: counts are kept, for a tuner that tries two layers next.
 #[test]
 fn the_hot_set_ends_without_readers_and_begins_at_once_with_some() {
     let bench = &mut Bench::new(HotSetSize::Auto);
@@ -188,7 +188,7 @@ fn long_keys_are_listed_by_their_heads() {
     assert_eq!(lengths, [(52, 52), (52, 53)]);
 }
 
-/// H2: a dispatcher that cannot take the new epoch at once goes on with the old one.
+/// H2: a dispatcher that cannot take the new epoch at once continues with the old one.
 #[test]
 fn a_dispatcher_that_meets_a_publication_takes_it_in_its_next_round() {
     let bench = &mut Bench::new(HotSetSize::Auto);
@@ -226,7 +226,7 @@ fn the_decision_log_hears_of_the_beginning_and_the_end() {
     assert_eq!(tick(true, 0).as_deref(), Some("hot keys from 3 to 0"));
 }
 
-/// What a tree's hot keys take beyond a table's: two arrays, and each dispatcher's places.
+/// The memory of a tree's hot keys beyond a table's: two arrays, and each dispatcher's places.
 #[test]
 fn the_arrays_and_places_of_a_tree_are_counted() {
     for threads in [1, 4, 16] {

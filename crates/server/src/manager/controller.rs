@@ -6,36 +6,37 @@ use base::Instant;
 
 use crate::counters::WorkerCounters;
 
-/// Decides something at the pace of seconds or of windows of some milliseconds.
+/// Makes decisions, every few seconds or every window of some milliseconds.
 ///
-/// It lives on the manager's thread and publishes what it decides itself: to `Shared`, or to
-/// something that it has a share of.
+/// It lives on the manager's thread and publishes its decisions itself: to `Shared`, or to state
+/// that it shares.
 pub trait Controller: Send {
-    /// As the decision log names it.
+    /// Its name in the decision log.
     fn name(&self) -> &'static str;
 
-    /// How long after this tick it wants the next. It is asked later on an idle server.
+    /// Time until the next tick. On an idle server it is asked later.
     fn period(&self) -> Duration;
 
-    /// Whether it is to be asked now, though it is not due: another controller waits for it.
+    /// Whether it is to be asked now, though it is not due, because another controller waits for
+    /// it.
     fn is_urgent(&self, observed: &Observed) -> bool {
         let _ = observed;
         false
     }
 
-    /// Looks, decides, publishes; what it changed, if it did.
+    /// Looks, decides, publishes; returns its change, if it made one.
     fn tick(&mut self, now: Instant, observed: &Observed) -> Option<Decision>;
 
     /// The server is idle from now on: no controller is asked until there are requests again.
     fn rest(&mut self) {}
 }
 
-/// What the manager reads at each look; everything only grows.
+/// The figures that the manager reads at each look; all of them only grow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
     /// Requests that the store has executed, over all workers.
     pub request_count: u64,
-    /// By worker: time in rounds that found something to do.
+    /// By worker: time in rounds that found work.
     pub busy_ns: Vec<u64>,
     /// Requests whose latency was sampled; none without `--slo`.
     pub latency_samples: u64,
@@ -46,7 +47,7 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// Reads the workers' cells into the same memory.
+    /// Reads the workers' counters into the same memory.
     pub(super) fn observe<'a>(&mut self, workers: impl Iterator<Item = &'a WorkerCounters>) {
         (self.request_count, self.latency_samples, self.latency_over) = (0, 0, 0);
         self.busy_ns.clear();
@@ -60,15 +61,15 @@ impl Observed {
     }
 }
 
-/// Something that was changed, or is worth a note.
+/// A change, or an observation worth a note.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// What was changed, as the label `what` of `dovetail_tuner_changes_total`; empty for a note.
+    /// The changed things, as the label `what` of `dovetail_tuner_changes_total`; empty for a note.
     pub what: Vec<&'static str>,
-    /// From what to what, for people.
+    /// The values before and after, for people.
     pub change: String,
-    /// Why, for people.
+    /// The reason, for people.
     pub reason: String,
-    /// The figures that it was made from; names end in their unit.
+    /// The figures behind the decision; names end in their unit.
     pub inputs: Vec<(&'static str, f64)>,
 }

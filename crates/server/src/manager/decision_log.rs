@@ -23,21 +23,21 @@ use serde_json::{Map, Value, json};
 use super::Decision;
 use crate::process::unix_now;
 
-/// Decisions that are kept.
+/// The number of decisions that are kept.
 pub const ENTRIES_MAX: usize = 256;
 
-/// Entries of decisions that differ in their numbers only.
+/// Entries for decisions that differ in their numbers only, at most.
 const ALIKE_MAX: usize = 3;
 
-/// Between two lines of the log.
+/// Time between two lines of the log.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
-/// A decision with its place in time.
+/// A decision and its times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Counts from 1.
+    /// Its number, from 1.
     pub id: u64,
-    /// Wall-clock time; of the last, if it happened several times.
+    /// Wall-clock time; of the latest, if it happened several times.
     pub at: UnixMillis,
     /// When it happened first.
     pub first_at: UnixMillis,
@@ -45,12 +45,12 @@ pub struct Entry {
     pub count: u64,
     /// The controller that decided.
     pub controller: &'static str,
-    /// What, and why; the last, if it happened several times.
+    /// The decision and its reason; the latest, if it happened several times.
     pub decision: Decision,
     shape: u64,
 }
 
-/// The last [`ENTRIES_MAX`] decisions. Only the manager adds; anybody may look.
+/// The last [`ENTRIES_MAX`] decisions. Only the manager adds; any thread may read.
 #[derive(Debug, Default)]
 pub struct DecisionLog {
     inner: Mutex<Inner>,
@@ -67,7 +67,7 @@ struct Inner {
 }
 
 impl DecisionLog {
-    /// Keeps a decision, and says it in the log unless another was said just before.
+    /// Keeps a decision, and logs it unless another was logged just before.
     pub fn add(&self, controller: &'static str, decision: Decision) {
         self.add_at(controller, decision, unix_now());
     }
@@ -91,7 +91,7 @@ impl DecisionLog {
         tracing::info!(controller, unlogged_count, "{line}");
     }
 
-    /// By when each happened last, oldest first.
+    /// The entries by when each happened last, oldest first.
     pub fn entries(&self) -> Vec<Entry> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.entries.iter().cloned().collect()
@@ -104,7 +104,7 @@ impl DecisionLog {
 }
 
 impl Inner {
-    /// As an entry of its own, or as one more of those like it.
+    /// Keeps it as an entry of its own, or counts it with an entry like it.
     fn keep(&mut self, controller: &'static str, decision: Decision, at: UnixMillis) {
         let shape = shape_of(controller, &decision);
         let is_alike = |entry: &Entry| entry.shape == shape;
@@ -124,7 +124,7 @@ impl Inner {
     }
 }
 
-/// What is left of a decision without its numbers.
+/// A hash of a decision without its numbers.
 fn shape_of(controller: &str, decision: &Decision) -> u64 {
     let mut hasher = DefaultHasher::new();
     (controller, &decision.what).hash(&mut hasher);
@@ -168,7 +168,7 @@ mod tests {
     fn decision(number: u64) -> Decision {
         Decision {
             what: vec![if number.is_multiple_of(2) { "even" } else { "odd" }],
-            // Words of its own for each.
+            // Each has words of its own.
             change: "x".repeat(number as usize),
             reason: "it was time".to_owned(),
             inputs: vec![("number_ratio", number as f64)],

@@ -17,16 +17,16 @@ use crate::hot::{HotKeys, ITEMS_DEFAULT, TRACKED_MAX};
 use crate::resctrl::CacheWays;
 use crate::shared::Shared;
 
-/// Between two sizes of the hot set that a search tries (uTPS §3.5).
+/// Step between two sizes of the hot set that a search tries (uTPS §3.5).
 const HOT_STEP: u32 = 1_000;
 
 /// The group of the memory-resident threads, if the machine has such groups.
 pub type SharedWays = Arc<Mutex<CacheWays>>;
 
-/// On fewer threads two layers hardly ever pay, and nothing is tried unless it is asked for (K17).
+/// On fewer threads two layers hardly ever pay, and nothing is tried unless requested (K17).
 const AUTO_THREADS_MIN: usize = 4;
 
-/// What stands in the way of tuning; words for one line.
+/// What prevents tuning; words for one line.
 pub fn why_not(config: &Config, core_count: usize) -> Option<String> {
     if config.tuning == Tuning::Off {
         return Some("--tuner off".to_owned());
@@ -63,8 +63,7 @@ pub fn why_not(config: &Config, core_count: usize) -> Option<String> {
     })
 }
 
-/// Whether there is a tuner: one that turns something now, or would after CONFIG SET cr-threads
-/// auto.
+/// Whether there is a tuner: one that turns a knob now, or would after CONFIG SET cr-threads auto.
 pub fn may_tune(config: &Config, is_routed: bool, core_count: usize) -> bool {
     let left_to_it = Config { cr_threads: None, ..config.clone() };
     is_routed && why_not(&left_to_it, core_count).is_none()
@@ -74,18 +73,18 @@ pub fn may_tune(config: &Config, is_routed: bool, core_count: usize) -> bool {
 pub struct ServerKnobs {
     shared: Arc<Shared>,
     ways: Option<SharedWays>,
-    /// Its size is turned while that is `auto`.
+    /// The hot set, whose size is turned while that is `auto`.
     hot: Option<Arc<HotKeys>>,
-    /// As it was set last, or found; `None`: it is not to be turned.
+    /// The size set last, or found; `None`: it is not to be turned.
     hot_size: Option<usize>,
     pressure: Pressure,
-    /// Of the roles that were set last, or found.
+    /// The epoch of the roles that were set last, or found.
     epoch: u64,
     is_by_hand: bool,
 }
 
 impl ServerKnobs {
-    /// As they stand.
+    /// The knobs in their present positions.
     pub fn new(shared: Arc<Shared>, ways: Option<SharedWays>) -> ServerKnobs {
         let epoch = shared.role_plan().epoch;
         let is_by_hand = shared.roles().asked().1.is_some();
@@ -105,7 +104,7 @@ impl ServerKnobs {
 }
 
 impl ServerKnobs {
-    /// What the kernel has counted for the workers and their processors.
+    /// The kernel's counts for the workers and their processors.
     fn kernel_times(shared: &Shared) -> KernelTimes {
         let read_thread = |worker| {
             let path = format!("/proc/self/task/{}/schedstat", shared.thread_id(worker)?);
@@ -163,7 +162,8 @@ impl Knobs for ServerKnobs {
         let mr_thread_count = (plan.threads - plan.dispatchers) as u32;
         let configuration = Configuration {
             mr_thread_count,
-            // Without layers a hot set changes nothing: what differs in it alone is the same.
+            // Without layers a hot set changes nothing: configurations that differ in it alone are
+            // equal.
             cached_item_count: if mr_thread_count == 0 { 0 } else { hot_size },
             mr_way_count: ways,
         };
@@ -213,7 +213,8 @@ impl Knobs for ServerKnobs {
     }
 }
 
-/// Keeps the memory-resident threads in their group, whether a setting or the tuner made them that.
+/// Keeps the memory-resident threads in their group, whether a setting or the tuner gave them that
+/// role.
 pub struct WaysFollower {
     shared: Arc<Shared>,
     ways: SharedWays,
@@ -258,7 +259,7 @@ pub fn follow(shared: &Shared, ways: &mut CacheWays) -> Result<(), crate::resctr
     ways.set_threads(&mr_threads)
 }
 
-/// A panic while the lock was held leaves what the kernel has.
+/// A panic while the lock was held leaves the kernel's state as it is.
 pub fn lock(ways: &SharedWays) -> MutexGuard<'_, CacheWays> {
     ways.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -297,7 +298,7 @@ mod tests {
         check(1, Tuning::On, 1, Some("one thread has no layers: give --threads 2 or more"));
     }
 
-    /// What a tuner finds on a server that has just started, and what it turns there.
+    /// The tuner's findings on a server that has just started, and the knobs that it turns there.
     #[test]
     fn the_tuner_begins_within_its_ranges_and_waits_until_a_hot_set_is_in_force() {
         let config =
@@ -348,7 +349,7 @@ mod tests {
         assert_eq!(shared.hot_keys().unwrap().size(), 50);
     }
 
-    /// A tuner that lets go until `auto` is asked for, where the workers can be divided at all.
+    /// A tuner that does nothing until `auto` is set, where the workers can be divided at all.
     #[test]
     fn a_number_of_pollers_at_the_start_leaves_room_for_a_tuner_afterwards() {
         let check = |cr_threads, policies: &str, want| {

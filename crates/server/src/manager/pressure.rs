@@ -23,45 +23,46 @@ use std::time::Duration;
 
 use base::Instant;
 
-/// Between two looks at what the kernel counts: short against a search, and long against the
+/// Time between two reads of the kernel's counts: short against a search, and long against the
 /// kernel's clock.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Processors that others use up say nothing, as long as less than this of them serves requests.
+/// Processors that other processes use up mean nothing while a smaller fraction than this serves
+/// requests.
 const SERVING_RATIO_MIN: f64 = 0.25;
 
-/// What the kernel has counted for one worker.
+/// The kernel's counts for one worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadTimes {
-    /// On a processor.
+    /// Time on a processor.
     pub run_ns: u64,
-    /// Ready, and without one.
+    /// Time ready to run, without a processor.
     pub wait_ns: u64,
 }
 
-/// What the kernel has counted.
+/// The kernel's counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelTimes {
-    /// By worker; empty: it does not say.
+    /// By worker; empty: the kernel does not report them.
     pub threads: Vec<ThreadTimes>,
     /// Processors that the workers may run on.
     pub processor_count: usize,
-    /// Of these together; `None`: it does not say.
+    /// The idle time of these together; `None`: the kernel does not report it.
     pub idle_ns: Option<u64>,
 }
 
-/// Remembers the last look.
+/// The state between looks.
 #[derive(Debug, Default)]
 pub struct Pressure {
     last: Option<(Instant, KernelTimes, Vec<u64>)>,
-    /// What it said.
+    /// The last result.
     ratio: f64,
 }
 
 impl Pressure {
-    /// How busy the server is: 1 if it could not serve more as it is. `busy_ns` are the workers'
-    /// own clocks ([`crate::counters::WorkerCounters::busy_ns`]); `read` asks the kernel, and is
-    /// called once in [`LOOK_EVERY`].
+    /// How busy the server is: 1 if it could not serve more in its present configuration. `busy_ns`
+    /// are the workers' own clocks ([`crate::counters::WorkerCounters::busy_ns`]); `read` asks the
+    /// kernel, and is called once in [`LOOK_EVERY`].
     pub fn look(
         &mut self,
         now: Instant,
@@ -81,7 +82,7 @@ impl Pressure {
     }
 }
 
-/// The larger of the busiest worker's part and, if it is this server's doing, the processors'.
+/// The busiest worker's ratio, or the processors' if that is larger and this server is the cause.
 fn ratio(
     elapsed_ns: u64,
     before: &KernelTimes,
@@ -93,9 +94,9 @@ fn ratio(
     for ((now, then), wall_ns) in threads.zip(serving_ns) {
         let run_ns = now.run_ns.saturating_sub(then.run_ns);
         let wait_ns = now.wait_ns.saturating_sub(then.wait_ns);
-        // The clock goes on when a worker is put aside in the middle of a round.
+        // The clock continues when a worker is preempted in the middle of a round.
         let serving_ns = wall_ns.min(run_ns);
-        // Counts lag behind by a time slice: no less than a tenth is taken for granted.
+        // Counts lag by up to a time slice: at least a tenth of the time is assumed usable.
         let could_ns = elapsed_ns.saturating_sub(wait_ns).max(elapsed_ns / 10);
         busiest_ratio = busiest_ratio.max(serving_ns as f64 / could_ns as f64);
         all_serving_ns += serving_ns;
@@ -119,7 +120,7 @@ pub fn parse_schedstat(text: &str) -> Option<ThreadTimes> {
     Some(ThreadTimes { run_ns: words.next()?, wait_ns: words.next()? })
 }
 
-/// What `/proc/stat` says that these processors were idle, together.
+/// The idle time of these processors together, from `/proc/stat`.
 pub fn parse_idle_ns(text: &str, processors: &[usize]) -> Option<u64> {
     let mut idle_ns = None;
     for line in text.lines() {
@@ -144,7 +145,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A second of two processors and two workers: what each runs, waits and says that it served.
+    /// A second of two processors and two workers: the time that each runs, waits, and reports as
+    /// served.
     #[track_caller]
     fn check(workers: [[u64; 3]; 2], idle_ms: Option<u64>, want: f64) {
         let threads = workers
@@ -168,7 +170,8 @@ mod tests {
 
     #[test]
     fn what_a_worker_waits_for_its_processor_is_not_its_to_use() {
-        // Half of the time others have it; what it gets, it serves in. Its own clock goes on.
+        // Half of the time other threads have it; in its own half it serves. Its own clock
+        // continues.
         check([[500, 500, 990], [500, 500, 400]], Some(0), 1.0);
         check([[500, 0, 500], [500, 0, 500]], Some(1000), 0.5);
     }
@@ -177,7 +180,7 @@ mod tests {
     fn workers_that_sleep_while_their_clients_have_the_processors_are_busy() {
         check([[520, 100, 500], [520, 100, 500]], Some(40), 0.96);
         check([[520, 100, 500], [520, 100, 500]], Some(600), 0.68);
-        // Somebody else's work, beside a server that has little to do.
+        // Another process's work, beside a server that has little to do.
         check([[120, 100, 100], [120, 100, 100]], Some(0), 0.11);
     }
 

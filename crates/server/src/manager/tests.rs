@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use super::*;
 
-/// Writes down when it was asked.
+/// Records when it was asked.
 struct Clocked {
     period: Duration,
     asked_ms: Arc<Mutex<Vec<u64>>>,
@@ -30,8 +30,8 @@ impl Controller for Clocked {
     }
 }
 
-/// Runs a manager up to `until_ms`; `requests_at` says how many were served by when. When it woke,
-/// when the controller was asked, and the decision log.
+/// Runs a manager up to `until_ms`; `requests_at` is the number of requests served by a time.
+/// Returns when the manager woke, when the controller was asked, and the decision log.
 fn run(
     period_ms: u64,
     until_ms: u64,
@@ -75,7 +75,7 @@ fn traffic_that_ends_leaves_the_server_idle_a_second_later() {
     assert_eq!(woken_ms.iter().filter(|at| **at > 3_000).count(), 6);
 }
 
-/// Counts how often it was told to rest.
+/// Counts the calls of `rest`.
 struct Resting(Arc<Mutex<usize>>);
 
 impl Controller for Resting {

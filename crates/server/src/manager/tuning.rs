@@ -28,69 +28,69 @@ use serde_json::{Value, json};
 
 use super::{Controller, Decision, Observed};
 
-/// Under load.
+/// Length of a window under load.
 pub const WINDOW: Duration = Duration::from_millis(10);
 
-/// While no thread is busy throughout.
+/// Length of a window while no thread is busy throughout.
 const WINDOW_AT_EASE: Duration = Duration::from_millis(100);
 
-/// A window that became longer than this spans a pause, and says nothing.
+/// A window that became longer than this spans a pause, and is ignored.
 const WINDOW_MAX: Duration = Duration::from_millis(500);
 
-/// Between two looks while what was set does not hold yet; roles take less, a hot set is chosen in
-/// the manager's next round.
+/// Time between two looks while new settings are not in force yet; roles take less, a hot set is
+/// chosen in the manager's next round.
 const SETTLE_LOOK: Duration = Duration::from_millis(1);
 
-/// What has not settled by then is not waited for so closely.
+/// After this time, settings that are not in force yet are checked less often.
 const SETTLE_MAX: Duration = Duration::from_millis(50);
 
-/// Between two looks while the threads are turned by hand.
+/// Time between two looks while the threads are set by hand.
 const LOOK_BY_HAND: Duration = Duration::from_secs(1);
 
-/// What the tuner turns.
+/// The knobs that the tuner turns.
 pub trait Knobs: Send {
-    /// How far each may be turned, and how they stand; `None`: all are turned by hand.
+    /// The ranges of the knobs, and their positions; `None`: all are set by hand.
     fn ranges(&mut self) -> Option<(Ranges, Configuration)>;
 
-    /// Whether they stand otherwise than they were set, because somebody else turned them. Asked
-    /// once, it says no until the next time.
+    /// Whether the positions differ from those set last, because an operator turned a knob. After
+    /// one positive answer it is false until the next time.
     fn were_turned(&mut self) -> bool;
 
-    /// Turns them.
+    /// Turns the knobs.
     fn set(&mut self, configuration: &Configuration) -> Result<(), String>;
 
-    /// Whether what was set holds for every thread.
+    /// Whether the positions are in force on every thread.
     fn are_settled(&self) -> bool;
 
-    /// The largest hot set that is worth trying now.
+    /// The largest hot set worth trying now.
     fn cached_item_count_max(&self) -> u32;
 
-    /// How busy the server is, all told, while its busiest thread's own clock says this much.
+    /// How busy the server is, given the busy ratio of its busiest thread's own clock.
     fn busy_ratio(&mut self, now: Instant, observed: &Observed, busiest_ratio: f64) -> f64;
 
-    /// The part of all accesses that goes to the keys that are tracked as hot.
+    /// The fraction of all accesses that goes to the keys tracked as hot.
     fn hot_share_ratio(&self) -> f64;
 }
 
-/// What is shown of the tuner; the manager writes it.
+/// The tuner's state as shown; the manager writes it.
 #[derive(Debug, Default)]
 pub struct Shown(Mutex<Option<View>>);
 
 /// The tuner at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct View {
-    /// What it does.
+    /// Its present activity.
     pub state: &'static str,
-    /// What the knobs stand at.
+    /// The positions of the knobs.
     pub configuration: Configuration,
-    /// What has happened since the start.
+    /// Events since the start.
     pub counters: TunerCounters,
-    /// What the last window showed.
+    /// The last window's measurement.
     pub measurement: Measurement,
 }
 
 impl Shown {
-    /// `None`: nothing is tuned.
+    /// The view; `None`: nothing is tuned.
     pub fn get(&self) -> Option<View> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -125,29 +125,29 @@ impl View {
 pub struct Tuning<K, S> {
     knobs: K,
     rules: TunerRules,
-    /// `None` while all is turned by hand.
+    /// `None` while all knobs are set by hand.
     tuner: Option<Tuner>,
     window: Option<Window>,
-    /// When the knobs were turned last, until that holds.
+    /// When the knobs were turned last; until that is in force.
     set_at: Option<Instant>,
     period: Duration,
     show: S,
 }
 
-/// Where a window began.
+/// The start of a window.
 struct Window {
     at: Instant,
     began: Observed,
 }
 
 impl<K: Knobs, S: Fn(Option<View>) + Send> Tuning<K, S> {
-    /// Begins with the knobs as they stand.
+    /// Begins with the knobs in their present positions.
     pub fn new(mut knobs: K, rules: TunerRules, show: S) -> Tuning<K, S> {
         let tuner = open(&mut knobs, rules);
         Tuning { knobs, rules, tuner, window: None, set_at: None, period: WINDOW, show }
     }
 
-    /// Somebody else turned the knobs: begins anew, or lets go.
+    /// An operator turned a knob: starts again, or stops.
     fn begin_anew(&mut self) -> Decision {
         let had_tuner = self.tuner.is_some();
         self.tuner = open(&mut self.knobs, self.rules);
@@ -160,8 +160,9 @@ impl<K: Knobs, S: Fn(Option<View>) + Send> Tuning<K, S> {
         Decision { what: Vec::new(), change, reason, inputs: Vec::new() }
     }
 
-    /// Begins no window before what was set holds (I1). A configuration has one window's time,
-    /// from when it is set: what it takes to hold is taken from that, up to a half.
+    /// Begins no window before the settings are in force (I1). A configuration has one window's
+    /// time, counted from when it is set: the time until it is in force is taken from that, up to a
+    /// half.
     fn wait_settled(&mut self, now: Instant) -> bool {
         let waited = |at: Instant| Duration::from_nanos(now.ns - at.ns);
         if !self.knobs.are_settled() {
@@ -177,7 +178,7 @@ impl<K: Knobs, S: Fn(Option<View>) + Send> Tuning<K, S> {
         true
     }
 
-    /// Ends the window that has passed; `None` if it says nothing.
+    /// Ends the window that has passed; `None` if it is to be ignored.
     fn end_window(&mut self, now: Instant, observed: &Observed) -> Option<(Measurement, u32)> {
         let next = Window { at: now, began: observed.clone() };
         let window = self.window.replace(next)?;
@@ -204,7 +205,7 @@ impl<K: Knobs, S: Fn(Option<View>) + Send> Tuning<K, S> {
     }
 }
 
-/// The tuner of what may be turned.
+/// A tuner for the knobs that may be turned.
 fn open(knobs: &mut impl Knobs, rules: TunerRules) -> Option<Tuner> {
     let (ranges, configuration) = knobs.ranges()?;
     Some(Tuner::new(ranges, rules, configuration))
@@ -237,7 +238,7 @@ impl<K: Knobs, S: Fn(Option<View>) + Send> Controller for Tuning<K, S> {
         self.period = if is_at_ease { WINDOW_AT_EASE } else { WINDOW };
         let before = tuner.configuration();
         tuner.limit_cached_items(self.knobs.cached_item_count_max());
-        // Each window at ease says the same; rests are counted in windows.
+        // Each window at ease counts as several; rests are counted in windows.
         for _ in 0..if is_at_ease { window_count } else { 1 } {
             tuner.feed(measurement);
         }
@@ -300,7 +301,7 @@ fn told(event: &Event, measurement: &Measurement) -> Decision {
     Decision { what, change, reason, inputs }
 }
 
-/// By the words of the label `what`.
+/// The changed knobs, as words of the label `what`.
 fn turned(from: &Configuration, to: &Configuration) -> Vec<&'static str> {
     [
         ("threads", from.mr_thread_count != to.mr_thread_count),

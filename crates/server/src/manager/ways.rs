@@ -9,15 +9,15 @@ use crate::config::{Cat, Config};
 use crate::error::StartError;
 use crate::resctrl::CacheWays;
 
-/// What became of `--cat`.
+/// The result of `--cat`.
 pub enum Opened {
     /// There is a group for the memory-resident threads.
     Ways(SharedWays),
-    /// There is none; why, for one line of the log.
+    /// There is none; the reason, for one line of the log.
     Not(String),
 }
 
-/// Opens the group. What was asked for by number or by `on` and cannot be had is an error.
+/// Opens the group. If `--cat` is a number or `on`, a group that cannot be had is an error.
 pub fn open(config: &Config, has_two_layers: bool) -> Result<Opened, StartError> {
     let refuse = |reason: String| match config.cat {
         Cat::On | Cat::Ways(_) => Err(StartError::Cat { cat: config.cat, reason }),
@@ -46,7 +46,7 @@ pub fn open(config: &Config, has_two_layers: bool) -> Result<Opened, StartError>
     }
 }
 
-/// What gives a server that has none threads that only execute.
+/// The setting that gives a server threads that only execute.
 pub fn layers_remedy(config: &Config) -> String {
     match (config.dispatch, config.cr_threads) {
         (Dispatch::HandOff(_), _) => "give another --dispatch, and --cr-threads N below --threads",

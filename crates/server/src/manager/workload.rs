@@ -21,10 +21,11 @@ use crate::shared::Shared;
 /// How often the place is computed.
 const EPOCH: Duration = Duration::from_secs(1);
 
-/// So many epochs in a row must agree on another region before the decision log says so.
+/// The number of epochs in a row that must agree on another region before the decision log gets an
+/// entry.
 const AGREEING_EPOCHS: u32 = 3;
 
-/// What ran in the last second in which anything did.
+/// The workload of the last second with requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Workload {
     /// Counts and popularity.
@@ -53,7 +54,7 @@ impl Workload {
 pub struct Shown(Mutex<Option<Workload>>);
 
 impl Shown {
-    /// `None` until something ran.
+    /// The workload; `None` until something ran.
     pub fn get(&self) -> Option<Workload> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -77,7 +78,7 @@ struct Counts {
 }
 
 impl WorkloadMonitor {
-    /// Of this server.
+    /// For this server.
     pub fn new(shared: Arc<Shared>) -> WorkloadMonitor {
         WorkloadMonitor { shared, before: Counts::default(), notice: Notice::default() }
     }
@@ -115,7 +116,7 @@ impl Counts {
         for worker in workers {
             for (index, cells) in worker.commands.iter().enumerate() {
                 match CommandIndex::access(index) {
-                    // A command on several keys reads each.
+                    // A command on several keys reads each of them.
                     Some(Access::Read) => counts.reads += cells.hits.get() + cells.misses.get(),
                     Some(Access::Write) => counts.writes += cells.calls.get(),
                     None => {}
@@ -126,7 +127,7 @@ impl Counts {
     }
 }
 
-/// A region is news once it lasts.
+/// A region is reported once it lasts.
 #[derive(Debug, Default)]
 struct Notice {
     told: Option<Region>,
@@ -160,7 +161,7 @@ impl Notice {
     }
 }
 
-/// What was not seen is left out.
+/// Quantities that were not observed are left out.
 fn inputs(load: &Load) -> Vec<(&'static str, f64)> {
     let mut inputs = vec![("write_ratio", load.write_ratio())];
     if let Some(Popularity { hottest_share_ratio, zipf_exponent }) = load.popularity {
@@ -186,7 +187,7 @@ mod tests {
         assert_eq!(tell(&mut notice, 0), None);
         assert_eq!(tell(&mut notice, 0), None);
         assert_eq!(tell(&mut notice, 0).as_deref(), Some("workload from nothing to R_uni"));
-        // A second of writes now and then is no other workload.
+        // A second of writes now and then does not change the workload.
         for _ in 0..10 {
             assert_eq!(tell(&mut notice, 90), None);
             assert_eq!(tell(&mut notice, 0), None);

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use policy::size_class::{SizeController, SizeOptions, SizePlan, WorkerSizes};
 
-/// Makes plans from histograms: the pure controller and what it decided last.
+/// Makes plans from histograms: the pure controller and its last decision.
 #[derive(Debug)]
 pub(crate) struct SizeEpochs {
     controller: SizeController,
     plan: Arc<SizePlan>,
-    /// Of small workers the last epoch wanted more or fewer, and did not get them.
+    /// Whether the last epoch wanted more or fewer small workers, and did not get them.
     wanted_before: Ordering,
 }
 
@@ -23,7 +23,7 @@ impl SizeEpochs {
         SizeEpochs { controller, plan, wanted_before: Ordering::Equal }
     }
 
-    /// The same sizes for another number of workers.
+    /// Plans the same sizes for another number of workers.
     pub fn set_workers(&mut self, worker_count: usize) {
         self.plan = Arc::new(self.controller.set_workers(worker_count).clone());
         self.wanted_before = Ordering::Equal;
@@ -36,8 +36,8 @@ impl SizeEpochs {
 
     /// Ends an epoch: the new plan with its reason, if it differs from the one in force.
     ///
-    /// A worker gets another part only when two epochs in a row want that (while nothing
-    /// is known one will do), so that a load that swings from second to second moves no worker.
+    /// A worker changes its part only when two epochs in a row want that (the first plan needs only
+    /// one), so a load that swings from second to second moves no worker.
     pub fn size_epoch(&mut self, workers: &[&WorkerSizes]) -> Option<SizeChange> {
         let wanted = self.controller.end_epoch(workers);
         if *wanted == *self.plan {
@@ -45,7 +45,7 @@ impl SizeEpochs {
             return None;
         }
         let side = wanted.small_workers.cmp(&self.plan.small_workers);
-        let is_first = self.plan.threshold_bytes == u64::MAX; // Nothing is known before.
+        let is_first = self.plan.threshold_bytes == u64::MAX; // There was no plan before.
         let is_lasting = side == self.wanted_before;
         self.wanted_before = side;
         if side != Ordering::Equal && !is_lasting && !is_first {
@@ -58,19 +58,19 @@ impl SizeEpochs {
     }
 }
 
-/// A plan that takes the place of another.
+/// A plan that replaces another.
 #[derive(Clone, Debug)]
 pub struct SizeChange {
-    /// Until now.
+    /// The plan until now.
     pub before: Arc<SizePlan>,
-    /// From now on.
+    /// The plan from now on.
     pub after: Arc<SizePlan>,
-    /// The part of all cost that small requests have.
+    /// The share of small requests in the total cost.
     pub small_share: f64,
 }
 
 impl SizeChange {
-    /// Whether a worker has another part than before, and not only the border moved.
+    /// Whether a worker has another part than before, and not only the threshold changed.
     pub fn moves_workers(&self) -> bool {
         self.before.small_workers != self.after.small_workers
     }

@@ -18,7 +18,7 @@ pub(crate) struct SizeMonitor {
 }
 
 impl SizeMonitor {
-    /// Of a server whose dispatch looks at sizes.
+    /// For a server whose dispatch considers sizes.
     pub fn new(shared: Arc<Shared>) -> SizeMonitor {
         SizeMonitor { shared }
     }
@@ -33,8 +33,8 @@ impl Controller for SizeMonitor {
         EPOCH
     }
 
-    /// The border moves nearly each second; the decision log hears of it when a worker changes
-    /// sides.
+    /// The threshold changes nearly each second; the decision log gets an entry when a worker
+    /// changes sides.
     fn tick(&mut self, _now: Instant, _observed: &Observed) -> Option<Decision> {
         let change = self.shared.sizes()?.end_epoch(self.shared.size_counts())?;
         let SizeNumbers { small_workers, .. } = SizeNumbers::from(&*change.before);

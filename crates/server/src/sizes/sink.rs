@@ -5,8 +5,8 @@ use store::request::{Op, Outcome, Request};
 use crate::reply::Shape;
 use crate::rmw::{Refusal, Rmw};
 
-/// The size that a request counts with: a read that of its reply, so that the length of a large
-/// value is a small one, and a write that of what it has stored.
+/// The size by which a request is counted: for a read that of its reply, so that asking for the
+/// length of a large value is small, and for a write that of the stored value.
 #[inline]
 pub(crate) fn size_of(
     shape: Shape,

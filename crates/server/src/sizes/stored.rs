@@ -16,17 +16,17 @@ use std::sync::{Mutex, PoisonError};
 
 use policy::size_class::{SizeCount, WorkerSizes};
 
-/// Drawn by each worker at a look: some ten microseconds between two batches.
+/// Items that each worker samples per look: some ten microseconds between two batches.
 pub(crate) const DRAWN_PER_LOOK: usize = 64;
 
-/// The latest that are kept.
+/// The number of latest samples that are kept.
 const KEPT: usize = 8192;
 
-/// The sizes that were drawn lately.
+/// The sizes that were sampled recently.
 #[derive(Debug, Default)]
 pub struct StoredSizes {
     ring: Mutex<Ring>,
-    /// Workers that have been asked and have not drawn yet.
+    /// Workers that have been asked and have not sampled yet.
     asked_count: AtomicUsize,
 }
 
@@ -38,19 +38,19 @@ struct Ring {
 }
 
 impl StoredSizes {
-    /// Whether so many workers are to be asked now: not while some have still to draw.
+    /// Whether that many workers are to be asked now: not while some have still to sample.
     pub fn begin_asked(&self, workers: usize) -> bool {
         let (asked, order) = (&self.asked_count, Ordering::Relaxed);
         asked.compare_exchange(0, workers, order, order).is_ok()
     }
 
-    /// One of them has drawn.
+    /// One of them has sampled.
     pub fn end_asked(&self) {
         self.asked_count.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Adds what a worker drew: none where there are no items, or so few that it found none, and
-    /// then what was is gone.
+    /// Adds a worker's samples. Without any, there are no items, or too few to find one: then the
+    /// earlier samples are dropped.
     pub fn add(&self, drawn: &[u64]) {
         let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
         if drawn.is_empty() {
@@ -66,7 +66,7 @@ impl StoredSizes {
         }
     }
 
-    /// How many items there are of which size, among those that were drawn.
+    /// The number of sampled items of each size.
     pub fn histogram(&self) -> Vec<SizeCount> {
         let counts = WorkerSizes::new(1);
         let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The plans and what four workers count.
+/// The plans and the counts of four workers.
 struct Counted {
     sizes: Sizes,
     workers: [WorkerSizes; 4],
@@ -34,7 +34,7 @@ fn count_a_mix(sizes: &Counted) {
     }
 }
 
-/// As many as a worker needs to get another part.
+/// As many epochs as a worker needs to get another part.
 fn two_epochs(sizes: &Counted) -> Option<SizeChange> {
     let changes = [(); 2].map(|()| {
         count_a_mix(sizes);
@@ -129,8 +129,8 @@ fn small_workers_after(epochs: &[bool]) -> Vec<usize> {
     small_workers
 }
 
-/// What an epoch has counted weighs a tenth in the next one, so the load of every other second is
-/// still felt in between; the border between two plans is crossed only once.
+/// An epoch's counts weigh a tenth in the next one, so the load of every other second is still felt
+/// in between; the threshold between two plans is crossed only once.
 #[test]
 fn a_load_that_swings_each_second_moves_workers_once_and_one_that_lasts_moves_them() {
     assert_eq!(small_workers_after(&[false, true, true, true]), [4, 4, 1, 1]);

@@ -9,10 +9,10 @@
 
 use crate::counters::Cell;
 
-/// Classes of times.
+/// The number of classes of times.
 pub const CLASS_COUNT: usize = 104;
 
-/// 2 to this are the nanoseconds of the unit.
+/// The unit is 2 to this power, in nanoseconds.
 const UNIT_BITS: u32 = 8;
 
 /// Classes to a doubling, as a power of two.
@@ -63,7 +63,7 @@ impl Default for LatencyCells {
 }
 
 impl LatencyCells {
-    /// A request took so long, and was to take at most `target_ns`.
+    /// Records a request that took this long and was to take at most `target_ns`.
     #[inline]
     pub fn record(&self, ns: u64, target_ns: u64) {
         self.by_class[class_of(ns)].add(1);
@@ -72,7 +72,7 @@ impl LatencyCells {
         self.samples.add(1);
     }
 
-    /// So many requests took so long each; there is no objective.
+    /// Records a number of requests that took this long each, without an objective.
     #[inline]
     pub fn record_many(&self, ns: u64, count: u64) {
         self.by_class[class_of(ns)].add(count);
@@ -80,22 +80,22 @@ impl LatencyCells {
         self.samples.add(count);
     }
 
-    /// Requests that were sampled, and those that took too long.
+    /// The number of sampled requests, and of those that took too long.
     pub fn samples_and_over(&self) -> (u64, u64) {
         (self.samples.get(), self.over.get())
     }
 }
 
-/// Counts of several workers, or of a stretch of time.
+/// Counts of several workers, or of a period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LatencyCounts {
     /// By class.
     pub by_class: Box<[u64]>,
-    /// Requests that were sampled.
+    /// Sampled requests.
     pub samples: u64,
     /// Those that took longer than the objective at their time.
     pub over: u64,
-    /// What they took together.
+    /// The sum of their times.
     pub sum_ns: u64,
 }
 
@@ -121,7 +121,7 @@ impl LatencyCounts {
         counts
     }
 
-    /// What was counted after `before`.
+    /// The counts since `before`.
     pub(crate) fn since(&self, before: &LatencyCounts) -> LatencyCounts {
         let by_class = self.by_class.iter().zip(&before.by_class);
         LatencyCounts {
@@ -132,7 +132,7 @@ impl LatencyCounts {
         }
     }
 
-    /// The time within which this part of the samples was answered; `None` without samples.
+    /// The time within which this fraction of the samples was answered; `None` without samples.
     pub fn quantile_ns(&self, part: f64) -> Option<u64> {
         let count: u64 = self.by_class.iter().sum();
         let wanted = ((count as f64 * part).ceil() as u64).max(1);
@@ -144,12 +144,12 @@ impl LatencyCounts {
         Some(class_end_ns(class))
     }
 
-    /// The part that took too long; 0 without samples.
+    /// The fraction that took too long; 0 without samples.
     pub fn over_ratio(&self) -> f64 {
         self.over as f64 / self.samples.max(1) as f64
     }
 
-    /// For a histogram: bounds that double, each with the count of all at or below it.
+    /// For a histogram: bounds that double, each with the count of all samples at or below it.
     pub(crate) fn doublings(&self) -> impl Iterator<Item = (u64, u64)> {
         let mut count = 0;
         self.by_class.chunks(1 << STEP_BITS).enumerate().map(move |(at, classes)| {

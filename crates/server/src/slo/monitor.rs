@@ -19,28 +19,28 @@ use crate::shared::Shared;
 
 const EPOCH: Duration = Duration::from_secs(1);
 
-/// So many seconds in a row must say the same before the decision log does.
+/// The number of seconds in a row that must agree before the decision log gets an entry.
 const AGREEING_EPOCHS: u32 = 3;
 
-/// Of fewer samples a hundredth says nothing.
+/// With fewer samples a hundredth is meaningless.
 const SAMPLES_MIN: u64 = 100;
 
-/// The last second; of one without samples only the objective and the throughput are known.
+/// The last second; for one without samples only the objective and the throughput are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Lately {
     /// The objective.
     pub target_ns: u64,
-    /// Requests that were sampled.
+    /// Sampled requests.
     pub samples: u64,
-    /// The part that took longer than the objective.
+    /// The fraction that took longer than the objective.
     pub over_ratio: f64,
-    /// Half took at most this; `None`: nothing was sampled.
+    /// The time within which half were answered; `None`: nothing was sampled.
     pub latency_ns_p50: Option<u64>,
-    /// 99 of 100 took at most this.
+    /// The time within which 99 of 100 were answered.
     pub latency_ns_p99: Option<u64>,
-    /// All requests that were executed.
+    /// All executed requests.
     pub throughput_rps: f64,
-    /// The part of them that was in time, by the samples.
+    /// Those among them that were in time, estimated from the samples.
     pub goodput_rps: f64,
 }
 
@@ -64,12 +64,12 @@ impl Lately {
     }
 }
 
-/// What is shown; the manager writes it.
+/// The figures that are shown; the manager writes them.
 #[derive(Debug, Default)]
 pub struct Shown(Mutex<Option<Lately>>);
 
 impl Shown {
-    /// `None`: nothing was sampled under this objective.
+    /// The figures; `None`: nothing was sampled under this objective.
     pub fn get(&self) -> Option<Lately> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -79,14 +79,14 @@ impl Shown {
     }
 }
 
-/// Looks each second.
+/// The controller, which runs each second.
 pub struct SloMonitor {
     shared: Arc<Shared>,
     before: Option<Before>,
     notice: Notice,
 }
 
-/// The last look.
+/// The state at the last look.
 struct Before {
     at: Instant,
     request_count: u64,
@@ -94,7 +94,7 @@ struct Before {
 }
 
 impl SloMonitor {
-    /// Of this server.
+    /// For this server.
     pub fn new(shared: Arc<Shared>) -> SloMonitor {
         SloMonitor { shared, before: None, notice: Notice::default() }
     }
@@ -133,7 +133,7 @@ impl Controller for SloMonitor {
         self.notice.see(&lately)
     }
 
-    /// What was measured is no longer of the last second, and what comes next begins anew.
+    /// Drops the measurements, which are no longer of the last second; measuring starts again.
     fn rest(&mut self) {
         self.before = None;
         let shown = &self.shared.control().slo;
@@ -168,17 +168,17 @@ fn lately(target_ns: u64, counts: &LatencyCounts, throughput_rps: f64) -> Lately
     }
 }
 
-/// An objective that is kept, or no longer, is news once that lasts.
+/// An objective that is newly kept or broken is reported once that lasts.
 #[derive(Debug, Default)]
 struct Notice {
     target_ns: u64,
-    /// Taken for granted until it is not.
+    /// The objective counts as kept until it is broken.
     was_broken: bool,
     other_count: u32,
 }
 
 impl Notice {
-    /// Whether the objective is another one than before.
+    /// Whether the objective has changed.
     fn aim(&mut self, target_ns: u64) -> bool {
         if self.target_ns == target_ns {
             return false;

@@ -8,35 +8,35 @@
 
 use base::Instant;
 
-/// How the round that begins came about.
+/// How the worker came to begin the round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Round {
-    /// The sockets were not asked.
+    /// The sockets were not polled.
     Unasked,
-    /// The sockets were asked without waiting.
+    /// The sockets were polled without waiting.
     Asked,
-    /// The worker slept until something came.
+    /// The worker slept until it was woken.
     Woken,
 }
 
 /// The read that is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimedRead {
-    /// The connection's place.
+    /// The connection's slot.
     pub slot: usize,
-    /// Its client: another may have the place by now.
+    /// Its client, because another connection may have the slot by now.
     pub client_id: u64,
     /// Replies that the connection must have got ([`crate::forwarding::Awaiting`]).
     pub reply_mark: u32,
     since: Instant,
 }
 
-/// One worker's.
+/// One worker's sampler.
 #[derive(Debug, Default)]
 pub struct Sampler {
     target_ns: u64,
     asked_at: Option<Instant>,
-    /// When what this round reads can have come.
+    /// The earliest time at which the bytes that this round reads can have arrived.
     since: Option<Instant>,
     timed: Option<TimedRead>,
     /// Counts the picks, so that the connections of a round take turns.
@@ -44,7 +44,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// A round begins. Without an objective (0) nothing is timed.
+    /// Begins a round. Without an objective (0) nothing is timed.
     #[inline]
     pub fn begin(&mut self, now: Instant, round: Round, target_ns: u64) {
         self.target_ns = target_ns;
@@ -60,7 +60,7 @@ impl Sampler {
         self.asked_at = Some(now);
     }
 
-    /// Which of `read_count` reads is to be looked at first; `None`: none is to be timed.
+    /// Which of `read_count` reads is to be examined first; `None`: none is to be timed.
     #[inline]
     pub fn wants(&mut self, read_count: usize) -> Option<usize> {
         if self.timed.is_some() || self.since.is_none() || read_count == 0 {
@@ -70,24 +70,24 @@ impl Sampler {
         Some(self.pick_count % read_count)
     }
 
-    /// This read is timed from now on.
+    /// Times this read from now on.
     pub fn start(&mut self, slot: usize, client_id: u64, reply_mark: u32) {
         let Some(since) = self.since else { return };
         self.timed = Some(TimedRead { slot, client_id, reply_mark, since });
     }
 
-    /// What is timed.
+    /// The read that is timed.
     #[inline]
     pub fn timed(&self) -> Option<TimedRead> {
         self.timed
     }
 
-    /// Its connection is gone.
+    /// Drops the timed read, because its connection is gone.
     pub fn forget(&mut self) {
         self.timed = None;
     }
 
-    /// It is answered: how long it took, and how long it may.
+    /// Ends the timing, because the read is answered: its time, and its target.
     pub fn answered(&mut self, now: Instant) -> Option<(u64, u64)> {
         let timed = self.timed.take()?;
         Some((now.ns.saturating_sub(timed.since.ns), self.target_ns))

@@ -75,7 +75,7 @@ fn ranges_of_the_same_nodes_are_one() {
     configuration.shards[1].backups.pop();
     let found = Told::new(&configuration, one).ranges();
     assert_eq!(found[..2], [range(0, 5460, one, &[three]), range(5461, 10922, one, &[])]);
-    // T3: no client is sent to a node that is gone.
+    // T3: no client is sent to a node that has left.
     configuration.members.retain(|it| *it != two);
     configuration.addresses.remove(&two);
     let told = Told::new(&configuration, one);

@@ -13,7 +13,7 @@ use store::{Eviction, HugePages, IndexKind, Mode, StoreConfig};
 use super::*;
 
 const SHARDS: u64 = 3;
-/// Where there are some: not as many as shards, so that one has two.
+/// Digest threads, where there are any: fewer than shards, so that one has two.
 const DIGEST_THREADS: usize = 2;
 
 fn open(index: IndexKind) -> Arc<Store> {
@@ -54,15 +54,15 @@ fn put(shard: ShardId, key: &str, version_bits: u64) -> Arc<Entry> {
     Arc::new(Entry { value: Some(value.into()), client_flags: 7, ..delete })
 }
 
-/// Both shelves, and what the node would know.
+/// Both replica stores, and what the node would know.
 struct Pair {
     tested: ServerReplicaStore,
     model: MemoryReplicaStore,
     commits: [u64; SHARDS as usize],
-    /// Versions that were given to writes that are not everywhere yet.
+    /// Versions of writes that are not on all copies yet.
     pending: Vec<u64>,
     digest_threads: usize,
-    /// Entries that were to be installed later, and what is known of them.
+    /// The number of entries that are still to be installed, and what is known of them.
     later_count: usize,
     done: Vec<Done>,
     rng: Rng,
@@ -105,7 +105,7 @@ impl Pair {
             40..45 => self.compare_parts(shard),
             45..48 => self.flush(shard),
             kind => {
-                // Above CommitVer in any order, as a node takes them.
+                // Above CommitVer in any order, as a node receives them.
                 let next = self.pending.iter().copied().max().unwrap_or(0) + 1;
                 let place = self.rng.below(self.pending.len() as u64) as usize;
                 let entry = put(shard, &key, std::mem::replace(&mut self.pending[place], next));
@@ -121,8 +121,7 @@ impl Pair {
         }
         self.tested.work();
         let (shard, key) = self.key();
-        // A look at a shard waits for its digest thread: looks are rare, so that the thread has
-        // work.
+        // Reading a shard waits for its digest thread: reads are rare, so that the thread has work.
         let looks = self.digest_threads == 0 || self.rng.below(50) == 0;
         if looks && self.tested.is_ready(shard) {
             let tested = self.tested.get(shard, key.as_bytes());
@@ -130,7 +129,7 @@ impl Pair {
         }
     }
 
-    /// In one of the three ways in which entries come.
+    /// Installs an entry in one of the three ways in which entries arrive.
     fn install(&mut self, kind: u64, entry: Arc<Entry>) -> Installed {
         let landed = digest::landed(&entry, false);
         let installed = match kind % 7 {
@@ -194,8 +193,7 @@ impl Pair {
     }
 }
 
-/// All entries of a shard above a version, slice by slice, however long the replica store has to
-/// look.
+/// All entries of a shard above a version, slice by slice, however long the replica store takes.
 fn above(replica_store: &ServerReplicaStore, shard: ShardId, floor: u64) -> Vec<Arc<Entry>> {
     let (mut floor, mut entries) = (version(floor), Vec::new());
     loop {
@@ -256,7 +254,7 @@ fn one_walk_over_the_index_finds_the_versions_of_all_shards_that_ask() {
             replica_store.install(put(shard, &format!("key {number}"), number));
         }
         for _ in 0..3 {
-            // Asked again and again, as when the answer does not come.
+            // Asked again and again, as when no answer arrives.
             for shard in 0..shards {
                 assert_eq!(replica_store.above(ShardId(shard), version(0), 100), None);
             }

@@ -66,8 +66,8 @@ impl Bench {
         self.senders[dispatcher].publish();
     }
 
-    /// Takes up to `batch` and what joins; the keys in the order of execution, and whether more
-    /// waits than may be looked at.
+    /// Takes up to `batch` requests and those that join; returns the keys in the order of
+    /// execution, and whether more requests wait than may be examined.
     fn serve(&mut self, compacts: Compacts, batch: usize) -> (String, bool) {
         let mut request_slots = RequestSlots::new();
         for lane in &mut self.lanes {
@@ -138,7 +138,7 @@ fn several_keys_of_a_batch_are_joined() {
 fn at_most_32_slots_are_looked_at_and_some_of_them_may_be_answered() {
     let mut bench = Bench::new(1);
     bench.send(0, &format!("s1 {} s1 s1", "g2 ".repeat(31)));
-    // The last one is the 33rd that waits.
+    // The last one is the 33rd waiting request.
     assert_eq!(bench.serve(Compacts::All, 1), ("s1 s1".to_owned(), true));
     for _ in 0..31 {
         assert_eq!(bench.serve(Compacts::All, 1), ("g2".to_owned(), false));

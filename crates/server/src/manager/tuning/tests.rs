@@ -21,7 +21,7 @@ fn ranges() -> Ranges {
 const RTC: Configuration =
     Configuration { mr_thread_count: 0, cached_item_count: 0, mr_way_count: 12 };
 
-/// What the knobs stand at, and what hands did.
+/// The positions of the knobs, and changes by hand.
 #[derive(Debug)]
 struct Panel {
     now: Configuration,
@@ -29,8 +29,8 @@ struct Panel {
     was_turned: bool,
     is_by_hand: bool,
     is_settled: bool,
-    /// After each change the knobs say so often that they have not settled, and requests that are
-    /// served before count as none.
+    /// After each change, the knobs are unsettled for this many looks; requests served meanwhile do
+    /// not count.
     settle_looks: u32,
     unsettled_looks: u32,
 }
@@ -84,17 +84,18 @@ struct World {
     now: Instant,
     request_count: f64,
     busy_ns: f64,
-    /// Sampled requests that came too late.
+    /// Sampled requests that were late.
     over_count: f64,
     wake_count: u32,
 }
 
-/// What clients ask for.
+/// The clients' load.
 #[derive(Clone, Copy)]
 struct Load {
     best: Configuration,
     offered_rps: f64,
-    /// With fewer memory-resident threads a tenth of the requests is late for each that is missing.
+    /// Below this number of memory-resident threads, each missing one makes a tenth of the requests
+    /// late.
     late_below: u32,
 }
 
@@ -177,7 +178,7 @@ impl World {
         self.now.ns += sleep.as_nanos() as u64;
     }
 
-    /// Runs until the decision log has an entry like this; how long that took.
+    /// Runs until the decision log has an entry like this; returns how long that took.
     #[track_caller]
     fn until(&mut self, load: &Load, change: &str) -> Duration {
         let (begin, known) = (self.now, self.decision_log.entries().len());
@@ -198,7 +199,7 @@ impl World {
     }
 }
 
-/// uTPS §5.5.2, Fig. 14: seen within 0.3 s, done 0.9 s later.
+/// uTPS §5.5.2, Fig. 14: noticed within 0.3 s, done 0.9 s later.
 #[test]
 fn a_change_of_the_load_is_seen_in_300_ms_and_tuned_in_900() {
     let mut world = World::new();
@@ -236,7 +237,7 @@ fn a_server_with_time_to_spare_is_left_alone_and_looked_at_ten_times_a_second() 
     assert!(world.decision_log.entries().is_empty());
 }
 
-/// Nine threads would serve most, but only from fourteen on 99 of 100 requests are in time.
+/// Nine threads would serve most, but only with fourteen or more are 99 of 100 requests in time.
 #[test]
 fn the_best_that_keeps_the_objective_is_taken_though_another_serves_more() {
     let mut world = World::new();
@@ -245,7 +246,7 @@ fn the_best_that_keeps_the_objective_is_taken_though_another_serves_more() {
     assert_eq!(world.configuration(), Configuration { mr_thread_count: 14, ..late.best });
 }
 
-/// A server with time to spare has nothing to win but the time of its requests.
+/// A server with time to spare can win only the time of its requests.
 #[test]
 fn a_missed_objective_is_tuned_for_though_no_thread_is_busy() {
     let mut world = World::new();
@@ -286,8 +287,8 @@ fn a_square_wave_does_not_make_a_server_oscillate() {
     }
 }
 
-/// Half a day of a load that swings as it likes: the first search and the last calm are both still
-/// told, and what happened again and again is counted.
+/// Half a day of a randomly swinging load: the first search and the last calm are both still in the
+/// log, and repeated decisions are counted.
 #[test]
 fn a_swinging_load_does_not_push_the_journals_history_out() {
     let mut world = World::new();
@@ -295,7 +296,7 @@ fn a_swinging_load_does_not_push_the_journals_history_out() {
     while world.now.ns < 43_200 * 1_000_000_000 {
         random = base::hash::mix(random);
         let face = if random & 1 == 0 { Load::LARGE } else { Load::SMALL };
-        // Hardly ever is a face kept for long enough to be worth its search.
+        // A load hardly ever lasts long enough to be worth its search.
         world.run(&face, Duration::from_millis(500 + random % 40_000));
     }
     let entries = world.decision_log.entries();
@@ -303,7 +304,7 @@ fn a_swinging_load_does_not_push_the_journals_history_out() {
     assert!(entries.iter().any(|entry| entry.decision.reason.contains("first saturated load")));
     let told: u64 = entries.iter().map(|entry| entry.count).sum();
     assert!(told > 1_000, "a tuner that does nothing proves nothing: {told}");
-    // And it is not worn out: a load that rests is tuned for.
+    // The tuner still works: it tunes for a load that rests.
     world.run(&Load::LARGE, Duration::from_secs(200));
     assert_eq!(world.configuration(), Load::LARGE.best);
     let set_count = world.panel.lock().unwrap().set_count;
@@ -311,7 +312,8 @@ fn a_swinging_load_does_not_push_the_journals_history_out() {
     assert_eq!(world.panel.lock().unwrap().set_count, set_count, "it stands still");
 }
 
-/// A hot set takes its time to hold; that is not in the windows, and hardly in the search.
+/// A hot set takes a while to be in force; that time is not in the windows, and hardly in the
+/// search.
 #[test]
 fn a_window_begins_only_when_all_that_was_set_holds() {
     let mut world = World::new();
@@ -353,8 +355,8 @@ fn nothing_is_measured_while_threads_change_roles() {
     assert_eq!(world.configuration(), Load::LARGE.best);
 }
 
-/// The whole way on real threads: only what is measured is made up, so that it is two layers that
-/// serve most. The search tries them, they win, and the threads have those roles.
+/// The whole path on real threads: only the measurements are made up, so that two layers serve
+/// most. The search tries them, they win, and the threads have those roles.
 #[test]
 fn what_a_search_finds_is_what_the_threads_of_a_server_do() {
     use crate::config::{Cat, Config, Pin, Poll, Tuning as Asked};

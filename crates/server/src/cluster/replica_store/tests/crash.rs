@@ -12,14 +12,14 @@ use super::super::*;
 
 const KEYS: usize = 50;
 const SHARDS: usize = 2;
-/// A file that says so cannot be written.
+/// Contents that mark a file which cannot be written.
 const FULL: &[u8] = b"full";
 
 /// A file that is written some time later, as by another thread.
 struct Later {
     file: Arc<Mutex<Vec<u8>>>,
     given: Option<Vec<u8>>,
-    /// Looks until it is written.
+    /// The number of looks until it is written.
     left: u64,
     rng: Rng,
     write_count: Arc<Mutex<usize>>,
@@ -66,7 +66,7 @@ struct World {
     committer: Committer<FaultyMedium>,
     file: Arc<Mutex<Vec<u8>>>,
     write_count: Arc<Mutex<usize>>,
-    /// Of each key: what it had at the last commit, and since.
+    /// The states of each key at the last commit and since.
     had: Vec<Vec<State>>,
     pending: Vec<u64>,
     rng: Rng,
@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    /// What all copies have on their media may be counted as such.
+    /// Everything that all copies have on their media may be committed.
     fn commit(&mut self) {
         while !self.replica_store.has_kept_floors() {
             self.replica_store.keep_step().unwrap();
@@ -222,11 +222,12 @@ impl World {
                 value(&self.replica_store.get(shard_of(id), format!("key {id}").as_bytes()));
             let at = self.had[id].iter().rposition(|state| value(state) == found);
             let at = at.unwrap_or_else(|| panic!("seed {seed}, key {id}: found {found:?}"));
-            // What was gathered at the last commit is gathered now, or what is newer of its key.
+            // The entries gathered at the last commit are gathered now, or newer ones of their
+            // keys.
             let (shard, first) = (shard_of(id), self.had[id][0].clone());
             let commit = kept.commit_of(shard);
             if let Some(first) = first.filter(|first| first.version > commit && at == 0) {
-                // A start walks the index once: no promotion does.
+                // A start walks the index once; no promotion does.
                 let gathered =
                     self.replica_store.above(shard, commit, usize::MAX).expect("it is known");
                 let is_there = gathered
@@ -343,7 +344,7 @@ fn shards_that_are_void_together_are_written_down_together_and_hold_up_no_other(
     assert_eq!(*world.write_count.lock().unwrap(), 0, "nothing waits for the disk");
     install(&mut world.replica_store, COUNT, 8);
     assert_eq!(world.replica_store.get(ShardId(COUNT), &key(COUNT)), Some(entry(COUNT, 8)));
-    // What comes meanwhile is there when the shard is.
+    // Entries that arrive meanwhile are there when the shard is.
     install(&mut world.replica_store, 0, 9);
     while (0..COUNT).any(|shard| !world.replica_store.is_ready(ShardId(shard))) {
         world.replica_store.keep_step().unwrap();

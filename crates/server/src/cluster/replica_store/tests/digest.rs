@@ -6,7 +6,7 @@ use cluster::record::BlockId;
 
 use super::*;
 
-/// Of a thread that looks by itself.
+/// The callback for a thread that polls by itself.
 pub(super) fn ring_nothing() -> Call {
     Arc::new(|| {})
 }
@@ -65,7 +65,7 @@ fn an_entry_is_installed_by_the_digest_thread_of_its_shard() {
     assert_eq!(done.len(), 700);
     done.sort_by_key(|done| done.landed.block.shard); // Stable.
     assert!(done.is_sorted_by_key(order), "within a shard in the order in which they came");
-    // Without them the control thread does, at once.
+    // Without them the control thread installs, at once.
     let (_, mut replica_store) = open_with(0, &ring_nothing());
     assert_eq!(take_in(&mut replica_store, &put(ShardId(0), "k", 1)), Installed::Newest);
     assert_eq!(replica_store.digest_figures(), []);
@@ -144,7 +144,7 @@ fn they_sleep_until_there_is_something_and_call_when_it_is_done() {
 fn what_follows_what_had_no_room_in_its_frame_has_none_either() {
     let (_, mut replica_store) = open_with(1, &ring_nothing());
     let shard = ShardId(0);
-    // More than the store takes.
+    // More than the store has room for.
     let large = |number| {
         let value = Some(vec![7; 2 << 20].into());
         Entry { value, ..delete_of(shard, (*b"large").into(), version(number)) }
