@@ -1,7 +1,7 @@
 //! One client connection: its socket, its unparsed input and its unsent output.
 //!
 //! ```text
-//!  socket ──read──▶ input (only what is incomplete) ──parse──▶ requests
+//!  socket ──read──▶ input (only incomplete commands) ──parse──▶ requests
 //!  socket ◀─write── output ◀──────────────────────── replies, in order
 //! ```
 //!

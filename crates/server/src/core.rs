@@ -49,7 +49,7 @@ pub struct Core {
     parse_stop_bytes: usize,
     /// The number of the turn.
     turn: u64,
-    /// What the turn has cost so far.
+    /// The cost of the turn so far.
     work: Work,
     /// At this many units, the connection that is being fed begins no further command: its part, or
     /// the turn, is spent.
@@ -380,7 +380,7 @@ impl Core {
         self.turn
     }
 
-    /// What the turn has cost so far.
+    /// The cost of the turn so far.
     pub fn work(&self) -> Work {
         self.work
     }

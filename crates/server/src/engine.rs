@@ -27,7 +27,7 @@ use crate::rmw::Rmw;
 /// Executes batches of requests.
 pub trait Engine {
     /// Whether requests go to the worker that a router names. A constant, so that a worker that
-    /// executes what it receives pays nothing for the question.
+    /// executes its own requests pays nothing for the question.
     const ROUTES: bool = false;
 
     /// The engine's state of a batch in the making: empty, unless it routes.
@@ -324,7 +324,7 @@ pub trait Home: Engine {
     }
 }
 
-/// A worker that executes what it receives.
+/// The engine of a worker that executes the requests that it receives.
 pub struct RunToCompletion {
     /// The worker's session.
     pub session: Session,

@@ -4,8 +4,8 @@
 //!      ┌──────────────────────────────── one round ────────────────────────────────┐
 //!  wait ──▶ read each ready connection once ──▶ gather one batch ──▶ execute ──▶ send each once
 //!   ▲            into the arena                  across connections                    │
-//!   └── keep house, control messages ◀── serve and collect what is forwarded, if it is ───────┘
-//!                                        change roles, if that was asked for
+//!   └── keep house, control messages ◀── serve and collect forwarded requests, if any ─┘
+//!                                        change roles, if requested
 //! ```
 //!
 //! # Invariants

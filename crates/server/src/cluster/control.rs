@@ -6,7 +6,7 @@
 //!  links ── messages ─┼─▶ node.input ─ actions ─┼─▶ messages: links
 //!  UDP ─── datagrams ─┤        │                └─▶ frames, acknowledgements: datagrams
 //!  clock ────── ticks ┘        ├ stages, lease ─▶ View
-//!                              └ what has landed ─▶ digest threads, if any: replica_store/crew.rs
+//!                              └ landed entries ─▶ digest threads, if any: replica_store/crew.rs
 //! ```
 //!
 //! # Invariants

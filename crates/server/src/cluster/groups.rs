@@ -4,7 +4,7 @@
 //! ```text
 //!  Begin ─▶ queue ─▶ shard held ─ nothing of it is under way, and it serves ─▶ granted
 //!  Run   ─▶ node, one after the other ─ all computed ─▶ answered
-//!  End   ─▶ all of it is everywhere ─▶ answered, and the shard goes on
+//!  End   ─▶ on all copies ─▶ answered, and the shard is released
 //! ```
 //!
 //! # Invariants

@@ -144,7 +144,7 @@ pub(super) struct Post<'k> {
     pub datagram_bytes: usize,
 }
 
-/// A receiver for each of these sockets, and what the control thread sees of them.
+/// A receiver for each of these sockets, and the control thread's side of them.
 ///
 /// # Errors
 /// The system gives no memory.

@@ -127,7 +127,7 @@ impl ServerReplicaStore {
         ServerReplicaStore::over(store, Kept::new(0), None)
     }
 
-    /// A replica store over a durable store, as recovered under what was kept; nothing has been
+    /// A replica store over a durable store, as recovered under its kept record; nothing has been
     /// written to it since.
     ///
     /// # Errors
@@ -181,10 +181,11 @@ impl ServerReplicaStore {
         self.state.borrow_mut().keeping.iter_mut().for_each(Keeping::ask);
     }
 
-    /// Between the node's inputs: hears what was written down, and has written down what waits.
+    /// Takes the result of the last write, and starts the next one. Called between the node's
+    /// inputs.
     ///
     /// # Errors
-    /// What was given before could not be written.
+    /// The last write failed.
     pub fn keep_step(&self) -> std::io::Result<()> {
         let State { keeping, kept, .. } = &mut *self.state.borrow_mut();
         keeping.as_mut().map_or(Ok(()), |keeping| keeping.step(|| kept.encode()))

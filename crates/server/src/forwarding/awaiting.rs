@@ -28,8 +28,8 @@ pub enum Wait {
     Depth,
 }
 
-/// One connection's requests that are not answered yet, as a list of tickets, oldest first. Empty
-/// for ever where workers execute what they receive.
+/// One connection's requests that are not answered yet, as a list of tickets, oldest first. Always
+/// empty where workers execute the requests that they receive.
 #[derive(Debug)]
 pub struct Awaiting {
     pub(super) first: u32,

@@ -86,7 +86,7 @@ enum State {
     Done,
 }
 
-/// What the dispatcher remembers of a request slot.
+/// The dispatcher's state of a request slot.
 struct Ticket {
     state: State,
     /// The connection, or [`NO_CONNECTION`] once it is closed.

@@ -3,10 +3,10 @@
 //!
 //! ```text
 //!  dispatcher                                  the large worker
-//!  what is before the first large value is
-//!  sent; then the rest of the output: Loan ──▶ a slice per round
+//!  sends the output before the first large
+//!  value, then lends the rest:        Loan ──▶ a slice per round
 //!  new replies are kept, not sent                │ the socket is full: wait in its own poller
-//!  goes on with what was kept     ◀── Returned ──┘ all sent, or broken
+//!  continues with the kept ones   ◀── Returned ──┘ all sent, or broken
 //! ```
 //!
 //! # Invariants

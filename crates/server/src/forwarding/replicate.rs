@@ -4,7 +4,7 @@
 //! ```text
 //!  dispatcher ─ ControlRequest (a slot) ─▶ ControlChannel ─▶ control thread: node.input(Compute)
 //!                                          node: newest write of the key ─▶ compute
-//!                                            ├─▶ what the key shall have ═══▶ backups
+//!                                            ├─▶ the key's new value     ═══▶ backups
 //!                                            └─▶ the reply, encoded into the slot
 //!  dispatcher ◀─ index of the slot ── ControlChannel ◀── all copies have it
 //! ```

@@ -123,7 +123,7 @@ impl Roles {
         Ok(Roles { layers, latest, transit: Transit::new() })
     }
 
-    /// What the settings allow.
+    /// The layers that the settings allow.
     pub fn layers(&self) -> &Layers {
         &self.layers
     }

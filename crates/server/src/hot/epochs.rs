@@ -134,7 +134,7 @@ impl HotEpochs {
         };
         let tracked_share_ratio = self.counted.tracked_share_ratio();
         let size = self.keys.size_for(has_readers);
-        // A tuner that tries a size of zero must not cause a restart afterwards.
+        // Judged as with the default size, so that the set survives a tuner's trial of size zero.
         let judged_size = if size == 0 { ITEMS_DEFAULT } else { size };
         let item_count = self.worth.select(self.counted.counts(), samples, judged_size).min(size);
         let eligible_count = self.worth.resize(self.counted.counts(), self.keys.tracked_max);

@@ -5,7 +5,7 @@
 //!  frame 7: get a, get b ─┐
 //!  frame 8: set c, incr d ┼──▶ requests [a][b][c][d] ...   (at most 128)
 //!  frame 9: get e ────────┘    pendings [7][7][8][8] ...
-//!                                   │ flush: full, or a request that the store is not asked for
+//!                                   │ flush: full, or a request that is not for the store
 //!                                   ▼
 //!                         Engine::execute ──▶ Answers ──▶ frames of replies
 //! ```

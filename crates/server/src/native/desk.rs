@@ -1,4 +1,4 @@
-//! The desk: what a worker does with arrived frames, whatever their transport.
+//! The desk: handles the frames that have arrived at a worker, whatever their transport.
 //!
 //! ```text
 //!  (sender, bytes) ... ──▶ look: tag, header, session ──▶ requests ──▶ batch ──▶ replies

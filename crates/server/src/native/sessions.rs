@@ -3,7 +3,7 @@
 //! ```text
 //!  hello ──▶ Sessions (one lock, rare) ──Arc<Session>──▶ Known (each worker's own map)
 //!  frame ────────────────────────────────────────────────▶ one look-up, no lock
-//!  bye, silence ──▶ Session::is_ended ──▶ every worker forgets it when it meets it next
+//!  bye, silence ──▶ Session::is_ended ──▶ refused at once; every worker forgets it at its sweep
 //! ```
 //!
 //! # Invariants

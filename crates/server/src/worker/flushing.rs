@@ -3,7 +3,7 @@
 //! ```text
 //!  FLUSHALL ─▶ some steps ─┬─ over ─▶ OK
 //!                          └─ not yet: the connection rests, its OK unsent   Flushing
-//!  each round ─▶ some steps ─ over ─▶ those that waited go on
+//!  each round ─▶ some steps ─ over ─▶ the waiting connections continue
 //! ```
 //!
 //! # Invariants

@@ -1,8 +1,8 @@
 //! `--idle-timeout`: closes connections that neither send nor take the output that waits for them.
 //!
 //! ```text
-//!  pass: slots 0..255, 256..511, ... a part each time house is kept ─▶ the earliest end of all
-//!  next pass: when that comes, or the setting has changed
+//!  pass: slots 0..255, 256..511, ... a part per housekeeping step ─▶ the earliest end of all
+//!  next pass: at that time, or when the setting has changed
 //! ```
 //!
 //! # Invariants

@@ -1,8 +1,8 @@
 //! Full client buffers: which connections wait, are refused, are closed.
 //!
 //! ```text
-//!  large command, no room ─▶ starved: not read ─▶ room: goes on
-//!                                              ├▶ its client has gone: closed
+//!  large command, no room ─▶ starved: not read ─▶ room: continues
+//!                                              ├▶ its client has left: closed
 //!                                              └▶ no room for long: the stalled are refused,
 //!                                                 or else those that wait longest
 //! ```

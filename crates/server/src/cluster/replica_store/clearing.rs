@@ -1,8 +1,8 @@
 //! Clearing a shard: its entries leave the index step by step, while other shards are served (S2).
 //!
 //! ```text
-//!  clear ─▶ next ─▶ now ─ a walk over the whole index ─▶ gone; what waited is installed
-//!            └ that it is void is written down: one write for all shards of a configuration
+//!  clear ─▶ next ─▶ now ─ a walk over the whole index ─▶ gone; waiting entries are installed
+//!            └ its voiding is written down: one write for all shards of a configuration
 //! ```
 
 use std::collections::{BTreeMap, HashMap};

@@ -5,7 +5,7 @@
 //!                      ┌─ loads ─▶ digest-0: shards 0, 2, 4 ... that were lent ─┐
 //!  take_in: checked ───┤                                                        ├─▶ store
 //!                      └─ loads ─▶ digest-1: shards 1, 3, 5 ...  ───────────────┘
-//!           ◀───────────────────── the same loads: what came of each entry, what was given back
+//!           ◀───────────────────── the same loads, with results and returned shards
 //! ```
 //!
 //! Shard S is lent to thread S mod N with its first entry, and called back when it is needed for

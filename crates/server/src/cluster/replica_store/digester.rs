@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  crew.rs ─ loads ─▶ jobs in order ─ Session::install ─▶ index ◀─ GET ─ workers
-//!          ◀─ the same loads, with what came of them ─┘
+//!          ◀─ the same loads, with their results ─────┘
 //!  nothing to do: housekeeping of its session, then asleep
 //! ```
 

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!  install flush V ─▶ floor of the shard = V ─▶ written down before it counts as durable
-//!                       ├─▶ get, part, above, install: what is at or below V is not there
+//!                       ├─▶ get, part, above, install: entries at or below V do not exist
 //!                       ├─▶ workers: ask the control thread until the index is swept
-//!                       └─▶ a walk over the index removes what is at or below V
+//!                       └─▶ a walk over the index removes the entries at or below V
 //! ```
 //!
 //! # Invariants

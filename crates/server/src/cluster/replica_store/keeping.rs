@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!  void, flush ── changed ──┐
-//!  a second is over, asked ─┴─▶ give ─▶ another thread writes ─▶ done ─▶ what waited goes on
-//!                               one at a time: what changes meanwhile is in the next one
+//!  a second is over, asked ─┴─▶ give ─▶ another thread writes ─▶ done ─▶ waiting changes continue
+//!                               one at a time: later changes are in the next one
 //! ```
 //!
 //! # Invariants

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  number  1 .. 16,384       a shard's first: its id plus one
-//!          16,385 .. 65,535  the next ones, each given once; what is no shard's now is gone
+//!          16,385 .. 65,535  the next ones, each given once; a number without a shard is void
 //! ```
 //!
 //! The bytes are one record of replication, so they have its checksum (docs/formats/peer.md): key

@@ -3,7 +3,7 @@
 //! ```text
 //!  bytes  | key value | key value | key ...      of frames, copied once
 //!  jobs   lend 3 | install | install | commit 3 | install ... | give back 3
-//!  done            what came of each install          back      what is remembered of shard 3
+//!  done            the result of each install         back      `Remembered` of shard 3
 //! ```
 
 use std::num::NonZeroU16;

@@ -1,9 +1,9 @@
 //! The keys of a shard's newest versions, ordered by version.
 //!
 //! ```text
-//!  places  v7 ─┐ v8 ─┐ v9 ─┐ v12 ─┐       sorted; what comes out of order goes between
+//!  places  v7 ─┐ v8 ─┐ v9 ─┐ v12 ─┐       sorted; late ones are inserted
 //!  keys    | a | x | b | c | a |   |       in the order of arrival; x has left
-//!            ▲───────▲───▲───▲────┘        half of it gone: what is left is copied together
+//!            ▲───────▲───▲───▲────┘        half of them gone: the rest is compacted
 //! ```
 //!
 //! # Invariants

@@ -4,8 +4,8 @@
 //! ```text
 //!  version   5      7        8      9        12
 //!            put a  del b    put c  put a    del d         CommitVer is 7
-//!                   ^ guard: forgotten once told           ^ guard
-//!                            └── recent: c, a, d ──┘       what a promotion gathers
+//!                   ^ guard: see `forget`                  ^ guard
+//!                            └── recent: c, a, d ──┘       a promotion gathers these
 //! ```
 //!
 //! # Invariants

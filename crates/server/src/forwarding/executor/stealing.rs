@@ -4,7 +4,7 @@
 //! ```text
 //!  own queues  [a][b][c] ... ─ up to 8 ─▶ execute ─▶ done bits, bells    the rest can be stolen
 //!  all empty ─▶ the next worker's in a ring that has some ─ 1 ─▶ execute
-//!  a whole batch left behind, or something long begun ─▶ wake one that sleeps
+//!  a whole batch left behind, or a long request begun ─▶ wake one that sleeps
 //! ```
 //!
 //! # Invariants

@@ -39,7 +39,7 @@ pub struct Ends {
 }
 
 impl ControlChannel {
-    /// A channel for so many dispatchers.
+    /// A channel for that many dispatchers.
     ///
     /// # Errors
     /// If the system gives no descriptor.

@@ -3,11 +3,11 @@
 //!
 //! ```text
 //!  worker                        control thread
-//!  Begin(slot) ────────────────▶ the shard is held: what comes later waits; what is under way ends
+//!  Begin(slot) ────────────────▶ holds the shard: later requests wait, present ones end
 //!   ◀──────────────── granted ──
 //!  Run(requests) ──────────────▶ computed on the newest writes, landed at the backups
 //!   ◀─────────────── outcomes ──   at once, before all copies have them
-//!  End ────────────────────────▶ until all copies have all of it; the shard goes on
+//!  End ────────────────────────▶ waits until all copies have all of it; releases the shard
 //!   ◀───────────────── is good ──
 //! ```
 //!
