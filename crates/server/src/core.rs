@@ -114,9 +114,9 @@ pub struct Core {
     pub batch_id: u64,
     /// Times of the round's commands.
     pub timing: Timing,
-    /// The topics that clients subscribe to, as the round began.
+    /// The topics to which clients subscribed when the round began.
     pub event_topics: EventTopics,
-    /// What becomes of requests is among it.
+    /// Whether these topics include the outcomes of requests.
     pub shows_items: bool,
     /// Lines for clients of memcached's `watch`.
     pub lines: Lines,

@@ -182,7 +182,7 @@ pub struct Asking<'s> {
 /// Which worker executes a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Asked {
-    /// This worker, in the batch that is gathered.
+    /// This worker, in the batch in the making.
     Here,
     /// Another one, or this one later.
     Away(Away),

@@ -9,9 +9,10 @@
 //!  └────────────────────────────────────────┘                 └──────────────────────────────┘
 //! ```
 //!
-//! Every worker has both halves, except under two-layer settings (`--cr-threads`), where some
-//! threads have only a dispatcher and the others only an executor. If every request stays with the
-//! worker that received it, none of this exists. `docs/design/layers.md` describes the whole.
+//! Every worker has both halves, except under two-layer settings (`--cr-threads`) and hand-off
+//! (`--dispatch hand-off:N`), where some threads have only a dispatcher and the others only an
+//! executor. If every request stays with the worker that received it, none of this exists.
+//! `docs/design/layers.md` describes the whole.
 //!
 //! | module | owns |
 //! |---|---|

@@ -202,7 +202,7 @@ pub struct Worker<E, P> {
     idle: IdlePass,
     /// Samples of keys, unless the engine takes them.
     key_sampler: Option<KeySampler>,
-    /// The next gathering is sampled.
+    /// Whether the next gathering is sampled.
     is_key_sample_due: bool,
 }
 

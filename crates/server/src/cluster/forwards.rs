@@ -52,7 +52,7 @@ pub(super) struct Forwards {
     crowded_at: Instant,
     /// ... and when a reply last found some.
     answered_at: Instant,
-    /// Another node has answered since requests were last tried again.
+    /// Whether another node has answered since requests were last tried again.
     has_answers: bool,
     /// Replies to other nodes, whose links are full.
     unsent: VecDeque<(NodeReply, Instant)>,

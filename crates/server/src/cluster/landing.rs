@@ -10,8 +10,8 @@
 //! ```
 //!
 //! # Invariants
-//! L1: datagrams for one peer lie side by side in the socket's queue, so that the kernel takes them
-//!     as one message: a round's frames go to several peers by turns.
+//! L1: a round's frames alternate between peers, so each peer's full datagrams are kept and then
+//!     queued side by side: the kernel takes them as one message.
 //!
 //! # Limits
 //! A datagram that the socket does not take is lost, as on any network; the node lands its entries

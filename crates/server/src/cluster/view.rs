@@ -69,7 +69,7 @@ pub struct Figures {
     pub lag_bytes: BTreeMap<NodeId, u64>,
     /// Of replication, to backups and as a backup.
     pub replication: ReplicationFigures,
-    /// Of each digest thread.
+    /// The figures of each digest thread.
     pub digest: Vec<DigestFigures>,
 }
 

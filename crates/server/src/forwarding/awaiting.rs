@@ -78,8 +78,8 @@ impl Awaiting {
     }
 
     /// A reply of that length arrived from another node. Limits the outstanding requests so that
-    /// replies of such a length fit into `room_bytes` together. A long reply counts at once, and
-    /// shorter ones make up for it, one more request for each.
+    /// replies of such a length fit into `room_bytes` together. A long reply lowers the limit at
+    /// once; shorter ones raise it again, by one each.
     pub(super) fn fits(&mut self, reply_bytes: usize, room_bytes: usize) {
         let fitting = room_bytes / reply_bytes.max(1);
         let fitting = u32::try_from(fitting).unwrap_or(DEPTH_MAX).clamp(1, DEPTH_MAX);

@@ -12,9 +12,9 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a ticket is free, parked, sent, here, offered, replicating or done. Its slot belongs to the
-//!     executor exactly while the ticket is sent, or offered and taken. No ticket is here outside a
-//!     gathering.
+//! I1: a ticket is free, parked, sent, here, offered, replicating or done. Its request slot belongs
+//!     to the executor exactly while the ticket is sent, or offered and taken, and to the control
+//!     thread while it is replicating. No ticket is here outside a gathering.
 //! I2: a connection's replies leave in the order of its tickets (K10).
 //! I3: if the connection has already sent a request on the same key, the next one goes to the same
 //!     worker (K10); if it has a parked one on that key, the next one is parked behind it. Only a

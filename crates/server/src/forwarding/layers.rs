@@ -44,7 +44,7 @@ const RING_BYTES: u64 = REQUEST_SLOTS as u64 * size_of::<Entry>() as u64;
 /// The most memory that forwarding takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ForwardingMemory {
-    /// However short requests are.
+    /// Independent of the requests' length.
     pub fixed_bytes: u64,
     /// Request slots; each has two buffers, which keep some bytes.
     pub request_slot_count: u64,
@@ -88,7 +88,7 @@ impl Layers {
         Ok(layers)
     }
 
-    /// Another division of the threads.
+    /// The plan for another division of the threads.
     pub fn plan(
         &self,
         epoch: u64,
@@ -169,7 +169,7 @@ impl Layers {
     /// A router for each dispatcher, over one write table. Another plan has another table, because
     /// its workers have other numbers.
     pub fn deciders(&self, plan: &RolePlan, config: &Config) -> Result<Vec<Decider>, StartError> {
-        // A bound counts batches between two layers, and requests between equals (K15).
+        // Under two layers a depth bound counts batches, otherwise requests (K15).
         let bound_unit = if plan.has_two_layers() { config.batch as u32 } else { 1 };
         let table = WriteTable::new(plan.executors * TABLE_ENTRIES_PER_EXECUTOR);
         let sizes = Arc::new(sizes::first_plan(config, plan.executors));

@@ -201,7 +201,7 @@ impl RequestSlot {
         payload_of(&self.request().op).len() > COPY_BYTES_MAX
     }
 
-    /// The thread that its dispatcher runs on.
+    /// The thread of its dispatcher.
     #[inline]
     pub fn dispatcher(&self) -> u16 {
         (self.connection >> 32) as u16
@@ -294,7 +294,7 @@ fn operand_of<'a>(op: &Op<'a, Rmw<'a>>) -> &'a [u8] {
     }
 }
 
-/// The same request on bytes that `keep` puts elsewhere.
+/// The same request, over the copies of its bytes that `keep` makes.
 fn moved(
     request: &Request<'_, Rmw<'_>>,
     named: &mut Option<Arc<Named<'static>>>,

@@ -136,8 +136,8 @@ impl Session {
 
     /// Its memory of its writes.
     pub fn once(&self) -> MutexGuard<'_, Remembering> {
-        // A panic in between would have left an outcome out, which only a new session mends; but
-        // panics end the process (decision 0004).
+        // A panic in between would have left an outcome out, which only a new session would repair;
+        // but panics end the process (decision 0004).
         self.once.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -188,7 +188,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         connection.client.set_slot(slot);
         Moving::settle_at(connection, slot);
         let is_killed = connection.client.move_to(self.core.worker);
-        // Users may have changed on the way.
+        // Users may have changed during the move.
         let is_killed = self.core.renew_pass(slot) == Fate::Closes || is_killed;
         let connection = &mut self.core.connections[slot];
         let token = slot as u64;

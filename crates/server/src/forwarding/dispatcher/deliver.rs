@@ -7,7 +7,7 @@
 //! E1: if a connection's first reply is complete and waits for room, its slot is among `holders`.
 //! E2: replies stop waiting once the client buffers are over their budget or other connections need
 //!     request slots: a client that does not read is then cut, as everywhere (K12).
-//! E3: a large reply waits as soon as the client's unread bytes exceed its output limit; short
+//! E3: a large reply waits as soon as the client's unsent bytes exceed its output limit; short
 //!     replies, of which there are many, wait only once the copies are too many for one client.
 
 use super::{Dispatcher, REQUEST_SLOTS_RESERVED, State};
