@@ -17,8 +17,8 @@
 //!     because a link loses what does not fit; other requests wait in the order of their shard.
 //! F5: a reply for which the link has no room waits, booked, as long as the asking node waits for
 //!     it.
-//! F6: per key, one request at a time is at another node: a refused request is sent again, and
-//!     later ones on its key would have overtaken it (K10).
+//! F6: per key, one request at a time is at another node. Otherwise later requests on the key would
+//!     overtake a refused one, which is sent again (K10).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
