@@ -236,6 +236,9 @@ impl Current {
     }
 }
 
+/// Why a password asks nothing.
+pub(crate) const OVERRULED: &str = "the line of --acl-file for default lets clients in without one";
+
 impl Acl {
     /// As the settings and the file say; what users take is booked in `budget`.
     ///
@@ -270,7 +273,15 @@ impl Acl {
             })?;
             acl.replace(users);
         }
+        if acl.overrules_password() {
+            tracing::warn!("--requirepass has no effect: {OVERRULED}");
+        }
         Ok(acl)
+    }
+
+    /// Whether a password is set, and the file lets clients in without one.
+    pub(crate) fn overrules_password(&self) -> bool {
+        self.requirepass().is_some() && self.table().default().takes_anybody()
     }
 
     /// Counts changes.

@@ -147,7 +147,7 @@ fn wanted(kind: Kind) -> String {
         Kind::SwitchedCount { min, max } => {
             format!("\"auto\", \"off\" or a whole number from {min} to {max}")
         }
-        Kind::SwitchedTime { .. } => "a time in quotes, e.g. \"1ms\", or \"off\"".to_owned(),
+        Kind::SwitchedTime { .. } => "a time in quotes, e.g. \"60s\", or \"off\"".to_owned(),
         Kind::Choice(words) => format!("\"{}\"", words.join("\" or \"")),
         Kind::Dispatch => "a dispatch in quotes, e.g. \"jbsq:2\"".to_owned(),
         Kind::Preset => "the name of a preset in quotes, e.g. \"c4-dcrew\"".to_owned(),

@@ -284,8 +284,9 @@ fn read_time(text: &str, min: Duration, max: Duration) -> Result<Value, String> 
         Err(error) if base::is_unit_missing(text) => Err(error.to_string()),
         Ok(time) if (min..=max).contains(&time) => Ok(Value::Time(time)),
         _ => {
+            let example = if min > Duration::from_millis(1) { "60s" } else { "1ms" };
             let [min, max] = [min, max].map(base::format_duration);
-            Err(format!("`{text}` is not `off` or a time from {min} to {max}, e.g. 1ms"))
+            Err(format!("`{text}` is not `off` or a time from {min} to {max}, e.g. {example}"))
         }
     }
 }

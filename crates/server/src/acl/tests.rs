@@ -308,10 +308,16 @@ fn a_file_is_loaded_as_a_whole_and_saved_so_that_it_reads_back() {
     assert_eq!(error, format!("--acl-file {shown}: line 2: a second line of user 'alice'"));
     std::fs::write(&path, "user alice on nopass\n").unwrap();
     acl.load().unwrap();
+    assert!(!acl.overrules_password());
     assert_eq!(alice.renew(&acl.table()), Fate::Closes, "she is somebody else now");
     assert!(acl.table().default().takes_anybody());
     let config = Config { requirepass: Some("r".into()), ..config };
     assert_eq!(door_state(&config).unwrap().default_user, DefaultUser::Locked);
+    let acl = Acl::open(&config, &budget()).unwrap();
+    assert!(!acl.overrules_password());
+    std::fs::write(&path, "user default on nopass ~* +@all\n").unwrap();
+    acl.load().unwrap();
+    assert!(acl.overrules_password());
 }
 
 #[test]

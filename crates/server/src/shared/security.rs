@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::Shared;
-use crate::acl::Acl;
+use crate::acl::{Acl, OVERRULED};
 use crate::admin::AdminCounters;
 use crate::doors::{Answers, State};
 use crate::error::StartError;
@@ -98,9 +98,13 @@ impl Shared {
             let loaded = self.acl().load();
             self.close_doors();
             self.wake_all();
-            loaded
-                .map(|()| "users of --acl-file: read again")
-                .map_err(|reason| format!("users stay as they were: {reason}"))
+            match loaded {
+                Ok(()) if self.acl().overrules_password() => Err(format!(
+                    "users of --acl-file: read again; requirepass has no effect: {OVERRULED}"
+                )),
+                Ok(()) => Ok("users of --acl-file: read again"),
+                Err(reason) => Err(format!("users stay as they were: {reason}")),
+            }
         });
         certificates.into_iter().chain(users).collect()
     }

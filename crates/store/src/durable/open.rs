@@ -54,6 +54,17 @@ pub enum DataError {
         /// Its answer.
         source: MediumError,
     },
+    /// The disk has no room for all segments.
+    #[error(
+        "cannot have the space for all segments, {}: {source}; a smaller --memory takes less",
+        base::ByteSize { bytes: *wanted_bytes }
+    )]
+    NoSpace {
+        /// What the data file takes.
+        wanted_bytes: u64,
+        /// The medium's answer.
+        source: MediumError,
+    },
     /// Another version wrote it.
     #[error(
         "it has format {found}, and this version reads {FORMAT}: use the version that wrote it"
@@ -170,10 +181,11 @@ pub fn open_with<M: Medium>(
     let (mut medium, mut superblock) = (medium, segments.superblock);
     superblock.segment_count = superblock.segment_count.max(store.limits().segment_count);
     rows.resize(superblock.segment_count as usize, Row::default());
-    let what = "cannot have the space for all segments";
-    let has_space = medium.len_bytes().map_err(failed("cannot read"))? >= superblock.file_bytes();
+    let wanted_bytes = superblock.file_bytes();
+    let has_space = medium.len_bytes().map_err(failed("cannot read"))? >= wanted_bytes;
     if !has_space {
-        medium.reserve(superblock.file_bytes()).map_err(failed(what))?;
+        let no_space = |source| DataError::NoSpace { wanted_bytes, source };
+        medium.reserve(wanted_bytes).map_err(no_space)?;
     }
     write_ends(&mut medium, &mut superblock, (&mut rows, &lost_rows))
         .map_err(failed("cannot write"))?;
