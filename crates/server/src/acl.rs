@@ -1,4 +1,4 @@
-//! Users of the RESP port, and what each may do, as Redis 7.0 has them.
+//! The users of the RESP port and their rights, as in Redis 7.0.
 //!
 //! ```text
 //!  ACL SETUSER, DELUSER, LOAD ─▶ Acl: a new Table, a new generation ─▶ workers: renew, before
@@ -10,13 +10,15 @@
 //! ```
 //!
 //! # Invariants
-//! A1: a table never changes; a thread that holds one sees the users of one moment. A2: what a
-//! client sends behind the reply to a change is judged by what was changed: workers look at the
-//! generation behind each read. A3: the default user always exists, with the number 0. A4: a
-//! connection whose user may do everything is judged by one comparison, that of its `Standing`.
+//! A1: a table never changes; a thread that holds one sees the users of one moment.
+//! A2: commands that a client sends after the reply to a change are checked against the changed
+//!     table: workers look at the generation after each read.
+//! A3: the default user always exists, with the number 0.
+//! A4: for a connection whose user may do everything, the check is one comparison, of its
+//!     `Standing`.
 //!
 //! # Concurrency
-//! Any thread may change the table, under a lock; a request never takes it.
+//! Any thread may change the table, under a lock; a request never takes the lock.
 
 mod file;
 mod pass;

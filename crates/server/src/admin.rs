@@ -11,12 +11,12 @@
 //!
 //! # Invariants
 //! I1: nothing here runs on a worker's thread, and no worker waits for anything here.
-//! I2: every client is bounded: in number, in the size of its head, in time, also while it does
-//!     not read. A new client is always accepted: one that asks for its health is served last of
-//!     all those that could make room.
+//! I2: every client is bounded: in number, in the size of its head, and in time, even while it does
+//!     not read. A new client is always accepted; of the clients that could be closed for it, one
+//!     that asks for `/healthz` or `/readyz` is closed last.
 //! I3: only GET and HEAD; nothing can be changed through this port.
-//! I4: keys are shown after a login by a user with the right to run HOTKEYS, with
-//!     `--admin-show-keys`.
+//! I4: keys are shown only with `--admin-show-keys`, after a login by a user with the right to run
+//!     HOTKEYS.
 
 use std::collections::VecDeque;
 use std::io;

@@ -1,4 +1,5 @@
-//! The ledger: every byte that clients cause is booked here before it is allocated, by kind.
+//! The ledger of client buffers: every byte that clients cause is booked here, by kind, before it
+//! is allocated.
 //!
 //! ```text
 //!  client buffers: one number of bytes, a part of `--memory`
@@ -16,27 +17,27 @@
 //!                                 └─ exact ─────────────────────▶ Reservation (no worker's)
 //! ```
 //!
-//! A worker books what its connections hold in its own ledger, which touches the shared numbers
-//! only when a grant runs out, so that small buffers come and go without shared writes. What
-//! belongs to no worker (users, sessions, rings) is a [`Reservation`] of exactly its bytes.
+//! Each worker books the buffers of its connections in a ledger of its own. That ledger touches the
+//! shared numbers only when a grant runs out, so small buffers come and go without shared writes.
+//! Memory that belongs to no worker (users, sessions, rings) is a [`Reservation`] of exactly its
+//! bytes.
 //!
 //! # Invariants
-//! I1: the sum of all grants is at most the budget, and that of a kind at most its sub-limit,
-//!     except for one write of a cluster's node at a time, one forward, one guest
-//!     (`try_grow_or_alone`) and the value that is being made (`forced`), for the oldest reply of
-//!     other nodes (`past`), and for replies
-//!     that are already owed and what small commands hold at a round's end: those are booked past
-//!     it (`force`), and no client is read until the books balance. What one gathering makes stays
-//!     within half of what is free, give or take 1 MiB, one batch and one reply a worker
-//!     (`Core::begin_replies`, decision 0093).
-//! I2: what is reserved is released exactly once, with the same number of bytes and kind.
+//! I1: the sum of all grants is at most the budget, and the sum of each kind at most its sub-limit.
+//!     Exceptions: one write of a cluster's node at a time, one forward, one guest
+//!     (`try_grow_or_alone`); the value that is being made (`forced`); the oldest reply of other
+//!     nodes (`past`); and replies to commands already executed and the bytes that small commands
+//!     hold at the end of a round (`force`). While the last are booked past the budget, no client
+//!     is read. One gathering makes at most half of the free bytes, give or take 1 MiB, one batch
+//!     and one reply per worker (`Core::begin_replies`, decision 0093).
+//! I2: a reservation is released exactly once, with the same number of bytes and kind.
 //! I3: the last eighth is granted to small commands alone (K27).
-//! I4: what lands has a part of its own, whatever clients hold: it waits for none of them, and all
-//!     that they send may wait for it.
+//! I4: writes that land from other nodes have a part of their own, whatever clients hold: a landing
+//!     write waits for no client, but all client requests may wait for it.
 //!
-//! The limit, and with it each sub-limit, follows `--memory` while the server runs; parts that are
-//! planned at the start (native transfers, tables of tracking, buffers of UDP) keep the size that
-//! they began with.
+//! The limit, and with it each sub-limit, follows `--memory` while the server runs. Parts that are
+//! planned at the start (native transfers, tables of tracking, buffers of UDP) keep the size they
+//! began with.
 
 mod books;
 mod kind;

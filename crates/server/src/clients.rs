@@ -1,8 +1,8 @@
 //! The client registry: all connections, for CLIENT LIST, CLIENT KILL and the admin port.
 //!
 //! # Concurrency
-//! The map is locked when a connection opens or closes and when somebody lists them, never by a
-//! request. A worker stores the time of a client's last activity at most once per round.
+//! The map is locked when a connection opens or closes, and while it is listed; a request never
+//! locks it. A worker stores the time of a client's last activity at most once per round.
 
 use std::collections::BTreeMap;
 use std::fmt;

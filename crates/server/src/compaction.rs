@@ -1,4 +1,4 @@
-//! Compaction inside a batch: several writes of one key become one (C-4 §4.3).
+//! Compaction inside a batch: merges several writes of one key into one (C-4 §4.3).
 //!
 //! ```text
 //!  batch      SET h 1   GET x   INCR h   SET y 2   SET h 5   GET h
@@ -9,28 +9,28 @@
 //!  outcomes     h       x         h       y          h         h   ──▶ sink, in this order
 //! ```
 //!
-//! The batch is what clients have sent already, so a window over it never waits: it opens with the
-//! first write that another write of its key follows, and closes early, with the batch (C-4 §7.2).
-//! Where requests are routed, what of its key waits in the next 32 slots of the worker's queues is
-//! executed in the same batch (K8; `forwarding/ahead.rs`).
+//! A batch contains requests that clients have already sent, so a window over it never waits: it
+//! opens with the first write that is followed by another write of its key, and closes early, with
+//! the batch (C-4 §7.2). Where requests are routed, requests on that key in the next 32 slots of
+//! the worker's queues are executed in the same batch (K8; `forwarding/ahead.rs`).
 //!
 //! # Invariants
 //! I1: a sink sees each request's outcome exactly once and in order, as without compaction.
-//! I2: outcomes of a group reach the sink only after its one write is visible (K6). A group whose
-//!     write fails, or whose key another thread wrote meanwhile, runs one by one instead.
-//! I3: a group that looked at the stored value writes on condition that it is still there, so that
-//!     nothing rests on the worker being its key's only writer.
+//! I2: outcomes of a group reach the sink only after the group's one write is visible (K6). If that
+//!     write fails, or another thread has written the key meanwhile, the group's requests run one
+//!     by one instead.
+//! I3: a group that has read the stored value writes only if that value is still stored. So
+//!     correctness does not depend on the worker being the only writer of its key.
 //! I4: keys are compared in full (K8).
-//! I5: a group in which a client is told a version is left alone: versions of values that never
-//!     reached the store do not exist.
-//!
-//! I6: a read that is not part of its key's group finds what the group leaves; none whose own
-//!     connection writes the key later in the batch is left out (K10).
+//! I5: a group is left alone if a reply in it contains a version: values that never reached the
+//!     store have no versions.
+//! I6: a read outside its key's group sees the value that the group leaves. No read stays outside
+//!     if its own connection writes the key later in the batch (K10).
 //!
 //! # Trade-offs
-//! A group's write is done before the rest of the batch, so that another client may see it before
-//! an earlier request of the same pipeline on another key: requests that wait together are
-//! concurrent. Short values are not compacted: the store takes them faster (decision 0029).
+//! A group's write takes place before the rest of the batch. So another client may see it before an
+//! earlier request of the same pipeline on another key: requests that wait together are concurrent.
+//! Short values are not compacted: the store writes them faster (decision 0029).
 //!
 //! # Limits
 //! At most [`SCRATCH_BYTES_MAX`] of values are kept aside per batch; a group that needs more runs

@@ -1,5 +1,5 @@
-//! What a server is started with: plain values, already checked for spelling by the code that read
-//! them.
+//! The configuration that a server is started with: plain values, whose spelling the reading code
+//! has already checked.
 
 use std::fmt;
 use std::net::SocketAddr;

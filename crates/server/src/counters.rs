@@ -1,4 +1,4 @@
-//! What each worker counts, and the sum over all workers.
+//! The counters of each worker, and their sums over all workers.
 //!
 //! ```text
 //!  worker 0: [ cells ]──┐
@@ -9,7 +9,7 @@
 //! # Invariants
 //! I1: a cell has one writer, its worker, which adds by a load and a store; nothing on the data
 //!     path is an atomic read-modify-write.
-//! I2: sums are exact once the workers are quiet and may trail by a few operations before that.
+//! I2: sums are exact once the workers are quiet; before that they may lag by a few operations.
 
 mod doors;
 mod forwardings;

@@ -1,5 +1,5 @@
-//! One table of doors (K29): for each way into the server, whether it is open in the present state
-//! of users, keys, certificates and `--insecure`.
+//! The table of doors (K29). A door is a way into the server; the table says whether it is open in
+//! the present state of users, keys, certificates and `--insecure`.
 //!
 //! ```text
 //!  settings ─▶ State ─▶ answer(door) ─▶ start.rs: refuses to start with a door that must not open
@@ -8,8 +8,9 @@
 //! ```
 //!
 //! # Invariants
-//! D1: no door decides by itself: start, accept, hellos and datagrams ask [`answer`].
-//! D2: an answer depends on the [`State`] and on nothing else.
+//! D1: no listener or protocol decides by itself: start, accept, hellos and datagrams ask
+//!     [`answer`].
+//! D2: an answer depends only on the [`State`].
 
 mod remind;
 mod start;

@@ -1,5 +1,4 @@
-//! A server whose data outlives it: the data directory, the thread that commits, and the gate that
-//! replies wait at.
+//! Durability: the data directory, the thread that commits, and the gate at which replies wait.
 //!
 //! ```text
 //!  --data-dir PATH:  PATH/LOCK  PATH/log ──recovery──▶ store
@@ -8,13 +7,13 @@
 //! ```
 //!
 //! # Invariants
-//! I1: with `--durability fsync` no byte of a reply leaves before everything that its request has
-//!     seen is on the disk. A reply to a write for which that failed never leaves: its bytes are
-//!     encoded by then, so its connection is closed, or its datagram dropped.
+//! I1: with `--durability fsync`, no byte of a reply leaves before everything that its request has
+//!     seen is on the disk. If the commit of a write fails, its reply never leaves: its bytes are
+//!     already encoded, so its connection is closed, or its datagram dropped.
 //! I2: a worker that waits at the gate has parked its session: no commit waits for that worker.
-//! I3: while the log cannot be written, writes that begin are refused before they change anything.
-//!     So once a worker has closed what waited when that began, all that its connections are told
-//!     is true: reads may leave, of values too that are in memory alone.
+//! I3: while the log cannot be written, new writes are refused before they change anything. So once
+//!     a worker has closed the connections that waited when that began, all its replies are true:
+//!     replies to reads may leave, even of values that are only in memory.
 
 mod checkpoints;
 mod directory;

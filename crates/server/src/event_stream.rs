@@ -9,16 +9,16 @@
 //! # Invariants
 //! W1: without a subscriber a batch costs one look at a flag of the worker's own, a round two
 //!     relaxed loads, and a reply nothing.
-//! W2: a round makes at most [`LINES_BYTES_MAX`] of lines, and a subscriber that has not taken what
-//!     came before gets no more than its output may hold: what is left out is counted and told, as
-//!     `skipped=`. Lines that wait in an output are part of the client buffers; those on their way
-//!     to a worker are at most a thirty-second of them ([`UnderWay`]).
+//! W2: a round makes at most [`LINES_BYTES_MAX`] of lines. A subscriber that has not read earlier
+//!     lines gets no more than its output may hold: further lines are left out, counted and
+//!     reported as `skipped=`. Lines that wait in an output are part of the client buffers; lines
+//!     on their way to a worker are at most a thirty-second of them ([`UnderWay`]).
 //! W3: no worker waits for a subscriber.
 //!
 //! # Limits
-//! Lines of several workers come as they come; their numbers (gid) say in what order they were
+//! Lines of several workers are not sorted; their numbers (gid) give the order in which they were
 //! made. While a client subscribes to items, workers that route execute each request where it came
-//! in. In a cluster no client subscribes to items: other nodes have them.
+//! in. In a cluster no client can subscribe to items, because other nodes have some of them.
 
 mod prefixes;
 

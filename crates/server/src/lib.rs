@@ -18,13 +18,13 @@
 //!
 //! # Invariants
 //! I1: a connection's replies leave in the order of its commands (K10).
-//! I2: nothing on the data path is shared between workers but the store, and the rings and cells
-//!     of those that route (`forwarding`).
-//! I3: client buffers of all workers stay under one budget ([`BufferBudget`]).
+//! I2: on the data path, workers share only the store and, where requests are routed, the rings and
+//!     request slots of `forwarding`.
+//! I3: the client buffers of all workers stay under one budget ([`BufferBudget`]).
 //!
 //! # Trade-offs
-//! A worker runs its requests to completion unless a router sends them elsewhere: a long command
-//! (KEYS, a value of many megabytes) holds up the other connections of its worker.
+//! A worker runs its requests to completion unless a router sends them elsewhere. A long command
+//! (KEYS, a value of many megabytes) therefore delays the other connections of its worker.
 
 pub mod acl;
 mod admin;

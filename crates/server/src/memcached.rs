@@ -1,6 +1,6 @@
-//! memcached's commands on the store: text and meta here, and [`binary`].
+//! memcached's commands on the store: text and meta commands here, binary ones in [`binary`].
 //!
-//! Both ports serve the same keys: a value that a Redis client wrote has flags 0 here.
+//! Both ports serve the same keys: a value written by a Redis client has flags 0 here.
 
 mod administration;
 mod auth;

@@ -1,5 +1,5 @@
-//! The memory plan: how one number of bytes becomes an index, a log, buffers, and what lies between
-//! workers.
+//! The memory plan: divides one number of bytes among the index, the log, client buffers, and the
+//! queues between workers.
 //!
 //! ```text
 //!  memory_bytes
@@ -7,17 +7,18 @@
 //!  |  buffers                             |  log                     <--|  index  |
 //!  |  max(1/8, min(40 MiB, 1/4 - 8 MiB))  |  the rest                   |  1/64   |
 //!  +--------------------------------------+-----------------------------+---------+
-//!
-//! The index starts with a 64th and takes what it needs from the log as items come (decision 0018).
-//! A lossy index does not grow: it has an eighth from the start.
-//! Where requests are routed, slots and rings take their part from the log, at most an eighth, and
-//! so does what counts and publishes hot keys: some 5 MiB, and 144 KiB a thread; over a tree, where
-//! the hot keys stand in an array too, some 6.2 MiB, and 300 KiB a thread.
 //! ```
 //!
-//! Middling servers give a larger part to buffers: one command of the largest default size, 32 MiB,
-//! should fit while it arrives. The smallest would feel that in their hit ratio: at 64 MiB a
-//! quarter for buffers was 1.01 to 1.48 times memcached's misses on three of five traces.
+//! The index starts with a 64th and takes more memory from the log as items come (decision 0018). A
+//! lossy index does not grow: it has an eighth from the start. Where requests are routed, request
+//! slots and rings take memory from the log, at most an eighth. The counting and publishing of hot
+//! keys takes some 5 MiB, and 144 KiB per thread; over a tree, where the hot keys are also kept in
+//! an array, some 6.2 MiB, and 300 KiB per thread.
+//!
+//! Servers of medium size give a larger part to buffers: one command of the largest default size,
+//! 32 MiB, should fit while it arrives. The smallest servers do not, because of their hit ratio: at
+//! 64 MiB, a quarter for buffers caused 1.01 to 1.48 times memcached's misses on three of five
+//! traces.
 //!
 //! # Invariants
 //! I1: the five parts add up to `memory_bytes`.

@@ -1,4 +1,5 @@
-//! What `/metrics` and `/stats` show: one snapshot of the server, as OpenMetrics text or as JSON.
+//! The contents of `/metrics` and `/stats`: one snapshot of the server, as OpenMetrics text or as
+//! JSON.
 //!
 //! ```text
 //!  workers' cells ─┐
@@ -7,8 +8,8 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a snapshot reads what workers publish; it never makes a worker wait.
-//! I2: no label carries a key or anything else that a client chose.
+//! I1: a snapshot reads the numbers that workers publish; it never makes a worker wait.
+//! I2: no label contains a key or other text chosen by a client.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

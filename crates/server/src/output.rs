@@ -1,4 +1,5 @@
-//! What a connection still has to send: encoded bytes, and large values straight from the log.
+//! The output of a connection: encoded bytes that wait to be sent, and large values sent from the
+//! log.
 //!
 //! ```text
 //!  front: [ sent | encoded bytes ... ]   rest: [ pinned value ][ encoded bytes ][ pinned ] ...
@@ -7,7 +8,7 @@
 //!
 //! # Invariants
 //! I1: bytes leave in the order in which they were put here.
-//! I2: `unsent_bytes` counts every byte that has not left, pinned ones too.
+//! I2: `unsent_bytes` counts every byte that has not left, pinned ones included.
 //! I3: a pinned value is never copied; it holds its log segment until it has left (K12).
 
 use std::collections::VecDeque;

@@ -1,7 +1,8 @@
-//! How a worker learns which sockets are ready: a seam where another mechanism can go.
+//! The poller tells a worker which sockets are ready; a trait, so that another mechanism can
+//! replace epoll.
 //!
 //! # Concurrency
-//! A poller belongs to one worker. Only the waker is touched from elsewhere.
+//! A poller belongs to one worker. Other threads touch only the waker.
 
 mod epoll;
 

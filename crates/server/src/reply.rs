@@ -1,4 +1,4 @@
-//! From a batch's outcomes to reply bytes, straight into each connection's output.
+//! Encodes the outcomes of a batch as reply bytes, directly into each connection's output.
 
 mod binary;
 mod memcached;

@@ -1,4 +1,5 @@
-//! RESP commands on the store: from a parsed command to requests, or to a reply of its own.
+//! RESP commands on the store: turns each parsed command into requests of the batch, or into a
+//! reply of its own.
 //!
 //! ```text
 //!  bytes ──▶ next_command ──▶ admit (AUTH? elsewhere? MULTI? paused?) ──▶ run

@@ -4,12 +4,12 @@
 //!  old item (or none) ──▶ Rmw::apply ──▶ Verdict: keep, write, touch, delete, refuse
 //! ```
 //!
-//! The store runs them under the key's bucket lock, so two clients' increments never lose one
-//! another, whichever protocol they speak.
+//! The store runs them under the key's bucket lock, so concurrent increments of two clients are
+//! never lost, whichever protocol each of them speaks.
 //!
 //! # Invariants
-//! I1: an update depends on nothing but itself and the old item: no clock, no randomness. It may
-//!     run more than once before it takes effect.
+//! I1: an update depends only on itself and the old item: no clock, no randomness. It may run more
+//!     than once before it takes effect.
 
 pub mod bits;
 pub mod compare;

@@ -1,4 +1,4 @@
-//! A running server: starts the workers, tells the addresses, stops.
+//! A running server: starts the workers, reports the addresses, and stops.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};

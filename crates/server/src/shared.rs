@@ -1,12 +1,12 @@
-//! What all threads of a server see: the store, configuration, counters, clients, and the way to
-//! ask a worker.
+//! The state that all threads of a server share: the store, the configuration, counters, clients,
+//! and the mailboxes of the workers.
 //!
 //! ```text
 //!  any thread ──Control──▶ mailbox (channel + eventfd) ──▶ worker, between two rounds
 //! ```
 //!
 //! # Concurrency
-//! Everything here may be called from any thread. Nothing here is touched per request.
+//! Any thread may call everything here. No request touches anything here.
 
 mod memory;
 mod observed;

@@ -1,4 +1,5 @@
-//! TLS: what a server shows and asks for, and what a connection has of it.
+//! TLS: the server's certificates, the client certificates it requests, and the TLS state of a
+//! connection.
 //!
 //! ```text
 //!  socket ──recv──▶ ciphertext ─▶ Stream ─▶ plaintext ─▶ the arena, or the connection's own buffer
@@ -7,14 +8,15 @@
 //! ```
 //!
 //! # Invariants
-//! T1: between two reads a stream holds no plaintext: what was opened went where a plain connection
-//! would have read it, so that nothing waits which the poller does not tell of. T2: at most
-//! `SEALED_BYTES_MAX` wait sealed for the socket, beside what `Output` counts. T3: files are
-//! taken all together or not at all.
+//! T1: between two reads a stream holds no plaintext: decrypted bytes go where a plain connection
+//!     would have read them. So no input waits that the poller does not report.
+//! T2: at most `SEALED_BYTES_MAX` of sealed bytes wait for the socket, beside the bytes that
+//!     `Output` counts.
+//! T3: either all files are loaded, or none.
 //!
 //! # Trade-offs
-//! In user space, each byte is copied once more than on a plain connection, and values are not
-//! sent from the log: they have to be sealed.
+//! TLS runs in user space: each byte is copied once more than on a plain connection, and values are
+//! not sent from the log, because they have to be sealed.
 
 mod certificates;
 mod stream;

@@ -1,4 +1,5 @@
-//! The machine's NUMA nodes, read from sysfs, and what they mean for the store's memory (M7).
+//! The machine's NUMA nodes, read from sysfs, and the resulting placement of the store's memory
+//! (M7).
 //!
 //! ```text
 //!  /sys/devices/system/node/has_memory       0-1
@@ -7,7 +8,7 @@
 //! ```
 //!
 //! # Limits
-//! A list that cannot be read, or not understood, is no node: then memory lies where it is first
+//! A list that cannot be read or parsed counts as no node: memory is then placed where it is first
 //! touched, as on a machine with one node.
 
 use std::path::Path;

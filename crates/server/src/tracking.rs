@@ -1,4 +1,5 @@
-//! Client-side caching: which client has read what, and which is told when that changes.
+//! Client-side caching: records which clients have read which keys, and notifies them when a key
+//! changes.
 //!
 //! ```text
 //!  a client that tracks ─ reads ─▶ table: key ─▶ its readers      (64 parts, each with a lock)
@@ -9,23 +10,24 @@
 //! # Invariants
 //! T1: while no client tracks, a round costs one relaxed load, and a change of a key one look at
 //!     the session's own option.
-//! T2: no client tracks before every thread that writes has seen that one will
-//!     ([`Tracking::is_ready`]): what such a thread has written before is seen by all reads from
-//!     then on, and what it writes from then on it looks up here.
-//! T3: a client's key is in the table before it is read. A writer looks a key up behind the write.
-//!     Both take the lock of the key's part: either the reader is found, or its lock was taken
-//!     later than the writer's, and it reads what was written.
-//! T4: a message is put behind the reply to the read that it is about: a gathering executes what
-//!     it has registered before its worker takes or makes any message.
-//! T5: what is taken out of the table is told; what is flushed is taken out before it is told, so
-//!     that a client that reads in between is told once too often rather than not at all.
-//! T6: a message is never lost as long as its client is connected: those that have no room on their
-//!     way, or in the output of a client that does not read, become one that says that everything
-//!     has changed. No client is cut off for what others have written.
+//! T2: no client tracks before every writing thread has seen that one is about to
+//!     ([`Tracking::is_ready`]). From then on, all reads see the earlier writes of such a thread,
+//!     and the thread looks up here each key that it writes.
+//! T3: a client's key is in the table before it is read; a writer looks a key up after the write.
+//!     Both take the lock of the key's part. So either the writer finds the reader, or the reader
+//!     took the lock later than the writer and reads the new value.
+//! T4: a message is put after the reply to the read that it is about: a gathering executes the
+//!     reads it has registered before its worker takes or makes any message.
+//! T5: a message is sent for every key that is taken out of the table. A flush takes keys out
+//!     before it notifies, so a client that reads in between gets one message too many, not one too
+//!     few.
+//! T6: a message is never lost while its client is connected. Messages without room in a mailbox,
+//!     or in the output of a client that does not read, become one message that everything has
+//!     changed. No client is disconnected because of the writes of others.
 //!
 //! # Limits
-//! The table holds at most `tracking-table-max-keys` keys, and a quarter of the client buffers;
-//! beyond, the oldest of some part are told as if they had changed.
+//! The table holds at most `tracking-table-max-keys` keys, and takes at most a quarter of the
+//! client buffers. Beyond that, the oldest keys of some part are reported as changed.
 
 mod prefixes;
 mod registry;

@@ -1,4 +1,4 @@
-//! What one turn of a worker costs, in units that are counted and never timed (K28).
+//! The cost of one turn of a worker, in units that are counted and not timed (K28).
 //!
 //! ```text
 //!  round: [ connection 3: GET GET SETBIT ][ connection 7: BITCOUNT ]│ connection 9 │ connection 4
@@ -6,23 +6,24 @@
 //!                                                                     before 3 and 7
 //! ```
 //!
-//! A unit is about 10 ns of work: 64 bytes that are read or copied, an eighth of a key that is
-//! looked up, a twentieth of one that a walk visits, 8 steps of a pattern or 4 cells of a table.
+//! A unit is about 10 ns of work: 64 bytes read or copied, 8 steps of a pattern, or 4 cells of a
+//! table. Looking up a key costs 8 units; visiting a key in a walk over the store costs 20.
 //! Commands that run by themselves and look at the whole server (INFO, `stats`, ACL GENPASS) have
-//! nothing to count: each is charged the time that it took.
+//! nothing to count: each is charged the time it took.
 //!
 //! # Invariants
-//! W1: once a turn has used [`TURN_UNITS`], no connection begins a command in it. So a turn takes
-//!     at most that, and what its last command takes.
-//! W2: beside others, a connection that has used a sixteenth of a turn begins no further command
-//!     in it, so that the next in line comes after some of the others' commands and not all.
-//! W3: a turn sends at most 1 MiB of a long reply, and once it is spent a little of each, 2 MiB of
+//! W1: once a turn has used [`TURN_UNITS`], no connection begins a command in it. So a turn costs
+//!     at most that, plus its last command.
+//! W2: beside other connections, one that has used a sixteenth of a turn begins no further command
+//!     in that turn. So the next connection in line waits for some of the others' commands, not for
 //!     all.
-//! W4: where clients wait, a slow connection stands behind all others: one that used more than a
-//!     part when it was fed last, or is about to. In every other turn the slow one that waits
-//!     longest goes first.
-//! W5: a turn reads 256 KiB of the long command of a client, and 4 MiB of all: with which of them
-//!     it begins changes then from turn to turn.
+//! W3: a turn sends at most 1 MiB of one long reply. Once the turn is spent, it sends a little of
+//!     each long reply, and 2 MiB of all together.
+//! W4: where clients wait, a slow connection is served after all others. A connection is slow if it
+//!     used more than its part when it was last fed, or is about to. In every other turn the slow
+//!     connection that has waited longest goes first.
+//! W5: a turn reads 256 KiB of one client's long command, and 4 MiB of all long commands. The
+//!     connection that is read first then changes from turn to turn.
 
 use std::cell::Cell;
 use std::ops::AddAssign;
