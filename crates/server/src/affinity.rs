@@ -1,4 +1,4 @@
-//! Pinning: worker `i` stays on the `i`-th processor of the affinity mask that was inherited.
+//! CPU pinning: worker `i` runs on the `i`-th CPU of the inherited affinity mask.
 
 use std::io;
 

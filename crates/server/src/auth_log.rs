@@ -1,8 +1,8 @@
 //! ACL LOG: failed logins and refused commands, keys and channels, newest first.
 //!
 //! # Invariants
-//! A1: as many entries as [`LEN_MAX`], with names cut, whatever clients send. A2: no password is
-//! in it.
+//! A1: at most [`LEN_MAX`] entries, with names cut, whatever clients send.
+//! A2: no entry contains a password.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

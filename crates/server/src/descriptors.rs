@@ -1,5 +1,5 @@
-//! File descriptors: raises the process's limit to what the connections need, or lowers the
-//! connections to what the limit allows.
+//! The limit of file descriptors: raises the process's limit to the number that the connections
+//! need, or lowers the number of connections to what the limit allows.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

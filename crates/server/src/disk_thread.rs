@@ -1,4 +1,5 @@
-//! A thread for what waits for the disk by a client's wish, so that no worker does (K28).
+//! The disk thread: does the disk work that clients request, so that no worker waits for the disk
+//! (K28).
 //!
 //! ```text
 //!  ACL SAVE, CONFIG REWRITE, SAVE ─▶ run ─▶ queue ─▶ "disk" thread, one job after the other
@@ -6,11 +7,11 @@
 //! ```
 //!
 //! # Invariants
-//! I1: jobs run one at a time, in the order in which they were asked for: of two that write one
-//!     file, the later one has the last word.
+//! I1: jobs run one at a time, in the order of their requests: of two jobs that write one file, the
+//!     later one wins.
 //! I2: at most [`JOBS_MAX`] wait.
-//! I3: a job that is begun is finished, also while the server ends; its thread is gone with the
-//!     last of what could ask for one.
+//! I3: a job that has begun is finished, even while the server shuts down. The thread ends once no
+//!     handle is left that could submit a job.
 
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

@@ -1,4 +1,4 @@
-//! Why a server did not start: one line that says what, where and what would be right.
+//! Start errors: one line that says what is wrong, where, and what would be right.
 
 use std::io;
 use std::net::SocketAddr;

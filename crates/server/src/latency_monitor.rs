@@ -1,4 +1,5 @@
-//! LATENCY's events: when something took longer than `latency-monitor-threshold`, and how long.
+//! The events of LATENCY: when something took longer than `latency-monitor-threshold`, and how
+//! long.
 //!
 //! ```text
 //!  command ──┐
@@ -6,8 +7,8 @@
 //! ```
 //!
 //! # Invariants
-//! M1: without a threshold (0, the default) nothing is kept and no lock taken.
-//! M2: two samples of one second are one, the longer.
+//! M1: without a threshold (0, the default) nothing is kept and no lock is taken.
+//! M2: two samples of one second are merged into one, the longer.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};

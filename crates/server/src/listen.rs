@@ -1,8 +1,9 @@
-//! Listeners: one set per worker on one address, shared among them by the kernel.
+//! Listeners: one set per worker on one address, among which the kernel distributes connections.
 //!
-//! SO_REUSEPORT would let a second server of the same user take half of our connections without
-//! a word. So the address is first bound without it: that fails if anybody listens there, with or
-//! without SO_REUSEPORT. Two servers that start within the same few microseconds can still meet.
+//! With SO_REUSEPORT alone, a second server of the same user would silently take half of our
+//! connections. So the address is first bound without it: that fails if any process listens there,
+//! with or without SO_REUSEPORT. Two servers that start within the same few microseconds can still
+//! share an address.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};

@@ -1,9 +1,10 @@
-//! Settings that CONFIG SET changes while the server runs, and CONFIG REWRITE writes to the file.
+//! The settings that CONFIG SET changes while the server runs, and that CONFIG REWRITE writes to
+//! the file.
 //!
 //! # Concurrency
-//! Any thread, at any time; workers read a number here where they accept a connection, and nothing
-//! for a request. The file is written by the worker that was asked, under the lock of what has
-//! changed: two that are asked at once write one after the other.
+//! Any thread, at any time. A worker reads a number here when it accepts a connection, and nothing
+//! for a request. The file is written by the worker that executes the command, under the lock of
+//! the changed settings: two concurrent rewrites run one after the other.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! How much is logged, in the words of the setting `log` and in those of Redis's `loglevel`.
+//! The log level, in the words of the setting `log` and of Redis's `loglevel`.
 
 /// Least level of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

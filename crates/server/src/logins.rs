@@ -1,4 +1,4 @@
-//! Failed logins are slowed, by address.
+//! The delay of failed logins, by address.
 //!
 //! ```text
 //!  failures of an address:  1 ... 10 | 11      12      13 ... | 30
@@ -7,10 +7,10 @@
 //! ```
 //!
 //! # The rule
-//! Ten failures are free. Each further one lets the address's answers to logins wait half a second
-//! longer, right ones too: an answer that comes at once would tell a right password from a wrong
-//! one. Past ten seconds attempts are refused without a look at the password. Loopback and Unix
-//! sockets are one address, whose wrong passwords wait, and whose right ones never do.
+//! Ten failures are free. Each further failure delays the address's login replies by another half
+//! second, successful ones too: an immediate reply would distinguish a right password from a wrong
+//! one. Beyond ten seconds, attempts are refused without checking the password. Loopback and Unix
+//! sockets count as one address, on which wrong passwords wait and right ones never do.
 //!
 //! # Limits
 //! L1: the table has at most [`ADDRESSES_MAX`] addresses; the others share one entry.

@@ -1,4 +1,4 @@
-//! How much memory this process may have: of the machine, and of its cgroups of either version.
+//! The memory that this process may use: of the machine, and of its cgroups of either version.
 //!
 //! ```text
 //!  /proc/meminfo ───── MemTotal, MemAvailable ──────────────────────────┐
@@ -6,8 +6,8 @@
 //!  cgroup v1 ───────── memory.limit_in_bytes, .usage_in_bytes, .stat ───┘
 //! ```
 //!
-//! Every limit between the process's group and the root counts. Pages of files that a group does
-//! not use count as available: the kernel takes them before it ends a process.
+//! Every limit between the process's group and the root counts. File pages that a group does not
+//! use count as available: the kernel reclaims them before it kills a process.
 
 use std::path::{Path, PathBuf};
 

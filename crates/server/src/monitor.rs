@@ -1,4 +1,4 @@
-//! MONITOR: every command as it arrives, for the clients that monitor.
+//! MONITOR: sends every command, as it arrives, to the clients that monitor.
 //!
 //! ```text
 //!  a gathering ── any monitoring client? (one load) ── no ─▶ nothing
@@ -8,8 +8,8 @@
 //!
 //! # Invariants
 //! M1: without a monitor a gathering costs one relaxed load.
-//! M2: a monitor that does not read as fast as commands come is cut off: no worker waits for it.
-//! M3: passwords are not shown, nor what clients send that have not logged in.
+//! M2: a monitor that reads more slowly than commands come is disconnected: no worker waits for it.
+//! M3: passwords are not shown, nor are commands of clients that have not logged in.
 //!
 //! # Limits
 //! Lines come in the order of arrival at each worker; those of several workers are merged as they

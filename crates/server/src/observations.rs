@@ -1,8 +1,8 @@
-//! What operators look at over RESP and memcached: the slow log, the events of latency, how long
-//! commands took.
+//! The observations that operators read over RESP and memcached: the slow log, latency events, and
+//! the durations of commands.
 //!
 //! # Concurrency
-//! Any thread, at any time; a request touches none of it unless it was slow.
+//! Any thread, at any time; a request touches none of them unless it was slow.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;

@@ -1,4 +1,4 @@
-//! Passwords: compared, shown, drawn.
+//! Passwords: compares, hashes and generates them.
 
 /// The longest of `requirepass`, as in Redis: a client that has not logged in may send some 16 KiB.
 pub const PASSWORD_MAX_BYTES: usize = 512;

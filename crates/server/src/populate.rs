@@ -1,13 +1,13 @@
-//! The thread for the log's memory: makes it resident ahead of the writers, and gives the pages of
-//! what a shrinking log gave up back to the kernel.
+//! The populate thread: makes the log's memory resident ahead of the writers, and returns the pages
+//! that a shrinking log frees to the kernel.
 //!
 //! ```text
 //!  is it to end? ─▶ has the machine memory to spare? ─▶ one segment ─▶ again, or wait
 //! ```
 //!
 //! # Invariants
-//! I1: between two segments it looks whether it is to end.
-//! I2: it makes no more resident than leaves a reserve to the machine and the cgroup.
+//! I1: between two segments it checks whether it has to end.
+//! I2: it makes memory resident only as long as a reserve remains for the machine and the cgroup.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

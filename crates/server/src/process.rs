@@ -1,5 +1,5 @@
-//! What the system gives this process: memory and processor time for INFO and stats, from /proc;
-//! the wall clock; random numbers.
+//! System figures of this process: memory and CPU time for INFO and stats, from /proc; the wall
+//! clock; random numbers.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! Ways of the last-level cache for some threads, through Linux's resctrl file system.
+//! Allocation of last-level cache ways to some threads, through Linux's resctrl file system.
 //!
 //! ```text
 //!  /sys/fs/resctrl/                       the root; an argument, so that tests bring their own
@@ -12,12 +12,13 @@
 //! ```
 //!
 //! The cache-resident threads stay in the default group, which has all ways; the memory-resident
-//! ones get a part of them, which they share (uTPS §5.5.1 found that best). The part is taken from
-//! the low end: devices write through the highest ways (`shareable_bits`).
+//! threads share a part of them (uTPS §5.5.1 found that best). The part is taken from the low end,
+//! because devices write through the highest ways (`shareable_bits`).
 //!
 //! # Invariants
-//! I1: outside of its own group nothing is written but `tasks` of the root, to let threads go.
-//! I2: nothing is half-done: what fails leaves the ways as they were, and says in one line why.
+//! I1: outside its own group the server writes only `tasks` of the root, to release threads.
+//! I2: nothing is half-done: a failed step leaves the ways as they were and is reported in one
+//!     line.
 //!
 //! # Limits
 //! Caches that are split into code and data (`-o cdp`) are refused.

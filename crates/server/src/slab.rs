@@ -1,4 +1,4 @@
-//! Connections by small numbers, reused after they close.
+//! A table of connections by small numbers, which are reused after they close.
 
 /// Values at stable positions.
 pub struct Slab<T> {

@@ -1,4 +1,4 @@
-//! SLOWLOG: the commands that took long, newest first.
+//! SLOWLOG: the commands that took too long, newest first.
 //!
 //! ```text
 //!  a command that runs by itself ── its own time ──┐
@@ -7,17 +7,17 @@
 //! ```
 //!
 //! # What is measured
-//! Commands on keys run together: a batch has one time, from when its bytes had been read until the
-//! last of its requests was executed, and no part of that is one command's alone. A batch that
-//! takes too long makes one entry: its longest command, with a last argument that says how many
-//! others ran with it. A command that runs by itself (KEYS, SCAN, FLUSHALL, EXEC, CONFIG, ...) is
-//! timed by itself. Neither includes the time that a reply takes to leave.
+//! Commands on keys run together: a batch has one time, from the moment when its bytes had been
+//! read until the last of its requests was executed, and no part of it belongs to one command. A
+//! batch that takes too long makes one entry: its longest command, with a last argument that says
+//! how many others ran with it. A command that runs by itself (KEYS, SCAN, FLUSHALL, EXEC, CONFIG,
+//! ...) is timed by itself. Neither includes the time that a reply takes to leave.
 //!
 //! # Invariants
-//! L1: a command that was not slow costs neither a copy nor a lock.
-//! L2: an entry holds at most 32 arguments of about 128 bytes, so the log stays as small as
-//!     `slowlog-max-len` says, whatever clients send.
-//! L3: passwords are not in it.
+//! L1: for a fast command or batch nothing is copied and no lock is taken.
+//! L2: an entry holds at most 32 arguments of about 128 bytes, so the size of the log is bounded by
+//!     `slowlog-max-len`, whatever clients send.
+//! L3: no entry contains a password.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

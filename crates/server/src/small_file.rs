@@ -6,9 +6,9 @@
 //! ```
 //!
 //! # Invariants
-//! S1: opening and reading wait for no other process: a pipe, a device or a socket is refused.
-//!     [`read_once`] alone, for a start, reads these too.
-//! S2: at most one byte more than allowed is held, also of a file that grows meanwhile.
+//! S1: opening and reading wait for no other process: a pipe, a device or a socket is refused. Only
+//!     [`read_once`], used at the start, reads these too.
+//! S2: at most one byte more than allowed is held, even of a file that grows meanwhile.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! SIGUSR2: what every thread does, into the log.
+//! SIGUSR2: writes the state of every thread to the log.
 
 use crate::metrics::threads;
 use crate::process::Usage;

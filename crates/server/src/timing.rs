@@ -1,4 +1,4 @@
-//! Where commands' times come from: the two times that a round takes anyway.
+//! The durations of commands, taken from the two clock readings that a round makes anyway.
 //!
 //! ```text
 //!  wait ─▶│ read ─ gather ─ execute ─ ... ─ send │─▶ wait
@@ -8,14 +8,15 @@
 //! ```
 //!
 //! # Invariants
-//! T1: per request one bit is set; which commands ran, and how often, is read from the counts of
-//!     calls at the end of a round.
-//! T2: the sum of what commands have spent is at most the worker's busy time.
+//! T1: a request sets one bit; the counts of calls at the end of a round tell which commands ran,
+//!     and how often.
+//! T2: the sum of the time spent by commands is at most the worker's busy time.
 //!
 //! # Limits
-//! A command's time begins with the round that read its last byte. One that came while the worker
-//! was busy has waited in the socket before: `--slo` samples that. Where requests are routed, a
-//! round ends before the others' answers are in: there durations are those of the sampled reads.
+//! A command's time begins with the round that read its last byte. A command that came while the
+//! worker was busy has waited in the socket before; `--slo` samples that wait. Where requests are
+//! routed, a round ends before the answers of the other workers are in: there, durations are those
+//! of the sampled reads.
 //!
 //! # References
 //! Decision 0041 for the samples; the classes are those of [`crate::slo::LatencyCells`].

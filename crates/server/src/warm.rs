@@ -1,4 +1,4 @@
-//! A server that keeps its store across a restart of the program: `--warm-file`.
+//! Warm restart: a server keeps its store across a restart of the program (`--warm-file`).
 //!
 //! ```text
 //!  start: file ─▶ store with what was kept, or an empty one ─▶ serve
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a store (`--mode store`) never throws away what was kept; a cache does, with a line that
-//!     says why.
-//! I2: nothing is kept while a thread may still write, and nothing after SHUTDOWN NOSAVE.
+//! I1: a store (`--mode store`) never discards the kept data; a cache may, with a line in the log
+//!     that says why.
+//! I2: the store is not kept while a thread may still write, nor after SHUTDOWN NOSAVE.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

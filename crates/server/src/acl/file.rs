@@ -1,4 +1,4 @@
-//! The file of `--acl-file`: a line `user NAME RULE ...` for each user, as ACL LIST shows it.
+//! The file of `--acl-file`: one line `user NAME RULE ...` per user, in the form of ACL LIST.
 
 use std::collections::BTreeSet;
 use std::fmt;

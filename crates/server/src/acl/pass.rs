@@ -1,4 +1,4 @@
-//! The user of a connection, and what that user may do.
+//! The user of a connection, and the rights of that user.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Which prefixes of keys a user may read whole, for many of them at once.
+//! The prefixes whose keys a user may read, checked for many prefixes at once.
 //!
 //! ```text
 //!  patterns  ~a:* ~a:b:* ~c*  ─▶ sorted, without those that another one begins:  a:  c
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! # Invariants
-//! P1: no pattern that is kept begins with another one that is kept, so that only the last one
-//!     that is not behind a prefix in their order can begin it.
+//! P1: no kept pattern begins with another kept one. So only one pattern can begin a prefix: the
+//!     last one that does not sort after it.
 
 use super::selector::Selector;
 use super::user::User;

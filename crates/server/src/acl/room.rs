@@ -1,4 +1,5 @@
-//! What users take of the client buffers, and what a change of them may take before it is made.
+//! The bytes that users take of the client buffers, and those that a change of users may take,
+//! booked before it is made.
 
 use super::selector::Selector;
 use super::user::User;

@@ -1,5 +1,5 @@
-//! A selector: commands, keys and channels that go together. A user has one of its own, and as
-//! many more as it was given in parentheses.
+//! A selector: commands, keys and channels that are allowed together. A user has one selector of
+//! its own, and one more for each rule set in parentheses.
 //!
 //! ```text
 //!  +@read +set ~cache:* %R~conf:*  ─▶ commands: a bit each · keys: a pattern each, with what it
@@ -7,8 +7,7 @@
 //! ```
 //!
 //! # Invariants
-//! S1: the rules that are shown, applied to an empty selector in their order, give the same
-//!     commands.
+//! S1: the shown rules, applied to an empty selector in their order, give the same commands.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! A user: its name, its passwords, and what it may do.
+//! A user: its name, its passwords, and its rights.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Which requests the admin port answers: by the name that the client used for the server, and by
-//! its login. Pure, apart from the users that it is given.
+//! The guard of the admin port: checks each request by the host name that the client used, and by
+//! its login. Pure, apart from the users it is given.
 //!
 //! ```text
 //!  Host ──▶ is it us? ──▶ Authorization ──▶ whose? ──▶ Access: refused, or with or without keys
@@ -7,9 +7,9 @@
 //! ```
 //!
 //! # Invariants
-//! G1: a name that is not ours is refused, so that a page of another site cannot read through a
-//! browser what its own name was made to point at (DNS rebinding). G2: keys are shown only after a
-//! login, never because a port is open.
+//! G1: a host name that is not the server's is refused, so that a page of another site cannot read
+//!     through a browser what its own name was made to point at (DNS rebinding).
+//! G2: keys are shown only after a login, never because a port is open.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! What each path of the admin port answers, and with which headers.
+//! The answer of each path of the admin port, with its headers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

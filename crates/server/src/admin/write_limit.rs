@@ -1,4 +1,4 @@
-//! `WriteLimit`: a stream whose peer has to take what is written within a time.
+//! `WriteLimit`: a stream whose peer has to read written bytes within a time limit.
 
 use std::io::{Error, ErrorKind, Result};
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! What one connection has booked at its worker, by kind.
+//! The bytes that one connection has booked at its worker, by kind.
 
 use super::Kind;
 

@@ -1,4 +1,4 @@
-//! The kinds of what clients cause: a row each, with its part of the client buffers.
+//! The kinds of memory that clients cause: one row each, with its part of the client buffers.
 
 /// Which part of the client buffers a kind belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! One worker's part of the budget: plain numbers, filled up by grants.
+//! One worker's part of the budget: plain numbers, refilled by grants.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Grants of workers and reservations, by kind, and what each class leaves to the others.
+//! Grants of workers and reservations, by kind, and the room that each class leaves to the others.
 
 use super::ledger::GRANT_BYTES;
 use super::*;

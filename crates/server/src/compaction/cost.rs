@@ -1,14 +1,16 @@
-//! What a write costs by itself and inside a window: C-4's Tb, Tc and Tf (Eq. 1) of this store.
+//! The cost of a write by itself and inside a window: C-4's Tb, Tc and Tf (Eq. 1), measured on this
+//! store.
 //!
 //! ```text
 //! COST_TURNS=9 cargo test --release -p server --lib compaction::cost -- --nocapture
 //! COST_CASE=16/512,all,32 valgrind --tool=callgrind target/release/deps/server-... (counts)
 //! ```
 //!
-//! A batch of N SETs of one key goes through [`Compaction`] with and without it, by turns; the
-//! replies are encoded as they are for clients. By least squares over N, what grows with N is Tc
-//! and what does not is the one write; without compaction the slope is Tb. Without `COST_TURNS` a
-//! few batches show that each write of each case is answered, and time nothing worth reading.
+//! A batch of N SETs of one key goes through [`Compaction`] with and without compaction, in turns;
+//! the replies are encoded as for clients. A least-squares fit over N gives the costs: with
+//! compaction the slope is Tc and the intercept is the one write; without compaction the slope is
+//! Tb. Without `COST_TURNS` a few batches check that each write of each case is answered; their
+//! times mean nothing.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Which keys of a batch are written more than once.
+//! Finds the keys that a batch writes more than once.
 
 use arrayvec::ArrayVec;
 use base::{KeyHash, UnixMillis};

@@ -1,4 +1,4 @@
-//! Outcomes of groups and of the rest of a batch, in the order of the requests.
+//! Merges the outcomes of groups with those of the rest of a batch, in the order of the requests.
 
 use std::ops::Range;
 

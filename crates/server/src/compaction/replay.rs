@@ -1,9 +1,10 @@
-//! A group's requests on a running value: what each is answered, and the one write at the end.
+//! Replays the requests of a group on a running value: computes the outcome of each, and the one
+//! write at the end.
 //!
 //! # Invariants
-//! I1: what a request is answered is what the store would have answered, had the requests of the
-//!     group run one by one; versions apart (I5 of the module above).
-//! I2: nothing is written before [`Executor::write`], so that until then the group may be given up.
+//! I1: each request gets the outcome that the store would have given it, had the requests of the
+//!     group run one by one; versions excepted (I5 of the module above).
+//! I2: nothing is written before [`Executor::write`], so the group can be given up until then.
 
 use base::UnixMillis;
 use policy::window::{Change, Executor, FinalWrite};

@@ -1,4 +1,4 @@
-//! A batch with compaction answers and leaves what one without does.
+//! A batch gives the same replies and leaves the same values with compaction as without.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What workers count of clients that a door does not let in.
+//! Each worker's counters of clients that a door refuses.
 
 use super::{Cell, WorkerCounters};
 

@@ -1,4 +1,4 @@
-//! What workers count of requests that they send to one another.
+//! Each worker's counters of requests that workers send to one another.
 
 use super::{Cell, WorkerCounters};
 

@@ -1,8 +1,8 @@
-//! Forms of meta commands that memcached counts apart: what `mg` with a T finds it counts as
-//! touched, what `ma` with MD finds as decreased.
+//! Counters of the meta command forms that memcached counts apart: hits of `mg` with T count as
+//! touches, and those of `ma` with MD as decrements.
 //!
-//! A form has cells of its own in place of its command's, but for the call, which both count. The
-//! sums by command put them together again.
+//! Each form has cells of its own in place of its command's, except for the call, which both count.
+//! The sums by command add them up again.
 
 use super::{CommandIndex, CommandTotals, MemcachedCommand, Totals};
 

@@ -1,4 +1,4 @@
-//! What is counted of native clients.
+//! Counters of native clients.
 
 use super::{Cell, CommandTotals, Protocol, WorkerCounters};
 

@@ -1,4 +1,4 @@
-//! What workers count of connections that speak TLS.
+//! Each worker's counters of TLS connections.
 
 use super::{Cell, WorkerCounters};
 

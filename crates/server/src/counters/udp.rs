@@ -1,4 +1,4 @@
-//! What is counted of memcached over UDP, beside its commands.
+//! Counters of memcached over UDP, besides those of its commands.
 
 use super::{Cell, WorkerCounters};
 

@@ -1,4 +1,5 @@
-//! `--insecure` leaves a line in the log each minute while it holds a door open to strangers.
+//! The reminder of `--insecure`: a line in the log each minute while it holds a door open to
+//! strangers.
 
 use std::time::Duration;
 

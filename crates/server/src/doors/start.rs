@@ -1,4 +1,5 @@
-//! Doors at the start: settings that would open one to strangers are refused, with a remedy.
+//! The check of doors at the start: settings that would open one to strangers are refused, with a
+//! remedy.
 
 use std::net::{IpAddr, SocketAddr};
 

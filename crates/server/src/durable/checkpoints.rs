@@ -8,7 +8,8 @@
 //! ```
 //!
 //! # Invariants
-//! I1: `checkpoint` is there whole or not at all; what it names was on the disk before it was.
+//! I1: `checkpoint` is complete or absent; the entries that it names were on the disk before it
+//!     was.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, ErrorKind, Write};

@@ -1,4 +1,4 @@
-//! The data directory: which process may have it, what lies in it, and reading it at the start.
+//! The data directory: locks it for one process, names its files, and reads them at the start.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;

@@ -1,15 +1,16 @@
-//! The file `NODE` of a data directory: of which node of which cluster it is, and what that node
-//! writes down beside its log (`cluster::replica_store::Kept`).
+//! The file `NODE` of a data directory: the node and the cluster it belongs to, and the state that
+//! the node keeps beside its log (`cluster::replica_store::Kept`).
 //!
 //! ```text
 //!  bytes ─▶ NODE.new ─ sync ─▶ rename to NODE ─▶ sync of the directory
 //! ```
 //!
 //! # Invariants
-//! I1: NODE is there before the log is, so that a log without it is of a server without a cluster.
-//! I2: a log that is lost or damaged is not the node's any more: before anything is in a new one,
-//!     NODE says which incarnation began it, and no incarnation takes that one for what earlier
-//!     incarnations had.
+//! I1: NODE is written before the log exists, so a log without NODE belongs to a server without a
+//!     cluster.
+//! I2: a lost or damaged log is no longer the node's. Before anything is written to a new log, NODE
+//!     records the incarnation that began it, so no incarnation takes the new log for the data of
+//!     earlier incarnations.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};

@@ -1,7 +1,7 @@
-//! `stats detail`: how often keys of each prefix are read, written and deleted, while that is on.
+//! `stats detail`: counts reads, writes and deletions of the keys of each prefix, while it is on.
 //!
 //! # Limits
-//! As many prefixes as memcached counts; keys of further ones are not counted.
+//! As many prefixes as memcached counts; the keys of further prefixes are not counted.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

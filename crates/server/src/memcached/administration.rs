@@ -1,4 +1,4 @@
-//! What operators ask of a running server: its end, certificates, memory, the stream of events.
+//! Commands of operators to a running server: shutdown, certificates, memory, the event stream.
 
 use wire::memcached::{Encoder, EventTopics, Reply};
 

@@ -1,8 +1,9 @@
-//! memcached's binary protocol on the store: the same requests, batches and routes as text.
+//! memcached's binary protocol on the store: the same requests, batches and routes as the text
+//! protocol.
 //!
 //! # Invariants
-//! I1: a connection speaks binary if its first byte is the magic, and never anything else then.
-//! I2: what a quiet request does not tell is not told here: only its shape knows the outcome, so
+//! I1: a connection speaks binary if its first byte is the magic, and then never another protocol.
+//! I2: the silence of quiet requests is decided here: only a request's shape knows its outcome, so
 //!     that no request is quiet to the batch.
 
 use store::{Condition, Expiry, Op, Set};

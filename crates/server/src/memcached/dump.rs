@@ -1,5 +1,5 @@
-//! lru_crawler metadump and mgdump: all keys, a slice a turn, as the client reads them; stats
-//! cachedump: some of them.
+//! lru_crawler metadump and mgdump: list all keys, one slice per turn, as the client reads them.
+//! stats cachedump lists some of them.
 //!
 //! ```text
 //!  turn 1: metadump all ─▶ some lines, sent                DumpWalk: its place, kept with the
@@ -9,11 +9,12 @@
 //!
 //! # Invariants
 //! I1: while a connection has a [`DumpWalk`], its input begins with the command's line.
-//! I2: a slice that is not the last ends where no command may begin: the turn is spent, or the
-//!     output is full. So no command is parsed behind it, and nothing is awaited.
+//! I2: a slice that is not the last ends only where no further command may begin: the turn is
+//!     spent, or the output is full. So no command is parsed after it, and no request is
+//!     outstanding.
 //! I3: a walk is plain data and names no slot: it moves with its connection to another worker.
-//! I4: what a datagram asks for is answered as a whole or refused: the exchange's own limit bounds
-//!     its list, and not the output's.
+//! I4: a dump requested by a datagram is answered as a whole or refused: its list is bounded by the
+//!     exchange's own limit, not by the output's.
 
 use std::ops::Bound;
 

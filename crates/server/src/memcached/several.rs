@@ -1,5 +1,5 @@
-//! get, gets, gat and gats of several keys: as far as the client reads. In a cluster each key goes
-//! to the node that serves it.
+//! get, gets, gat and gats of several keys: reads keys as fast as the client reads replies. In a
+//! cluster each key goes to the node that serves it.
 //!
 //! ```text
 //!  get a b c d  ─▶ a: here   b: control thread   c: forwarded ─▶ VALUE a, VALUE b, VALUE c
@@ -7,19 +7,19 @@
 //!            `Reading` says how it goes on
 //! ```
 //!
-//! Outside of a cluster such a command is a barrier and runs where it arrived: all keys are there.
+//! Outside a cluster such a command is a barrier and runs where it arrived: all keys are there.
 //!
 //! # Invariants
-//! I1: each key is a request of its own, as if it had been asked for alone: no moment is promised
-//!     for all of them, and a pipeline's order holds for each key (K10).
-//! I2: a key is sent only if [`Gather::may_parse`] allows it, for cells are few.
-//! I3: a reply ends once: what a key was refused with stands in the place of the last END, behind
-//!     the values of the others. Between them it would end the reply for the client, and the rest
-//!     would be taken for the answer to its next command.
-//! I4: outside of a cluster a command stops only where the loop over the connection's commands
-//!     stops too, so that only the last command of what was fed can have stopped.
-//! I5: the first values tell whether values are large ([`FIRST_KEYS`]); large ones are read one
-//!     by one, so that a connection has about one of them waiting.
+//! I1: each key is a request of its own, as if it were the only one: the keys are not read at one
+//!     moment, and a pipeline's order holds for each key (K10).
+//! I2: a key is sent only if [`Gather::may_parse`] allows it, because request slots are few.
+//! I3: a reply ends once. The error of a refused key takes the place of the last END, after the
+//!     values of the others. Between the values the error would end the reply for the client, which
+//!     would take the rest for the answer to its next command.
+//! I4: outside a cluster a command stops only where the loop over the connection's commands stops
+//!     too, so only the last command that was fed can have stopped.
+//! I5: the first values show whether values are large ([`FIRST_KEYS`]); large ones are read one by
+//!     one, so that a connection has about one of them waiting.
 
 use base::UnixMillis;
 use store::Op;

@@ -1,4 +1,5 @@
-//! memcached over UDP: a worker's socket, the requests that came by it, and what may be answered.
+//! memcached over UDP: a worker's socket, the requests that arrive on it, and the limits on their
+//! replies.
 //!
 //! ```text
 //!  kernel ──recvmmsg──▶ zone ──▶ frame, request ──▶ Exchange ──▶ the commands of a connection
@@ -6,17 +7,18 @@
 //!  kernel ◀──sendmmsg── send queue ◀── parts of 1,400 bytes ◀─────────┘
 //! ```
 //!
-//! An exchange is a connection of one request: it lives in the worker's connections from the
-//! datagram that asks to those that answer, whichever worker executes it in between. Its descriptor
-//! is one more of the worker's UDP socket, and nothing is read from it or written to it.
+//! An exchange is a connection of one request. It is kept among the worker's connections from the
+//! requesting datagram until the replying ones, whichever worker executes the request in between.
+//! Its descriptor is a duplicate of the worker's UDP socket; nothing is read from it or written to
+//! it.
 //!
 //! # Invariants
-//! I1: what is answered takes at most so many bytes for each byte that was asked by as the setting
-//!     says, headers counted, or [`ANSWER_BYTES_MIN`]: to forge the sender of a datagram gains
-//!     nothing. Beyond, one short error is answered.
-//! I2: nothing is kept for a sender between two datagrams, and of the exchanges that are not
-//!     answered one address has a quarter at most.
-//! I3: a datagram that is no request, or finds no room, is dropped and counted.
+//! I1: a reply has at most as many bytes per byte of its request as the setting allows, headers
+//!     counted, or [`ANSWER_BYTES_MIN`]; a longer one is replaced by one short error. So forging
+//!     the sender of a datagram gains nothing.
+//! I2: nothing is kept for a sender between two datagrams, and one address has at most a quarter of
+//!     the exchanges that wait for a reply.
+//! I3: a datagram that is not a request, or for which there is no room, is dropped and counted.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

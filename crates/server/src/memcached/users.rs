@@ -1,5 +1,5 @@
-//! The users of memcached's port: lines of `user:password` in the file of `--auth-file`, as
-//! memcached's `-Y` takes it.
+//! The users of the memcached port: lines of `user:password` in the file of `--auth-file`, in the
+//! format of memcached's `-Y`.
 
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};

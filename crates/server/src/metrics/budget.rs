@@ -1,4 +1,4 @@
-//! What is shown of the client buffers, by kind.
+//! Metrics of the client buffers, by kind.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! What is shown of the cluster: the slots and roles of each node, and what moves.
+//! Metrics of the cluster: the slots and roles of each node, and the shards that move.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is shown of how long commands took (`timing`).
+//! Metrics of the durations of commands (`timing`).
 
 use super::Snapshot;
 use super::openmetrics::Page;

@@ -1,7 +1,7 @@
-//! What compaction shows: windows, what they saved, how large they were and why they closed.
+//! Metrics of compaction: windows, the writes they saved, their sizes and why they closed.
 //!
-//! A window opens and closes within one batch: open are those of batches that are being executed
-//! when somebody asks.
+//! A window opens and closes within one batch: the open windows are those of the batches being
+//! executed at the moment of the scrape.
 
 use crate::compaction::SIZE_CLASSES;
 use crate::counters::Totals;

@@ -1,4 +1,4 @@
-//! What is shown of a data directory: commits, what they wrote, and what was found at the start.
+//! Metrics of a data directory: commits, the bytes they wrote, and the data found at the start.
 
 use serde_json::{Value, json};
 use store::durable::{COMMIT_BOUND_FIRST_NS, DurableStats, Health, Recovery};

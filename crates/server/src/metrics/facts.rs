@@ -1,5 +1,5 @@
-//! What the store says of its memory and of what it gave up: one list for INFO, `stats`, `/stats`
-//! and `/metrics`, so that a figure has one name everywhere.
+//! The store's figures on its memory and on dropped entries: one list for INFO, `stats`, `/stats`
+//! and `/metrics`, so that each figure has one name everywhere.
 //!
 //! ```text
 //!  StoreStats ─▶ facts ─┬─▶ INFO, stats    dovetail_log_dead_bytes:4096

@@ -1,4 +1,4 @@
-//! What is shown of native clients.
+//! Metrics of native clients.
 
 use serde_json::{Map, Value, json};
 

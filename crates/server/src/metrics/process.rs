@@ -1,4 +1,4 @@
-//! What the kernel says about this process: resident memory and CPU time.
+//! The kernel's figures on this process: resident memory and CPU time.
 
 /// Resident memory and CPU time of this process; zero where /proc is not mounted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

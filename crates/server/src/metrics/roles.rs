@@ -1,4 +1,4 @@
-//! CPU time by what threads are there for, as the kernel counts it.
+//! CPU time by the role of threads, as the kernel counts it.
 //!
 //! ```text
 //!  /proc/self/task/*/{comm,schedstat} ─▶ worker-3, worker-4 ─▶ worker

@@ -1,4 +1,4 @@
-//! What is shown of the objective of latency: how many were late, how long they took, goodput.
+//! Metrics of the latency objective: late requests, their latencies, and goodput.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The form of what a scraper and the page read.
+//! The format that scrapers and the page read.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! What is shown of client-side caching.
+//! Metrics of client-side caching.
 
 use super::openmetrics::Page;
 use crate::tracking::Tracking;

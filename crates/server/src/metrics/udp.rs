@@ -1,4 +1,4 @@
-//! What is shown of memcached over UDP.
+//! Metrics of memcached over UDP.
 
 use super::openmetrics::Page;
 use crate::counters::{UdpDrop, UdpTotals};

@@ -1,4 +1,4 @@
-//! The Linux poller: one epoll per worker, and an eventfd that other threads wake it by.
+//! The Linux poller: one epoll instance per worker, and an eventfd by which other threads wake it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

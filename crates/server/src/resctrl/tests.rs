@@ -1,4 +1,4 @@
-//! resctrl on a directory that looks like the kernel's.
+//! resctrl on a directory that imitates the kernel's.
 
 use super::*;
 

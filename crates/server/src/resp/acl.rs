@@ -1,4 +1,4 @@
-//! ACL: the users, and what each may do.
+//! ACL: the users, and the rights of each.
 
 use wire::resp::number::parse_i64;
 use wire::resp::{ArgIter, CommandError, CommandId, Encoder, ErrorReply, Spec, asked_command};

@@ -1,4 +1,4 @@
-//! What is refused to users: the check before a command, and ACL LOG.
+//! Refusals to users: the check before a command, and ACL LOG.
 
 use wire::Parsed;
 use wire::resp::{

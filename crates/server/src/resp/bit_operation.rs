@@ -1,4 +1,5 @@
-//! BITOP: a block of the result for each slice, and a write only where no source has changed (K28).
+//! BITOP: computes one block of the result per slice, and writes only if no source has changed
+//! (K28).
 //!
 //! ```text
 //!  look at all sources: versions, lengths ─▶ book the result
@@ -9,14 +10,15 @@
 //! ```
 //!
 //! # Invariants
-//! I1: what is written is what the sources hold when it is written: every version is compared
+//! I1: the written result matches the sources at the moment of the write: every version is compared
 //!     under the locks of the write (K1, K11).
 //! I2: a slice reads as much of all sources together as a turn does, or [`BLOCK_BYTES_MIN`] of
 //!     each.
 //!
 //! # Trade-offs
-//! Sources that are written all the time make it work four times as long, and hold the worker in
-//! the end: for at most `max-atomic-size`, as a transaction does; beyond that they are refused.
+//! If the sources are written all the time, BITOP does its work four times, and the last attempt
+//! holds the worker: for at most `max-atomic-size`, as a transaction does. Larger sources are then
+//! refused.
 
 use base::KeyHash;
 use store::{Condition, Expiry, Op, Request, Room, Set};

@@ -1,7 +1,7 @@
 //! Commands on bits: SETBIT, GETBIT, BITCOUNT, BITPOS, BITOP, BITFIELD.
 //!
-//! Those on one key are one request; BITFIELD, whose answer is longer than an old value, works on a
-//! key that it holds. BITOP is in `bit_operation`.
+//! A command on one key is one request, except for BITFIELD: its reply may be longer than an old
+//! value, so it runs while it holds its key. BITOP is in `bit_operation`.
 
 use store::request::{Condition, Expiry, Op, Set};
 use wire::resp::{ArgIter, Command, CommandId, ErrorReply, FieldAction, FieldActions, read_offset};

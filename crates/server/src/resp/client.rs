@@ -1,4 +1,4 @@
-//! CLIENT: the connections.
+//! CLIENT: commands about connections.
 
 use std::fmt::Write;
 use std::sync::Arc;

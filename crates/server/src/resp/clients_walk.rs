@@ -1,4 +1,4 @@
-//! CLIENT LIST and CLIENT KILL: some hundreds of clients a turn (K28).
+//! CLIENT LIST and CLIENT KILL: walk some hundreds of clients per turn (K28).
 //!
 //! ```text
 //!  ids:   1 ─▶ 2 ─▶ 5 ─┊▶ 6 ─▶ 9 ─▶ ... ─▶ end_id │ 1001, connected since: in no answer
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a client that is connected from the first slice to the last is looked at once; CLIENT LIST
-//!     ID tells of each as often as it is named, in that order.
+//! I1: a client that is connected from the first slice to the last is visited once. CLIENT LIST ID
+//!     reports each client as often as it is named, in that order.
 
 use std::sync::Arc;
 

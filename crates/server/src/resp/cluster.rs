@@ -1,7 +1,7 @@
-//! CLUSTER, READONLY, READWRITE, ASKING: what clients of Redis Cluster ask and say.
+//! CLUSTER, READONLY, READWRITE and ASKING: the commands of Redis Cluster's clients.
 //!
-//! Answers come from the configuration that this node has installed, in the shapes of Redis 7.0
-//! (7.2 for MYSHARDID). Without a cluster all of them are refused as Redis refuses them.
+//! Answers come from the configuration that this node has installed, in the form of Redis 7.0 (7.2
+//! for MYSHARDID). Without a cluster all of these commands are refused as Redis refuses them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! COMMAND: what the server can do, for clients that ask.
+//! COMMAND: describes the server's commands to clients.
 
 mod arguments;
 mod key_specs;

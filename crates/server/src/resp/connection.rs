@@ -1,4 +1,4 @@
-//! Commands about the connection itself: HELLO, AUTH, PING, SELECT, MULTI and their like.
+//! Commands about the connection itself: HELLO, AUTH, PING, SELECT, MULTI and similar ones.
 
 use wire::resp::{AuthRequest, Command, ErrorReply, HelloRequest, Protocol, ReplyMode};
 

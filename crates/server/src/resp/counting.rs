@@ -1,6 +1,6 @@
-//! DEL, UNLINK, EXISTS and TOUCH of very many keys: some thousands of them a turn (K28).
+//! DEL, UNLINK, EXISTS and TOUCH of very many keys: some thousands of keys per turn (K28).
 //!
-//! Such a command is no atomic step, with few keys or with many: each key is a request of its own.
+//! Such a command is not atomic, with few keys or with many: each key is a request of its own.
 
 use store::request::Op;
 use wire::resp::{ArgPlace, Keys};

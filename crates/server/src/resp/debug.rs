@@ -1,4 +1,4 @@
-//! DEBUG: what tests of clients lean on, behind `enable-debug-command`.
+//! DEBUG: subcommands that the tests of client libraries use, enabled by `enable-debug-command`.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Commands that are refused before all of them has arrived: the connection skips them and goes on.
+//! Skips the rest of a command that is refused before all of it has arrived, so that its connection
+//! stays usable.
 //!
 //! ```text
 //!  feed_resp ──▶ an argument above the limit ──▶ give_up: the error reply, the transaction spoilt

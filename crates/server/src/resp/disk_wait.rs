@@ -1,10 +1,11 @@
 //! Commands that wait for the disk: ACL SAVE, CONFIG REWRITE and SAVE.
 //!
-//! A thread of its own does the work ([`crate::disk_thread`]). The connection rests meanwhile, as a
-//! command that goes on in slices, and nothing of it is read.
+//! A separate thread does the work ([`crate::disk_thread`]). Meanwhile the connection is paused,
+//! like one whose command runs in slices, and nothing is read from it.
 //!
 //! # Trade-offs
-//! In EXEC they run at once, under the locks of the group: its commands do not wait for others.
+//! In EXEC these commands run at once, under the locks of the group: the commands of a group do not
+//! wait for another thread.
 
 use std::io;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Commands that this server has no use for, each answered with what is there in its place; and
-//! LOLWUT and MODULE LIST.
+//! Redis commands that this server does not implement, each answered with the alternative it has;
+//! and LOLWUT and MODULE LIST.
 
 use wire::resp::number::parse_i64;
 use wire::resp::{ArgIter, CommandId, ErrorReply};

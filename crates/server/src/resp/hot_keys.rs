@@ -1,4 +1,4 @@
-//! HOTKEYS: the keys that are asked for most.
+//! HOTKEYS: the keys that are requested most.
 //!
 //! ```text
 //!  no session since the start or RESET ─▶ GET: what is sampled all the time: key, db, qps (Valkey)

@@ -1,4 +1,4 @@
-//! INFO: the sections and names that monitoring tools for Redis read.
+//! INFO: the sections and field names that monitoring tools for Redis read.
 
 use std::fmt::{Display, Write};
 

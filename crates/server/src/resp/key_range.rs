@@ -1,4 +1,4 @@
-//! KV.RANGE: a part of the key order, walked a step per round.
+//! KV.RANGE: reads a part of the key order, one step per round.
 //!
 //! ```text
 //!  round 1: KV.RANGE at the front of the input ─▶ a step ─▶ RangeWalk, a source of slices
@@ -7,17 +7,17 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a step does what one call of [`store::Session::range`] does, some hundred microseconds of
-//!     work; the other connections of the worker have a turn before the next.
+//! I1: a step does the work of one call of [`store::Session::range`], some hundred microseconds;
+//!     the worker's other connections have a turn before the next step.
 //!
 //! # Limits
-//! A reply may take a quarter of the client buffers, and the walk ends with an error when these
-//! are exhausted.
+//! A reply may take a quarter of the client buffers; if these are exhausted, the walk ends with an
+//! error.
 //!
 //! # Trade-offs
-//! RESP says the length of an array before its elements, so that the reply is gathered as a whole.
-//! A range is no snapshot: a key that is there throughout is answered exactly once, one that comes
-//! or goes meanwhile may be.
+//! RESP writes the length of an array before its elements, so the whole reply is gathered first. A
+//! range is not a snapshot: a key that exists throughout the walk is reported exactly once; a key
+//! that is added or removed meanwhile may be reported.
 
 use std::ops::Bound;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Commands on keys, whatever their value.
+//! Commands on keys, independent of their values.
 
 use base::UnixMillis;
 use store::request::Op;

@@ -1,4 +1,4 @@
-//! LATENCY: how long commands took, and when something took too long.
+//! LATENCY: the durations of commands, and events that took too long.
 
 use wire::resp::{ArgIter, CommandId, Encoder, ErrorReply, Spec};
 

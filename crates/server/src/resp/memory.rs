@@ -1,4 +1,4 @@
-//! MEMORY STATS, DOCTOR, PURGE, MALLOC-STATS: what takes the memory.
+//! MEMORY STATS, DOCTOR, PURGE, MALLOC-STATS: where the memory goes.
 
 use wire::resp::{CommandId, Encoder};
 

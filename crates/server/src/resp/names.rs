@@ -1,5 +1,5 @@
-//! KEYS, CLUSTER GETKEYSINSLOT and COUNTKEYSINSLOT: names among all, gathered or counted a turn's
-//! work at a time. The store knows no slots: all keys are looked at.
+//! KEYS, CLUSTER GETKEYSINSLOT and COUNTKEYSINSLOT: gather or count names, one turn's work at a
+//! time. The store does not index keys by slot, so all keys are visited.
 
 use std::ops::Bound;
 use std::sync::Arc;

@@ -1,12 +1,13 @@
-//! Which commands stand behind those of other connections, before they begin (W4 of `work`).
+//! Decides before a command begins whether it waits until other connections have had their turn (W4
+//! of `work`).
 //!
-//! What a command on one key costs is known behind its lookup: so where others wait, one that may
-//! read or copy a whole value looks at its length first. A connection that has stood back is slow
-//! for a while, and its command is parsed again in its turn.
+//! The cost of a command on one key is known after its lookup. So where other connections wait, the
+//! length of the value is looked up before a command that may read or copy all of it. A connection
+//! that has waited counts as slow for a while, and its command is parsed again in its turn.
 //!
-//! Where another worker executes it, of all connections of this worker one has such a command under
-//! way: more would lie before what is asked for little at that worker, which takes requests in
-//! their order.
+//! Where another worker executes such commands, the connections of this worker together have one
+//! under way at a time: that worker takes requests in their order, and more long ones would delay
+//! the short ones behind them.
 
 use wire::resp::{Command, CommandError};
 

@@ -1,6 +1,7 @@
-//! SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE: the words of Redis for what `--data-dir` does by itself.
+//! SAVE, BGSAVE, BGREWRITEAOF and LASTSAVE: Redis's commands for work that `--data-dir` does by
+//! itself.
 //!
-//! The log is the durable form: a save is a commit of it, and there is nothing to rewrite.
+//! The log is the durable form: a save is a commit of the log, and there is nothing to rewrite.
 
 use std::io;
 

@@ -1,5 +1,5 @@
-//! In a cluster, before a command runs: whether its keys are served here, and if not, by which
-//! node.
+//! The check of a command's keys in a cluster: whether this node serves them, and if not, which
+//! node does.
 //!
 //! ```text
 //!  keys ─▶ one slot? ─ no ─▶ CROSSSLOT
@@ -11,10 +11,10 @@
 //!
 //! # Invariants
 //! I1: a server without a cluster pays one branch per command.
-//! I2: a command that is refused inside MULTI spoils the transaction, as any other refusal.
-//! I3: what reads several keys, or otherwise past the router, reads this node's index only while
-//!     that has all of the slot (`Here`), and is answered only if it still was this node's to tell
-//!     behind that (K22); else it goes through the control thread, as a group.
+//! I2: a command that is refused inside MULTI spoils the transaction, as any other refusal does.
+//! I3: a command that reads several keys, or that bypasses the router, reads this node's index only
+//!     while the node has all of the slot (`Here`). It is answered only if the node still served
+//!     the slot after the read (K22). Otherwise it goes through the control thread, as a group.
 
 use cluster::Slot;
 use wire::Parsed;

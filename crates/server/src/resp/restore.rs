@@ -1,4 +1,4 @@
-//! RESTORE and MSETEX, and MOVE and SWAPDB, for which there is nothing to move to.
+//! DUMP, RESTORE and MSETEX; also MOVE and SWAPDB, which have no second database to act on.
 
 use std::cell::Cell;
 

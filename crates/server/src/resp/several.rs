@@ -1,8 +1,9 @@
-//! Commands on several keys at one moment (K11): MGET, MSET, MSETNX, RENAME, COPY.
+//! Commands that act on several keys at one moment (K11): MGET, MSET, MSETNX, RENAME, COPY.
 //!
-//! Outside of EXEC they take a snapshot or the keys' locks; inside EXEC the locks are held already.
-//! The snapshot of an MGET ends where its client's share of the buffers or of pins ends, or at
-//! [`SNAPSHOT_KEYS_MAX`] keys; the keys behind are read in further snapshots, as the client reads.
+//! Outside EXEC they take a snapshot or the locks of the keys; inside EXEC the locks are already
+//! held. The snapshot of an MGET ends where its client's share of the buffers or of pins ends, or
+//! at [`SNAPSHOT_KEYS_MAX`] keys; the remaining keys are read in further snapshots, as the client
+//! reads.
 
 use base::{KeyHash, UnixMillis};
 use store::pin::Pins;

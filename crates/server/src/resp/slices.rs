@@ -1,4 +1,5 @@
-//! Replies in slices: what the command's own bytes do not bound is made as its client reads.
+//! Replies in slices: a reply whose length the command does not bound is made in parts, as its
+//! client reads.
 //!
 //! ```text
 //!  round 1: COMMAND DOCS get ... ─▶ a slice ─▶ sent     Slices: where it goes on, kept with the
@@ -11,12 +12,13 @@
 //! I1: while a connection has [`Slices`], its input begins with their command.
 //! I2: a slice is made only while the connection's unsent bytes are within its output limit. It
 //!     appends at most [`SLICE_BYTES`] and one element, or looks at a stated number of items.
-//! I3: a source is plain data: offsets into the command, counts, and what it has gathered. It
+//! I3: a source is plain data: offsets into the command, counts, and the bytes it has gathered. It
 //!     borrows nothing, and moves with its connection to another worker.
 //!
 //! # Trade-offs
-//! A reply whose length stands before it (an array of unknown length) is gathered over several
-//! turns first ([`Gathered`]): booked as it grows, and at most a quarter of the client buffers.
+//! A reply that starts with its length (an array of unknown length) is first gathered over several
+//! turns ([`Gathered`]): it is booked as it grows, and takes at most a quarter of the client
+//! buffers.
 
 use wire::resp::{Encoder, ErrorReply, Protocol};
 

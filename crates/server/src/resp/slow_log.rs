@@ -1,4 +1,4 @@
-//! SLOWLOG: what took long.
+//! SLOWLOG: lists the commands that took too long.
 
 use wire::resp::number::parse_i64;
 use wire::resp::{ArgIter, CommandId, Encoder, ErrorReply};

@@ -1,5 +1,5 @@
-//! SUBSCRIBE and UNSUBSCRIBE of the one channel that there is: invalidations for clients of RESP2,
-//! which cannot be told of them between replies.
+//! SUBSCRIBE and UNSUBSCRIBE of the only channel: invalidations for RESP2 clients, which cannot
+//! receive push messages between replies.
 
 use wire::resp::{ArgIter, CommandId, Encoder, ErrorReply, Protocol};
 

@@ -1,4 +1,4 @@
-//! CLIENT TRACKING, CACHING, GETREDIR and TRACKINGINFO, and what a client that tracks reads.
+//! CLIENT TRACKING, CACHING, GETREDIR and TRACKINGINFO, and the reads of clients that track.
 //!
 //! ```text
 //!  CLIENT TRACKING ON ─▶ do all threads know? ─ no ─▶ wake them, parse the command again later
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! # Invariants
-//! I1: commands of a client that tracks are executed by its own worker, in its gathering: as
-//!     barriers, where requests are routed (tracking T4).
+//! I1: the commands of a client that tracks are executed by its own worker, in its gathering; where
+//!     requests are routed, they are barriers (tracking T4).
 
 use std::sync::Arc;
 

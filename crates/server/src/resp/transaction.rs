@@ -6,14 +6,14 @@
 //! ```
 //!
 //! # Invariants
-//! I1: commands on keys between two commands on the whole keyspace are one atomic step. KEYS,
-//!     SCAN, KV.RANGE, RANDOMKEY and FLUSHALL need all keys, so that they split a transaction; the
-//!     watched keys are checked before the first part.
+//! I1: commands on keys between two commands on the whole keyspace are one atomic step. KEYS, SCAN,
+//!     KV.RANGE, RANDOMKEY and FLUSHALL need all keys, so they split a transaction; the watched
+//!     keys are checked before the first part.
 //! I2: replies come in the order of the queued commands, exactly one for each.
 //!
 //! # Trade-offs
 //! A queued command is parsed twice, once to check it and once to run it. Its bytes are kept as
-//! they came: arguments then need no owner and no copies.
+//! they came, so its arguments need no owner and no copies.
 
 mod bound;
 

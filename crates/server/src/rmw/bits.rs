@@ -1,6 +1,7 @@
-//! The bits of a value: SETBIT, and what GETBIT, BITCOUNT, BITPOS, BITOP and BITFIELD compute.
+//! The bits of a value: the update of SETBIT, and the results of GETBIT, BITCOUNT, BITPOS, BITOP
+//! and BITFIELD.
 //!
-//! Bit 0 is the highest bit of byte 0. What lies behind the value counts as zeros.
+//! Bit 0 is the highest bit of byte 0. Bits beyond the end of the value count as zeros.
 
 use store::Pieces;
 use store::request::{Item, Verdict};

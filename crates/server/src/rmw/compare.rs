@@ -1,4 +1,4 @@
-//! Writes and deletions that depend on the value that is there: SET IFEQ, DELEX and their like.
+//! Writes and deletions that depend on the present value: SET IFEQ, DELEX and similar ones.
 
 use base::UnixMillis;
 use store::Pieces;

@@ -1,4 +1,4 @@
-//! What changes only the expiry.
+//! Updates that change only the expiry.
 
 use base::UnixMillis;
 use store::request::{Item, Verdict};

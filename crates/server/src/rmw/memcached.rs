@@ -1,4 +1,4 @@
-//! memcached's incr, decr, append and prepend: an absent key is never created.
+//! memcached's incr, decr, append and prepend: they never create an absent key.
 
 use store::Pieces;
 use store::request::{Item, Verdict};

@@ -1,4 +1,4 @@
-//! memcached's meta commands on what a key has.
+//! memcached's meta commands on the old item of a key.
 //!
 //! ```text
 //!  mg N R T   miss: an empty item that is won      hit: won if stale or ending soon; new time
@@ -8,10 +8,10 @@
 //!  ma         counted, or made if N says so
 //! ```
 //!
-//! An item is *stale* or *won* by marks beside its client flags ([`STALE`], [`WON`]): part of what
-//! the key has, so that they are logged and replicated as values are. A client that is told that it
-//! has won has written the item, which therefore has another CAS token from then on, unless a
-//! client had chosen it (E): that one stays until the next value.
+//! An item is *stale* or *won* by marks beside its client flags ([`STALE`], [`WON`]): the marks are
+//! part of the item, so they are logged and replicated like values. A client that wins has written
+//! the item, which therefore has another CAS token from then on, unless a client had chosen the
+//! token (E): a chosen token stays until the next value.
 
 use base::UnixMillis;
 use store::Pieces;

@@ -1,4 +1,4 @@
-//! The memory of a running server: what it is, what it can be, and how it changes.
+//! The memory of a running server: its present size, its bounds, and how it is changed.
 //!
 //! ```text
 //!  CONFIG SET maxmemory, cache_memlimit, SIGHUP ─▶ bounds ─▶ plan ─┬▶ client buffers
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! # Invariants
-//! I1: what is refused changes nothing, and the line says which number would do.
-//! I2: one change at a time, so that the parts are those of one plan.
+//! I1: a refused change changes nothing, and the error names a number that would be accepted.
+//! I2: one change at a time, so that all parts belong to one plan.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! What clients observe of the server, by MONITOR, HOTKEYS, `watch` or client-side caching.
+//! The observations of clients: MONITOR, HOTKEYS, `watch` and client-side caching.
 
 use super::Shared;
 use crate::event_stream::EventStream;

@@ -1,4 +1,4 @@
-//! What was counted since the totals were reset, and what is counted per second.
+//! Counts since the totals were last reset, and rates per second.
 
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! Access: users, certificates, and their files, which are read again while the server runs.
+//! Access control: users, certificates, and their files, which can be read again while the server
+//! runs.
 
 use std::net::SocketAddr;
 

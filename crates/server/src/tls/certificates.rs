@@ -1,4 +1,4 @@
-//! The files: a certificate, its key, and the authority that may sign clients' certificates.
+//! The TLS files: a certificate, its key, and the authority that signs clients' certificates.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

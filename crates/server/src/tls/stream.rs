@@ -1,4 +1,4 @@
-//! One connection's TLS, moved by the thread that has bytes: it never waits.
+//! The TLS state of one connection. The thread that has bytes drives it; it never blocks.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};

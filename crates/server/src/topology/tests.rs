@@ -1,4 +1,4 @@
-//! Nodes of machines that are made of files.
+//! NUMA nodes read from directories that imitate several machines' sysfs.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Broadcasting: which clients are told of all keys that begin in some way, read or not.
+//! Broadcasting: the clients that are notified of all changed keys with some prefix, read or not.
 //!
 //! ```text
 //!  prefix ─▶ clients              (all)          bar: {3}    foo: {3, 8}    foo:1: {5}
@@ -10,10 +10,10 @@
 //! ```
 //!
 //! # Invariants
-//! I1: the prefixes that one client names do not overlap, so that it is told of a key once; only
-//!     a client that asks for all keys later is told of some by both.
-//! I2: a key is hashed once, up to what it shares with the prefix next to it, and looked up for
-//!     those lengths whose hash is that of a prefix: never for each prefix.
+//! I1: the prefixes that one client names do not overlap, so it is notified of a key once; only a
+//!     client that asks for all keys later is notified of some by both.
+//! I2: a key is hashed once, up to the part it shares with the prefix next to it, and looked up
+//!     only at those lengths whose hash is that of a prefix: never once per prefix.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};

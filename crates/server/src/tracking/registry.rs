@@ -1,4 +1,4 @@
-//! The clients that track, in which way, and those that are about to.
+//! The registry of clients that track, with their modes, and of those that are about to.
 //!
 //! # Invariants
 //! I1: a client that tracks has begun: `wanting` has the id of every tracker.

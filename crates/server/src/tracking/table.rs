@@ -1,4 +1,4 @@
-//! Which clients have read which keys: one part of the table, as a state machine.
+//! The table of keys and the clients that have read them: one part of it, as a state machine.
 //!
 //! ```text
 //!  keys:   key ─▶ (number, clients that have read it)
@@ -7,11 +7,11 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a key is here exactly while some client would be told of its change; the thread that takes
-//!     it out tells them.
-//! I2: `order` names each key that is here once by its number, and at most as many others, plus
-//!     `STALE_MAX`.
-//! I3: `item_count` is how many clients all keys have, `held_bytes` what they take.
+//! I1: a key is here exactly while some client is to be notified of its change; the thread that
+//!     takes it out notifies them.
+//! I2: `order` names each key of the table once by its present number, and at most as many stale
+//!     numbers, plus `STALE_MAX`.
+//! I3: `item_count` is the number of clients over all keys, `held_bytes` the memory they take.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What clients that track are told, and how it reaches them.
+//! The messages to clients that track, and their way to these clients.
 //!
 //! ```text
 //!  changes ─▶ table, prefixes ─▶ messages ─┬▶ a connection of this worker: into its output
@@ -8,9 +8,9 @@
 //! # Invariants
 //! I1: a message is put into an output between two replies, never in the middle of one: while a
 //!     reply is under way in parts (KV.RANGE), the message waits.
-//! I2: messages are only made and taken while no request of a gathering waits to be executed (T4).
-//! I3: what has no room, on its way or in the output of its client, is summed up: the client is
-//!     told that everything has changed, once it has taken what waits (T6).
+//! I2: messages are made and taken only while no request of a gathering waits to be executed (T4).
+//! I3: messages without room, on their way or in the output of their client, are summed up: once
+//!     the client has read its waiting output, it is told that everything has changed (T6).
 //! I4: a turn tells [`TURN_MESSAGES`] clients, of earlier turns' changes half as many: once it has,
 //!     it is spent, and begins no further command. The readers that are left are told in the next
 //!     turns; until then their ids count as under way, and what has no room there is summed up for

@@ -1,5 +1,5 @@
-//! Somebody else writes the key between a group's look and its write: the write is left out (I3 of
-//! `compaction`), whatever it was going to be.
+//! Another session writes the key between a group's look and its write: the group's write is left
+//! out (I3 of `compaction`), whatever it was going to be.
 
 use base::KeyHash;
 

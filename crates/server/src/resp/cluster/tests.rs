@@ -1,12 +1,13 @@
-//! What four servers of Redis 7.0.15 answered, and what a node in their place answers.
+//! The recorded answers of four servers of Redis 7.0.15, and the answers of a node in the place of
+//! one.
 //!
 //! ```text
 //!  n1 :7302  master of 5461..10922       n2 :7301  master of 0..5460, the one asked most
 //!  n3 :7303  master of 10923..16383      n4 :7304  replica of n2
 //! ```
 //!
-//! `recorded/` holds a request and its answer a line. Ids are written as `<n1>`, times as `<ms>`;
-//! the lines of CLUSTER NODES are sorted.
+//! Each file in `recorded/` holds one request and its answer per line. Ids are written as `<n1>`,
+//! times as `<ms>`; the lines of CLUSTER NODES are sorted.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! The arguments that COMMAND DOCS tells, from one line a command.
+//! The arguments that COMMAND DOCS reports, parsed from one line per command.
 //!
 //! ```text
 //!  key:k#0 value:s condition:o@2.6.12?(nx:t=NX xx:t=XX)
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! # Invariants
-//! A1: every line of the table is read to its end (a test does).
+//! A1: every line of the table is parsed to its end (a test checks this).
 
 mod table;
 

@@ -1,4 +1,4 @@
-//! The key specifications of COMMAND INFO: which arguments are keys, and what becomes of each.
+//! The key specifications of COMMAND INFO: which arguments are keys, and how the command uses each.
 //!
 //! ```text
 //!  RENAME source target ─▶ [RW access delete, from 1] [OW update, from 2]

@@ -1,4 +1,4 @@
-//! What COMMAND tells of many names or keys, as a source of slices.
+//! The replies of COMMAND on many names or keys, as a source of slices.
 //!
 //! ```text
 //!  COMMAND DOCS get nosuch get ... ─▶ Counting: 1024 names a turn ─▶ Named: 64 KiB a turn

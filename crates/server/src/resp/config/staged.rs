@@ -1,5 +1,5 @@
-//! CONFIG SET of what can be changed while the server runs: all that one command names is looked at
-//! before any of it holds.
+//! CONFIG SET of the settings that can change while the server runs: all settings of one command
+//! are checked before any is applied.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What HOTKEYS START is told.
+//! The arguments of HOTKEYS START.
 
 use std::borrow::Cow;
 

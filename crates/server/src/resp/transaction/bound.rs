@@ -1,4 +1,4 @@
-//! What the replies of a transaction may hold: bounded, and booked, before its first command runs.
+//! The bound on the replies of a transaction: computed and booked before its first command runs.
 //!
 //! ```text
 //!  EXEC ─▶ bound of each reply ─▶ sum: within a quarter of the buffers, and booked? ─▶ run

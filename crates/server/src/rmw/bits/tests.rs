@@ -1,4 +1,4 @@
-//! Bits against a model that holds one truth value for each.
+//! Bits checked against a model that holds one truth value for each.
 
 use wire::Parsed;
 use wire::resp::{Limits, Parser};

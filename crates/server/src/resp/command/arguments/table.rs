@@ -1,4 +1,4 @@
-//! The arguments of each command, in the notation of its parent, by name.
+//! The arguments of each command, in the notation of the parent module, sorted by name.
 
 pub(super) static TABLE: &[(&str, &str)] = &[
     ("acl|cat", "categoryname:s?"),
