@@ -1,4 +1,4 @@
-//! How an RDMA transport behaves.
+//! The configuration of an RDMA transport.
 
 use std::time::Duration;
 

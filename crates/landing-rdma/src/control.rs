@@ -1,8 +1,8 @@
 //! Descriptors: the device's, and the TCP sockets that connections are set up over.
 //!
-//! A lane keeps its socket. The device of a receiver never notices that a sender is gone, since it
-//! only ever answers; the kernel of a process that died hangs up at once, and keepalive finds a
-//! host that died.
+//! A lane keeps its socket. A receiver's device never notices that a sender is gone, since it only
+//! ever answers; but the kernel of a process that died hangs up the socket at once, and keepalive
+//! detects a host that died.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{TcpListener, TcpStream};

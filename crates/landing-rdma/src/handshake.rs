@@ -1,4 +1,4 @@
-//! What two ends tell each other over TCP first: see docs/formats/rdma-greeting.md.
+//! The greeting that two ends exchange over TCP first: see docs/formats/rdma-greeting.md.
 
 use crate::verbs::Peer;
 

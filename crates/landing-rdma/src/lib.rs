@@ -6,13 +6,13 @@
 //!   lane 2 ─ queue pair ─┘                      completions: lane, slot, length
 //! ```
 //!
-//! It is what Rowan (rowan §3.2) and uTPS (mutps §3.2.1) are made of: senders SEND, the receiver's
-//! device takes the first receive of the queue that all connections share, writes the message
-//! there and acknowledges; the receiver's CPU posts receives. [`Rdma`] is a
+//! Rowan (rowan §3.2) and uTPS (mutps §3.2.1) are built on this scheme: senders SEND; the
+//! receiver's device takes the first receive of the queue that all connections share, writes the
+//! message there and acknowledges; the receiver's CPU posts receives. [`Rdma`] is a
 //! [`Transport`](landing::Transport), so code that uses a zone over UDP can use this.
 //!
-//! libibverbs is loaded when a transport is made: this crate builds, and its users run, where it
-//! is not installed. Decision 0028; how it works is in docs/design/landing.md.
+//! libibverbs is loaded when a transport is made: this crate builds, and programs that use it run,
+//! where it is not installed. Decision 0028; docs/design/landing.md explains how it works.
 
 mod config;
 mod control;

@@ -1,4 +1,4 @@
-//! Which port and address of a device connections leave by.
+//! The port and address of a device that connections leave by.
 
 use std::io;
 

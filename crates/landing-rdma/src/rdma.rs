@@ -1,4 +1,4 @@
-//! The transport.
+//! The RDMA transport: drives the device, its lanes, receives and sends.
 
 use std::collections::hash_map::RandomState;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Receives: the zone's slots, given to the device in address order and settled in any.
+//! Receives: the zone's slots, given to the device in address order and settled in any order.
 //!
 //! ```text
 //!   buffer    │ slot │ slot │ slot │ slot │ slot │ ...   each one receive
@@ -7,17 +7,17 @@
 //! ```
 //!
 //! # Invariants
-//! S1: numbers count receives in the order of posting, which is that of the zone's buffers and,
-//!     in each, of addresses.
+//! S1: numbers count receives in the order of posting, which is that of the zone's buffers and, in
+//!     each, of addresses.
 //! S2: each receive is settled once, whether a message came or not.
-//! S3: a buffer is closed when all of its slots are settled, so the device has no receive left
-//!     that would write there.
+//! S3: a buffer is closed when all of its slots are settled, so the device has no receive left that
+//!     would write there.
 //!
 //! # Trade-offs
 //! A slot takes one message, however short: stock verbs have no shared queue whose receives take
-//! several (docs/design/landing.md). A message of several packets holds its receive until the last
-//! of them, so that later receives may complete first; slots settle in any order, and that costs
-//! the other slots nothing but the reuse of that buffer.
+//! several (docs/design/landing.md). A message of several packets holds its receive until its last
+//! packet, so later receives may complete first. Slots settle in any order; that costs the other
+//! slots nothing but a later reuse of that buffer.
 
 use std::io;
 

@@ -5,14 +5,14 @@
 //!                      oldest ────────▶ unposted ─▶ youngest
 //! ```
 //!
-//! A batch is one list of requests for each lane, so the device is told once (one doorbell). A
-//! completion of the last says that all in front of it are done too, as a connection keeps their
-//! order; so few are asked to complete (selective signalling).
+//! A batch is one list of requests for each lane, so the device is notified once (one doorbell).
+//! The completion of the last request implies that all before it are done too, since a connection
+//! keeps their order; so only a few requests ask for a completion (selective signalling).
 //!
 //! # Invariants
 //! F1 (sends/slots.rs): a buffer is free, reserved, or in the list of one lane.
-//! F2: the bytes of a frame that was posted are left alone until it is acknowledged, or until its
-//!     queue pair is gone.
+//! F2: the bytes of a posted frame are left alone until it is acknowledged, or until its queue pair
+//!     is gone.
 
 mod slots;
 

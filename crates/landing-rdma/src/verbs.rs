@@ -1,4 +1,5 @@
-//! libibverbs, loaded when it is asked for: objects that close themselves, and calls that check.
+//! libibverbs, loaded on first use: objects that close themselves, and calls that check their
+//! results.
 //!
 //! ```text
 //!   Device ◀── Domain ◀── Memory            a region that the device may reach
@@ -6,8 +7,8 @@
 //!     └─ Channel ◀─ CompletionQueue ◀─ QueuePair
 //! ```
 //!
-//! An arrow is a reference that keeps what is underneath open. Nothing else here is aware of what
-//! goes over the connections.
+//! An arrow is a reference that keeps the object it points to open. This module knows nothing about
+//! the contents of the connections.
 
 pub mod abi;
 mod library;

@@ -1,4 +1,4 @@
-//! RDMA from outside: what every transport promises, and what only this one does.
+//! RDMA from outside: the guarantees of every transport, and those of this one alone.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,6 +1,6 @@
 //! Both ends on one RDMA device, as `cargo xtask test-rdma` runs it over soft-RoCE.
 //!
-//! DOVETAIL_RDMA_DEVICE names the device; unless it does, each test says so in one line and passes.
+//! DOVETAIL_RDMA_DEVICE names the device; without it, each test says so in one line and passes.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;

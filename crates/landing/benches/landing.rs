@@ -1,8 +1,8 @@
 //! Messages of 64 bytes from many senders into a log: one shared buffer against one for each.
 //!
 //! `cargo bench -p landing --bench landing [MESSAGES]`. CPU time is measured with both sides in
-//! turns on one thread, so that neither waits; the rate with a core for each. Both sides' CPU
-//! counts: on loopback much of the receiver's kernel work is done in the sender's call (K21).
+//! turns on one thread, so that neither waits; the rate with a core for each. The CPU time of both
+//! sides counts: on loopback much of the receiver's kernel work is done in the sender's call (K21).
 
 use std::fs::File;
 use std::io;

@@ -1,12 +1,12 @@
-//! What a message through shared memory costs, without any work on it.
+//! The cost of a message through shared memory, without any work on it.
 //!
 //! ```text
 //!  cargo bench -p landing --bench shm                  all cases
 //!  cargo bench -p landing --bench shm -- echo-1        the cases whose name begins so
 //! ```
+//!
 //! The client runs on core 1 and the server on core 0, each with a mapping of its own, as two
-//! processes
-//! have. Messages have 64 bytes unless the case says otherwise.
+//! processes have. Messages have 64 bytes unless the case says otherwise.
 
 #![allow(clippy::unwrap_used, reason = "a measurement that cannot go on stops")]
 

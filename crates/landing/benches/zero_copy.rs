@@ -1,8 +1,8 @@
 //! Long messages over loopback TCP, with and without a copy in the kernel's send call.
 //!
-//! `cargo bench -p landing --bench zero_copy`. On loopback the kernel copies what it was asked not
-//! to copy, and says so; what is measured is what the attempt costs there, which is why it ends by
-//! itself. CPU time of the sending thread, and of both sides together (K21).
+//! `cargo bench -p landing --bench zero_copy`. On loopback the kernel copies in spite of the flag,
+//! and reports it. The bench measures the cost of the attempt there, which is why zero copy turns
+//! itself off. CPU time of the sending thread, and of both sides together (K21).
 
 use std::io::{self, Read};
 use std::net::{TcpListener, TcpStream};

@@ -1,4 +1,5 @@
-//! One zone, several readers: which of them reads which message, and when all are done.
+//! The board: shares one zone among several readers. It assigns each message to a reader and knows
+//! when all are done with it.
 //!
 //! ```text
 //!   numbers     0 1 2 3 4 5 6 7 8 9 ...
@@ -8,15 +9,15 @@
 //!                   └ released: no reader needs anything below
 //! ```
 //!
-//! The thread that posts buffers publishes what has landed; reader `i` takes the numbers `m` with
-//! `m mod n = i` (mutps §3.2.1, K19) and goes on without waiting for the others. `n` changes at a
-//! predefined number (mutps §3.5, U2): the next one to be published, so that a reader knows of the
-//! change before there is anything that it concerns.
+//! The thread that posts buffers publishes the messages that have landed. Reader `i` takes the
+//! numbers `m` with `m mod n = i` (mutps §3.2.1, K19) and does not wait for the others. `n` changes
+//! at a predefined number (mutps §3.5, U2): the next one to be published, so that a reader knows of
+//! the change before any message that it concerns exists.
 //!
 //! # Invariants
 //! O1: each number is taken by exactly one reader, its owner under the `n` that holds there.
 //! O2: a reader takes its numbers in increasing order.
-//! O3: nothing is released that its owner has not given back.
+//! O3: no message is released before its owner has given it back.
 //! O4: the next change waits until all readers that the last one concerns have passed its number.
 //!
 //! # Concurrency

@@ -1,4 +1,4 @@
-//! How bytes arrive: zones, and the transports that fill them.
+//! The arrival of bytes: zones, and the transports that fill them.
 //!
 //! ```text
 //!   senders          transport                      zone                        worker
@@ -10,13 +10,13 @@
 //! ```
 //!
 //! A [`Zone`] is memory whose buffers are posted in increasing address order and filled front to
-//! back; what has landed is a [`Completion`] `(sender, offset, length, number)`. It is uTPS's
-//! receive buffer (mutps §3.2.1) when its home is a ring of requests that stays in cache, and
-//! Rowan's log (rowan §3.2) when its home is borrowed log segments. A [`Transport`] lands what has
-//! arrived in a zone and sends what is queued. Nothing here copies, parses or allocates between a
-//! datagram's arrival and its completion.
+//! back; each message that has landed is a [`Completion`] `(sender, offset, length, number)`. A
+//! zone is uTPS's receive buffer (mutps §3.2.1) when its home is a ring of requests that stays in
+//! cache, and Rowan's log (rowan §3.2) when its home is borrowed log segments. A [`Transport`]
+//! lands arrived messages in a zone and sends queued ones. Nothing here copies, parses or allocates
+//! between a datagram's arrival and its completion.
 //!
-//! Start with `zone.rs`, then `transport.rs`; how it works is in docs/design/landing.md.
+//! Start with `zone.rs`, then `transport.rs`; docs/design/landing.md explains how it works.
 
 mod board;
 mod frames;

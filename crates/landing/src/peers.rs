@@ -1,8 +1,8 @@
-//! Connected sockets of many peers (K19), received from by the best way that this kernel has.
+//! Connected sockets of many peers (K19), received from by the best mechanism of this kernel.
 //!
-//! io_uring's shared ring of buffers fills a log densely and costs the receiver no more calls for
-//! more peers; where the kernel has none, `recvmmsg` does the same for a call and a gap more for
-//! each socket (decision 0024). The code that opens one logs [`Peers::way`] once.
+//! io_uring's shared ring of buffers fills a log densely, and costs the receiver no more calls for
+//! more peers. On kernels without it, `recvmmsg` does the same for one more call and one more gap
+//! per socket (decision 0024). The code that opens a [`Peers`] logs [`Peers::way`] once.
 
 use std::fmt;
 use std::io;

@@ -1,17 +1,17 @@
-//! Bytes that are sent from where they are, and how long they have to stay there.
+//! Bytes that are sent without a copy, and how long they have to stay unchanged.
 //!
 //! ```text
 //!   queue_pinned ──▶ taken by the kernel ──▶ sent ──▶ acknowledged, or read ──▶ notification
 //!                    └────────── the pin is held: the bytes may not change ─────────────┘
 //! ```
 //!
-//! A send without a copy (SEND_ZC) ends twice: once when the kernel has taken the bytes, and once,
-//! much later, when it will not look at them again. In between they must not change (K12), or a
-//! segment that is sent again carries something else.
+//! A send without a copy (SEND_ZC) completes twice: once when the kernel has taken the bytes, and
+//! once, much later, when it will not read them again. In between they must not change (K12), or a
+//! retransmitted TCP segment carries other bytes.
 //!
 //! It pays for long messages to a real device. Where the kernel has to copy all the same, as to a
-//! receiver on this host, it is slower than a plain send: the kernel says so in the notification,
-//! and a lane on which it has said so `COPIED_MAX` times in a row goes back to plain sends.
+//! receiver on this host, it is slower than a plain send. The kernel reports such a copy in the
+//! notification; a lane with `COPIED_MAX` such reports in a row goes back to plain sends.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Which socket of a group a datagram goes to: the one that owns its partition (M6, N1).
+//! Steering: picks the socket of a group that receives a datagram, by the owner of its partition
+//! (M6, N1).
 //!
 //! ```text
 //!   native datagram   0    2 3 4        6                socket_of(partition, n)
@@ -9,8 +10,8 @@
 //!
 //! All sockets of a group are bound to one address with SO_REUSEPORT. A classic BPF program of nine
 //! instructions reads the partition, little-endian at byte 4 of the payload, and picks the socket.
-//! A datagram too short to have one goes to socket 0. The program can be replaced while datagrams
-//! arrive: that changes `n` (U2); sockets from the new `n` on then hear nothing more.
+//! A datagram too short to have a partition goes to socket 0. The program can be replaced while
+//! datagrams arrive: that changes `n` (U2); sockets from the new `n` on then receive nothing more.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};

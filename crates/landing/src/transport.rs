@@ -1,4 +1,4 @@
-//! The face of every transport: land what has arrived, send what is queued.
+//! The trait of every transport: lands arrived messages, sends queued ones.
 
 use std::fmt;
 use std::io;

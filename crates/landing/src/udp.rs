@@ -1,9 +1,9 @@
 //! UDP by `recvmmsg` straight into the zone and `sendmmsg`, with GRO and GSO.
 //!
-//! A bare datagram pair costs 1.7 us on a kernel's UDP whatever its size, so what counts is how
-//! much goes in one: frames to one peer that lie behind each other in the queue leave as one
-//! message that the kernel (or the device) cuts, and datagrams of one sender that the kernel has
-//! joined arrive as one message that is cut here, without a copy.
+//! A bare datagram pair costs 1.7 us on a kernel's UDP whatever its size, so the number of bytes
+//! per message matters. Consecutive frames to one peer leave as one message, which the kernel (or
+//! the device) cuts; datagrams of one sender that the kernel has joined arrive as one message,
+//! which is cut here, without a copy.
 //!
 //! A socket is connected or not. A connected one has one peer, `Lane(0)`, and is a fence: no other
 //! sender's datagrams arrive (K19, K22). On an unconnected one the sender is an address.

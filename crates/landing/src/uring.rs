@@ -8,24 +8,25 @@
 //!
 //! It is the kernel's own multi-packet shared receive queue (rowan §3.2): with incremental
 //! consumption (IOU_PBUF_RING_INC, Linux 6.12) messages of all sockets land back to back, without a
-//! copy in user space, and the receiver's calls do not grow with the number of sockets. Each socket
-//! is a lane (K19): a UDP socket connected to one peer, or a TCP connection.
+//! copy in user space, and the number of the receiver's calls does not grow with the number of
+//! sockets. Each socket is a lane (K19): a UDP socket connected to one peer, or a TCP connection.
 //!
 //! # Invariants
-//! U1: completions come in the order in which the buffers were filled, so that adding up lengths
-//!     says where each message lies; the id of each one's buffer is checked against that.
+//! U1: completions come in the order in which the buffers were filled, so the sum of their lengths
+//!     gives the position of each message; the buffer id of each completion is checked against
+//!     that.
 //! U2: the zone's memory outlives the kernel's use of it: it is shared, and dropping a transport
 //!     first cancels all receives.
 //!
 //! # Limits
-//! A datagram that does not fit in what is left of a buffer is cut, and the kernel does not say so.
-//! Nor is that the only place: a receive that found its socket empty remembers how much was left
+//! A datagram that does not fit in the rest of a buffer is cut, and the kernel does not report it.
+//! A second case: a receive that found its socket empty remembers how much of the buffer was left
 //! then, and its next datagram is cut to that even in a fresh buffer (seen on Linux 6.18). So the
-//! zone's length check is asked about every datagram (K20), and senders send cut ones again.
-//! A socket that is not connected needs another receive, one that names the sender: [`UringUdp`].
+//! zone's length check is applied to every datagram (K20), and senders send cut ones again. A
+//! socket that is not connected needs another receive, one that names the sender: [`UringUdp`].
 //!
 //! # References
-//! Decision 0024: what this is for, and what was measured.
+//! Decision 0024: its purpose and the measurements.
 //!
 //! # Concurrency
 //! The first thread that receives owns the transport from then on.

@@ -9,24 +9,26 @@
 //! ```
 //!
 //! A frame can only go to a socket of the queue it came on, so each worker has a socket on each
-//! queue. So steering is exact however the device spreads its load; where it brings a partition to
-//! its worker's queue by itself, no worker waits for another.
+//! queue. So steering is exact however the device distributes its load; where the device already
+//! brings a partition to its worker's queue, no worker waits for another.
 //!
-//! What the program does not take, the stack gets: ARP, TCP, other ports, fragments, datagrams with
-//! IP options, VLANs, queues from `queue_count` on. A [`Udp`](crate::udp::Udp) at the same address
-//! hears those that are ours; without one, their senders get "port unreachable".
+//! Frames that the program does not take go to the stack: ARP, TCP, other ports, fragments,
+//! datagrams with IP options, VLANs, queues from `queue_count` on. A [`Udp`](crate::udp::Udp) at
+//! the same address receives those addressed to this server; without one, their senders get "port
+//! unreachable".
 //!
 //! # Invariants
-//! X1: a payload is copied once, from its frame into the zone. Zones are dense, frames are 2 or
-//!     4 KiB each, and a copy of 64 bytes costs less than the cache lines that a zone of frames
-//!     would spread over. A full zone never holds frames: what does not fit waits in the ring.
+//! X1: a payload is copied once, from its frame into the zone. Zones are dense, frames are 2 or 4
+//!     KiB each, and a copy of 64 bytes costs less than the cache lines that a zone of frames would
+//!     spread over. A full zone never holds frames: payloads without room wait in the ring.
 //! X2: the program and its map live as long as any of the transports that were opened together, or
-//!     their [`Helm`]; the kernel detaches it when the last goes, or when the process does.
+//!     their [`Helm`]; the kernel detaches the program when the last of them is dropped, or when
+//!     the process ends.
 //! X3: the targets of steering change by another program under the same link, of the same sockets.
-//! R1, R2 (xdp/ring.rs), Q1, Q2 (xdp/queue.rs).
+//!     R1, R2 (xdp/ring.rs), Q1, Q2 (xdp/queue.rs).
 //!
 //! # Concurrency
-//! Each transport is one worker's. Those on one queue share a lock, taken once for a burst.
+//! Each transport belongs to one worker. Those on one queue share a lock, taken once for a burst.
 //!
 //! # Limits
 //! One address, so one family. Datagrams fit in a packet: nothing is fragmented. 255 next hops.

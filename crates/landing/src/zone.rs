@@ -1,4 +1,4 @@
-//! One area that messages of all senders land in, one after another.
+//! A zone: one memory area in which messages of all senders land, one after another.
 //!
 //! ```text
 //!   region   ┌── buffer ──┬── buffer ──┬── buffer ──┬── buffer ──┐
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! A zone has one of two homes. In a *ring* (mutps §3.2.1) a buffer is posted again as soon as all
-//! that landed in it is released. Over a *log* (rowan §3.2) its owner posts segments one by one,
-//! and gets each back once it is spent.
+//! messages in it are released. Over a *log* (rowan §3.2) its owner posts segments one by one, and
+//! gets each back once it is spent.
 //!
 //! # Invariants
 //! Z1: completions have consecutive numbers, in the order in which they landed.
@@ -21,14 +21,14 @@
 //! Z4: bytes of a completion that is not released are not overwritten.
 //! Z5: a message that ends exactly at its buffer's end is a completion only if the length check
 //!     says that it is whole (K20).
-//! Z6: posted buffers that were lent to a kernel are written by it alone.
-//! B1 to B3 (zone/buffers.rs) say how buffers are filled and reclaimed.
+//! Z6: posted buffers that were lent to a kernel are written by it alone. B1 to B3
+//!     (zone/buffers.rs) say how buffers are filled and reclaimed.
 //!
 //! # Concurrency
-//! A zone belongs to one thread; a [`board`](crate::board()) shares what has landed with others.
+//! A zone belongs to one thread; a [`board`](crate::board()) shares landed messages with others.
 //!
 //! # Limits
-//! No buffer posted, or as many completions outstanding as there may be: nothing is received, the
+//! If no buffer is posted, or the maximum of completions is outstanding, nothing is received: the
 //! messages stay with the sender or with the kernel, and `starved` counts it (back-pressure).
 
 mod buffers;

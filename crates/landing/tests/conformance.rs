@@ -1,7 +1,7 @@
-//! What every transport promises, run against each: a new one gets a rig and a line below.
+//! The guarantees of every transport, tested on each: a new one gets a rig and a line below.
 //!
 //! One thread sends, receives and acknowledges in turns. Loopback delivers inside the send call, so
-//! nothing is waited for, and a run is the same each time.
+//! no step waits, and a run is the same each time.
 
 conforms! {
     udp: rigs::Single,

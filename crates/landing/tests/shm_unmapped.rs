@@ -1,4 +1,4 @@
-//! What is left of a client's memory: a process of its own counts its mappings and descriptors.
+//! The leftovers of a client's memory: a separate process counts its mappings and descriptors.
 
 use std::os::unix::net::UnixStream;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! AF_XDP between two network namespaces: what is steered where, what passes, what is left behind.
+//! AF_XDP between two network namespaces: which frames are steered where, which pass to the stack,
+//! and what remains afterwards.
 //!
 //! Root and iproute2 are needed; without them each test says so in one line and passes.
 

@@ -1,9 +1,10 @@
-//! What parsing and encoding costs per request; run it under an instruction counter.
+//! The cost of parsing and encoding per request; to be run under an instruction counter.
 //!
 //! ```text
 //!  cargo bench -p wire --bench parse -- resp-get 1000000
 //!  valgrind --tool=callgrind target/release/deps/parse-* resp-get 100000
 //! ```
+//!
 //! The count of a run with N requests minus that of a run with 0, divided by N, is the cost.
 
 use std::hint::black_box;

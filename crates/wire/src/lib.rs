@@ -8,15 +8,15 @@
 //!
 //! # Invariants
 //! I1: no input makes a parser panic or read outside `input`.
-//! I2: `Done` always has `0 < consumed_bytes <= input.len()`: a caller that advances makes
+//! I2: `Done` always has `0 < consumed_bytes <= input.len()`, so a caller that advances makes
 //!     progress.
 //! I3: `NeedMore` always has `at_least_bytes > input.len()`.
-//! I4: how the input was cut into reads never changes the commands that come out.
+//! I4: the way the input is cut into reads never changes the parsed commands.
 //! I5: the work for a command is linear in its length, however many reads it arrives in.
 //!
 //! # Trade-offs
-//! Arguments are walked where they lie instead of being gathered in a list: nothing is allocated,
-//! even for a million of them, and each length header is read a second time.
+//! Arguments are walked in the read buffer instead of being gathered in a list: nothing is
+//! allocated, even for a million of them, but each length header is read a second time.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! memcached's protocols as memcached 1.6.18 speaks them: text and meta here, see
-//! docs/formats/memcached-text.md, and [`binary`]; both also in datagrams ([`datagram`]).
+//! memcached's protocols as memcached 1.6.18 speaks them: text and meta here (see
+//! docs/formats/memcached-text.md), binary in [`binary`]; both also in datagrams ([`datagram`]).
 //!
 //! ```text
 //!  input ──▶ Parser::next_command ──▶ Done(Ok(Command))        execute, reply unless noreply

@@ -7,15 +7,15 @@
 //!  buffer   ◀── FrameWriter ◀── push_request, push_reply
 //! ```
 //!
-//! Beside the codec are the protocol's pure state machines: what a server remembers so that a
-//! request takes effect once, and how large values are put together.
+//! Beside the codec are the protocol's pure state machines: a server's record of writes, by which
+//! each takes effect at most once, and the assembly of large values.
 //!
 //! # Invariants
 //! I1: no input makes a parser panic or read outside `input`; nothing is allocated for it.
-//! I2: a frame's header is checked whole before its first message is looked at.
-//! I3: messages are taken in one pass: those before a broken one stand, those behind it are
-//!     dropped. A frame arrived as it was sent (length, tag), so a broken message was sent broken,
-//!     and its sender could have sent the good ones alone.
+//! I2: a frame's header is checked completely before its first message is looked at.
+//! I3: messages are parsed in one pass: those before a malformed one are valid, those after it are
+//!     dropped. A frame arrived as it was sent (length, tag), so a malformed message was sent
+//!     malformed, and its sender could have sent the well-formed ones alone.
 
 mod assembly;
 mod cookie;

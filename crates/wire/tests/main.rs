@@ -1,4 +1,4 @@
-//! The protocols from outside: what is encoded is read back.
+//! The protocols from outside: encoded messages are parsed back.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,4 +1,4 @@
-//! What a client frames is what comes out, for random commands cut at random places.
+//! A client's framed commands are parsed back, for random commands cut at random places.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Which buffer is free, and which lane's frame each other holds: numbers only.
+//! The state of each send buffer: free, or holding the frame of a lane. Numbers only.
 
 /// No buffer: the end of a list.
 const NONE: u32 = u32::MAX;

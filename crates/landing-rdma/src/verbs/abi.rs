@@ -1,8 +1,8 @@
-//! What libibverbs and its callers agree on: structures, constants and functions (IBVERBS_1.1).
+//! The binary interface of libibverbs: structures, constants and functions (IBVERBS_1.1).
 //!
-//! The interface is that of `infiniband/verbs.h`. It has not changed since 2007 but by additions at
+//! The interface is that of `infiniband/verbs.h`. Since 2007 it has only changed by additions at
 //! the ends of structures that the library itself allocates. Structures of which only the head is
-//! needed are declared as far as that: no code here makes or copies one. `cargo xtask test-rdma`
+//! needed are declared up to that point: no code here makes or copies one. `cargo xtask test-rdma`
 //! compares sizes and offsets with the header's.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};

@@ -1,4 +1,4 @@
-//! Memory that a device may reach.
+//! Memory that a device may access.
 
 use std::ffi::c_int;
 use std::io;

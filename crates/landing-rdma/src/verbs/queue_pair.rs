@@ -1,4 +1,4 @@
-//! A reliable connection's end: a queue of sends, and a share in the receives of all.
+//! One end of a reliable connection: a queue of sends, and a share in the receives of all.
 
 use std::ffi::c_int;
 use std::io;

@@ -1,4 +1,4 @@
-//! Queues of a device: completions, the channel that says that there are some, shared receives.
+//! Queues of a device: completions, the channel that announces them, shared receives.
 
 use std::ffi::c_int;
 use std::io;

@@ -1,4 +1,4 @@
-//! Takes clients at a Unix socket: checks their users and hands each its own region.
+//! Accepts clients at a Unix socket: checks their users and hands each its own region.
 
 use std::io;
 use std::mem::size_of;

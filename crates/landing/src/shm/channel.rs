@@ -1,8 +1,8 @@
 //! Both rings of one end, and the sleep words that decide which end rings a bell.
 //!
-//! A doorbell is a system call and a wake-up, so it is rung only for a side that sleeps. Each side
-//! has one sleep word; it says what the side wants to be woken for (bit 0: frames to take, bit 1:
-//! room to write), and 0 while it is awake.
+//! A doorbell is a system call and a wake-up, so it is rung only for a sleeping side. Each side has
+//! one sleep word. It names the events that should wake the side (bit 0: frames to take, bit 1:
+//! room to write), and is 0 while the side is awake.
 //!
 //! ```text
 //!  the side that goes to sleep            the side that publishes
@@ -13,12 +13,13 @@
 //! ```
 //!
 //! The fences are totally ordered. If D2 is first, P3 sees D1 and the bell is rung. If P2 is first,
-//! D3 sees P1 and the side stays awake. Without either fence a store and the load behind it change
-//! places, and both may see the old value: a lost wake-up. The swap decides by what it *took*, not
-//! by what P3 saw: between the two the sleeper may have gone to sleep again, for another reason.
+//! D3 sees P1 and the side stays awake. Without either fence a store and the load after it may
+//! change places, and both sides may see the old value: a lost wake-up. The swap decides by the
+//! value it *took*, not by the value that P3 saw: between the two the sleeper may have gone to
+//! sleep again, for another reason.
 //!
-//! A bell may ring in vain (the sleeper woke for another reason): it is heard later, once, and
-//! means nothing. With a hostile peer any word may hold anything: what comes of it is a bell too
+//! A bell may ring in vain, if the sleeper woke for another reason: it is then noticed once, later,
+//! and has no effect. A hostile peer may put anything into any word: the result is one bell too
 //! many, or none for the peer itself.
 
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Takes a path for a listening socket, cleans what a dead server left there, and gives it back.
+//! Claims a path for a listening socket: removes the leftovers of a dead server, and removes the
+//! socket at the end.
 
 use std::ffi::CString;
 use std::io;

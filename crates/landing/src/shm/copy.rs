@@ -1,19 +1,19 @@
-//! Copies between racing memory and bytes of our own, a word at a time.
+//! Copies between racing memory and private bytes, a word at a time.
 //!
 //! The other process may write any word of a region at any moment, whatever the protocol says. A
 //! plain read or write that races is undefined behaviour, and a compiler may read a plain location
-//! twice; so every access to a region is one relaxed atomic access to an aligned word:
+//! twice. So every access to a region is one relaxed atomic access to an aligned word:
 //!
 //! - S1: a region is only ever seen as `&[AtomicU64]`. No `&[u8]` or `&mut [u8]` into it exists.
-//! - S2: a word is read once. What is checked is the copy, never the region again.
+//! - S2: a word is read once. Checks look at the copy, never at the region again.
 //! - S3: bytes are parsed in the copy, which no other process sees.
 //!
-//! The language knows threads, not processes: another process's stores count as atomic stores of
-//! another thread, which is what the hardware makes of them (aligned eight-byte loads never fault
-//! and return a mixture of bytes that were stored). Whatever they are, the copy is an ordinary,
-//! initialised byte string, and the parser must face any byte string from a network anyway.
+//! The language defines threads, not processes: another process's stores count as atomic stores of
+//! another thread, and the hardware behaves like that (aligned eight-byte loads never fault and
+//! return a mixture of stored bytes). Whatever was stored, the copy is an ordinary, initialised
+//! byte string, and the parser must accept any byte string from a network anyway.
 //!
-//! What both copies cost is in docs/results/landing.md: some ten nanoseconds for 100 bytes.
+//! The cost of both copies is in docs/results/landing.md: some ten nanoseconds for 100 bytes.
 
 use base::sync::{AtomicU64, Ordering};
 

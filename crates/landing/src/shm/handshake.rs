@@ -1,6 +1,6 @@
-//! The only message that the socket carries besides doorbells: the server's welcome.
+//! The server's welcome: the only message on the socket besides doorbells.
 //!
-//! The server speaks first, so that a client which connects and says nothing holds up no other.
+//! The server speaks first, so a client that connects and says nothing delays no other client.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

@@ -1,4 +1,4 @@
-//! Where each word of a shared region lies; docs/formats/shm-ring.md shows the same picture.
+//! The position of each word of a shared region; docs/formats/shm-ring.md shows the same picture.
 
 use thiserror::Error;
 

@@ -1,11 +1,9 @@
-//! One end of a connection: the rings, and the socket that rings the bell and tells of a hang-up.
+//! One end of a connection: the rings, and the socket that carries doorbells and reports a hang-up.
 //!
 //! The doorbell is a byte on the connection's own socket. An eventfd would be shared with the other
-//! process down to its flags: a client could fill it, make it blocking, and so hang the thread of
-//! the
-//! server that rings it (decision 0023). A socket's end is its owner's alone, and every call here
-//! says
-//! by itself that it must not block.
+//! process down to its flags: a client could fill it, make it blocking, and so hang the server's
+//! thread that rings it (decision 0023). Each end of a socket belongs to its owner alone, and every
+//! call here is explicitly non-blocking.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

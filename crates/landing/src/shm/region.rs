@@ -1,10 +1,10 @@
 //! A region of words that two processes share: a sealed memfd and its mapping.
 //!
-//! The server creates the region and seals its size before anybody else holds it: a mapping of a
-//! file that shrinks ends in SIGBUS, and no client may do that to the server. Memory that a client
-//! gives back (it may punch holes) reads as zeros afterwards, which is one more wrong content.
-//! Never
-//! huge pages: a hole in those may find none to fill it, and that is a SIGBUS again.
+//! The server creates the region and seals its size before any other process has it: access to a
+//! mapping of a file that has shrunk ends in SIGBUS, and no client may do that to the server.
+//! Memory that a client gives back (it may punch holes) reads as zeros afterwards, which is only
+//! one more wrong content. Huge pages are never used: if no huge page is free to fill a hole, that
+//! is a SIGBUS again.
 
 #[cfg(not(loom))]
 mod mapped;

@@ -1,4 +1,4 @@
-//! The two ends of one ring of frames, each trusting nothing that the other side wrote.
+//! The two ends of one ring of frames. Neither end trusts the words that the other side writes.
 //!
 //! ```text
 //!  ring (bytes)   .....[ len | frame bytes, padded to 8 ][ len | frame ..].......
@@ -6,20 +6,21 @@
 //!  len word       63..32 zero | 31..0 frame length in bytes, from 1 to a quarter of the ring - 8
 //! ```
 //!
-//! `head` and `tail` count bytes since the beginning (2^64 bytes are never reached); a position is
-//! the
-//! count modulo the ring's size, and a frame that reaches the ring's end goes on at its beginning.
+//! `head` and `tail` count bytes since the beginning (2^64 bytes are never reached). A position is
+//! the count modulo the ring's size, and a frame that reaches the ring's end continues at its
+//! beginning.
 //!
 //! # Invariants
 //! - R1: `0 <= tail - head <= ring`, both multiples of 8.
 //! - R2: each end keeps its own index privately and only ever *stores* it in the region.
-//! - R3: the other end's index is loaded once per refresh and held against R1 before it is used.
+//! - R3: the other end's index is loaded once per refresh and checked against R1 before it is used.
 //! - R4: a length word is loaded once per attempt; the copy is checked and used.
 //!
 //! # Concurrency
-//! One reader and one writer, anywhere. The writer's release store of `tail` (W1) pairs with the
-//! reader's acquire load (A1): frames are whole before they are seen. The reader's release store of
-//! `head` (W2) pairs with the writer's acquire load (A2): a word is read before it is reused.
+//! One reader and one writer, on any threads. The writer's release store of `tail` (W1) pairs with
+//! the reader's acquire load (A1): frames are whole before they are seen. The reader's release
+//! store of `head` (W2) pairs with the writer's acquire load (A2): a word is read before it is
+//! reused.
 
 use std::sync::Arc;
 

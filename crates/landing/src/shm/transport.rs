@@ -1,4 +1,4 @@
-//! Shared-memory clients behind the face of every transport: a lane for each, one zone for all.
+//! Shared-memory clients as a transport: one lane for each client, one zone for all.
 //!
 //! ```text
 //!   ring of client 0 ─┐
@@ -7,23 +7,23 @@
 //!   reserve, commit ─▶ ring of the lane's client ─ flush: published, a sleeper is rung
 //! ```
 //!
-//! A frame is copied to the window of the zone. One that does not fit in what is left of a buffer
-//! stays in its ring, and lands in the next buffer: nothing is ever cut, nothing has to be sent
-//! again.
+//! A frame is copied to the window of the zone. One that does not fit in the rest of a buffer stays
+//! in its ring, and lands in the next buffer: no frame is ever cut, none has to be sent again.
 //!
 //! # Invariants
-//! T1: what a client had published before it hung up lands before `take_closed` names its lane.
-//! T2: nothing is taken from a client while the longest reply might not fit in its ring (K18); one
-//!     that has gone gets no reply, so what it has left is taken all the same.
-//! T3: once `may_sleep` has said yes, every client rings for what it publishes.
-//! T4: a lane that was closed is not given to another client before 2^20 more have come.
+//! T1: all frames that a client published before it hung up land before `take_closed` names its
+//!     lane.
+//! T2: nothing is taken from a client while the longest reply might not fit in its ring (K18). A
+//!     client that has hung up gets no reply, so its remaining frames are taken all the same.
+//! T3: once `may_sleep` has returned true, every client rings after it publishes.
+//! T4: a closed lane is not given to another client before 2^20 more have come.
 //!
 //! # Concurrency
 //! One thread drives a transport and its zone, as with any other.
 //!
 //! # Limits
-//! 4096 clients at a time. A client that hangs up while the server is awake is noticed within
-//! `LOOK_EVERY` receives, since that costs a system call.
+//! 4096 clients at a time. The hang-up of a client while the server is awake is noticed within
+//! `LOOK_EVERY` receives, since the check costs a system call.
 
 use std::collections::VecDeque;
 use std::io;

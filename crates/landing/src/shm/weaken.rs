@@ -1,8 +1,8 @@
-//! The orderings and fences of the shared rings by name, so that a model check can take one away.
+//! The orderings and fences of the shared rings by name, so that a model check can remove one.
 //!
-//! A test that passes shows little until it has been seen to fail. So each place that orders
-//! anything has a name here; the loom tests weaken them one after another and expect an objection.
-//! Outside of those tests every place is as strong as it is written.
+//! A passing test shows little until it has been seen to fail. So each place that orders memory
+//! accesses has a name here; the loom tests weaken these places one after another and expect a
+//! failure. Outside those tests every place is as strong as it is written.
 
 use base::sync::{Ordering, fence};
 

@@ -6,9 +6,9 @@
 //!            └─────────────────────┴ the next call starts here
 //! ```
 //!
-//! Lengths are not known before the call, so each datagram gets a slot as long as the longest.
-//! With UDP_GRO that is 64 KiB, and what the kernel writes into a slot may be many datagrams of
-//! one sender back to back: each becomes a completion of its own.
+//! Lengths are not known before the call, so each datagram gets a slot as long as the longest. With
+//! UDP_GRO that is 64 KiB, and the kernel may write many datagrams of one sender into a slot, back
+//! to back: each becomes a completion of its own.
 
 use std::io;
 use std::os::fd::RawFd;

@@ -6,14 +6,14 @@
 //!   socket 2 ─┘
 //! ```
 //!
-//! It does what `uring` does, on kernels that have no incremental rings of buffers (before Linux
+//! This is the counterpart of `uring` on kernels without incremental rings of buffers (before Linux
 //! 6.12): the same lanes, the same fence around each peer, the same zone. It costs a call for each
-//! socket that has something. Slots are as long as a frame, or 64 KiB with GRO, so a zone has gaps
-//! unless each call is given one slot (`burst_max` of 1; docs/results/landing.md).
+//! readable socket. Slots are as long as a frame, or 64 KiB with GRO, so a zone has gaps unless
+//! each call is given one slot (`burst_max` of 1; docs/results/landing.md).
 //!
 //! # Limits
 //! One receive takes from at most `SOCKETS_MAX` sockets, and `burst_max` messages, or one of each.
-//! Frames leave in the order in which they were queued: a peer's socket that takes no more holds up
+//! Frames leave in the order in which they were queued: a peer's socket that takes no more delays
 //! the others' frames until the next flush.
 
 use std::io;

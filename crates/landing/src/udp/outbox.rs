@@ -1,4 +1,4 @@
-//! The `sendmmsg` that sends the frames that wait, joined where the kernel can cut (UDP_SEGMENT).
+//! The `sendmmsg` of waiting frames, joined where the kernel can cut them (UDP_SEGMENT).
 
 use std::io;
 use std::os::fd::RawFd;

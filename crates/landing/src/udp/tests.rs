@@ -1,4 +1,4 @@
-//! Two sockets of this machine.
+//! Two sockets on this machine.
 
 use super::*;
 use crate::{Completion, LengthCheck, ZoneSize};

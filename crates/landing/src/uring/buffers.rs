@@ -1,4 +1,4 @@
-//! The kernel's ring of buffers: what the zone posts, the kernel fills.
+//! The kernel's ring of buffers: the zone posts them, the kernel fills them.
 
 use std::io;
 use std::sync::atomic::{AtomicU16, Ordering};

@@ -1,8 +1,8 @@
-//! Sends of all lanes in one submission, by a ring of their own.
+//! Sends of all lanes in one submission, on a ring of their own.
 //!
 //! # Invariants
-//! V1: `uses` counts, for the first frame of each message, the completions that are due for it: one
-//!     for each plain send, two for one without a copy. As long as there are any, its bytes stay.
+//! V1: `uses` counts, for the first frame of each message, its outstanding completions: one for
+//!     each plain send, two for one without a copy. While there are any, its bytes stay.
 //! V2: a value is dropped once, when its message has no more uses.
 
 use std::io;

@@ -1,4 +1,4 @@
-//! Sockets of this machine into one zone.
+//! Sockets on this machine into one zone.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;

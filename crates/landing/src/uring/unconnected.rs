@@ -1,4 +1,4 @@
-//! A UDP socket that hears from anybody, by io_uring: each message has its sender in front.
+//! A UDP socket open to any sender, by io_uring: each message has its sender in front.
 //!
 //! ```text
 //!   buffer   │ head │ datagram │ head │ datagrams, joined │ head │ datagram, cut │ next buffer
@@ -6,18 +6,18 @@
 //!   head     │ lengths, flags 16 │ address 32 │ length of the joined ones 24 │
 //! ```
 //!
-//! One multishot `recvmsg` fills an incremental ring of buffers. It fails for good on what is left
-//! of a buffer once that is shorter than a head, so the rest is then filled by a receive from a
-//! pair of sockets of our own, and the kernel goes on with the next buffer. Sends are `sendmmsg`'s,
-//! as those of [`Udp`](crate::udp::Udp): one call for a batch.
+//! One multishot `recvmsg` fills an incremental ring of buffers. It fails permanently on the rest
+//! of a buffer that is shorter than a head. So that rest is then filled by a receive from a private
+//! socket pair, and the kernel goes on with the next buffer. Sends use `sendmmsg`, as those of
+//! [`Udp`](crate::udp::Udp): one call for a batch.
 //!
 //! # Invariants
 //! U1, U2 as in uring.rs.
 //!
 //! # Limits
-//! What crosses a buffer's end is cut there, and this receive says so: nothing of a cut datagram
-//! lands (K20). Of joined ones, those in front of the cut do. So each buffer costs one datagram,
-//! which its sender sends again: buffers are to be long.
+//! A message that crosses a buffer's end is cut there, and this receive reports it: nothing of a
+//! cut datagram lands (K20). Of joined datagrams, those before the cut do land. So each buffer
+//! costs one datagram, which its sender sends again: buffers should be long.
 //!
 //! # References
 //! Decision 0024: why `recvmmsg` is the default for requests.

@@ -1,7 +1,7 @@
-//! The bpf(2) calls that a program of ours needs: a map of sockets, the program, the link.
+//! The bpf(2) calls that the XDP program needs: a map of sockets, the program, the link.
 //!
-//! The link is a descriptor: when the last copy of it is closed, by `drop` or by the end of a
-//! killed process, the kernel takes the program off the device.
+//! The link is a descriptor: when its last copy is closed, by `drop` or by the end of a killed
+//! process, the kernel takes the program off the device.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};

@@ -1,4 +1,4 @@
-//! What a network device is: its index, its Ethernet address, its longest packet.
+//! A network device: its index, its Ethernet address, its longest packet.
 
 use std::ffi::CString;
 use std::io;

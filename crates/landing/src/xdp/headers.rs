@@ -1,13 +1,13 @@
-//! Ethernet, IP and UDP headers: read from frames that arrived, written before frames leave.
+//! Ethernet, IP and UDP headers: parsed in arriving frames, written into leaving ones.
 //!
 //! ```text
 //!         0         14             34 (v6: 54)   42 (v6: 62)
 //!   frame ├─ Ethernet ─┼── IPv4, IPv6 ──┼──── UDP ────┼─ payload ──
 //! ```
 //!
-//! A checksum that was left to a device which does not exist (both ends of a veth pair are on one
+//! A checksum that was left to a device that does not exist (both ends of a veth pair are on one
 //! host) holds the sum of the pseudo-header alone. Such a datagram was never on a wire, and is
-//! taken as it is.
+//! accepted unchecked.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;

@@ -1,8 +1,8 @@
-//! Where replies go on the wire: the Ethernet addresses that datagrams came from.
+//! The next hops of replies: the Ethernet addresses that datagrams came from.
 //!
-//! A sender keeps its hop's number, one byte, and the hop's address is here: as many hosts as one
-//! likes behind a router are one hop. No more than 255 hops fit; the next one takes the place of an
-//! older one, whose replies in flight go astray until it speaks again, as its client's retry does.
+//! A sender keeps the number of its hop, one byte; the hop's address is stored here. All hosts
+//! behind one router are one hop. No more than 255 hops fit. The next one takes the place of an
+//! older one, whose replies in flight go astray until it sends again, as its client's retry does.
 
 use super::headers::Mac;
 

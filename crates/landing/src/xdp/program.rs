@@ -1,4 +1,4 @@
-//! The XDP program: about forty instructions, put together here for one address.
+//! The XDP program: about forty instructions, assembled here for one address.
 //!
 //! ```text
 //!   frame ─▶ UDP to our address and port, whole, no IP options? ──no──▶ the kernel's stack
@@ -10,7 +10,7 @@
 //!            socket map [queue * workers + worker] ──none there──▶ the kernel's stack
 //! ```
 //!
-//! It is ours, in the source, and needs no compiler for BPF at build time: see decision 0024.
+//! The program is part of this source and needs no BPF compiler at build time: see decision 0024.
 
 use std::net::{IpAddr, SocketAddr};
 

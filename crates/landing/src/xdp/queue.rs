@@ -1,4 +1,4 @@
-//! One queue of a device: the memory of its frames, which all workers' sockets on it share.
+//! One queue of a device: the memory of its frames, which the sockets of all workers on it share.
 //!
 //! ```text
 //!   frames   │ 0 ... receive_count-1        │ receive_count ...               │
@@ -6,13 +6,14 @@
 //!              or in a worker's receive ring   the way out until the completion ring
 //! ```
 //!
-//! Q1: a frame is in one place. The thread that took its number out of a ring or of `spare` has its
-//!     bytes alone.
+//! Q1: a frame is in one place. The thread that took its number out of a ring or of `spare` has
+//!     exclusive use of its bytes.
 //! Q2: receive rings of all workers together are shorter than the fill ring has frames, so a worker
 //!     that does not receive never takes the last frame from the others.
 //!
-//! The kernel lets one fill ring and one completion ring serve all sockets of a queue. They are
-//! under a lock, which a worker takes once for a burst: frames are free as soon as they are copied.
+//! The kernel lets one fill ring and one completion ring serve all sockets of a queue. A lock
+//! protects them; a worker takes it once for a burst, because frames are free as soon as they are
+//! copied.
 
 use std::io;
 

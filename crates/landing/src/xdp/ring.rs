@@ -1,4 +1,4 @@
-//! One of the four rings that are shared with the kernel.
+//! One of the four rings shared with the kernel.
 //!
 //! ```text
 //!            consumer            producer
@@ -8,11 +8,12 @@
 //!
 //! R1: one side alone stores `producer`, the other alone `consumer`; both only grow, and
 //!     `producer - consumer` is at most the length.
-//! R2: a store of `producer` (release) publishes the entries in front of it, a store of `consumer`
-//!     (release) gives them back; the kernel pairs both with its own loads (acquire) and the other
-//!     way round.
+//! R2: a store of `producer` (release) publishes the entries before it, a store of `consumer`
+//!     (release) gives them back; the kernel pairs both with its own loads (acquire), and the loads
+//!     here (acquire) pair with its stores.
 //!
-//! The kernel is trusted to keep its half; what an entry says is checked where it is used.
+//! The kernel is trusted to follow the same rules; the contents of an entry are checked where they
+//! are used.
 
 use std::io;
 use std::os::fd::AsFd;

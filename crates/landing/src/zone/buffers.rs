@@ -1,4 +1,4 @@
-//! Which buffers are posted, which one is being filled, which may be used again: numbers only.
+//! The states of a zone's buffers (posted, being filled, reusable): numbers only.
 
 /// The buffers of a zone by sequence number, in the order in which they were posted.
 ///

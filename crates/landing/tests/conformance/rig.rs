@@ -1,4 +1,4 @@
-//! What a transport under test looks like, and the messages of the scenarios.
+//! The interface of a transport under test, and the messages of the scenarios.
 
 use landing::{Sender, Transport, Zone};
 

@@ -1,4 +1,4 @@
-//! A test of each scenario, for each rig; crates with a transport of their own include it.
+//! One test per scenario and rig; crates with a transport of their own include this file.
 
 macro_rules! conforms {
     ($($transport:ident: $rig:ty),+ $(,)?) => {$(

@@ -1,4 +1,4 @@
-//! AF_XDP on one end of a veth pair, and senders of the kernel's on the other.
+//! AF_XDP on one end of a veth pair, and kernel UDP senders on the other.
 
 use std::net::SocketAddr;
 

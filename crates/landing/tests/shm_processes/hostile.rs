@@ -1,4 +1,4 @@
-//! A client that speaks the format by hand (docs/formats/shm-ring.md), and then does not.
+//! A client that first follows the format by hand (docs/formats/shm-ring.md), and then violates it.
 
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;

@@ -1,6 +1,6 @@
-//! Login on the memcached port. As in memcached with an auth file (`-Y`), the first command is `set
-//! <any key> <flags> <exptime> <length>` with the body `user password`. In the binary protocol it
-//! is SASL's mechanism PLAIN.
+//! Login on the memcached port. As in memcached with an auth file (`-Y`), the first command is
+//! `set <any key> <flags> <exptime> <length>` with the body `user password`. In the binary protocol
+//! it is SASL's mechanism PLAIN.
 
 use wire::memcached::binary::{Request, Status, Verb};
 use wire::memcached::{Command, Encoder, Rejection, Reply, Store, StoreVerb};

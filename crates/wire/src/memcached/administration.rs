@@ -1,7 +1,7 @@
 //! Commands on memcached's own machinery: slabs, LRU lists, their crawler, watchers.
 //!
-//! There is none of it here. What a running server can do is done, what tools ask for is listed,
-//! and the rest is answered as by a memcached that was started without it.
+//! This server has none of these. Commands that it can fulfil are executed, those that tools use
+//! are listed, and the rest is answered as by a memcached that was started without the feature.
 
 use super::command::Command;
 use super::parser::{Line, NextCommand};

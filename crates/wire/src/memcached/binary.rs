@@ -6,13 +6,13 @@
 //!  | 81 | op | key len | ext  | 0  | status  | body len | opaque | cas | extras, key, value
 //! ```
 //!
-//! All numbers are big-endian; the body is what follows the 24 bytes. The opaque comes back as it
-//! was sent.
+//! All numbers are big-endian; the body is everything after the 24 bytes. The opaque is sent back
+//! unchanged.
 //!
 //! # Invariants
-//! I1: what a [`Request`] says of extras, key and value has the lengths that its verb demands.
-//! I2: a refusal comes as soon as extras and key are there: the value of a command that is refused
-//!     is never waited for.
+//! I1: the extras, key and value of a [`Request`] have the lengths that its verb demands.
+//! I2: a refusal comes as soon as extras and key have arrived: the parser never waits for the value
+//!     of a refused command.
 
 mod parser;
 mod reply;

@@ -5,12 +5,12 @@
 //!  | request id | sequence | count | reserved | a request, or a part of its reply
 //! ```
 //!
-//! All numbers are big-endian. A request is one datagram. A reply is as many as it takes, numbered
-//! from 0, each with their count and the id of the request.
+//! All numbers are big-endian. A request is one datagram. A reply is one or more datagrams,
+//! numbered from 0; each has their count and the id of the request.
 //!
 //! # Invariants
-//! I1: the parts of a reply, put behind each other by their sequence, are the reply; each is as
-//!     long as may be, but for the last one.
+//! I1: the parts of a reply, joined in the order of their sequence numbers, are the reply; each
+//!     part but the last has the maximum length.
 
 /// In front of each request and each part of a reply.
 pub const HEADER_BYTES: usize = 8;

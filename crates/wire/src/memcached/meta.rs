@@ -7,8 +7,9 @@
 //! ```
 //!
 //! # Invariants
-//! I1: the words of a [`Meta`] have been read without an error, so that [`Meta::flags`] has none.
-//! I2: every reply's flags stand in the order of the request's.
+//! I1: the words of a [`Meta`] have already been parsed without an error, so [`Meta::flags`] cannot
+//!     fail.
+//! I2: every reply's flags are in the order of the request's.
 
 pub mod base64;
 mod echo;

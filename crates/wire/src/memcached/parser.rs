@@ -1,4 +1,4 @@
-//! Reads one command from the front of the input.
+//! Parses one command at the front of the input.
 //!
 //! ```text
 //!  set k 0 0 5 CRLF hello CRLF

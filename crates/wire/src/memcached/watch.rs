@@ -1,4 +1,4 @@
-//! What `watch` is asked for.
+//! The arguments of `watch`.
 
 use std::fmt::Write;
 

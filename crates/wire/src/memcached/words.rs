@@ -1,4 +1,4 @@
-//! Words of a command line: what is between spaces. A NUL ends the line, as it does in C.
+//! Words of a command line, separated by spaces. A NUL ends the line, as it does in C.
 
 /// The most words that a command other than get has; one more makes it wrong.
 pub(super) const WORDS_MAX: usize = 8;

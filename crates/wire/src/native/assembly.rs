@@ -1,4 +1,4 @@
-//! A large value that is put together from parts, in any order, with repeats.
+//! A large value that is assembled from parts, which arrive in any order, with repeats.
 //!
 //! ```text
 //!  bytes  |################|########........|........########|####   |   total
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a part begins at a multiple of a unit and ends at one, or at the value's end: so a unit is
-//!     there whole or not at all, and repeats and overlaps need no care.
+//! I1: a part begins at a multiple of a unit and ends at one, or at the value's end. So a unit is
+//!     complete or missing, and repeats and overlaps need no special care.
 //! I2: `missing_units` is the number of zero bits below the value's end.
 
 use thiserror::Error;

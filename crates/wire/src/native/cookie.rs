@@ -1,16 +1,16 @@
-//! Cookies and session ids: what a server hands out without keeping anything.
+//! Cookies and session ids: values that a server hands out without keeping any state.
 //!
 //! ```text
 //!  cookie  = slot (low 8 bits) | SipHash-2-4(secret, "cookie"  address nonce slot) (high 56)
 //!  session =                     SipHash-2-4(secret, "session" address serial 0)
 //! ```
 //!
-//! A slot is a stretch of time; a cookie is good in its own slot and the next.
+//! A slot is a stretch of time; a cookie is valid in its own slot and the next.
 //!
-//! A session's id is made of a serial number, never of what the client said: an id that ended must
-//! not come back, or a late copy of its writes would find a session that does not remember them.
-//! A server keeps each session's nonce, and answers a hello that is repeated while the session
-//! lives with the same welcome.
+//! A session's id is made from a serial number, never from the client's input. The id of an ended
+//! session must not come back, or a late copy of its writes would find a session that does not
+//! remember them. A server keeps each session's nonce, and answers a repeated hello with the same
+//! welcome while the session lives.
 
 use std::fmt;
 use std::hash::Hasher;

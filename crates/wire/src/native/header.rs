@@ -1,4 +1,5 @@
-//! The header of every native frame: whose it is, what, how long, and the tag that says it is true.
+//! The header of every native frame: its session, kind and length, and the tag that authenticates
+//! it.
 //!
 //! ```text
 //!  0      2    3    4         6        8         16       20        24      32
@@ -9,9 +10,9 @@
 //! ```
 //!
 //! # Invariants
-//! I1: nothing behind the version is believed before the tag was checked, where there is a key.
-//! I2: a frame shorter than its header says was cut on its way and is refused whole (K20).
-//! I3: bytes behind the length are padding: of no meaning, and not under the tag.
+//! I1: where there is a key, no field after the version is trusted before the tag has been checked.
+//! I2: a frame shorter than its header says was cut on its way and is refused as a whole (K20).
+//! I3: bytes after the length are padding: without meaning, and not covered by the tag.
 
 use thiserror::Error;
 

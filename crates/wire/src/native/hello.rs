@@ -1,4 +1,4 @@
-//! How a session begins: hello, challenge, hello again, welcome; and how a frame is refused.
+//! The start of a session: hello, challenge, hello again, welcome; and the refusal of a frame.
 //!
 //! ```text
 //!  client                                   server
@@ -8,11 +8,12 @@
 //!                               ◀──         welcome (session, limits, seed)
 //! ```
 //!
-//! A lost answer is asked for again: while the session lives, the same nonce gets it. The bodies
-//! of these frames never change between versions, so that two sides can find a common one.
+//! If an answer is lost, the client sends its hello again: while the session lives, the same nonce
+//! gets the same answer. The bodies of these frames never change between versions, so that two
+//! sides can find a common one.
 //!
 //! # Invariants
-//! I1: no answer to an address that was not shown to be true is longer than what it answers.
+//! I1: an answer to an unverified address is never longer than the frame that it answers.
 
 use thiserror::Error;
 

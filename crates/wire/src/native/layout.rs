@@ -9,8 +9,8 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a message's end follows from its head alone, whatever code, flags and words mean: a server
-//!     that does not know one of them can still step over the message and answer it.
+//! I1: a message's end follows from its head alone, whatever its code, flags and words mean. So a
+//!     server that does not know one of them can still step over the message and answer it.
 
 /// The size of a message's head.
 pub const MESSAGE_HEAD_BYTES: usize = 16;

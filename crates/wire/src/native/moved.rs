@@ -1,4 +1,4 @@
-//! Where a key is that another server of the cluster has: the value of a [`super::Status::Moved`].
+//! The value of a [`super::Status::Moved`]: the server of the cluster that has the key.
 //!
 //! ```text
 //!  "TERM FIRST LAST HOST:PORT"    slots FIRST to LAST are there; "TERM FIRST LAST": not known

@@ -1,4 +1,4 @@
-//! At most once: what a server remembers of one session's writes.
+//! At-most-once execution: a server's record of one session's writes.
 //!
 //! ```text
 //!  sequence numbers    ... 40  41 | 42    43     44        45    ...  1065 | 1066 ...
@@ -6,25 +6,27 @@
 //!                                 low-water mark (client's)    it + window
 //! ```
 //!
-//! Each write has a sequence number. The first copy that arrives is executed; a later one gets the
-//! remembered outcome, or nothing while the first is under way. What the client says is answered
-//! or given up lies below the low-water mark, is forgotten, and is never admitted again: so a copy
-//! that was delayed for long cannot undo a newer write. A client that gives a write up and raises
-//! the low-water mark knows that it was executed by the next answer, or is in a batch that is under
-//! way, or never will be.
+//! Each write has a sequence number. The first copy that arrives is executed. A later copy gets the
+//! remembered outcome, or no reply while the first is under way. Writes that the client reports as
+//! answered or given up lie below the low-water mark: they are forgotten, and never admitted again.
+//! So a copy that was delayed for long cannot undo a newer write. A client that gives a write up
+//! and raises the low-water mark knows by the next answer that the write was executed, or is in a
+//! batch that is under way, or will never be.
 //!
 //! # Invariants
 //! I1: a number is admitted at most once.
-//! I2: the low-water mark never sinks. Nothing below it is admitted.
+//! I2: the low-water mark never decreases. Nothing below it is admitted.
 //! I3: every remembered number lies in `low_water .. low_water + window`.
 //!
 //! # Limits
-//! 16 bytes per number, for as many as the client has ever had outstanding at once, rounded up to
-//! a power of two, at most the window. A frame costs at most one pass over them, whatever it says.
+//! 16 bytes per number, for the largest count of writes that the client ever had outstanding at
+//! once, rounded up to a power of two, at most the window. A frame costs at most one pass over
+//! them, whatever its contents.
 //!
 //! # Trade-offs
-//! Numbers do not wrap: after 2^32 writes a client begins a new session. That costs one round trip
-//! an hour at a million writes a second, and saves the question which lap a late copy belongs to.
+//! Numbers do not wrap: after 2^32 writes a client begins a new session. At a million writes a
+//! second, that costs one round trip an hour, and it avoids the question to which lap a late copy
+//! belongs.
 
 use super::reply::{Reply, Status};
 use super::request::RequestId;

@@ -1,4 +1,4 @@
-//! Values that clients push in parts: put together in bounded memory, on the server.
+//! Values that clients push in parts, assembled on the server in bounded memory.
 //!
 //! ```text
 //!  set part (session, sequence, offset, total) ──▶ PartsIn::accept ──▶ Taken    answer, wait
@@ -6,14 +6,16 @@
 //!                                                              └──▶ Refused   answer the status
 //! ```
 //!
-//! Memory is promised to a transfer whole, by its first part: a transfer that was begun can end.
+//! The first part of a transfer reserves memory for the whole value, so every transfer that has
+//! begun can finish.
 //!
 //! # Invariants
 //! I1: the costs of all transfers together are `held_bytes`, at most `budget_bytes`.
 //! I2: one session has at most its share of the budget.
 //!
 //! # Limits
-//! What comes above them is answered `Busy` (the sender tries again) or `TooLarge` (it does not).
+//! A transfer beyond these limits is answered `Busy` (the sender tries again) or `TooLarge` (it
+//! does not).
 
 use std::collections::HashMap;
 

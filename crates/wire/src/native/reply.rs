@@ -1,4 +1,4 @@
-//! Replies: what the server answers, one message each, in the layout of requests.
+//! Replies of the server, one message each, in the layout of requests.
 //!
 //! ```text
 //!  head: status, flags, words, key length, mode 0, id, value length

@@ -1,4 +1,4 @@
-//! Requests: what a client asks, one message each, many to a frame.
+//! Requests of a client, one message each, many to a frame.
 //!
 //! ```text
 //!  code  op       flags              words                              mode
@@ -16,9 +16,9 @@
 //! ```
 //!
 //! # Invariants
-//! I1: what parses is consistent: a consumer needs no second look at flags and words.
-//! I2: whatever version 1 does not know of an op, a flag, a word or a mode is answered
-//!     `unsupported`, never guessed at and never dropped.
+//! I1: a parsed request is consistent: its consumer need not check flags and words again.
+//! I2: an op, flag, word or mode that version 1 does not know is answered `unsupported`; it is
+//!     never guessed at and never dropped.
 
 use std::ops::{BitOr, Bound};
 

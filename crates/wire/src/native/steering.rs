@@ -1,4 +1,4 @@
-//! Steering: the client names a key's partition, the kernel or NIC picks its worker's queue.
+//! Steering: the client names a key's partition, and the kernel or NIC picks its worker's queue.
 //!
 //! ```text
 //!  key ──hash──▶ top `bits` ──▶ SteeringId ──▶ id mod worker_count     65535: any worker

@@ -4,8 +4,8 @@
 //!  tag = SipHash-2-4(key, frame[0..24] ++ frame[32..length])
 //! ```
 //!
-//! It keeps strangers out and finds damage. It does not hide what is sent, and each holder of the
-//! key can speak for every other.
+//! The tag rejects frames of strangers and detects damage. It does not encrypt the contents, and
+//! each holder of the key can impersonate every other.
 
 use std::fmt;
 use std::hash::Hasher;

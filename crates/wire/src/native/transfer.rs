@@ -1,4 +1,4 @@
-//! Large values, cut into parts by their sender and pulled by their receiver.
+//! Large values: the sender cuts them into parts, the receiver pulls the parts.
 //!
 //! ```text
 //!  get ──▶ first part, version, total ──▶ Pull::begin
@@ -6,8 +6,8 @@
 //!          part        ──▶ accept ──▶ More | Short | Done | Changed
 //! ```
 //!
-//! The receiver asks for what it can take, so its window paces the sender (N10). All parts are of
-//! one version, or the pull begins again.
+//! The receiver requests as many parts as it can take, so its window paces the sender (N10). All
+//! parts belong to one version; otherwise the pull begins again.
 
 use thiserror::Error;
 

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a message is written whole or not at all.
+//! I1: a message is written completely or not at all.
 //! I2: a finished frame is a multiple of 8 bytes long and parses.
 
 use thiserror::Error;

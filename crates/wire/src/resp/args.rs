@@ -1,4 +1,4 @@
-//! `Args`: the arguments of one command, walked where they lie in the read buffer.
+//! `Args`: the arguments of one command, walked in the read buffer.
 //!
 //! ```text
 //!  *3 CRLF │ $3 CRLF SET CRLF │ $1 CRLF k CRLF │ $2 CRLF vv CRLF

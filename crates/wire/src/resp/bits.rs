@@ -1,4 +1,4 @@
-//! Bit commands: which bits of a value their arguments mean.
+//! The arguments of bit commands: the bits of a value that they select.
 //!
 //! ```text
 //!  value   byte 0    byte 1    byte 2

@@ -1,4 +1,4 @@
-//! CLUSTER and its subcommands: what a client asks about the cluster.
+//! CLUSTER and its subcommands: a client's questions about the cluster.
 
 use super::table::CommandId;
 

@@ -1,4 +1,4 @@
-//! `Command`: every request a RESP client can make, typed, borrowing the bytes it arrived in.
+//! `Command`: every request that a RESP client can make, typed, borrowing the bytes it arrived in.
 
 use base::UnixMillis;
 

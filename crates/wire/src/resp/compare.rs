@@ -1,4 +1,4 @@
-//! Comparisons of a value with what a client believes it to be: IFEQ, IFNE, IFDEQ, IFDNE.
+//! Conditions that compare a value with the client's expectation: IFEQ, IFNE, IFDEQ, IFDNE.
 //!
 //! ```text
 //!  SET key value IFEQ old ─▶ only if the value is `old`; IFNE: if it is not, or there is none

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! # Limits
-//! No more is skipped than the command's headers announced, each at most
-//! [`Limits::DISCARD_MAX_BYTES`]. Nothing that is skipped is held.
+//! It skips no more bytes than the command's headers announce, each at most
+//! [`Limits::DISCARD_MAX_BYTES`]. Skipped bytes are not kept.
 
 use memchr::memchr;
 

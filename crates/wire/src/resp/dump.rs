@@ -1,4 +1,4 @@
-//! What DUMP answers and RESTORE takes: one string as an RDB file has it, with a footer.
+//! The payload of DUMP and RESTORE: one string as in an RDB file, with a footer.
 //!
 //! ```text
 //!  | 0: a string | length and bytes | version, 2 bytes | CRC-64 of all before, 8 bytes |
@@ -12,11 +12,11 @@
 //! ```
 //!
 //! # Invariants
-//! I1: [`load`] gives back what [`save`] was given.
+//! I1: [`load`] gives back the value that was given to [`save`].
 //!
 //! # Trade-offs
-//! Values are not compressed when they are written: what reads them need not be told, and LZF saves
-//! little of what goes over a network once.
+//! Values are not compressed when they are written: readers accept both forms, and LZF saves little
+//! of a payload that crosses a network once.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! The error replies: every text that the RESP port can answer.
+//! The error replies: every error text of the RESP port.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The first word of an error reply: what INFO counts errors by.
+//! The first word of an error reply, by which INFO counts errors.
 
 use super::error::ErrorReply;
 

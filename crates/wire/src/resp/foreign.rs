@@ -1,4 +1,4 @@
-//! Commands of Redis on types of values that there are not here: what they are answered.
+//! Redis commands on value types that this server does not have, and their replies.
 
 /// What a command would need, and the commands: names in lower case, in order.
 const FOREIGN: [(&str, &[&str]); 9] = [

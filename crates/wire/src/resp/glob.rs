@@ -6,15 +6,15 @@
 //!                                         between two stars is found as far left as it can be
 //! ```
 //!
-//! A star that takes as little as it can is enough: if the parts behind it match at all, they match
-//! there too. So parts are found one after the other and no byte of the text is tried again for an
+//! A star may always match as little as possible: if the parts after it match at all, they match
+//! there too. So parts are found one after the other, and no byte of the text is tried again for an
 //! earlier part.
 //!
 //! # Limits
-//! A match takes at most [`STEPS_PER_BYTE`] steps a byte of the text, and one for each byte of the
-//! pattern. Short parts are tried at each place; long literals are found by two-way search; long
-//! parts with `?` or `[` run as a bit for each of their bytes, at most [`WORDS_MAX`] words in all.
-//! A pattern beyond that is refused.
+//! A match takes at most [`STEPS_PER_BYTE`] steps per byte of the text, and one for each byte of
+//! the pattern. Short parts are tried at each position. Long literals are found by two-way search.
+//! Long parts with `?` or `[` run as bit vectors, one bit for each of their bytes, at most
+//! [`WORDS_MAX`] words in all. A pattern beyond that is refused.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! `Limits`: what the RESP parser accepts.
+//! `Limits`: the sizes that the RESP parser accepts.
 
 /// The largest request that is read. Arguments above `bulk_max_bytes` are refused and skipped;
 /// what is beyond the other limits is a protocol error.

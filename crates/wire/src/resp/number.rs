@@ -1,4 +1,4 @@
-//! Numbers in arguments, read exactly as strictly as Redis reads them.
+//! Numbers in arguments, parsed exactly as strictly as in Redis.
 
 mod decimal;
 mod extended;

@@ -1,4 +1,4 @@
-//! From arguments to a `Command`: names, arity, options, in the order in which Redis checks them.
+//! From arguments to a `Command`: checks names, arity and options in the same order as Redis.
 //!
 //! ```text
 //!  Args ──▶ lookup: name, subcommand ──▶ arity ──▶ strings | bits | keys | server | connection

@@ -1,4 +1,4 @@
-//! `Parser`: finds where a command ends and remembers how far it looked.
+//! `Parser`: finds the end of a command and remembers how far it has scanned.
 //!
 //! ```text
 //!  *3 CRLF  $3 CRLF SET CRLF  $1 CRLF k CRLF  $9999 CRLF vvvvv...            (input ends here)
@@ -10,7 +10,7 @@
 //! P2: between `validated_bytes` and `scanned_bytes` there is no line end.
 //!
 //! # Limits
-//! See [`Limits`]. As in Redis the two bytes after an argument are skipped unread.
+//! See [`Limits`]. As in Redis, the two bytes after an argument are skipped without a check.
 
 mod hot;
 pub(crate) mod inline;

@@ -1,4 +1,4 @@
-//! `ProtocolError`: a command that cannot be read.
+//! `ProtocolError`: the reason why a command cannot be parsed.
 
 use std::fmt;
 

@@ -5,8 +5,8 @@
 //!  +      behind every key         (key   up to the key, without it
 //! ```
 //!
-//! The first byte is never a part of the key, so that a key of any bytes can stand in a bound and
-//! no key can be taken for another's bound. ZRANGEBYLEX of Redis writes its bounds the same way.
+//! The first byte is never a part of the key. So a key of any bytes can be used in a bound, and no
+//! key can be mistaken for another's bound. ZRANGEBYLEX of Redis writes its bounds the same way.
 
 /// One end of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! `Encoder`: replies onto a byte vector, in the connection's protocol version.
+//! `Encoder`: appends replies to a byte vector, in the connection's protocol version.
 
 use super::error::ErrorReply;
 

@@ -1,7 +1,8 @@
-//! The command table: one row per command and subcommand; it drives lookup, arity and COMMAND.
+//! The command table: one row per command and subcommand. Lookup, arity checks and COMMAND use it.
 //!
 //! # Invariants
-//! T1: `Spec::of(id).id == id`. T2: names are lower case; a subcommand is `parent|name`.
+//! T1: `Spec::of(id).id == id`.
+//! T2: names are lower case; a subcommand is `parent|name`.
 
 mod flags;
 mod help;

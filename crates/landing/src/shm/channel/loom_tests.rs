@@ -1,11 +1,11 @@
-//! Every interleaving of two ends of a small region: frames are whole and in order, neither end
-//! sleeps on.
+//! Every interleaving of two ends of a small region: frames are whole and in order, and neither end
+//! sleeps for ever.
 //!
-//! The last tests take away, one after another, every ordering and fence that has a name
-//! (shm/weaken.rs) and expect that a model objects. W2 and A2 forbid a load to see a later store;
-//! loom runs loads in order, and never tries that. It is seen all the same, as a race: each word of
-//! a ring has a shadow that is read and written with it, and of which loom asks that reads and
-//! writes be ordered. The second look (D3) and the exchange's answer (P4) were taken away by hand:
+//! The last tests remove, one after another, every ordering and fence that has a name
+//! (shm/weaken.rs) and expect that a model fails. W2 and A2 prevent a load from seeing a later
+//! store; loom runs loads in order and never tries that. The tests still notice it, as a race: each
+//! word of a ring has a shadow that is read and written with it, and loom requires that these reads
+//! and writes be ordered. The second look (D3) and the exchange's answer (P4) were removed by hand:
 //! a test failed each time.
 
 use std::sync::Arc;

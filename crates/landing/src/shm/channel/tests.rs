@@ -1,4 +1,4 @@
-//! What two ends say to each other, one step at a time.
+//! The messages between two ends, one step at a time.
 
 use super::*;
 use crate::shm::layout::WORD_BYTES;

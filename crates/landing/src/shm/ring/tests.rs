@@ -1,4 +1,4 @@
-//! A ring against a queue of frames, and against an other side that writes what it likes.
+//! A ring against a queue of frames, and against a peer that writes arbitrary words.
 
 use std::collections::VecDeque;
 

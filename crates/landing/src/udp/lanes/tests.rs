@@ -1,4 +1,4 @@
-//! Sockets of this machine, each connected to one peer.
+//! Sockets on this machine, each connected to one peer.
 
 use super::*;
 use crate::udp::Offload;

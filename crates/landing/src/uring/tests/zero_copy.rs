@@ -1,4 +1,4 @@
-//! Messages that are sent from where they are: how long they stay, and when it is not worth it.
+//! Messages sent without a copy: how long their bytes stay, and when it does not pay.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

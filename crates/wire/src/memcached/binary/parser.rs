@@ -1,5 +1,5 @@
-//! Reads one request from the front of the input. Nothing has to be remembered between two calls:
-//! the header says how long everything is.
+//! Parses one request at the front of the input. The parser keeps no state between two calls: the
+//! header contains all lengths.
 
 use super::super::command::Limits;
 use super::{HEADER_BYTES, Head, REQUEST_MAGIC, Request, Status, Verb};

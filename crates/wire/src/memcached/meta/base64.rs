@@ -1,8 +1,8 @@
-//! Keys in base64, read as memcached reads them: letters outside the alphabet are passed over, and
-//! what follows the padding is not looked at.
+//! Keys in base64, decoded as memcached decodes them: letters outside the alphabet are skipped, and
+//! bytes after the padding are ignored.
 //!
-//! A stricter reader would refuse keys that memcached takes, so that two clients of one cache might
-//! not mean the same key; hence no crate.
+//! A stricter decoder would refuse keys that memcached accepts, so two clients of one cache might
+//! not mean the same key. That is why no crate is used.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 

@@ -1,11 +1,11 @@
-//! Replies to meta commands: what was asked for, in the order in which it was asked.
+//! Replies to meta commands: the requested fields, in the order of the request.
 //!
 //! ```text
 //!  note of a request:  | kind 1 | key len 2 | key as it is answered | words |
 //! ```
 //!
-//! A request's words and key are noted aside when it is read, because the reply may be made by
-//! another thread, or by another node of a cluster, when the line is gone.
+//! The words and key of a request are noted when it is read, because the reply may be made by
+//! another thread, or by another node of a cluster, after the line is gone.
 
 use base::UnixMillis;
 

@@ -1,8 +1,8 @@
-//! The flags of a meta command, read once from its words.
+//! The flags of a meta command, parsed once from its words.
 //!
 //! # Invariants
-//! I1: a letter stands at most once, so that a reply is no longer than its question and what it
-//!     asks for.
+//! I1: each letter occurs at most once, so a reply is no longer than its request plus the requested
+//!     fields.
 
 use super::super::reply::Reply;
 use super::super::words::{parse_signed, parse_unsigned, split_word};

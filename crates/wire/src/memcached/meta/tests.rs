@@ -1,4 +1,5 @@
-//! What meta lines parse to, what is answered to wrong ones, and the replies' flags in their order.
+//! Meta lines and the commands they parse to, the answers to wrong ones, and the order of the
+//! replies' flags.
 
 use base::UnixMillis;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! What each line of the memcached port parses to, and every way to cut it.
+//! Lines of the memcached port and the commands they parse to, with every way to cut them.
 
 use super::{Limits, Parser, next_command};
 use crate::Parsed;

@@ -1,4 +1,4 @@
-//! Requests into bytes, word for word as they are parsed.
+//! Requests into bytes, field by field in the order of the parser.
 
 use std::ops::Bound;
 

@@ -1,4 +1,4 @@
-//! Requests out of bytes: one pass, in place, nothing guessed.
+//! Bytes into requests: one pass, in place, without guesses.
 
 use std::ops::Bound;
 

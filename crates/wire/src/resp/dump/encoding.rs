@@ -1,4 +1,4 @@
-//! Lengths and compressed bytes as RDB files have them, for readers of streams too.
+//! Lengths and compressed bytes of RDB files, also for readers of streams.
 //!
 //! ```text
 //!  LZF: 000nnnnn                        n + 1 literal bytes

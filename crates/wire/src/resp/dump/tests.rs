@@ -1,4 +1,4 @@
-//! Payloads: our own, those that Redis 7.0.15 has written, and damaged ones.
+//! Payloads: our own, those written by Redis 7.0.15, and damaged ones.
 
 use super::*;
 

@@ -9,12 +9,12 @@
 //!
 //! # Invariants
 //! D1: every limb is below 10^19, and the last one is not 0.
-//! D2: [`divide`] is exact: its estimate is one too low or one too high at most, and both are put
-//!     right.
+//! D2: [`divide`] is exact: its estimate is at most one too low or one too high, and both are
+//!     corrected.
 //!
 //! # Trade-offs
-//! The table has 33 powers, 34 KB, and is made when it is first needed; with a power for each
-//! shift, it would have 17 MB.
+//! The table has 33 powers, 34 KB, and is made on its first use; with one power for each shift it
+//! would take 17 MB.
 
 use std::sync::LazyLock;
 

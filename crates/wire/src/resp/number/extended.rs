@@ -1,5 +1,5 @@
-//! 80-bit floats, with which INCRBYFLOAT is specified: read, added and written as Redis does it on
-//! x86-64.
+//! 80-bit floats, by which INCRBYFLOAT is specified: parsed, added and formatted as Redis does it
+//! on x86-64.
 //!
 //! ```text
 //!  text ─▶ nearest float, 64 bits of mantissa ─▶ sum, rounded again ─▶ 17 digits behind the point,
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! # Trade-offs
-//! Reading and adding are rustc_apfloat's, the port of LLVM's that compilers rely on; [`long`] and
-//! [`decimal`] bound what thousands of digits cost. Writing is short: below 2^64 a float times
+//! Parsing and adding use rustc_apfloat, the port of LLVM's that compilers rely on; [`long`] and
+//! [`decimal`] bound the cost of thousands of digits. Formatting is short: below 2^64 a float times
 //! 10^17 fits into 128 bits, and above it has no fraction.
 
 use rustc_apfloat::ieee::X87DoubleExtended;

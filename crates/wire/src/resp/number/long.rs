@@ -1,4 +1,4 @@
-//! Decimal numbers of many digits: the nearest 80-bit float, without dividing all of them.
+//! Decimal numbers of many digits: finds the nearest 80-bit float without dividing all digits.
 //!
 //! ```text
 //!  123...789|0123...  * 10^e        the first 38 digits, and those with 1 more at their end
@@ -9,12 +9,13 @@
 //! ```
 //!
 //! # Invariants
-//! L1: the number lies from the head to the head and 1, so its float is one of their two.
-//! L2: two integers of at most 24,000 bits are compared, whatever the text says.
+//! L1: the number lies between the head and the head plus 1, so its float is one of their two.
+//! L2: two integers of at most 24,000 bits are compared, whatever the text is.
 //!
 //! # Trade-offs
-//! rustc_apfloat reads such numbers exactly, too, but divides as many bits as there are digits, one
-//! at a time, if they come close to halfway: 11 ms for a text of 5,000 digits that means to.
+//! rustc_apfloat parses such numbers exactly, too. But for a number close to halfway it divides as
+//! many bits as there are digits, one at a time: 11 ms for a text of 5,000 digits that is made for
+//! it.
 
 use std::cmp::Ordering;
 use std::iter::repeat_n;

@@ -1,4 +1,4 @@
-//! Numbers that Redis takes and refuses.
+//! Numbers that Redis accepts and refuses.
 
 use super::{ErrorReply, add_float, double_text, float_digits, is_float, parse_i64};
 

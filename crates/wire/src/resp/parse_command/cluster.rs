@@ -1,4 +1,4 @@
-//! CLUSTER and its subcommands, and what clients of a cluster say about their connection.
+//! CLUSTER and its subcommands, and the connection commands of cluster clients.
 
 use super::{Read, next, next_i64};
 use crate::resp::args::ArgIter;

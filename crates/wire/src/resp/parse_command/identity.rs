@@ -1,4 +1,4 @@
-//! Which row of the table a `Command` came from.
+//! The row of the table that a `Command` came from.
 
 use crate::resp::command::Command;
 use crate::resp::table::CommandId;

@@ -1,7 +1,7 @@
-//! Finds the row of the table that a command's name means.
+//! Finds the row of the table for a command's name.
 //!
 //! Names are at most 16 bytes, so a folded name is one integer and the table a sorted array of
-//! them, built at compile time: a lookup is about seven compares and no string compare.
+//! them, built at compile time. A lookup is about seven compares and no string compare.
 
 use crate::resp::args::{ArgIter, Args};
 use crate::resp::error::CommandError;

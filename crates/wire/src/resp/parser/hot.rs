@@ -1,4 +1,4 @@
-//! The short way for GET and for SET without options, framed as every client frames them.
+//! The fast path for GET and for SET without options, framed as every client frames them.
 //!
 //! ```text
 //!  byte  0        8      14
@@ -6,7 +6,7 @@
 //!        └ word 0 ┘└ ────┘                     one from byte 6: `..GET..$` with the case folded
 //! ```
 //!
-//! Everything that is unusual, incomplete or wrong answers `None` and goes the long way.
+//! Any unusual, incomplete or malformed command returns `None` and takes the general path.
 
 use crate::resp::command::{Command, Expiry, SetCommand, SetCondition};
 use crate::resp::limits::Limits;

@@ -1,4 +1,4 @@
-//! Where a command ends, at every cut and with every broken frame.
+//! The end of a command, at every cut and with every malformed frame.
 
 use super::{Args, Limits, Parser, ProtocolError, parse_hot};
 use crate::Parsed;

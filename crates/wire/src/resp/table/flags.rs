@@ -1,4 +1,4 @@
-//! What a command does, as COMMAND reports it.
+//! The properties of a command, as COMMAND reports them.
 
 /// A set of command flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
