@@ -53,11 +53,11 @@ use crate::small_file;
 /// The user that clients are before they log in.
 pub const DEFAULT_USER: &[u8] = b"default";
 
-/// Why a rule cannot be, in the words of Redis.
+/// Why a rule is refused, in the words of Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleError {
-    /// No rule begins so, or a pattern has a space.
+    /// No rule begins so, or a pattern contains a space.
     #[error("Syntax error")]
     Syntax,
     /// No such command, subcommand or category.
@@ -75,13 +75,13 @@ pub enum RuleError {
          not have any effect. Try 'resetchannels' to start with an empty list of channels"
     )]
     BehindAllChannels,
-    /// A password that the user has not.
+    /// A password that the user does not have.
     #[error("The password you are trying to remove from the user does not exist")]
     NoSuchPassword,
     /// A pattern beyond the limits of patterns.
     #[error("{0}")]
     Pattern(wire::resp::PatternError),
-    /// No SHA-256.
+    /// Not a SHA-256.
     #[error(
         "The password hash must be exactly 64 characters and contain only lowercase hexadecimal \
          characters"
@@ -101,7 +101,7 @@ pub(crate) enum SetUserError {
     Parenthesis(Vec<u8>),
     /// This rule.
     Rule(Vec<u8>, RuleError),
-    /// All its rules together.
+    /// All its rules together do not fit.
     NoRoom(NoRoom),
 }
 
@@ -138,7 +138,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Of the default user alone, and these others. One of them may be that user.
+    /// A table of the default user and the others, one of which may replace that user.
     fn new(default: User, others: impl IntoIterator<Item = User>) -> Table {
         let mut table = Table { users: BTreeMap::new(), default: Arc::new(default) };
         table.put(Arc::clone(&table.default));
@@ -170,12 +170,12 @@ impl Table {
         self.users.values()
     }
 
-    /// Whether some may not read all keys.
+    /// Whether some users may not read all keys.
     pub fn has_limited_users(&self) -> bool {
         !self.users().all(|user| user.reads_prefix(b""))
     }
 
-    /// What they take.
+    /// The memory of the users.
     fn held_bytes(&self) -> u64 {
         self.users().map(|user| user.held_bytes()).sum()
     }
@@ -201,25 +201,25 @@ pub struct Acl {
     file: Option<PathBuf>,
     /// Failed logins.
     pub logins: Logins,
-    /// What the default user's password is where the file does not say: the last one that holds.
+    /// The default user's password if the file does not set one: the last one set.
     requirepass: Mutex<Option<String>>,
 }
 
-/// What a change of some rules of one user takes.
+/// The memory that a change of some rules of one user takes.
 const FEW_RULES_BYTES: u64 = 4 << 10;
 
-/// The users of now.
+/// The present users.
 #[derive(Debug)]
 struct Current {
     table: Arc<Table>,
-    /// What they take (K27).
+    /// The memory of the users (K27).
     booked: Reservation,
 }
 
 impl Current {
-    /// Books what the users will take at most. A few rules need not wait for what others have
-    /// filled: a client whose rights are taken away must not be able to prevent it, by replies
-    /// that it does not read.
+    /// Books the maximum memory of the new users. A few rules need not wait for room that others
+    /// have filled: a client must not be able to prevent the removal of its rights by replies that
+    /// it does not read.
     fn book(&mut self, bytes_max: u64) -> Result<(), NoRoom> {
         let more_bytes = bytes_max.saturating_sub(self.booked.bytes());
         let has_room = match more_bytes {
@@ -230,10 +230,10 @@ impl Current {
         has_room.then_some(()).ok_or(NoRoom { limit_bytes: self.booked.limit_bytes() })
     }
 
-    /// Books what they do take.
+    /// Books the actual memory of the users.
     fn settle(&mut self) {
         let held_bytes = self.table.held_bytes();
-        // It fails only for the default user's password, which is let in without room.
+        // It fails only for the default user's password, which is accepted without room.
         self.booked.try_resize(held_bytes);
     }
 }
@@ -301,18 +301,19 @@ impl Acl {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// No file is read that is longer than all users may be together.
+    /// Reads the file, unless it is longer than all users together may be.
     fn read_file(&self, path: &Path) -> io::Result<Vec<u8>> {
         let users_max_bytes = self.current().booked.limit_bytes();
         small_file::read(path, users_max_bytes.min(small_file::USERS_MAX_BYTES))
     }
 
-    /// Books the users of a file before they are made, beside none of those of now: they go.
+    /// Books the users of a file before they are made; the present ones are not counted, because
+    /// they are replaced.
     fn book_file(&self, text: &[u8]) -> Result<(), NoRoom> {
         self.current().book(room::file_bytes_max(text))
     }
 
-    /// ACL SETUSER: all rules hold, or none does.
+    /// ACL SETUSER: applies all rules, or none.
     pub(crate) fn set_user<'r>(
         &self,
         name: &[u8],
@@ -323,7 +324,7 @@ impl Acl {
         self.set_user_within(user_bytes_max, name, rules)
     }
 
-    /// The same where the user may grow by so much.
+    /// Changes a user that may grow by so many bytes.
     fn set_user_within<'r>(
         &self,
         more_bytes_max: u64,
@@ -347,16 +348,16 @@ impl Acl {
         })
     }
 
-    /// CONFIG SET requirepass; empty: none.
+    /// CONFIG SET requirepass; empty: no password.
     pub(crate) fn set_default_password(&self, password: &[u8]) {
         let rules = match password {
             [] => vec![b"nopass".to_vec()],
             _ => vec![b"resetpass".to_vec(), [b">", password].concat()],
         };
-        // One password in the place of another: this is never refused for want of room.
+        // One password replaces another: this is never refused for want of room.
         let applied = self.set_user_within(0, DEFAULT_USER, rules.iter().map(Vec::as_slice));
         debug_assert_eq!(applied, Ok(()), "these rules are always right");
-        // A file that is read again does not say otherwise by saying nothing.
+        // A file that is read again without a password keeps this one.
         let kept = (!password.is_empty()).then(|| String::from_utf8_lossy(password).into_owned());
         *self.requirepass.lock().unwrap_or_else(PoisonError::into_inner) = kept;
     }
@@ -365,7 +366,7 @@ impl Acl {
         self.requirepass.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// ACL DELUSER: how many there were. The default user stays.
+    /// ACL DELUSER: returns how many users existed. The default user stays.
     pub(crate) fn delete<'n>(&self, names: impl Iterator<Item = &'n [u8]>) -> usize {
         let deleted: Result<usize, NoRoom> = self.change(0, |table| {
             let mut others = names.filter(|name| *name != DEFAULT_USER);
@@ -401,7 +402,7 @@ impl Acl {
         Ok(())
     }
 
-    /// ACL SAVE: a reader of the file finds the old one or the new one, whole.
+    /// ACL SAVE: replaces the file atomically; a reader finds the old one or the new one, whole.
     pub(crate) fn save(&self) -> io::Result<()> {
         match &self.file {
             Some(path) => file::write(path, &self.table().text()),
@@ -409,7 +410,7 @@ impl Acl {
         }
     }
 
-    /// Replaces all users. A user that is the same as before keeps its connections.
+    /// Replaces all users. An unchanged user keeps its connections.
     fn replace(&self, users: Vec<User>) {
         let default = User::default_user(self.requirepass().as_deref());
         let fresh = users.into_iter().map(|mut user| {
@@ -435,8 +436,8 @@ impl Acl {
         self.last_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Publishes what `change` has made of a copy, if it succeeds. It adds at most
-    /// `more_bytes_max`, which are booked before.
+    /// Publishes a changed copy, if `change` succeeds. It adds at most `more_bytes_max`, which are
+    /// booked before.
     fn change<T, E: From<NoRoom>>(
         &self,
         more_bytes_max: u64,
@@ -466,7 +467,7 @@ pub fn door_state(config: &Config) -> Result<State, StartError> {
     Ok(State::new(config, Acl::open(config, &budget)?.table().default()))
 }
 
-/// Puts together what stands between parentheses; an error: the one that is never closed.
+/// Joins the words between parentheses; an error names the parenthesis that is never closed.
 fn merge_selectors<'r>(rules: impl Iterator<Item = &'r [u8]>) -> Result<Vec<Vec<u8>>, Vec<u8>> {
     let mut merged = Vec::new();
     let mut open: Option<(Vec<u8>, Vec<u8>)> = None;

@@ -46,21 +46,21 @@ mod guard;
 mod routes;
 mod write_limit;
 
-/// Clients at one time; one more, and the oldest is closed.
+/// The maximum number of clients at one time; for one more, the oldest is closed.
 const CONNECTIONS_MAX: usize = 64;
-/// For a request's head to arrive, also after an earlier request on the same connection; and for
-/// a handshake of TLS.
+/// The time for a request's head to arrive, also after an earlier request on the same connection;
+/// and for a TLS handshake.
 const HEAD_MAX: Duration = Duration::from_secs(5);
-/// For a client to take some of its answer.
+/// The time for a client to take some of its answer.
 const WRITE_MAX: Duration = Duration::from_secs(5);
-/// For a whole connection; a scraper that keeps its own open reconnects.
+/// The time for a whole connection; a scraper that keeps its connection open reconnects.
 const LIFETIME_MAX: Duration = Duration::from_secs(300);
-/// Bytes of a request's head.
+/// The maximum length of a request's head.
 const HEAD_MAX_BYTES: usize = 16 << 10;
-/// After an accept that failed, e.g. for want of descriptors.
+/// The pause after a failed accept, e.g. for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What the admin port refused.
+/// The counts of refusals at the admin port.
 #[derive(Debug, Default)]
 pub(crate) struct AdminCounters {
     /// Requests for a name that is not this server's.
@@ -74,7 +74,7 @@ pub(crate) struct AdminCounters {
 }
 
 impl AdminCounters {
-    /// Each by its reason.
+    /// The counts with their reasons.
     pub(crate) fn by_reason(&self) -> [(&'static str, u64); 4] {
         [
             ("host", &self.wrong_host),
@@ -104,7 +104,7 @@ impl AdminThread {
         let (stop, stopped) = watch::channel(false);
         let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
             runtime.block_on(accept_until_stopped(listener, shared, stopped));
-            // A probe may still wait for a worker; it must not hold up the end.
+            // A probe may still wait for a worker; it must not delay the shutdown.
             runtime.shutdown_background();
         })?;
         Ok(AdminThread { stop, thread: Some(thread) })
@@ -121,7 +121,7 @@ impl Drop for AdminThread {
     }
 }
 
-/// What requests know of their connection.
+/// The facts about a connection that its requests use.
 #[derive(Clone, Debug)]
 struct Connection {
     /// The server's address, as this client reached it.
@@ -175,10 +175,10 @@ async fn accept_until_stopped(
         let connection = Connection { local, origin, is_health: Arc::clone(&is_health) };
         let acceptor = acceptor(&shared);
         let served = serve(stream, acceptor, router.clone().layer(Extension(connection)));
-        // How it ended is the client's business.
+        // The outcome of a connection is not recorded.
         let task = tokio::spawn(async { drop(timeout(LIFETIME_MAX, served).await) });
         open.push_back(Open { task: task.abort_handle(), is_health });
-        // The client's request may be there already: it is looked at before the next client.
+        // The client's request may have arrived already: it is looked at before the next client.
         tokio::task::yield_now().await;
     }
 }
@@ -197,7 +197,7 @@ fn make_room(open: &mut VecDeque<Open>, shared: &Shared) {
     }
 }
 
-/// `--admin-tls`: as the certificates are now.
+/// The TLS acceptor for `--admin-tls`, with the present certificates.
 fn acceptor(shared: &Shared) -> Option<TlsAcceptor> {
     let certificates = shared.tls().filter(|_| shared.config().admin_access.is_tls)?;
     Some(TlsAcceptor::from(certificates.without_clients()))

@@ -54,24 +54,24 @@ pub use books::Books;
 pub use kind::{Class, Kind};
 pub use ledger::Ledger;
 
-/// Of all buffers, what kinds other than small commands may take together (I3).
+/// The maximum of all buffers for the kinds other than small commands together (I3).
 pub fn large_part(limit_bytes: u64) -> u64 {
     limit_bytes - limit_bytes / 8
 }
 
-/// Of all buffers, what the standing kinds may take together.
+/// The maximum of all buffers for the standing kinds together.
 fn standing_part(limit_bytes: u64) -> u64 {
     limit_bytes / 2
 }
 
-/// Of all buffers of a cluster's node, what lands of other nodes' writes may take (I4). A write is
-/// at two other nodes as a rule, so that one with three copies of each shard takes in as much as it
-/// sends: its own writes may take half of this.
+/// The maximum of a cluster node's buffers for landing writes of other nodes (I4). A write is
+/// usually copied to two other nodes, so a node with three copies of each shard takes in as much as
+/// it sends: its own writes may take half of this.
 pub fn landing_part(buffers_bytes: u64) -> u64 {
     buffers_bytes / 4
 }
 
-/// What is granted of one kind, and how often nothing was.
+/// The granted bytes of one kind, and the number of refusals.
 #[derive(Debug, Default)]
 struct Cell {
     granted_bytes: AtomicU64,
@@ -85,7 +85,7 @@ pub struct KindNumbers {
     pub kind: Kind,
     /// Granted now.
     pub bytes: u64,
-    /// Its sub-limit.
+    /// The number of refused requests for room.
     pub limit_bytes: u64,
     /// How often room was asked for in vain.
     pub refusals: u64,
@@ -95,7 +95,7 @@ pub struct KindNumbers {
 #[derive(Debug)]
 pub struct BufferBudget {
     limit_bytes: AtomicU64,
-    /// What may land beside that (I4).
+    /// The limit of landing writes, beside that (I4).
     landing_limit_bytes: AtomicU64,
     granted_bytes: AtomicU64,
     /// Of all kinds but small commands.
@@ -118,7 +118,8 @@ impl BufferBudget {
         }
     }
 
-    /// As planned; the store books in it what it makes long values in.
+    /// A budget with the limits of the plan; the store books the buffers in which it makes long
+    /// values.
     pub fn of_plan(plan: &MemoryPlan, store: &Store) -> Arc<BufferBudget> {
         let budget = Arc::new(BufferBudget::new(0));
         budget.follow(plan);
@@ -126,14 +127,14 @@ impl BufferBudget {
         budget
     }
 
-    /// The most that may be granted, but for what lands.
+    /// The maximum that may be granted, landing writes excluded.
     pub fn limit_bytes(&self) -> u64 {
         // Relaxed: the number guards no other memory.
         self.limit_bytes.load(Ordering::Relaxed)
     }
 
-    /// Another plan's limits, from now on. What is granted beyond them comes back as clients take
-    /// their answers; until then no client is read (I1).
+    /// Adopts the limits of another plan. Bytes granted beyond them come back as clients take their
+    /// replies; until then no client is read (I1).
     pub fn follow(&self, plan: &MemoryPlan) {
         self.set_limits(plan.clients_bytes(), plan.landing_bytes());
     }
@@ -143,18 +144,18 @@ impl BufferBudget {
         self.landing_limit_bytes.store(landing_limit_bytes, Ordering::Relaxed);
     }
 
-    /// Whether what stays for as long as its client does has its part in such a plan.
+    /// Whether the standing kinds fit their part in such a plan.
     pub fn fits_in(&self, plan: &MemoryPlan) -> bool {
         self.standing_bytes.load(Ordering::Relaxed) <= standing_part(plan.clients_bytes())
     }
 
-    /// What is granted now, but for what lands; at most some grants per worker above what buffers
-    /// take.
+    /// The bytes granted now, landing writes excluded; at most some grants per worker more than the
+    /// buffers take.
     pub fn granted_bytes(&self) -> u64 {
         self.granted_bytes.load(Ordering::Relaxed)
     }
 
-    /// All that is granted.
+    /// All granted bytes.
     pub fn booked_bytes(&self) -> u64 {
         self.granted_bytes() + self.kind_bytes(Kind::Landing)
     }
@@ -215,7 +216,7 @@ impl BufferBudget {
         true
     }
 
-    /// Past every limit, if nothing of its kind is granted.
+    /// Grants past every limit, if nothing of its kind is granted.
     fn try_grant_alone(&self, kind: Kind, bytes: u64) -> bool {
         let booked = &self.kinds[kind as usize].granted_bytes;
         // Relaxed: the numbers guard no other memory.
@@ -240,13 +241,13 @@ impl BufferBudget {
         });
     }
 
-    /// Counts that room of this kind was asked for in vain.
+    /// Counts a refused request for room of this kind.
     pub fn note_refusal(&self, kind: Kind) {
         self.kinds[kind as usize].refusals.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Bytes that are held for as long as this lives, by no worker in particular.
+/// Bytes that are held as long as this lives, by no worker in particular.
 #[derive(Debug)]
 pub struct Reservation {
     budget: Arc<BufferBudget>,
@@ -261,13 +262,13 @@ impl Reservation {
         reservation.try_resize(bytes).then_some(reservation)
     }
 
-    /// Takes `bytes` as long as its kind is within its part: past it by no more than this once.
+    /// Takes `bytes` if its kind is within its part, which it may exceed by this once.
     pub fn past(budget: &Arc<BufferBudget>, kind: Kind, bytes: u64) -> Option<Reservation> {
         let is_within = budget.kind_bytes(kind) <= budget.kind_limit_bytes(kind);
         is_within.then(|| Reservation::forced(budget, kind, bytes))
     }
 
-    /// Takes `bytes` whatever is free: for one that is there for a moment, and for one at a time.
+    /// Takes `bytes` whatever is free: for a short time, and one at a time.
     pub fn forced(budget: &Arc<BufferBudget>, kind: Kind, bytes: u64) -> Reservation {
         budget.force_grant(kind, bytes);
         Reservation { budget: Arc::clone(budget), kind, bytes }
@@ -288,8 +289,8 @@ impl Reservation {
         self.budget.kind_limit_bytes(self.kind)
     }
 
-    /// Grows within the part of its kind, whatever others have filled: for a little that must not
-    /// wait for them.
+    /// Grows within the part of its kind, even if other kinds have filled the budget: for small
+    /// amounts that must not wait for others.
     pub fn try_grow_beside(&mut self, bytes: u64) -> bool {
         let more_bytes = bytes.saturating_sub(self.bytes);
         let has_room = self.budget.kind_bytes(self.kind) + more_bytes <= self.limit_bytes();
@@ -300,8 +301,9 @@ impl Reservation {
         has_room
     }
 
-    /// Grows if there is room, or if nothing of its kind is booked: one at a time goes past every
-    /// limit rather than never (I1), for what fills them may wait for it.
+    /// Grows if there is room, or if nothing of its kind is booked: one at a time exceeds every
+    /// limit rather than wait for ever (I1), because the holders of those bytes may be waiting for
+    /// it.
     pub fn try_grow_or_alone(&mut self, bytes: u64) -> bool {
         if self.try_resize(bytes) {
             return true;
@@ -339,7 +341,7 @@ impl Drop for Reservation {
     }
 }
 
-/// Where the store books long values that updates make.
+/// The store's way to book the long values that updates make.
 struct Scratch(Arc<BufferBudget>);
 
 impl ScratchRoom for Scratch {

@@ -29,7 +29,7 @@ pub enum End {
 }
 
 impl End {
-    /// Its address, however it is written; `None`: it has none.
+    /// The IP address, in one form; `None`: there is none.
     fn address(&self) -> Option<IpAddr> {
         match self {
             End::Ip(address) => Some(address.ip().to_canonical()),
@@ -37,7 +37,7 @@ impl End {
         }
     }
 
-    /// Whether it is on this host for certain.
+    /// Whether it is certainly on this host.
     pub fn is_local(&self) -> bool {
         self.address().is_none_or(crate::doors::is_loopback)
     }
@@ -60,36 +60,37 @@ pub struct Client {
     pub id: u64,
     /// Which protocol its port speaks.
     pub protocol: Dialect,
-    /// Its end.
+    /// The client's end.
     pub peer: End,
-    /// Our end.
+    /// The server's end.
     pub local: End,
-    /// Our descriptor.
+    /// The server's descriptor.
     pub descriptor: RawFd,
     /// When it connected.
     pub connected_at: UnixMillis,
     /// The worker that serves it.
     worker: AtomicU16,
-    /// Where that worker has it.
+    /// Its slot in that worker.
     slot: AtomicU32,
     is_killed: AtomicBool,
     last_active_at: AtomicU64,
-    /// What CLIENT LIST tells others of it: commands that MULTI has queued, and 0 without one.
+    /// For CLIENT LIST of other workers: 1 plus the number of commands that MULTI has queued; 0
+    /// without MULTI.
     queued_and_one: AtomicU64,
     is_resp3: AtomicBool,
-    /// SUBSCRIBE to the channel of invalidations.
+    /// Whether it is subscribed to the channel of invalidations.
     is_subscribed: AtomicBool,
-    /// Of all clients, how many are.
+    /// The number of all clients that are.
     subscribed_count: Arc<AtomicU64>,
-    /// It tracks, and is to be told that everything has changed ([`Client::sum_up`]).
+    /// It tracks, and must be told that everything has changed ([`Client::sum_up`]).
     is_summed_up: AtomicBool,
-    /// Lines of its event stream that had no room on their way to it.
+    /// Lines of its event stream that found no room on their way to it.
     lost_lines: AtomicU64,
     /// Names that it gave itself.
     names: Mutex<ClientNames>,
-    /// What they take; `None`: it is in no list.
+    /// The memory of its names; `None`: it is in no list.
     names_booked: Mutex<Option<Reservation>>,
-    /// What the connection takes whatever it sends.
+    /// The memory of the connection itself, whatever it sends.
     _record_booked: Option<Reservation>,
 }
 
@@ -112,14 +113,14 @@ impl ClientNames {
         names.iter().map(|name| name.len() as u64).sum()
     }
 
-    /// Its user, as CLIENT LIST tells it.
+    /// The user name in CLIENT LIST.
     pub fn user(&self) -> &str {
         if self.user.is_empty() { "default" } else { &self.user }
     }
 }
 
 impl Client {
-    /// All senders of datagrams to an address: no client in particular, and in no list.
+    /// Stands for all senders of datagrams to an address: no particular client, and in no list.
     pub(crate) fn of_datagrams(local: SocketAddr) -> Client {
         Client {
             id: 0,
@@ -154,18 +155,18 @@ impl Client {
         self.last_active_at.store(now.0, Ordering::Relaxed);
     }
 
-    /// The worker that serves it, or has until a moment ago.
+    /// The worker that serves it, or served it until a moment ago.
     pub fn worker(&self) -> WorkerId {
         WorkerId(self.worker.load(Ordering::Relaxed))
     }
 
-    /// Where its worker has it, or had until a moment ago.
+    /// Its slot in that worker, or the one until a moment ago.
     pub(crate) fn slot(&self) -> usize {
         self.slot.load(Ordering::Relaxed) as usize
     }
 
     pub(crate) fn set_slot(&self, slot: usize) {
-        // Relaxed: only its worker concludes anything from it, and writes it.
+        // Relaxed: only its own worker uses and writes it.
         self.slot.store(slot as u32, Ordering::Relaxed);
     }
 
@@ -175,7 +176,7 @@ impl Client {
     }
 
     pub(crate) fn set_queued(&self, count: Option<usize>) {
-        // Relaxed, here and below: nothing is concluded from what a list shows.
+        // Relaxed, here and below: a list only displays them.
         self.queued_and_one.store(count.map_or(0, |count| count as u64 + 1), Ordering::Relaxed);
     }
 
@@ -201,15 +202,15 @@ impl Client {
         };
     }
 
-    /// What it should be told has no room: it will be told that everything has changed. False: that
-    /// is on its way already.
+    /// Replaces messages without room: it will be told that everything has changed. False: that is
+    /// already on its way.
     pub(crate) fn sum_up(&self) -> bool {
         // AcqRel, with `end_sum`: a writer that finds the sum on its way has changed its keys
         // before it is told.
         !self.is_summed_up.swap(true, Ordering::AcqRel)
     }
 
-    /// It is told now.
+    /// The client is told now.
     pub(crate) fn end_sum(&self) {
         self.is_summed_up.swap(false, Ordering::AcqRel);
     }
@@ -222,22 +223,22 @@ impl Client {
         self.lost_lines.swap(0, Ordering::Relaxed)
     }
 
-    /// Whether it is being closed: for every reader of the list it is gone.
+    /// Whether it is being closed: for every reader of the list it no longer exists.
     pub fn is_killed(&self) -> bool {
         self.is_killed.load(Ordering::Relaxed)
     }
 
-    /// Marks it as to be closed; the worker to tell.
+    /// Marks it as to be closed; returns the worker to notify.
     ///
     /// Between this fence and that of [`Client::move_to`], either this names the new worker, or
-    /// that one sees the mark: no connection slips through on the way.
+    /// that one sees the mark: no connection escapes while it moves.
     pub(crate) fn kill(&self) -> WorkerId {
         self.is_killed.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         self.worker()
     }
 
-    /// Is served by `worker` from now on; whether it is to be closed instead.
+    /// Moves it to `worker`; returns whether it is to be closed instead.
     pub(crate) fn move_to(&self, worker: WorkerId) -> bool {
         self.worker.store(worker.0, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -249,7 +250,7 @@ impl Client {
         unpoisoned(self.names.lock()).clone()
     }
 
-    /// Changes its names if there is room for them; whether there was.
+    /// Changes its names if there is room for them; returns whether there was.
     pub(crate) fn change_names(&self, change: impl FnOnce(&mut ClientNames)) -> bool {
         let mut names = unpoisoned(self.names.lock());
         let mut changed = names.clone();
@@ -276,7 +277,7 @@ fn unpoisoned<'a, T>(
     lock.unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Everything that is known of a connection when it is accepted.
+/// The facts about a connection when it is accepted.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrival {
     pub protocol: Dialect,
@@ -292,18 +293,18 @@ pub(crate) struct Arrival {
 pub(crate) struct ClientsMax {
     /// In all.
     pub all: usize,
-    /// Of one address; 0: as many as there may be.
+    /// Of one address; 0: no further limit.
     pub per_address: usize,
 }
 
-/// Why a client is turned away.
+/// Why a client is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TooMany {
-    /// There are as many as there may be.
+    /// The maximum of all is reached.
     All,
-    /// There are as many of its address.
+    /// The maximum of its address is reached.
     OfAddress,
-    /// The records of those that there are fill their part of the client buffers.
+    /// The records of the present clients fill their part of the client buffers.
     NoRoom,
 }
 
@@ -312,7 +313,7 @@ pub(crate) enum TooMany {
 pub(crate) struct Addresses(Mutex<BTreeMap<IpAddr, usize>>);
 
 impl Addresses {
-    /// Counts one more of `address`, unless it has `max` already; 0: as many as there are.
+    /// Counts one more of `address`, unless it already has `max`; 0: no limit.
     pub(crate) fn try_enter(&self, address: IpAddr, max: usize) -> bool {
         let mut counts = unpoisoned(self.0.lock());
         let count = counts.entry(address.to_canonical()).or_default();
@@ -321,7 +322,7 @@ impl Addresses {
         has_room
     }
 
-    /// One of them is gone.
+    /// A connection or session of the address has ended.
     pub(crate) fn leave(&self, address: IpAddr) {
         let (mut counts, address) = (unpoisoned(self.0.lock()), address.to_canonical());
         if let Some(count) = counts.get_mut(&address) {
@@ -342,12 +343,12 @@ pub struct Clients {
     /// Clients that are subscribed.
     subscribed_count: Arc<AtomicU64>,
     budget: Arc<BufferBudget>,
-    /// What a connection takes whatever it sends.
+    /// The memory of a connection itself, whatever it sends.
     record_bytes: u64,
 }
 
 impl Clients {
-    /// None yet; each takes `record_bytes` of the budget.
+    /// An empty registry; each client takes `record_bytes` of the budget.
     pub(crate) fn new(budget: &Arc<BufferBudget>, record_bytes: u64) -> Clients {
         Clients {
             last_id: AtomicU64::new(0),
@@ -359,7 +360,7 @@ impl Clients {
         }
     }
 
-    /// Counts what each address has.
+    /// The counts by address.
     pub(crate) fn addresses(&self) -> &Arc<Addresses> {
         &self.addresses
     }
@@ -409,7 +410,7 @@ impl Clients {
         }
     }
 
-    /// One of them.
+    /// The client with that id.
     pub(crate) fn get(&self, id: u64) -> Option<Arc<Client>> {
         unpoisoned(self.by_id.lock()).get(&id).cloned()
     }
@@ -424,7 +425,7 @@ impl Clients {
         self.last_id.load(Ordering::Relaxed)
     }
 
-    /// At most so many of those with ids behind `first` up to `last`, by id.
+    /// At most `count_max` clients with ids after `first` up to `last`, by id.
     pub(crate) fn between(&self, first: u64, last: u64, count_max: usize) -> Vec<Arc<Client>> {
         if first >= last {
             return Vec::new();

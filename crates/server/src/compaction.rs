@@ -57,52 +57,52 @@ use find::{Finder, Member};
 use merge::{ASK, Kept, Merge};
 use replay::Replay;
 
-/// Of values that replayed requests found or left, per batch.
+/// The maximum for values that replayed requests found or left, per batch.
 const SCRATCH_BYTES_MAX: usize = 256 << 10;
 
-/// What a request's reply tells beyond whether it was done.
+/// What a request's reply reports, beyond whether it was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tells {
-    /// Nothing, or what a read found.
+    /// Nothing, or the value that a read found.
     Nothing,
-    /// What was there before.
+    /// The old value.
     Old,
     /// A version.
     Version,
 }
 
-/// A sink that knows what its replies tell.
+/// A sink that knows what its replies report.
 pub trait Answering: Sink<Refusal> {
-    /// What the reply to `requests[request_index]` tells. A sink that does not say gets each
-    /// request executed by itself.
+    /// What the reply to `requests[request_index]` reports. By default each request is executed by
+    /// itself.
     fn tells(&self, request_index: usize) -> Tells {
         let _ = request_index;
         Tells::Version
     }
 
-    /// So many windows of the batch are open now.
+    /// Reports the number of windows of the batch that are open now.
     fn opened(&self, windows: usize) {
         let _ = windows;
     }
 
-    /// Whose `requests[request_index]` is: it sees its own earlier writes, and not its later ones
-    /// (K10).
+    /// The connection of `requests[request_index]`: it sees its own earlier writes, and not its
+    /// later ones (K10).
     fn connection(&self, request_index: usize) -> u64 {
         let _ = request_index;
         0
     }
 }
 
-/// What compaction has done.
+/// The counts of compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compacted {
-    /// Groups that were written at once.
+    /// Groups that were written as one.
     pub windows: u64,
     /// Writes that the store never saw.
     pub writes_saved: u64,
     /// Groups that ran one by one after all.
     pub given_up: u64,
-    /// Groups by how many writes they put together: 2 or less, up to 4, 8, 16, 32, 64, and more.
+    /// Groups by the number of writes merged: 2 or less, up to 4, 8, 16, 32, 64, and more.
     pub by_writes: [u64; SIZE_CLASSES],
 }
 
@@ -120,7 +120,7 @@ pub struct Compaction {
     finder: Finder,
     /// Values that kept outcomes borrow.
     scratch: Vec<u8>,
-    /// What an update writes.
+    /// The value that an update writes.
     value: Vec<u8>,
     kept: Vec<Kept>,
     /// Where the outcome of each request of the batch is kept.
@@ -144,20 +144,20 @@ impl Default for Compaction {
 }
 
 impl Compaction {
-    /// Which writes it puts together.
+    /// Compacts the writes that `compacts` names.
     pub fn new(compacts: Compacts) -> Compaction {
         let mut compaction = Compaction::default();
         compaction.finder.compacts = compacts;
         compaction
     }
 
-    /// As it was made.
+    /// The writes that it compacts.
     #[inline]
     pub fn compacts(&self) -> Compacts {
         self.finder.compacts
     }
 
-    /// What was done since the last call.
+    /// The counts since the last call.
     pub fn take_counted(&mut self) -> Compacted {
         std::mem::take(&mut self.counted)
     }
@@ -225,7 +225,7 @@ impl Compaction {
         let plan = Plan::of(members);
         let mut replay = Replay::new(session, now, &mut self.scratch, &mut self.value);
         let done = plan.execute(&mut replay, &mut self.kept);
-        // A group that changes nothing is not asked to write.
+        // A group that changes nothing needs no write.
         if done.is_err() || replay.is_too_long() {
             self.kept.truncate(kept_before);
             self.scratch.truncate(scratch_before);

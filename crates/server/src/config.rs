@@ -44,63 +44,65 @@ pub struct Config {
     pub unix_mode: u16,
     /// Where native clients send their datagrams; `None`: off. Port 0 takes a free port.
     pub native: Option<SocketAddr>,
-    /// The file with the key of the native protocol's tags; `None`: anybody may send.
+    /// The file with the key of the native protocol's tags; `None`: any client may send.
     pub native_key_file: Option<PathBuf>,
     /// How datagrams are received at the native port.
     pub native_transport: NativeTransport,
-    /// Bytes that the kernel is asked to keep for each socket of the native port.
+    /// The size of the kernel's receive queue for each socket of the native port, in bytes.
     pub native_queue_bytes: usize,
-    /// The device whose native datagrams are taken from its driver; `None`: all go by the kernel.
+    /// The device whose native datagrams are taken from its driver; `None`: all go through the
+    /// kernel.
     pub native_xdp: Option<XdpDevice>,
     /// The Unix socket for clients in shared memory; `None`: off.
     pub shm: Option<PathBuf>,
-    /// The mode of that socket's file. Without rights for others than its owner, only processes of
-    /// the server's own user and root's are taken, however they came by it.
+    /// The mode of that socket's file. Without rights for group and others, only processes of the
+    /// server's own user and of root are accepted, however they obtained the socket.
     pub shm_mode: u16,
     /// Where the admin port listens; `None`: off. Port 0 takes a free port.
     pub admin: Option<SocketAddr>,
-    /// What it asks for, and what it shows.
+    /// The login and the contents of the admin port.
     pub admin_access: AdminAccess,
     /// The hard cap on index, log and buffers together.
     pub memory_bytes: u64,
-    /// What happens when the log is full: the oldest items go, or writes are refused.
+    /// What happens when the log is full: the oldest items are evicted, or writes are refused.
     pub mode: Mode,
-    /// Which items go first in [`Mode::Evict`].
+    /// Which items are evicted first in [`Mode::Evict`].
     pub eviction: Eviction,
-    /// Where the data outlives the server; `None`: nowhere. Needs [`Mode::Clean`].
+    /// The data directory, in which the data outlives the server; `None`: there is none. Needs
+    /// [`Mode::Clean`].
     pub data: Option<DataConfig>,
     /// The file that is the store's memory and keeps it across a restart; `None`: there is none.
     pub warm_file: Option<PathBuf>,
-    /// As a node of which cluster; `None`: alone.
+    /// The cluster of which this server is a node; `None`: it is not a node.
     pub cluster: Option<ClusterConfig>,
-    /// Whether items say when they were used last, in a store that is in memory alone.
+    /// Whether items record their last use, in a store that is only in memory.
     pub access_times: bool,
-    /// Which pages the memory is asked to lie on.
+    /// The page size to request for the memory.
     pub huge_pages: HugePages,
     /// Whether the memory is divided between NUMA nodes.
     pub numa: Numa,
-    /// How keys are found.
+    /// The kind of index.
     pub index: IndexKind,
     /// No overflow buckets: a full bucket drops a key. Only of the hash index.
     pub lossy_index: bool,
     /// Worker threads, at least 1.
     pub threads: usize,
-    /// Of these, threads that poll connections; the rest execute what those send. `None`: all
-    /// poll, and all execute.
+    /// The number of those that poll connections; the rest execute the requests that these send.
+    /// `None`: all poll, and all execute.
     pub cr_threads: Option<usize>,
     /// Which workers may write a partition.
     pub write_policy: WritePolicy,
-    /// Which worker executes what the write policy leaves open.
+    /// Which worker executes the requests that the write policy leaves open.
     pub dispatch: Dispatch,
     /// Whether threads move between the layers by themselves.
     pub tuning: Tuning,
     /// Ways of the last-level cache for the memory-resident layer.
     pub cat: Cat,
-    /// Where the kernel shares caches out.
+    /// The root of resctrl, where the kernel allocates caches.
     pub resctrl_root: PathBuf,
-    /// Where small items end, of the size-aware dispatch.
+    /// The largest small size of the size-aware dispatch.
     pub size_threshold: Threshold,
-    /// What a request costs by its size, for sharing workers out.
+    /// The cost of a request by its size, for distributing workers over sizes.
     pub size_cost: Cost,
     /// Whether idle workers of large items take small requests.
     pub large_help: LargeHelp,
@@ -112,31 +114,33 @@ pub struct Config {
     pub poll: Poll,
     /// Requests in flight in the store's pipeline, 1 to 64.
     pub batch: usize,
-    /// Several writes of a key in one batch become one (C-4 §4.3).
+    /// Whether several writes of a key in one batch become one (C-4 §4.3).
     pub compaction: bool,
-    /// Which writes that is done for.
+    /// The writes that are compacted.
     pub compacts: Compacts,
-    /// Within what time 99 of 100 requests are to be answered; `None`: no objective.
+    /// The time within which 99 of 100 requests are to be answered; `None`: no objective.
     pub slo: Option<Duration>,
-    /// What the slow log takes in.
+    /// The settings of the slow log.
     pub slow_log: SlowLogConfig,
-    /// Keys whose readers are remembered for client-side caching; 0: as many as have room.
+    /// The maximum number of keys whose readers are remembered for client-side caching; 0: bounded
+    /// by memory only.
     pub tracking_table_keys_max: u64,
-    /// What takes so many milliseconds is sampled for LATENCY; 0: nothing is.
+    /// Events of at least so many milliseconds are sampled for LATENCY; 0: none are.
     pub latency_monitor_ms: u64,
-    /// How many frequent keys the threads that only poll read themselves.
+    /// The number of frequent keys that the threads that only poll read themselves.
     pub hot_set: HotSetSize,
     /// Client connections at a time, over both protocols.
     pub max_connections: usize,
-    /// The same of one address; 0: as many as there may be.
+    /// The maximum for one address; 0: no further limit.
     pub max_connections_per_address: usize,
-    /// A connection is closed after so many milliseconds without a byte either way; 0: never.
+    /// A connection is closed after so many milliseconds without a byte in either direction; 0:
+    /// never.
     pub idle_timeout_ms: u64,
     /// The largest value; lowered to what `memory_bytes` can hold.
     pub max_item_size_bytes: u64,
-    /// What one atomic group may touch: bytes, and 4 KiB more for each key.
+    /// The maximum for one atomic group: its bytes, and 4 KiB for each key.
     pub atomic_size_max_bytes: u64,
-    /// Whether clients of memcached's port may end the server.
+    /// Whether memcached clients may shut the server down.
     pub enable_shutdown: bool,
     /// The clients that may use DEBUG.
     pub debug_command: DebugCommand,
@@ -144,30 +148,30 @@ pub struct Config {
     pub requirepass: Option<String>,
     /// The file of users of the RESP port, which ACL LOAD reads and ACL SAVE writes.
     pub acl_file: Option<PathBuf>,
-    /// The users that memcached's clients may be, in the place of that password.
+    /// The users of the memcached port, in place of that password.
     pub auth_file: Option<PathBuf>,
-    /// Doors may be open beyond loopback without a password or a key.
+    /// Whether doors may be open beyond loopback without a password or a key.
     pub is_insecure: bool,
     /// The key hash's seed; `None`: drawn at random.
     pub hash_seed: Option<u64>,
-    /// Unsent reply bytes after which a client is not read until it has taken some.
+    /// The number of unsent reply bytes from which a client is not read until it has taken some.
     pub output_limit_bytes: u64,
-    /// After so long without room in the full client buffers, an unfinished command is refused.
+    /// An unfinished command is refused after so long without room in the full client buffers.
     pub starved_time_max: Duration,
-    /// What the process does for CONFIG SET and CONFIG REWRITE.
+    /// The process's functions for CONFIG SET and CONFIG REWRITE.
     pub hooks: Hooks,
     /// Where the settings came from.
     pub origin: SettingsOrigin,
 }
 
-/// So many threads, with a core each, route by default.
+/// From so many threads on, with a core each, requests are routed by default.
 const ROUTED_THREADS_MIN: usize = 4;
 
-/// Rings and tables between threads take at most one such part of the memory by default.
+/// By default, rings and tables between threads take at most this fraction of the memory.
 const ROUTING_MEMORY_PART: u64 = 8;
 
 impl Config {
-    /// Whether each worker that is to keep to a core has one of `core_count`.
+    /// Checks that there is one of `core_count` cores for each pinned worker.
     pub fn check_pins(&self, core_count: usize) -> Result<(), StartError> {
         if self.pin == Pin::On && self.threads > core_count {
             return Err(StartError::PinnedThreads { threads: self.threads, core_count });
@@ -175,7 +179,7 @@ impl Config {
         Ok(())
     }
 
-    /// Whether a tuner that was asked for has something to turn.
+    /// Checks that a requested tuner has something to tune.
     pub fn check_tuning(&self) -> Result<(), StartError> {
         match knobs::why_not(self, usize::MAX) {
             Some(reason) if self.tuning == Tuning::On => Err(StartError::NothingToTune { reason }),
@@ -184,8 +188,8 @@ impl Config {
     }
 
     /// Whether d-CREW and size-aware dispatch are the better default for these threads on so many
-    /// cores: from four threads with a core each on, while what lies between them stays a small
-    /// part of the memory (decision 0047).
+    /// cores: from four threads on with a core each, if the memory between them stays a small part
+    /// of all (decision 0047).
     pub fn routes_by_default(&self, core_count: usize) -> bool {
         let routed = Config {
             write_policy: WritePolicy::DCrew,
@@ -198,13 +202,14 @@ impl Config {
             && layers.forwarding_memory(&routed).fixed_bytes <= most_bytes
     }
 
-    /// Whether threads, write policy and dispatch fit together; if not, what would be right.
+    /// Checks that threads, write policy and dispatch fit together; the error says what would be
+    /// right.
     pub fn check_layers(&self) -> Result<(), StartError> {
         Layers::new(self).map(|_| ())
     }
 
-    /// What would let some threads only execute; `None`: some do, or will where the tuner finds
-    /// that right.
+    /// What would let some threads only execute; `None`: some do, or will if the tuner finds that
+    /// right.
     pub fn why_one_layer(&self) -> Option<String> {
         let is_divided = Layers::new(self).is_ok_and(|layers| layers.start.has_two_layers());
         let is_tuned = || knobs::why_not(self, affinity::processor_count()).is_none();
@@ -308,14 +313,15 @@ impl Default for Config {
     }
 }
 
-/// What the admin port asks for, and what it shows.
+/// The login and the contents of the admin port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AdminAccess {
     /// It speaks TLS. Needs [`Config::tls`].
     pub is_tls: bool,
     /// It shows keys, after a login by a user with the right to run HOTKEYS.
     pub shows_keys: bool,
-    /// Names and addresses that clients may call it by, beside loopback's and its own address.
+    /// Names and addresses by which clients may call the server, besides those of loopback and its
+    /// own address.
     pub hosts: Vec<String>,
 }
 
@@ -328,12 +334,12 @@ pub struct SettingsOrigin {
     pub shown: Vec<(String, String)>,
 }
 
-/// What the slow log takes in.
+/// The settings of the slow log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowLogConfig {
-    /// Commands that take so many microseconds; negative: none.
+    /// The duration in microseconds from which a command is logged; negative: none is.
     pub threshold_us: i64,
-    /// Entries that it has.
+    /// The maximum number of entries.
     pub len_max: u64,
 }
 
@@ -342,7 +348,7 @@ pub struct SlowLogConfig {
 pub struct UdpConfig {
     /// 0: off.
     pub port: u16,
-    /// Bytes that are answered for each byte of a request; 0: as many as there are.
+    /// Maximum number of reply bytes for each byte of a request; 0: unlimited.
     pub reply_factor: usize,
 }
 
@@ -353,7 +359,7 @@ pub enum DebugCommand {
     No,
     /// Clients on this machine.
     Local,
-    /// Everybody.
+    /// Every client.
     Yes,
 }
 
@@ -371,7 +377,7 @@ impl DebugCommand {
 /// How datagrams are received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NativeTransport {
-    /// As measurement chose: by [`NativeTransport::Recvmmsg`] (decision 0024).
+    /// The measured best: [`NativeTransport::Recvmmsg`] (decision 0024).
     Auto,
     /// By `recvmmsg`, with GRO.
     Recvmmsg,
@@ -392,7 +398,7 @@ pub struct XdpDevice {
 /// Whether threads move between the layers by themselves (uTPS §3.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tuning {
-    /// Where that can pay: on four threads or more, each with a core of its own (K17).
+    /// If it can pay: on four threads or more, each with a core of its own (K17).
     Auto,
     /// On two threads or more.
     On,
@@ -403,13 +409,13 @@ pub enum Tuning {
 /// Ways of the last-level cache for the memory-resident threads; the others may use all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cat {
-    /// As the tuner says, where the machine shares its cache out.
+    /// As the tuner decides, if the machine can allocate its cache.
     Auto,
-    /// The same, and no start without.
+    /// As the tuner decides; the start fails if the machine cannot allocate its cache.
     On,
     /// All threads may use all ways.
     Off,
-    /// So many, and no start without.
+    /// So many; the start fails if the machine cannot allocate its cache.
     Ways(u32),
 }
 
@@ -431,14 +437,14 @@ pub enum Pin {
     Auto,
     /// On; more workers than processors are refused.
     On,
-    /// The kernel moves workers as it likes.
+    /// The kernel schedules workers freely.
     Off,
 }
 
-/// Whether the store's memory is asked of the nodes whose workers use it.
+/// Whether the store's memory is allocated on the nodes whose workers use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numa {
-    /// Where there are several nodes, and the kernel lets us.
+    /// If there are several nodes, and the kernel allows it.
     Auto,
     /// Memory lies where it is first touched.
     Off,

@@ -46,7 +46,7 @@ impl Cell {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
     }
 
-    /// Shows what is counted elsewhere; only the owning worker calls this (I1).
+    /// Publishes a number that is counted elsewhere; only the owning worker calls this (I1).
     #[inline]
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
@@ -59,12 +59,12 @@ impl Cell {
     }
 }
 
-/// What compaction has done.
+/// The counts of compaction.
 #[derive(Debug, Default)]
 pub struct CompactionCells {
     /// Windows of the batch that is being executed.
     pub open: Cell,
-    /// Groups that were written at once.
+    /// Groups that were written as one.
     pub windows: Cell,
     /// Writes that the store never saw.
     pub writes_saved: Cell,
@@ -72,14 +72,14 @@ pub struct CompactionCells {
     pub given_up: Cell,
     /// As in `Compacted::by_writes`.
     pub by_writes: [Cell; SIZE_CLASSES],
-    /// Of `windows`, those for which more requests waited than may be looked at (K8).
+    /// Of `windows`, those whose key had more waiting requests than may be looked at (K8).
     pub closed_full: Cell,
-    /// Requests that were executed before their turn, with the window of their key.
+    /// Requests that were executed early, with the window of their key.
     pub joined: Cell,
 }
 
 impl CompactionCells {
-    /// Adds what one batch brought.
+    /// Adds the counts of one batch.
     #[inline]
     pub fn add(&self, counted: Compacted) {
         if counted == Compacted::default() {
@@ -141,16 +141,16 @@ pub struct CommandCells {
 /// Words of [`WorkerCounters::ran`].
 const RAN_WORDS: usize = 8;
 
-/// Everything that one worker counts.
+/// All counters of one worker.
 #[derive(Debug, Default)]
 pub struct WorkerCounters {
     /// By [`CommandIndex`].
     pub commands: Box<[CommandCells]>,
     /// A bit for each command that ran in this round; `timing` takes them.
     ran: [Cell; RAN_WORDS],
-    /// By [`CommandIndex`]: what commands took of the worker's time.
+    /// By [`CommandIndex`]: the worker's time spent on each command.
     pub spent_ns: Box<[Cell]>,
-    /// By [`CommandIndex`]: how long commands took; of those that never ran nothing.
+    /// By [`CommandIndex`]: the durations of each command; unset for those that never ran.
     pub durations: Box<[OnceLock<Box<LatencyCells>>]>,
     /// By [`CommandIndex`]: error replies of commands that were not begun.
     pub rejected_calls: Box<[Cell]>,
@@ -172,7 +172,7 @@ pub struct WorkerCounters {
     pub idle_closed: Cell,
     /// Values that could be neither pinned nor copied, and slow readers closed for what they pin.
     pub replies_refused: Cell,
-    /// The most that one turn has cost.
+    /// The largest cost of one turn.
     pub turn_work_units_max: Cell,
     /// Atomic groups that were refused, or ended, for `--max-atomic-size`.
     pub atomic_refused: Cell,
@@ -184,15 +184,15 @@ pub struct WorkerCounters {
     pub batches: Cell,
     /// Requests in them.
     pub batch_requests: Cell,
-    /// Writes that became one.
+    /// Writes that were merged.
     pub compaction: CompactionCells,
-    /// Wall time of rounds that found something to serve: what polling costs is not in it, what
-    /// others took of the core in the meantime is. A thread's CPU clock would be a system call a
+    /// Wall time of rounds that found something to serve. It excludes polling, and includes time
+    /// during which other threads had the core. A thread's CPU clock would cost a system call per
     /// round.
     pub busy_ns: Cell,
     /// How long sampled requests took; empty without `--slo`.
     pub latency: LatencyCells,
-    /// Streams that lost their frame.
+    /// Streams with broken framing.
     pub protocol_errors: Cell,
     /// Commands that were refused for their size and skipped.
     pub oversized_commands: Cell,
@@ -202,7 +202,7 @@ pub struct WorkerCounters {
     pub auth_errors: Cell,
     /// Of connections that speak TLS.
     pub tls: TlsCells,
-    /// Clients that were not let in.
+    /// Clients refused by a door.
     pub doors: DoorCells,
     /// Of memcached over UDP.
     pub udp: UdpCells,
@@ -232,7 +232,7 @@ impl WorkerCounters {
         }
     }
 
-    /// The same; where sizes matter, one in so many is counted.
+    /// All zero; where sizes matter, one request in so many is counted.
     pub fn for_sizes(sample_every: Option<u32>) -> WorkerCounters {
         let sizes = sample_every.map(WorkerSizes::new);
         WorkerCounters { sizes, ..WorkerCounters::new() }
@@ -244,7 +244,7 @@ impl WorkerCounters {
         &self.commands[usize::from(index.0)]
     }
 
-    /// A command begins.
+    /// Counts the begin of a command.
     #[inline]
     pub fn called(&self, index: CommandIndex) {
         self.command(index).calls.add(1);
@@ -252,7 +252,7 @@ impl WorkerCounters {
         word.set(word.get() | 1 << (index.0 % 64));
     }
 
-    /// A command is answered with an error.
+    /// Counts an error reply of a command.
     #[cold]
     pub fn failed(&self, index: CommandIndex, code: ErrorCode) {
         self.command(index).errors.add(1);
@@ -265,7 +265,7 @@ impl WorkerCounters {
         }
     }
 
-    /// A command is answered with an error before it is begun, whatever the error.
+    /// Counts an error reply of a command that was not begun.
     #[cold]
     pub fn refused(&self, index: CommandIndex, code: ErrorCode) {
         self.failed(index, code);
@@ -274,7 +274,7 @@ impl WorkerCounters {
         }
     }
 
-    /// A write does nothing, for its condition does not hold.
+    /// Counts a write that does nothing because its condition does not hold.
     #[cold]
     pub fn kept(&self, index: CommandIndex) {
         self.not_stored[index.position()].add(1);
@@ -417,7 +417,7 @@ const _: () = {
 
 impl CommandIndex {
     /// RESP commands, one for unknown ones, memcached commands, native ones, and forms of meta
-    /// commands, which [`Totals`] puts to their commands.
+    /// commands, which [`Totals`] adds to their commands.
     pub const COUNT: usize = CommandIndex::FORM_START + MetaForm::COUNT;
 
     const FORM_START: usize = CommandIndex::NATIVE_START + NATIVE_NAMES.len();
@@ -432,7 +432,7 @@ impl CommandIndex {
         usize::from(self.0)
     }
 
-    /// Whether it is one of RESP.
+    /// Whether it is a RESP command.
     pub fn is_resp(self) -> bool {
         self.0 <= CommandIndex::UNKNOWN_RESP.0
     }
@@ -476,15 +476,15 @@ impl CommandIndex {
                 "version" | "verbosity" | "quit" | "stats" | "config" | "shutdown" | "mn" | "ping"
                 | "lru_crawler" | "noop" | "auth",
             ) => None,
-            // It moves nothing but an expiry, and is answered with the values.
+            // It changes only an expiry, and is answered with the values.
             (_, "gat" | "gats") => Some(Access::Read),
             _ => Some(Access::Write),
         }
     }
 
-    /// Whether Redis would count what the command at a position finds, and what it does not find:
-    /// it does so for what is read to be told, not for what is about to be written. Reads by other
-    /// protocols count as GET does.
+    /// Whether Redis counts hits and misses of the command at a position: it does for values read
+    /// to be returned, not for those about to be written. Reads by other protocols count as GET
+    /// does.
     fn is_lookup(index: usize) -> bool {
         match CommandIndex::describe(index) {
             (Protocol::Resp, "memory|usage") => false,
@@ -533,12 +533,12 @@ pub struct CommandTotals {
     pub rejected: u64,
     /// Writes whose condition did not hold.
     pub not_stored: u64,
-    /// What they took of the workers' time, in nanoseconds (`timing`).
+    /// The workers' time spent on them, in nanoseconds (`timing`).
     pub spent_ns: u64,
 }
 
 impl CommandTotals {
-    /// What was counted beyond `part`.
+    /// The counts beyond those of `part`.
     pub(crate) fn less(&self, part: &CommandTotals) -> CommandTotals {
         CommandTotals {
             protocol: self.protocol,
@@ -559,7 +559,7 @@ impl CommandTotals {
 pub struct Totals {
     /// One entry for each command of each protocol, also those never called.
     pub commands: Vec<CommandTotals>,
-    /// By [`MetaForm`]: what is in their commands' counts already.
+    /// By [`MetaForm`]: counts that are already included in their commands.
     pub(crate) forms: Vec<CommandTotals>,
     /// Error replies of RESP by [`ErrorCode`].
     pub errors_by_code: [u64; ErrorCode::COUNT],
@@ -595,16 +595,15 @@ pub struct Totals {
     pub batch_requests: u64,
     /// Windows that are open now.
     pub compaction_open: u64,
-    /// Groups of writes of one key that were written at once.
+    /// Groups of writes of one key that were written as one.
     pub compaction_windows: u64,
     /// Writes that the store never saw.
     pub compacted_writes: u64,
     /// Groups that ran one by one after all.
     pub compaction_given_up: u64,
-    /// Of the groups that were written at once, those that closed because no more of the queues may
-    /// be looked at.
+    /// Of these, those that closed because no more of the queues may be looked at.
     pub compaction_closed_full: u64,
-    /// Requests that were executed before their turn, with the window of their key.
+    /// Requests that were executed early, with the window of their key.
     pub compaction_joined: u64,
     /// Groups by how many writes they put together (`Compacted::by_writes`).
     pub compaction_by_writes: [u64; SIZE_CLASSES],
@@ -620,7 +619,7 @@ pub struct Totals {
     pub auth_errors: u64,
     /// Of connections that speak TLS.
     pub tls: TlsTotals,
-    /// Clients that were not let in.
+    /// Clients refused by a door.
     pub doors: DoorTotals,
     /// Of memcached over UDP.
     pub udp: UdpTotals,
@@ -709,7 +708,7 @@ impl Totals {
         }
     }
 
-    /// What was counted after `baseline` was taken; connections open now stay.
+    /// The counts since `baseline` was taken; the number of open connections stays.
     pub(crate) fn since(mut self, baseline: &Totals) -> Totals {
         let commands = self.commands.iter_mut().zip(&baseline.commands);
         for (now, then) in commands.chain(self.forms.iter_mut().zip(&baseline.forms)) {
@@ -769,7 +768,7 @@ impl Totals {
         self.commands.iter().map(|command| command.errors).sum()
     }
 
-    /// Keys that were found and that were not, by commands of which Redis counts it.
+    /// Hits and misses, over the commands for which Redis counts them.
     pub fn lookups(&self) -> (u64, u64) {
         let commands = self.commands.iter().enumerate();
         let looking = commands.filter(|(at, _)| CommandIndex::is_lookup(*at));

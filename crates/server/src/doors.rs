@@ -70,7 +70,7 @@ impl Door {
         Door::Peer,
     ];
 
-    /// The door of a connection.
+    /// The door through which a connection came.
     pub fn of(protocol: Dialect, is_tls: bool, peer: &End) -> Door {
         match (protocol, peer) {
             (Dialect::Resp, End::Unix(_)) => Door::UnixResp,
@@ -82,7 +82,7 @@ impl Door {
         }
     }
 
-    /// The key of the setting that puts it there.
+    /// The key of the setting that opens it.
     pub fn setting(self) -> &'static str {
         match self {
             Door::Resp => "resp",
@@ -100,22 +100,22 @@ impl Door {
     }
 }
 
-/// What a door answers a client that knocks.
+/// The answer of a door to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Access {
-    /// Every client comes in.
+    /// Every client is admitted.
     Open,
-    /// A client comes in once it has shown a password or a key.
+    /// A client is admitted once it has shown a password or a key.
     AfterLogin,
-    /// Clients of the loopback interface come in, others do not.
+    /// Clients of the loopback interface are admitted, others are not.
     LoopbackOnly,
-    /// No client comes in.
+    /// No client is admitted.
     Closed,
 }
 
 impl Access {
-    /// Whether a client may knock at all.
+    /// Whether a client is admitted at all.
     #[inline]
     pub fn admits(self, is_loopback: bool) -> bool {
         match self {
@@ -141,14 +141,14 @@ impl Access {
     }
 }
 
-/// What clients are that have not logged in: the user `default`, as far as doors ask.
+/// The rights of clients that have not logged in: the user `default`, as far as doors depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultUser {
-    /// Without a password, and it may do everything.
+    /// No password, and all rights.
     Open,
-    /// Without a password, and it has fewer rights.
+    /// No password, and fewer rights.
     Limited,
-    /// With a password, and it may do everything.
+    /// A password, and all rights.
     Locked,
     /// Off, without any way to log in, or with a password and fewer rights.
     Shut,
@@ -166,12 +166,12 @@ impl From<&User> for DefaultUser {
     }
 }
 
-/// All that answers depend on (D2).
+/// Everything that answers depend on (D2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     /// The user `default`, now.
     pub default_user: DefaultUser,
-    /// `--auth-file`: memcached's port has users of its own.
+    /// `--auth-file`: the memcached port has users of its own.
     pub has_auth_file: bool,
     /// `--native-key-file`.
     pub has_native_key: bool,
@@ -184,7 +184,7 @@ pub struct State {
 }
 
 impl State {
-    /// By the settings, and by the user `default` of now.
+    /// The state by the settings, and by the present user `default`.
     pub fn new(config: &Config, default: &User) -> State {
         let requires = |tls: &TlsConfig| tls.clients == ClientCertificates::Required;
         State {
@@ -199,7 +199,7 @@ impl State {
     }
 }
 
-/// The table: what a door answers in a state.
+/// The table: the answer of a door in a state.
 pub fn answer(door: Door, state: &State) -> Access {
     let for_strangers = if state.is_insecure { Access::Open } else { Access::LoopbackOnly };
     let by_certificate = if state.requires_certificates { Access::Open } else { for_strangers };
@@ -244,7 +244,7 @@ fn memcached(state: &State, without_password: Access) -> Access {
     }
 }
 
-/// Native clients are no users: the key admits them, or the lack of any password.
+/// Native clients are not users: the key admits them, or the absence of any password.
 fn native(state: &State, without_password: Access) -> Access {
     match state.default_user {
         _ if state.has_native_key => Access::AfterLogin,
@@ -265,19 +265,19 @@ pub fn is_loopback(address: IpAddr) -> bool {
 pub struct Answers([Access; Door::ALL.len()]);
 
 impl Answers {
-    /// Asks the table for all of them.
+    /// Computes the answers of all doors.
     pub fn new(state: &State) -> Answers {
         Answers(Door::ALL.map(|door| answer(door, state)))
     }
 
-    /// One door's.
+    /// The answer of one door.
     #[inline]
     pub fn of(&self, door: Door) -> Access {
         self.0[door as usize]
     }
 }
 
-/// What a client is told that a door does not let in.
+/// The message to a client that a door refuses.
 pub fn denial(protocol: Dialect, access: Access) -> &'static [u8] {
     match (protocol, access) {
         (Dialect::Resp, _) => DENIED_RESP,
@@ -286,17 +286,18 @@ pub fn denial(protocol: Dialect, access: Access) -> &'static [u8] {
     }
 }
 
-/// To a client of a RESP port, by [`Access::LoopbackOnly`], as Redis's protected mode answers.
+/// For a client of a RESP port refused by [`Access::LoopbackOnly`], as Redis's protected mode
+/// answers.
 const DENIED_RESP: &[u8] = b"-DENIED protected mode: the user default has no password, so \
     that only clients of the loopback interface may connect; set one by CONFIG SET requirepass \
     PASSWORD or --requirepass, or start with --insecure on\r\n";
 
-/// The same of a memcached port.
+/// For a client of a memcached port refused by it.
 const DENIED_MEMCACHED: &[u8] = b"CLIENT_ERROR protected mode: no password is set, so that \
     only clients of the loopback interface may connect; set --requirepass, --auth-file or \
     --insecure\r\n";
 
-/// To a client of a memcached port, by [`Access::Closed`].
+/// For a client of a memcached port refused by [`Access::Closed`].
 const CLOSED_MEMCACHED: &[u8] = b"CLIENT_ERROR closed: the user default may not log in with \
     all rights here; set --auth-file, or give default a password and all rights\r\n";
 

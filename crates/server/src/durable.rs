@@ -52,56 +52,57 @@ pub struct DataConfig {
     pub path: PathBuf,
     /// When writes are acknowledged.
     pub durability: Durability,
-    /// By which way the log is written.
+    /// The medium of the log.
     pub media: Media,
-    /// Start without what is damaged, and lose it.
+    /// Start without damaged data, and lose it.
     pub recovers_damaged: bool,
-    /// How often the index is written down, and at the end; `None`: never, nor is it read.
+    /// How often the index is written to a checkpoint, besides at the end; `None`: never, and none
+    /// is read.
     pub checkpoint_every: Option<Duration>,
 }
 
-/// Without a wish a commit comes so often.
+/// The interval of commits that no worker asks for.
 const COMMIT_EVERY: Duration = Duration::from_secs(1);
-/// The last commit waits at most so long for workers that do not end.
+/// The maximum time that the last commit waits for workers that do not end.
 const LAST_COMMIT_MAX: Duration = Duration::from_secs(2);
-/// A commit that waits for sessions gives the processor away so often, and sleeps then.
+/// The number of times that a commit yields the core while it waits for sessions; then it sleeps.
 const YIELDS_MAX: u32 = 64;
 const COMMIT_REST: Duration = Duration::from_micros(50);
 
-/// What all threads see of the data directory.
+/// The data directory, as all threads share it.
 pub struct Data {
     durable: Arc<Durable>,
     /// As it was asked for.
     pub config: DataConfig,
-    /// What was there at the start.
+    /// The result of recovery at the start.
     pub recovery: Recovery,
-    /// How long reading that took.
+    /// The duration of recovery.
     pub recovery_time: Duration,
     /// The way by which the log is written: `file`, `dax`.
     pub medium_name: &'static str,
-    /// Of a node of a cluster, until its replica store has it.
+    /// On a node of a cluster, until its replica store takes it.
     tenancy: Mutex<Option<Tenancy>>,
     committer: Mutex<Option<Committer<LogFile>>>,
-    /// Bytes of clients' writes that were shown: copies of cleaning are counted before they are
+    /// Bytes of clients' writes, as last reported: copies of cleaning are counted before they are
     /// written, and a counter never falls.
     client_bytes: AtomicU64,
-    /// Held as long as the server lives: another one is refused.
+    /// Held as long as the server lives: a second server is refused.
     _lock: std::fs::File,
 }
 
 impl Data {
-    /// What the store shares with the committer.
+    /// The state that the store shares with the committer.
     pub fn durable(&self) -> &Arc<Durable> {
         &self.durable
     }
 
-    /// At least what was said before.
+    /// The number, but not less than reported before.
     pub fn client_bytes(&self, now_bytes: u64) -> u64 {
         // Relaxed: a count for people.
         self.client_bytes.fetch_max(now_bytes, Ordering::Relaxed).max(now_bytes)
     }
 
-    /// What a node of a cluster begins with; once.
+    /// The state with which a node of a cluster begins; can be taken once.
     pub fn take_tenancy(&self) -> Option<Tenancy> {
         self.tenancy.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -117,23 +118,23 @@ impl Data {
     }
 }
 
-/// Where one worker waits until what it has seen is durable.
+/// The gate at which one worker waits until everything it has seen is durable.
 pub struct Gate {
     durable: Arc<Durable>,
     mark: Vec<u64>,
-    /// Of [`Durable::refusal_count`]: what waited then was given up.
+    /// The last seen [`Durable::refusal_count`]: replies that waited then were given up.
     pub refusals_seen: u64,
 }
 
-/// What may leave.
+/// The replies that may leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passage {
-    /// Everything: what was seen is on the disk.
+    /// All: everything seen is on the disk.
     Durable,
-    /// Everything: writes are refused (I3).
+    /// All: writes are refused (I3).
     Refusing,
-    /// The log has failed just now: replies to writes that were executed may not leave, those that
-    /// are outstanding at other workers included.
+    /// The log has just failed: replies to executed writes may not leave, including those
+    /// outstanding at other workers.
     Failed,
 }
 
@@ -142,7 +143,7 @@ impl Gate {
         Gate { durable, mark: Vec::new(), refusals_seen: 0 }
     }
 
-    /// Returns once everything that was seen is on the disk, or will not be.
+    /// Returns once everything that was seen is on the disk, or will never be.
     pub fn pass(&mut self, session: &mut Session) -> Passage {
         if self.durable.is_settled() {
             return Passage::Durable;
@@ -158,8 +159,8 @@ impl Gate {
         }
     }
 
-    /// Before anything is executed: whether writes are refused now that were not when this was last
-    /// asked. Then what is outstanding is given up, and nothing that follows.
+    /// Called before anything is executed: whether writes are refused now that were not at the last
+    /// call. Then outstanding replies are given up, but none of the following ones.
     pub fn has_failed(&mut self) -> bool {
         self.is_refusing() && self.is_new_refusal()
     }
@@ -210,7 +211,7 @@ impl LogThread {
         Ok(Some(LogThread { checkpoints, durable, is_ended, thread: Some(thread) }))
     }
 
-    /// Commits what is left and ends; the workers have ended.
+    /// Commits the rest and ends; called after the workers have ended.
     pub fn stop(&mut self) {
         if let Some(mut checkpoints) = self.checkpoints.take() {
             checkpoints.stop();
@@ -231,7 +232,7 @@ impl Drop for LogThread {
     }
 }
 
-/// Commits until the end; whether all is on the disk then.
+/// Commits until the end; returns whether everything is on the disk then.
 fn run(committer: &mut Committer<LogFile>, ended: &AtomicBool) -> bool {
     let durable = Arc::clone(committer.durable());
     let mut last_health = Health::Good;
@@ -249,7 +250,7 @@ fn run(committer: &mut Committer<LogFile>, ended: &AtomicBool) -> bool {
         tell(&last_health, &health);
         last_health = health;
         if result.is_err() {
-            // A wish would be there at once, for everybody waits.
+            // A request to commit would come at once, because all workers wait.
             std::thread::sleep(COMMIT_EVERY.min(Duration::from_millis(200)));
         }
     }
@@ -265,10 +266,11 @@ fn rest(yields: &mut u32) {
     }
 }
 
-/// The last commits, unless a worker is still at something; whether all went well.
+/// Makes the last commits, unless a worker is still busy; returns whether all succeeded.
 fn end(committer: &mut Committer<LogFile>) -> bool {
     let deadline = Instant::now() + LAST_COMMIT_MAX;
-    // Those that wait for a sync to be free, and rows that say what is synced.
+    // More than one: some wait for a sync to become free, and some write rows that say what is
+    // synced.
     for _ in 0..3 {
         committer.begin();
         while !committer.is_ready() {
@@ -290,7 +292,7 @@ fn end(committer: &mut Committer<LogFile>) -> bool {
     ended.is_ok()
 }
 
-/// Says once what has changed.
+/// Logs each change once.
 fn tell(before: &Health, now: &Health) {
     match now {
         _ if before == now => {}

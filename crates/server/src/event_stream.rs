@@ -37,10 +37,10 @@ use crate::rmw::{Refusal, Rmw, Side};
 use crate::shared::{Control, Shared};
 use prefixes::{Prefixes, Use};
 
-/// Of one round of one worker.
+/// The maximum for one round of one worker.
 pub const LINES_BYTES_MAX: usize = 256 << 10;
 
-/// Of the client buffers, for what is under way.
+/// The part of the client buffers for lines that are under way.
 const UNDER_WAY_PART: u64 = 32;
 
 /// The subscribers, and the topics of each.
@@ -58,31 +58,31 @@ pub struct EventStream {
     clients: Mutex<Vec<(Arc<Client>, EventTopics)>>,
 }
 
-/// What became of lines, since the start.
+/// The counts of lines since the start, by what happened to them.
 #[derive(Debug, Default)]
 pub struct LineCounts {
     made: AtomicU64,
-    /// No room where they were made.
+    /// Lines without room where they were made.
     dropped: AtomicU64,
-    /// On their way to subscribers, each counted.
+    /// Lines sent to subscribers, counted for each.
     sent: AtomicU64,
-    /// A subscriber has not taken what came before.
+    /// Lines left out because a subscriber had not taken earlier ones.
     skipped: AtomicU64,
 }
 
 impl LineCounts {
-    /// A subscriber gets so many less.
+    /// Counts lines that a subscriber does not get.
     pub fn skip(&self, count: u64) {
         self.skipped.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// A subscriber gets so many less of those that were on their way.
+    /// Counts lines that were sent but do not reach the subscriber.
     pub fn skip_sent(&self, count: u64) {
         self.sent.fetch_sub(count, Ordering::Relaxed);
         self.skip(count);
     }
 
-    /// Names as memcached has them, and numbers.
+    /// The counts with their names in memcached.
     pub fn named(&self) -> [(&'static str, u64); 4] {
         [
             ("log_worker_dropped", &self.dropped),
@@ -103,7 +103,7 @@ impl EventStream {
     /// The topics that clients subscribe to.
     #[inline]
     pub fn topics(&self) -> EventTopics {
-        // Relaxed: an event sooner or later.
+        // Relaxed: a change may take effect a moment later.
         EventTopics(self.topics.load(Ordering::Relaxed))
     }
 
@@ -114,7 +114,7 @@ impl EventStream {
         self.publish(&clients);
     }
 
-    /// It subscribes no more, if it did.
+    /// Ends the client's subscription, if it has one.
     pub fn remove(&self, client_id: u64) {
         if self.topics() == EventTopics::NONE {
             return;
@@ -124,7 +124,7 @@ impl EventStream {
         self.publish(&clients);
     }
 
-    /// Whether that client does.
+    /// Whether that client subscribes.
     pub fn has(&self, client_id: u64) -> bool {
         let is_any = self.topics() != EventTopics::NONE;
         is_any && self.lock().iter().any(|(client, _)| client.id == client_id)
@@ -150,23 +150,23 @@ impl EventStream {
     }
 }
 
-/// What became of a request, for its lines.
+/// The result of a request, for its lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
-    /// Whether it is known what was there: a write that was put together with others has version 0.
+    /// Whether the old item is known: a write that was merged with others has version 0.
     is_known: bool,
-    /// The length of the value that was there.
+    /// The length of the old value.
     found: Option<usize>,
-    /// What memcached says of a write.
+    /// memcached's status of a write.
     status: &'static str,
-    /// The length of the value that is there now, of a write that says so.
+    /// The length of the new value, for a write that reports it.
     written: Option<usize>,
-    /// When that ends.
+    /// The expiry of the new value.
     expires_at: Option<UnixMillis>,
 }
 
 impl Seen {
-    /// Of an outcome.
+    /// The result from an outcome.
     pub fn of(outcome: &Outcome<'_, Refusal>) -> Seen {
         let len = |item: &Item<'_>| item.value.len();
         let (found, status, written) = match outcome {
@@ -180,7 +180,7 @@ impl Seen {
                 (old.as_ref().map(len), "stored", new.as_ref().map(len))
             }
             Outcome::Refused(Refusal::OtherVersion(_)) => (Some(0), "exists", None),
-            // Of how many bytes is not told.
+            // The length is not reported.
             Outcome::Refused(Refusal::NotNumeric | Refusal::Present) => {
                 (Some(0), "not_stored", None)
             }
@@ -200,10 +200,10 @@ impl Seen {
 /// One worker's lines in the making.
 #[derive(Debug, Default)]
 pub struct Lines {
-    /// What became of the requests of the batch.
+    /// The results of the batch's requests.
     pub seen: Vec<Seen>,
     text: String,
-    /// Which topic each line is of, and where it ends.
+    /// The topic and the end of each line.
     ends: Vec<(EventTopics, usize)>,
     /// Lines that had no room.
     lost: u64,
@@ -216,7 +216,7 @@ impl Lines {
         self.ends.is_empty()
     }
 
-    /// The lines of a request and what became of it.
+    /// Adds the lines of a request and its result.
     pub fn add_request(
         &mut self,
         shared: &Shared,
@@ -226,7 +226,7 @@ impl Lines {
     ) {
         let (key, cfd) = (request.key, client.descriptor);
         let (status, class, size) = match seen.found {
-            // What only gets another time is told of as it is now.
+            // An item whose expiry changes is reported as it is now.
             Some(size) if matches!(request.op, Op::Update(Rmw::SetExpiry(_))) => {
                 ("found", 1, seen.written.unwrap_or(size))
             }
@@ -275,7 +275,7 @@ impl Lines {
         }
     }
 
-    /// The line of an entry that had to go.
+    /// Adds the line of an evicted entry.
     pub fn add_eviction(&mut self, shared: &Shared, now: UnixMillis, evicted: &Evicted) {
         let fetch = if evicted.last_use.is_read() { "yes" } else { "no" };
         let ttl = evicted.expires_at.map_or(-1, |at| {
@@ -287,12 +287,12 @@ impl Lines {
         });
     }
 
-    /// Entries that had to go, without a line.
+    /// Counts evicted entries without a line.
     pub fn lose(&mut self, count: u64) {
         self.lost += count;
     }
 
-    /// The line of a connection that came, or went for a reason.
+    /// Adds the line of a connection that was opened, or closed for a reason.
     pub fn add_connection(&mut self, shared: &Shared, client: &Client, closed: Option<&str>) {
         let kind = if closed.is_some() { "conn_close" } else { "conn_new" };
         let cfd = client.descriptor;
@@ -352,7 +352,7 @@ impl Lines {
         }
     }
 
-    /// To all subscribers.
+    /// Sends the lines to all subscribers.
     #[cold]
     pub fn send(&mut self, shared: &Shared) {
         let counts = &shared.event_stream().counts;
@@ -381,7 +381,7 @@ impl Lines {
     }
 }
 
-/// Bytes that wait in mailboxes: a worker that is busy for long takes none.
+/// Bytes that wait in mailboxes, because a busy worker takes none.
 #[derive(Debug, Default)]
 pub struct UnderWay(AtomicU64);
 
@@ -389,7 +389,7 @@ impl UnderWay {
     /// Adds a message's bytes, unless more than a part of the client buffers would be under way.
     pub fn try_add(&self, shared: &Shared, bytes: usize) -> bool {
         let bytes_max = shared.buffer_budget().limit_bytes() / UNDER_WAY_PART;
-        // Relaxed: a sum that is looked at alone.
+        // Relaxed: a sum that is read by itself.
         let before = self.0.fetch_add(bytes as u64, Ordering::Relaxed);
         let fits = before + bytes as u64 <= bytes_max;
         if !fits {
@@ -411,7 +411,7 @@ pub struct EventLines {
     pub text: String,
     /// How many.
     pub count: u64,
-    /// More that had no room where they were made.
+    /// Further lines that had no room where they were made.
     pub lost: u64,
 }
 

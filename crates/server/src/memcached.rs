@@ -55,7 +55,7 @@ impl Caller {
 }
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Takes as many commands from the front of `input` as may run now.
+    /// Runs as many commands from the front of `input` as may run now.
     pub fn feed_memcached(&mut self, slot: usize, input: &'a [u8]) -> Fed {
         if self.core.connections[slot].memcached().framing != Framing::Text
             && self.is_binary(slot, input)
@@ -79,7 +79,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         loop {
             at += self.swallow(slot, &input[at..]);
             if at == input.len() || !self.may_parse(slot) {
-                // What has stopped (I4 of `several`, I2 of `dump`) is the last command of these.
+                // A command that has stopped (I4 of `several`, I2 of `dump`) is the last of these.
                 let left_bytes = if E::ROUTES { 0 } else { self.left_bytes(slot, &input[..at]) };
                 let left_bytes = left_bytes + self.dump_left_bytes(slot, last_bytes);
                 return Fed::up_to(at.saturating_sub(left_bytes), 0);
@@ -187,7 +187,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.push(key, hash, op, caller.answer(shape));
     }
 
-    /// The same of an update that may copy the whole value.
+    /// An update that may copy the whole value, as a request of the batch.
     fn request_update(&mut self, caller: Caller, key: &'a [u8], op: Op<'a, Rmw<'a>>, shape: Shape) {
         let copies = copies_value(&op);
         self.request(caller, key, op, shape);
@@ -271,19 +271,19 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// config get cluster: members that speak memcached. A server alone names the address that the
-    /// client has found.
+    /// config get cluster: lists the members that speak memcached. A server without a cluster names
+    /// the address by which the client reached it.
     fn cluster_config(&mut self, slot: usize) {
         let caller = self.caller(slot, MemcachedCommand::Config, false);
         let Some(view) = &self.core.cluster else {
-            // A Unix socket has no address: the one of the settings is named.
+            // A Unix socket has no address: the one of the settings is used.
             let local = match self.core.connections[slot].client.local {
                 End::Ip(local) => Some(local),
                 End::Unix(_) => self.core.shared.config().memcached,
             };
             let Some(local) = local else { return self.say_line(caller, Reply::Error) };
             let host = local.ip().to_canonical().to_string();
-            // A client that asks by a datagram is told where connections go.
+            // A client that asks by datagram gets the address for connections.
             let is_datagram = self.core.connections[slot].exchange.is_some();
             let configured = self.core.shared.config().memcached.filter(|_| is_datagram);
             let port = configured.map_or(0, |it| it.port());
@@ -316,15 +316,15 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.weigh();
     }
 
-    /// flush_all, at once or at a later time; in a cluster all of its shards, for clients here do
-    /// not know which node serves what. What is to come later only this server knows.
+    /// flush_all, at once or at a later time. In a cluster it flushes all shards, because memcached
+    /// clients do not know which node serves what; a later flush is known only to this server.
     fn flush_later(&mut self, slot: usize, delay: i64, noreply: bool) {
         let caller = self.caller(slot, MemcachedCommand::FlushAll, noreply);
         let flushed = self.flush_at(slot, delay);
         self.say_line(caller, flushed.err().unwrap_or(Reply::Ok));
     }
 
-    /// Whether all was flushed, or will be; or why not.
+    /// Whether everything was flushed, or will be; or why not.
     fn flush_at(&mut self, slot: usize, delay: i64) -> Result<(), Reply> {
         self.settle(slot);
         self.core.connections[slot].has_written = true;

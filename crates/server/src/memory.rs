@@ -32,7 +32,7 @@ pub const MEMORY_BYTES_MIN: u64 = 64 << 20;
 
 const BUFFERS_COMFORT_BYTES: u64 = 40 << 20;
 
-/// What the smallest servers keep for the log of the quarter that middling ones give to buffers.
+/// The part of that quarter that the smallest servers keep for the log.
 const BUFFERS_SPARED_BYTES: u64 = 8 << 20;
 
 /// Room around a value in a command: its key (at most 64 KiB), its options, and the read-ahead.
@@ -42,22 +42,22 @@ const COMMAND_OVERHEAD_BYTES: u64 = 256 << 10;
 /// contiguous segments (K14), and a run that is half of the log may never come free.
 const LOG_PART_OF_ITEM: u64 = 4;
 
-/// A lossy index's part, and what the largest item leaves to one that grows.
+/// The index's part if it is lossy, and the part that the largest item leaves to one that grows.
 const INDEX_PART: u64 = 8;
 
-/// What lies between workers may take this part of all; with less than half of that, the buffers
-/// of request slots keep less between two requests.
+/// The maximum part of the memory between workers. With less than half of it, the buffers of
+/// request slots keep less between two requests.
 const FORWARDINGS_PART_MAX: u64 = 8;
 const FORWARDINGS_COMFORT_PART: u64 = 16;
 
-/// What finds hot keys may take this part of all.
+/// The maximum part of the memory that finds hot keys.
 const HOT_SET_PART_MAX: u64 = 8;
 
-/// Of the client buffers, what one value of a cluster may have: a write takes up to three times its
-/// length at its primary, and once more at a copy.
+/// The maximum part of the client buffers for one value in a cluster: a write takes up to three
+/// times its length at its primary, and once more at a copy.
 const BUFFERS_PART_OF_REPLICATED: u64 = 8;
 
-/// More than any machine has.
+/// More memory than any machine has.
 const CAP_MAX_BYTES: u64 = 1 << 50;
 
 /// Whether the index follows the number of items.
@@ -69,22 +69,22 @@ pub enum IndexGrowth {
     None,
 }
 
-/// Where the bytes go.
+/// The division of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryPlan {
-    /// What the hash index has at first.
+    /// The initial size of the hash index.
     pub index_bytes: u64,
     /// Client input and output, over all workers.
     pub buffers_bytes: u64,
-    /// What the log has at first.
+    /// The initial size of the log.
     pub log_bytes: u64,
     /// Request slots and rings between workers, at most.
     pub forwardings_bytes: u64,
-    /// What finds hot keys, at most.
+    /// The memory that finds hot keys, at most.
     pub hot_set_bytes: u64,
-    /// What each buffer of a request slot keeps between two requests.
+    /// The bytes that each buffer of a request slot keeps between two requests.
     pub request_slot_kept_bytes_max: usize,
-    /// The largest value that fits the plan; at most what was asked for.
+    /// The largest value that fits the plan; at most the configured one.
     pub item_size_max_bytes: u64,
     /// Whether other nodes' writes land here.
     pub has_copies: bool,
@@ -121,9 +121,9 @@ impl MemoryPlan {
         })
     }
 
-    /// The same with another cap, while the server runs: buffers by their proportion, or as they
-    /// began if the largest value needs that, and the log the rest. `None`: its parts, or its
-    /// largest value, need more.
+    /// The plan for another cap, while the server runs: buffers in proportion, or as they began if
+    /// the largest value needs that, and the rest for the log. `None`: its parts, or its largest
+    /// value, need more.
     pub(crate) fn resized(self, memory_bytes: u64) -> Option<MemoryPlan> {
         if memory_bytes < MEMORY_BYTES_MIN {
             return None;
@@ -140,17 +140,17 @@ impl MemoryPlan {
         fits.then_some(MemoryPlan { buffers_bytes, log_bytes, ..self })
     }
 
-    /// The least cap, in whole MiB, with which the store has so many bytes.
+    /// The least cap, in whole MiB, that gives the store so many bytes.
     pub(crate) fn least_cap_bytes(self, store_bytes: u64) -> u64 {
         self.least_cap_of(|plan| plan.store_bytes() >= store_bytes)
     }
 
-    /// The least cap, in whole MiB, whose plan has enough of something that grows with it.
+    /// The least cap, in whole MiB, whose plan has enough of a quantity that grows with it.
     pub(crate) fn least_cap_of(self, has_enough: impl Fn(MemoryPlan) -> bool) -> u64 {
         first_mib(|mib| self.resized(mib << 20).is_some_and(&has_enough)) << 20
     }
 
-    /// The largest cap, in whole MiB, with which the store has at most so many bytes.
+    /// The largest cap, in whole MiB, that gives the store at most so many bytes.
     pub(crate) fn most_cap_bytes(self, store_bytes: u64) -> u64 {
         let has_more = |mib: &u64| {
             self.resized(mib << 20).is_some_and(|plan| plan.store_bytes() > store_bytes)
@@ -158,7 +158,7 @@ impl MemoryPlan {
         first_mib(has_more).saturating_sub(1) << 20
     }
 
-    /// Takes from the log what lies between workers; `None`: that is more than an eighth of all.
+    /// Takes the memory between workers from the log; `None`: it is more than an eighth of all.
     pub(crate) fn with_forwardings(self, forwardings: ForwardingMemory) -> Option<MemoryPlan> {
         let memory_bytes = self.store_bytes() + self.buffers_bytes;
         let spare_bytes =
@@ -178,7 +178,7 @@ impl MemoryPlan {
         })
     }
 
-    /// Takes from the log what finds hot keys; `None`: that is more than an eighth of all.
+    /// Takes the memory that finds hot keys from the log; `None`: it is more than an eighth of all.
     pub(crate) fn with_hot_set(self, hot_set_bytes: u64) -> Option<MemoryPlan> {
         let memory_bytes = self.store_bytes() + self.buffers_bytes + self.forwardings_bytes;
         let log_bytes = self.log_bytes - hot_set_bytes.min(self.log_bytes);
@@ -191,8 +191,8 @@ impl MemoryPlan {
         })
     }
 
-    /// With values that a cluster's node can write and take in beside all else: each is there some
-    /// times until all copies have it.
+    /// Lowers the largest value to one that a cluster's node can write and take in beside all else:
+    /// each value is held several times until all copies have it.
     pub(crate) fn with_copies(self) -> MemoryPlan {
         let plan = MemoryPlan { has_copies: true, ..self };
         let item_size_max_bytes =
@@ -200,19 +200,19 @@ impl MemoryPlan {
         MemoryPlan { item_size_max_bytes, ..plan }
     }
 
-    /// Of the client buffers, what is kept for other nodes' writes.
+    /// The part of the client buffers that is kept for other nodes' writes.
     pub(crate) fn landing_bytes(&self) -> u64 {
         if self.has_copies { landing_part(self.buffers_bytes) } else { 0 }
     }
 
-    /// The rest of them, but for one value of the largest size: one write, forward and guest at a
-    /// time goes past its part.
+    /// The rest of them, less one value of the largest size: one write, forward and guest at a time
+    /// goes past its part.
     pub(crate) fn clients_bytes(&self) -> u64 {
         let spared_bytes = if self.has_copies { self.value_max_of(self.buffers_bytes) } else { 0 };
         self.buffers_bytes - self.landing_bytes() - spared_bytes
     }
 
-    /// The largest value that such buffers take.
+    /// The largest value that fits buffers of that size.
     fn value_max_of(&self, buffers_bytes: u64) -> u64 {
         match self.has_copies {
             true => buffers_bytes / BUFFERS_PART_OF_REPLICATED,
@@ -244,13 +244,13 @@ impl MemoryPlan {
         parts.join(", ")
     }
 
-    /// What the store may use: index and log.
+    /// The memory of the store: index and log.
     pub fn store_bytes(&self) -> u64 {
         self.index_bytes + self.log_bytes
     }
 }
 
-/// Of all memory, what client buffers have.
+/// The part of the memory for client buffers.
 fn buffers_bytes_of(memory_bytes: u64) -> u64 {
     let comfort_bytes = BUFFERS_COMFORT_BYTES.min(memory_bytes / 4 - BUFFERS_SPARED_BYTES);
     comfort_bytes.max(memory_bytes / 8)
@@ -262,7 +262,7 @@ fn value_max_of_buffers(buffers_bytes: u64) -> u64 {
     part_bytes.min(largest_beside_others(buffers_bytes))
 }
 
-/// The least number of MiB for which `holds`, which then holds for all that are larger.
+/// The least number of MiB for which `holds`, which then holds for all larger ones.
 fn first_mib(holds: impl Fn(&u64) -> bool) -> u64 {
     let (mut low, mut high) = (0, CAP_MAX_BYTES >> 20);
     while low < high {
@@ -275,8 +275,8 @@ fn first_mib(holds: impl Fn(&u64) -> bool) -> u64 {
     low
 }
 
-/// The largest value that arrives while other connections hold buffers too. What fills small
-/// buffers to the brim is closed as soon as anybody else has a part of them.
+/// The largest value that can arrive while other connections hold buffers too. In small buffers, a
+/// value that fills them completely is refused as soon as another connection has a part of them.
 fn largest_beside_others(buffers_bytes: u64) -> u64 {
     match buffers_bytes < BUFFERS_COMFORT_BYTES {
         true => buffers_bytes / 8 * 5,

@@ -56,13 +56,13 @@ pub struct Snapshot {
     pub uptime_ms: u64,
     /// Worker threads.
     pub thread_count: usize,
-    /// Of these, how many only poll, do both, only execute; the others are idle.
+    /// The number of workers that only poll, do both, only execute; the others are idle.
     pub roles: (usize, usize, usize),
-    /// How many poll, if that was set by hand; `None`: `auto`.
+    /// The number that poll, if set by hand; `None`: `auto`.
     pub cr_threads: Option<usize>,
     /// Counts the plans of roles.
     pub role_epoch: u64,
-    /// Where small items end and which worker serves which sizes, if the dispatch is size-aware.
+    /// The largest small size, and the worker of each size class, if the dispatch is size-aware.
     pub sizes: Option<SizeNumbers>,
     /// Requests by the size of their item, if the dispatch is size-aware.
     pub size_counts: Vec<SizeCount>,
@@ -76,55 +76,55 @@ pub struct Snapshot {
     pub index: &'static str,
     /// The cap that the user set.
     pub memory_limit_bytes: u64,
-    /// What a store that shrinks has to give up yet.
+    /// The bytes that a shrinking store still has to give up.
     pub memory_surplus_bytes: u64,
-    /// Changes of the cap while the server ran, and those that were refused.
+    /// Changes of the cap while the server ran, and refused ones.
     pub memory_changes: (u64, u64),
     /// Connections that may be open at one time.
     pub connections_max: usize,
-    /// What the workers counted.
+    /// The workers' counts.
     pub totals: Totals,
-    /// How long commands took, of those that ran.
+    /// The durations of the commands that ran.
     pub durations: Vec<(Protocol, &'static str, LatencyCounts)>,
-    /// Entries that the slow log ever got.
+    /// The number of entries that the slow log ever got.
     pub slow_log_total: u64,
     /// Client-side caching.
     pub tracking: tracking::TrackingNumbers,
-    /// What is hot.
+    /// The hot set.
     pub hot_set: Arc<HotSet>,
     /// Whether the hot keys' names are in the JSON.
     pub shows_keys: bool,
     /// What the admin port refused, by its reason.
     pub admin_refused: [(&'static str, u64); 4],
-    /// What the store holds and has done.
+    /// The store's contents and counts.
     pub store: StoreStats,
-    /// What becomes durable; `None`: nothing does.
+    /// The data directory; `None`: there is none.
     pub data: Option<durable::DataNumbers>,
-    /// What is known of the cluster; `None`: this server is no node.
+    /// The cluster; `None`: this server is not a node.
     pub cluster: Option<cluster::ClusterNumbers>,
-    /// Granted to client buffers.
+    /// Bytes granted to client buffers.
     pub client_buffer_bytes: u64,
-    /// The same by kind.
+    /// Those bytes by kind.
     pub client_buffers: Vec<KindNumbers>,
-    /// What the manager decided lately, oldest first.
+    /// The manager's recent decisions, oldest first.
     pub decision_log: Vec<Entry>,
-    /// What ran lately; `None`: nothing.
+    /// The recent workload; `None`: nothing ran.
     pub workload: Option<Workload>,
-    /// What the tuner does; `None`: nothing is tuned.
+    /// The tuner's state; `None`: nothing is tuned.
     pub tuner: Option<View>,
     /// The objective of latency in nanoseconds; 0: there is none.
     pub slo_ns: u64,
-    /// What was sampled of latencies since the start.
+    /// The sampled latencies since the start.
     pub latency: LatencyCounts,
     /// Whether the objective was kept lately.
     pub slo: Option<Lately>,
     /// Ways of the last-level cache: of the memory-resident threads, of the others.
     pub ways: Option<(u32, u32)>,
-    /// How often it changed what.
+    /// The number of changes by controller.
     pub changes: BTreeMap<&'static str, u64>,
-    /// What was kept across a restart, where there is a file for that.
+    /// The data kept across a restart, if there is a file for it.
     pub warm: Option<Kept>,
-    /// What the kernel says about this process.
+    /// The kernel's figures on this process.
     pub process: process::Usage,
 }
 

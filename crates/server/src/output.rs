@@ -22,11 +22,11 @@ use store::pin::PinnedValue;
 /// A value of at least this size is sent from the log; smaller ones are copied (K12).
 pub const PIN_VALUE_BYTES_MIN: usize = 64 << 10;
 
-/// Past the output limit values of this size are no longer copied either, so that a batch full of
-/// middle-sized values cannot multiply a slow client's buffer.
+/// Beyond the output limit, values of this size are no longer copied either, so that a batch full
+/// of middle-sized values cannot multiply a slow client's buffer.
 pub const PIN_VALUE_BYTES_MIN_OVER_LIMIT: usize = 4 << 10;
 
-/// Pieces that one system call sends.
+/// The maximum number of pieces in one system call.
 const PIECES_MAX: usize = 16;
 
 /// A sent prefix longer than this is cut off while the rest waits.
@@ -37,7 +37,8 @@ const SENT_BYTES_MAX: usize = 64 << 10;
 pub struct Output {
     front: Vec<u8>,
     rest: VecDeque<Piece>,
-    /// Of the first piece: `front`, or the first of `rest` once `front` is empty.
+    /// Bytes already sent of the first piece: `front`, or the first of `rest` once `front` is
+    /// empty.
     sent_bytes: usize,
     rest_bytes: usize,
     /// Of `rest_bytes`, those that are encoded and not pinned.
@@ -106,7 +107,7 @@ impl Output {
         self.front.len() + self.rest_bytes - self.sent_bytes
     }
 
-    /// Bytes that were copied here, of which some may have left.
+    /// Bytes that were copied here; some of them may have left.
     #[inline]
     pub fn encoded_bytes(&self) -> usize {
         self.front.len() + self.rest_encoded_bytes
@@ -118,7 +119,7 @@ impl Output {
         self.unsent_bytes() == 0
     }
 
-    /// Memory held here, pinned values not counted: they are part of the log.
+    /// Memory held here, without pinned values: they are part of the log.
     pub fn held_bytes(&self) -> usize {
         let encoded = |piece: &Piece| match piece {
             Piece::Encoded(bytes) => bytes.capacity(),
@@ -155,7 +156,7 @@ impl Output {
         self.rest_encoded_bytes = 0;
     }
 
-    /// Sends what the socket takes: one system call, unless there are many pinned values.
+    /// Sends as much as the socket takes: one system call, unless there are many pinned values.
     pub fn send(&mut self, socket: BorrowedFd<'_>, sent_total: &mut u64) -> io::Result<Sent> {
         while !self.is_empty() {
             let (sent, offered_bytes) = if self.rest.is_empty() {
@@ -169,7 +170,7 @@ impl Output {
                     *sent_total += count as u64;
                     self.advance(count);
                     if count < offered_bytes {
-                        // The socket is full; the poller will tell.
+                        // The socket is full; the poller reports when it has room.
                         return Ok(Sent::Blocked);
                     }
                 }
@@ -182,7 +183,7 @@ impl Output {
         Ok(Sent::All)
     }
 
-    /// Hands what is unsent to `write`, a piece at a time, until that would block.
+    /// Gives unsent bytes to `write`, one piece at a time, until that would block.
     pub fn send_by(
         &mut self,
         mut write: impl FnMut(&[u8]) -> io::Result<usize>,
@@ -203,7 +204,7 @@ impl Output {
         Ok(Sent::All)
     }
 
-    /// The same for at most `bytes_max` bytes, in one system call.
+    /// Sends at most `bytes_max` bytes, in one system call.
     pub fn send_slice(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -241,7 +242,7 @@ impl Output {
         pinned.max().unwrap_or(0)
     }
 
-    /// Sends what is before the first pinned value; [`Sent::All`] once that has left.
+    /// Sends the bytes before the first pinned value; [`Sent::All`] once they have left.
     pub fn send_front(&mut self, socket: BorrowedFd<'_>, sent_total: &mut u64) -> io::Result<Sent> {
         while self.sent_bytes < self.front.len() {
             match rustix::net::send(socket, &self.front[self.sent_bytes..], SendFlags::NOSIGNAL) {
@@ -257,7 +258,7 @@ impl Output {
         Ok(Sent::All)
     }
 
-    /// Gives everything to somebody else to send. Until [`Output::end_loan`] it counts as unsent
+    /// Lends all output to another worker to send. Until [`Output::end_loan`] it counts as unsent
     /// here (I2), and nothing may be sent (I1).
     pub fn lend(&mut self) -> (Output, usize) {
         let lent_bytes = self.unsent_bytes();
@@ -269,7 +270,7 @@ impl Output {
         (lent, lent_bytes)
     }
 
-    /// What was lent has left, or will never.
+    /// Ends a loan: the lent bytes have left, or never will.
     pub fn end_loan(&mut self, lent_bytes: usize) {
         self.rest_bytes -= lent_bytes;
     }

@@ -12,7 +12,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// What a worker wants to hear of a socket. Level-triggered: a ready socket is reported again.
+/// The events of a socket that a worker waits for. Level-triggered: a ready socket is reported
+/// again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest {
     /// Bytes or a connection have arrived, or the peer has closed.
@@ -22,7 +23,7 @@ pub struct Interest {
 }
 
 impl Interest {
-    /// Only what arrives.
+    /// Only arriving bytes.
     pub const READ: Interest = Interest { read: true, write: false };
 }
 
@@ -37,15 +38,16 @@ pub struct Ready {
     pub broken: bool,
 }
 
-/// Tells which sockets are ready.
+/// A source of ready sockets.
 pub trait Poller {
-    /// Whether a worker that polls by it takes times of what it reads, though it routes nothing.
+    /// Whether a worker with this poller takes times of the requests it reads, even without
+    /// routing.
     const MEASURES: bool = false;
 
     /// Adds a socket.
     fn add(&mut self, socket: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()>;
 
-    /// Changes what is waited for.
+    /// Changes the events that are waited for.
     fn modify(&mut self, socket: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()>;
 
     /// Removes a socket. One that is closed needs no call.

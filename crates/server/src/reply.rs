@@ -26,7 +26,7 @@ use crate::work::{SMALL_FLOAT_DIGITS, digits_as_bytes};
 pub use binary::BinaryShape;
 pub use meta::{MetaKind, MetaShape};
 
-/// What the reply to one request looks like. The variants say which outcome gives what.
+/// The form of the reply to one request. The variants say which outcome gives what.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape {
     /// GET: the value or null.
@@ -39,7 +39,7 @@ pub enum Shape {
     Stored,
     /// SETNX, EXPIRE, PERSIST: 1 if something was done, 0 if not.
     Done,
-    /// DEL, EXISTS, TOUCH: how many of several keys were there.
+    /// DEL, EXISTS, TOUCH: how many of several keys existed.
     Count {
         /// Of the command's keys: send the sum.
         is_last: bool,
@@ -90,7 +90,7 @@ pub enum Shape {
     ExpiresIn(Unit),
     /// OBJECT ENCODING.
     Encoding,
-    /// OBJECT FREQ: an error for a key that exists, for no use is counted.
+    /// OBJECT FREQ: an error for a key that exists, because uses are not counted.
     AccessFrequency,
     /// OBJECT REFCOUNT: 1 for a key that exists.
     ReferenceCount,
@@ -122,7 +122,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// Whether memcached's protocol is spoken.
+    /// Whether it is a reply of memcached's protocol.
     pub fn is_memcached(self) -> bool {
         matches!(
             self,
@@ -137,8 +137,8 @@ impl Shape {
         )
     }
 
-    /// What was noted for the reply among the notes of the batch, and the same shape where that
-    /// note is alone.
+    /// The note for this reply among the notes of the batch, and the same shape for that note
+    /// alone.
     pub fn noted(self, notes: &[u8]) -> (Shape, &[u8]) {
         match self {
             Shape::Meta(meta) => (Shape::Meta(meta.with_note_at_start()), meta.note(notes)),
@@ -149,7 +149,7 @@ impl Shape {
         }
     }
 
-    /// Bytes of the item's value that a reply of this shape holds at most.
+    /// The maximum number of bytes of the item's value in a reply of this shape.
     pub fn value_bytes_max(self) -> u64 {
         match self {
             Shape::Value | Shape::OldValue | Shape::Dump | Shape::McValue { .. } => u64::MAX,
@@ -163,12 +163,12 @@ impl Shape {
         }
     }
 
-    /// Whether a reply of this shape is worked out from all of the value.
+    /// Whether a reply of this shape is computed from the whole value.
     fn reads_value(self) -> bool {
         matches!(self, Shape::BitCount(_) | Shape::BitPosition(_) | Shape::Digest | Shape::Dump)
     }
 
-    /// What a reply of this shape tells beyond whether something was done.
+    /// What a reply of this shape reports, beyond whether something was done.
     pub fn tells(self) -> Tells {
         match self {
             Shape::OldValue | Shape::OldBit { .. } | Shape::RefusedTime(_) => Tells::Old,
@@ -180,7 +180,7 @@ impl Shape {
     }
 }
 
-/// One request of the batch that waits for its outcome.
+/// A request of the batch that waits for its outcome.
 #[derive(Clone, Copy, Debug)]
 pub struct Pending {
     /// The connection.
@@ -195,7 +195,7 @@ pub struct Pending {
     pub shape: Shape,
 }
 
-/// Encodes the outcomes of one batch.
+/// The sink that encodes the outcomes of one batch.
 pub struct ReplySink<'s> {
     /// The worker's.
     pub connections: &'s mut Slab<Connection>,
@@ -205,30 +205,30 @@ pub struct ReplySink<'s> {
     pub counters: &'s WorkerCounters,
     /// Sums over several requests.
     pub tally: &'s mut Tally,
-    /// What replies may take.
+    /// The bounds of the replies.
     pub room: Room<'s>,
-    /// What replies of the batch repeat of their commands.
+    /// The parts of their commands that replies of the batch repeat.
     pub notes: &'s [u8],
     /// The round's time.
     pub now: UnixMillis,
-    /// What became of the requests, while a client subscribes to items.
+    /// The results of the requests, while a client subscribes to items.
     pub seen: Option<&'s mut Vec<Seen>>,
 }
 
-/// What the replies of a gathering may take, and what they have cost.
+/// The bounds on the replies of a gathering, and what they have cost.
 pub struct Room<'s> {
     /// The worker's: a value that cannot be pinned is booked before it is copied.
     pub ledger: &'s mut Ledger,
     counters: &'s WorkerCounters,
     /// Of the gathering ([`Core::made`]).
     made_bytes: &'s mut usize,
-    /// Past it values are pinned rather than copied.
+    /// Beyond this, values are pinned rather than copied.
     made_bytes_max: usize,
     /// Bytes of large values that were read or copied.
     touched_bytes: &'s mut u64,
-    /// Of unsent bytes; past it values are pinned rather than copied.
+    /// The limit of unsent bytes; beyond it values are pinned rather than copied.
     output_limit_bytes: usize,
-    /// Of copied bytes; a client whose one command is answered by more is closed.
+    /// The limit of copied bytes; a client whose single command would exceed it is closed.
     output_copied_bytes_max: usize,
 }
 
@@ -259,7 +259,8 @@ impl<'s> ReplySink<'s> {
     }
 }
 
-/// Where a reply's bytes go: a connection's output, or what carries them to its worker.
+/// The target of a reply's bytes: a connection's output, or the buffer that carries them to its
+/// worker.
 pub trait Destination {
     /// Appends by `encode`, which may only append to what it is given.
     fn append<T>(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> T) -> T;
@@ -267,10 +268,10 @@ pub trait Destination {
     /// The RESP version to encode in.
     fn protocol(&self) -> Protocol;
 
-    /// Whether a value of that length is sent from where it lies in the log (K12).
+    /// Whether a value of that length is sent from the log (K12).
     fn is_pinned(&mut self, value_len_bytes: usize) -> bool;
 
-    /// A value follows that [`Destination::is_pinned`] was true of.
+    /// Announces a value for which [`Destination::is_pinned`] was true.
     fn expect_large(&mut self);
 
     /// A request has read or copied so many bytes of a large value.
@@ -283,7 +284,7 @@ pub trait Destination {
     /// few.
     fn may_copy(&mut self, len_bytes: usize) -> bool;
 
-    /// A part of a reply has no room, and nothing else can stand in its place: no reply follows.
+    /// A part of a reply has no room and no substitute: no reply follows.
     fn cut(&mut self);
 }
 
@@ -329,7 +330,7 @@ impl Destination for Direct<'_, '_> {
     }
 
     fn touched(&mut self, bytes: usize) {
-        // What follows is not gathered any more: each request is weighed before the next.
+        // The following requests are no longer gathered: each is weighed before the next.
         self.connection.is_large_reader |= bytes >= PIN_VALUE_BYTES_MIN;
         *self.room.touched_bytes += bytes as u64;
     }
@@ -344,7 +345,7 @@ impl Destination for Direct<'_, '_> {
         if len_bytes < PIN_VALUE_BYTES_MIN {
             return true; // A batch of these is 8 MiB.
         }
-        // Beyond the limit the connection would be closed, and lose what it has coming.
+        // Beyond the limit the connection would be closed, and lose its pending replies.
         let copied_bytes = self.connection.output.encoded_bytes() + len_bytes;
         let has_room = copied_bytes <= self.room.output_copied_bytes_max
             && self.room.ledger.try_reserve(Kind::Replies, bytes);
@@ -363,8 +364,8 @@ impl Destination for Direct<'_, '_> {
 }
 
 impl Direct<'_, '_> {
-    /// Middle-sized values are copied while the client takes its replies and the gathering may make
-    /// more of them.
+    /// Middle-sized values are copied as long as the client takes its replies and the gathering may
+    /// make more of them.
     #[inline(never)]
     fn is_rather_pinned(&mut self, value_len_bytes: usize) -> bool {
         if value_len_bytes >= self.pin_bytes_min {
@@ -376,11 +377,11 @@ impl Direct<'_, '_> {
     }
 }
 
-/// Bytes of a value that are counted beside its key.
+/// Values up to this length are included in the cost of their key.
 const TOUCHED_BYTES_MIN: usize = 4 << 10;
 
-/// What a request has read or copied of values. An update that wrote nothing may have compared all
-/// of what was there.
+/// The bytes of values that a request has read or copied. An update that wrote nothing may have
+/// compared the whole old value.
 fn touched_bytes(shape: Shape, outcome: &Outcome<'_, Refusal>) -> usize {
     match outcome {
         Outcome::Updated { .. } => {
@@ -394,7 +395,7 @@ fn touched_bytes(shape: Shape, outcome: &Outcome<'_, Refusal>) -> usize {
     }
 }
 
-/// The value before an update and the one behind it.
+/// The lengths of the value before an update and after it.
 pub(crate) fn updated_bytes(outcome: &Outcome<'_, Refusal>) -> usize {
     let len = |item: &Option<Item<'_>>| item.as_ref().map_or(0, |item| item.value.len());
     match outcome {
@@ -403,7 +404,7 @@ pub(crate) fn updated_bytes(outcome: &Outcome<'_, Refusal>) -> usize {
     }
 }
 
-/// Of what follows a value in its reply.
+/// The maximum length of the reply after a value.
 const TAIL_BYTES_MAX: usize = 64;
 
 /// Everything that the reply to one request needs.
@@ -428,7 +429,7 @@ impl Sink<Refusal> for ReplySink<'_> {
 }
 
 impl ReplySink<'_> {
-    /// Encodes one outcome; values from `pin_bytes_min` on are sent from where they lie.
+    /// Encodes one outcome; values of at least `pin_bytes_min` are sent from the log.
     #[inline(always)]
     pub fn answer(
         &mut self,
@@ -456,7 +457,7 @@ impl ReplySink<'_> {
 }
 
 impl ReplySink<'_> {
-    /// Whether nothing is sent; notes the outcome for subscribers.
+    /// Whether nothing is sent; records the outcome for subscribers.
     #[cold]
     fn is_silent(&mut self, pending: &Pending, outcome: &Outcome<'_, Refusal>) -> bool {
         if let Some(seen) = &mut self.seen {
@@ -465,7 +466,7 @@ impl ReplySink<'_> {
         if pending.is_quiet {
             // The sums of quiet commands must not leak into the next command's.
             *self.tally = Tally::default();
-            // Work counts, whether or not it is told.
+            // Work counts, whether or not a reply is sent.
             let bytes = touched_bytes(pending.shape, outcome);
             if bytes >= TOUCHED_BYTES_MIN {
                 let connection = &mut self.connections[pending.slot as usize];
@@ -477,7 +478,7 @@ impl ReplySink<'_> {
     }
 }
 
-/// Counts hits and misses. A write that finds no key is no miss, except where the key had to exist.
+/// Counts hits and misses. A write that finds no key counts as a miss only if the key had to exist.
 #[inline]
 pub fn count(
     counters: &WorkerCounters,
@@ -487,7 +488,7 @@ pub fn count(
 ) {
     let cells = counters.command(command);
     match outcome {
-        // What they found is not what was asked for.
+        // The key was found, but the reply is an error.
         Outcome::Hit(_) if matches!(shape, Shape::AccessFrequency | Shape::RefusedTime(_)) => {
             cells.hits.add(1);
             counters.failed(command, ErrorCode::Err);
@@ -512,7 +513,7 @@ pub fn count(
     }
 }
 
-/// What a write says of the value that was there it has read.
+/// Counts a write that reports the old value as a read of it.
 #[cold]
 fn count_old(cells: &CommandCells, was_there: bool) {
     if was_there { cells.hits.add(1) } else { cells.misses.add(1) }
@@ -527,7 +528,7 @@ fn count_update(cells: &CommandCells, outcome: &Outcome<'_, Refusal>, shape: Sha
     };
     let creates = match shape {
         Shape::NewInteger | Shape::NewValue | Shape::NewLength | Shape::OldBit { .. } => true,
-        // What got a time that has passed was stored all the same.
+        // A value with an expiry in the past was stored all the same.
         Shape::McStored | Shape::Meta(MetaShape { kind: MetaKind::Set, .. }) => {
             is_made || matches!(outcome, Outcome::Deleted { .. })
         }
@@ -542,7 +543,7 @@ fn count_update(cells: &CommandCells, outcome: &Outcome<'_, Refusal>, shape: Sha
 }
 
 impl<D: Destination> Reply<'_, D> {
-    /// The reply that a shape makes of an outcome.
+    /// Makes the reply of a shape for an outcome.
     #[inline]
     pub fn answer(&mut self, shape: Shape, outcome: Outcome<'_, Refusal>) {
         match shape {
@@ -554,7 +555,7 @@ impl<D: Destination> Reply<'_, D> {
         }
     }
 
-    /// Notes what a request has read or copied of values, if that is more than a key's share.
+    /// Records the bytes of values that a request has read or copied, if they exceed a key's share.
     pub(super) fn note_touched(&mut self, shape: Shape, outcome: &Outcome<'_, Refusal>) {
         let bytes = touched_bytes(shape, outcome);
         if bytes >= TOUCHED_BYTES_MIN {
@@ -562,9 +563,9 @@ impl<D: Destination> Reply<'_, D> {
         }
     }
 
-    /// Sends a value between two encoded pieces without copying it. Where slow readers have half
-    /// of the log pinned, a copy is booked first; false: that has no room either, and nothing is
-    /// sent.
+    /// Sends a value between two encoded pieces without copying it. If slow readers have half of
+    /// the log pinned, a copy is booked first. False: there is no room for that either, and nothing
+    /// is sent.
     #[cold]
     #[must_use]
     fn pinned(
@@ -576,7 +577,7 @@ impl<D: Destination> Reply<'_, D> {
         self.pinned_part(item, 0..item.value.len(), head, tail)
     }
 
-    /// The same of a part of the value.
+    /// Sends a part of the value that way.
     #[cold]
     #[must_use]
     fn pinned_part(

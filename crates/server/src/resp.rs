@@ -73,17 +73,17 @@ use crate::work::Work;
 /// How far [`Gather::feed_resp`] came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fed {
-    /// Of these, the first: the rest of a command that was refused.
+    /// Of these, the leading bytes that belong to a refused command.
     pub skipped_bytes: usize,
     /// Bytes of whole commands.
     pub consumed_bytes: usize,
-    /// The least length, from there on, that makes another attempt worthwhile; 0: it stopped for
-    /// another reason and can go on with what there is.
+    /// The least input length that makes another attempt worthwhile; 0: it stopped for another
+    /// reason and can go on with the present input.
     pub need_bytes: usize,
 }
 
 impl Fed {
-    /// All that was consumed are whole commands.
+    /// Only whole commands were consumed.
     pub fn up_to(consumed_bytes: usize, need_bytes: usize) -> Fed {
         Fed { skipped_bytes: 0, consumed_bytes, need_bytes }
     }
@@ -108,7 +108,7 @@ impl Caller {
 }
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Takes as many commands from the front of `input` as may run now.
+    /// Runs as many commands from the front of `input` as may run now.
     pub fn feed_resp(&mut self, slot: usize, input: &'a [u8]) -> Fed {
         if self.core.connections[slot].resp().discard.is_some() {
             return self.skip_refused(slot, input);
@@ -148,7 +148,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// Runs one command; false: it has to wait (CLIENT PAUSE, a barrier) and is parsed again later,
+    /// Runs one command. False: it has to wait (CLIENT PAUSE, a barrier) and is parsed again later,
     /// or it is answered in slices and goes on later.
     #[inline]
     fn command(
@@ -196,7 +196,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.admit(slot, parsed, raw)
     }
 
-    /// Everything that stands between a command and its effect.
+    /// Makes all checks between a command and its effect.
     fn admit(
         &mut self,
         slot: usize,
@@ -225,7 +225,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if self.must_wait(id) || (asks_to_track && !self.may_track(slot, &parsed)) {
             return false;
         }
-        // What a container of commands does not have is no command, and counts for none.
+        // An unknown subcommand of a container is not a command, and counts for none.
         let counted = id.filter(|_| !matches!(parsed, Err(CommandError::UnknownSubcommand { .. })));
         let index = counted.map_or(CommandIndex::UNKNOWN_RESP, CommandIndex::resp);
         let resp = self.core.connections[slot].resp();
@@ -272,7 +272,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.core.connections[slot].resp().slices.is_none()
     }
 
-    /// A command that may run now, or be queued.
+    /// Runs or queues a command that has passed all checks.
     fn perform_admitted(
         &mut self,
         caller: Caller,
@@ -289,7 +289,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.perform(caller, parsed, raw)
     }
 
-    /// A command of a client that has not logged in. What is no command at all is said to be none
+    /// Refuses a command of a client that has not logged in. An unknown command is reported as such
     /// first.
     #[cold]
     fn turn_away(&mut self, caller: Caller, parsed: &Result<Command<'a>, CommandError<'a>>) {
@@ -300,7 +300,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// A command that runs by itself, on the clock. What was gathered before it is not its own.
+    /// Runs a command by itself and times it. Commands gathered before it are executed first and
+    /// not included.
     fn timed(
         &mut self,
         caller: Caller,
@@ -338,7 +339,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         !is_exempt && (!writes_only || flags.contains(Flags::WRITE) || id == CommandId::Exec)
     }
 
-    /// An inline command with escapes: its words do not lie in the input, so it runs by itself.
+    /// An inline command with escapes: its words are not in the input, so it runs by itself.
     fn rewritten(&mut self, slot: usize, bytes: &[u8]) -> bool {
         self.flush();
         let limits = limits(self.core, slot);
@@ -400,7 +401,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.say_error(caller, error);
     }
 
-    /// The same where a command's name is repeated as it was typed.
+    /// An error reply that repeats a command's name as it was typed.
     fn say_error(&mut self, caller: Caller, error: &ErrorReply) {
         if let ErrorReply::SubcommandSyntax(id) = *error {
             // Its limits were checked when it was framed.
@@ -429,7 +430,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 }
 
-/// Which command was meant.
+/// The command that was meant.
 fn id_of(parsed: &Result<Command<'_>, CommandError<'_>>) -> Option<CommandId> {
     match parsed {
         Ok(command) => command.id(),

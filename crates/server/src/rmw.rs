@@ -27,7 +27,7 @@ use wire::resp::{Comparison, ErrorReply, ExpireCondition};
 use compare::PackedExpiry;
 pub(crate) use memcached::parse_decimal;
 
-// A batch holds many: the rare ones must not make the common ones longer.
+// A batch holds many operations: rare ones must not enlarge the common ones.
 const _: () = assert!(size_of::<Op<'_, Rmw<'_>>>() == size_of::<Op<'_, NoUpdate>>());
 
 use meta::{MetaCount, MetaGet, MetaInvalidate, MetaJoin, MetaStore, Named, Regard, Way};
@@ -54,14 +54,14 @@ pub enum Rmw<'a> {
     },
     /// SETBIT: fills with zero bytes up to the bit.
     SetBit {
-        /// Held against the longest value.
+        /// Checked against the longest value.
         offset_bits: u64,
         /// What is written.
         bit: bool,
     },
     /// SET with IFEQ, IFNE, IFDEQ or IFDNE.
     SetIf {
-        /// Of the old value.
+        /// The condition on the old value.
         comparison: Comparison<'a>,
         /// The new one.
         value: &'a [u8],
@@ -91,24 +91,24 @@ pub enum Rmw<'a> {
     MetaGet(MetaGet),
     /// md and binary delete with a CAS token.
     DeleteToken(u64),
-    /// ms with a token to give, or of an older one.
+    /// ms with a token to give, or with an older one.
     MetaStore(MetaStore<'a>),
     /// ms that appends.
     MetaAppend(MetaJoin<'a>),
     /// ms that prepends.
     MetaPrepend(MetaJoin<'a>),
-    /// md that leaves something.
+    /// md that leaves an item.
     MetaInvalidate(MetaInvalidate),
     /// ma that adds.
     MetaIncrease(MetaCount),
-    /// ma that takes away.
+    /// ma that subtracts.
     MetaDecrease(MetaCount),
-    /// One of those with E: elsewhere, so that those without are not longer for it.
+    /// One of those with E: stored elsewhere, so that it does not enlarge those without.
     Named(&'a Named<'a>),
 }
 
 impl Rmw<'_> {
-    /// Whether what it costs grows with the value that is there: it copies that.
+    /// Whether its cost grows with the old value, which it copies.
     pub fn copies_value(&self) -> bool {
         match self {
             Rmw::Append(_)
@@ -137,7 +137,7 @@ impl Rmw<'_> {
     }
 }
 
-/// Whether what a request costs grows with the value that is there.
+/// Whether the cost of a request grows with the old value.
 #[inline]
 pub fn copies_value(op: &Op<'_, Rmw<'_>>) -> bool {
     matches!(op, Op::Update(update) if update.copies_value())
@@ -152,7 +152,7 @@ pub enum Side {
     Before,
 }
 
-/// Bytes to put into a value, and how long the value may become.
+/// Bytes to put into a value, and the maximum length of the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounded<'a> {
     /// The new bytes.
@@ -180,7 +180,7 @@ pub enum Refusal {
     NotNumeric,
     /// memcached: the key exists.
     Present,
-    /// The item has this version, or CAS token, and not the one that was asked for.
+    /// The item has this version, or CAS token, instead of the requested one.
     OtherVersion(u64),
 }
 
@@ -266,7 +266,7 @@ impl Update for Rmw<'_> {
             Rmw::Increase(_) | Rmw::Decrease(_) | Rmw::MetaIncrease(_) | Rmw::MetaDecrease(_) => {
                 old_len
             }
-            // Numbers are short; whole values are written from where they lie.
+            // Numbers are short; whole values are written from where they are, without a buffer.
             Rmw::IncrementBy(_)
             | Rmw::IncrementByFloat(_)
             | Rmw::Append(_)
@@ -331,7 +331,7 @@ fn delete_if(
     }
 }
 
-/// Writes the new value and keeps what else the old item had.
+/// Writes the new value and keeps the other properties of the old item.
 fn write_keeping<R>(old: Option<&Item<'_>>) -> Verdict<R> {
     match old {
         None => Verdict::Write { client_flags: 0, expires_at: None },

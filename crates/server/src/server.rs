@@ -34,10 +34,10 @@ use crate::topology::SYSFS_NODES;
 use crate::worker::{Worker, WorkerSockets};
 use crate::{affinity, descriptors, topology};
 
-/// Most worker threads.
+/// The maximum number of worker threads.
 const THREADS_MAX: usize = 256;
 
-/// After the drain's limit, workers are told to cut their connections and get so much longer.
+/// The additional time for workers that are told to cut their connections after the drain's limit.
 const ABORT_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// A running server. Dropping it stops it without waiting.
@@ -47,7 +47,8 @@ pub struct Server {
     /// Disconnected once the last worker has ended.
     ended: Receiver<()>,
     populate: Populate,
-    /// Of a node of a cluster. It ends before the log's thread, for which it waits.
+    /// On a node of a cluster: the control thread. It ends before the log thread, for which it
+    /// waits.
     control: Option<ControlThread>,
     log: Option<LogThread>,
     admin: Option<AdminThread>,
@@ -127,7 +128,7 @@ impl Server {
         Ok(server)
     }
 
-    /// From here on a start that fails may lose what a warm file keeps.
+    /// Begins to serve. From here on, a failed start may lose the contents of a warm file.
     fn begin(&self) -> Result<(), StartError> {
         if let Some(before_begin) = self.shared.config().hooks.before_begin {
             before_begin();
@@ -191,48 +192,49 @@ impl Server {
         Ok(fabric)
     }
 
-    /// Where Redis clients connect, with a port 0 resolved.
+    /// The address for Redis clients, with port 0 resolved.
     pub fn resp_addr(&self) -> Option<SocketAddr> {
         self.shared.config().resp
     }
 
-    /// Where memcached clients connect.
+    /// The address for memcached clients.
     pub fn memcached_addr(&self) -> Option<SocketAddr> {
         self.shared.config().memcached
     }
 
-    /// Where native clients send their datagrams.
+    /// The address for the datagrams of native clients.
     pub fn native_addr(&self) -> Option<SocketAddr> {
         self.shared.config().native
     }
 
-    /// Where the admin port listens.
+    /// The address of the admin port.
     pub fn admin_addr(&self) -> Option<SocketAddr> {
         self.shared.config().admin
     }
 
-    /// What the admin port and tests look at.
+    /// The shared state, which the admin port and tests read.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// Readable (one message) once a client asked for SHUTDOWN; the owner then stops the server.
+    /// Readable (one message) once a client has sent SHUTDOWN; the owner then stops the server.
     pub fn shutdown_requests(&self) -> Receiver<()> {
         self.shared.shutdown_requests()
     }
 
-    /// In a cluster: lets others take over first, while clients are served as before; whether they
-    /// have within `limit`. None: it is alone.
+    /// In a cluster: lets other nodes take over first, while clients are served as before. Returns
+    /// whether they have within `limit`, or None for a server without a cluster.
     pub fn leave(&self, limit: Duration) -> Option<bool> {
         self.control.as_ref().map(|control| control.leave(limit))
     }
 
-    /// Begins draining: no new connections, what was read is answered. Returns at once.
+    /// Begins draining: accepts no new connections and answers the requests already read. Returns
+    /// at once.
     pub fn stop(&self) {
         self.shared.stop();
     }
 
-    /// Waits until everything is drained, at most `limit`; true if all clients got their answers.
+    /// Waits until everything is drained, at most `limit`; true if all clients got their replies.
     ///
     /// Past the limit connections are cut. Only meaningful after [`Server::stop`].
     pub fn join(mut self, limit: Duration) -> bool {
@@ -274,26 +276,26 @@ impl Drop for Server {
     }
 }
 
-/// Every worker's share of the ports.
+/// The listeners of every worker.
 struct Listeners {
-    /// Of RESP and of memcached.
+    /// For RESP and for memcached.
     plain: (Vec<TcpListener>, Vec<TcpListener>),
-    /// The same, for TLS.
+    /// For RESP and for memcached by TLS.
     sealed: (Vec<TcpListener>, Vec<TcpListener>),
-    /// The same, of Unix sockets, which all workers share.
+    /// Unix sockets for both protocols, which all workers share.
     unix: UnixListeners,
     natives: Vec<(Native, Option<ShmDoor>)>,
-    /// Of memcached over UDP.
+    /// For memcached over UDP.
     udp: Vec<UdpPort>,
 }
 
-/// What a worker's thread needs to begin.
+/// The data that a worker's thread needs to begin.
 struct WorkerStart {
     shared: Arc<Shared>,
     id: WorkerId,
     processor: Option<usize>,
     session: Session,
-    /// What lies between the workers, and this one's role, where requests are routed.
+    /// The fabric between the workers, and this one's role, where requests are routed.
     route: Option<(Arc<Fabric>, Turn)>,
     sockets: WorkerSockets,
 }
@@ -330,7 +332,7 @@ impl WorkerStart {
         }
     }
 
-    /// Begins as one of the three kinds of worker that there are, and serves.
+    /// Begins as one of the three kinds of worker, and serves.
     fn serve(self, report: &Sender<io::Result<()>>) {
         let WorkerStart { shared, id, session, route, sockets, .. } = self;
         let home = RunToCompletion::new(session, shared.config());
@@ -368,8 +370,8 @@ fn run<E: Home, P: Poller>(
     }
 }
 
-/// Two threads that spin on one processor cost a whole time slice at each hand-over, so that
-/// `auto` spins only when each worker can have its own.
+/// The effective poll mode. Two threads that spin on one core cost a whole time slice at each
+/// hand-over, so `auto` spins only if each worker can have a core of its own.
 fn effective_poll(config: &Config) -> Poll {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     if config.poll == Poll::Auto && config.threads > processors {
@@ -414,7 +416,7 @@ fn bind(
     }
 }
 
-/// The sockets of memcached over UDP, likewise.
+/// Binds the sockets of memcached over UDP, one for each thread that may ever poll.
 fn bind_udp(
     config: &Config,
     listening: usize,
@@ -445,7 +447,7 @@ fn bind_unix(config: &Config) -> Result<UnixListeners, StartError> {
     ))
 }
 
-/// The sockets of the native port, one for each of `listening` threads, and steered to
+/// Binds the sockets of the native port, one for each of `listening` threads, steered to
 /// `dispatchers`.
 fn bind_native(
     config: &Config,
@@ -457,8 +459,8 @@ fn bind_native(
     Ok((Some(resolved), sockets))
 }
 
-/// The native side of each thread that may ever poll; none if no native client can come. The first
-/// worker keeps the door and the helm.
+/// The native side of each thread that may ever poll; none if no native client can connect. The
+/// first worker keeps the acceptor of shared memory and the helm of the steering.
 fn open_natives(
     shared: &Arc<Shared>,
     key: Option<TagKey>,

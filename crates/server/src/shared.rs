@@ -67,7 +67,7 @@ use rates::RateSample;
 pub use rates::Rates;
 pub use security::Reloaded;
 
-/// Why [`Shared::probe`] did not see its value back.
+/// Why [`Shared::probe`] did not read its value back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProbeError {
@@ -88,10 +88,10 @@ pub enum ProbeError {
     Stopping,
 }
 
-/// What a worker is asked to do between two rounds.
+/// A message to a worker, handled between two rounds.
 #[derive(Debug)]
 pub(crate) enum Control {
-    /// Store and read back a value; answer whether that went well.
+    /// Store and read back a value; answer whether that succeeded.
     Probe(Sender<bool>),
     /// Draw some items for [`crate::sizes::StoredSizes`].
     Draw,
@@ -100,35 +100,35 @@ pub(crate) enum Control {
         /// [`crate::clients::Client::id`].
         client_id: u64,
     },
-    /// What MONITOR shows this client.
+    /// Send these lines of MONITOR to this client.
     Feed {
         /// [`crate::clients::Client::id`].
         client_id: u64,
         /// Whole lines.
         lines: Arc<str>,
     },
-    /// Lines for a subscriber or a monitoring client.
+    /// Send these lines to a subscriber or a monitoring client.
     Events {
         /// [`crate::clients::Client::id`].
         client_id: u64,
         /// Whole lines.
         lines: Box<crate::event_stream::EventLines>,
     },
-    /// What clients that track are told.
+    /// Send these messages to clients that track.
     Track(Messages),
     /// Serve this client in shared memory.
     Adopt(Box<ShmGuest>),
-    /// Serve a client in shared memory that another worker has parted with.
+    /// Serve a client in shared memory that another worker has given away.
     MoveShm(Box<ShmClient>),
-    /// Execute what comes through this.
+    /// Execute the requests that come through this lane.
     Serve(Box<Lane>),
     /// Serve this connection.
     Move(Box<Moving>),
-    /// Look which roles were published.
+    /// Check which roles were published.
     Roles,
     /// Send this for another worker's connection.
     Lend(Box<Loan>),
-    /// What was lent is sent, or the connection is broken.
+    /// The lent output is sent, or the connection is broken.
     Return(Returned),
 }
 
@@ -139,20 +139,20 @@ pub(crate) struct Mailbox {
     pub waker: Waker,
 }
 
-/// What all threads of a server see.
+/// The state that all threads of a server share.
 pub struct Shared {
     config: Config,
     roles: Roles,
     live: Live,
-    /// Where requests are told apart by size.
+    /// The sizes of requests, where they are distinguished by size.
     sizes: Option<Sizes>,
     slo: Slo,
     observations: Observations,
     disk_thread: DiskThread,
     tracking: Tracking,
-    /// What is hot, where requests are routed and sampled.
+    /// The hot keys, where requests are routed and sampled.
     hot: Option<Arc<HotKeys>>,
-    /// As started; [`Shared::memory_bytes`] is what the cap is now.
+    /// The plan of the start; [`Shared::memory_bytes`] is the present cap.
     plan: MemoryPlan,
     memory: memory::LiveMemory,
     store: Arc<Store>,
@@ -167,10 +167,10 @@ pub struct Shared {
     acl: Acl,
     tls: Option<Certificates>,
     cluster: OnceLock<Arc<View>>,
-    /// Of a node of a cluster: the way to its control thread.
+    /// On a node of a cluster: the channel to its control thread.
     control_channel: OnceLock<Arc<ControlChannel>>,
     baseline: Mutex<Totals>,
-    /// What the store had counted when the totals were reset.
+    /// The store's counts when the totals were last reset.
     store_baseline: Mutex<StoreStats>,
     rate: Mutex<RateSample>,
     run_id: String,
@@ -187,10 +187,10 @@ pub struct Shared {
     pause_writes_only: AtomicBool,
 }
 
-/// Where the store's items outlive the server, if they do: on a disk, or in a file's memory.
+/// Where the store's items outlive the server, if they do: on a disk, or in the memory of a file.
 type Kept = (Option<Data>, Option<Warm>);
 
-/// Of an ordered index, a disk and loss.
+/// Refuses settings of an index, a disk and eviction that contradict each other.
 fn refuse_contradictions(config: &Config) -> Result<(), StartError> {
     if config.lossy_index && config.index == IndexKind::Tree {
         return Err(StartError::LossyTree);
@@ -242,12 +242,12 @@ fn open_store(
     Ok((store, kept))
 }
 
-/// What the store takes beside the longest key.
+/// The longest value that the store takes beside the longest key.
 fn value_max_bytes(store: &Store) -> u64 {
     store.limits().item_max_bytes.saturating_sub(store::KEY_LEN_MAX_BYTES as u64)
 }
 
-/// Values have to be shorter than was asked for.
+/// Warns that the longest value is shorter than the settings allow.
 fn tell_of_lowered(config: &Config, item_size_max_bytes: u64) {
     tracing::warn!(
         "values can be at most {} instead of {}: --memory {} holds no larger ones",
@@ -258,7 +258,7 @@ fn tell_of_lowered(config: &Config, item_size_max_bytes: u64) {
 }
 
 impl Shared {
-    /// Divides the memory and opens the store, as whose if it is a cluster's node.
+    /// Divides the memory and opens the store; `tenant` is the node of a cluster to open it for.
     pub(crate) fn open(mut config: Config, tenant: Option<&Tenant>) -> Result<Shared, StartError> {
         refuse_contradictions(&config)?;
         let roles = Roles::new(Layers::new(&config)?, &config)?;
@@ -327,28 +327,29 @@ impl Shared {
         })
     }
 
-    /// A server's view without a server, for tests of what only looks at it.
+    /// The shared state without a server, for tests that only read it.
     #[cfg(test)]
     pub(crate) fn new(config: Config) -> Shared {
         Shared::open(config, None).expect("the configuration is valid")
     }
 
-    /// As started, with limits that had to be lowered already lowered and ports resolved.
+    /// The configuration of the start, with limits that had to be lowered already lowered, and
+    /// ports resolved.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What CONFIG SET has changed.
+    /// The settings that CONFIG SET can change.
     pub fn live(&self) -> &Live {
         &self.live
     }
 
-    /// What the settings say about which threads receive and which execute.
+    /// The settings of the layers: which threads receive and which execute.
     pub(crate) fn layers(&self) -> &Layers {
         self.roles.layers()
     }
 
-    /// Which threads do, and how that changes.
+    /// The present roles of the threads, and their changes.
     pub(crate) fn roles(&self) -> &Roles {
         &self.roles
     }
@@ -358,29 +359,30 @@ impl Shared {
         *self.roles.latest().plan()
     }
 
-    /// Whether every thread has taken up the latest plan.
+    /// Whether every thread has adopted the latest plan.
     pub fn are_roles_settled(&self) -> bool {
         self.roles.latest().publication.is_settled()
     }
 
-    /// Lets `threads` threads work, of which the first `dispatchers` poll connections and the
-    /// others execute; if all poll, they run to completion. Threads beyond are asleep.
+    /// Lets `threads` threads work: the first `dispatchers` of them poll connections and the others
+    /// execute; if all poll, they run to completion. Further threads sleep.
     ///
-    /// If all poll, `cr-threads` is `auto` and a tuner may divide them; a number below is by hand.
-    /// Returns at once: workers change roles between their rounds. Errors say what would be right.
+    /// If all poll, `cr-threads` is `auto` and a tuner may divide them; a lower number is set by
+    /// hand. Returns at once: workers change roles between their rounds. Errors say what would be
+    /// right.
     pub fn set_roles(&self, threads: usize, dispatchers: usize) -> Result<(), RolesError> {
         let polling = (dispatchers != threads).then_some(Dispatchers::Count(dispatchers));
         let dispatchers = polling.unwrap_or(Dispatchers::All);
         self.change_roles(Wanted { threads: Threads::Count(threads), dispatchers })
     }
 
-    /// The same, by the tuner: `cr-threads` stays `auto`.
+    /// Sets the roles for the tuner: `cr-threads` stays `auto`.
     pub(crate) fn tune_roles(&self, threads: usize, dispatchers: usize) -> Result<(), RolesError> {
         let (threads, dispatchers) = (Threads::Count(threads), Dispatchers::Tuned(dispatchers));
         self.change_roles(Wanted { threads, dispatchers })
     }
 
-    /// The same for what CONFIG SET names.
+    /// Sets the roles that CONFIG SET names.
     pub(crate) fn change_roles(&self, wanted: Wanted) -> Result<(), RolesError> {
         if self.is_stopping() {
             return Err(RolesError::Stopping);
@@ -390,7 +392,7 @@ impl Shared {
             if let Some(sizes) = &self.sizes {
                 sizes.set_workers(plan.executors);
             }
-            // The tuner tries a hundred a second; the decision log says what it found.
+            // The tuner tries a hundred plans a second; the decision log says what it found.
             if !matches!(wanted.dispatchers, Dispatchers::Tuned(_)) {
                 let (threads, cr) = (plan.threads, plan.dispatchers);
                 tracing::info!(threads, cr, "threads change roles");
@@ -402,55 +404,55 @@ impl Shared {
         Ok(())
     }
 
-    /// Which sizes are small and whose the large ones are, if the dispatch is size-aware.
+    /// The small sizes, and the owners of the large ones, if the dispatch is size-aware.
     pub fn sizes(&self) -> Option<&Sizes> {
         self.sizes.as_ref()
     }
 
-    /// Requests by the size of their item, summed over the workers: empty unless the dispatch is
-    /// size-aware, and without the sizes that no request asked for.
+    /// Requests by the size of their item, summed over the workers, without the sizes that no
+    /// request had. Empty unless the dispatch is size-aware.
     pub fn size_histogram(&self) -> Vec<SizeCount> {
         sizes::sum(self.size_counts())
     }
 
-    /// Each worker's, for the thread that ends an epoch of [`Sizes`].
+    /// The counts of each worker, for the thread that ends an epoch of [`Sizes`].
     pub(crate) fn size_counts(&self) -> impl Iterator<Item = &WorkerSizes> {
         self.counters.iter().filter_map(|counters| counters.sizes.as_ref())
     }
 
-    /// Which keys are asked for most, unless `--hot-set` is off.
+    /// The most requested keys, unless `--hot-set` is off.
     pub fn hot_keys(&self) -> Option<&Arc<HotKeys>> {
         self.hot.as_ref()
     }
 
-    /// At most so many keys are hot from the next epoch on; 0: none.
+    /// Sets the maximum number of hot keys from the next epoch on; 0: none.
     pub fn set_hot_set(&self, items: usize) {
         if let Some(hot) = &self.hot {
             hot.set_size(items);
         }
     }
 
-    /// Within what time requests are to be answered.
+    /// The latency objective.
     pub fn slo(&self) -> &Slo {
         &self.slo
     }
 
-    /// How long sampled requests took, over all workers; nothing without `--slo`.
+    /// The latencies of sampled requests, over all workers; none without `--slo`.
     pub fn slo_counts(&self) -> LatencyCounts {
         LatencyCounts::sum(self.all_counters().map(|worker| &worker.latency))
     }
 
-    /// Where what waits for the disk is done.
+    /// The thread for disk work of commands.
     pub(crate) fn disk_thread(&self) -> &DiskThread {
         &self.disk_thread
     }
 
-    /// What took long.
+    /// The commands that took too long.
     pub fn slow_log(&self) -> &SlowLog {
         &self.observations.slow_log
     }
 
-    /// When something took long.
+    /// The events of LATENCY.
     pub fn latency_monitor(&self) -> &LatencyMonitor {
         &self.observations.latency_monitor
     }
@@ -470,7 +472,7 @@ impl Shared {
             random_id();
     }
 
-    /// When SAVE or BGSAVE last ended well; before that, the start.
+    /// When SAVE or BGSAVE last succeeded; before that, the time of the start.
     pub fn saved_at(&self) -> UnixMillis {
         UnixMillis(self.observations.saved_at.load(Ordering::Relaxed))
     }
@@ -479,15 +481,14 @@ impl Shared {
         self.observations.saved_at.store(at.0, Ordering::Relaxed);
     }
 
-    /// How long the command at a position took since the start (`timing`); `None`: it
-    /// never ran.
+    /// The durations of the command at a position since the start (`timing`); `None`: it never ran.
     pub fn durations(&self, index: usize) -> Option<LatencyCounts> {
         let cells = || self.all_counters().filter_map(|worker| worker.durations[index].get());
         cells().next()?;
         Some(LatencyCounts::sum(cells().map(|cells| &**cells)))
     }
 
-    /// The same since CONFIG RESETSTAT.
+    /// The durations since CONFIG RESETSTAT.
     pub fn durations_since_reset(&self, index: usize) -> Option<LatencyCounts> {
         self.observations.durations_since_reset(index, self.durations(index))
     }
@@ -507,7 +508,7 @@ impl Shared {
         self.data.as_ref()
     }
 
-    /// What the store counts, summed now.
+    /// The store's counts, summed now.
     pub fn store_stats(&self) -> StoreStats {
         self.store.stats()
     }
@@ -532,7 +533,7 @@ impl Shared {
         self.started_at
     }
 
-    /// 40 hexadecimal digits, other ones at each start.
+    /// The run id: 40 hexadecimal digits, new at each start.
     pub fn run_id(&self) -> &str {
         &self.run_id
     }
@@ -548,7 +549,7 @@ impl Shared {
         }
     }
 
-    /// With what is open now.
+    /// The counts of native clients, with the numbers of those that are connected now.
     fn native_now(&self, counted: &NativeTotals) -> NativeTotals {
         let Some(shop) = self.native.get() else { return counted.clone() };
         NativeTotals {
@@ -559,34 +560,34 @@ impl Shared {
         }
     }
 
-    /// What the workers share for native clients, once they are served.
-    /// Where requests go that the control thread executes; before the workers start.
+    /// Sets the channel to the control thread; called before the workers start.
     pub(crate) fn set_control_channel(&self, channel: Arc<ControlChannel>) {
         // Called once.
         let _ = self.control_channel.set(channel);
     }
 
-    /// What a cluster's node serves, and the way to its control thread.
+    /// The view that a cluster's node serves by, and the channel to its control thread.
     pub(crate) fn cluster_and_channel(&self) -> Option<(Arc<View>, Arc<ControlChannel>)> {
         Some((self.cluster.get()?.clone(), self.control_channel.get()?.clone()))
     }
 
-    /// Whose counters the control thread has: it comes behind the workers.
+    /// The index of the control thread's counters, after those of the workers.
     pub(crate) fn control_index(&self) -> usize {
         self.config.threads
     }
 
+    /// Sets the state that the workers share for native clients.
     pub(crate) fn set_native(&self, shop: Arc<Shop>) {
         // Set once, at the start.
         let _ = self.native.set(shop);
     }
 
-    /// What is known of the cluster, if this server is a node of one.
+    /// The view of the cluster, if this server is a node of one.
     pub fn cluster(&self) -> Option<&Arc<View>> {
         self.cluster.get()
     }
 
-    /// Makes this server a node of a cluster. Before the workers start: they look once.
+    /// Makes this server a node of a cluster. Called before the workers start, which look once.
     pub fn set_cluster(&self, view: Arc<View>) {
         // Set once, at the start.
         let _ = self.cluster.set(view);
@@ -602,23 +603,23 @@ impl Shared {
         self.counters.iter().map(|padded| &**padded)
     }
 
-    /// What was decided lately, by which controller: each change, and how often it was made.
+    /// The recent decisions of each controller: each change, and how often it was made.
     pub fn decisions(&self) -> Vec<(&'static str, String, u64)> {
         let entries = self.control.decision_log.entries().into_iter();
         entries.map(|entry| (entry.controller, entry.decision.change, entry.count)).collect()
     }
 
-    /// What the manager shows.
+    /// The state that the manager publishes.
     pub(crate) fn control(&self) -> &manager::Published {
         &self.control
     }
 
-    /// How popularity looks; `None`: no keys are sampled, or too few lately.
+    /// The popularity of keys; `None`: no keys are sampled, or too few lately.
     pub(crate) fn popularity(&self) -> Option<Popularity> {
         self.hot.as_ref()?.now().popularity()
     }
 
-    /// The kernel's name of a worker's thread, once that runs.
+    /// The kernel's id of a worker's thread, once it runs.
     pub(crate) fn thread_id(&self, worker: usize) -> Option<i32> {
         let id = self.thread_ids[worker].load(Ordering::Relaxed);
         (id != 0).then_some(id)
@@ -648,7 +649,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Has every worker draw some items, for the next look at their sizes.
+    /// Lets every worker draw some items, for the next look at their sizes.
     pub fn draw_sizes(&self) {
         let workers = self.mailboxes.len();
         if self.control().stored_sizes.begin_asked(workers) {
@@ -678,13 +679,13 @@ impl Shared {
         self.is_stopping.load(Ordering::Acquire)
     }
 
-    /// Whether what is not drained yet is to be cut.
+    /// Whether connections that are not drained yet are to be cut.
     pub(crate) fn is_aborting(&self) -> bool {
         self.is_aborting.load(Ordering::Acquire)
     }
 
     pub(crate) fn stop(&self) {
-        // First: a thread that sees that the server stops sees that no connection changes its
+        // First: a thread that sees the server stopping also sees that no connection changes its
         // worker.
         self.roles.transit.stop();
         self.is_stopping.store(true, Ordering::Release);
@@ -711,17 +712,17 @@ impl Shared {
         self.shutdown.1.clone()
     }
 
-    /// What keeps the store across a restart.
+    /// The file that keeps the store across a restart.
     pub fn warm(&self) -> Option<&Warm> {
         self.warm.as_ref()
     }
 
-    /// A client asked for SHUTDOWN. A second request changes nothing.
+    /// Requests the shutdown for a client. A second request changes nothing.
     pub(crate) fn request_shutdown(&self) {
         let _ = self.shutdown.0.try_send(());
     }
 
-    /// When everything is to be deleted, for `flush_all` with a delay.
+    /// When the delayed `flush_all` is due.
     pub(crate) fn flush_at(&self) -> Option<UnixMillis> {
         match self.flush_at.load(Ordering::Relaxed) {
             0 => None,
@@ -729,7 +730,7 @@ impl Shared {
         }
     }
 
-    /// A later call replaces an earlier one, as in memcached.
+    /// Sets that time. A later call replaces an earlier one, as in memcached.
     pub(crate) fn set_flush_at(&self, at: Option<UnixMillis>) {
         self.flush_at.store(at.map_or(0, |at| at.0.max(1)), Ordering::Relaxed);
         self.wake_all();
@@ -753,7 +754,7 @@ impl Shared {
         self.wake_all();
     }
 
-    /// Until when commands wait, and whether only those that write.
+    /// Until when commands wait, and whether only writes do.
     pub(crate) fn paused(&self) -> (UnixMillis, bool) {
         let until = UnixMillis(self.pause_until.load(Ordering::Acquire));
         (until, self.pause_writes_only.load(Ordering::Relaxed))
@@ -774,7 +775,7 @@ impl Shared {
     }
 }
 
-/// A flush that the last server had still to do.
+/// A flush that the previous server had not done yet.
 fn warm_flush_at(warm: Option<&Warm>) -> u64 {
     warm.and_then(Warm::flush_at).map_or(0, |at| at.0)
 }

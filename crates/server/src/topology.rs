@@ -20,18 +20,18 @@ use crate::config::Numa;
 /// Where the kernel lists its nodes.
 pub const SYSFS_NODES: &str = "/sys/devices/system/node";
 
-/// More processors or nodes than any kernel is built for.
+/// More CPUs or nodes than any kernel supports.
 const NUMBER_MAX: usize = 1 << 16;
 
-/// One node with memory, and those of its processors that this process may use.
+/// A node with memory, and those of its CPUs that this process may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
     pub id: u32,
     pub processors: Vec<usize>,
 }
 
-/// The nodes that have memory and an allowed processor, by their numbers; `root` is
-/// [`SYSFS_NODES`] but in tests.
+/// The nodes that have memory and an allowed CPU, by their numbers; `root` is [`SYSFS_NODES`]
+/// except in tests.
 pub(crate) fn nodes(root: &Path, allowed: &[usize]) -> Vec<Node> {
     let read = |path: &Path| std::fs::read_to_string(path).ok().and_then(|text| parse_list(&text));
     let with_memory = read(&root.join("has_memory"));
@@ -51,8 +51,8 @@ pub(crate) fn nodes(root: &Path, allowed: &[usize]) -> Vec<Node> {
     nodes
 }
 
-/// How the store's memory is divided between the nodes: by the workers that run on each, or by
-/// processors where workers are not pinned. Empty: not at all.
+/// The division of the store's memory between the nodes: by the workers that run on each, or by
+/// CPUs where workers are not pinned. Empty: no division.
 pub(crate) fn shares(numa: Numa, nodes: &[Node], worker_processors: &[usize]) -> Vec<NodeShare> {
     if numa == Numa::Off {
         return Vec::new();
@@ -66,12 +66,12 @@ pub(crate) fn shares(numa: Numa, nodes: &[Node], worker_processors: &[usize]) ->
     if shares.len() < 2 { Vec::new() } else { shares }
 }
 
-/// The node of a processor.
+/// The node of a CPU.
 pub(crate) fn node_of(nodes: &[Node], processor: usize) -> Option<u32> {
     nodes.iter().find(|node| node.processors.contains(&processor)).map(|node| node.id)
 }
 
-/// Says what was done, in one line.
+/// Logs the placement in one line.
 pub(crate) fn announce(placement: &Placement) {
     match placement {
         Placement::Bound { node_count } => {
@@ -105,7 +105,7 @@ fn parse_list(text: &str) -> Option<Vec<usize>> {
     Some(numbers)
 }
 
-/// Digits alone: `usize::parse` would take a sign.
+/// Only digits: `usize::parse` would accept a sign.
 fn parse_number(text: &str) -> Option<usize> {
     let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|number| is_digits && *number < NUMBER_MAX)

@@ -52,10 +52,11 @@ pub(crate) use tell::{CHANNEL, Messages, Telling, redirect_target};
 /// Parts of the table.
 const PARTS: usize = 64;
 
-/// Keys that have to go at once, where the setting is lower than before: the next reads go on.
+/// The maximum number of keys that one call removes after the setting was lowered; the next reads
+/// continue.
 const CROWDED_MAX: usize = 256;
 
-/// Of the client buffers, for the table.
+/// The table's part of the client buffers.
 const TABLE_PART: u64 = 4;
 
 /// Keys that the store looks up in the time in which the table takes one in, or gives one up.
@@ -64,17 +65,17 @@ const REMEMBERED_KEYS: usize = 4;
 /// A part books its memory in steps.
 const BOOKED_STEP_BYTES: u64 = 16 << 10;
 
-/// A part of the table, with what is booked for it.
+/// A part of the table, with the bytes booked for it.
 struct Part {
     table: Table,
     booked: Reservation,
 }
 
-/// The clients that track, and what they have read.
+/// The clients that track, and the keys they have read.
 pub struct Tracking {
-    /// Odd while a client tracks or is about to; changes each time that this does.
+    /// Odd while a client tracks or is about to; changes each time that this changes.
     word: AtomicU64,
-    /// By thread that writes: which word it has acted by last.
+    /// For each writing thread: the word that it last acted by.
     seen: Vec<CachePadded<AtomicU64>>,
     registry: Mutex<Registry>,
     parts: Vec<Mutex<Part>>,
@@ -87,7 +88,7 @@ pub struct Tracking {
     pub under_way: UnderWay,
     /// Messages that were put into an output or a mailbox, since the start.
     told: AtomicU64,
-    /// Keys that had to go for others, since the start.
+    /// Keys removed to make room for others, since the start.
     crowded_out: AtomicU64,
 }
 
@@ -98,12 +99,13 @@ pub struct TableTotals {
     pub keys: usize,
     /// Pairs of a key and a client that has read it.
     pub items: usize,
-    /// What they take.
+    /// The memory they take.
     pub held_bytes: usize,
 }
 
 impl Tracking {
-    /// No client tracks; `thread_count` threads write, and the table holds `keys_max` keys.
+    /// A state without tracking clients; `thread_count` threads write, and the table holds
+    /// `keys_max` keys.
     pub fn new(thread_count: usize, keys_max: u64, budget: &Arc<BufferBudget>) -> Tracking {
         let part = || {
             let booked = Reservation::empty(budget, Kind::Tracking);
@@ -124,22 +126,23 @@ impl Tracking {
         }
     }
 
-    /// What a thread acts by; see [`is_on`].
+    /// The word that threads act by; see [`is_on`].
     #[inline]
     pub fn word(&self) -> u64 {
         // Relaxed: a thread that is late is waited for (T2).
         self.word.load(Ordering::Relaxed)
     }
 
-    /// A thread acts by that word: from now on it looks up what it writes, if it says so.
+    /// Notes that a thread acts by that word: if the word is on, the thread looks up its writes
+    /// from now on.
     pub fn set_seen(&self, thread: usize, word: u64) {
-        // Release, with the Acquire of `is_ready`: what the thread has written before is visible to
-        // a thread that finds it ready (T2).
+        // Release, with the Acquire of `is_ready`: the thread's earlier writes are visible to a
+        // thread that finds it ready (T2).
         self.seen[thread].store(word, Ordering::Release);
     }
 
-    /// A client is about to track. True: every thread that writes knows that somebody does; if not,
-    /// the client waits, and all threads are to be woken.
+    /// A client is about to track. True: every writing thread knows that a client tracks. False:
+    /// the client has to wait, and all threads must be woken.
     pub fn is_ready(&self, client_id: u64) -> bool {
         let mut registry = self.registry();
         if registry.begin(client_id) {
@@ -152,8 +155,8 @@ impl Tracking {
         self.seen.iter().all(|seen| seen.load(Ordering::Acquire) == word)
     }
 
-    /// The client tracks from now on, as `tracker` says, and has more prefixes if it broadcasts.
-    /// Only after [`Tracking::is_ready`].
+    /// Begins tracking for the client, as `tracker` says, with additional prefixes if it
+    /// broadcasts. Only after [`Tracking::is_ready`].
     pub fn start<'p>(
         &self,
         tracker: &Arc<Tracker>,
@@ -168,14 +171,14 @@ impl Tracking {
         self.registry().prefixes_of(client_id).cloned().collect()
     }
 
-    /// The client tracks no more, if it did. It may go on at once.
+    /// Ends tracking for the client, if it tracked. It may start again at once.
     pub fn stop(&self, client_id: u64) {
         if is_on(self.word()) {
             self.registry().remove(client_id);
         }
     }
 
-    /// The client is gone, or begins anew.
+    /// Forgets a client that has disconnected, or begins anew.
     pub fn forget(&self, client_id: u64) {
         if !is_on(self.word()) {
             return;
@@ -184,7 +187,7 @@ impl Tracking {
         registry.remove(client_id);
         if registry.end(client_id) {
             self.word.fetch_add(1, Ordering::Relaxed);
-            // No client is told of anything: none tracks.
+            // No client tracks, so none needs a message.
             self.clear();
         }
     }
@@ -202,36 +205,36 @@ impl Tracking {
         self.registry().trackers().cloned().collect()
     }
 
-    /// How many do.
+    /// The number of trackers.
     pub fn tracker_count(&self) -> usize {
         self.registry().trackers().count()
     }
 
-    /// How many prefixes they have asked for.
+    /// The number of prefixes of all trackers.
     pub fn prefix_count(&self) -> usize {
         self.registry().prefixes.count()
     }
 
-    /// A key has changed: it is noted by the prefixes that clients have asked for, for
-    /// [`Tracking::broadcast_to`]. Returns what that took.
+    /// A key has changed: records it under the prefixes that clients have named, for
+    /// [`Tracking::broadcast_to`]. Returns the work that took.
     pub fn note_broadcast(&self, broadcast: &mut Broadcast, key: &[u8], by: Option<u64>) -> Work {
         self.registry().prefixes.note(broadcast, key, by)
     }
 
-    /// The trackers that have asked for that prefix.
+    /// The trackers that have named that prefix.
     pub fn broadcast_to(&self, prefix: &[u8]) -> Vec<Arc<Tracker>> {
         let registry = self.registry();
         let clients = registry.prefixes.clients_of(prefix);
         clients.filter_map(|client_id| registry.tracker(client_id).cloned()).collect()
     }
 
-    /// Whether anybody has asked for prefixes.
+    /// Whether any tracker has named prefixes.
     pub fn has_prefixes(&self) -> bool {
         self.registry().prefixes.count() > 0
     }
 
-    /// A client is about to read a key (T3). What had no room any more is added to `crowded`: its
-    /// readers are to be told, behind what has been read meanwhile (T4). Returns what that took.
+    /// A client is about to read a key (T3). Keys for which there is no room any more are added to
+    /// `crowded`: their readers must be notified, after the pending reads (T4). Returns its cost.
     pub fn remember(&self, key: &[u8], client_id: u64, crowded: &mut Vec<Taken>) -> Work {
         let index = self.part_of(key);
         let mut part = self.part(index);
@@ -260,8 +263,8 @@ impl Tracking {
         work
     }
 
-    /// A key has changed: its readers are to be told. `keeps` has changed it and does not want
-    /// to know.
+    /// A key has changed: takes out its readers, which must be notified. `keeps` made the change
+    /// and does not want a message.
     pub fn take(&self, key: &[u8], keeps: Option<u64>) -> Option<Taken> {
         let mut part = self.part(self.part_of(key));
         self.counted(&mut part, |part| part.table.take(key, keeps))
@@ -274,7 +277,7 @@ impl Tracking {
         }
     }
 
-    /// What is in the table.
+    /// The totals of the table.
     pub fn totals(&self) -> TableTotals {
         let mut totals = TableTotals::default();
         for index in 0..PARTS {
@@ -286,12 +289,12 @@ impl Tracking {
         totals
     }
 
-    /// At most so many keys; 0: as many as have room.
+    /// The maximum number of keys; 0: bounded by memory only.
     pub fn keys_max(&self) -> u64 {
         self.keys_max.load(Ordering::Relaxed)
     }
 
-    /// Holds from the next key on.
+    /// Sets that maximum, from the next key on.
     pub fn set_keys_max(&self, keys_max: u64) {
         self.keys_max.store(keys_max, Ordering::Relaxed);
     }
@@ -301,12 +304,12 @@ impl Tracking {
         self.told.load(Ordering::Relaxed)
     }
 
-    /// Some more.
+    /// Counts further messages.
     pub fn count_told(&self, count: u64) {
         self.told.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Keys that had to go for others, since the start.
+    /// Keys removed to make room for others, since the start.
     pub fn crowded_out_total(&self) -> u64 {
         self.crowded_out.load(Ordering::Relaxed)
     }
@@ -316,7 +319,7 @@ impl Tracking {
         keys_max > 0 && self.keys.load(Ordering::Relaxed) as u64 > keys_max
     }
 
-    /// Takes the oldest keys of parts, those behind the one of the latest key first.
+    /// Removes the oldest keys of parts, beginning with the part after that of the latest key.
     fn make_room(&self, latest: usize, crowded: &mut Vec<Taken>) {
         for step in 1..=PARTS {
             let index = (latest + step) % PARTS;
@@ -328,12 +331,12 @@ impl Tracking {
         }
     }
 
-    /// Changes a part, under its lock, and counts its keys anew.
+    /// Changes a part, under its lock, and recounts its keys.
     fn counted<T>(&self, part: &mut Part, change: impl FnOnce(&mut Part) -> T) -> T {
         let before = part.table.key_count();
         let result = change(part);
         let after = part.table.key_count();
-        // Relaxed: a bound that is kept sooner or later.
+        // Relaxed: a bound that may be exceeded for a moment.
         self.keys.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
         if after < before {
             part.shrink();
@@ -355,7 +358,7 @@ impl Tracking {
 }
 
 impl Part {
-    /// Books what the part has grown by; false: it has to become smaller.
+    /// Books the growth of the part; false: it has to shrink.
     fn has_room(&mut self, bytes_max: u64) -> bool {
         let held_bytes = self.table.held_bytes() as u64;
         if held_bytes <= self.booked.bytes() {
@@ -369,13 +372,13 @@ impl Part {
     fn shrink(&mut self) {
         let held_bytes = self.table.held_bytes() as u64;
         if held_bytes + 2 * BOOKED_STEP_BYTES <= self.booked.bytes() || held_bytes == 0 {
-            // Smaller always fits.
+            // Shrinking always succeeds.
             self.booked.try_resize(held_bytes);
         }
     }
 }
 
-/// Whether that word says that somebody tracks.
+/// Whether that word means that some client tracks.
 #[inline]
 pub fn is_on(word: u64) -> bool {
     word & 1 == 1

@@ -32,7 +32,8 @@ use std::time::Duration;
 /// Units after which a turn begins no further command: some 1.3 ms.
 pub const TURN_UNITS: u64 = 1 << 17;
 
-/// Bytes of one long reply that a turn sends, and one that is spent (W3).
+/// Maximum bytes of one long reply that a turn sends; the second value is for a turn that is spent
+/// (W3).
 const SEND_BYTES_MAX: usize = 1 << 20;
 const SPENT_SEND_BYTES_MAX: usize = 64 << 10;
 /// Bytes of all long replies that a turn sends once it is spent.
@@ -41,7 +42,7 @@ const SPENT_TURN_SEND_BYTES_MAX: usize = 2 << 20;
 /// Bytes of one long command that a turn reads (W5).
 pub const READ_LONG_BYTES_MAX: usize = 256 << 10;
 
-/// The same of all long commands.
+/// Maximum bytes of all long commands that a turn reads (W5).
 pub const TURN_READ_LONG_BYTES_MAX: usize = 4 << 20;
 
 /// The part of one connection (W2).
@@ -49,21 +50,21 @@ const PART_UNITS: u64 = TURN_UNITS / 16;
 
 /// Bytes that are read or copied in one unit.
 const UNIT_BYTES: u64 = 64;
-/// Units of a key that is looked up.
+/// Units of a key lookup.
 const KEY_UNITS: u64 = 8;
-/// Units of a key that a walk over the store visits: nothing has fetched it ahead.
+/// Units of a key that a walk over the store visits: it was not prefetched.
 pub const VISITED_KEY_UNITS: u64 = 20;
-/// Buckets of the index that are looked at in the time of such a key.
+/// Buckets of the index that can be looked at in the time of such a key.
 const BUCKETS_PER_KEY: u64 = 16;
-/// Units of a command that is no request to the store, whatever it does, and of a reply to one.
+/// Units of a command that is no request to the store, and of the reply to one.
 const COMMAND_UNITS: u64 = 16;
-/// Bytes that are copied in the time of a digit of a long number that INCRBYFLOAT reads or writes:
-/// some 5 ns.
+/// Bytes that could be copied in the time of one digit of a long number that INCRBYFLOAT reads or
+/// writes: some 5 ns.
 const DIGIT_BYTES: u64 = UNIT_BYTES / 2;
-/// Bytes that are copied in the time in which a compressed one is read: some 4 ns, where each two
+/// Bytes that could be copied in the time of reading one compressed byte: some 4 ns, where each two
 /// of them stand for few bytes.
 const PACKED_BYTE_BYTES: u64 = 24;
-/// Units of a client that is looked at, and of one that is described or asked to be closed.
+/// Units of a client that is looked at, and of one that is described or asked to close.
 const CLIENT_UNITS: u64 = 32;
 const CLIENT_LINE_UNITS: u64 = 128;
 /// Units of a message to a client that tracks: two locks, a few bytes into its output, its part of
@@ -71,14 +72,14 @@ const CLIENT_LINE_UNITS: u64 = 128;
 const MESSAGE_UNITS: u64 = 64;
 /// Units of a client that is closed where it is served: some calls of the kernel.
 const CLOSED_UNITS: u64 = 1024;
-/// Of one unit.
+/// Nanoseconds of one unit.
 const UNIT_NS: u128 = 10;
 /// Steps of a pattern in one unit.
 const UNIT_STEPS: u64 = 8;
-/// Cells of a table in one unit: each is compared, and written to memory that is new.
+/// Cells of a table in one unit: each is compared, and written to fresh memory.
 const UNIT_CELLS: u64 = 4;
 
-/// Digits of a number that costs no more than any small value.
+/// The length of a number up to which it costs no more than any small value.
 pub const SMALL_FLOAT_DIGITS: usize = 64;
 
 /// Messages of a turn to clients that track.
@@ -90,7 +91,7 @@ pub const TURN_STEPS: u64 = TURN_UNITS * UNIT_STEPS;
 /// Cells of a table that a turn fills.
 pub const TURN_CELLS: u64 = TURN_UNITS * UNIT_CELLS;
 
-/// What a key of an atomic group counts besides its bytes, against the group's limit.
+/// The bytes that a key of an atomic group adds to its own length, against the group's limit.
 pub const ATOMIC_KEY_BYTES: u64 = 4 << 10;
 
 /// Bytes that a turn reads or copies.
@@ -99,9 +100,9 @@ pub const TURN_BYTES: usize = (TURN_UNITS * UNIT_BYTES) as usize;
 /// An amount of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Counted: the same whatever the machine does.
+    /// Counted units: independent of the machine.
     units: u64,
-    /// Of what was on the clock.
+    /// Units derived from elapsed time.
     timed_units: u64,
 }
 
@@ -125,7 +126,7 @@ impl Work {
         Work::bytes(digits_as_bytes(digits))
     }
 
-    /// Reads compressed bytes; what comes out is counted by itself.
+    /// Reads compressed bytes; the unpacked ones are charged separately.
     pub fn unpacked(packed_bytes: u64) -> Work {
         Work::bytes(packed_bytes.saturating_mul(PACKED_BYTE_BYTES))
     }
@@ -165,15 +166,16 @@ impl Work {
         Work::counted(looked_at as u64 * CLIENT_UNITS + told as u64 * CLIENT_LINE_UNITS)
     }
 
-    /// Does what cannot be counted. One such command alone never ends a turn, however long the
-    /// machine kept its thread waiting: what a pipeline shows stays the same.
+    /// Work that cannot be counted. One such command alone never ends a turn, however long the
+    /// machine kept its thread waiting, so that the observable behaviour of a pipeline stays the
+    /// same.
     pub fn elapsed(time: Duration) -> Work {
         let timed_units = u64::try_from(time.as_nanos() / UNIT_NS).unwrap_or(u64::MAX);
         Work { units: 0, timed_units: timed_units.min(TURN_UNITS / 2) }
     }
 
-    /// What may be sent of one long reply in a turn that has done so much, and has sent so much of
-    /// long replies since it was spent (W3).
+    /// How many bytes of one long reply may be sent, in a turn that has done this work and has sent
+    /// `sent_when_spent_bytes` of long replies since it was spent (W3).
     pub fn send_bytes_max(self, sent_when_spent_bytes: usize) -> usize {
         match self.is_spent() {
             false => SEND_BYTES_MAX,
@@ -197,7 +199,7 @@ impl Work {
         Work::keys(4096)
     }
 
-    /// What was done since then, counted or timed, as bytes.
+    /// The work since `before`, counted or timed, as bytes.
     pub fn bytes_since(self, before: Work) -> u64 {
         self.all_units().saturating_sub(before.all_units()).saturating_mul(UNIT_BYTES)
     }
@@ -207,8 +209,8 @@ impl Work {
         self.units
     }
 
-    /// How much a turn has done that ends the part of a connection which begins here; one that is
-    /// alone in it has all of it.
+    /// The units at which the part of a connection that begins here ends; a connection that is
+    /// alone in the turn has all of it.
     #[inline]
     pub fn end_of_part(self, is_alone: bool) -> u64 {
         let part_units = if is_alone { TURN_UNITS } else { PART_UNITS };
@@ -221,18 +223,18 @@ impl Work {
         self.units.saturating_add(self.timed_units)
     }
 
-    /// Whether what was done since then is more than a small command takes (W4).
+    /// Whether the work since `before` is more than that of a small command (W4).
     #[inline]
     pub fn is_long_since(self, before: Work) -> bool {
         self.all_units() - before.all_units() > PART_UNITS
     }
 
-    /// Whether what was counted since then is a turn's work.
+    /// Whether the counted work since `before` is a turn's work.
     pub fn is_turn_since(self, before: Work) -> bool {
         self.units.saturating_sub(before.units) >= TURN_UNITS
     }
 
-    /// Whether a turn that has done so much begins no further command.
+    /// Whether a turn that has done this work begins no further command.
     pub fn is_spent(self) -> bool {
         self.all_units() >= TURN_UNITS
     }
@@ -243,7 +245,7 @@ pub fn digits_as_bytes(digits: usize) -> u64 {
     digits as u64 * DIGIT_BYTES
 }
 
-/// Adds to what is counted behind a shared reference.
+/// Adds to a sum behind a shared reference.
 pub fn add_work(sum: &Cell<Work>, more: Work) {
     let mut work = sum.get();
     work += more;

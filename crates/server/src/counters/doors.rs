@@ -2,16 +2,16 @@
 
 use super::{Cell, WorkerCounters};
 
-/// One worker's.
+/// One worker's counters.
 #[derive(Debug, Default)]
 pub struct DoorCells {
     /// Connections and hellos from beyond loopback, at a door without a password.
     pub protected: Cell,
     /// Connections and hellos at a door that is closed.
     pub closed: Cell,
-    /// Answers to logins that wait.
+    /// Delayed answers to logins.
     pub logins_slowed: Cell,
-    /// Attempts to log in whose passwords were not looked at.
+    /// Attempts to log in that were refused without checking the password.
     pub logins_refused: Cell,
 }
 
@@ -22,14 +22,14 @@ pub struct DoorTotals {
     pub protected: u64,
     /// Connections and hellos at a door that is closed.
     pub closed: u64,
-    /// Answers to logins that waited.
+    /// Delayed answers to logins.
     pub logins_slowed: u64,
-    /// Attempts to log in whose passwords were not looked at.
+    /// Attempts to log in that were refused without checking the password.
     pub logins_refused: u64,
 }
 
 impl DoorCells {
-    /// Counts a client that is turned away by such an answer.
+    /// Counts a client that is refused with such an answer.
     pub fn turn_away(&self, access: crate::doors::Access) {
         match access {
             crate::doors::Access::Closed => self.closed.add(1),

@@ -2,7 +2,7 @@
 
 use super::{Cell, WorkerCounters};
 
-/// One worker's.
+/// One worker's counters.
 #[derive(Debug, Default)]
 pub struct ForwardingCells {
     /// Requests that the router left with the worker that received them, executed in its batch.
@@ -13,43 +13,43 @@ pub struct ForwardingCells {
     pub hot_in_place: Cell,
     /// Requests sent to another worker.
     pub sent: Cell,
-    /// Times that some were published to one.
+    /// The number of times that requests were published to another worker.
     pub publications: Cell,
     /// Batches taken from rings and executed.
     pub batches: Cell,
-    /// Requests in them, also those that this worker sent to itself.
+    /// Requests in those batches, including those that this worker sent to itself.
     pub served: Cell,
-    /// Requests of another worker's queue that this one took and executed.
+    /// Requests that this worker took from another worker's queue and executed.
     pub stolen: Cell,
     /// Small requests that this worker took while it had nothing large to do.
     pub helped: Cell,
-    /// Requests in its rings when it last took a batch, and not in that.
+    /// Requests in its rings when it last took a batch, without those of the batch.
     pub queue_depth: Cell,
-    /// Times that the router knew no worker: each held as much as the bound allows.
+    /// Times that the router found no worker: each held as many as the bound allows.
     pub queues_full: Cell,
-    /// ... because the write table had no room.
+    /// Times that the router found no worker because the write table had no room.
     pub write_table_full: Cell,
-    /// ... because another worker writes the partition.
+    /// Times that the router found no worker because another worker writes the partition.
     pub held_elsewhere: Cell,
     /// Writes that the write table counted (d-CREW).
     pub pins: Cell,
-    /// Writes that went elsewhere than they would have, or waited, because of an entry.
+    /// Writes that an entry redirected or delayed.
     pub pin_conflicts: Cell,
-    /// Entries that this worker opened less those that it freed, as an `i64`.
+    /// Entries opened by this worker minus those it freed, as an `i64`.
     pub pins_opened: Cell,
-    /// Times that the thread took up another role.
+    /// Times that the thread changed its role.
     pub role_changes: Cell,
     /// Connections that other workers handed to it.
     pub connections_taken: Cell,
-    /// Requests that were not executed where they were first sent, for their item was large.
+    /// Requests that the first worker passed on because their item was large.
     pub handed_on: Cell,
-    /// Large replies that left by the worker that serves their size.
+    /// Large replies sent by the worker that serves their size.
     pub lent: Cell,
     /// Bytes of these.
     pub lent_bytes: Cell,
 }
 
-/// Summed over the workers.
+/// The counters summed over the workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForwardingTotals {
     /// Requests that the router left with the worker that received them.
@@ -74,15 +74,15 @@ pub struct ForwardingTotals {
     pub queue_depth: Vec<u64>,
     /// Writes that the write table counted.
     pub pins: u64,
-    /// Writes that it sent elsewhere, or let wait.
+    /// Writes that it redirected or delayed.
     pub pin_conflicts: u64,
     /// Partitions with writes outstanding.
     pub pins_held: u64,
-    /// Times that a thread took up another role.
+    /// Times that a thread changed its role.
     pub role_changes: u64,
-    /// Connections that went from one worker to another.
+    /// Connections that moved from one worker to another.
     pub connections_moved: u64,
-    /// Times that the router knew no worker, by the metric's word for the reason.
+    /// Times that the router found no worker, by the metric's word for the reason.
     pub busy: [(&'static str, u64); 3],
     /// Requests handed on to a large worker.
     pub handed_on: u64,
@@ -129,7 +129,7 @@ impl ForwardingTotals {
         }
     }
 
-    /// What was counted after `baseline`; the depths are those of now.
+    /// The counts since `baseline`; the depths are the present ones.
     pub(super) fn since(mut self, baseline: &ForwardingTotals) -> ForwardingTotals {
         for (now, then) in [
             (&mut self.direct, baseline.direct),
@@ -158,7 +158,7 @@ impl ForwardingTotals {
     }
 }
 
-/// The cells are read one after the other, so the sum may be off by what changed meanwhile.
+/// The cells are read one after the other, so the sum may be off by concurrent changes.
 fn held<'a>(workers: impl Iterator<Item = &'a WorkerCounters>) -> u64 {
     let opened: i64 = workers.map(|worker| worker.forwardings.pins_opened.get() as i64).sum();
     u64::try_from(opened).unwrap_or(0)

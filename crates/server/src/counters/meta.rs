@@ -43,7 +43,7 @@ impl MetaForm {
     /// How many there are.
     pub const COUNT: usize = MetaForm::ALL.len();
 
-    /// Of which command.
+    /// The command of this form.
     pub fn command(self) -> MemcachedCommand {
         match self {
             MetaForm::Touch | MetaForm::Make | MetaForm::MakeAndTouch => MemcachedCommand::Mg,
@@ -57,20 +57,20 @@ impl MetaForm {
 }
 
 impl Totals {
-    /// What a memcached command counted in none of its forms.
+    /// The counts of a memcached command outside its forms.
     pub(crate) fn plain(&self, command: MemcachedCommand) -> CommandTotals {
         let all = self.commands[CommandIndex::memcached(command).position()];
         let forms = MetaForm::ALL.into_iter().filter(|form| form.command() == command);
         forms.fold(all, |rest, form| rest.less(self.form(form)))
     }
 
-    /// What a form of a meta command counted.
+    /// The counts of a form of a meta command.
     pub(crate) fn form(&self, form: MetaForm) -> &CommandTotals {
         &self.forms[form as usize]
     }
 }
 
-/// Adds what forms counted to their commands, calls left out: those are there already.
+/// Adds the counts of forms to their commands, except for calls, which are already included.
 pub(super) fn add_to_commands(commands: &mut [CommandTotals], forms: &[CommandTotals]) {
     for (form, counted) in MetaForm::ALL.into_iter().zip(forms) {
         let command = &mut commands[CommandIndex::memcached(form.command()).position()];

@@ -2,18 +2,18 @@
 
 use super::{Cell, CommandTotals, Protocol, WorkerCounters};
 
-/// What one worker counts of native clients beside their commands.
+/// One worker's counters of native clients, besides their commands.
 #[derive(Debug, Default)]
 pub struct NativeCells {
-    /// Frames that arrived, those that were dropped included.
+    /// Frames that arrived, including dropped ones.
     pub frames_in: Cell,
     /// Frames of replies.
     pub frames_out: Cell,
     /// Frames that were dropped, by [`DropReason`].
     drops: [Cell; DropReason::ALL.len()],
-    /// Hellos that were asked for a cookie.
+    /// Hellos that were answered with a challenge.
     pub challenges: Cell,
-    /// Repeated writes that were answered from memory.
+    /// Repeated writes that were answered with the remembered outcome.
     pub answered_again: Cell,
     /// Repeated writes that were dropped: under way, or settled.
     pub dropped_copies: Cell,
@@ -21,9 +21,9 @@ pub struct NativeCells {
     pub busy: Cell,
     /// Of these, frames that were not executed because too many waited behind them.
     pub shed: Cell,
-    /// Replies that found no room on their way out.
+    /// Replies without room on their way out.
     pub lost_replies: Cell,
-    /// Memory that datagrams land in.
+    /// The memory of the zone for datagrams.
     pub zone_bytes: Cell,
     /// Datagrams that were cut at a buffer's end (K20).
     pub truncated: Cell,
@@ -36,22 +36,22 @@ pub struct NativeCells {
 /// Why a frame was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
-    /// It does not begin as our frames do.
+    /// It does not begin like a frame of this protocol.
     NotOurs,
-    /// Of a version that this server does not read.
+    /// Its version is unknown to this server.
     Version,
-    /// Not from a sender that has the key.
+    /// Its tag is wrong: the sender does not have the key.
     Tag,
-    /// Shorter than it says.
+    /// It is shorter than its header says.
     Truncated,
-    /// It contradicts itself, or is of a kind that servers send.
+    /// It is inconsistent, or of a kind that only servers send.
     Malformed,
-    /// Of a session that is not known here.
+    /// Its session is unknown here.
     UnknownSession,
 }
 
 impl DropReason {
-    /// All, in the order of their counters.
+    /// All reasons, in the order of their counters.
     pub const ALL: [DropReason; 6] = [
         DropReason::NotOurs,
         DropReason::Version,
@@ -81,16 +81,16 @@ impl NativeCells {
     }
 }
 
-/// What the workers count of native clients, summed.
+/// The workers' counts of native clients, summed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NativeTotals {
     /// Sessions now.
     pub sessions: u64,
     /// Clients in shared memory now.
     pub shm_clients: u64,
-    /// Memory that datagrams land in.
+    /// The memory of the zones for datagrams.
     pub zone_bytes: u64,
-    /// Held for values that arrive in parts.
+    /// The memory held for values that arrive in parts.
     pub transfer_bytes: u64,
     /// Frames that arrived.
     pub frames_in: u64,
@@ -102,9 +102,9 @@ pub struct NativeTotals {
     pub requests: u64,
     /// Frames that were dropped, by reason.
     pub drops: [u64; DropReason::ALL.len()],
-    /// Hellos that were asked for a cookie.
+    /// Hellos that were answered with a challenge.
     pub challenges: u64,
-    /// Repeated writes that were answered from memory.
+    /// Repeated writes that were answered with the remembered outcome.
     pub answered_again: u64,
     /// Repeated writes that were dropped.
     pub dropped_copies: u64,

@@ -11,15 +11,15 @@ use wire::memcached::binary::{Encoder, Head, Status, Verb};
 use super::{Destination, Reply};
 use crate::rmw::{Refusal, parse_decimal};
 
-/// What the response to a request looks like.
+/// The form of the response to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BinaryShape {
-    /// What it repeats; its opcode says what was asked.
+    /// The header to repeat; its opcode names the request.
     pub head: Head,
-    /// Where the note starts: the key that a miss repeats, what a count began with, or the base
-    /// of a SET's token.
+    /// The start of the note: the key that a miss repeats, the initial value of a counter, or the
+    /// base of a SET's token.
     pub note_start: u32,
-    /// How long it is.
+    /// The length of the note.
     pub note_len: u8,
 }
 
@@ -30,18 +30,19 @@ impl BinaryShape {
         notes.get(start..start + usize::from(self.note_len)).unwrap_or_default()
     }
 
-    /// The same where the note is alone.
+    /// The same shape for a note that is alone.
     pub fn with_note_at_start(self) -> BinaryShape {
         BinaryShape { note_start: 0, ..self }
     }
 
-    /// Whether a hit is answered by its value.
+    /// Whether a hit is answered with its value.
     pub fn has_value(self) -> bool {
         use Verb::{Get, GetAndTouch, GetKey, GetKeyAndTouch};
         matches!(self.verb(), Some((Get | GetKey | GetAndTouch | GetKeyAndTouch, _)))
     }
 
-    /// Whether the token is told: by all but deletes and the quiet success of writes.
+    /// Whether the response contains the token: all do but those to deletes and quiet successful
+    /// writes.
     pub fn tells_version(self) -> bool {
         match self.verb() {
             Some((Verb::Delete, _)) => false,
@@ -96,7 +97,7 @@ impl<D: Destination> Reply<'_, D> {
         (verb, is_quiet): (Verb, bool),
         outcome: &Outcome<'_, Refusal>,
     ) {
-        // gat: the item as it is now; a passed exptime leaves only what it was.
+        // gat: the item as it is now; an exptime in the past leaves only the old one.
         let found = match outcome {
             Outcome::Hit(item) => Some(item),
             Outcome::Updated { new, .. } => new.as_ref(),
@@ -145,7 +146,7 @@ impl<D: Destination> Reply<'_, D> {
             Outcome::Updated { new: Some(item), .. } => {
                 (parse_decimal(item.value).unwrap_or(0), item.cas())
             }
-            // Made, with a time that has passed.
+            // Created with an expiry in the past.
             Outcome::Deleted { .. } => {
                 let initial = shape.note(self.notes).try_into().unwrap_or_default();
                 (u64::from_be_bytes(initial), 0)

@@ -23,7 +23,7 @@ impl<D: Destination> Reply<'_, D> {
         match outcome {
             Outcome::Hit(item) if self.mc_block(&item, with_cas) => {}
             Outcome::Hit(_) => return self.mc_no_room(is_last),
-            // gat: the item as it is now; a passed exptime leaves only what it was.
+            // gat: the item as it is now; an exptime in the past leaves only the old one.
             Outcome::Updated { new: Some(item), .. } | Outcome::Deleted { old: Some(item) } => {
                 self.note_touched(Shape::OldValue, &outcome);
                 if !self.mc_block(&item, with_cas) {
@@ -43,7 +43,7 @@ impl<D: Destination> Reply<'_, D> {
         }
     }
 
-    /// An error ends the reply, so that only the last value can be refused by one (`several` I3).
+    /// An error ends the reply, so only the last value can be refused with one (`several` I3).
     #[cold]
     fn mc_no_room(&mut self, is_last: bool) {
         match is_last {
@@ -52,7 +52,7 @@ impl<D: Destination> Reply<'_, D> {
         }
     }
 
-    /// False: there is no room for it.
+    /// Writes a VALUE block. False: there is no room for it.
     #[inline]
     fn mc_block(&mut self, item: &Item<'_>, with_cas: bool) -> bool {
         let cas = with_cas.then_some(item.cas());

@@ -8,7 +8,7 @@ use wire::memcached::{Encoder, MetaEcho, MetaShown, Reply as Line};
 use super::{Destination, Reply};
 use crate::rmw::Refusal;
 
-/// Which meta command is answered.
+/// The meta command of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaKind {
     /// mg.
@@ -23,20 +23,20 @@ pub enum MetaKind {
     Debug,
 }
 
-/// What the reply to a meta command looks like.
+/// The form of the reply to a meta command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaShape {
-    /// To which command.
+    /// The command.
     pub kind: MetaKind,
     /// With the item's value.
     pub with_value: bool,
     /// With a CAS token, shown or compared.
     pub with_version: bool,
-    /// The usual outcome is not told: a miss of mg, the success of the others.
+    /// The usual outcome is not sent: a miss of mg, the success of the others.
     pub is_quiet: bool,
-    /// Where the note starts that says what the reply repeats ([`MetaEcho`]).
+    /// The start of the note with the fields that the reply repeats ([`MetaEcho`]).
     pub note_start: u32,
-    /// How long it is.
+    /// The length of the note.
     pub note_len: u16,
 }
 
@@ -47,7 +47,7 @@ impl MetaShape {
         notes.get(start..start + usize::from(self.note_len)).unwrap_or_default()
     }
 
-    /// The same where the note is alone.
+    /// The same shape for a note that is alone.
     pub fn with_note_at_start(self) -> MetaShape {
         MetaShape { note_start: 0, ..self }
     }
@@ -82,7 +82,7 @@ impl<D: Destination> Reply<'_, D> {
             Outcome::Hit(item) => (Some(item), None),
             Outcome::Updated { old, new } => (old, new),
             Outcome::Deleted { old: None } => {
-                // Made, with a time that has passed.
+                // Created with an expiry in the past.
                 let shown =
                     MetaShown { is_created: true, is_won: true, ..shown(&NOTHING, self.now) };
                 return self.meta_item(echo, &NOTHING, &shown);
@@ -98,7 +98,7 @@ impl<D: Destination> Reply<'_, D> {
             return;
         };
         let marks = old.map_or(0, |old| old.client_flags);
-        // What got a time that has passed is told of as it was.
+        // An item with an expiry in the past is reported as it was.
         let is_won =
             marks & WON == 0 && (item.client_flags & WON != 0 || (is_gone && marks & STALE != 0));
         let before = old.map_or(LastUse::UNKNOWN, |old| old.last_use);
@@ -181,7 +181,7 @@ impl<D: Destination> Reply<'_, D> {
     ) {
         let (old, new) = match outcome {
             Outcome::Updated { old, new: Some(new) } => (*old, *new),
-            // It has got a time that has passed; no client will see what it counted to.
+            // Its expiry is in the past; no client will see its new count.
             Outcome::Deleted { old } => (*old, old.unwrap_or(NOTHING)),
             Outcome::Refused(Refusal::OtherVersion(_)) => {
                 return self.meta_status(shape, echo, b"EX", None);
@@ -222,7 +222,7 @@ impl<D: Destination> Reply<'_, D> {
     }
 }
 
-/// An item that is no more.
+/// An item that no longer exists.
 const NOTHING: Item<'static> = Item {
     key: b"",
     value: b"",

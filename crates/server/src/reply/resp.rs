@@ -10,7 +10,7 @@ use super::{Destination, Reply, Shape};
 use crate::core::Tally;
 use crate::rmw::{Refusal, bits, compare};
 
-/// What an item takes in the log besides its key and value.
+/// The log space of an item besides its key and value.
 const ITEM_OVERHEAD_BYTES: usize = 32 + 8;
 
 /// Redis embeds strings up to this length into their object.
@@ -163,7 +163,7 @@ impl<D: Destination> Reply<'_, D> {
         }
     }
 
-    /// A key of several that could not be deleted: one reply for all of them, at the last.
+    /// Counts a key of several that could not be deleted: one reply for all of them, at the last.
     #[cold]
     fn count_failed(&mut self, outcome: &Outcome<'_, Refusal>, is_last: bool) {
         match outcome {
@@ -195,7 +195,7 @@ impl<D: Destination> Reply<'_, D> {
     }
 
     fn updated(&mut self, shape: Shape, outcome: &Outcome<'_, Refusal>) {
-        // SETRANGE with nothing to write keeps the key: its length is the old one.
+        // SETRANGE without bytes keeps the key: its length is the old one.
         let item = match outcome {
             Outcome::Updated { new: Some(new), .. } => Some(*new),
             other => old_of(other),
@@ -211,7 +211,7 @@ impl<D: Destination> Reply<'_, D> {
         }
     }
 
-    /// DUMP; a large value is sent from where it lies.
+    /// DUMP; a large value is sent from the log.
     fn dump(&mut self, item: &Item<'_>) {
         if self.to.is_pinned(item.value.len())
             && let Some((head, footer)) = dump::frame(item.value)
@@ -296,7 +296,7 @@ impl<D: Destination> Reply<'_, D> {
     }
 }
 
-/// What a large value is answered by that can be neither pinned nor copied.
+/// The reply in place of a large value that can be neither pinned nor copied.
 const NO_ROOM: ErrorReply<'static> = ErrorReply::Other(
     "no room for this reply: slow readers hold half of the log, and the client buffers, a part of \
      maxmemory, are full: try again",
@@ -304,7 +304,7 @@ const NO_ROOM: ErrorReply<'static> = ErrorReply::Other(
 
 fn hit<'o, 'i>(outcome: &'o Outcome<'i, Refusal>) -> Option<&'o Item<'i>> {
     match outcome {
-        // A look under locks (`MetaGet::LOOK`) leaves what is there.
+        // A look under locks (`MetaGet::LOOK`) changes nothing.
         Outcome::Hit(item) | Outcome::Updated { old: Some(item), new: None } => Some(item),
         _ => None,
     }
@@ -330,7 +330,7 @@ fn time_answer(unit: Unit, now: base::UnixMillis, item: Option<&Item<'_>>) -> i6
     }
 }
 
-/// As Redis stores such a string.
+/// The encoding in which Redis stores such a string.
 fn encoding(value: &[u8]) -> &'static str {
     if value.len() <= 20 && parse_i64(value).is_some() {
         "int"

@@ -22,10 +22,10 @@ pub(super) const NOT_SAVED: ErrorReply<'static> = ErrorReply::Other(
     "There was an error trying to save the ACLs. Please check the server logs for more information",
 );
 
-/// Entries that ACL LOG shows unless it is told.
+/// The number of entries that ACL LOG shows by default.
 const SHOWN: usize = 10;
 
-/// Bits of a password, unless they are given, and at most.
+/// The bits of a generated password by default, and at most.
 const PASSWORD_BITS: i64 = 256;
 const PASSWORD_BITS_MAX: i64 = 4096;
 
@@ -92,7 +92,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.say(caller, |encoder| encoder.integer(i64::try_from(count).unwrap_or(i64::MAX)));
     }
 
-    /// This worker's connections at once, and those of others before they are read again.
+    /// Applies a change of the users: to this worker's connections at once, and to those of others
+    /// before they are read again.
     pub(super) fn acl_changed(&mut self, caller: Caller) {
         self.core.renew_passes_now(Some(caller.slot));
         self.core.shared.wake_all();
@@ -217,7 +218,7 @@ fn encode_names(encoder: &mut Encoder<'_>, names: &[&str]) {
     names.iter().for_each(|name| encoder.bulk(name.as_bytes()));
 }
 
-/// What ACL GETUSER tells.
+/// Encodes the reply of ACL GETUSER.
 fn encode_user(encoder: &mut Encoder<'_>, user: &User) {
     encoder.map_header(6);
     encoder.bulk(b"flags");

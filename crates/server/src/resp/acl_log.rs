@@ -18,7 +18,7 @@ pub(super) const DENIED_KEY: ErrorReply<'static> =
 const CHANGED: &str = "ACLs rules changed between the moment the transaction was accumulated and \
                        the EXEC call. This command is no longer allowed for the following reason: ";
 
-/// The command that is to be run, if it is one.
+/// The parsed command, if there is one.
 fn asked(parsed: &Result<Command<'_>, CommandError<'_>>) -> Option<CommandId> {
     match parsed {
         Ok(command) => command.id(),
@@ -36,7 +36,7 @@ pub(super) fn object_of(spec: &'static Spec, args: ArgIter<'_>, denied: Denied) 
 }
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Before a command of a user that may not do everything: whether it was refused.
+    /// Checks a command of a user that may not do everything; returns whether it was refused.
     #[inline(never)]
     pub(super) fn is_denied(
         &mut self,
@@ -65,7 +65,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         true
     }
 
-    /// The same for a command that was queued, which the user may have lost the right to.
+    /// Checks a queued command again: the user may have lost the right meanwhile.
     pub(super) fn is_denied_in_exec(
         &mut self,
         caller: Caller,
@@ -112,7 +112,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         Some((spec, denied))
     }
 
-    /// An attempt to log in failed.
+    /// Records a failed attempt to log in.
     #[cold]
     pub(super) fn note_failed_login(&mut self, caller: Caller, auth: &AuthRequest<'a>) {
         self.core.counters().auth_errors.add(1);
@@ -124,7 +124,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.note_refusal(caller, attempt);
     }
 
-    /// CLIENT TRACKING of keys that its user may not read.
+    /// Records that CLIENT TRACKING was refused for keys that the user may not read.
     #[cold]
     pub(super) fn note_denied_prefix(&mut self, caller: Caller, prefix: &[u8], user: &User) {
         let is_in_multi = self.core.connections[caller.slot].resp().is_queueing();

@@ -35,14 +35,14 @@ use crate::rmw::Rmw;
 use crate::rmw::bits::Combined;
 use crate::work::{TURN_BYTES, Work};
 
-/// What one slice reads of each source at least, so that lookups stay the smaller part.
+/// The minimum that one slice reads of each source, so that lookups stay the smaller part.
 const BLOCK_BYTES_MIN: usize = 4 << 10;
-/// Sources that are no longer than that together are combined at once.
+/// Sources of at most this length together are combined at once.
 const ONE_PIECE_BYTES_MAX: u64 = 1 << 20;
-/// How often it begins before it holds the keys from the first block to the last.
+/// The number of attempts before it holds the keys from the first block to the last.
 const ATTEMPTS_MAX: u32 = 3;
 
-/// What one BITOP does.
+/// The operation and keys of one BITOP.
 #[derive(Clone, Copy)]
 struct Combine<'a> {
     operation: BitOperation,
@@ -55,15 +55,15 @@ pub(super) struct BitOpWalk {
     operation: BitOperation,
     target: Box<[u8]>,
     sources: ArgPlace,
-    /// Of each source when it was first looked at; 0: it is not there.
+    /// The version of each source when it was first looked at; 0: it is absent.
     versions: Vec<u64>,
-    /// Of the longest source.
+    /// The length of the longest source.
     len_bytes: usize,
     result: Vec<u8>,
     attempts: u32,
 }
 
-/// A source is not what it was.
+/// A source has changed.
 struct HasChanged;
 
 /// Versions and lengths of all sources.
@@ -74,7 +74,7 @@ struct Survey {
 }
 
 impl BitOpWalk {
-    /// Memory that it takes.
+    /// The memory it takes.
     pub fn held_bytes(&self) -> usize {
         self.result.capacity() + size_of_val(&self.versions[..]) + self.target.len()
     }
@@ -131,11 +131,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             attempts: 1,
         };
         self.begin_slices(caller, Source::BitOp(walk));
-        // What lasts longer is booked with its connection.
+        // Memory that is needed longer is booked with its connection.
         self.core.ledger.release(Kind::Groups, booked_bytes);
     }
 
-    /// The next block; the write and the reply come with the last.
+    /// Combines the next block; the last one also writes and replies.
     pub(super) fn bit_op_slice(
         &mut self,
         caller: Caller,
@@ -166,7 +166,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         Slice::Last
     }
 
-    /// Everything under the locks.
+    /// Does everything under the locks.
     fn bit_op_at_once(&mut self, caller: Caller, combine: Combine<'_>) {
         let source_count = combine.sources.len() as u64;
         match self.with_held(caller.slot, combine.all_keys(), combine) {
@@ -178,7 +178,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// Forgets the blocks; whether the sources still have room where the others had.
+    /// Drops the blocks; returns whether the sources still fit into the booked memory.
     fn begin_again(&mut self, walk: &mut BitOpWalk, combine: Combine<'_>) -> bool {
         let survey = self.survey(combine.sources);
         let fits = survey.longest_bytes <= walk.result.capacity();
@@ -224,11 +224,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             let seen_version = looking.version;
             is_same &= seen_version == *version;
             if seen_version == 0 {
-                // An absent source is one of zeros.
+                // An absent source counts as zeros.
                 combined.take(b"");
             }
         }
-        // As long as the block of the longest source.
+        // The result is as long as the block of the longest source.
         let block = combined.finish();
         self.core.charge(Work::keys(walk.versions.len()));
         self.core.charge(Work::bytes((read_bytes + 2 * block.len()) as u64));
@@ -239,7 +239,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         Ok(())
     }
 
-    /// Writes the result if every source is what it was, and answers.
+    /// Writes the result if no source has changed, and replies.
     fn write_combined(
         &mut self,
         caller: Caller,
@@ -276,7 +276,7 @@ impl<'a> Combine<'a> {
         std::iter::once(self.target).chain(self.sources)
     }
 
-    /// Stores the result, or removes the target where it is empty; how long it is.
+    /// Stores the result, or removes the target if it is empty; returns its length.
     fn write<E: Engine>(
         self,
         held: &mut Held<'_, E>,
@@ -294,7 +294,7 @@ impl<'a> Combine<'a> {
 }
 
 impl HeldWork for Combine<'_> {
-    /// The length of the result, and how many sources were there.
+    /// The length of the result, and the number of sources that exist.
     type Done = (i64, u64);
 
     fn room_bytes(&self, old_len_max_bytes: usize) -> u64 {

@@ -74,7 +74,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
         match self.with_held(caller.slot, keys, Act { key, actions, writes }) {
             Ok((answers, is_found)) => {
-                // Redis counts no look at what is about to be written.
+                // Redis does not count the lookup of a key that is about to be written.
                 if !writes {
                     self.count_lookups(caller, u64::from(is_found), u64::from(!is_found));
                 }
@@ -101,7 +101,7 @@ struct Act<'a> {
 }
 
 impl HeldWork for Act<'_> {
-    /// The answers, and whether the key was there.
+    /// The answers, and whether the key existed.
     type Done = (Vec<Option<i64>>, bool);
 
     fn room_bytes(&self, old_len_max_bytes: usize) -> u64 {
@@ -112,7 +112,7 @@ impl HeldWork for Act<'_> {
         item_room_bytes(self.key, old_len_max_bytes.max(written_bytes))
     }
 
-    /// The old value and the new one.
+    /// Memory for the old value and the new one.
     fn scratch_bytes(&self, old_len_max_bytes: usize) -> u64 {
         old_len_max_bytes as u64 + self.room_bytes(old_len_max_bytes)
     }

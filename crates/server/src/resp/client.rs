@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::tracking::Tracker;
 
-/// A name of a client that does not fit beside those of the others.
+/// The reply to a name that does not fit beside those of the other clients.
 pub(super) const NO_ROOM_FOR_NAME: ErrorReply<'static> = ErrorReply::Other(
     "names of connections fill their part of the client buffers: a larger --memory has more room",
 );
@@ -71,11 +71,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// What comes with client-side caching and with blocking commands.
+    /// CLIENT subcommands of client-side caching and of blocking commands.
     pub(super) fn client_operate(&mut self, caller: Caller, id: CommandId, args: ArgIter<'a>) {
         let error = match id {
             CommandId::ClientUnblock => match unblock_error(args) {
-                // No client waits for a key here.
+                // No client ever waits for a key here.
                 None => return self.say(caller, |encoder| encoder.integer(0)),
                 Some(error) => error,
             },
@@ -105,7 +105,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         Arc::clone(&self.core.connections[caller.slot].client)
     }
 
-    /// What CLIENT LIST says in letters.
+    /// The letters of the `flags` field in CLIENT LIST.
     fn flags_of(&self, client: &Client, tracker: Option<&Tracker>) -> String {
         let is_of = |test: fn(&Tracker) -> bool| tracker.is_some_and(test);
         let flags = [
@@ -121,7 +121,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if letters.is_empty() { "N".to_owned() } else { letters }
     }
 
-    /// One line of CLIENT LIST. What only the client's own worker knows is shown for the caller.
+    /// One line of CLIENT LIST. Fields that only the client's own worker knows are shown only for
+    /// the caller.
     pub(super) fn describe(&self, caller: Caller, client: &Client) -> String {
         let own = &self.core.connections[caller.slot];
         let is_own = own.client.id == client.id;
@@ -162,7 +163,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 }
 
-/// What is wrong with `CLIENT UNBLOCK id [TIMEOUT|ERROR]`.
+/// The error in `CLIENT UNBLOCK id [TIMEOUT|ERROR]`, if there is one.
 fn unblock_error<'a>(mut args: ArgIter<'a>) -> Option<ErrorReply<'a>> {
     let id = args.next().unwrap_or_default();
     if let Some(reason) = args.next() {

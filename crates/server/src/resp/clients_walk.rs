@@ -24,9 +24,9 @@ use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::work::Work;
 
-/// Clients that are taken from the registry under one lock.
+/// The number of clients taken from the registry under one lock.
 const CLIENTS_AT_ONCE: usize = 64;
-/// Bytes of lines behind which a slice ends: names may be long.
+/// The length of lines after which a slice ends: names may be long.
 const SLICE_BYTES_MAX: usize = 256 << 10;
 
 /// A command that is being answered.
@@ -34,7 +34,7 @@ pub(super) struct ClientsWalk {
     wanted: Wanted,
     place: Place,
     filter: FilterPlace,
-    /// How many clients there were when it began.
+    /// The number of clients when the walk began.
     client_count: usize,
 }
 
@@ -48,13 +48,13 @@ enum Wanted {
 
 /// How far the walk has come.
 enum Place {
-    /// Behind an id, of those that there were at first.
+    /// After this id, among the clients of the start.
     Behind { id: u64, end_id: u64 },
     /// At this one of the ids that the client named.
     Named(ArgPlace),
 }
 
-/// A filter as plain data: where its words lie in the command.
+/// A filter as plain data: the places of its words in the command.
 struct FilterPlace {
     id: Option<u64>,
     type_name: Option<&'static str>,
@@ -66,7 +66,7 @@ struct FilterPlace {
     old_form: bool,
 }
 
-/// Where a word lies in the command.
+/// The place of a word in the command.
 #[derive(Clone, Copy)]
 struct WordPlace {
     start: usize,
@@ -100,7 +100,7 @@ impl FilterPlace {
         }
     }
 
-    /// All but the ids of CLIENT LIST.
+    /// The filter without the ids of CLIENT LIST.
     fn filter<'c>(&self, command: &'c [u8]) -> ClientFilter<'c> {
         let word = |place: Option<WordPlace>| place.map(|place| place.word(command));
         ClientFilter {
@@ -118,7 +118,7 @@ impl FilterPlace {
 }
 
 impl ClientsWalk {
-    /// Memory that it takes.
+    /// The memory it takes.
     pub fn held_bytes(&self) -> usize {
         match &self.wanted {
             Wanted::Lines(gathered) => gathered.bytes.capacity(),
@@ -126,7 +126,7 @@ impl ClientsWalk {
         }
     }
 
-    /// Whether it is more than one look at the registry.
+    /// Whether it takes more than one look at the registry.
     pub fn is_long(&self) -> bool {
         match &self.place {
             Place::Behind { .. } => self.client_count > CLIENTS_AT_ONCE,
@@ -189,7 +189,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 self.end_clients(caller, &mut walk.wanted, filter.old_form);
                 return Slice::Last;
             }
-            // A slice is booked behind its turn.
+            // A slice is booked after its turn.
             let gathered_bytes = match &walk.wanted {
                 Wanted::Lines(gathered) => gathered.bytes.len() - bytes_before,
                 Wanted::Closed { .. } => 0,
@@ -205,7 +205,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         Slice::Last
     }
 
-    /// Some clients, how many were looked for, and whether there are no more.
+    /// Some clients, the number looked for, and whether there are no more.
     fn next_clients(&self, place: &mut Place, command: &[u8]) -> (Vec<Arc<Client>>, usize, bool) {
         let registry = self.core.shared.clients();
         match place {
@@ -219,7 +219,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Place::Named(ids) => {
                 let mut words = ids.walk(command);
                 let looked_for = words.len().min(CLIENTS_AT_ONCE);
-                // What is no number was refused before.
+                // Words that are not numbers were refused before.
                 let named = words.by_ref().take(CLIENTS_AT_ONCE).filter_map(parse_i64);
                 let named = named.filter_map(|id| u64::try_from(id).ok());
                 let clients = named.filter_map(|id| registry.get(id)).collect();
@@ -229,7 +229,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// Tells of those that are selected, or closes them; how many they are.
+    /// Lists the selected clients, or closes them; returns their number.
     fn tell_clients(
         &mut self,
         caller: Caller,
@@ -296,7 +296,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 }
 
-/// Whether a filter selects a client. Its ids are looked up before.
+/// Whether a filter selects a client. Ids are looked up before.
 fn is_selected(filter: &ClientFilter<'_>, client: &Client, now: UnixMillis) -> bool {
     let age_seconds = now.0.saturating_sub(client.connected_at.0) / 1000;
     let is_address = |wanted: &[u8], address: &End| address.to_string().as_bytes() == wanted;

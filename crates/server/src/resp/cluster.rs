@@ -14,7 +14,7 @@ use crate::durable::Durability;
 use crate::engine::Engine;
 use crate::gather::Gather;
 
-/// Redis' words without an append-only file.
+/// Redis's text for a server without an append-only file.
 const NO_AOF: ErrorReply<'static> =
     ErrorReply::Other("WAITAOF cannot be used when numlocal is set but appendonly is disabled.");
 
@@ -41,7 +41,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 self.core.connections[caller.slot].resp().reads_copies = reads_copies;
                 self.say(caller, |encoder| encoder.ok());
             }
-            // Nothing is ever asked for by ASK: a slot that moves is served by one of the two.
+            // No redirection uses ASK: a slot that moves is served by one of the two nodes.
             Command::Asking => self.say(caller, |encoder| encoder.ok()),
             Command::Wait { .. } => self.wait(caller),
             Command::WaitAof { is_local, .. } => self.wait_aof(caller, is_local),
@@ -50,19 +50,19 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         None
     }
 
-    /// What is known of the cluster: what this node has installed.
+    /// The configuration that this node has installed.
     pub(super) fn installed(&self) -> Option<(NodeId, Arc<Configuration>)> {
         let view = self.core.cluster.as_ref()?;
         Some((view.own(), view.configuration()?))
     }
 
-    /// The master of this node, as clients are told.
+    /// This node's master, as announced to clients.
     pub(super) fn own_master(&self) -> Option<NodeId> {
         let (own, configuration) = self.installed()?;
         Told::new(&configuration, own).own_master()
     }
 
-    /// ROLE: in a cluster with the nodes that have copies.
+    /// ROLE: in a cluster it lists the nodes that have copies.
     pub(super) fn role(&mut self, caller: Caller) {
         let peers = self.core.shared.cluster().map(|view| Peers::of(view)).unwrap_or_default();
         let text = |encoder: &mut Encoder<'_>, number: u16| {
@@ -92,7 +92,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         });
     }
 
-    /// WAIT: a write is answered when all backups have it, so there is nothing to wait for.
+    /// WAIT: a write is answered when all backups have it, so the command need not wait.
     fn wait(&mut self, caller: Caller) {
         let copies = self.own_copies_min();
         self.say(caller, |encoder| encoder.integer(copies));
@@ -103,7 +103,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         installed.map_or(0, |(own, all)| Told::new(&all, own).own_copies_min() as i64)
     }
 
-    /// WAITAOF: with `fsync` a write is answered when all disks have it, else at no time that is
+    /// WAITAOF: with `fsync` a write is answered when it is on all disks; otherwise the time is not
     /// known.
     fn wait_aof(&mut self, caller: Caller, is_local: bool) {
         let data = self.core.shared.data();
@@ -138,7 +138,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// What needs a configuration.
+    /// The subcommands that need a configuration.
     fn told(&mut self, caller: Caller, request: ClusterRequest<'a>) {
         let own = self.core.cluster.as_ref().map(|view| view.own()).unwrap_or_default();
         let Some((_, configuration)) = self.installed() else {

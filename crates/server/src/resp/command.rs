@@ -46,7 +46,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         None
     }
 
-    /// A command whose arguments are read where it runs.
+    /// A command whose arguments are parsed where it runs.
     fn operate(&mut self, caller: Caller, id: CommandId, args: ArgIter<'a>) {
         match id {
             CommandId::SlowlogGet | CommandId::SlowlogLen | CommandId::SlowlogReset => {
@@ -96,7 +96,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// MONITOR: the client is told of all commands from now on.
+    /// MONITOR: shows the client all commands from now on.
     fn monitor(&mut self, caller: Caller) {
         self.settle(caller.slot);
         let client = &self.core.connections[caller.slot].client;
@@ -164,7 +164,7 @@ pub(crate) fn categories(spec: &'static Spec) -> impl Iterator<Item = &'static s
     .flatten()
 }
 
-/// What a proxy or a cluster client should know: the command tips of Redis.
+/// Hints for proxies and cluster clients: the command tips of Redis.
 fn tips(id: CommandId) -> &'static [&'static str] {
     use CommandId as Id;
     match id {
@@ -242,7 +242,7 @@ fn describe(encoder: &mut Encoder<'_>, spec: &'static Spec) {
     for flag in spec.flags.names() {
         encoder.simple(flag);
     }
-    // Keys that are counted by an argument have no fixed places.
+    // Keys whose number is given by an argument have no fixed places.
     let keys = Some(spec.keys).filter(|keys| !keys.is_counted());
     encoder.integer(keys.map_or(0, |keys| i64::from(keys.first)));
     encoder.integer(keys.map_or(0, |keys| i64::from(keys.last)));

@@ -18,7 +18,7 @@ use crate::gather::Gather;
 use crate::shared::Shared;
 use crate::{Eviction, Mode};
 
-/// Names and patterns that one CONFIG GET takes: each is held against all settings.
+/// The maximum number of names and patterns in one CONFIG GET: each is compared with all settings.
 const PATTERNS_MAX: usize = 256;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
@@ -68,12 +68,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         });
     }
 
-    /// Few settings can be changed while the server runs. Setting what is set already is fine:
-    /// client libraries do that. All are changed, or none.
+    /// CONFIG SET. Few settings can change while the server runs. Setting the present value is
+    /// always accepted: client libraries do that. All settings are changed, or none.
     fn config_set(&mut self, caller: Caller, pairs: ConfigPairs<'a>) {
         let settings = settings(&self.core.shared);
         let mut known: Vec<&(String, String)> = Vec::new();
-        // All names before the first value, as in Redis.
+        // All names are checked before the first value, as in Redis.
         for (name, _) in pairs {
             let is_name =
                 |setting: &&(String, String)| setting.0.as_bytes().eq_ignore_ascii_case(name);
@@ -117,7 +117,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// Puts what was set since the start into the file that the settings came from.
+    /// Writes the changed settings into the settings file.
     fn config_rewrite(&mut self, caller: Caller) {
         let config = self.core.shared.config();
         let (Some(path), Some(rewrite)) = (config.origin.file.clone(), config.hooks.rewrite_file)
@@ -140,7 +140,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         });
     }
 
-    /// The owner of the server drains and ends it; Redis answers nothing either.
+    /// SHUTDOWN. The owner of the server drains and ends it; Redis does not answer this either.
     fn shutdown(&mut self, caller: Caller, request: ShutdownRequest) {
         if request.abort {
             return self.fail(caller, &ErrorReply::NoShutdown);
@@ -158,7 +158,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 }
 
-/// The settings that CONFIG GET answers, each once. A name without wildcards is echoed as the
+/// The settings that CONFIG GET returns, each once. A name without wildcards is echoed as the
 /// client spelt it, as Redis does.
 fn find_settings<'f>(
     settings: &'f [(String, String)],
@@ -183,7 +183,7 @@ fn find_settings<'f>(
     Ok(found)
 }
 
-/// Everything that CONFIG GET shows: the names that Redis tools ask for, then our own.
+/// Everything that CONFIG GET shows: the names that Redis tools use, then our own.
 fn settings(shared: &Shared) -> Vec<(String, String)> {
     let config = shared.config();
     let (threads, dispatchers) = shared.roles().asked();
@@ -260,7 +260,7 @@ fn add_missing(settings: &mut Vec<(String, String)>, others: &[(String, String)]
     }
 }
 
-/// That there is a password, without the password.
+/// Shows that there is a password, without the password.
 fn password_shown(shared: &Shared) -> String {
     let has_none = shared.acl().table().default().has_no_password;
     if has_none { "" } else { "***" }.to_owned()
@@ -270,7 +270,7 @@ fn yes_or_no(is_so: bool) -> String {
     if is_so { "yes" } else { "no" }.to_owned()
 }
 
-/// When the log is synced, in the words of Redis.
+/// When the log is synced, as a value of Redis's `appendfsync`.
 fn append_fsync(config: &Config) -> &'static str {
     match &config.data {
         Some(data) if data.durability == Durability::Fsync => "always",
@@ -278,26 +278,26 @@ fn append_fsync(config: &Config) -> &'static str {
     }
 }
 
-/// The policies of Redis that can be had: what has no expiry is evicted too, so that those named
-/// `volatile-` would promise what is not done.
+/// The policies of Redis that are accepted: items without an expiry are evicted too, so those named
+/// `volatile-` would promise something else.
 const MEMORY_POLICIES: [&str; 3] = ["noeviction", "allkeys-lru", "allkeys-lfu"];
 
 fn is(name: &str, value: &[u8]) -> bool {
     name.as_bytes().eq_ignore_ascii_case(value)
 }
 
-/// A cache goes by its own policy (`eviction`), which is some of LRU and some of LFU.
+/// A cache uses its own policy (`eviction`), which is partly LRU and partly LFU.
 fn is_same_policy(current: &str, value: &[u8]) -> bool {
     is(current, value) || (is_cache(current.as_bytes()) && is_cache(value))
 }
 
-/// Whether that policy of Redis evicts, whatever has an expiry.
+/// Whether that policy of Redis evicts, for items with an expiry or all.
 fn is_cache(policy: &[u8]) -> bool {
     let can_be_had = MEMORY_POLICIES.iter().any(|name| is(name, policy));
     can_be_had && !is("noeviction", policy)
 }
 
-/// The name that Redis gives to what happens when the memory is full.
+/// Redis's name for the behaviour when the memory is full.
 pub(super) fn memory_policy(config: &Config) -> &'static str {
     match (config.mode, config.eviction) {
         (Mode::Clean, _) => "noeviction",

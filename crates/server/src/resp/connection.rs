@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::logins::Origin;
 
-/// What clients take the server for: decides which features they use.
+/// The reported version of Redis, by which clients choose the features they use.
 pub(super) const REDIS_VERSION: &str = "7.4.0";
 
 const TOO_MANY_FAILED: ErrorReply<'static> = ErrorReply::Other(
@@ -129,7 +129,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             connection.resp().pass.log_in(user, &table);
             // The table may be newer than this worker's.
             self.core.renew_passes();
-            // MONITOR of the user before is not that of this one.
+            // A MONITOR of the previous user does not continue for this one.
             let is_to_close = self.core.renew_pass(caller.slot) == Fate::Closes;
             let ending = &mut self.core.connections[caller.slot].ending;
             if is_to_close && *ending != Ending::Now {

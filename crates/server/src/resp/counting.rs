@@ -13,14 +13,14 @@ use crate::gather::Gather;
 use crate::reply::Shape;
 use crate::rmw::Rmw;
 
-/// Keys that one slice looks up: half of a turn's work.
+/// The number of keys that one slice looks up: half of a turn's work.
 pub(super) const KEYS_PER_SLICE: usize = 8192;
 
-/// A command whose keys are counted, a slice of them at a time.
+/// A command that counts its keys, one slice of them at a time.
 pub(super) struct CountWalk {
     keys: ArgPlace,
     deletes: bool,
-    /// The sum so far: other commands of the worker add theirs up in between.
+    /// The sum so far: other commands of the worker keep their own sums in between.
     tally: Tally,
 }
 
@@ -30,7 +30,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if self.refuse_long_keys(caller, keys) {
             return;
         }
-        // Under the locks of EXEC, and where reads are remembered, it is one step.
+        // Under the locks of EXEC, and where reads are remembered, it runs in one step.
         let is_sliced =
             keys.len() > KEYS_PER_SLICE && !self.core.is_tracked && self.engine.session().is_some();
         if is_sliced {
@@ -45,7 +45,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// The next keys; the reply comes with the last.
+    /// Counts the next keys; the last slice also replies.
     pub(super) fn count_slice(
         &mut self,
         caller: Caller,

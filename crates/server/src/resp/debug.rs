@@ -9,7 +9,7 @@ use crate::config::DebugCommand;
 use crate::engine::Engine;
 use crate::gather::Gather;
 
-/// A sleep of a test that forgot its unit ends all the same.
+/// The maximum sleep, for a test that confused the unit.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);
 
 const HELP: [&str; 14] = [
@@ -94,14 +94,14 @@ const KINDS: [&str; 13] = [
     "verbatim", "true", "false",
 ];
 
-/// What is no time is none, as in Redis.
+/// A word that is not a time counts as 0, as in Redis.
 fn read_seconds(text: &[u8]) -> Duration {
     let seconds = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
     let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     time.unwrap_or_default().min(SLEEP_MAX)
 }
 
-/// The text is all of the error, its code included.
+/// The text is the whole error, including its code.
 fn encode_error(encoder: &mut Encoder<'_>, text: &[u8]) {
     encoder.out().push(b'-');
     let line = text.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte });

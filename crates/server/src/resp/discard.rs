@@ -14,20 +14,20 @@ use crate::core::Core;
 use crate::engine::Engine;
 use crate::gather::Gather;
 
-/// How a refused command goes on.
+/// How the connection of a refused command continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GivenUp {
-    /// It is answered with its error, and skipped.
+    /// The error was answered, and the command is skipped.
     Answered,
-    /// It is skipped (CLIENT REPLY).
+    /// The command is skipped without a reply (CLIENT REPLY).
     Quiet,
-    /// Its end is not known.
+    /// The end of the command is not known.
     Endless,
 }
 
 impl Core {
-    /// Skips the command that the connection's parser is in, from here on: its bytes are still
-    /// the first of the input. A transaction that it would have joined is spoilt.
+    /// Skips the command that the connection's parser is in; its bytes are still the first of the
+    /// input. A transaction that it would have joined is spoilt.
     #[cold]
     pub(crate) fn give_up(&mut self, slot: usize) -> GivenUp {
         let connection = &mut self.connections[slot];
@@ -61,7 +61,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// Skips what has come of a refused command; runs what stands behind it.
+    /// Skips the arrived bytes of a refused command; runs the commands after it.
     #[cold]
     pub(super) fn skip_refused(&mut self, slot: usize, input: &'a [u8]) -> Fed {
         let limits = limits(self.core, slot);
@@ -77,7 +77,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         };
         if !discard.has_ended() {
             self.core.connections[slot].resp().discard = Some(discard);
-            // What is left is a header that is not complete.
+            // The rest is an incomplete header.
             let need_bytes = input.len() - skipped_bytes + 1;
             return Fed { skipped_bytes, ..Fed::up_to(skipped_bytes, need_bytes) };
         }
@@ -85,7 +85,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         Fed { skipped_bytes, consumed_bytes: skipped_bytes + fed.consumed_bytes, ..fed }
     }
 
-    /// The stream has lost its frame.
+    /// Ends a connection whose framing is broken.
     #[cold]
     pub(super) fn end_broken(&mut self, slot: usize, error: ProtocolError) {
         self.core.counters().protocol_errors.add(1);

@@ -21,10 +21,10 @@ use crate::gather::Gather;
 use crate::process::unix_now;
 use crate::shared::Shared;
 
-/// Between two looks at whether the work is done.
+/// The interval at which it checks whether the work is done.
 const LOOK_EVERY_MS: u64 = 1;
 
-/// What is being written.
+/// The file being written.
 #[derive(Clone, Copy)]
 pub(super) enum Written {
     /// ACL SAVE.
@@ -42,14 +42,14 @@ pub(super) struct DiskWait {
 }
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Answers when `job` is done.
+    /// Starts `job`, and replies when it is done.
     pub(super) fn write_to_disk(
         &mut self,
         caller: Caller,
         written: Written,
         job: impl FnOnce(&Shared) -> io::Result<()> + Send + 'static,
     ) {
-        // Inside EXEC the keys are held.
+        // Inside EXEC the locks of the keys are held.
         if self.engine.session().is_none() {
             let outcome = job(&self.core.shared);
             return self.say_written(caller, written, &outcome);
@@ -63,7 +63,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// Looks whether it is done.
+    /// Checks whether the job is done.
     pub(super) fn disk_slice(&mut self, caller: Caller, wait: &DiskWait) -> Slice {
         let Some(outcome) = wait.pending.outcome() else {
             self.core.rest(caller.slot, UnixMillis(unix_now().0 + LOOK_EVERY_MS));
@@ -90,7 +90,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Written::Settings => {
                 tracing::warn!("CONFIG REWRITE failed: {error}");
                 let text = error.to_string();
-                // The system's words, as Redis gives them.
+                // The system's text, as Redis reports it.
                 let reason = text.split(" (os error").next().unwrap_or(&text);
                 self.fail(caller, &ErrorReply::ConfigRewriteFailed(reason));
             }

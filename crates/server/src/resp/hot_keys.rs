@@ -21,13 +21,13 @@ use crate::hot::{HotKey, Published};
 const IN_PROGRESS: &str = "hotkey tracking session already in progress";
 const STOP_FIRST: &str = "hotkey tracking session in progress, stop tracking first";
 
-/// Of keys that were asked for at all.
+/// The number of keys shown, of those that were requested at all.
 const SHOWN_MAX: usize = 16;
 
 /// Hash slots.
 const SLOT_COUNT: u16 = 16_384;
 
-/// What the session has counted, as GET shows it.
+/// The counts of the session, as GET shows them.
 struct Shown<'s> {
     session: &'s HotSession,
     counted: Counted,
@@ -111,7 +111,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// What is sampled all the time; nothing with `--hot-set off`.
+    /// Shows the permanent samples; nothing with `--hot-set off`.
     fn show_sampled(&mut self, caller: Caller) {
         let shared = &self.core.shared;
         let (published, calls_per_second) = (sampled(shared), shared.calls_per_second());
@@ -134,7 +134,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 "len_bytes": key.len_bytes,
                 "share_ratio": key.share_ratio,
                 "calls_per_second": (key.share_ratio * calls_per_second as f64).round(),
-                // The hot set is the first of the ranked ones.
+                // The hot set consists of the first ranked keys.
                 "is_in_hot_set": rank < published.item_count(),
             })
         };
@@ -152,7 +152,7 @@ fn sampled(shared: &crate::Shared) -> std::sync::Arc<Published> {
     shared.hot_keys().map(|keys| keys.now()).unwrap_or_default()
 }
 
-/// All that this node serves; all there are without a cluster.
+/// The slots that this node serves; all of them without a cluster.
 fn own_slots(view: Option<&View>) -> impl Iterator<Item = u16> {
     (0..SLOT_COUNT).filter(move |slot| view.is_none_or(|view| view.is_own(cluster::Slot(*slot))))
 }
@@ -169,7 +169,7 @@ fn ranges(slots: impl Iterator<Item = u16>) -> Vec<(u16, u16)> {
     ranges
 }
 
-/// A key, or its head and how much is missing.
+/// A key, or its head and the number of missing bytes.
 fn key_bytes(head: &[u8], len_bytes: usize) -> Vec<u8> {
     match len_bytes.saturating_sub(head.len()) {
         0 => head.to_vec(),
@@ -231,7 +231,8 @@ impl Shown<'_> {
         lists
     }
 
-    /// As Redis 8.6: an array of one map, so that those of several nodes can be put together.
+    /// In the form of Redis 8.6: an array of one map, so that the replies of several nodes can be
+    /// joined.
     fn encode(&self, encoder: &mut Encoder<'_>) {
         let (numbers, lists) = (self.numbers(), self.lists());
         encoder.array_header(1);

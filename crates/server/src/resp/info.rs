@@ -46,7 +46,7 @@ struct Section<'s> {
 }
 
 impl Section<'_> {
-    /// Our own figures of the store that move in one way.
+    /// The store's own figures of one kind.
     fn facts(&mut self, store: &StoreStats, kind: Kind) {
         for fact in facts(store).iter().filter(|fact| fact.kind == kind) {
             self.line(&format!("dovetail_{}", fact.name), fact.amount);
@@ -341,7 +341,7 @@ fn cpu(section: &mut Section<'_>) {
 
 fn command_stats(section: &mut Section<'_>) {
     for command in &section.totals.commands {
-        // What is no command Redis lists nowhere.
+        // Redis does not list unknown commands.
         if command.protocol == Protocol::Resp && command.calls > 0 && command.name != "unknown" {
             let ran = command.calls.saturating_sub(command.rejected);
             let spent_us = ran_us(command);
@@ -359,8 +359,8 @@ fn command_stats(section: &mut Section<'_>) {
     }
 }
 
-/// What the calls took that were begun: those that were not have their share of a round's time too,
-/// but nothing to show for it.
+/// The time of the calls that were begun. Calls that were not begun also share a round's time, but
+/// are not counted.
 fn ran_us(command: &CommandTotals) -> f64 {
     let ran = command.calls.saturating_sub(command.rejected);
     command.spent_ns as f64 / 1000.0 * ran as f64 / command.calls.max(1) as f64

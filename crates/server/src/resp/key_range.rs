@@ -38,7 +38,7 @@ pub(super) struct RangeWalk {
     start: Bound<Box<[u8]>>,
     end: Bound<Box<[u8]>>,
     direction: Direction,
-    /// Of LIMIT.
+    /// The rest of LIMIT.
     left_count: usize,
     is_keys_only: bool,
     found: Found,
@@ -61,12 +61,12 @@ enum Step {
         left_count: usize,
     },
     TooLong,
-    /// Of a node of a cluster that has lost its lease or a slot meanwhile.
+    /// This node has lost its lease or a slot meanwhile.
     NotServed,
 }
 
 impl Found {
-    /// `None`: keys are locked.
+    /// Makes a step. `None`: keys are locked.
     fn step(
         &mut self,
         engine: &mut impl Engine,
@@ -107,13 +107,13 @@ impl Found {
     }
 }
 
-/// Whether what was shown since then was this node's to tell (K22).
+/// Whether this node still served the slots of the items that were shown since then (K22).
 fn may_tell(view: &View, generation: Option<u64>) -> bool {
     Some(view.generation()) == generation && view.may_answer(clock::now().ns)
 }
 
 impl RangeWalk {
-    /// Memory that it takes.
+    /// The memory it takes.
     pub fn held_bytes(&self) -> usize {
         self.found.gathered.bytes.capacity()
     }
@@ -138,7 +138,7 @@ impl RangeWalk {
     }
 }
 
-/// The range as the store has it. Nothing is behind `+` and nothing before `-`.
+/// The range in the store's form. No key is after `+` or before `-`.
 fn range_of<'a>(request: &RangeRequest<'a>) -> Range<'a> {
     let bound = |bound| match bound {
         LexBound::Included(key) => Bound::Included(key),
@@ -166,7 +166,7 @@ impl<E: Engine> Gather<'_, '_, E> {
             return;
         };
         match stepped {
-            // Most ranges are short and never come here: the bounds are copied for long ones.
+            // Most ranges are short and end before this: the bounds are copied only for long ones.
             Ok(Step::More { resume_key, left_count }) if self.may_gather_on(caller) => {
                 let mut walk = RangeWalk {
                     start: range.start.map(Box::from),

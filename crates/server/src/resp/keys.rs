@@ -53,13 +53,13 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         None
     }
 
-    /// Whether a key is too long; answers the error itself. Checked before the first request of
-    /// a command, so that it has no effect at all.
+    /// Whether a key is too long; answers the error itself. Checked before the first request of a
+    /// command, so that a refused command has no effect at all.
     pub(super) fn refuse_long_keys(&mut self, caller: Caller, keys: Keys<'a>) -> bool {
         self.refuse_long_key(caller, keys)
     }
 
-    /// The same of any keys.
+    /// The check for any keys.
     pub(super) fn refuse_long_key<'k>(
         &mut self,
         caller: Caller,
@@ -97,7 +97,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             CommandId::ObjectFreq => Shape::AccessFrequency,
             _ => Shape::IdleTime,
         };
-        // To look at an object is not to use it.
+        // Looking at an object does not count as using it.
         let op = match self.core.shared.store().notes_use() {
             true => Op::Update(Rmw::MetaGet(MetaGet::LOOK)),
             false => Op::Get,

@@ -8,7 +8,7 @@ use crate::gather::Gather;
 use crate::latency_monitor::{Event, graph, report};
 use crate::slo::LatencyCounts;
 
-/// Names that one of these takes: each is looked up.
+/// The maximum number of names in one command: each is looked up.
 const NAMES_MAX: usize = 1024;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
@@ -64,7 +64,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.say(caller, |encoder| encoder.integer(count as i64));
     }
 
-    /// Without names: all that have run. A container stands for its subcommands.
+    /// Without names it shows all commands that have run. A container stands for its subcommands.
     fn latency_histogram(&mut self, caller: Caller, names: ArgIter<'a>) {
         let mut found: Vec<(&'static str, LatencyCounts)> = Vec::new();
         let mut add = |spec: &'static Spec| {
@@ -113,8 +113,8 @@ fn encode_latest(encoder: &mut Encoder<'_>, events: &[(&'static str, Event)]) {
     }
 }
 
-/// Calls, and how many took at most so many microseconds: bounds that double, those that add
-/// something.
+/// Encodes the calls, and how many took at most so many microseconds: for doubling bounds, where
+/// the count grows.
 fn encode_histogram(encoder: &mut Encoder<'_>, counts: &LatencyCounts) {
     let mut steps: Vec<(u64, u64)> = Vec::new();
     for (end_ns, count) in counts.doublings() {

@@ -22,7 +22,7 @@ use crate::rmw::Rmw;
 use crate::work::{TURN_CELLS, Work};
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Runs `command` if it is this one.
+    /// Runs `command` if it is LCS.
     pub(super) fn run_lcs(&mut self, caller: Caller, command: Command<'a>) -> Option<Command<'a>> {
         match command {
             Command::Lcs(request) => self.lcs(caller, &request),
@@ -37,7 +37,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
         self.settle(caller.slot);
         let keys = [request.left, request.right];
-        // An absent key is empty.
+        // An absent key counts as empty.
         let seen = keys.map(|key| self.glimpse(key));
         let found = seen.iter().filter(|it| it.version != 0).count() as u64;
         self.count_lookups(caller, found, 2 - found);
@@ -56,7 +56,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Some([left, right]) => self.begin_lcs(caller, request, left, right),
             None => self.fail(caller, &GREW),
         }
-        // What lasts longer is booked with its connection.
+        // Memory that is needed longer is booked with its connection.
         self.core.ledger.release(Kind::Groups, scratch_bytes);
     }
 
@@ -74,7 +74,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.begin_slices(caller, Source::Lcs(LcsWalk { table, asked }));
     }
 
-    /// Some rows of the table; the reply comes with the last.
+    /// Computes some rows of the table; the last slice also replies.
     pub(super) fn lcs_slice(&mut self, caller: Caller, walk: &mut LcsWalk) -> Slice {
         let cells = walk.table.fill(TURN_CELLS);
         self.core.charge(Work::cells(cells));
@@ -85,7 +85,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         Slice::Last
     }
 
-    /// Copies of both values as of one moment, if they are no longer than that.
+    /// Copies of both values at one moment, if they are not longer than `lens_max`.
     fn values_of(&mut self, keys: [&[u8]; 2], lens_max: [u64; 2]) -> Option<[Vec<u8>; 2]> {
         let now = self.core.now;
         let hashed: [(KeyHash, &[u8]); 2] = keys.map(|key| (self.core.hash(key), key));
@@ -93,7 +93,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         match self.engine.session() {
             Some(session) => session.read_snapshot(now, &hashed, &mut values),
             None => {
-                // The keys are held, so that their lengths are what they were.
+                // The keys are held, so their lengths have not changed.
                 for (index, (hash, key)) in hashed.into_iter().enumerate() {
                     let mut seen = Observed { keeps_item: true, ..Observed::default() };
                     let request = Request { key, hash, op: Op::<Rmw<'_>>::Get };
@@ -109,7 +109,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 /// A value became longer between two looks at it.
 const GREW: ErrorReply<'static> = ErrorReply::Other("a value has grown meanwhile: try again");
 
-/// Copies what a snapshot found, as far as that is booked.
+/// Copies the values of a snapshot, as far as they are booked.
 #[derive(Default)]
 struct Values {
     copies: [Vec<u8>; 2],
@@ -139,7 +139,7 @@ pub(super) struct LcsWalk {
     asked: Asked,
 }
 
-/// What the client asks for.
+/// The options of the client.
 #[derive(Clone, Copy)]
 struct Asked {
     wants: LcsWants,
@@ -148,23 +148,23 @@ struct Asked {
 }
 
 impl LcsWalk {
-    /// Memory that it takes.
+    /// The memory it takes.
     pub fn held_bytes(&self) -> usize {
         let Table { left, right, lengths, .. } = &self.table;
         left.len() + right.len() + size_of_val(&lengths[..])
     }
 }
 
-/// The lengths of the subsequences of all beginnings of the two.
+/// The lengths of the subsequences of all prefixes of the two values.
 struct Table {
     left: Vec<u8>,
     right: Vec<u8>,
     lengths: Vec<u32>,
-    /// Rows that are worked out, besides the first one.
+    /// Computed rows, besides the first one.
     row_count: usize,
 }
 
-/// A part that both have in one piece: where it begins in each, and its length.
+/// A common part of both values: its start in each, and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Match {
     left: usize,
@@ -182,7 +182,7 @@ impl Table {
         self.row_count == self.left.len()
     }
 
-    /// Works out rows of `cells_max` cells or a little more in all; how many cells that were.
+    /// Computes rows of `cells_max` cells or slightly more in all; returns the number of cells.
     fn fill(&mut self, cells_max: u64) -> u64 {
         let width = self.right.len() + 1;
         let mut cells = 0;
@@ -208,7 +208,7 @@ impl Table {
         self.lengths[left * (self.right.len() + 1) + right]
     }
 
-    /// The way back: the places of the bytes of the subsequence, the last first.
+    /// The way back: the positions of the bytes of the subsequence, the last first.
     fn steps(&self) -> impl Iterator<Item = (usize, usize)> {
         let (mut left, mut right) = (self.left.len(), self.right.len());
         std::iter::from_fn(move || {
@@ -234,7 +234,7 @@ impl Table {
         text
     }
 
-    /// The last first, as Redis lists them.
+    /// The matches, the last first, as Redis lists them.
     fn matches(&self) -> Vec<Match> {
         let mut matches: Vec<Match> = Vec::new();
         for (left, right) in self.steps() {

@@ -18,10 +18,10 @@ use crate::gather::Gather;
 use crate::rmw::{Refusal, Rmw};
 use crate::work::{ATOMIC_KEY_BYTES, Work};
 
-/// Scratch memory of a command is not booked below this.
+/// Scratch memory of a command is booked only from this size on.
 const SCRATCH_UNBOOKED_BYTES_MAX: u64 = 64 << 10;
 
-/// What a command is answered that would hold a worker for longer than an atomic group may.
+/// The reply to a command that would hold a worker for longer than an atomic group may.
 pub(super) const TOO_MUCH_AT_ONCE: ErrorReply<'static> = ErrorReply::Other(
     "the command or transaction is larger than max-atomic-size (each key counts 4096 bytes)",
 );
@@ -33,7 +33,7 @@ pub(super) struct OwnedItem {
     pub expires_at: Option<UnixMillis>,
 }
 
-/// Takes down what requests of our own answered.
+/// Records the outcomes of internal requests.
 #[derive(Default)]
 pub(super) struct Observed {
     pub hit_count: usize,
@@ -73,7 +73,7 @@ impl Observed {
     }
 }
 
-/// Shows what a key holds, where it lies.
+/// Shows the value of a key in place.
 pub(super) struct Looking<F> {
     see: F,
     /// 0: the key is not there.
@@ -98,7 +98,7 @@ impl<F: FnMut(&[u8])> Sink<Refusal> for Looking<F> {
     }
 }
 
-/// What one look at a key shows; 0 and 0: it is not there.
+/// The result of one look at a key; 0 and 0: it is absent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Glimpse {
     pub version: u64,
@@ -125,17 +125,17 @@ impl<'h, E: Engine> Held<'h, E> {
         seen
     }
 
-    /// A copy of what a key holds.
+    /// A copy of a key's item.
     pub fn read(&mut self, key: &[u8]) -> Option<OwnedItem> {
         self.execute(key, Op::Get, true).item
     }
 
-    /// Shows what a key holds; whether it exists.
+    /// Shows a key's value; returns whether it exists.
     pub fn look(&mut self, key: &[u8], see: impl FnMut(&[u8])) -> bool {
         self.show(key, see) != 0
     }
 
-    /// The version of what a key holds; 0: nothing.
+    /// The version of a key's item; 0: there is none.
     pub fn version(&mut self, key: &[u8]) -> u64 {
         self.show(key, |_| ())
     }
@@ -163,15 +163,15 @@ impl<'h, E: Engine> Held<'h, E> {
     }
 }
 
-/// What is to be done. (A closure cannot be generic over the engine.)
+/// Work on held keys. (A closure cannot be generic over the engine.)
 pub(super) trait HeldWork {
-    /// What comes of it.
+    /// The result of the work.
     type Done;
 
-    /// The log space that it needs, if values of the keys are that long at most.
+    /// The log space that it needs, if the values of the keys have at most that length.
     fn room_bytes(&self, old_len_max_bytes: usize) -> u64;
 
-    /// The memory that it takes meanwhile, likewise.
+    /// The memory that it takes meanwhile, for values of at most that length.
     fn scratch_bytes(&self, old_len_max_bytes: usize) -> u64;
 
     /// Does it.
@@ -186,7 +186,7 @@ impl<E: Engine> Gather<'_, '_, E> {
         cells.misses.add(absent);
     }
 
-    /// Looks at a key, behind what the batch has gathered.
+    /// Looks at a key, after the requests that the batch has gathered.
     pub(super) fn glimpse(&mut self, key: &[u8]) -> Glimpse {
         let (now, mut value_len_bytes) = (self.core.now, 0);
         let mut looking = Looking::new(|value| value_len_bytes = value.len());
@@ -201,7 +201,7 @@ impl<E: Engine> Gather<'_, '_, E> {
         Glimpse { version: looking.version, value_len_bytes }
     }
 
-    /// Whether an atomic group may hold so many keys and touch so many bytes; counts the refusal.
+    /// Whether an atomic group may hold so many keys and touch so many bytes; counts a refusal.
     pub(super) fn fits_atomic(&self, key_count: usize, bytes: u64) -> bool {
         let keys_bytes = (key_count as u64).saturating_mul(ATOMIC_KEY_BYTES);
         let limit_bytes = self.core.shared.config().atomic_size_max_bytes;
@@ -212,7 +212,7 @@ impl<E: Engine> Gather<'_, '_, E> {
         fits
     }
 
-    /// The same of a command; answers the error itself.
+    /// Checks the limits of atomic groups for a command; answers the error itself.
     pub(super) fn refuse_atomic(&mut self, caller: Caller, key_count: usize, bytes: u64) -> bool {
         let fits = self.fits_atomic(key_count, bytes);
         if !fits {
@@ -231,11 +231,12 @@ impl<E: Engine> Gather<'_, '_, E> {
         self.settle(slot);
         self.core.connections[slot].has_written = true;
         let (now, hasher) = (self.core.now, self.core.hasher.clone());
-        // Inside EXEC and in a group the keys are held, and the room in the log is made, already.
+        // Inside EXEC and in a group the keys are already held, and the room in the log is already
+        // made.
         let is_held = self.engine.session().is_none();
         let hashes: Vec<KeyHash> = keys.clone().map(|key| hasher.hash(key)).collect();
-        // Room is made before the locks are taken; a value may grow in between, and then the write
-        // may find no room and say so.
+        // Room is made before the locks are taken. A value may grow in between; then the write may
+        // find no room and reports it.
         let (mut old_len_max_bytes, mut old_bytes) = (0, 0);
         for key in keys {
             let old_len_bytes = self.glimpse(key).value_len_bytes;

@@ -13,14 +13,14 @@ use crate::shared::Shared;
 struct Figures {
     /// In use, of the log, the index and client buffers.
     total_bytes: u64,
-    /// Of this, entries.
+    /// The part of this that entries take.
     dataset_bytes: u64,
     clients_bytes: u64,
     index_bytes: u64,
     items: u64,
     resident_bytes: u64,
     resident_max_bytes: u64,
-    /// Taken at the start, or mapped for what is in use.
+    /// Allocated at the start, or mapped for the memory in use.
     reserved_bytes: u64,
     out_of_memory: u64,
     limit_bytes: u64,
@@ -85,7 +85,7 @@ impl Figures {
         }
     }
 
-    /// MEMORY DOCTOR: what an operator might want to change.
+    /// MEMORY DOCTOR: settings that an operator might want to change.
     fn advice(&self) -> String {
         let mut text = String::new();
         if self.out_of_memory > 0 {
@@ -127,7 +127,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 let text = "Stats not supported for the current allocator";
                 self.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
             }
-            // The log returns its pages by itself, and no allocator holds what could be given back.
+            // The log returns its pages by itself, and no allocator holds memory that could be
+            // given back.
             _ => self.say(caller, |encoder| encoder.ok()),
         }
     }

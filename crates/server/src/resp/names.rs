@@ -16,29 +16,30 @@ use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::work::Work;
 
-/// Items that one call on an ordered index visits: the pattern's steps are looked at in between.
+/// The number of items that one call on an ordered index visits: the steps of the pattern are
+/// checked in between.
 const ORDERED_STEP: usize = 64;
-/// Calls of one slice on a hash index; each looks at a bounded part of it.
+/// The number of calls of one slice on a hash index; each looks at a bounded part of it.
 const HASHED_CALLS_MAX: usize = 4;
 
 /// A command that is being answered.
 pub(super) struct NamesWalk {
     wanted: Wanted,
-    /// What the names start with; an ordered index is walked only there.
+    /// The prefix of the names; an ordered index is walked only there.
     prefix: Box<[u8]>,
     place: Place,
-    /// How many names are told.
+    /// The maximum number of names returned.
     count_max: usize,
     gathered: Gathered,
     /// Names that were counted and not gathered; `None`: they are gathered.
     counted: Option<u64>,
 }
 
-/// Which names are wanted.
+/// The selected names.
 enum Wanted {
-    /// Those of own slots that match.
+    /// Matching names in the node's own slots.
     Matching(Box<Glob>, Option<Arc<View>>),
-    /// Those of one slot, of which this node may have a copy.
+    /// Names in one slot, of which this node may have a copy.
     InSlot(Slot, Arc<View>),
 }
 
@@ -55,7 +56,7 @@ impl Wanted {
         }
     }
 
-    /// What the client is told where there are too many.
+    /// The error if there are too many names.
     fn too_many(&self) -> ErrorReply<'static> {
         ErrorReply::Other(match self {
             Wanted::Matching(..) => {
@@ -68,14 +69,14 @@ impl Wanted {
 
 /// How far the walk has come.
 enum Place {
-    /// Behind this key of an ordered index.
+    /// After this key of an ordered index.
     Ordered(Option<Vec<u8>>),
     /// At this cursor of a hash index.
     Hashed(u64),
     End,
 }
 
-/// What one slice does with the items that it visits.
+/// The handling of the items that one slice visits.
 struct Visit<'v> {
     wanted: &'v Wanted,
     count_max: usize,
@@ -97,7 +98,7 @@ impl Visit<'_> {
         }
     }
 
-    /// Whether no further name is told.
+    /// Whether the maximum number of names is reached.
     fn has_all(&self) -> bool {
         self.gathered.count >= self.count_max
     }
@@ -114,7 +115,7 @@ impl Visit<'_> {
 }
 
 impl NamesWalk {
-    /// Memory that it takes.
+    /// The memory it takes.
     pub fn held_bytes(&self) -> usize {
         let wanted_bytes = match &self.wanted {
             Wanted::Matching(glob, _) => glob.held_bytes(),
@@ -207,8 +208,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         Slice::Last
     }
 
-    /// Sees keys that start with `prefix` behind `last`, which is then the last one seen; `None`:
-    /// there are no more.
+    /// Visits keys that start with `prefix` after `last`, and sets `last` to the last visited one;
+    /// `None`: there are no more.
     fn see_ordered(
         &mut self,
         prefix: &[u8],
@@ -235,7 +236,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// The same in the order of a hash index; the next cursor, 0 at the end.
+    /// Visits keys in the order of a hash index; returns the next cursor, 0 at the end.
     fn see_hashed(&mut self, mut cursor: u64, visit: &mut Visit<'_>) -> u64 {
         let now = self.core.now;
         let Some(session) = self.engine.session() else {
@@ -247,7 +248,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 visit.see(item);
                 !visit.is_over()
             });
-            // Of a hash index every cursor is known.
+            // A hash index accepts every cursor.
             cursor = next.unwrap_or(0);
             if cursor == 0 || visit.is_over() {
                 break;

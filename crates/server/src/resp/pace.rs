@@ -14,15 +14,15 @@ use wire::resp::{Command, CommandError};
 use crate::engine::Engine;
 use crate::gather::Gather;
 
-/// A value of so many bytes is read and copied within a part of a turn.
+/// A value of so many bytes is read and copied within the part of a turn.
 const SHORT_VALUE_BYTES_MAX: usize = 64 << 10;
-/// A command that is longer, such as an MSET of many keys, is as much work.
+/// A longer command, such as an MSET of many keys, is as much work as a long value.
 pub(super) const SHORT_COMMAND_BYTES_MAX: usize = 64 << 10;
-/// Commands of a transaction that are no more work than a pipeline.
+/// A transaction of at most so many commands is no more work than a pipeline.
 const SHORT_TRANSACTION_COMMANDS_MAX: usize = 16;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Whether a command waits until connections that ask for little have had their turn.
+    /// Whether a command waits until connections with short commands have had their turn.
     pub(super) fn waits_behind_others(
         &mut self,
         slot: usize,
@@ -35,7 +35,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 
     fn stands_back(&mut self, slot: usize, parsed: &Result<Command<'a>, CommandError<'a>>) -> bool {
         let Ok(command) = parsed else { return false };
-        // What costs a slow one much is known once it has run; elsewhere it has to be known before.
+        // A slow connection's cost is charged once the command has run; where another worker runs
+        // it, the cost has to be known before.
         if (!E::ROUTES && self.core.is_slow(slot)) || !self.is_long(slot, command) {
             return false;
         }
@@ -47,8 +48,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         E::ROUTES && !self.core.begin_long_elsewhere(slot)
     }
 
-    /// The same of a command that is known by its length alone. One that goes on is charged here:
-    /// the values of several would be copied before the turn is charged for what was parsed.
+    /// The check for a command that is known by its length alone. One that continues is charged
+    /// here: the values of several would be copied before the turn is charged for parsed commands.
     #[inline]
     pub(crate) fn long_command_waits(&mut self, slot: usize, command_bytes: usize) -> bool {
         command_bytes > SHORT_COMMAND_BYTES_MAX && self.weigh_long(slot, command_bytes)
@@ -75,7 +76,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let is_long =
             key.is_some_and(|key| self.glimpse(key).value_len_bytes > SHORT_VALUE_BYTES_MAX);
         if is_long {
-            // Nothing is gathered with it: several such values would be the work of many turns.
+            // No request is gathered with it: several such values would be the work of many turns.
             self.core.connections[slot].is_large_reader = true;
         }
         is_long

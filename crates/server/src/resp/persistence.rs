@@ -12,7 +12,7 @@ use super::disk_wait::Written;
 use crate::engine::Engine;
 use crate::gather::Gather;
 
-/// Without a data directory.
+/// The error without a data directory.
 const NOT_KEPT: ErrorReply<'static> = ErrorReply::Other(
     "nothing is kept on a disk: start the server with --mode store --data-dir PATH",
 );

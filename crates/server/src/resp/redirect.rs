@@ -29,24 +29,24 @@ use crate::engine::Engine;
 use crate::forwarding::replicate::GroupAnswer;
 use crate::gather::Gather;
 
-/// A transaction of a cluster is one on the keys of one slot.
+/// In a cluster, a transaction is limited to the keys of one slot.
 const NOT_IN_TRANSACTION: ErrorReply<'static> =
     ErrorReply::Other("FLUSHALL in a transaction is not supported in a cluster");
 
-/// Where the keys of a command are.
+/// The slots of a command's keys.
 pub(super) enum Keyed {
     Nothing,
     One(Slot),
     Several,
 }
 
-/// The slot of all keys.
+/// The common slot of all keys.
 pub(super) fn slot_of<'k>(mut keys: impl Iterator<Item = &'k [u8]>) -> Keyed {
     let Some(slot) = keys.next().map(Slot::of) else { return Keyed::Nothing };
     if keys.all(|key| Slot::of(key) == slot) { Keyed::One(slot) } else { Keyed::Several }
 }
 
-/// The keys of a whole command, where its row in the table says they stand.
+/// The keys of a whole command, at the places that its row in the table names.
 pub(super) fn keys_in(id: CommandId, raw: &[u8]) -> Option<Keys<'_>> {
     let spec = id.spec().keys;
     if spec.first == 0 {
@@ -86,8 +86,8 @@ fn reads_through_control(view: &View, command: &Command<'_>, raw: &[u8]) -> bool
 }
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Whether a command goes through the control thread as a group: its writes belong together,
-    /// or it reads past the router what this node has not all of (I3).
+    /// Whether a command goes through the control thread as a group: its writes belong together, or
+    /// it bypasses the router and reads a slot of which this node does not have all (I3).
     pub(super) fn is_group(&self, command: &Command<'_>, raw: &[u8]) -> bool {
         let Some(view) = &self.core.cluster else { return false };
         is_of_several(command) || (!self.is_routed() && reads_through_control(view, command, raw))
@@ -102,7 +102,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.in_group(caller, slot, |gather| gather.run(caller, command));
     }
 
-    /// Runs something as a group on keys of a slot, or answers why not.
+    /// Runs `run` as a group on keys of a slot, or answers why not.
     pub(super) fn in_group(&mut self, caller: Caller, slot: Slot, run: impl FnOnce(&mut Self)) {
         self.flush();
         match self.engine.begin_group(slot) {
@@ -111,8 +111,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 run(self);
                 self.flush();
                 if !self.engine.end_group() {
-                    // Its outcome is unknown: no reply says so better than a closed
-                    // connection, which clients do not take for success.
+                    // Its outcome is unknown: a closed connection says so best, because clients do
+                    // not take it for success.
                     self.core.connections[caller.slot].ending = Ending::Now;
                 }
             }
@@ -123,7 +123,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 }
 
 impl<E: Engine> Gather<'_, '_, E> {
-    /// Whether a plain GET or SET of the key may take the short way (I1).
+    /// Whether a plain GET or SET of the key may take the fast path (I1).
     #[inline]
     pub(super) fn is_served_here(&self, key: &[u8]) -> bool {
         self.core.cluster.as_ref().is_none_or(|view| view.is_own(Slot::of(key)))
@@ -138,7 +138,7 @@ impl<E: Engine> Gather<'_, '_, E> {
     ) -> bool {
         let id = match parsed {
             Ok(command) => command.id(),
-            // Redis looks at the keys before it looks at the options.
+            // Redis checks the keys before the options.
             Err(CommandError::Argument { id, .. }) => Some(*id),
             Err(_) => None,
         };
@@ -157,7 +157,7 @@ impl<E: Engine> Gather<'_, '_, E> {
         is_refused
     }
 
-    /// The same of EXEC: the keys of all its commands together.
+    /// The check for EXEC: the keys of all its commands together.
     pub(super) fn is_exec_redirected<'k>(
         &mut self,
         caller: Caller,

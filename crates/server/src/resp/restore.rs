@@ -24,7 +24,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         match command {
             Command::Dump { key } => {
                 self.single(caller, key, Op::Get, Shape::Dump);
-                // A copy of a value: whether there is room for the next one is known behind it.
+                // The reply copies a value: only after it is it known whether there is room for the
+                // next one.
                 self.flush();
             }
             Command::Restore(restore) => self.restore(caller, restore),
@@ -46,7 +47,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let now = self.core.now;
         let work = Restoring { restore, now, dumped, unpacked_from_bytes: &unpacked_from_bytes };
         let done = self.with_held(caller.slot, keys, work);
-        // Whatever came of it. What the value itself takes is charged with the key.
+        // Charged whatever the outcome. The value itself is charged with the key.
         self.core.charge(Work::unpacked(unpacked_from_bytes.get()));
         match done {
             Ok(()) => self.say(caller, |encoder| encoder.ok()),
@@ -104,12 +105,12 @@ struct Restoring<'a, 'c> {
     restore: Restore<'a>,
     now: UnixMillis,
     dumped: Result<Dumped<'a>, ErrorReply<'static>>,
-    /// The compressed bytes, once they are read.
+    /// The number of compressed bytes, once they are read.
     unpacked_from_bytes: &'c Cell<u64>,
 }
 
 impl Restoring<'_, '_> {
-    /// `Some(None)` is never; `None`: an error.
+    /// The expiry: `Some(None)` is never; `None`: an error.
     fn expiry(&self) -> Result<Expiry, ErrorReply<'static>> {
         let ttl_ms = self.restore.ttl_ms.ok_or(ErrorReply::NotAnInteger)?;
         let ttl_ms = u64::try_from(ttl_ms).map_err(|_| ErrorReply::RestoreTtl)?;
@@ -131,12 +132,12 @@ impl HeldWork for Restoring<'_, '_> {
         item_room_bytes(self.restore.key, self.dumped.map_or(0, |it| it.len_max_bytes()))
     }
 
-    /// A value that was compressed is unpacked, in memory that is booked by then.
+    /// A compressed value is unpacked into memory that is booked by then.
     fn scratch_bytes(&self, _: usize) -> u64 {
         self.dumped.map_or(0, |dumped| dumped.unpacked_bytes() as u64)
     }
 
-    /// In the order in which Redis looks.
+    /// Checks in the same order as Redis.
     fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Result<Self::Done, ErrorReply<'static>> {
         let Restore { key, replaces, .. } = self.restore;
         if !replaces && held.has(key) {

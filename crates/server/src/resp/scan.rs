@@ -15,33 +15,34 @@ use crate::gather::Gather;
 use crate::process::random_u64;
 use crate::work::Work;
 
-/// Items that DBSIZE visits between two quiescent points.
+/// The number of items that DBSIZE visits between two quiescent points.
 const COUNT_STEP: usize = 1024;
 
-/// Most items that one SCAN visits, whatever COUNT says: those of a turn.
+/// The maximum number of items that one SCAN visits, whatever COUNT says: those of a turn.
 const SCAN_COUNT_MAX: u64 = 16_384;
 
 /// Bytes of names after which one SCAN visits no further bucket, whatever COUNT says: a key has up
 /// to 64 KiB.
 const SCAN_NAMES_BYTES_MAX: usize = 128 << 10;
 
-/// Calls of the store that one SCAN makes while it meets too few items. Each looks at a bounded
-/// part of the index, about a quarter of a millisecond; an almost empty server has a large index.
+/// The maximum number of calls of the store that one SCAN makes while it meets too few items. Each
+/// looks at a bounded part of the index, about a quarter of a millisecond; an almost empty server
+/// may have a large index.
 const SCAN_STEPS_MAX: usize = 8;
 
-/// Beyond so many items DBSIZE of a node with copies of other nodes' keys is an estimate.
+/// Above so many items, DBSIZE of a node with copies of other nodes' keys is an estimate.
 const COUNTED_ITEMS_MAX: u64 = 1 << 18;
-/// From so many items.
+/// The number of items that the estimate samples.
 const SAMPLED_ITEMS: u64 = 1 << 14;
 
-/// Tries that RANDOMKEY makes to meet a key of its own.
+/// The number of attempts of RANDOMKEY to find a key of this node's own.
 const RANDOM_TRIES_MAX: usize = 256;
 
-/// What a node of a cluster says when it does not know that all is gone.
+/// The error of a node of a cluster that does not know whether all items are gone.
 const UNCERTAIN_FLUSH: ErrorReply<'static> =
     ErrorReply::Other("not all shards of this node are flushed: ask again");
 
-/// Whether an item is this node's to show: in a cluster the store holds copies of others' keys too.
+/// Whether this node shows an item: in a cluster the store also holds copies of other nodes' keys.
 pub(crate) fn is_own(cluster: Option<&View>, item: &Item<'_>) -> bool {
     cluster.is_none_or(|view| view.shows(Slot::of(item.key), item.version))
 }
@@ -52,7 +53,7 @@ struct Names {
     cluster: Option<Arc<View>>,
     bytes: Vec<u8>,
     count: usize,
-    /// Of the pattern, since they were last taken.
+    /// Steps of the pattern since they were last taken.
     steps: u64,
 }
 
@@ -76,7 +77,7 @@ impl Names {
         self.bytes.len() >= SCAN_NAMES_BYTES_MAX || self.cost(visited).is_spent()
     }
 
-    /// What it took to look at so many items.
+    /// The cost of looking at so many items.
     fn cost(&self, visited: usize) -> Work {
         let mut cost = Work::visited(visited);
         cost += Work::steps(self.steps);
@@ -89,7 +90,7 @@ impl Names {
     }
 }
 
-/// How many of the items are this node's own: counted, or of very many estimated.
+/// The number of items that are this node's own: counted, or estimated if there are very many.
 fn own_items(session: &mut Session, now: UnixMillis, view: &View, item_count: u64) -> u64 {
     let mut own_count = 0;
     let mut see = |item: &Item<'_>| own_count += u64::from(is_own(Some(view), item));
@@ -101,7 +102,7 @@ fn own_items(session: &mut Session, now: UnixMillis, view: &View, item_count: u6
     }
     let mut cursor = 0;
     loop {
-        // A cursor of the step before is known.
+        // The cursor of the previous step is known.
         cursor = session.scan(now, cursor, COUNT_STEP, |item| see(item)).unwrap_or(0);
         if cursor == 0 {
             return own_count;
@@ -110,7 +111,7 @@ fn own_items(session: &mut Session, now: UnixMillis, view: &View, item_count: u6
 }
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// SCAN. An ordered index is walked only where keys start as the pattern does.
+    /// SCAN. An ordered index is walked only where keys start like the pattern.
     pub(super) fn scan(&mut self, caller: Caller, request: &ScanRequest<'a>) {
         let is_other_type =
             request.type_name.is_some_and(|name| !name.eq_ignore_ascii_case(b"string"));
@@ -191,8 +192,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         });
     }
 
-    /// FLUSHALL and FLUSHDB; ASYNC takes effect at once too. In a cluster: of the shards that this
-    /// node serves, as in Redis Cluster.
+    /// FLUSHALL and FLUSHDB; ASYNC takes effect at once too. In a cluster it flushes the shards
+    /// that this node serves, as in Redis Cluster.
     pub(super) fn flush_all(&mut self, caller: Caller, is_one_step: bool) {
         self.settle(caller.slot);
         self.core.connections[caller.slot].has_written = true;
@@ -213,8 +214,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.say(caller, |encoder| encoder.ok());
     }
 
-    /// What was asked before comes first. Inside EXEC these commands run between the others, with
-    /// no keys locked, so that there always is a session.
+    /// Runs earlier commands first. Inside EXEC these commands run between the others, with no keys
+    /// locked, so that there always is a session.
     pub(super) fn with_session(&mut self, caller: Caller, work: impl FnOnce(&mut Session)) {
         self.settle(caller.slot);
         let session = self.engine.session();

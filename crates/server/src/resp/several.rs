@@ -20,32 +20,32 @@ use crate::reply::{Pending, ReplySink, Shape};
 use crate::rmw::{Refusal, Rmw};
 use crate::work::Work;
 
-/// What a command is answered that copies values, or works on them in memory of its own, where
-/// the client buffers have no room for that.
+/// The error of a command that copies values, or works on them in memory of its own, if the client
+/// buffers have no room for it.
 pub(super) const NO_ROOM_FOR_VALUES: ErrorReply<'static> = ErrorReply::Other(
     "the values have no room in the client buffers: try again, or give a larger --memory",
 );
 
-/// What a command of very many keys or a transaction of very many commands is answered when the
-/// client buffers have no room to work on it.
+/// The error of a command of very many keys, or a transaction of very many commands, if the client
+/// buffers have no room to work on it.
 pub(super) const TOO_MANY_PARTS: ErrorReply<'static> =
     ErrorReply::Other("command has more parts than the client buffers have room for");
 
-/// Keys of one snapshot. What it keeps of each until it is answered (hash and key, how to answer,
-/// the chain's word, the entry) is 72 bytes: about 1 MiB of all.
+/// The maximum number of keys of one snapshot. For each, 72 bytes are kept until it is answered
+/// (hash and key, how to answer, the chain's word, the entry): about 1 MiB for all.
 pub(super) const SNAPSHOT_KEYS_MAX: usize = 16 << 10;
 
-/// An MGET of so many keys is as good as a pipeline of GETs.
+/// An MGET of so many keys costs no more than a pipeline of GETs.
 const SHORT_SNAPSHOT_KEYS: usize = 256;
 
-/// Where an MGET stands: its keys, each `step` arguments from the one before.
+/// The position of an MGET: its keys, each `step` arguments after the previous one.
 pub(super) struct ValueWalk {
     keys: ArgPlace,
     step: u32,
 }
 
 impl ValueWalk {
-    /// Whether so many keys are left that others go first.
+    /// Whether so many keys are left that other connections go first.
     pub fn is_long(&self) -> bool {
         self.keys.remaining() / self.step.max(1) as usize > SHORT_SNAPSHOT_KEYS
     }
@@ -60,7 +60,7 @@ struct SnapshotSink<'s> {
 }
 
 impl SnapshotSink<'_> {
-    /// Whether there is no room for one more value; there is for the first.
+    /// Whether there is no room for one more value; there always is for the first.
     fn fills(&self, outcome: &Outcome<'_, Refusal>, pins: Pins<'_>) -> bool {
         let Some(pending) = self.replies.pendings.first() else { return true };
         let copied_bytes = self.replies.connections[pending.slot as usize].output.encoded_bytes();
@@ -80,12 +80,12 @@ impl Sink<Refusal> for SnapshotSink<'_> {
     }
 }
 
-/// Whether a target that exists is in the way.
+/// Whether an existing target is an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
-    /// It is overwritten.
+    /// No: it is overwritten.
     Any,
-    /// It is.
+    /// Yes: it must be absent.
     Absent,
 }
 
@@ -94,7 +94,7 @@ fn get<'k>(key: &'k [u8], hash: KeyHash) -> Request<'k, Rmw<'k>> {
 }
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// MGET: all values as of one moment, as far as they have room together.
+    /// MGET: all values at one moment, as far as they have room together.
     pub(super) fn mget(&mut self, caller: Caller, keys: Keys<'a>) {
         if self.refuse_long_keys(caller, keys) {
             return;
@@ -126,7 +126,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if keys.is_empty() || answered_count == 0 { Slice::Last } else { Slice::More }
     }
 
-    /// Reads the first of these keys as of one moment; how many have been answered.
+    /// Reads the first of these keys at one moment; returns how many have been answered.
     fn read_snapshot(&mut self, caller: Caller, keys: Keys<'_>) -> usize {
         let pending = Pending {
             slot: caller.slot as u32,
@@ -153,7 +153,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         answered_count
     }
 
-    /// MSET: all values become visible at one moment to MGET and EXEC.
+    /// MSET: all values become visible to MGET and EXEC at one moment.
     pub(super) fn mset(&mut self, caller: Caller, pairs: Pairs<'a>) {
         if self.refuse_long_keys(caller, pairs.keys()) {
             return;
@@ -179,7 +179,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         );
     }
 
-    /// Runs one of the two with the keys' locks held. (They are the same function; a closure
+    /// Runs one of two functions with the keys' locks held. (They are the same function; a closure
     /// cannot be generic over the engine.)
     fn with_locked(
         &mut self,
@@ -302,8 +302,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if self.engine.session().is_none() {
             self.flush();
         }
-        // Room is made, and the copy booked, before the locks are taken; the value may grow in
-        // between, and then the write may find no room and say so.
+        // Room is made, and the copy booked, before the locks are taken. The value may grow in
+        // between; then the write may find no room and reports it.
         let mut seen = Observed::default();
         let request = [get(source.0, source.1)];
         match self.engine.session() {
@@ -337,7 +337,7 @@ enum After {
     DeleteSource,
 }
 
-/// How a transfer went.
+/// The result of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Transferred {
     Yes,

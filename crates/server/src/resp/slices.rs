@@ -35,10 +35,10 @@ use super::several::ValueWalk;
 use crate::engine::Engine;
 use crate::gather::Gather;
 
-/// What one slice appends to the output, give or take one element.
+/// The length that one slice appends to the output, give or take one element.
 pub const SLICE_BYTES: usize = 64 << 10;
 
-/// A reply that is gathered before it is sent may take this part of the client buffers.
+/// The maximum part of the client buffers for a reply that is gathered before it is sent.
 const GATHERED_BUFFER_PART: u64 = 4;
 
 /// A command that is answered in slices and has begun.
@@ -47,7 +47,7 @@ pub struct Slices {
     source: Source,
     /// The command's length in the input.
     command_bytes: usize,
-    /// The command as it is read, where that is not how it lies in the input.
+    /// The command as it is parsed, if its words are not in the input.
     rewritten: Option<Box<[u8]>>,
 }
 
@@ -74,7 +74,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Whether it is more than some lookups.
+    /// Whether it is more work than some lookups.
     fn is_long(&self) -> bool {
         match self {
             Source::Values(walk) => walk.is_long(),
@@ -95,12 +95,12 @@ pub(super) enum Slice {
 }
 
 impl Slices {
-    /// Its connection has moved.
+    /// Updates the slot after its connection has moved.
     pub fn move_to(&mut self, slot: usize) {
         self.caller.slot = slot;
     }
 
-    /// Memory that it takes.
+    /// The memory it takes.
     pub fn held_bytes(&self) -> usize {
         let gathered_bytes = match &self.source {
             Source::Range(walk) => walk.held_bytes(),
@@ -114,18 +114,18 @@ impl Slices {
     }
 }
 
-/// The elements of an array whose length is not known before its last element, encoded.
+/// The encoded elements of an array whose length is only known at the end.
 #[derive(Default)]
 pub(super) struct Gathered {
     pub bytes: Vec<u8>,
     pub count: usize,
     pub bytes_max: usize,
-    /// There were more than may be gathered.
+    /// The elements exceed the maximum.
     pub is_too_long: bool,
 }
 
 impl Gathered {
-    /// Adds a bulk string, unless that would be too much.
+    /// Adds a bulk string, unless that exceeds the maximum.
     pub fn push(&mut self, element: &[u8]) {
         if self.has_room(element.len()) {
             // Bulk strings are the same in both versions.
@@ -134,7 +134,7 @@ impl Gathered {
         }
     }
 
-    /// Adds a part of one long string, unless that would be too much.
+    /// Adds a part of one long string, unless that exceeds the maximum.
     pub fn append(&mut self, part: &[u8]) {
         if self.has_room(part.len()) {
             self.bytes.extend_from_slice(part);
@@ -158,7 +158,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// Answers with an array of what was gathered.
+    /// Replies with an array of the gathered elements.
     pub(super) fn say_gathered(&mut self, caller: Caller, gathered: Gathered) {
         self.say(caller, |encoder| {
             encoder.array_header(gathered.count);
@@ -167,7 +167,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.drop_gathered(gathered);
     }
 
-    /// Keeps the buffer of what is not sent.
+    /// Keeps the buffer of a reply that is not sent.
     pub(super) fn drop_gathered(&mut self, mut gathered: Gathered) {
         gathered.bytes.clear();
         if gathered.bytes.capacity() > 0 {
@@ -175,8 +175,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// Makes the first slice of a reply; the connection keeps what makes the others. Beside other
-    /// connections a long one begins behind their commands (W4).
+    /// Makes the first slice of a reply; the connection keeps the source of the others. Beside
+    /// other connections, a long reply begins after their commands (W4).
     pub(super) fn begin_slices(&mut self, caller: Caller, mut source: Source) {
         self.settle(caller.slot);
         if source.is_long() && self.core.is_beside_others() {
@@ -188,13 +188,13 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// The same for a source whose first slice is made.
+    /// Keeps a source whose first slice has been made.
     pub(super) fn keep_slices(&mut self, caller: Caller, source: Source) {
         let slices = Slices { caller, source, command_bytes: self.raw.len(), rewritten: None };
         self.core.connections[caller.slot].resp().slices = Some(Box::new(slices));
     }
 
-    /// A command that was not done takes so many bytes of the input.
+    /// Records the length of a command in the input that has not finished.
     #[cold]
     pub(super) fn note_command_bytes(&mut self, slot: usize, command_bytes: usize) {
         if let Some(slices) = &mut self.core.connections[slot].resp().slices {
@@ -202,15 +202,15 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// The command was rewritten: its words do not lie in the input.
+    /// Records that the command was rewritten: its words are not in the input.
     pub(super) fn keep_rewritten(&mut self, slot: usize, bytes: &[u8]) {
         if let Some(slices) = &mut self.core.connections[slot].resp().slices {
             slices.rewritten = Some(bytes.into());
         }
     }
 
-    /// Makes the next slice of the command that `input` begins with (I1); how many bytes of it are
-    /// consumed: none, or all of the command.
+    /// Makes the next slice of the command that `input` begins with (I1); returns the number of
+    /// consumed bytes: none, or all of the command.
     #[cold]
     pub(super) fn resume_slices(&mut self, slot: usize, input: &[u8]) -> usize {
         let Some(slices) = self.core.connections[slot].resp().slices.take() else { return 0 };
@@ -224,14 +224,14 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// Makes all slices that are left: the commands behind it in EXEC do not wait.
+    /// Makes all remaining slices: the commands after it in EXEC do not wait.
     pub(super) fn end_slices(&mut self, slot: usize, command: &[u8]) {
         while let Some(slices) = self.core.connections[slot].resp().slices.take() {
             self.next_slice(slices, command);
         }
     }
 
-    /// The next slice; what makes the others stays with the connection.
+    /// Makes the next slice; the source of the others stays with the connection.
     pub(super) fn next_slice(&mut self, mut slices: Box<Slices>, command: &[u8]) {
         let Slices { caller, source, rewritten, .. } = &mut *slices;
         let (caller, command) = (*caller, rewritten.as_deref().unwrap_or(command));
@@ -258,8 +258,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         ended
     }
 
-    /// Whether what sources have gathered has room; answers the error itself. Some is left for the
-    /// copies that are sent: beyond the limit clients are closed.
+    /// Whether there is room for the bytes that sources have gathered; answers the error itself.
+    /// Some is left for the copies that are sent: beyond the limit clients are closed.
     pub(super) fn may_gather_on(&mut self, caller: Caller) -> bool {
         let has_room = !self.core.ledger.is_tight();
         if !has_room {

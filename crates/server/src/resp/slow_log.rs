@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::slow_log::Entry;
 
-/// Entries that SLOWLOG GET shows unless it is told.
+/// The number of entries that SLOWLOG GET shows by default.
 const SHOWN: usize = 10;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {

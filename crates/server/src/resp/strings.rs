@@ -76,7 +76,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         None
     }
 
-    /// SET without GET, its expiry worked out.
+    /// SET without GET, with its expiry already computed.
     #[inline]
     pub(super) fn plain_set(&mut self, caller: Caller, set: &SetCommand<'a>, expiry: Expiry) {
         let condition = condition(set.condition);
@@ -101,7 +101,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 
     fn set_if(&mut self, caller: Caller, set_if: &SetIf<'a>) {
-        // It was read once, when it was parsed.
+        // It was validated once, when it was parsed.
         let Some((set, comparison)) = set_if.read() else { return };
         let expiry = match set.expiry {
             wire::resp::Expiry::Never => Expiry::Never,
@@ -137,7 +137,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.single(caller, key, Op::Get, Shape::RefusedTime(reason));
     }
 
-    /// The absolute time; answers the error itself.
+    /// The absolute expiry time; answers the error itself.
     pub(super) fn expiry(&mut self, caller: Caller, expire: ExpireTime) -> Option<Expiry> {
         match expire.absolute(self.core.now) {
             Some(at) => Some(Expiry::At(at)),

@@ -33,7 +33,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let connection = &mut self.core.connections[caller.slot];
         connection.resp().is_subscribed = true;
         connection.client.set_subscribed(true);
-        // As if it tracked: from now on its commands take the long way, where they are looked at.
+        // As for a client that tracks: from now on its commands take the general path, where they
+        // are checked.
         self.core.shared.tracking().is_ready(self.core.connections[caller.slot].client.id);
         self.core.has_exceptions = true;
         self.say(caller, |encoder| {
@@ -66,13 +67,13 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         });
     }
 
-    /// Whether the client listens in RESP2, where replies and messages look alike.
+    /// Whether the client is a subscriber in RESP2, where replies and messages look alike.
     pub(super) fn listens_only(&mut self, slot: usize) -> bool {
         let resp = self.core.connections[slot].resp();
         resp.is_subscribed && resp.protocol == Protocol::Resp2
     }
 
-    /// Whether a command is one that such a client may not send; answers the error itself.
+    /// Whether a subscriber in RESP2 may not send this command; answers the error itself.
     #[cold]
     pub(super) fn is_out_of_place(&mut self, caller: Caller, id: Option<CommandId>) -> bool {
         let Some(id) = id.filter(|id| !ALLOWED.contains(id)) else { return false };
@@ -86,12 +87,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 }
 
-/// Whether some channels are none of this server.
+/// Whether some of the channels do not exist on this server.
 pub(super) fn has_others(mut channels: ArgIter<'_>) -> bool {
     channels.any(|channel| channel != CHANNEL)
 }
 
-/// PING of a client that listens only.
+/// The reply to PING of a subscriber in RESP2.
 pub(super) fn encode_pong(encoder: &mut Encoder<'_>, message: Option<&[u8]>) {
     encoder.array_header(2);
     encoder.bulk(b"pong");

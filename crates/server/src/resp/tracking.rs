@@ -73,7 +73,7 @@ const NOT_IN_CLUSTER: ErrorReply<'static> = ErrorReply::Other(
     "client-side caching is not supported in a cluster: other nodes change keys, too",
 );
 
-/// What CLIENT TRACKING asks for.
+/// The options of CLIENT TRACKING.
 #[derive(Default)]
 struct Wanted<'a> {
     redirect: Option<u64>,
@@ -98,7 +98,8 @@ impl<'a> Wanted<'a> {
                 let id = u64::try_from(id).map_err(|_| NO_TARGET)?;
                 wanted.redirect = Some(redirect_target(shared, id).ok_or(NO_TARGET)?.id);
             } else if is("prefix") && args.len() > 0 {
-                // Before they are gathered: more than one client may have is refused anyway.
+                // Checked before the prefixes are gathered: more than one client may have are
+                // refused anyway.
                 if wanted.prefixes.len() >= prefix_count_max(shared.buffer_budget()) {
                     return Err(NO_ROOM);
                 }
@@ -118,7 +119,7 @@ impl<'a> Wanted<'a> {
         Ok(wanted)
     }
 
-    /// What is wrong with it, as far as no prefixes overlap.
+    /// The error in the options, except for overlapping prefixes.
     fn error(&self, before: Option<&Tracker>) -> Option<ErrorReply<'static>> {
         if !self.is_broadcasting && !self.prefixes.is_empty() {
             return Some(PREFIX_ALONE);
@@ -148,7 +149,8 @@ impl<'a> Wanted<'a> {
 }
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Whether a plain command of the connection may take the short way, although some must not.
+    /// Whether a plain command of this connection may take the fast path, although those of some
+    /// connections may not.
     #[cold]
     pub(super) fn is_unexceptional(&mut self, slot: usize) -> bool {
         !self.core.is_paused && !self.tracks(slot) && !self.listens_only(slot)
@@ -159,8 +161,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.core.connections[slot].resp().tracker.is_some()
     }
 
-    /// Whether CLIENT TRACKING may run: before it says that somebody tracks, every thread that
-    /// writes knows (tracking T2).
+    /// Whether CLIENT TRACKING may run: before it confirms that the client tracks, every writing
+    /// thread knows (tracking T2).
     #[cold]
     pub(super) fn may_track(
         &mut self,
@@ -210,21 +212,22 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.end_tracked(slot, id);
     }
 
-    /// Executes what was gathered, and tells what that has changed.
+    /// Executes the gathered requests, and sends messages about the keys they have changed.
     fn tell_changes(&mut self, by: Option<u64>) {
         self.look_up_changes(by);
         self.core.tell();
     }
 
-    /// Executes what was gathered, and looks up which clients are to be told what that has changed.
+    /// Executes the gathered requests, and looks up the clients to notify of the keys they have
+    /// changed.
     fn look_up_changes(&mut self, by: Option<u64>) {
         self.flush();
         self.engine.take_changes(&mut self.core.telling.changes);
         self.core.look_up_changes(by);
     }
 
-    /// Behind a command of a transaction of a client that tracks: what the next ones read is
-    /// another matter.
+    /// Called after a queued command of a client that tracks: the reads of the next command are
+    /// registered separately.
     #[cold]
     pub(super) fn end_queued(&mut self, slot: usize, id: Option<CommandId>) {
         let Some(tracker) = self.core.connections[slot].resp().tracker.clone() else { return };
@@ -233,7 +236,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// CLIENT CACHING holds for one command, or for one transaction.
+    /// Ends CLIENT CACHING, which holds for one command, or for one transaction.
     fn end_tracked(&mut self, slot: usize, id: Option<CommandId>) {
         let resp = self.core.connections[slot].resp();
         let is_of_client = id.is_some_and(|id| id.name().starts_with("client|"));
@@ -242,7 +245,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// Behind a command that was refused before it could run.
+    /// Called after a command that was refused before it could run.
     #[cold]
     pub(super) fn end_refused(&mut self, slot: usize, id: Option<CommandId>) {
         if self.tracks(slot) {
@@ -253,18 +256,19 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// Behind CLIENT TRACKING: a client that does not track by then is not about to, either.
+    /// Called after CLIENT TRACKING: a client that does not track by then is no longer about to.
     #[cold]
     pub(super) fn end_asking(&mut self, slot: usize) {
         let resp = self.core.connections[slot].resp();
-        // What is queued may ask for it; a subscriber counts as one that tracks.
+        // A queued command may still request it; a subscriber counts as tracking.
         if resp.tracker.is_none() && !resp.is_queueing() && !resp.is_subscribed {
             let client_id = self.core.connections[slot].client.id;
             self.core.shared.tracking().forget(client_id);
         }
     }
 
-    /// The keys that a command is about to read, if its client keeps copies (tracking T3).
+    /// Registers the keys that a command is about to read, if its client keeps copies (tracking
+    /// T3).
     pub(super) fn remember_reads(&mut self, slot: usize, id: Option<CommandId>, raw: &[u8]) {
         let Some(id) = id.filter(|id| id.spec().flags.contains(Flags::READONLY)) else { return };
         let Resp { tracker: Some(tracker), is_caching_asked, .. } =
@@ -291,7 +295,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.holds_tracked = true;
     }
 
-    /// CLIENT TRACKING and what belongs to it.
+    /// CLIENT TRACKING and related subcommands.
     pub(super) fn track(&mut self, caller: Caller, id: CommandId, mut args: ArgIter<'a>) {
         self.settle(caller.slot);
         match id {
@@ -330,7 +334,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 
     fn start_tracking(&mut self, caller: Caller, wanted: &Wanted<'a>) {
-        // Each is looked up among those of the command, of its client and of all clients.
+        // Each prefix is looked up among those of the command, of its client and of all clients.
         self.core.charge(Work::keys(3 * wanted.prefixes.len()));
         let before = self.core.connections[caller.slot].resp().tracker.clone();
         if self.core.cluster.is_some() {
@@ -366,7 +370,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// Whether the client's user may not read all keys with one of these prefixes; none: all keys.
+    /// Whether the client's user may not read all keys with one of these prefixes; without
+    /// prefixes: all keys.
     fn is_prefix_denied(
         &mut self,
         caller: Caller,
@@ -381,7 +386,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if !core.ledger.try_reserve(Kind::Groups, scratch_bytes) {
             return Err(NO_ROOM);
         }
-        // They are sorted, and each prefix is looked up among them.
+        // The patterns are sorted, and each prefix is looked up among them.
         let sort_steps = pattern_count * (1 + pattern_count.checked_ilog2().unwrap_or(0) as usize);
         core.charge(Work::keys(prefixes.len()));
         core.charge(Work::steps((sort_steps + user.held_bytes() as usize) as u64));

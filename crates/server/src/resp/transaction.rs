@@ -42,22 +42,22 @@ use crate::rmw::{Refusal, Rmw, bits};
 use crate::slow_log::is_timed_alone;
 use crate::work::Work;
 
-/// One transaction may take this part of the client buffers.
+/// The maximum part of the client buffers for one transaction.
 const QUEUE_BUFFER_PART: u64 = 4;
 
-/// What the map takes for a watched key besides the key.
+/// The memory of a watched key in the map, besides the key.
 const WATCHED_OVERHEAD_BYTES: usize = 64;
 
 /// A connection's MULTI and WATCH.
 #[derive(Default)]
 pub struct Transaction {
     is_queueing: bool,
-    /// A command could not be queued: EXEC will refuse.
+    /// A command could not be queued: EXEC will be refused.
     is_spoilt: bool,
     /// The commands' bytes, one after another.
     queued: Vec<u8>,
     pub(super) command_count: usize,
-    /// Versions when the keys were watched; 0: it did not exist.
+    /// The versions when the keys were watched; 0: the key did not exist.
     watched: BTreeMap<Box<[u8]>, u64>,
     watched_bytes: usize,
 }
@@ -68,17 +68,17 @@ impl Transaction {
         self.is_queueing
     }
 
-    /// A command could not be queued: EXEC will refuse.
+    /// Marks that a command could not be queued: EXEC will be refused.
     pub fn spoil(&mut self) {
         self.is_spoilt |= self.is_queueing;
     }
 
-    /// Queued commands, if there was a MULTI; for CLIENT LIST.
+    /// The number of queued commands, if there was a MULTI; for CLIENT LIST.
     pub fn queued_count(&self) -> Option<usize> {
         self.is_queueing.then_some(self.command_count)
     }
 
-    /// Memory that it takes.
+    /// The memory it takes.
     pub fn held_bytes(&self) -> usize {
         self.queued.capacity() + self.watched_bytes
     }
@@ -91,7 +91,7 @@ struct Queued<'t> {
 }
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// A command between MULTI and EXEC.
+    /// Queues a command between MULTI and EXEC.
     pub(super) fn queue(
         &mut self,
         caller: Caller,
@@ -107,7 +107,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 | Command::Quit
                 | Command::Reset),
             ) => return self.run(caller, command),
-            // Redis ends the transaction at once.
+            // Redis ends the transaction at once in this case.
             Err(error @ CommandError::WrongArity(CommandId::Exec)) => {
                 self.forget_transaction(caller.slot);
                 return self.refuse(caller, &error);
@@ -120,7 +120,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 self.spoil(caller.slot);
                 return self.fail(caller, &ErrorReply::NotInTransaction);
             }
-            // As every command that this server does not have.
+            // Refused like a command that this server does not have.
             Ok(Command::Operator { id: CommandId::Subscribe, args }) if has_others(args) => {
                 self.spoil(caller.slot);
                 return self.fail(caller, &NO_SUCH_CHANNEL);
@@ -159,7 +159,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.core.connections[slot].resp().transaction.get_or_insert_default()
     }
 
-    /// A command could not be queued.
+    /// Marks that a command could not be queued.
     pub(super) fn spoil(&mut self, slot: usize) {
         self.transaction(slot).is_spoilt = true;
     }
@@ -175,13 +175,13 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.say(caller, |encoder| encoder.ok());
     }
 
-    /// For CLIENT LIST of others.
+    /// Publishes the number of queued commands, for CLIENT LIST of other clients.
     fn show_queue(&mut self, slot: usize) {
         let count = self.transaction(slot).queued_count();
         self.core.connections[slot].client.set_queued(count);
     }
 
-    /// DISCARD: forgets the watched keys too.
+    /// DISCARD: also forgets the watched keys.
     pub(super) fn discard(&mut self, caller: Caller) {
         let transaction = &mut self.core.connections[caller.slot].resp().transaction;
         if transaction.take_if(|transaction| transaction.is_queueing).is_none() {
@@ -208,12 +208,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             .take_if(|transaction| !transaction.is_queueing && transaction.watched.is_empty());
     }
 
-    /// WATCH: remembers the versions of now.
+    /// WATCH: remembers the present versions.
     pub(super) fn watch(&mut self, caller: Caller, keys: Keys<'a>) {
         if self.transaction(caller.slot).is_queueing {
             return self.fail(caller, &ErrorReply::WatchInMulti);
         }
-        // EXEC looks at all of them in one piece.
+        // EXEC checks all of them in one step.
         let watched_count = self.transaction(caller.slot).watched.len() + keys.len();
         if self.refuse_long_keys(caller, keys) || self.refuse_atomic(caller, watched_count, 0) {
             return self.drop_idle_transaction(caller.slot);
@@ -285,14 +285,14 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let keys = commands.iter().flat_map(keys_of);
         let keys = keys.chain(transaction.watched.keys().map(|key| &**key));
         match (self.core.cluster.clone(), slot_of(keys)) {
-            // A group holds one shard: watched keys of others could change meanwhile.
+            // A group holds one shard: watched keys of other shards could change meanwhile.
             (Some(_), Keyed::Several) => self.fail(caller, &ErrorReply::CrossSlot),
             (Some(view), Keyed::One(slot)) if view.is_own(slot) => {
                 self.in_group(caller, slot, |gather| {
                     gather.exec_parts(caller, transaction, commands);
                 });
             }
-            // Without keys, or reads of a copy.
+            // No keys, or reads of a copy.
             _ => self.exec_parts(caller, transaction, commands),
         }
     }
@@ -321,7 +321,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// Commands on keys, under the locks of all of them; false: a watched key has changed.
+    /// Runs commands on keys, under the locks of all of them; false: a watched key has changed.
     fn exec_part(
         &mut self,
         caller: Caller,
@@ -331,7 +331,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     ) -> bool {
         let now = self.core.now;
         self.core.connections[caller.slot].has_written = true;
-        // A group has no session: its shard is held already.
+        // A group has no session: its shard is already held.
         let (hashes, room) = match self.engine.session().is_some() {
             true => self.locks_for(transaction, part, is_first),
             false => (Vec::new(), Room::default()),
@@ -345,7 +345,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         gather.exec_locked(caller, (transaction, began), part, is_first)
     }
 
-    /// The keys whose locks a part needs, and the room.
+    /// The keys whose locks a part needs, and the log space to reserve.
     fn locks_for(
         &mut self,
         transaction: &Transaction,
@@ -367,7 +367,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         (hashes, room)
     }
 
-    /// The same: no other client comes in between.
+    /// Runs the part under the locks: no other client's command comes in between.
     fn exec_locked(
         &mut self,
         caller: Caller,
@@ -391,13 +391,14 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         true
     }
 
-    /// The next command of a group that has `began` at that work: unless it has done too much.
+    /// Runs the next command of a group that started at the work `began`, unless the group has done
+    /// too much.
     fn run_in_exec(&mut self, caller: Caller, queued: &Queued<'a>, began: Work) {
         let done_bytes = self.core.work().bytes_since(began);
         if self.fits_atomic(0, done_bytes) {
             self.run_queued(caller, queued);
         } else {
-            // It is not done, as where memory ends, and so are those behind it.
+            // It is not run, as when memory is exhausted, and nor are the commands after it.
             self.fail(caller, &TOO_MUCH_AT_ONCE);
         }
     }
@@ -417,12 +418,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
         match &queued.parsed {
             Ok(command) => {
-                // What has nothing to count is charged its time, as outside of a group.
+                // Commands with nothing to count are charged their time, as outside a group.
                 let is_timed = id.is_some_and(|id| is_timed_alone(id.spec()));
                 let began = is_timed.then(Instant::now);
                 self.raw = queued.raw;
                 match command {
-                    // Those behind it do not wait.
+                    // The commands after it do not wait.
                     Command::Flush { .. } => self.flush_all(caller, true),
                     _ => self.run(caller, *command),
                 }
@@ -438,7 +439,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// Log space that a write may need: for its own bytes and, where it builds on the old value,
+    /// The log space that a write may need: for its own bytes and, if it builds on the old value,
     /// for that.
     fn room_of(&mut self, queued: &Queued<'_>) -> u64 {
         let mut sink = LengthSink { len_bytes: 0 };
@@ -453,7 +454,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         sink.len_bytes + entry_len_max_bytes(queued.raw.len(), grows_to) as u64
     }
 
-    /// QUIT, RESET and the end of a connection forget everything.
+    /// Forgets everything, at QUIT, RESET and the end of a connection.
     pub(super) fn forget_transaction(&mut self, slot: usize) {
         self.core.connections[slot].resp().transaction = None;
         self.core.connections[slot].client.set_queued(None);
@@ -488,7 +489,7 @@ fn is_barred(command: &Command<'_>) -> bool {
     command.id().is_some_and(|id| id.spec().flags.contains(Flags::NO_MULTI))
 }
 
-/// Commands on the whole keyspace cannot run under some keys' locks (I1).
+/// Commands on the whole keyspace cannot run under the locks of some keys (I1).
 fn needs_session(queued: &Queued<'_>) -> bool {
     matches!(
         queued.parsed,
@@ -509,7 +510,7 @@ fn is_write(queued: &Queued<'_>) -> bool {
     id.is_some_and(|id| id.spec().flags.contains(Flags::WRITE))
 }
 
-/// Whether what is written is as long as what was there; a deletion writes nothing.
+/// Whether the written value is as long as the old one; a deletion writes nothing.
 fn builds_on_old_values(queued: &Queued<'_>) -> bool {
     use wire::resp::CommandId::{
         Append, BitField, BitOp, Copy, Expire, ExpireAt, GetEx, PExpire, PExpireAt, Persist,
@@ -523,7 +524,7 @@ fn builds_on_old_values(queued: &Queued<'_>) -> bool {
     id.is_some_and(|id| builders.contains(&id))
 }
 
-/// How long a value may become that is filled up to an offset, or unpacked.
+/// The maximum length of a value that is padded up to an offset, or unpacked.
 fn grows_to_bytes(queued: &Queued<'_>, value_max_bytes: u64) -> u64 {
     let end = match queued.parsed {
         Ok(Command::SetRange { offset_bytes, .. }) => offset_bytes,
@@ -541,7 +542,7 @@ fn grows_to_bytes(queued: &Queued<'_>, value_max_bytes: u64) -> u64 {
     end.min(value_max_bytes)
 }
 
-/// The keys of a queued command, where its row in the table says they stand.
+/// The keys of a queued command, at the places that its row in the table names.
 fn keys_of<'t>(queued: &Queued<'t>) -> impl Iterator<Item = &'t [u8]> + use<'t> {
     let id = queued.parsed.as_ref().ok().and_then(Command::id);
     id.and_then(|id| keys_in(id, queued.raw)).into_iter().flatten()

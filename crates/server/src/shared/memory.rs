@@ -21,8 +21,8 @@ use crate::memory::MemoryPlan;
 use crate::memory_limits::MemoryLimits;
 use crate::process::Usage;
 
-/// A running server can have so many times the memory that it was started with: its tables of
-/// segments are made for that.
+/// A running server can grow to so many times its initial memory: its tables of segments are made
+/// for that.
 const GROWTH_MAX: u64 = 8;
 
 /// The cap, and how often it was changed.
@@ -35,18 +35,18 @@ pub(super) struct LiveMemory {
     refused_count: AtomicU64,
 }
 
-/// The caps that can be had, in bytes.
+/// The bounds of the cap, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct CapBounds {
-    /// Segments keep their size, and each worker 64 of them (K14).
+    /// The minimum of the log: segments keep their size, and each worker has 64 of them (K14).
     least: u64,
-    /// What the items of a store need.
+    /// The memory that the items of a store need.
     for_items: u64,
-    /// What clients, users and sessions need that stay.
+    /// The memory that present clients, users and sessions need.
     for_clients: u64,
-    /// The room that was reserved at the start.
+    /// The address space that was reserved at the start.
     room: u64,
-    /// What the machine or the cgroup can give now.
+    /// The memory that the machine or the cgroup can give now.
     machine: u64,
 }
 
@@ -61,7 +61,7 @@ impl LiveMemory {
     }
 }
 
-/// Address space for a store, so that a running server can have more memory; 0: it keeps its size.
+/// Address space to reserve for a store, so that a running server can grow; 0: it keeps its size.
 pub(super) fn room_bytes(config: &Config, plan: &MemoryPlan, limits: MemoryLimits) -> u64 {
     if fixed_by(config).is_some() {
         return 0;
@@ -80,7 +80,7 @@ fn fixed_by(config: &Config) -> Option<&'static str> {
     settings.into_iter().find_map(|(is_set, name)| is_set.then_some(name))
 }
 
-/// The same, with what only an open store knows.
+/// The setting, or a property of the open store, that fixes the size of the memory.
 fn fixed_reason(config: &Config, store: &Store) -> String {
     let by = fixed_by(config).map(str::to_owned).unwrap_or_else(|| match store.page_kind() {
         PageKind::Reserved => format!("{}, --huge-pages", PageKind::Reserved),
@@ -124,19 +124,20 @@ fn refusal(bytes: u64, current_bytes: u64, bounds: CapBounds) -> Option<String> 
 }
 
 impl Shared {
-    /// The cap on log, index and buffers together, as it is now.
+    /// The present cap on log, index and buffers together.
     pub fn memory_bytes(&self) -> u64 {
-        // Relaxed: a new cap holds a moment sooner or later.
+        // Relaxed: a new cap may take effect a moment later.
         self.memory.memory_bytes.load(Ordering::Relaxed)
     }
 
-    /// Changes of the cap, and those that were refused.
+    /// Changes of the cap, and refused ones.
     pub fn memory_changes(&self) -> (u64, u64) {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (count(&self.memory.changed_count), count(&self.memory.refused_count))
     }
 
-    /// Whether the server could have this cap now; an error says what would do (I1).
+    /// Checks whether the server could have this cap now; the error names a cap that would be
+    /// accepted (I1).
     pub(crate) fn check_memory(&self, bytes: u64) -> Result<(), String> {
         let refused = if bytes == self.memory_bytes() {
             None
@@ -167,7 +168,7 @@ impl Shared {
         }
     }
 
-    /// Changes the cap. Returns at once, from any thread: workers give up what is too much between
+    /// Changes the cap. Returns at once, from any thread: workers give up surplus memory between
     /// their requests, while clients are served.
     pub(crate) fn set_memory(&self, bytes: u64) -> Result<(), String> {
         let _one_at_a_time = self.memory.changing.lock().unwrap_or_else(PoisonError::into_inner);

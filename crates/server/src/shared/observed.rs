@@ -12,17 +12,17 @@ impl Shared {
         &self.observations.monitors
     }
 
-    /// What HOTKEYS START has begun.
+    /// The session that HOTKEYS START has begun.
     pub(crate) fn hot_sessions(&self) -> &HotSessions {
         &self.observations.hot_sessions
     }
 
-    /// The clients that keep copies of what they read.
+    /// The clients that keep copies of values they have read.
     pub(crate) fn tracking(&self) -> &Tracking {
         &self.tracking
     }
 
-    /// The subscribers to items and connections, at memcached's port.
+    /// The subscribers to items and connections on the memcached port.
     pub(crate) fn event_stream(&self) -> &EventStream {
         &self.observations.event_stream
     }

@@ -8,18 +8,18 @@ use store::StoreStats;
 use super::Shared;
 use crate::counters::{CommandIndex, Totals};
 
-/// Rates over less time are mostly noise.
+/// Rates over shorter times are mostly noise.
 const RATE_TIME_MIN: Duration = Duration::from_millis(250);
 
-/// Where the last rates were taken.
+/// The counts at the time of the last rates.
 pub(super) struct RateSample {
     at: Instant,
-    /// What was counted then.
+    /// The counts at that time.
     counted: Rates,
     rates: Rates,
 }
 
-/// What is counted in a second.
+/// Rates per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rates {
     /// Commands.
@@ -31,15 +31,15 @@ pub struct Rates {
 }
 
 impl RateSample {
-    /// Nothing was counted yet.
+    /// A sample before anything is counted.
     pub fn now() -> RateSample {
         RateSample { at: Instant::now(), counted: Rates::default(), rates: Rates::default() }
     }
 }
 
 impl Shared {
-    /// What was counted since CONFIG RESETSTAT or `stats reset`. The workers' counters only grow,
-    /// so that [`Shared::totals`] stays fit for scrapers.
+    /// The counts since CONFIG RESETSTAT or `stats reset`. The workers' counters only grow, so that
+    /// [`Shared::totals`] stays fit for scrapers.
     pub fn totals_since_reset(&self) -> Totals {
         let baseline = self.baseline.lock().unwrap_or_else(PoisonError::into_inner);
         self.totals().since(&baseline)
@@ -59,7 +59,7 @@ impl Shared {
         self.rates().calls
     }
 
-    /// What is counted per second, averaged as [`Shared::calls_per_second`] is.
+    /// Rates per second, averaged as [`Shared::calls_per_second`] is.
     pub fn rates(&self) -> Rates {
         let mut sample = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
         let elapsed = sample.at.elapsed();

@@ -12,37 +12,37 @@ use crate::logins::Logins;
 use crate::memcached::users::Users;
 use crate::tls::Certificates;
 
-/// How the reading of one thing ended: what holds now, or why what was there stays.
+/// The result of reloading one thing: the new state, or why the old one stays.
 pub type Reloaded = Result<&'static str, String>;
 
 impl Shared {
-    /// The users that memcached's port lets in; before the workers start.
+    /// Sets the users of the memcached port; called before the workers start.
     pub(crate) fn set_users(&self, users: Users) {
         // Set once, at the start.
         let _ = self.users.set(users);
     }
 
-    /// Reads the users of memcached's port anew; None: there is no file of them.
+    /// Reads the users of the memcached port again; None: there is no file of them.
     pub fn reload_auth_file(&self) -> Option<Result<(), StartError>> {
         self.users().map(Users::reload)
     }
 
-    /// Those users, if there is a file of them.
+    /// The users of the memcached port, if there is a file of them.
     pub(crate) fn users(&self) -> Option<&Users> {
         self.users.get()
     }
 
-    /// What all doors answer now (K29).
+    /// The present answers of all doors (K29).
     pub fn doors(&self) -> Answers {
         Answers::new(&self.door_state())
     }
 
-    /// What that depends on.
+    /// The state that these answers depend on.
     pub(crate) fn door_state(&self) -> State {
         State::new(&self.config, self.acl.table().default())
     }
 
-    /// Native sessions whose door is closed to them end: before a change of the users is
+    /// Ends native sessions whose door is now closed to them, before a change of the users is
     /// acknowledged.
     pub(crate) fn close_doors(&self) {
         if let Some(shop) = self.native.get() {
@@ -50,12 +50,12 @@ impl Shared {
         }
     }
 
-    /// What connections at the ports of TLS begin with.
+    /// The certificates for new TLS connections.
     pub fn tls(&self) -> Option<&Certificates> {
         self.tls.as_ref()
     }
 
-    /// What the admin port refused.
+    /// The counts of refusals at the admin port.
     pub(crate) fn admin_counters(&self) -> &AdminCounters {
         &self.observations.admin
     }
@@ -70,7 +70,7 @@ impl Shared {
         &self.acl.logins
     }
 
-    /// The ports of TLS, once they are resolved.
+    /// Sets the ports of TLS, once they are resolved.
     pub(crate) fn set_tls_addresses(
         &mut self,
         resp: Option<SocketAddr>,
@@ -87,8 +87,8 @@ impl Shared {
         crate::resp::set_live(self, values)
     }
 
-    /// Reads certificates and users of the RESP port again, each by itself: one that is wrong
-    /// changes nothing of what it says.
+    /// Reads certificates and the users of the RESP port again, each by itself: a wrong file
+    /// changes nothing.
     pub fn reload(&self) -> Vec<Reloaded> {
         let certificates = self.tls().map(|tls| {
             tls.reload()

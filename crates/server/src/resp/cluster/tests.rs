@@ -26,7 +26,7 @@ fn node(name: u16) -> NodeId {
     NodeId { name, incarnation: 1 }
 }
 
-/// What the four servers were.
+/// The configuration of the four recorded servers.
 fn recorded_cluster() -> Configuration {
     let shard = |slots: (u16, u16), epoch, primary, backups: &[u16]| Shard {
         first: Slot(slots.0),
@@ -58,7 +58,8 @@ fn recorded_cluster() -> Configuration {
     }
 }
 
-/// What the control thread would say to a node that serves what it is primary of.
+/// The view that the control thread would give to a node that serves the slots of which it is
+/// primary.
 fn view_of(own: u16) -> Arc<View> {
     let (view, configuration) = (View::new(node(own)), recorded_cluster());
     for shard in &configuration.shards {
@@ -117,7 +118,7 @@ impl Bench {
     }
 }
 
-/// Lines as they were recorded: requests and what was answered.
+/// The recorded lines: requests and their answers.
 fn recorded(text: &str) -> impl Iterator<Item = (&str, String)> {
     text.lines().map(|line| {
         let (request, reply) = line.split_once('\t').unwrap();
@@ -148,7 +149,7 @@ fn a_server_without_a_cluster_answers_as_redis_does() {
     check_replay(None, include_str!("recorded/standalone.txt"));
 }
 
-/// The text with ids and times as they were written down.
+/// The text with ids and times as in the recording.
 fn as_recorded(text: &str) -> String {
     (1..=4).fold(text.to_owned(), |text, name| {
         text.replace(&announced::node_id(node(name)), &format!("<n{name}>"))
@@ -257,7 +258,7 @@ fn a_slot_whose_primary_is_unknown_is_not_served() {
     assert!(bench.ask("CLUSTER INFO").contains("cluster_slots_fail:5461\r\n"));
 }
 
-/// More keys than one turn looks at: what is asked beside them is answered in between.
+/// More keys than one turn looks at: other commands are answered in between.
 #[test]
 fn keys_of_a_slot_are_counted_in_slices() {
     for index in [store::IndexKind::Hash, store::IndexKind::Tree] {
@@ -282,7 +283,7 @@ fn keys_of_a_slot_are_counted_in_slices() {
     }
 }
 
-/// The store holds copies of other nodes' slots, which are not this node's to show.
+/// The store holds copies of other nodes' slots, which this node must not show.
 #[test]
 fn only_own_keys_are_shown() {
     for index in [store::IndexKind::Hash, store::IndexKind::Tree] {
@@ -310,7 +311,7 @@ fn only_own_keys_are_shown() {
     }
 }
 
-/// A node that has lost its lease without hearing of it may be asked for keys that others write by
+/// A node that has lost its lease without noticing may be asked for keys that other nodes write by
 /// now.
 #[test]
 fn reads_past_the_router_are_told_only_under_the_lease() {

@@ -30,12 +30,12 @@ struct Argument {
     parts: Vec<Argument>,
 }
 
-/// What a command's arguments are; empty: it has none.
+/// The arguments of a command; empty: it has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Arguments(Vec<Argument>);
 
 impl Arguments {
-    /// Those of a command.
+    /// The arguments of a command.
     pub fn of(spec: &Spec) -> Arguments {
         let found = TABLE.binary_search_by(|(name, _)| (*name).cmp(spec.name));
         let mut rest = found.map_or("", |at| TABLE[at].1);
@@ -67,7 +67,7 @@ fn type_name(letter: u8) -> Option<&'static str> {
     })
 }
 
-/// Ends a name, a number or a word.
+/// Whether the byte ends a name, a number or a word.
 fn is_end(byte: u8) -> bool {
     matches!(byte, b'#' | b'=' | b'@' | b'!' | b'?' | b'*' | b'+' | b'(' | b')' | b' ')
 }
@@ -87,7 +87,7 @@ fn read_list(rest: &mut &'static str) -> Vec<Argument> {
 
 fn read_one(rest: &mut &'static str) -> Option<Argument> {
     let bytes = rest.as_bytes();
-    // Some names have a colon themselves.
+    // Some names contain a colon.
     let is_type = |at: &usize| {
         bytes[*at] == b':'
             && bytes.get(at + 1).is_some_and(|letter| type_name(*letter).is_some())

@@ -39,7 +39,7 @@ const FIELDS: KeyUse = KeyUse {
 };
 const DROP: KeyUse = with(&["RW", "delete", "variable_flags"]);
 
-/// What a command does with its keys; two of them: one for each of its two keys.
+/// How a command uses its keys; two entries: one for each of its two keys.
 fn uses(id: Id) -> &'static [KeyUse] {
     match id {
         Id::Set => &[SET],
@@ -81,14 +81,14 @@ fn uses(id: Id) -> &'static [KeyUse] {
     }
 }
 
-/// What becomes of the key that is the `at`th of a command, whose arguments follow.
+/// How a command uses its `at`th key, given the command's arguments.
 pub(super) fn flags_of(spec: &Spec, at: usize, args: ArgIter<'_>) -> &'static [&'static str] {
     let uses = uses(spec.id);
-    // Behind the name and the key, and SET's value.
+    // After the name and the key, and after SET's value.
     let options = |skipped| args.skip(skipped);
     let tells = |arg: &[u8]| arg.eq_ignore_ascii_case(b"get") || Compares::read(arg).is_some();
     match uses.get(at).or(uses.last()) {
-        // GET tells the value, and a comparison tells whether it is one.
+        // GET returns the value, and a comparison reveals whether it equals another.
         Some(_) if spec.id == Id::Set && options(3).any(tells) => CHANGE.flags,
         Some(_) if spec.id == Id::Set => REPLACE.flags,
         Some(_) if spec.id == Id::DelEx && options(2).any(tells) => TAKE.flags,
@@ -97,12 +97,12 @@ pub(super) fn flags_of(spec: &Spec, at: usize, args: ArgIter<'_>) -> &'static [&
     }
 }
 
-/// What a user needs to be allowed to do with a key.
+/// The rights that a user needs on a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// To learn what is in it.
+    /// To learn its contents.
     pub reads: bool,
-    /// To put something in, change it or delete it.
+    /// To write, change or delete it.
     pub writes: bool,
 }
 
@@ -110,18 +110,18 @@ impl Access {
     /// Both.
     pub const ALL: Access = Access { reads: true, writes: true };
 
-    /// What is in either.
+    /// The union of both.
     pub fn with(self, other: Access) -> Access {
         Access { reads: self.reads | other.reads, writes: self.writes | other.writes }
     }
 
-    /// Whether this access permits that one.
+    /// Whether this access includes `wanted`.
     pub fn covers(self, wanted: Access) -> bool {
         (self.reads || !wanted.reads) && (self.writes || !wanted.writes)
     }
 }
 
-/// What becomes of the key that is the `at`th of a command, as far as users' rights go.
+/// The rights that a command needs on its `at`th key.
 pub fn key_access(spec: &Spec, at: usize, args: ArgIter<'_>) -> Access {
     let flags = flags_of(spec, at, args);
     let writes = |flag: &&str| matches!(*flag, "insert" | "update" | "delete");
@@ -138,8 +138,8 @@ pub(super) fn encode(encoder: &mut Encoder<'_>, spec: &'static Spec) {
     let first = i64::from(spec.keys.first);
     let last = i64::from(spec.keys.last);
     for (key_use, index) in uses.iter().zip(first..) {
-        // Each but the last of several is of one key; the last key counts from the first one, or
-        // from the end.
+        // Each specification but the last of several covers one key; the last key is counted from
+        // the first one, or from the end.
         let is_one = uses.len() > 1 && (last > 0 || index + 1 < first + uses.len() as i64);
         let last_from_first = if is_one {
             0

@@ -14,22 +14,22 @@ use crate::gather::Gather;
 use crate::resp::Caller;
 use crate::resp::slices::{SLICE_BYTES, Slice, Source};
 
-/// Names or keys that one slice looks at.
+/// The number of names or keys that one slice looks at.
 const NAMES_PER_SLICE: usize = 1024;
 
-/// Where it stands.
+/// The position of the walk.
 pub(in crate::resp) enum CommandWalk {
-    /// Every command, from so many on.
+    /// Every command, from this one on.
     All { told: Told, from: usize },
-    /// Those that are named.
+    /// The named commands.
     Named { told: Told, names: ArgPlace },
-    /// DOCS says how many of the names it knows before it tells of them.
+    /// DOCS first counts the known names, then describes them.
     Counting { known_count: usize, left: ArgPlace, names: ArgPlace },
     /// The keys of a command, each `step` arguments from the one before.
     Keys { keys: ArgPlace, step: u32, flags: Option<Flagged> },
 }
 
-/// What is told of a command.
+/// What is reported of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::resp) enum Told {
     /// COMMAND INFO.
@@ -38,11 +38,11 @@ pub(in crate::resp) enum Told {
     Docs,
 }
 
-/// COMMAND GETKEYSANDFLAGS: what it takes to find a key's flags.
+/// COMMAND GETKEYSANDFLAGS: the data needed to find a key's flags.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::resp) struct Flagged {
     spec: &'static Spec,
-    /// All of the command that is asked about.
+    /// The whole command in question.
     words: ArgPlace,
     /// The position of the next key among the keys.
     at: usize,
@@ -181,7 +181,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.begin_slices(caller, Source::Commands(CommandWalk::Keys { keys, step, flags }));
     }
 
-    /// A slice of what COMMAND tells. A client that wants no reply gets none.
+    /// A slice of COMMAND's reply. A client that wants no reply gets none.
     pub(in crate::resp) fn commands_slice(
         &mut self,
         caller: Caller,

@@ -13,17 +13,18 @@ use crate::password::PASSWORD_MAX_BYTES;
 use crate::shared::Shared;
 use crate::slo;
 
-/// As the table of settings has it.
+/// As in the table of settings.
 const CONNECTIONS_MAX: usize = 1_000_000;
 
-/// The most that the file takes, as the table of settings has it; what is more is as good.
+/// The maximum that the file accepts, as in the table of settings; a larger value has the same
+/// effect.
 const DAY_US: i64 = 86_400_000_000;
-/// The longest that a connection may be asked to be idle, as the file takes it.
+/// The longest idle time that the file accepts.
 const YEAR_S: i64 = 365 * 86_400;
-/// The same of entries.
+/// The maximum number of entries that the file accepts.
 const SLOW_LOG_LEN_MAX: i64 = 1_000_000;
 
-/// The same of keys that are tracked.
+/// The maximum number of tracked keys that the file accepts.
 const TRACKING_KEYS_MAX: i64 = 1_000_000_000;
 
 const LOG_WORDS: &str =
@@ -31,17 +32,17 @@ const LOG_WORDS: &str =
 const REDIS_LOG_WORDS: &str =
     "argument(s) must be one of the following: debug, verbose, notice, warning";
 
-/// Why a value cannot be had, in the client's words.
+/// Why a value is refused, as the client is told.
 pub(super) type Reason = String;
 
-/// A setting's key in the file and its value there, or why it cannot be had.
+/// A setting's key in the file and its value there, or why it is refused.
 type Taken = Result<(&'static str, String), Reason>;
 
-/// What is to hold once all of a command is found right.
+/// The changes to apply once all settings of a command are checked.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Staged<'a> {
     wanted: Wanted,
-    /// The name that the client gave to what would change roles.
+    /// The name that the client used for a setting that changes roles.
     wanted_by: Option<&'a [u8]>,
     memory_bytes: Option<u64>,
     slo: Option<Option<Duration>>,
@@ -55,12 +56,12 @@ pub(super) struct Staged<'a> {
     tracking_keys_max: Option<u64>,
     latency_monitor_ms: Option<u64>,
     log_level: Option<LogLevel>,
-    /// By the keys of the file.
+    /// The changes by the keys of the file.
     changes: Vec<(&'static str, String)>,
 }
 
 impl<'a> Staged<'a> {
-    /// Takes up the setting `known`, which the client calls `name`; `None`: it is none of these.
+    /// Stages the setting `known`, which the client calls `name`; `None`: it is none of these.
     pub(super) fn take(
         &mut self,
         shared: &Shared,
@@ -107,7 +108,7 @@ impl<'a> Staged<'a> {
                     ("max-connections-per-address", count.to_string())
                 })
             }
-            // As Redis takes it, in whole seconds.
+            // In whole seconds, as in Redis.
             "timeout" | "idle-timeout" => integer(value, 0, YEAR_S).map(|seconds| {
                 self.idle_timeout_ms = Some(seconds.cast_unsigned() * 1000);
                 let text = if seconds == 0 { "off".to_owned() } else { format!("{seconds}s") };
@@ -149,7 +150,7 @@ impl<'a> Staged<'a> {
         Ok(("latency-monitor-threshold", text))
     }
 
-    /// All holds from now on, or nothing does: the name that is in the way, and why.
+    /// Applies all changes, or none: then returns the offending name, and why.
     pub(super) fn apply(self, shared: &Shared) -> Result<(), (&'a [u8], Reason)> {
         let memory_before = shared.memory_bytes();
         if let Some(bytes) = self.memory_bytes {
@@ -158,12 +159,12 @@ impl<'a> Staged<'a> {
         if let Some(name) = self.wanted_by
             && let Err(error) = shared.change_roles(self.wanted)
         {
-            // What was there a moment ago fits.
+            // The previous value still fits.
             let _ = shared.set_memory(memory_before);
             return Err((name, error.to_string()));
         }
         if let Some(target) = self.slo {
-            // It was checked, and what was checked then holds now.
+            // The values were checked, and the checks still hold now.
             let _ = shared.slo().set(target);
         }
         if let (Some(size), Some(keys)) = (self.hot_set, shared.hot_keys()) {
@@ -210,7 +211,7 @@ fn text(value: &[u8]) -> &str {
     std::str::from_utf8(value).unwrap_or_default()
 }
 
-/// In our words or in Redis's, as the setting that was named has them.
+/// In our words or in Redis's, depending on the name that was used.
 fn log_level(known: &str, value: &[u8]) -> Result<LogLevel, Reason> {
     match known {
         "log" => LogLevel::named(text(value)).ok_or_else(|| LOG_WORDS.to_owned()),
@@ -218,7 +219,7 @@ fn log_level(known: &str, value: &[u8]) -> Result<LogLevel, Reason> {
     }
 }
 
-/// In Redis's units for Redis's name, else as the file spells it.
+/// In Redis's units for Redis's name, otherwise as in the file.
 fn memory_bytes(shared: &Shared, known: &str, value: &[u8]) -> Result<u64, Reason> {
     let of_redis = (known == "maxmemory").then(|| redis_size(text(value))).flatten();
     let bytes = match of_redis {
@@ -230,7 +231,7 @@ fn memory_bytes(shared: &Shared, known: &str, value: &[u8]) -> Result<u64, Reaso
     shared.check_memory(bytes).map(|()| bytes)
 }
 
-/// As Redis reads it: `k` is 1000 and `kb` 1024; `None`: it would refuse that.
+/// A size as Redis reads it: `k` is 1000 and `kb` 1024; `None`: Redis would refuse it.
 fn redis_size(text: &str) -> Option<u64> {
     let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -247,7 +248,7 @@ fn redis_size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(unit_bytes)
 }
 
-/// `None`: `auto`.
+/// The number of threads; `None`: `auto`.
 fn thread_count(value: &[u8]) -> Result<Option<usize>, Reason> {
     if value.eq_ignore_ascii_case(b"auto") {
         return Ok(None);
@@ -256,7 +257,7 @@ fn thread_count(value: &[u8]) -> Result<Option<usize>, Reason> {
     count.map_err(|_| "argument must be auto or a number of threads".to_owned())
 }
 
-/// A number within its bounds, in the words of Redis.
+/// A number within its bounds; errors are in the words of Redis.
 fn integer(value: &[u8], least: i64, most: i64) -> Result<i64, Reason> {
     let number =
         text(value).parse::<i64>().map_err(|_| "argument couldn't be parsed into an integer")?;
@@ -298,7 +299,8 @@ fn hot_set(shared: &Shared, value: &[u8]) -> Result<HotSetSize, Reason> {
     Err(reason.to_owned())
 }
 
-/// As many as the limit of open files allows, which is raised for them.
+/// The maximum number of connections, at most what the limit of open files allows, which is raised
+/// for them.
 fn connection_count(value: &[u8], thread_count: usize) -> Result<usize, Reason> {
     let count =
         text(value).parse::<i64>().map_err(|_| "argument couldn't be parsed into an integer")?;
@@ -314,8 +316,8 @@ fn connection_count(value: &[u8], thread_count: usize) -> Result<usize, Reason> 
     }
 }
 
-/// What a file that was read anew has for live settings, each in CONFIG SET's words: all hold, or
-/// none does, and one line says why.
+/// Applies the live settings of a file that was read again, each in CONFIG SET's words: all take
+/// effect, or none does and the error says why in one line.
 pub(crate) fn set_live(shared: &Shared, values: &[(&'static str, String)]) -> Result<(), String> {
     let mut staged = Staged::default();
     for (key, value) in values {

@@ -10,10 +10,10 @@ use crate::hot::session::Wanted;
 /// Hash slots of a cluster.
 const SLOT_COUNT: i64 = 16_384;
 
-/// Keys that are shown unless COUNT says how many.
+/// The number of keys shown unless COUNT is given.
 const COUNT_DEFAULT: usize = 10;
 
-/// Of `cpu` and `net`.
+/// The maximum number of metrics: `cpu` and `net`.
 const METRICS_MAX: i64 = 2;
 
 const NO_METRICS: &str = "METRICS parameter is required";
@@ -34,11 +34,11 @@ const SLOT_TWICE: &str = "duplicate slot number";
 const SYNTAX: &str = "syntax error";
 const BAD_SLOT: &str = "Invalid or out of range slot";
 
-/// Why not.
+/// The reason of a refusal.
 pub(super) type Refused = Cow<'static, str>;
 
-/// Reads what follows START. `is_own` says of a slot whether this node of a cluster serves it;
-/// `None`: there is no cluster. The texts of errors are those of Redis 8.6.
+/// Parses the arguments of START. `is_own` tells for a slot whether this node of a cluster serves
+/// it; `None`: there is no cluster. The texts of errors are those of Redis 8.6.
 pub(super) fn read(
     mut args: ArgIter<'_>,
     is_own: Option<&dyn Fn(u16) -> bool>,
@@ -76,13 +76,13 @@ pub(super) fn read(
     Ok(wanted)
 }
 
-/// From 1 to `max`.
+/// A number from 1 to `max`.
 fn within(word: &[u8], max: i64, text: &'static str) -> Result<u64, Refused> {
     let number = parse_i64(word).filter(|number| (1..=max).contains(number));
     number.map(i64::cast_unsigned).ok_or(text.into())
 }
 
-/// So many words, of which those that name no metric are passed over, as in Redis.
+/// Reads so many words; those that name no metric are ignored, as in Redis.
 fn read_metrics(args: &mut ArgIter<'_>, count: u64) -> Result<(bool, bool), Refused> {
     let (mut cpu, mut net) = (false, false);
     for _ in 0..count {

@@ -26,14 +26,14 @@ use crate::resp::Caller;
 use crate::rmw::Rmw;
 use crate::work::Work;
 
-/// So many replies with values of any length need no look at the values: what is copied of them is
-/// as much as one batch may copy.
+/// So many replies with values of any length need no measuring: their copies are no more than one
+/// batch may copy.
 const UNMEASURED_VALUES_MAX: usize = 128;
 
-/// Headers, numbers, errors.
+/// The maximum length of headers, numbers and errors.
 const SHORT_REPLY_BYTES: u64 = 256;
 
-/// What INFO, and what operators' commands answer at most, but for those that are measured.
+/// The maximum length of INFO's and operators' replies, except for those that are measured.
 const OPERATOR_REPLY_BYTES: u64 = 16 << 10;
 
 const TOO_MUCH_TO_REPLY: ErrorReply<'static> = ErrorReply::Other(
@@ -41,13 +41,13 @@ const TOO_MUCH_TO_REPLY: ErrorReply<'static> = ErrorReply::Other(
      are a part of maxmemory, or than is free of these",
 );
 
-/// How long the values of the group's keys may have become by now.
+/// The maximum lengths that the values of the group's keys may have by now.
 #[derive(Default)]
 struct Lengths(HashMap<KeyHash, u64>);
 
 impl<E: Engine> Gather<'_, '_, E> {
-    /// Books what the replies may hold; how much, and as what. `None`: that is too much, and said
-    /// so.
+    /// Books the maximum of the replies; returns the amount and its kind. `None`: that is too much,
+    /// and the error is answered.
     pub(super) fn book_replies(
         &mut self,
         caller: Caller,
@@ -60,7 +60,7 @@ impl<E: Engine> Gather<'_, '_, E> {
         if self.refuse_atomic(caller, 0, looked_bytes) {
             return None;
         }
-        // Few words have their room also where long replies fill theirs.
+        // A few words have room even where long replies fill theirs.
         let kind = reply_kind(usize::try_from(bound_bytes).unwrap_or(usize::MAX));
         if bound_bytes <= bytes_max && self.core.ledger.try_reserve(kind, bound_bytes) {
             return Some((kind, bound_bytes));
@@ -100,12 +100,12 @@ impl<E: Engine> Gather<'_, '_, E> {
         sum_bytes
     }
 
-    /// Whether measuring has taken as much as the group may.
+    /// Whether measuring has cost as much as the group may.
     fn has_looked_enough(&self, began: Work) -> bool {
         self.core.work().bytes_since(began) > self.core.shared.config().atomic_size_max_bytes
     }
 
-    /// What is copied of the values that a command tells, and what it makes of its keys' lengths.
+    /// The copied bytes of the values in a command's reply; updates the lengths of its keys.
     fn values_bound(&mut self, queued: &Queued<'_>, lengths: &mut Lengths) -> u64 {
         let mut told_bytes = 0;
         let mut longest_bytes = 0;
@@ -136,8 +136,8 @@ impl<E: Engine> Gather<'_, '_, E> {
         sink.len_bytes
     }
 
-    /// Makes a reply slice by slice, drops it, and says how long it was; more than `bytes_max`: at
-    /// least that.
+    /// Makes a reply slice by slice, drops it, and returns its length; above `bytes_max`: at least
+    /// that.
     fn measure(&mut self, caller: Caller, queued: &Queued<'_>, bytes_max: u64) -> u64 {
         let (slot, began) = (caller.slot, self.core.work());
         let work_bytes_max = self.core.shared.config().atomic_size_max_bytes;
@@ -165,7 +165,7 @@ impl<E: Engine> Gather<'_, '_, E> {
     }
 }
 
-/// Whether a command's reply has no bound that is known without making it. All of these only read.
+/// Whether a command's reply can only be bounded by making it. All of these commands only read.
 fn is_measured(command: &Command<'_>) -> bool {
     matches!(
         command,
@@ -196,7 +196,8 @@ fn is_measured(command: &Command<'_>) -> bool {
     )
 }
 
-/// Whether the reply may hold values: any command on keys that reads, or tells what it has written.
+/// Whether the reply may contain values: any command on keys that reads, or returns the written
+/// value.
 fn tells_values(queued: &Queued<'_>) -> bool {
     use CommandId::{GetDel, GetEx, GetSet, IncrByFloat, Set};
     let id = queued.parsed.as_ref().ok().and_then(Command::id);
@@ -206,7 +207,7 @@ fn tells_values(queued: &Queued<'_>) -> bool {
     })
 }
 
-/// Past the output limit, middle-sized values are pinned.
+/// The copied bytes of a value: beyond the output limit, middle-sized values are pinned.
 fn copied_of(len_bytes: u64) -> u64 {
     match len_bytes < PIN_VALUE_BYTES_MIN_OVER_LIMIT as u64 {
         true => len_bytes,
