@@ -242,10 +242,11 @@ impl Current {
 pub(crate) const OVERRULED: &str = "the line of --acl-file for default lets clients in without one";
 
 impl Acl {
-    /// As the settings and the file say; what users take is booked in `budget`.
+    /// The users of the settings and the file; their memory is booked in `budget`.
     ///
     /// # Errors
-    /// A file that is not there or says what cannot be.
+    ///
+    /// The file is missing or contains an error.
     pub fn open(config: &Config, budget: &Arc<BufferBudget>) -> Result<Acl, StartError> {
         let default = User::default_user(config.requirepass.as_deref());
         let table = Arc::new(Table::new(default, []));

@@ -6,8 +6,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::config::Pin;
 
-/// The processor for each worker, inside the mask that the process was started with; empty: the
-/// kernel moves workers as it likes.
+/// The CPU for each worker, inside the mask that the process was started with; empty: the kernel
+/// schedules workers freely.
 pub fn plan(pin: Pin, worker_count: usize) -> Vec<usize> {
     match sched_getaffinity(None) {
         Ok(mask) => choose(pin, worker_count, &processors(&mask)),
@@ -15,17 +15,17 @@ pub fn plan(pin: Pin, worker_count: usize) -> Vec<usize> {
     }
 }
 
-/// Processors that this process may use; 1 where the kernel does not say.
+/// The number of CPUs that this process may use; 1 if the kernel does not report it.
 pub fn processor_count() -> usize {
     sched_getaffinity(None).map_or(1, |mask| mask.count().max(1) as usize)
 }
 
-/// The processors that the process may use; empty: the kernel does not say.
+/// The CPUs that the process may use; empty: the kernel does not report them.
 pub fn allowed() -> Vec<usize> {
     sched_getaffinity(None).map(|mask| processors(&mask)).unwrap_or_default()
 }
 
-/// Keeps the calling thread on one processor.
+/// Pins the calling thread to one CPU.
 pub fn pin_current_thread(processor: usize) -> io::Result<()> {
     let mut mask = CpuSet::new();
     mask.set(processor);

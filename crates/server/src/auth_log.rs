@@ -11,19 +11,19 @@ use base::UnixMillis;
 
 use crate::budget::{BufferBudget, Kind, Reservation};
 
-/// Entries that are kept, as `acllog-max-len` of Redis.
+/// The maximum number of entries, as Redis's `acllog-max-len`.
 const LEN_MAX: usize = 128;
 
-/// Bytes that are kept of a user's name, and of a key's.
+/// The kept length of a user's name, and of a key's.
 const NAME_BYTES_MAX: usize = 128;
 
-/// The same that fails again within this time has one entry, as in Redis.
+/// The same failure within this time shares one entry, as in Redis.
 const MERGED_MS: u64 = 60_000;
 
-/// Newest entries that a failure is compared with.
+/// The number of newest entries that a failure is compared with.
 const COMPARED: usize = 10;
 
-/// What was refused.
+/// The right that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// To log in.
@@ -45,10 +45,10 @@ impl Reason {
     }
 }
 
-/// What somebody tried.
+/// An attempt of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// What was refused.
+    /// The right that was refused.
     pub reason: Reason,
     /// Between MULTI and EXEC.
     pub is_in_multi: bool,
@@ -61,27 +61,27 @@ pub struct Attempt {
 /// Failed attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// How many.
+    /// The number of attempts.
     pub count: u64,
-    /// At what.
+    /// The attempt.
     pub attempt: Attempt,
-    /// When the last one was.
+    /// The time of the last one.
     pub at: UnixMillis,
     /// The line of CLIENT LIST of the client that tried last.
     pub client_info: String,
 }
 
-/// What is kept of the line of CLIENT LIST: names of clients may be long.
+/// The kept length of the line of CLIENT LIST: names of clients may be long.
 const CLIENT_BYTES_MAX: usize = 768;
 
-/// What an entry takes at most.
+/// The maximum memory of an entry.
 const ENTRY_BYTES_MAX: usize = size_of::<Failure>() + 2 * NAME_BYTES_MAX + CLIENT_BYTES_MAX;
 
 /// The log, as all threads see it.
 #[derive(Debug)]
 pub struct AuthLog {
     entries: Mutex<VecDeque<Failure>>,
-    /// For all entries (A1).
+    /// The memory of all entries (A1).
     _booked: Option<Reservation>,
 }
 
@@ -94,7 +94,7 @@ impl AuthLog {
         AuthLog { entries: Mutex::default(), _booked: booked }
     }
 
-    /// An attempt failed.
+    /// Adds a failed attempt.
     pub fn add(&self, mut attempt: Attempt, client_info: &str, at: UnixMillis) {
         attempt.user.truncate(NAME_BYTES_MAX);
         attempt.object.truncate(NAME_BYTES_MAX);
@@ -120,7 +120,7 @@ impl AuthLog {
         self.lock().iter().take(count).cloned().collect()
     }
 
-    /// Forgets all.
+    /// Removes all entries.
     pub fn clear(&self) {
         self.lock().clear();
     }

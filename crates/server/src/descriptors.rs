@@ -6,7 +6,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Descriptors besides connections: listeners, epolls, eventfds, the admin port, logs.
 const RESERVED: u64 = 64;
 
-/// How many connections can be open at a time, at most `wanted`. Raises the soft limit if needed.
+/// The number of connections that can be open at a time, at most `wanted`. Raises the soft limit if
+/// needed.
 pub fn connections_allowed(wanted: usize, worker_count: usize) -> usize {
     let reserved = RESERVED + 8 * worker_count as u64;
     let need = wanted as u64 + reserved;

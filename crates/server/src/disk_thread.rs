@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crossbeam_channel::Sender;
 
-/// What a job will have come to.
+/// The outcome of a job, once it is done.
 #[derive(Clone, Debug)]
 pub struct Pending(Arc<OnceLock<io::Result<()>>>);
 
@@ -29,21 +29,22 @@ impl Pending {
     }
 }
 
-/// Jobs that may wait: also those of clients that have gone.
+/// The maximum number of waiting jobs, including those of clients that have disconnected.
 const JOBS_MAX: usize = 1024;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Begins its thread with the first job.
+/// The handle of the disk thread, which starts with the first job.
 #[derive(Debug, Default)]
 pub struct DiskThread {
     queue: Mutex<Option<Sender<Job>>>,
 }
 
 impl DiskThread {
-    /// Asks for a job.
+    /// Submits a job.
     ///
     /// # Errors
+    ///
     /// The thread cannot be made, or too many jobs wait: nothing is done.
     pub fn run(
         &self,
@@ -52,7 +53,7 @@ impl DiskThread {
         let pending = Pending(Arc::default());
         let filled = pending.clone();
         let job: Job = Box::new(move || {
-            // It is filled here alone.
+            // This is the only place that fills it.
             let _ = filled.0.set(job());
         });
         let refused = |_| io::Error::other("too many commands wait for the disk");

@@ -576,9 +576,8 @@ impl Shared {
         self.config.threads
     }
 
-    /// Sets the state that the workers share for native clients.
+    /// Sets the state that the workers share for native clients; called once, at the start.
     pub(crate) fn set_native(&self, shop: Arc<Shop>) {
-        // Set once, at the start.
         let _ = self.native.set(shop);
     }
 

@@ -10,38 +10,38 @@ use std::path::{Path, PathBuf};
 use super::user::User;
 use super::{RuleError, merge_selectors, selector};
 
-/// The mode of a file that was not there: only the server's own account reads digests of passwords.
+/// The mode of a new file: only the server's own account reads digests of passwords.
 const MODE: u32 = 0o600;
 
 const NOTHING_CHANGED: &str = "WARNING: ACL errors detected, no change to the previously active \
                                ACL rules was performed";
 
-/// What is wrong with a line.
+/// An error in a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineError {
-    /// From 1.
+    /// The number of the line, from 1.
     pub line: usize,
-    /// What it is.
+    /// The error.
     pub wrong: Wrong,
 }
 
-/// What can be wrong with a line.
+/// The possible errors of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wrong {
-    /// It is no user.
+    /// It does not begin like a user.
     Begin,
     /// A name that no user can have.
     Name(String),
-    /// The second line of one user.
+    /// A second line for one user.
     Duplicate(String),
     /// A parenthesis that is never closed.
     Parenthesis,
-    /// One of its rules.
+    /// An error in one of its rules.
     Rule {
-        /// Without what may be a password.
+        /// The rule, without parts that may be a password.
         rule: String,
-        /// What is wrong with it.
+        /// The error in the rule.
         error: RuleError,
     },
 }
@@ -64,7 +64,7 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// All that is wrong with a file, as ACL LOAD tells it.
+/// All errors of a file, in the form of ACL LOAD.
 pub(super) fn told(path: &Path, errors: &[LineError]) -> String {
     let mut text = String::new();
     let path = path.display();
@@ -131,8 +131,8 @@ fn parse_line<'l>(
     Ok(())
 }
 
-/// A rule for people: of passwords and their digests nothing but the sign before them, and nothing
-/// of a word without a sign, which may be a password whose sign was forgotten.
+/// A rule for display. Passwords and their digests are reduced to the sign before them, and a word
+/// without a sign is hidden, because it may be a password whose sign was forgotten.
 fn shown_rule(rule: &[u8]) -> String {
     match rule {
         [b'+' | b'-' | b'~' | b'%' | b'&' | b'(' | b')' | b'@', ..] => {
@@ -144,12 +144,12 @@ fn shown_rule(rule: &[u8]) -> String {
     }
 }
 
-/// What is wrong with the text of a file of users; empty: nothing.
+/// The errors in the text of a file of users; empty: there are none.
 pub fn check(text: &[u8]) -> Vec<LineError> {
     parse(text).err().unwrap_or_default()
 }
 
-/// Replaces the file, which a link may lead to.
+/// Replaces the file, following links.
 pub(super) fn write(path: &Path, text: &[u8]) -> io::Result<()> {
     let path = match fs::canonicalize(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => path.to_owned(),
@@ -160,21 +160,21 @@ pub(super) fn write(path: &Path, text: &[u8]) -> io::Result<()> {
     let temporary = path.with_file_name(name);
     let written = write_through(&path, &temporary, text);
     if written.is_err() {
-        // A file that is left behind does no harm; the error says what happened.
+        // A leftover file does no harm; the error says what happened.
         let _ = fs::remove_file(&temporary);
     }
     written
 }
 
 fn write_through(path: &Path, temporary: &Path, text: &[u8]) -> io::Result<()> {
-    // One that was left by a process of the same number.
+    // It was left by a process with the same id.
     match fs::remove_file(temporary) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(temporary)?;
     if let Ok(old) = fs::metadata(path) {
-        // Never more than `MODE`: it holds passwords' hashes.
+        // At most `MODE`: it holds hashes of passwords.
         file.set_permissions(Permissions::from_mode(old.permissions().mode() & MODE))?;
     }
     file.write_all(text)?;

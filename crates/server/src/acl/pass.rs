@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::Table;
 use super::user::User;
 
-/// What stands between a connection and a command.
+/// The checks between a connection and a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Nothing: its user may do everything.
+    /// None: its user may do everything.
     Open,
     /// Each command is checked.
     Restricted,
@@ -16,19 +16,19 @@ pub enum Standing {
     NeedsAuth,
 }
 
-/// What a change of the users means to a connection.
+/// The effect of a change of the users on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It goes on.
+    /// It continues.
     GoesOn,
-    /// Its user is gone, or it is shown what others do and has lost the right to that.
+    /// It is closed: its user is gone, or it monitors other clients and has lost the right to.
     Closes,
 }
 
 /// The user of a connection.
 #[derive(Clone, Debug)]
 pub struct Pass {
-    /// What that means, as of the table that it was judged by last.
+    /// The checks that follow from it, by the table that was looked at last.
     pub standing: Standing,
     is_logged_in: bool,
     /// `None`: the default user.
@@ -36,14 +36,14 @@ pub struct Pass {
 }
 
 impl Default for Pass {
-    /// Of a connection without a user.
+    /// The pass of a connection without a user.
     fn default() -> Pass {
         Pass { standing: Standing::NeedsAuth, is_logged_in: false, user: None }
     }
 }
 
 impl Pass {
-    /// Of a connection that has said nothing yet.
+    /// The pass of a new connection.
     pub fn new(table: &Table) -> Pass {
         let is_logged_in = table.default().takes_anybody();
         let mut pass = Pass { standing: Standing::NeedsAuth, is_logged_in, user: None };
@@ -51,14 +51,14 @@ impl Pass {
         pass
     }
 
-    /// It gave the right password of `user`.
+    /// Records a login with the right password of `user`.
     pub fn log_in(&mut self, user: &Arc<User>, table: &Table) {
         self.is_logged_in = true;
         self.user = (user.id != 0).then(|| Arc::clone(user));
         self.judge(table);
     }
 
-    /// The users have changed.
+    /// Adopts a change of the users.
     pub fn renew(&mut self, table: &Table) -> Fate {
         if let Some(user) = &self.user {
             match table.user(&user.name).filter(|known| known.id == user.id) {
@@ -79,7 +79,7 @@ impl Pass {
         self.user.as_ref().unwrap_or(table.default())
     }
 
-    /// Whether it has logged in, or came when that was not asked for.
+    /// Whether it has logged in, or connected when no login was needed.
     pub fn is_logged_in(&self) -> bool {
         self.is_logged_in
     }
@@ -90,7 +90,7 @@ impl Pass {
         self.standing == Standing::NeedsAuth
     }
 
-    /// Whether MONITOR may go on showing what others do.
+    /// Whether MONITOR may continue to show the commands of other clients.
     pub fn may_monitor(&self, table: &Table) -> bool {
         match self.standing {
             Standing::Open => true,

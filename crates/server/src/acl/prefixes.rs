@@ -12,18 +12,18 @@
 use super::selector::Selector;
 use super::user::User;
 
-/// What a pattern takes here.
+/// The memory of a pattern here.
 pub const PATTERN_BYTES: usize = size_of::<&[u8]>();
 
-/// The patterns of one user that let it read all keys behind a prefix.
+/// The patterns of one user that allow reading all keys with some prefix.
 pub(crate) struct ReadPrefixes<'u> {
     has_all: bool,
-    /// What the patterns begin with, sorted (P1).
+    /// The fixed beginnings of the patterns, sorted (P1).
     plain: Vec<&'u [u8]>,
 }
 
 impl<'u> ReadPrefixes<'u> {
-    /// Of a user: it takes [`PATTERN_BYTES`] for each of its patterns.
+    /// The prefixes of a user: they take [`PATTERN_BYTES`] for each of its patterns.
     pub fn new(user: &'u User) -> ReadPrefixes<'u> {
         let selectors = || std::iter::once(&user.root).chain(&user.selectors);
         let has_all = selectors().any(|it| it.reads_prefix_by_all());
@@ -37,7 +37,7 @@ impl<'u> ReadPrefixes<'u> {
         ReadPrefixes { has_all, plain }
     }
 
-    /// Whether the user may read every key that begins so.
+    /// Whether the user may read every key with this prefix.
     pub fn covers(&self, prefix: &[u8]) -> bool {
         let behind = self.plain.partition_point(|plain| *plain <= prefix);
         let last = behind.checked_sub(1).map(|at| self.plain[at]);

@@ -4,14 +4,14 @@
 use super::selector::Selector;
 use super::user::User;
 
-/// What a rule adds at most beside two copies of its bytes: patterns and words in vectors that have
-/// just grown, or the digest of a password.
+/// The maximum memory of a rule besides two copies of its bytes: patterns and words in vectors that
+/// have just grown, or the digest of a password.
 const RULE_BYTES: u64 = 320;
 
-/// The same of the word that a selector begins with.
+/// The same for the word that begins a selector.
 const SELECTOR_BYTES: u64 = RULE_BYTES + 4 * size_of::<Selector>() as u64;
 
-/// What a user without rules takes: itself, and places in the maps of two tables.
+/// The memory of a user without rules: itself, and its entries in the maps of two tables.
 pub(super) const USER_BYTES: u64 = size_of::<User>() as u64 + 160;
 
 /// The users fill their part of the client buffers.
@@ -21,11 +21,11 @@ pub(super) const USER_BYTES: u64 = size_of::<User>() as u64 + 160;
      bytes, and a larger --memory has more"
 )]
 pub struct NoRoom {
-    /// Of the kind.
+    /// The limit of the kind.
     pub limit_bytes: u64,
 }
 
-/// What rules add to a user at most.
+/// The maximum memory that rules add to a user.
 pub(super) fn rules_bytes_max<'r>(rules: impl Iterator<Item = &'r [u8]>) -> u64 {
     let words = rules.flat_map(|rule| rule.split(u8::is_ascii_whitespace));
     let bytes_max = |word: &[u8]| {
@@ -37,7 +37,7 @@ pub(super) fn rules_bytes_max<'r>(rules: impl Iterator<Item = &'r [u8]>) -> u64 
     words.map(bytes_max).sum()
 }
 
-/// What the users of a file take at most.
+/// The maximum memory of the users of a file.
 pub(super) fn file_bytes_max(text: &[u8]) -> u64 {
     let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let line_bytes_max = |line| USER_BYTES + rules_bytes_max(std::iter::once(line));
@@ -45,7 +45,7 @@ pub(super) fn file_bytes_max(text: &[u8]) -> u64 {
 }
 
 impl User {
-    /// What it takes.
+    /// The memory it takes.
     pub fn held_bytes(&self) -> u64 {
         let passwords = self.passwords.capacity() * size_of::<String>()
             + self.passwords.iter().map(|digest| 16 + digest.len()).sum::<usize>();

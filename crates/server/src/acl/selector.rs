@@ -16,7 +16,7 @@ use wire::resp::{ArgIter, CommandId, Flags, Glob, Spec, is_foreign_command};
 use super::RuleError;
 use crate::resp::{Access, categories, key_access};
 
-/// The categories of Redis; no command is in some of them.
+/// The categories of Redis; some of them contain no command.
 pub(crate) const CATEGORIES: [&str; 21] = [
     "keyspace",
     "read",
@@ -41,7 +41,7 @@ pub(crate) const CATEGORIES: [&str; 21] = [
     "scripting",
 ];
 
-/// Why something is not allowed. Ordered: the greatest of several is what is told.
+/// Why something is not allowed. Ordered: of several reasons, the greatest is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Denied {
     /// The command.
@@ -75,7 +75,7 @@ impl CommandSet {
     }
 }
 
-/// Keys that something may be done with.
+/// A pattern of keys, with the allowed accesses.
 #[derive(Clone, Debug)]
 struct KeyPattern {
     pattern: Box<[u8]>,
@@ -91,12 +91,12 @@ impl PartialEq for KeyPattern {
 
 impl Eq for KeyPattern {}
 
-/// Commands, keys and channels that go together.
+/// Commands, keys and channels that are allowed together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
     has_all_keys: bool,
     has_all_channels: bool,
-    /// What the rules begin with: `+@all`, else `-@all`.
+    /// The first rule: `+@all` if true, else `-@all`.
     begins_with_all: bool,
     commands: CommandSet,
     /// In their order, each as it was given, in lower case.
@@ -108,13 +108,13 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// What a rule adds to its key patterns at most: places in a vector that has
-    /// just grown, and the pattern taken apart.
+    /// The maximum memory that a rule adds to its key patterns: places in a vector that has just
+    /// grown, and the parsed pattern.
     pub(super) fn keys_bytes_max(rule: &[u8]) -> usize {
         4 * size_of::<KeyPattern>() + Glob::held_bytes_max(rule)
     }
 
-    /// What it takes beside itself.
+    /// Its memory, without itself.
     pub(super) fn held_bytes(&self) -> usize {
         const ALLOCATION_BYTES: usize = 16;
         let lens = (self.rules.iter().map(String::len))
@@ -143,7 +143,7 @@ impl Selector {
             return Ok(());
         }
         if spec.id == CommandId::KvRange {
-            // It reads whatever lies between two bounds.
+            // It reads any key between two bounds.
             return if self.reads_prefix(b"") { Ok(()) } else { Err(Denied::Key(0)) };
         }
         if spec.keys.first == 0 {
@@ -151,7 +151,7 @@ impl Selector {
         }
         for (at, key) in spec.keys.of(args).enumerate() {
             let wanted = key_access(spec, at, args);
-            // No key is longer, and so none is there that a pattern could let through.
+            // No key is longer, so a longer one cannot exist.
             let is_key = key.len() <= store::KEY_LEN_MAX_BYTES;
             let lets = |pattern: &KeyPattern| {
                 pattern.access.covers(wanted) && is_key && pattern.glob.matches(key, &mut 0)
@@ -183,33 +183,33 @@ impl Selector {
         self.has_all_keys || self.keys.iter().any(lets)
     }
 
-    /// Whether every key that begins so may be read: one pattern has to say that.
+    /// Whether every key with this prefix may be read: a single pattern has to allow it.
     pub fn reads_prefix(&self, prefix: &[u8]) -> bool {
         let lets = |known: &KeyPattern| known.access.reads && covers_prefix(&known.pattern, prefix);
         self.has_all_keys || self.keys.iter().any(lets)
     }
 
-    /// Whether that is so of every prefix.
+    /// Whether every key of any prefix may be read.
     pub fn reads_prefix_by_all(&self) -> bool {
         self.has_all_keys
     }
 
-    /// How many patterns of keys it has.
+    /// The number of its key patterns.
     pub fn pattern_count(&self) -> usize {
         self.keys.len()
     }
 
-    /// What patterns begin with that let every key behind it be read.
+    /// The fixed beginnings of the patterns that allow reading every key with that prefix.
     pub fn read_prefixes(&self) -> impl Iterator<Item = &[u8]> {
         self.keys.iter().filter(|known| known.access.reads).filter_map(|it| plain_of(&it.pattern))
     }
 
-    /// Takes all its commands, keys and channels back.
+    /// Revokes all its commands, keys and channels.
     pub fn reset(&mut self) {
         *self = Selector::default();
     }
 
-    /// Everything.
+    /// A selector that allows everything.
     pub fn unrestricted() -> Selector {
         Selector {
             has_all_keys: true,
@@ -255,7 +255,7 @@ impl Selector {
         self.first_args.clear();
     }
 
-    /// `%RW~pattern`, behind the `%`.
+    /// `%RW~pattern`; `rule` is the part after the `%`.
     fn add_keys_for(&mut self, rule: &[u8]) -> Result<(), RuleError> {
         if self.has_all_keys {
             return Err(RuleError::BehindAllKeys);
@@ -353,8 +353,8 @@ impl Selector {
                 self.put(spec, is_in);
                 self.note(spec.name, is_in);
             }
-            // A command of Redis on a type that there is not here: no client runs it, and files of
-            // Redis name it.
+            // A Redis command on a type that this server does not have: no client can run it, but
+            // files of Redis name it.
             (None, Ok(foreign)) if is_foreign_command(first) && !has_space(&lower) => {
                 self.note(foreign, is_in);
             }
@@ -363,7 +363,7 @@ impl Selector {
         Ok(())
     }
 
-    /// A command with all its subcommands.
+    /// Adds or removes a command with all its subcommands.
     fn put(&mut self, spec: &'static Spec, is_in: bool) {
         self.commands.put(spec.id, is_in);
         self.first_args.retain(|(id, _)| *id != spec.id);
@@ -372,7 +372,7 @@ impl Selector {
         }
     }
 
-    /// S1: what the new rule overrides is forgotten: the same words, and its subcommands.
+    /// S1: drops the rules that the new rule overrides: the same words, and its subcommands.
     fn note(&mut self, rule: &str, is_in: bool) {
         self.rules.retain(|known| {
             let known = &known[1..];
@@ -382,7 +382,7 @@ impl Selector {
         self.rules.push(format!("{}{rule}", if is_in { '+' } else { '-' }));
     }
 
-    /// Its commands, as ACL GETUSER tells them.
+    /// Its commands, in the form of ACL GETUSER.
     pub fn commands_text(&self) -> String {
         let mut text = if self.begins_with_all { "+@all" } else { "-@all" }.to_owned();
         for rule in &self.rules {
@@ -392,7 +392,7 @@ impl Selector {
         text
     }
 
-    /// Its keys, the same way.
+    /// Its keys, in the form of ACL GETUSER.
     pub fn keys_text(&self) -> Vec<u8> {
         if self.has_all_keys {
             return b"~*".to_vec();
@@ -408,7 +408,7 @@ impl Selector {
         self.keys.iter().map(spelled).collect::<Vec<_>>().join(&b' ')
     }
 
-    /// Its channels, the same way.
+    /// Its channels, in the form of ACL GETUSER.
     pub fn channels_text(&self) -> Vec<u8> {
         if self.has_all_channels {
             return b"&*".to_vec();
@@ -420,7 +420,7 @@ impl Selector {
             .join(&b' ')
     }
 
-    /// As it stands in a line of ACL LIST.
+    /// Its text in a line of ACL LIST.
     pub fn describe(&self, line: &mut Vec<u8>) {
         let keys = self.keys_text();
         let channels = self.channels_text();
@@ -432,19 +432,19 @@ impl Selector {
     }
 }
 
-/// The bytes before the star of a pattern that is plain bytes and a star behind them.
+/// The bytes before the star, if a pattern is plain bytes followed by one star.
 fn plain_of(pattern: &[u8]) -> Option<&[u8]> {
     let plain = pattern.strip_suffix(b"*")?;
     let is_plain = plain.iter().all(|byte| !matches!(byte, b'*' | b'?' | b'[' | b'\\'));
     is_plain.then_some(plain)
 }
 
-/// Whether a pattern is plain bytes and a star behind them, and these begin the prefix.
+/// Whether a pattern is plain bytes followed by a star, and the prefix begins with these bytes.
 fn covers_prefix(pattern: &[u8], prefix: &[u8]) -> bool {
     plain_of(pattern).is_some_and(|plain| prefix.starts_with(plain))
 }
 
-/// Whether a name or a pattern could not stand in a line.
+/// Whether a name or a pattern contains a space, and so cannot be part of a line.
 pub fn has_space(word: &[u8]) -> bool {
     word.iter().any(|byte| byte.is_ascii_whitespace() || matches!(*byte, 0 | 0x0b))
 }

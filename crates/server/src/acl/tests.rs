@@ -118,7 +118,7 @@ fn keys_are_allowed_for_what_becomes_of_them() {
     check(rules, "set r1 x", Err(Denied::Key(0)));
     check(rules, "set w1 x", Ok(()));
     check(rules, "set w1 x get", Err(Denied::Key(0)));
-    // What a comparison comes to tells the value.
+    // The result of a comparison reveals the value.
     for condition in ["ifeq x", "ifne x", "ifdeq 0123456789abcdef", "ifdne 0123456789abcdef"] {
         check(rules, &format!("set w1 x {condition}"), Err(Denied::Key(0)));
         check(rules, &format!("delex w1 {condition}"), Err(Denied::Key(0)));
@@ -135,7 +135,7 @@ fn keys_are_allowed_for_what_becomes_of_them() {
     check(rules, "del r1", Err(Denied::Key(0)));
     check(rules, "object encoding b", Err(Denied::Key(0)));
     check(rules, "keys *", Ok(()));
-    // It answers values of keys that it was not asked for by name.
+    // It returns values of keys that it did not name.
     check(rules, "kv.range - +", Err(Denied::Key(0)));
     check("+kv.range %R~*", "kv.range - +", Ok(()));
     check("+kv.range %W~*", "kv.range - +", Err(Denied::Key(0)));

@@ -12,29 +12,29 @@ use crate::password;
 /// SHA-256 in hexadecimal.
 const HASH_DIGITS: usize = 64;
 
-/// A user as it was at one moment: a change makes another.
+/// A user at one moment: a change makes another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// Its name.
     pub name: Box<[u8]>,
-    /// A new one for each user that is created, also if a deleted user had the same name.
+    /// A new id for each created user, even if a deleted user had the same name.
     pub id: u64,
-    /// Whether one may log in as it.
+    /// Whether a login as this user is possible.
     pub is_on: bool,
-    /// Whether any password is right.
+    /// Whether every password is accepted.
     pub has_no_password: bool,
-    /// A word of Redis about payloads of RESTORE; `None`: nothing was said.
+    /// Redis's setting for payloads of RESTORE; `None`: not set.
     sanitizes: Option<bool>,
-    /// Digests.
+    /// Digests of its passwords.
     pub passwords: Vec<String>,
-    /// Its own rules.
+    /// The selector of its own rules.
     pub root: Selector,
-    /// Those in parentheses.
+    /// The selectors in parentheses.
     pub selectors: Vec<Selector>,
 }
 
 impl User {
-    /// One that may do nothing.
+    /// A user without rights.
     pub fn new(name: &[u8], id: u64) -> User {
         User {
             name: name.into(),
@@ -48,7 +48,7 @@ impl User {
         }
     }
 
-    /// The one that clients are before they log in: it may do everything, with that password.
+    /// The user of clients before they log in: it may do everything, with that password.
     pub fn default_user(password: Option<&str>) -> User {
         User {
             is_on: true,
@@ -72,7 +72,8 @@ impl User {
         self.is_on && self.has_no_password
     }
 
-    /// Whether one may log in with this password, in a time that does not tell which is right.
+    /// Whether this password allows a login, in a time that does not reveal which password is
+    /// right.
     pub fn admits(&self, given: &[u8]) -> bool {
         let digest = password::digest(given);
         let is_right = |is_right, known: &String| {
@@ -81,7 +82,8 @@ impl User {
         self.is_on && (self.has_no_password | self.passwords.iter().fold(false, is_right))
     }
 
-    /// The same where no command is checked: only a user that may do everything is admitted.
+    /// Whether this password allows a login where no command is checked: only if the user may do
+    /// everything.
     pub fn admits_everywhere(&self, given: &[u8]) -> bool {
         self.admits(given) && self.is_unrestricted()
     }
@@ -98,7 +100,7 @@ impl User {
         Err(denied)
     }
 
-    /// Whether it may run the command of this line.
+    /// Whether it may run the command in this line.
     pub fn may_run(&self, line: &[u8]) -> bool {
         let Parsed::Done { value: args, .. } = Parser::default().parse(line, &Limits::default())
         else {
@@ -107,17 +109,17 @@ impl User {
         asked_command(args.iter()).is_some_and(|spec| self.check(spec, args.iter()).is_ok())
     }
 
-    /// Whether it may read a key, by whatever command.
+    /// Whether it may read a key, by any command.
     pub fn reads_key(&self, key: &[u8]) -> bool {
         self.root.reads_key(key) || self.selectors.iter().any(|it| it.reads_key(key))
     }
 
-    /// Whether it may read every key that begins so.
+    /// Whether it may read every key with this prefix.
     pub fn reads_prefix(&self, prefix: &[u8]) -> bool {
         self.root.reads_prefix(prefix) || self.selectors.iter().any(|it| it.reads_prefix(prefix))
     }
 
-    /// How many patterns of keys it has.
+    /// The number of its key patterns.
     pub fn pattern_count(&self) -> usize {
         let others = self.selectors.iter().map(Selector::pattern_count);
         self.root.pattern_count() + others.sum::<usize>()
@@ -172,7 +174,7 @@ impl User {
         Ok(())
     }
 
-    /// The words that ACL GETUSER calls flags.
+    /// Its flags in ACL GETUSER.
     pub fn flags(&self) -> Vec<&'static str> {
         let sanitizing = match self.sanitizes {
             Some(true) => Some("sanitize-payload"),
@@ -205,7 +207,7 @@ impl User {
         line
     }
 
-    /// The same under another number.
+    /// The same user with another id.
     pub fn with_id(self: &Arc<User>, id: u64) -> Arc<User> {
         Arc::new(User { id, ..User::clone(self) })
     }

@@ -22,21 +22,21 @@ use crate::acl::{DEFAULT_USER, Table, User};
 use crate::config::Config;
 use crate::doors::{self, Door, State, is_loopback};
 
-/// Orchestrators ask these, and give no password. They tell nothing else.
+/// Orchestrators request these paths without a password. They reveal nothing else.
 const HEALTH_PATHS: [&str; 2] = ["/healthz", "/readyz"];
 
-/// What a user has to be allowed for the admin port, and for the keys on it.
+/// The rights that a user needs for the admin port, and for the keys on it.
 const READ_RIGHT: &[u8] = b"INFO\r\n";
 const KEYS_RIGHT: &[u8] = b"HOTKEYS GET\r\n";
 
-/// What the table of doors says about this port, at the address that it is bound to.
+/// The answer of the table of doors for this port, at its bound address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AdminDoor {
-    /// To all that reach it.
+    /// Open to all clients that reach it.
     Open,
-    /// Behind a login.
+    /// Open after a login.
     Login,
-    /// Not at all.
+    /// Closed.
     Closed,
 }
 
@@ -51,10 +51,10 @@ impl AdminDoor {
     }
 }
 
-/// What a request gets.
+/// The result for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// An answer.
+    /// It is answered.
     Granted { shows_keys: bool },
     /// 421: it names another server.
     WrongHost,
@@ -62,18 +62,18 @@ pub(super) enum Access {
     NeedsLogin,
     /// 401: its login is wrong.
     WrongLogin,
-    /// 429: too many logins of its address have failed; this one was not looked at.
+    /// 429: too many logins of its address have failed; this one was not checked.
     TooManyFailed,
     /// 403: this user may not run INFO, or the door is closed.
     Denied,
 }
 
-/// Whether orchestrators ask this.
+/// Whether orchestrators request this path.
 pub(super) fn is_health_path(path: &str) -> bool {
     HEALTH_PATHS.contains(&path)
 }
 
-/// What the settings say about requests.
+/// The settings that apply to requests.
 #[derive(Clone, Debug)]
 pub(super) struct Guard {
     door: AdminDoor,
@@ -90,7 +90,7 @@ impl Guard {
         }
     }
 
-    /// Judges a request that came in at the address `local`.
+    /// Checks a request that came in at the address `local`.
     pub(super) fn judge(&self, request: &Asked<'_>, local: IpAddr, users: &Table) -> Access {
         if !self.is_ours(request, local) {
             return Access::WrongHost;
@@ -135,7 +135,8 @@ impl Guard {
         is_named_right && target.is_none_or(|target| self.is_our_name(target.as_str(), local))
     }
 
-    /// `host` may have a port: which one is the business of whatever forwards to this server.
+    /// Whether `host` is a name of this server. It may have any port, because a proxy may forward
+    /// from another one.
     fn is_our_name(&self, host: &str, local: IpAddr) -> bool {
         let Ok(authority) = host.parse::<Authority>() else { return false };
         if host.contains('@') {
@@ -153,16 +154,17 @@ impl Guard {
     }
 }
 
-/// The parts of a request that count.
+/// The parts of a request that are checked.
 pub(super) struct Asked<'r> {
     pub(super) version: Version,
     pub(super) uri: &'r Uri,
     pub(super) headers: &'r HeaderMap,
-    /// Whether a login of its address is looked at now (`logins.rs`).
+    /// Whether a login of its address is checked now (`logins.rs`).
     pub(super) may_log_in: bool,
 }
 
-/// Whose name and password these are. A user without a password is none: it proves nothing.
+/// The user with this name and password. A user without a password does not count: it proves
+/// nothing.
 fn user_of<'t>(credentials: &[u8], users: &'t Table) -> Option<&'t User> {
     let (scheme, encoded) = credentials.split_at_checked(6)?;
     if !scheme.eq_ignore_ascii_case(b"basic ") {

@@ -20,14 +20,14 @@ use crate::metrics::{Snapshot, openmetrics};
 use crate::process::unix_now;
 use crate::shared::Shared;
 
-/// For all workers together to store and read back a value.
+/// The time for all workers together to store and read back a value.
 const PROBE_MAX: Duration = Duration::from_secs(1);
 
 const PAGE: &str = include_str!("page/index.html");
 const SCRIPT: &str = include_str!("page/page.js");
 const CHARTS: &str = include_str!("page/charts.js");
 const STYLE: &str = include_str!("page/page.css");
-/// By the name that browsers ask for where no page names one.
+/// Under the name that browsers request if a page names no icon.
 const ICON: &str = include_str!("page/icon.svg");
 const NOT_FOUND: &str = "not found: there are /, /stats, /metrics, /healthz and /readyz\n";
 
@@ -43,10 +43,10 @@ const TOO_MANY_FAILED: &str =
     "too many failed logins from this address: it may try again in a few seconds\n";
 const DENIED: &str = "this user may not run INFO\n";
 
-/// Before a wrong login is answered, at least.
+/// The minimum delay before a wrong login is answered.
 const WRONG_LOGIN_PAUSE: Duration = Duration::from_millis(500);
 
-/// With every answer: nothing is cached, framed, or loaded from elsewhere.
+/// Headers of every answer: nothing is cached, framed, or loaded from elsewhere.
 const HEADERS: [(HeaderName, &str); 6] = [
     (header::CACHE_CONTROL, "no-store"),
     (
@@ -87,14 +87,14 @@ pub fn router(shared: Arc<Shared>, address: SocketAddr) -> Router {
         .layer(from_fn_with_state(gate, pass))
 }
 
-/// Every request comes through here.
+/// Handles every request before its route.
 async fn pass(
     State(gate): State<Arc<Gate>>,
     Extension(connection): Extension<Connection>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    // Requests that came together are answered in turns with those of other clients.
+    // Requests that arrived together are answered in turns with those of other clients.
     tokio::task::yield_now().await;
     let (logins, now) = (gate.shared.logins(), unix_now());
     let access = {
@@ -119,7 +119,7 @@ async fn pass(
             connection.is_health.store(is_health_path(request.uri().path()), Ordering::Relaxed);
             request.extensions_mut().insert(ShowsKeys(shows_keys));
             if !is_health_path(request.uri().path()) {
-                // Of a client that sends many at once, others are served between two.
+                // If a client sends many at once, other clients are served in between.
                 tokio::task::yield_now().await;
             }
             let response = next.run(request).await;
@@ -146,8 +146,8 @@ async fn pass(
     response
 }
 
-/// How long the answer to a login waits. As at the other ports a failure counts against its
-/// address, whose next answers wait longer, right or wrong.
+/// The delay of the answer to a login. As on the other ports, a failure counts against its address,
+/// whose next answers wait longer, right or wrong.
 pub(super) fn login_wait(
     logins: &Logins,
     origin: Origin,
@@ -175,7 +175,7 @@ async fn stats(
     answer(JSON, format!("{}\n", snapshot.json()))
 }
 
-/// 200 only if a value went through every worker and came back.
+/// 200 only if a value was stored and read back through every worker.
 async fn readyz(State(shared): State<Arc<Shared>>) -> Response {
     let probe = tokio::task::spawn_blocking(move || shared.probe(PROBE_MAX));
     let reason = match probe.await {

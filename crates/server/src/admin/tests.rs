@@ -29,7 +29,7 @@ fn exchange(port: &Port, request: &str) -> String {
     let mut stream = TcpStream::connect(port.address).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
-    // A reset after the answer is as good as an end.
+    // A reset after the answer counts as an end.
     let _ = stream.read_to_string(&mut answer);
     answer
 }
@@ -146,7 +146,7 @@ fn health_is_answered_while_other_clients_do_not_read() {
     for _ in 0..CONNECTIONS_MAX + 10 {
         let mut stream = TcpStream::connect(port.address).unwrap();
         stream.set_nonblocking(true).unwrap();
-        // What the server does not take now, it need not.
+        // The server need not take all of it.
         let _ = stream.write(&flood);
         readers.push(stream);
     }
@@ -212,7 +212,8 @@ fn the_page_loads_nothing_from_elsewhere() {
     }
 }
 
-/// The page and `/stats` are written by different hands: what the one reads the other must have.
+/// The page and `/stats` are written separately: every field that the page reads must exist in
+/// `/stats`.
 #[test]
 fn what_the_page_reads_is_in_the_stats() {
     let port = start();
@@ -221,7 +222,7 @@ fn what_the_page_reads_is_in_the_stats() {
     let (_, body) = answer.split_once("\r\n\r\n").unwrap();
     let stats: serde_json::Value = serde_json::from_str(body.trim()).unwrap();
     let script = include_str!("page/page.js");
-    // Parts that a server has only under some settings.
+    // Fields that a server has only under some settings.
     let optional = [
         "cluster",
         "dcrew",

@@ -12,7 +12,7 @@ use tokio::time::{Sleep, sleep};
 pub(super) struct WriteLimit<S> {
     stream: S,
     time_max: Duration,
-    /// While a write waits.
+    /// Set while a write waits.
     waits: Option<Pin<Box<Sleep>>>,
 }
 
@@ -21,7 +21,7 @@ impl<S> WriteLimit<S> {
         WriteLimit { stream, time_max, waits: None }
     }
 
-    /// What a write found; an error once it has waited for too long.
+    /// Passes on the result of a write; an error once it has waited too long.
     fn limit<T>(&mut self, context: &mut Context<'_>, found: Poll<Result<T>>) -> Poll<Result<T>> {
         if found.is_ready() {
             self.waits = None;

@@ -1,19 +1,19 @@
 //! The kinds of memory that clients cause: one row each, with its part of the client buffers.
 
-/// Which part of the client buffers a kind belongs to.
+/// The part of the client buffers that a kind belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Has the last eighth to itself.
     Small,
-    /// Comes and goes with requests and replies.
+    /// Is released with requests and replies.
     Passing,
-    /// Stays for as long as a client, a user or a session does.
+    /// Stays as long as a client, a user or a session does.
     Standing,
-    /// Has a part of its own, which no other kind takes: what must not wait for any client.
+    /// Has a part of its own that no other kind takes: for bytes that must not wait for any client.
     Apart,
 }
 
-/// What bytes are booked for.
+/// The purpose that bytes are booked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Kind {
@@ -21,30 +21,30 @@ pub enum Kind {
     Small,
     /// Input of clients that still have to log in.
     Strangers,
-    /// Large commands that arrive, and what cells between threads hold of them.
+    /// Large commands while they arrive, and their copies in request slots between threads.
     Bodies,
     /// Replies that have not left.
     Replies,
     /// Queues of MULTI, watched keys, and the scratch memory of commands on several keys.
     Groups,
-    /// memcached over UDP: buffers of its sockets, and exchanges that are not answered.
+    /// memcached over UDP: buffers of its sockets, and exchanges that wait for a reply.
     Udp,
     /// Values that native clients send in parts.
     Transfers,
-    /// New values of commands that change what is there, while they are made.
+    /// New values of updates, while they are made.
     Scratch,
     /// Writes of a cluster's node until all copies have them.
     Writes,
-    /// What a cluster's node puts together of other nodes' writes: its part is its own, for writes
-    /// of other nodes wait for it, and clients' commands for those.
+    /// Writes of other nodes that a cluster's node assembles. Its part is its own, because other
+    /// nodes' writes wait for it, and clients' commands for those writes.
     Landing,
     /// Copies of requests that a cluster's node forwards to others, ...
     Forwards,
-    /// ... and what others have forwarded to it. Forwards wait for guests of others, guests for
-    /// writes, writes for what lands at others, and that for none: so no two nodes wait for each
-    /// other.
+    /// Requests that other nodes have forwarded to this one. Forwards wait for guests of other
+    /// nodes, guests for writes, writes for landing at other nodes, and landing for nothing: so no
+    /// two nodes wait for each other.
     Guests,
-    /// Connections themselves: their records, and TLS sessions behind the handshake.
+    /// Connections themselves: their records, and TLS sessions after the handshake.
     Connections,
     /// Names that clients give themselves or log in with.
     Names,
@@ -52,9 +52,9 @@ pub enum Kind {
     Handshakes,
     /// Users, their passwords and rules, and ACL LOG.
     Acl,
-    /// CLIENT TRACKING: the table of keys that were read, and prefixes.
+    /// CLIENT TRACKING: the table of read keys, and prefixes.
     Tracking,
-    /// Native sessions, what they remember of their writes, and buffers of their sockets.
+    /// Native sessions, their records of writes, and the buffers of their sockets.
     Sessions,
     /// Rings of clients in shared memory.
     SharedMemory,
@@ -62,12 +62,12 @@ pub enum Kind {
     HotKeys,
 }
 
-/// What is said of a kind.
+/// The properties of a kind.
 struct Row {
     kind: Kind,
     name: &'static str,
     class: Class,
-    /// Of the client buffers, in 64ths; 0 where it is apart.
+    /// The part of the client buffers, in 64ths; 0 for a kind with a part apart.
     share: u64,
 }
 
@@ -75,8 +75,8 @@ const fn row(kind: Kind, name: &'static str, class: Class, share: u64) -> Row {
     Row { kind, name, class, share }
 }
 
-/// All kinds. The parts add up to more than the whole: what one kind does not use, another may.
-/// The classes see to it that none takes the room of another class.
+/// All kinds. The parts add up to more than the whole: bytes that one kind does not use are free
+/// for another. The classes ensure that none takes the room of another class.
 const ROWS: [Row; Kind::COUNT] = [
     row(Kind::Small, "small", Class::Small, 40),
     row(Kind::Strangers, "strangers", Class::Passing, 8),
@@ -126,8 +126,8 @@ impl Kind {
         ROWS[self as usize].class
     }
 
-    /// Its sub-limit in client buffers of that size. All of it is `--memory`'s: a larger one is
-    /// the remedy of every refusal.
+    /// Its sub-limit in client buffers of that size. All of it comes from `--memory`: raising that
+    /// is the remedy of every refusal.
     pub fn share_of(self, limit_bytes: u64) -> u64 {
         let share = ROWS[self as usize].share;
         limit_bytes / 64 * share + limit_bytes % 64 * share / 64

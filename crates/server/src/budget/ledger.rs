@@ -27,7 +27,7 @@ impl Ledger {
         Ledger { budget, parts: [Part::default(); Kind::COUNT] }
     }
 
-    /// What this is a part of.
+    /// The shared budget.
     pub fn budget(&self) -> &Arc<BufferBudget> {
         &self.budget
     }
@@ -52,7 +52,7 @@ impl Ledger {
         true
     }
 
-    /// Books `bytes` even past the budget: for what is there already (I1).
+    /// Books `bytes` even past the budget: for bytes that exist already (I1).
     pub fn force(&mut self, kind: Kind, bytes: u64) {
         let part = &mut self.parts[kind as usize];
         let missing = (part.used_bytes + bytes).saturating_sub(part.granted_bytes);
@@ -98,13 +98,13 @@ impl Ledger {
         }
     }
 
-    /// Hands over all that a connection has booked.
+    /// Gives away everything that a connection has booked.
     pub fn part_with_books(&mut self, books: Books) -> Vec<Reservation> {
         let booked = books.iter().filter(|(_, bytes)| *bytes > 0);
         booked.map(|(kind, bytes)| self.part_with(kind, bytes)).collect()
     }
 
-    /// Hands over what is reserved here, without a moment at which it belongs to no thread.
+    /// Gives away reserved bytes, which belong to a thread at every moment.
     fn part_with(&mut self, kind: Kind, bytes: u64) -> Reservation {
         let part = &mut self.parts[kind as usize];
         debug_assert!(bytes <= part.used_bytes, "I2: parted with more than was reserved");
@@ -113,7 +113,7 @@ impl Ledger {
         Reservation { budget: Arc::clone(&self.budget), kind, bytes }
     }
 
-    /// Takes what another worker has parted with.
+    /// Takes the bytes that another worker has given away.
     pub fn take_over(&mut self, mut reservation: Reservation) {
         let bytes = std::mem::take(&mut reservation.bytes);
         let part = &mut self.parts[reservation.kind as usize];
@@ -149,14 +149,15 @@ impl Ledger {
         bytes <= large_part(self.budget.limit_bytes())
     }
 
-    /// What this worker has booked of all kinds.
+    /// The bytes that this worker has booked, of all kinds.
     #[cfg(test)]
     pub fn used_bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.used_bytes).sum()
     }
 
-    /// Whether the buffers are beyond their limit (`None` inside), or those of a kind that grows
-    /// without being asked for: small commands are read before their length is known.
+    /// Whether the buffers are beyond their limit, or those of a kind that grows without a check:
+    /// small commands are read before their length is known. The outer `None`: all are within their
+    /// limits; the inner one: all buffers together.
     #[inline]
     pub fn outgrown(&self) -> Option<Option<Kind>> {
         if self.is_over() {
@@ -165,8 +166,8 @@ impl Ledger {
         [Kind::Small, Kind::Strangers].into_iter().find(|kind| self.is_over_in(*kind)).map(Some)
     }
 
-    /// Whether that is still so, and this worker has booked more of it than others on average. As
-    /// long as it is so, that is true of at least one worker.
+    /// Whether that still holds, and this worker has booked more of it than others on average.
+    /// While it holds, that is true of at least one worker.
     pub fn is_to_shrink(&self, kind: Option<Kind>, worker_count: usize) -> bool {
         let is_over = kind.map_or(self.is_over(), |kind| self.is_over_in(kind));
         let is_asked = |of: &Kind| match kind {

@@ -23,7 +23,7 @@ use store::pin::Pins;
 use store::request::{Op, Outcome, Request};
 use wire::resp::Protocol;
 
-/// Replies of a connection that takes them at once.
+/// The replies of a connection that takes them at once.
 struct Replies {
     bytes: Vec<u8>,
     encodes: bool,
@@ -82,7 +82,7 @@ struct Case {
     encodes: bool,
 }
 
-/// Runs `batches` batches of `count` writes; nanoseconds for one batch.
+/// Runs `batches` batches of `count` writes; returns the nanoseconds of one batch.
 fn run(case: Case, count: usize, batches: usize) -> f64 {
     let store = store();
     let mut session = store.session().unwrap();
@@ -111,7 +111,7 @@ fn run(case: Case, count: usize, batches: usize) -> f64 {
     start.elapsed().as_nanos() as f64 / batches as f64
 }
 
-/// Offset and slope of the line through what each batch size costs.
+/// Intercept and slope of the line through the costs of the batch sizes.
 fn line(points: &[(usize, f64)]) -> (f64, f64) {
     let count = points.len() as f64;
     let (sum_x, sum_y) =
@@ -126,17 +126,17 @@ fn line(points: &[(usize, f64)]) -> (f64, f64) {
     (mean_y - slope * mean_x, slope)
 }
 
-/// The least of several turns, for each batch size.
+/// The minimum of several turns, for each batch size.
 fn least(turns: &[Vec<f64>]) -> Vec<(usize, f64)> {
     let least_of = |at: usize| turns.iter().map(|turn| turn[at]).fold(f64::INFINITY, f64::min);
     COUNTS.iter().enumerate().map(|(at, count)| (*count, least_of(at))).collect()
 }
 
-/// Batches of a turn where turns are asked for.
+/// The number of batches of a turn, if turns are requested.
 const BATCHES: usize = 400;
 const BATCHES_UNTIMED: usize = 8;
 
-/// All batch sizes of several cases, by turns.
+/// Measures all batch sizes of several cases, in turns.
 fn measure(cases: &[Case]) -> Vec<Vec<(usize, f64)>> {
     let asked: Option<usize> = std::env::var("COST_TURNS").ok().map(|text| text.parse().unwrap());
     let batches = if asked.is_some() { BATCHES } else { BATCHES_UNTIMED };
@@ -167,7 +167,7 @@ fn what_a_write_costs_alone_and_in_a_window() {
         let [(_, with_reply), (_, base), (once, collect)] =
             [line(&measured[0]), line(&measured[1]), line(&measured[2])];
         let reply = (with_reply - base).max(0.0);
-        // The slope of a window has the reply in it.
+        // The slope of a window includes the reply.
         let collect = (collect - reply).max(0.0);
         println!("{key_len}/{value_len}: {base:.1}  {reply:.1}  {collect:.1}  {once:.0}");
         for (at, count) in COUNTS.iter().enumerate() {

@@ -9,20 +9,21 @@ use super::{Answering, Tells};
 use crate::gather::BATCH_REQUESTS_MAX;
 use crate::rmw::Rmw;
 
-/// Places of the table: at most half are taken.
+/// Slots of the table: at most half are taken.
 const PLACES: usize = 2 * BATCH_REQUESTS_MAX;
 
-/// Keys of one batch that get a window each; further ones are written one by one.
+/// The maximum number of keys of one batch that get a window each; writes of further keys run one
+/// by one.
 const GROUPS_MAX: usize = 16;
 
-/// A free place.
+/// A free slot.
 const FREE: u8 = u8::MAX;
 
-/// Which writes of a key are put together.
+/// The writes of a key that are merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compacts {
-    /// Four or more, of a kilobyte each: the store takes shorter values faster than they are put
-    /// together (decision 0029).
+    /// Four or more, of a kilobyte each: the store writes shorter values faster than they can be
+    /// merged (decision 0029).
     #[default]
     Long,
     /// Two or more of any length, as C-4 does (§4.3).
@@ -30,7 +31,7 @@ pub enum Compacts {
 }
 
 impl Compacts {
-    /// Writes of one key that may be worth a window ...
+    /// The minimum number of writes of one key that may be worth a window.
     pub fn writes_min(self) -> u8 {
         match self {
             Compacts::Long => 4,
@@ -38,7 +39,7 @@ impl Compacts {
         }
     }
 
-    /// ... if the store would copy so much for each.
+    /// The minimum number of bytes that the store would copy for each of them.
     fn write_bytes_min(self) -> u64 {
         match self {
             Compacts::Long => LONG_BYTES_MIN,
@@ -52,26 +53,27 @@ impl Compacts {
         stored_bytes(op).is_some_and(|bytes| bytes >= self.write_bytes_min())
     }
 
-    /// Whether putting so many writes of so many bytes together saves more than it costs.
+    /// Whether merging so many writes of so many bytes saves more than it costs.
     fn is_worth_a_window(self, writes: u8, bytes: u64) -> bool {
         writes >= self.writes_min() && bytes >= u64::from(writes) * self.write_bytes_min()
     }
 }
 
-/// A long write.
+/// The minimum length of a long write.
 const LONG_BYTES_MIN: u64 = 1 << 10;
-/// What a rewrite that keeps most of a value is taken to cost: how long that is, is not known.
+/// The assumed cost of a rewrite that keeps most of a value, whose length is not known.
 const REWRITE_BYTES: u64 = LONG_BYTES_MIN;
 
-/// Finds writes whose key was written before in the same batch, by hash; [`members`] compares keys.
+/// Finds writes whose key was already written in the same batch, by hash; [`members`] compares
+/// keys.
 pub(super) struct Finder {
-    /// Open addressing by hash: the first write of it.
+    /// Open addressing by hash: the first write with that hash.
     places: [u8; PLACES],
-    /// How many there are of it, ...
+    /// The number of writes with that hash.
     counts: [u8; PLACES],
-    /// ... and about what the store would copy for them.
+    /// The approximate number of bytes that the store would copy for them.
     bytes: [u64; PLACES],
-    /// The first write of each key that has enough.
+    /// The first write of each key that has enough of them.
     groups: ArrayVec<u8, GROUPS_MAX>,
     pub compacts: Compacts,
 }
@@ -114,7 +116,7 @@ impl Finder {
     #[inline]
     fn note(&mut self, requests: &[Request<'_, Rmw<'_>>], index: usize, bytes: u64) {
         let hash = requests[index].hash;
-        // The top bits name the partition, the lowest are the tag's: any will do.
+        // The top bits name the partition, the lowest are the tag's: any others will do.
         let mut at = (hash.0 >> 8) as usize % PLACES;
         loop {
             let seen = self.places[at];
@@ -129,7 +131,7 @@ impl Finder {
                 self.bytes[at] += bytes;
                 let is_worth = self.compacts.is_worth_a_window(self.counts[at], self.bytes[at]);
                 if is_worth && !self.groups.contains(&seen) {
-                    // A full list is no harm: the rest is written one by one.
+                    // If the list is full, the remaining keys are written one by one.
                     let _ = self.groups.try_push(seen);
                 }
                 return;
@@ -148,7 +150,7 @@ impl Finder {
 #[derive(Clone, Copy)]
 pub(super) struct Member<'r> {
     pub request: &'r Request<'r, Rmw<'r>>,
-    /// In the batch.
+    /// Its index in the batch.
     pub index: usize,
     effect: Effect,
     connection: ConnectionId,
@@ -172,11 +174,11 @@ impl Compactable for Member<'_> {
     }
 }
 
-/// The requests on the key of `requests[first]` that make a window, in order. `None`: it is not
-/// worth one after all, or somebody is told a version (I5 of the module above).
+/// The requests on the key of `requests[first]` that form a window, in order. `None`: it is not
+/// worth one after all, or a reply contains a version (I5 of the module above).
 ///
-/// A read is one of them only if its own connection writes the key later in the batch: any other
-/// read may as well find what the window leaves.
+/// A read belongs to the window only if its own connection writes the key later in the batch: any
+/// other read may see the value that the window leaves.
 pub(super) fn members<'r>(
     requests: &'r [Request<'r, Rmw<'r>>],
     first: usize,
@@ -220,7 +222,7 @@ pub(super) fn members<'r>(
     Some(members)
 }
 
-/// About what the store would copy; `None`: nothing is written.
+/// The approximate number of bytes that the store would copy; `None`: nothing is written.
 #[inline]
 fn stored_bytes(op: &Op<'_, Rmw<'_>>) -> Option<u64> {
     Some(match op {

@@ -8,10 +8,10 @@ use store::request::{Item, Outcome, Request, Sink};
 
 use crate::rmw::{Refusal, Rmw};
 
-/// The store is asked.
+/// The store gives the outcome.
 pub(super) const ASK: u8 = u8::MAX;
 
-/// The outcome of one request of a group, its values kept aside.
+/// The outcome of one request of a group, with its values kept aside.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kept {
     Hit(KeptItem),
@@ -25,10 +25,10 @@ pub(super) enum Kept {
     TooLarge { len_bytes: u64, max_bytes: u64 },
 }
 
-/// An item that is, or never was, in the store.
+/// An item of the store, or one that never reached it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct KeptItem {
-    /// Among the values kept aside, as it is stored.
+    /// The place of its stored value among the values kept aside.
     pub value: Range<usize>,
     pub client_flags: u64,
     /// 0: it has not reached the store.
@@ -37,10 +37,10 @@ pub(super) struct KeptItem {
 }
 
 impl KeptItem {
-    /// As an operation sees it.
+    /// The item as an operation sees it.
     pub fn item<'a>(&self, key: &'a [u8], scratch: &'a [u8]) -> Item<'a> {
         let value = &scratch[self.value.clone()];
-        // What is put together in one batch was written now, or when is not known.
+        // Its time of writing is now, or unknown.
         Item::of_stored(key, value, self.client_flags, self.version, self.expires_at)
     }
 }
@@ -66,15 +66,15 @@ impl Kept {
     }
 }
 
-/// Puts the kept outcomes between those that the store gives.
+/// Inserts the kept outcomes between those of the store.
 pub(super) struct Merge<'m, 'r, S> {
     pub sink: &'m mut S,
     /// The whole batch.
     pub requests: &'m [Request<'r, Rmw<'r>>],
     pub kept: &'m [Kept],
-    /// Which of `kept` it is, by position in the batch; [`ASK`]: the store answers.
+    /// The index into `kept`, by position in the batch; [`ASK`]: the store gives the outcome.
     pub kept_at: &'m [u8],
-    /// Positions in the batch of what the store was given.
+    /// The positions in the batch of the requests that the store was given.
     pub places: &'m [u8],
     pub scratch: &'m [u8],
     /// The first position without an outcome.
@@ -82,7 +82,7 @@ pub(super) struct Merge<'m, 'r, S> {
 }
 
 impl<S: Sink<Refusal>> Merge<'_, '_, S> {
-    /// All kept outcomes before the position.
+    /// Passes on all kept outcomes before the position.
     fn catch_up(&mut self, position: usize, pins: Pins<'_>) {
         for index in self.next..position {
             let kept = &self.kept[usize::from(self.kept_at[index])];
@@ -92,7 +92,7 @@ impl<S: Sink<Refusal>> Merge<'_, '_, S> {
         self.next = position;
     }
 
-    /// What is behind the store's last outcome.
+    /// Passes on the outcomes after the store's last one.
     pub fn finish(mut self, pins: Pins<'_>) {
         self.catch_up(self.requests.len(), pins);
     }

@@ -19,8 +19,8 @@ use super::find::Member;
 use super::merge::{Kept, KeptItem};
 use crate::rmw::{Refusal, Rmw};
 
-/// A longer stored value is not looked at: a few requests that change it would need more room than
-/// there is.
+/// A longer stored value is not read: a few requests that change it would need more room than there
+/// is.
 const LOOKED_BYTES_MAX: usize = SCRATCH_BYTES_MAX / 16;
 
 /// Why a group runs one by one.
@@ -28,11 +28,11 @@ const LOOKED_BYTES_MAX: usize = SCRATCH_BYTES_MAX / 16;
 pub(super) enum GivenUp {
     /// Its values are too long to be kept aside.
     TooLong,
-    /// Its write was refused, or came too late.
+    /// Its write was refused, or the key had changed.
     Refused,
 }
 
-/// What the store held when the replay looked.
+/// The store's item when the replay looked.
 #[derive(Clone, Copy)]
 enum Looked {
     /// It has not looked.
@@ -46,7 +46,7 @@ pub(super) struct Replay<'x> {
     now: UnixMillis,
     /// Values of the batch's kept items; only grows.
     scratch: &'x mut Vec<u8>,
-    /// What an update writes.
+    /// The value that an update writes.
     value: &'x mut Vec<u8>,
     looked: Looked,
     is_too_long: bool,
@@ -62,7 +62,7 @@ impl<'x> Replay<'x> {
         Replay { session, now, scratch, value, looked: Looked::No, is_too_long: false }
     }
 
-    /// Whether some value was too long to be kept aside: then no outcome is right.
+    /// Whether some value was too long to be kept aside: then all outcomes are invalid.
     pub fn is_too_long(&self) -> bool {
         self.is_too_long
     }
@@ -77,7 +77,7 @@ impl<'x> Replay<'x> {
     ) -> KeptItem {
         let start = self.scratch.len();
         if start + value.len() > SCRATCH_BYTES_MAX {
-            // What is replayed from here on is thrown away.
+            // The outcomes from here on are discarded.
             self.is_too_long = true;
         } else {
             self.scratch.extend_from_slice(value);
@@ -85,7 +85,7 @@ impl<'x> Replay<'x> {
         KeptItem { value: start..self.scratch.len(), client_flags, version, expires_at }
     }
 
-    /// A value that an operation left, or why it is too large.
+    /// The value that an operation leaves, or why it is too large.
     fn leave(
         &mut self,
         key: &[u8],
@@ -194,7 +194,7 @@ impl<'x> Replay<'x> {
         }
     }
 
-    /// Runs one request of its own; whether the store did what it says.
+    /// Runs one request for the replay itself; returns whether the store executed it.
     fn run(&mut self, member: &Member<'_>, op: Op<'_, Rmw<'_>>) -> Result<(), GivenUp> {
         let Request { key, hash, .. } = *member.request;
         let mut done = IsDone { deletes: matches!(op, Op::Delete), is_done: false };
@@ -202,7 +202,7 @@ impl<'x> Replay<'x> {
         if done.is_done { Ok(()) } else { Err(GivenUp::Refused) }
     }
 
-    /// Leaves no value, if the key is as it was when somebody looked.
+    /// Leaves no value, if the key has not changed since the replay looked.
     fn remove(&mut self, member: &Member<'_>) -> Result<(), GivenUp> {
         match self.looked {
             Looked::No => self.run(member, Op::Delete),
@@ -211,7 +211,7 @@ impl<'x> Replay<'x> {
         }
     }
 
-    /// Leaves a value, if the key is as it was when somebody looked.
+    /// Leaves a value, if the key has not changed since the replay looked.
     fn put(&mut self, member: &Member<'_>, set: Set<'_>) -> Result<(), GivenUp> {
         let condition = match self.looked {
             Looked::No => Condition::Always,
@@ -279,7 +279,7 @@ impl<'r> Executor<Member<'r>> for Replay<'_> {
         if !found {
             return Kept::Miss;
         }
-        // No client is told what it was, only that it was there.
+        // No reply contains the old value, only that it existed.
         let old = KeptItem { value: 0..0, client_flags: 0, version: 0, expires_at: None };
         Kept::Deleted { old: Some(old) }
     }
@@ -310,7 +310,7 @@ impl<'r> Executor<Member<'r>> for Replay<'_> {
     }
 }
 
-/// Copies the item that a look found.
+/// Copies the item that the replay found.
 struct Taken<'t> {
     scratch: &'t mut Vec<u8>,
     item: Option<KeptItem>,
@@ -335,7 +335,7 @@ impl Sink<Refusal> for Taken<'_> {
 
 /// Whether a write was done.
 struct IsDone {
-    /// A plain delete: an absent key is as it should be.
+    /// A plain delete: an absent key is a success.
     deletes: bool,
     is_done: bool,
 }

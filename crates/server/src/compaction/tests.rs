@@ -30,12 +30,12 @@ pub(super) fn store() -> Arc<Store> {
     Store::open(config).unwrap()
 }
 
-/// All that an outcome says, but for versions.
+/// The contents of an outcome, except for versions.
 #[derive(Default)]
 struct Heard {
     outcomes: Vec<(usize, String)>,
     tells: Vec<Tells>,
-    /// Of each request; none: all are one's.
+    /// The connection of each request; empty: all belong to one.
     connections: Vec<u64>,
 }
 
@@ -53,7 +53,7 @@ fn item_text(item: &Item<'_>) -> String {
 
 impl Sink<Refusal> for Heard {
     fn outcome(&mut self, request_index: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
-        // What no client is told may differ.
+        // Fields that no reply contains may differ.
         let tells_old = self.tells.get(request_index) == Some(&Tells::Old);
         let old_text = |old: Option<Item<'_>>| match old {
             Some(item) if tells_old => item_text(&item),
@@ -92,7 +92,7 @@ impl Answering for Heard {
     }
 }
 
-/// The version that a key has, or one that no key has.
+/// The version of a key, or one that no key has.
 fn version(store: &Store, session: &mut Session, key: &[u8]) -> u64 {
     struct Version(u64);
     impl Sink<Refusal> for Version {
@@ -102,7 +102,7 @@ fn version(store: &Store, session: &mut Session, key: &[u8]) -> u64 {
             }
         }
     }
-    // Of an absent key: one that no item of these tests comes to.
+    // For an absent key: a version that no item of these tests reaches.
     let mut found = Version((1 << 48) - 1);
     let request = Request { key, hash: store.key_hasher().hash(key), op: Op::<Rmw<'_>>::Get };
     session.execute(NOW, &[request], &mut found);
@@ -162,7 +162,7 @@ fn update(draws: &mut Draws, value: &'static [u8], version: u64) -> Rmw<'static>
     }
 }
 
-/// One request and what its reply tells; the same draws give the same, but for versions.
+/// One request and what its reply reports; the same draws give the same, except for versions.
 fn draw(draws: &mut Draws, version: u64) -> (Op<'static, Rmw<'static>>, Tells) {
     let is_too_large = draws.below(60) == 0;
     let value = VALUES[draws.below(VALUES.len() as u64) as usize];
@@ -194,7 +194,7 @@ fn batches_answer_and_leave_what_they_would_one_by_one() {
     check_batches(Compacts::All, 1000);
 }
 
-/// Batches at random, with compaction and without.
+/// Random batches, with compaction and without.
 fn check_batches(compacts: Compacts, windows_min: u64) {
     let (plain, compacting) = (store(), store());
     let mut plain_session = plain.session().unwrap();
@@ -239,7 +239,7 @@ pub(super) fn blind_set(value: &[u8]) -> Op<'_, Rmw<'_>> {
     Op::Set(Set { value, client_flags: 0, expiry: Expiry::Never, condition: Condition::Always })
 }
 
-/// Runs requests on one key; what was counted, and by how much the key's version grew.
+/// Runs requests on one key; returns the counts, and the growth of the key's version.
 fn run_on_one_key(ops: &[Op<'static, Rmw<'static>>], tells: Tells) -> (Compacted, u64) {
     let store = store();
     let mut session = store.session().unwrap();
@@ -298,7 +298,7 @@ fn two_short_writes_are_put_together_where_all_are() {
     assert_eq!(compaction.take_counted().writes_saved, 1);
 }
 
-/// Notes when windows open and close, and how many outcomes there were by then.
+/// Records when windows open and close, and the number of outcomes by then.
 #[derive(Default)]
 struct Opens {
     changes: std::cell::RefCell<Vec<(usize, usize)>>,
@@ -412,7 +412,7 @@ fn appends_of_several_workers_all_count() {
     assert_eq!(lengths.0, [WORKERS * BATCHES * APPENDS]);
 }
 
-/// The lengths of what was found or left.
+/// The lengths of the values that were found or left.
 struct Lengths(Vec<usize>);
 
 impl Sink<Refusal> for Lengths {

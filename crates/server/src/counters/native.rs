@@ -112,7 +112,7 @@ pub struct NativeTotals {
     pub busy: u64,
     /// Of these, frames that were not executed because too many waited behind them.
     pub shed: u64,
-    /// Replies that found no room on their way out.
+    /// Replies without room on their way out.
     pub lost_replies: u64,
     /// Datagrams that were cut at a buffer's end.
     pub truncated: u64,
@@ -123,7 +123,7 @@ pub struct NativeTotals {
 }
 
 impl NativeTotals {
-    /// The same sums, with the requests that `commands` count.
+    /// The sums of native clients, with the requests that `commands` count.
     pub(super) fn of<'a>(
         commands: &[CommandTotals],
         workers: impl Iterator<Item = &'a WorkerCounters> + Clone,
@@ -133,7 +133,7 @@ impl NativeTotals {
         NativeTotals { requests, ..NativeTotals::sum(workers) }
     }
 
-    /// Sums over workers; what is open now is the caller's to fill in.
+    /// Sums over workers; the caller fills in the numbers of open sessions and clients.
     pub(super) fn sum<'a>(
         workers: impl Iterator<Item = &'a WorkerCounters> + Clone,
     ) -> NativeTotals {
@@ -164,7 +164,7 @@ impl NativeTotals {
         }
     }
 
-    /// What was counted after `baseline` was taken; what is open now stays.
+    /// The counts since `baseline` was taken; the numbers of open sessions and clients stay.
     pub(super) fn since(mut self, baseline: &NativeTotals) -> NativeTotals {
         for (now, then) in self.drops.iter_mut().zip(baseline.drops) {
             *now = now.saturating_sub(then);

@@ -2,29 +2,29 @@
 
 use super::{Cell, WorkerCounters};
 
-/// One worker's.
+/// One worker's counters.
 #[derive(Debug, Default)]
 pub struct TlsCells {
-    /// Handshakes that ended well.
+    /// Successful handshakes.
     pub handshakes: Cell,
-    /// Connections that were cut: no TLS, another version, a certificate that is not right.
+    /// Connections that were closed: no TLS, another version, or an invalid certificate.
     pub refused: Cell,
-    /// Connections that took too long to begin.
+    /// Connections whose handshake took too long.
     pub late: Cell,
-    /// Handshakes that were cut because their part of the client buffers was full.
+    /// Handshakes that were ended because their part of the client buffers was full.
     pub crowded_out: Cell,
 }
 
-/// Summed over the workers.
+/// The counters summed over the workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TlsTotals {
-    /// Handshakes that ended well.
+    /// Successful handshakes.
     pub handshakes: u64,
-    /// Connections that were cut.
+    /// Connections that were closed.
     pub refused: u64,
-    /// Connections that took too long.
+    /// Connections whose handshake took too long.
     pub late: u64,
-    /// Handshakes that were cut for want of room.
+    /// Handshakes that were ended for want of room.
     pub crowded_out: u64,
 }
 

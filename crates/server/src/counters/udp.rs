@@ -2,10 +2,10 @@
 
 use super::{Cell, WorkerCounters};
 
-/// One worker's.
+/// One worker's counters.
 #[derive(Debug, Default)]
 pub struct UdpCells {
-    /// Datagrams that arrived, those that were dropped included.
+    /// Datagrams that arrived, including dropped ones.
     pub datagrams_in: Cell,
     /// Datagrams of replies.
     pub datagrams_out: Cell,
@@ -13,7 +13,7 @@ pub struct UdpCells {
     drops: [Cell; UdpDrop::ALL.len()],
     /// Replies that were longer than their request allows.
     pub too_long: Cell,
-    /// Replies that found no room on their way out.
+    /// Replies without room on their way out.
     pub lost_replies: Cell,
     /// Datagrams that the kernel dropped because no worker took them in time.
     pub kernel_drops: Cell,
@@ -22,17 +22,17 @@ pub struct UdpCells {
 /// Why a datagram was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UdpDrop {
-    /// No header, or nothing behind it.
+    /// No header, or nothing after it.
     Short,
-    /// It begins as a reply does.
+    /// It begins like a reply.
     Reply,
-    /// One of several that make a request.
+    /// It is one of several that make up a request.
     Several,
-    /// Clients have to log in, which no datagram can.
+    /// Clients have to log in, which is impossible by datagram.
     Auth,
-    /// From beyond loopback, while no password is set.
+    /// It comes from beyond loopback, while no password is set.
     Protected,
-    /// There was no room for one more request.
+    /// There is no room for one more request.
     Busy,
 }
 
@@ -67,7 +67,7 @@ impl UdpCells {
     }
 }
 
-/// Summed over the workers.
+/// The counters summed over the workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UdpTotals {
     /// Datagrams that arrived.
@@ -78,7 +78,7 @@ pub struct UdpTotals {
     pub drops: [u64; UdpDrop::ALL.len()],
     /// Replies that were longer than their request allows.
     pub too_long: u64,
-    /// Replies that found no room on their way out.
+    /// Replies without room on their way out.
     pub lost_replies: u64,
     /// Datagrams that the kernel dropped.
     pub kernel_drops: u64,

@@ -9,7 +9,7 @@ use super::start::address;
 use super::{Access, Door, State, answer, is_loopback};
 use crate::config::Config;
 
-/// Between two lines.
+/// The interval of the lines.
 const REMIND_EVERY: Duration = Duration::from_secs(60);
 
 /// The doors that are open beyond loopback only because of `--insecure`, each with its address.

@@ -15,7 +15,7 @@ pub struct Refused {
     pub reason: String,
 }
 
-/// Where a door is bound; `None`: it is off, or has no address.
+/// The address that a door is bound to; `None`: it is off, or has no address.
 pub(super) fn address(config: &Config, door: Door) -> Option<SocketAddr> {
     match door {
         Door::Resp => config.resp,
@@ -42,10 +42,11 @@ pub fn needs_users(config: &Config) -> bool {
         || Door::ALL.into_iter().any(is_reachable)
 }
 
-/// Looks whether all doors that these settings put there may be there.
+/// Checks that all doors that these settings open may be open.
 ///
 /// # Errors
-/// The first that may not.
+///
+/// The first door that may not.
 pub fn check(config: &Config, state: &State) -> Result<(), Refused> {
     for door in Door::ALL {
         let refuse = |reason| Err(Refused { door, reason });
@@ -66,13 +67,13 @@ pub fn check(config: &Config, state: &State) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Whether a closed door is a mistake of the settings. memcached's TCP ports are on by default, and
+/// Whether a closed door is a mistake in the settings. memcached's TCP ports are on by default, and
 /// rights may change.
 fn is_useless_closed(door: Door) -> bool {
     matches!(door, Door::Native | Door::Shm | Door::MemcachedUdp)
 }
 
-/// A door for loopback only, at another address.
+/// The error for a door that may only be on loopback, at another address.
 fn too_far(door: Door, address: IpAddr) -> String {
     let (what, remedy) = match door {
         Door::Native => ("no key configured", "--native-key-file PATH or --insecure"),
@@ -88,7 +89,7 @@ fn too_far(door: Door, address: IpAddr) -> String {
     format!("bind {address} refused: {what}; use {remedy}")
 }
 
-/// A door that cannot be open beside what the settings ask clients for.
+/// The error for a door that cannot be open beside the login that the settings demand of clients.
 fn beside(door: Door, config: &Config) -> String {
     let flag = match config {
         Config { auth_file: Some(_), .. } if door == Door::MemcachedUdp => "--auth-file",

@@ -9,7 +9,7 @@ use crate::UdpConfig;
 const DEFAULT_USERS: [DefaultUser; 4] =
     [DefaultUser::Open, DefaultUser::Limited, DefaultUser::Locked, DefaultUser::Shut];
 
-/// Every state there is.
+/// All possible states.
 fn all_states() -> impl Iterator<Item = State> {
     DEFAULT_USERS.into_iter().flat_map(|default_user| {
         (0_u8..32).map(move |bits| State {
@@ -214,7 +214,7 @@ const COLUMNS: [(&str, DefaultUser); 4] = [
     ("off, or password and fewer rights", DefaultUser::Shut),
 ];
 
-/// What changes a row of it.
+/// A change of the state for one row of the table.
 type Change = fn(&mut State);
 
 const ROWS: [(&str, Door, Change); 17] = [

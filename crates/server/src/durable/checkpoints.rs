@@ -27,12 +27,12 @@ use crate::error::StartError;
 const FILE: &str = "checkpoint";
 const NEW_FILE: &str = "checkpoint.new";
 const BUFFER_BYTES: usize = 1 << 20;
-/// Less than this is read again faster than a checkpoint is written.
+/// If less than this was written, reading it again is faster than writing a checkpoint.
 const WRITTEN_MIN_BYTES: u64 = 64 << 20;
-/// How often a checkpoint looks whether all sessions have passed a quiescent point.
+/// The interval at which a checkpoint looks whether all sessions have passed a quiescent point.
 const REST: Duration = Duration::from_millis(1);
 
-/// What lies in a directory, if anything does.
+/// The checkpoint of a directory, if there is one.
 pub(super) fn read(directory: &Path) -> Option<Result<Checkpoint, CheckpointError>> {
     match File::open(directory.join(FILE)) {
         Ok(file) => Some(Checkpoint::read_from(&mut BufReader::with_capacity(BUFFER_BYTES, file))),
@@ -41,7 +41,7 @@ pub(super) fn read(directory: &Path) -> Option<Result<Checkpoint, CheckpointErro
     }
 }
 
-/// What was not used will never be.
+/// Removes a checkpoint that was not used: it will never be.
 pub(super) fn remove(directory: &Path) {
     for name in [FILE, NEW_FILE] {
         let removed = fs::remove_file(directory.join(name));
@@ -63,7 +63,7 @@ fn write(directory: &Path, checkpoint: &Checkpoint) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// Writes a checkpoint that is complete, or says in a line why not.
+/// Writes a complete checkpoint, or logs why it failed.
 fn keep(directory: &Path, checkpoint: &Checkpoint, began: Instant) {
     match write(directory, checkpoint) {
         Ok(()) => tracing::info!(
@@ -78,7 +78,7 @@ fn keep(directory: &Path, checkpoint: &Checkpoint, began: Instant) {
     }
 }
 
-/// At the end, when all is on the disk and no session is left.
+/// Writes the checkpoint at the end, when everything is on the disk and no session is left.
 pub(super) fn at_end(directory: &Path, mut checkpointer: Checkpointer) {
     if !checkpointer.is_possible() {
         return;
@@ -147,7 +147,7 @@ impl Shared {
         self.is_ended.load(Ordering::Acquire)
     }
 
-    /// Waits so long, or until the end; whether that has come.
+    /// Waits so long, or until the end; returns whether the end has come.
     fn wait(&self, time: Duration) -> bool {
         let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.ended.wait_timeout_while(guard, time, |()| !self.is_ended()));
@@ -181,13 +181,13 @@ impl Work {
         self.checkpointer.begin();
         self.await_sessions(shared)?;
         let checkpoint = self.checkpointer.collect()?;
-        // I1: whatever it shows, and whatever superseded what it does not.
+        // I1: the entries that it names, and those that superseded older ones.
         self.await_sessions(shared)?;
         self.durable.wait_commit().ok()?;
         Some(checkpoint)
     }
 
-    /// Until all have passed a quiescent point; `None`: it is the end.
+    /// Waits until all sessions have passed a quiescent point; `None`: the server ends.
     fn await_sessions(&self, shared: &Shared) -> Option<()> {
         while !self.checkpointer.is_ready() {
             if shared.wait(REST) {

@@ -21,15 +21,16 @@ use crate::error::StartError;
 use crate::private;
 use crate::process::{random_u64, unix_now};
 
-/// The file that everything is in.
+/// The file that holds everything.
 pub(super) const LOG_FILE: &str = "log";
-/// A copy of it that is under way.
+/// An unfinished copy of it.
 const LOG_NEW_FILE: &str = "log.new";
 const LOCK_FILE: &str = "LOCK";
-/// Recovery says how far it is so often.
+/// The interval at which recovery reports its progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
-/// Opens a store, on a disk if the configuration says so; as whose, if it is a cluster's node.
+/// Opens a store, on a disk if the configuration says so; `tenant` is the cluster's node that owns
+/// it.
 pub fn open_store(
     (config, notes_use, room_bytes): (StoreConfig, bool, u64),
     shares: &[NodeShare],
@@ -37,7 +38,7 @@ pub fn open_store(
     tenant: Option<&Tenant>,
 ) -> Result<(Arc<Store>, Option<Data>), StartError> {
     let Some(data) = data else {
-        // A node's entries go to others with their checksums.
+        // A node's entries are sent to other nodes with their checksums.
         let tuning = Tuning { notes_use: notes_use && tenant.is_none(), ..Tuning::default() };
         let store = Store::open_with_room(config, tuning, shares, room_bytes)
             .map_err(|error| StartError::Store { reason: error.to_string() })?;
@@ -88,7 +89,8 @@ pub fn open_store(
     Ok((store, Some(data)))
 }
 
-/// A backup that was interrupted looks like an empty directory to a server that looks for a log.
+/// Refuses an interrupted backup, which would look like an empty directory to a server that looks
+/// for a log.
 fn refuse_unfinished(path: &Path) -> Result<(), String> {
     let is_there = |name| path.join(name).exists();
     if is_there(LOG_NEW_FILE) && !is_there(LOG_FILE) {
@@ -105,7 +107,7 @@ enum LogError {
     File(String),
 }
 
-/// A node goes on without a log that is damaged: it never goes on with part of one.
+/// Opens the log. A node continues without a damaged log: it never continues with part of one.
 fn open_log(
     data: &DataConfig,
     config: StoreConfig,
@@ -140,7 +142,7 @@ fn open_log(
     Ok(opened)
 }
 
-/// Why a log's file does not open.
+/// Why a log's file cannot be opened.
 fn why_not(media: Media, error: &std::io::Error) -> String {
     match (media, error.kind()) {
         (Media::Dax, std::io::ErrorKind::Unsupported) => format!(
@@ -151,7 +153,7 @@ fn why_not(media: Media, error: &std::io::Error) -> String {
     }
 }
 
-/// What a repair of the disk or another version does not mend.
+/// Whether neither a repair of the disk nor another version can fix the error.
 fn is_damage(error: &DataError) -> bool {
     use DataError::{Damaged, NoSuperblock, Truncated};
     matches!(error, Damaged { .. } | NoSuperblock | Truncated { .. })
@@ -161,7 +163,8 @@ fn of_a_node(owner: &Owner) -> String {
     format!("it is of {owner}; give --cluster, or another directory")
 }
 
-/// Of which node a directory is, and what it wrote down; none: it is of a server without a cluster.
+/// The node that a directory belongs to, and the state it wrote; none: it belongs to a server
+/// without a cluster.
 pub fn check_node(directory: &Path) -> Result<Option<String>, String> {
     let kept = node_file::read(directory)?;
     Ok(kept.map(|kept| {
@@ -173,8 +176,8 @@ pub fn check_node(directory: &Path) -> Result<Option<String>, String> {
     }))
 }
 
-/// Reads a data directory that no server has, and changes nothing; or why that cannot be done.
-/// `progress` is told of segments done and how many there are.
+/// Reads a data directory that no server uses, and changes nothing; the error says why it cannot be
+/// read. `progress` gets the number of segments done, and of all.
 pub fn check_data(directory: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Report, String> {
     let lock = File::open(directory.join(LOCK_FILE)).map_err(|error| format!("LOCK: {error}"))?;
     rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared)
@@ -185,8 +188,8 @@ pub fn check_data(directory: &Path, progress: &mut dyn FnMut(u64, u64)) -> Resul
     check(&medium, unix_now().0, checkpoint, progress).map_err(|error| error.to_string())
 }
 
-/// Copies the log of a directory that a server may go on writing to an empty one, and makes it
-/// last; or why that cannot be done. What the copy is worth: `store::durable::backup`.
+/// Copies the log of a directory that a server may keep writing to an empty one, and syncs it; the
+/// error says why that failed. For the guarantees of the copy see `store::durable::backup`.
 pub fn backup_data(
     directory: &Path,
     to: &Path,
@@ -204,7 +207,7 @@ pub fn backup_data(
     if to.join(LOG_FILE).exists() {
         return Err(format!("{} has a log already; give an empty directory", to.display()));
     }
-    // A copy that did not come to its end is none.
+    // An incomplete copy is removed.
     let unfinished = to.join(LOG_NEW_FILE);
     match std::fs::remove_file(&unfinished) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(there(error)),

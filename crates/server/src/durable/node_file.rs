@@ -22,25 +22,25 @@ use crate::cluster::replica_store::{Kept, Owner};
 
 const NODE_FILE: &str = "NODE";
 const NEW_FILE: &str = "NODE.new";
-/// Where a damaged log is left to people.
+/// The name under which a damaged log is kept for inspection.
 const DAMAGED_FILE: &str = "log.damaged";
-/// Superblocks of a log lie in its first bytes.
+/// The superblocks of a log are in its first bytes.
 const SUPERBLOCKS_BYTES: u64 = 8192;
 
-/// As whose a directory is opened.
+/// The node for which a directory is opened.
 #[derive(Clone, Debug)]
 pub struct Tenant {
-    /// The node's and its cluster's.
+    /// The ids of the node and its cluster.
     pub owner: Owner,
-    /// Its incarnation is at least this one.
+    /// The minimum of its incarnation.
     pub incarnation_min: u32,
 }
 
 /// A directory of a node, opened.
 pub struct Tenancy {
-    /// As it stands in the file, the new incarnation in it.
+    /// The state in the file, with the new incarnation.
     pub kept: Kept,
-    /// What earlier incarnations have left.
+    /// The data that earlier incarnations have left.
     pub recovered: Recovered,
     directory: PathBuf,
 }
@@ -75,7 +75,7 @@ impl Tenancy {
         Ok(tenancy)
     }
 
-    /// The log cannot be relied on: it is set aside, and this incarnation begins another one (I2).
+    /// Sets aside a log that cannot be relied on; this incarnation begins another one (I2).
     pub fn begin_anew(&mut self, log: &Path) -> Result<(), String> {
         let failed = |error: io::Error| format!("{DAMAGED_FILE}: {error}");
         fs::rename(log, self.directory.join(DAMAGED_FILE)).map_err(failed)?;
@@ -89,7 +89,7 @@ impl Tenancy {
         write(&self.directory, &self.kept.encode())
     }
 
-    /// Writes what is kept from now on; what is written already is not written again.
+    /// Writes the node's state from now on; unchanged state is not written again.
     pub fn keeper(&self) -> impl FnMut(&[u8]) -> io::Result<()> + Send + 'static {
         let (directory, mut last) = (self.directory.clone(), Vec::new());
         move |bytes: &[u8]| {
@@ -102,7 +102,7 @@ impl Tenancy {
     }
 }
 
-/// What a directory's file says; none: it is no node's.
+/// The state in a directory's file; none: it does not belong to a node.
 pub fn read(directory: &Path) -> Result<Option<Kept>, String> {
     match fs::read(directory.join(NODE_FILE)) {
         Ok(bytes) => match Kept::decode(&bytes) {
@@ -118,7 +118,7 @@ pub fn read(directory: &Path) -> Result<Option<Kept>, String> {
     }
 }
 
-/// Two nodes never have one directory, nor one node that of another cluster.
+/// Two nodes never share a directory, nor does a node use one of another cluster.
 fn refuse_others(has: &Owner, asked: &Owner) -> Result<(), String> {
     if (has.name, has.mark) == (asked.name, asked.mark) {
         return Ok(());

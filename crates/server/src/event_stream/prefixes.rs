@@ -8,13 +8,13 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Prefixes that are counted.
+/// The maximum number of counted prefixes.
 const PREFIXES_MAX: usize = 128;
 
-/// Ends a prefix, as memcached's default.
+/// The end of a prefix, as in memcached's default.
 const DELIMITER: u8 = b':';
 
-/// What became of keys, by their prefix.
+/// The counts of requests by the prefix of their key.
 #[derive(Debug, Default)]
 pub struct Prefixes {
     is_on: AtomicBool,
@@ -29,12 +29,12 @@ struct Counts {
     deletes: u64,
 }
 
-/// What was asked about a key.
+/// The kind of a request on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// To read it.
     Get {
-        /// It was there.
+        /// The key existed.
         is_hit: bool,
     },
     /// To store it.
@@ -49,7 +49,7 @@ impl Prefixes {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// `stats detail on` and `off`; what was counted stays.
+    /// `stats detail on` and `off`; the counts stay.
     pub(super) fn switch(&self, is_on: bool) {
         self.is_on.store(is_on, Ordering::Relaxed);
     }

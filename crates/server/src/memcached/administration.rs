@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::gather::Gather;
 
 impl<E: Engine> Gather<'_, '_, E> {
-    /// shutdown: the server ends as by SIGTERM, if it was told that clients may ask for that.
+    /// shutdown: the server ends as on SIGTERM, if the settings allow clients to end it.
     pub(super) fn shut_down(&mut self, slot: usize, is_valid: bool) {
         let caller = self.caller(slot, MemcachedCommand::Shutdown, false);
         // A datagram's sender may be forged.
@@ -26,11 +26,11 @@ impl<E: Engine> Gather<'_, '_, E> {
         self.core.shared.request_shutdown();
     }
 
-    /// refresh_certs: as SIGHUP does, for connections that come.
+    /// refresh_certs: reads the certificates again, as SIGHUP does, for new connections.
     pub(super) fn refresh_certificates(&mut self, slot: usize, noreply: bool) {
         let caller = self.caller(slot, MemcachedCommand::RefreshCerts, noreply);
         match self.core.shared.tls().map(|tls| tls.reload()) {
-            // An error: it is told all the same, as the one below.
+            // An error is answered even with noreply, as is the one below.
             None => self.say_line(Caller { is_quiet: false, ..caller }, Reply::TlsDisabled),
             Some(Ok(())) => {
                 tracing::info!("certificates: read again, for connections that come");
@@ -44,7 +44,7 @@ impl<E: Engine> Gather<'_, '_, E> {
         }
     }
 
-    /// cache_memlimit: as CONFIG SET maxmemory does.
+    /// cache_memlimit: changes the memory as CONFIG SET maxmemory does.
     pub(super) fn limit_memory(&mut self, slot: usize, mib: u64, noreply: bool) {
         let caller = self.caller(slot, MemcachedCommand::CacheMemlimit, noreply);
         // A datagram's sender may be forged.
@@ -60,7 +60,7 @@ impl<E: Engine> Gather<'_, '_, E> {
         }
     }
 
-    /// `watch`: from now on the connection gets lines, and what it sends is skipped.
+    /// `watch`: from now on the connection gets lines, and its input is skipped.
     pub(super) fn stream_events(&mut self, slot: usize, topics: EventTopics, noreply: bool) {
         let caller = self.caller(slot, MemcachedCommand::Watch, noreply);
         let is_datagram = self.core.connections[slot].exchange.is_some();

@@ -12,7 +12,7 @@ use crate::gather::Gather;
 use crate::logins::Origin;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Before the log-in nothing but the log-in, `version` and `quit` is accepted.
+    /// Before the login only the login itself, `version` and `quit` are accepted.
     pub(super) fn authenticate(&mut self, slot: usize, parsed: Result<Command<'a>, Rejection<'a>>) {
         match parsed {
             Ok(Command::Store(Store { verb: StoreVerb::Set, value, .. })) => {
@@ -27,10 +27,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// Whether a user is let in: by `--auth-file`; without it the user may be any: the
+    /// Whether a user is admitted: by `--auth-file`; without it the user name is ignored, and the
     /// password is the default user's.
     ///
     /// # Errors
+    ///
     /// The line that says why not.
     fn let_in(&mut self, slot: usize, given: Option<(&[u8], &[u8])>) -> Result<(), &'static [u8]> {
         self.core.counters().auth_attempts.add(1);
@@ -44,7 +45,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             (Some((user, given)), Some(users)) => users.admit(user, given),
             (Some((_, given)), None) => self.core.acl.default().admits_everywhere(given),
         };
-        // As after a login by RESP: its answer waits behind those of the same address that failed.
+        // As after a login by RESP: its answer waits after those of the same address that failed.
         self.settle(slot);
         self.core.pace_login(slot, origin, is_right);
         if !is_right {
@@ -63,7 +64,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// SASL's list mechs, auth and step. As in memcached, a client that begins anew is a stranger.
+    /// SASL's list mechs, auth and step. As in memcached, a client that starts a new login loses
+    /// the old one.
     pub(super) fn sasl(&mut self, slot: usize, request: &Request<'a>) {
         self.caller(slot, MemcachedCommand::Auth, false);
         let protocol_state = self.core.connections[slot].memcached();
@@ -87,8 +89,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// As memcached, keep the connection: the client may try again. One that sends garbage is
-    /// closed by the parser.
+    /// Replies with an error and keeps the connection, as memcached does: the client may try again.
+    /// A connection that sends garbage is closed by the parser.
     fn client_error(&mut self, slot: usize, line: &[u8]) {
         self.reply_to(slot, |out| out.extend_from_slice(line));
         let ending = self.core.connections[slot].ending;
@@ -96,11 +98,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 }
 
-/// The only mechanism: the password itself, for the port is local or behind TLS.
+/// The only mechanism: the plain password, because the port is local or behind TLS.
 const PLAIN: &str = "PLAIN";
 
-/// User and password of PLAIN's message (RFC 4616): `authorize-as NUL user NUL password`. No
-/// user may act for another.
+/// User and password in PLAIN's message (RFC 4616): `authorize-as NUL user NUL password`. No user
+/// may act for another.
 fn plain(message: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut parts = message.split(|byte| *byte == 0);
     let (acts_as, user, password) = (parts.next()?, parts.next()?, parts.next()?);

@@ -37,7 +37,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         protocol_state.framing == Framing::Binary
     }
 
-    /// Takes as many requests from the front of `input` as may run now.
+    /// Runs as many requests from the front of `input` as may run now.
     pub(super) fn feed_binary(&mut self, slot: usize, input: &'a [u8]) -> Fed {
         let value_max_bytes = usize::try_from(self.core.value_max_bytes).unwrap_or(usize::MAX);
         let has_auth = self.core.doors.of(Door::Memcached).asks_login();
@@ -90,7 +90,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.reply_to(slot, |out| encode(&mut Encoder::new(out, head)));
     }
 
-    /// The same, with a status and its text.
+    /// An error response with a status and its text.
     pub(super) fn binary_refuse(&mut self, slot: usize, head: Head, status: Status) {
         self.binary_say(slot, head, |to| to.refuse(status));
     }
@@ -132,7 +132,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// What is on no key, or on all.
+    /// Requests on no key, or on all keys.
     fn binary_rare(&mut self, slot: usize, request: &Request<'a>) {
         let Request { head, is_quiet, .. } = *request;
         match request.verb {
@@ -242,7 +242,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 }
 
-/// What a request on a key counts as; None: it is on none.
+/// The command that a request on a key is counted as; None: it is on no key.
 fn command_of(request: &Request<'_>) -> Option<MemcachedCommand> {
     Some(match request.verb {
         Verb::Get | Verb::GetKey => MemcachedCommand::Get,
@@ -261,7 +261,7 @@ fn command_of(request: &Request<'_>) -> Option<MemcachedCommand> {
     })
 }
 
-/// What a connection that speaks binary is told of a request that cannot be read to its end.
+/// The response to a request on a binary connection whose rest cannot be read.
 pub(crate) fn unfinished(connection: &Connection) -> Option<Vec<u8>> {
     let ProtocolState::Memcached(protocol_state) = &connection.protocol_state else { return None };
     let header = connection.input.held.first_chunk::<HEADER_BYTES>()?;

@@ -32,13 +32,14 @@ use crate::gather::Gather;
 use crate::resp::is_own;
 use crate::work::{TURN_STEPS, Work};
 
-/// Items that one call on an ordered index visits.
+/// The number of items that one call on an ordered index visits.
 const ORDERED_STEP: usize = 64;
 
-/// Calls on a hash index that make a turn: each looks at a bounded part of it, which may be empty.
+/// The number of calls on a hash index that make up a turn: each looks at a bounded part of the
+/// index, which may be empty.
 const HASHED_CALLS_PER_TURN: u64 = 4;
 
-/// What memcached's `stats cachedump` shows at most.
+/// The maximum length of memcached's `stats cachedump`.
 const ITEMS_BYTES_MAX: usize = 2 << 20;
 
 /// A list of keys that has begun.
@@ -49,10 +50,10 @@ pub struct DumpWalk {
     command_bytes: usize,
 }
 
-/// What is listed.
+/// The kind of the list.
 struct Wanted {
     kind: DumpKind,
-    /// Items and bytes that may still be shown.
+    /// The number of items and bytes that may still be shown.
     left_count: usize,
     left_bytes: usize,
 }
@@ -65,7 +66,7 @@ impl Wanted {
 
 /// How far a walk has come.
 enum Place {
-    /// Behind this key of an ordered index.
+    /// After this key of an ordered index.
     Ordered(Option<Vec<u8>>),
     /// At this cursor of a hash index.
     Hashed(u64),
@@ -73,7 +74,7 @@ enum Place {
 }
 
 impl DumpWalk {
-    /// Memory that it takes.
+    /// The memory it takes.
     pub fn held_bytes(&self) -> usize {
         let key_bytes = match &self.place {
             Place::Ordered(Some(key)) => key.capacity(),
@@ -94,11 +95,11 @@ struct Step<'s> {
     now: UnixMillis,
     lines: &'s mut Vec<u8>,
     lines_start: usize,
-    /// Whether the output takes no more behind so many bytes of lines.
+    /// Whether the output is full after so many bytes of lines.
     is_full: &'s dyn Fn(usize) -> bool,
-    /// What the turn has cost before.
+    /// The cost of the turn so far.
     turn: Work,
-    /// Of this call, besides the items.
+    /// The cost of this call, besides the items.
     call: Work,
     visited: usize,
 }
@@ -123,7 +124,7 @@ impl Step<'_> {
     fn cost(&self) -> Work {
         let mut cost = self.call;
         cost += Work::visited(self.visited);
-        // Lines are made of numbers and of keys that are encoded byte by byte.
+        // Lines consist of numbers, and of keys that are encoded byte by byte.
         cost += Work::steps(self.lines_bytes() as u64);
         cost
     }
@@ -134,7 +135,7 @@ impl Step<'_> {
         turn.is_spent() || (self.is_full)(self.lines_bytes()) || self.wanted.is_nothing()
     }
 
-    /// Visits the items behind `last`; the key that it ends at, if there are more.
+    /// Visits the items after `last`; returns the key at which it stopped, if there are more.
     fn visit_ordered(&mut self, session: &mut Session, last: Option<&[u8]>) -> Option<Vec<u8>> {
         let range = Range {
             start: last.map_or(Bound::Unbounded, Bound::Excluded),
@@ -153,17 +154,17 @@ impl Step<'_> {
         stopped_at.or(end.ok().and_then(|end| end.resume_key))
     }
 
-    /// Visits the items from a cursor on; the next cursor, 0 at the end.
+    /// Visits the items from a cursor on; returns the next cursor, 0 at the end.
     fn visit_hashed(&mut self, session: &mut Session, cursor: u64) -> u64 {
         let next = session.scan_while(self.now, cursor, &[], usize::MAX, |item| {
             self.see(item);
             !self.has_enough()
         });
-        // Of a hash index every cursor is known.
+        // A hash index accepts every cursor.
         next.unwrap_or(0)
     }
 
-    /// Visits some items from a place on; the place behind them.
+    /// Visits some items from a place on; returns the place after them.
     fn visit(&mut self, session: &mut Session, place: &Place) -> Place {
         match place {
             Place::Ordered(last) => {
@@ -184,7 +185,7 @@ impl Step<'_> {
 }
 
 impl<E: Engine> Gather<'_, '_, E> {
-    /// Lists what this server has; in a cluster what it serves.
+    /// Lists the keys of this server; in a cluster those that it serves.
     pub(super) fn dump(&mut self, slot: usize, kind: DumpKind) {
         let (command, left_count, left_bytes) = match kind {
             DumpKind::Items { class: 1, count_max: 0 } => {
@@ -209,7 +210,8 @@ impl<E: Engine> Gather<'_, '_, E> {
         self.dump_slice(slot, Box::new(walk));
     }
 
-    /// Goes on with a list; how many bytes of the input are consumed: none, or its line (I1).
+    /// Continues a list; returns the number of consumed input bytes: none, or those of its line
+    /// (I1).
     #[cold]
     pub(super) fn dump_on(&mut self, slot: usize) -> usize {
         if !self.may_list(slot) {
@@ -224,7 +226,7 @@ impl<E: Engine> Gather<'_, '_, E> {
         }
     }
 
-    /// Of a command of that length which began last: what of it is not consumed.
+    /// The bytes that are not consumed of the last command, which has that length.
     #[inline]
     pub(super) fn dump_left_bytes(&mut self, slot: usize, command_bytes: usize) -> usize {
         let Some(walk) = &mut self.core.connections[slot].memcached().dump else { return 0 };

@@ -15,7 +15,7 @@ use crate::rmw::meta::{
 };
 use crate::rmw::{Rmw, Side};
 
-/// A meta command that is read.
+/// A parsed meta command.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     meta: Meta<'a>,
@@ -24,7 +24,7 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Which of the forms that are counted apart.
+    /// The form, if it is counted apart.
     fn form(&self) -> Option<MetaForm> {
         let flags = &self.flags;
         let (is_made, is_touched) = (flags.vivify.is_some(), flags.exptime.is_some());
@@ -72,7 +72,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             let op = self.meta_op(&asked);
             return self.ask_meta(caller, asked, (meta.key, false), op);
         }
-        // What it has of its own has to stay until it is executed.
+        // A decoded key has to live until the command is executed.
         let (is_base64, key) = (key.is_some(), key.as_deref().unwrap_or(meta.key));
         let mut op = self.meta_op(&asked);
         let mut named = None;
@@ -90,7 +90,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if !rejection.is_key_base64 {
             return self.request(caller, key, Op::Delete, Shape::McNothing);
         }
-        // It could be read, or the command would have been refused for that.
+        // It was decodable, or the command would have been refused for that.
         let Some(key) = base64::decode(key) else { return };
         let mut apart = self.apart();
         apart.request(caller, &key, Op::Delete, Shape::McNothing);

@@ -35,7 +35,7 @@ use crate::rmw::Rmw;
 
 const END: &[u8] = b"END\r\n";
 
-/// So many values are read before the others of their command join a batch.
+/// The number of values that are read before further ones of their command join a batch.
 const FIRST_KEYS: usize = 4;
 
 /// A command that has begun.
@@ -43,9 +43,9 @@ const FIRST_KEYS: usize = 4;
 pub(crate) struct Reading {
     index: CommandIndex,
     with_cas: bool,
-    /// gat: what the keys' expiry becomes.
+    /// gat: the new expiry of the keys.
     touch: Option<Option<UnixMillis>>,
-    /// Of the line, not done.
+    /// Bytes of the line that are not done.
     left_bytes: usize,
 }
 
@@ -66,10 +66,10 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.read_some(caller.slot, reading, keys);
     }
 
-    /// Goes on with a command whose line has begun before `input`; how much of that is done.
+    /// Continues a command whose line begins before `input`; returns how many bytes of it are done.
     #[cold]
     pub(super) fn read_on(&mut self, slot: usize, reading: Reading, input: &'a [u8]) -> usize {
-        // The whole line was there when the command began, and input is not dropped.
+        // The whole line had arrived when the command began, and input is not dropped.
         let Some((keys, line_bytes)) = Keys::left_in(input) else { return 0 };
         if E::ROUTES {
             let may_begin = self.enter(slot, self.core.cluster.is_some());
@@ -80,16 +80,16 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if connection.awaiting.is_empty()
             && let Some(failed) = connection.memcached().failed_read.take()
         {
-            // Nothing that comes could carry it any more (I3).
+            // No later reply could carry it (I3).
             self.reply_to(slot, |out| out.extend_from_slice(&failed));
             return line_bytes;
         }
         self.read_some(slot, reading, keys);
-        // Elsewhere the caller takes off what is left.
+        // Otherwise the caller subtracts the rest.
         line_bytes - if E::ROUTES { self.left_bytes(slot, line) } else { 0 }
     }
 
-    /// What is left of the line of a command that has not got to its end.
+    /// The rest of the line of a command that has not finished.
     #[inline]
     pub(super) fn left_bytes(&mut self, slot: usize, line: &[u8]) -> usize {
         let Some(reading) = &self.core.connections[slot].memcached().reading else { return 0 };
@@ -112,7 +112,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             if begun_count > 0 && may_stop && !self.may_parse(slot) {
                 let left_bytes = left.left_bytes();
                 let connection = &mut self.core.connections[slot];
-                // What it holds begins within a line: no sample of keys is taken there.
+                // Its input now begins within a line: keys are not sampled there.
                 connection.input.has_skipped = true;
                 connection.memcached().reading = Some(Reading { left_bytes, ..reading });
                 return;
@@ -125,8 +125,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 }
 
-/// Puts out the reply to one key of several, from somewhere else (I3). False: it is put out as it
-/// is.
+/// Writes the reply to one key of several that another thread executed (I3). False: the reply is
+/// written unchanged.
 pub(crate) fn put_out_part(
     connection: &mut Connection,
     reply: &[u8],
@@ -140,7 +140,7 @@ pub(crate) fn put_out_part(
         return is_refused;
     }
     let Some(failed) = connection.memcached().failed_read.take() else { return false };
-    // A value that is pinned was to be sent behind a part of the reply: it goes without.
+    // A pinned value was to be sent after a part of the reply: the part is sent without it.
     let values =
         if is_refused || has_pinned { &[] } else { reply.strip_suffix(END).unwrap_or(&[]) };
     connection.output.append(|out| {

@@ -48,7 +48,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         });
     }
 
-    /// The same in the binary protocol, where the group is the key.
+    /// Answers `stats` in the binary protocol, where the group is the key.
     pub(super) fn binary_stats(&mut self, slot: usize, request: &Request<'a>) {
         self.caller(slot, MemcachedCommand::Stats, false);
         self.settle(slot);
@@ -59,7 +59,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             b"slabs" => StatsKind::Slabs,
             b"sizes" => StatsKind::Sizes,
             b"conns" => StatsKind::Connections,
-            // Of these memcached looks at the beginning only.
+            // memcached compares only the beginning of these names.
             key if key.starts_with(b"settings") => StatsKind::Settings,
             key if key.starts_with(b"reset") => StatsKind::Reset,
             key if key.starts_with(b"detail dump") => StatsKind::DetailDump,
@@ -76,7 +76,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.reply_to(slot, |out| {
             write_group(&mut Writer::Binary(binary::Encoder::new(out, head)), kind, &shared);
             if kind == StatsKind::DetailDump {
-                // memcached puts the text of its dump in here, the text protocol's end with it.
+                // memcached puts the text of its dump in here, including the text protocol's end.
                 let text = shared.event_stream().prefixes.dump() + "END\r\n";
                 binary::Encoder::new(out, head).stat("detailed", &text);
             }
@@ -84,7 +84,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         });
     }
 
-    /// Counts prefixes from the next request on, or no longer.
+    /// Starts counting prefixes from the next request on, or stops.
     fn count_prefixes(&mut self, is_on: bool) {
         self.core.shared.event_stream().count_prefixes(is_on);
         // Other workers look when their next round begins.
@@ -92,7 +92,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 }
 
-/// Where names and values go.
+/// The target of names and values.
 enum Writer<'o> {
     Text(Encoder<'o>),
     Binary(binary::Encoder<'o>),
@@ -172,26 +172,26 @@ fn general(to: &mut Writer<'_>, shared: &Shared) {
     }
 }
 
-/// Writes that memcached would count as items stored, of both protocols.
+/// Writes that memcached would count as stored items, over both protocols.
 fn stored_count(totals: &Totals) -> u64 {
     let of_resp = totals.command(Protocol::Resp, "set").map_or(0, |set| {
-        // A SET that says what was there may miss and store.
+        // A SET that returns the old value may miss and store.
         set.calls.saturating_sub(set.errors + set.not_stored)
     });
     of_resp + sum(totals, &[(WRITES, stored), (MAKES, misses)])
 }
 
-/// What is counted: a command, without its forms that are counted apart, or such a form.
+/// A source of counts: a command without its separately counted forms, or such a form.
 #[derive(Clone, Copy)]
 enum Of {
     Plain(MemcachedCommand),
     Form(MetaForm),
 }
 
-/// What of it.
+/// The number taken from it.
 type Pick = fn(&CommandTotals) -> u64;
 
-/// Which commands add what to a count.
+/// The sources that add a number to a count.
 type Part = (&'static [Of], Pick);
 
 const GETS: &[Of] = &[Plain(C::Get), Plain(C::Gets), Plain(C::Mg)];
@@ -220,17 +220,19 @@ const FORMS: &[Of] = &[
     Form(F::IncreaseOrMake),
     Form(F::DecreaseOrMake),
 ];
-/// Where they miss they store.
+/// Forms that create an item on a miss.
 const MAKES: &[Of] =
     &[Form(F::Make), Form(F::MakeAndTouch), Form(F::IncreaseOrMake), Form(F::DecreaseOrMake)];
 const INCREASES: &[Of] = &[Plain(C::Incr), Plain(C::Ma), Form(F::IncreaseOrMake)];
 const DECREASES: &[Of] = &[Plain(C::Decr), Form(F::Decrease), Form(F::DecreaseOrMake)];
 
-/// memcached's name: which outcomes of which commands add to it, keys rather than commands.
+/// The counts by memcached's names: which outcomes of which commands add to each. Keys are counted
+/// rather than commands.
 ///
-/// As memcached has it: gat is a touch and no get; so is `mg` with a T that finds something, while
-/// one that does not is a get that missed. What `mg` with an N makes it has got; what `ma` with an
-/// N makes counts nowhere. `md` with an I counts where it fails, a version that differs fails.
+/// As in memcached, gat counts as a touch and not as a get; so does `mg` with a T that hits, while
+/// one that misses counts as a missed get. An item that `mg` creates with an N counts as a hit; one
+/// that `ma` creates with an N counts nowhere. `md` with an I counts where it fails, and a
+/// different version is a failure.
 const COUNTS: [(&str, &[Part]); 20] = [
     (
         "cmd_get",
@@ -249,7 +251,7 @@ const COUNTS: [(&str, &[Part]); 20] = [
     ("cmd_meta", &[(METAS, calls), (FORMS, calls)]),
     ("get_hits", &[(GETS, hits), (&[Form(F::Make)], found_or_not)]),
     ("get_misses", &[(GETS, misses), (&[Form(F::Touch)], misses)]),
-    // What was there and is no more is not told from what was never there.
+    // An expired item is not distinguished from one that never existed.
     ("get_expired", &[]),
     ("get_flushed", &[]),
     (
@@ -295,7 +297,7 @@ fn failed(of: &CommandTotals) -> u64 {
     of.misses + of.errors
 }
 
-/// A write that neither missed nor failed, nor was held back by its condition.
+/// Writes that neither missed nor failed, and whose condition held.
 fn stored(of: &CommandTotals) -> u64 {
     of.calls.saturating_sub(of.misses + of.errors + of.not_stored)
 }
@@ -308,7 +310,7 @@ fn sum(totals: &Totals, parts: &[Part]) -> u64 {
     parts.iter().flat_map(|(of, pick)| of.iter().map(move |of| one(of, pick))).sum()
 }
 
-/// One of [`COUNTS`].
+/// The value of one of [`COUNTS`].
 fn counted(totals: &Totals, name: &str) -> u64 {
     let parts = COUNTS.iter().find(|(of, _)| *of == name);
     parts.map_or(0, |(_, parts)| sum(totals, parts))
@@ -386,7 +388,7 @@ fn slabs(to: &mut Writer<'_>, shared: &Shared) {
     to.stat("1:free_chunks", 0);
     to.stat("1:free_chunks_end", 0);
     to.stat("1:mem_requested", store.entry_bytes);
-    // memcached_exporter takes a class without its counts for a server that is down.
+    // memcached_exporter takes a server whose class has no counts for one that is down.
     let totals = shared.totals_since_reset();
     for name in [
         "get_hits",

@@ -45,25 +45,26 @@ use crate::error::StartError;
 use crate::output::Output;
 use crate::poller::Interest;
 
-/// A reply to the shortest of requests: I1 lets it pass.
+/// The length of a reply to the shortest of requests: I1 always allows it.
 pub const ANSWER_BYTES_MIN: usize = 64;
 
-/// No reply is longer, whatever the setting allows: a large item of memcached's default size.
+/// The maximum length of a reply, whatever the setting allows: a large item of memcached's default
+/// size.
 pub const REPLY_BYTES_MAX: usize = (1 << 20) + (64 << 10);
 
-/// Requests of one worker that are not answered yet, and of these, those of one address.
+/// The maximum number of unanswered requests of one worker, and of one address among them.
 const EXCHANGES_MAX: usize = 256;
 const EXCHANGES_OF_ADDRESS_MAX: usize = EXCHANGES_MAX / 4;
 
-/// What datagrams land in has room for two of the longest in each of its buffers; on a small server
-/// for one, in fewer buffers.
+/// Buffer sizes of the zone: room for two of the longest datagrams; on a small server for one, in
+/// fewer buffers.
 const ZONE_BUFFER_BYTES: [usize; 2] = [64 << 10, 128 << 10];
 const ZONE_BUFFERS: [usize; 2] = [2, 4];
 
-/// What replies leave from, at least and at most.
+/// The minimum and maximum of the send buffer.
 const SEND_BYTES: [usize; 2] = [64 << 10, 512 << 10];
 
-/// Of the part of UDP, what the buffers of all sockets may take: the rest is for exchanges.
+/// The divisor of UDP's part for the buffers of all sockets: the rest is for exchanges.
 const SOCKETS_PART: u64 = 2;
 
 /// The buffers of one worker's socket.
@@ -74,7 +75,7 @@ struct Buffers {
 }
 
 impl Buffers {
-    /// For one of `worker_count` sockets, which share a part of `udp_bytes`.
+    /// The buffers for one of `worker_count` sockets, which share a part of `udp_bytes`.
     fn of_worker(udp_bytes: u64, worker_count: usize) -> Buffers {
         let own_bytes = udp_bytes / SOCKETS_PART / worker_count.max(1) as u64;
         let half_bytes = usize::try_from(own_bytes / 2).unwrap_or(usize::MAX);
@@ -92,7 +93,7 @@ impl Buffers {
     }
 }
 
-/// The kernel is asked so often what it dropped.
+/// The interval at which the kernel is asked for dropped datagrams.
 const LOOK_EVERY_MS: u64 = 1000;
 
 /// Opens a socket for each thread that may ever poll; datagrams go to the first `front_count`.
@@ -109,7 +110,7 @@ pub fn open_group(
     // A group would let a second server of the same user take part of our datagrams.
     UdpSocket::bind(address).map_err(refused)?;
     let sockets = landing::steer::unsteered(address, count_of(thread_count)).map_err(refused)?;
-    // By themselves datagrams of one sender go to one socket, and so stay in their order.
+    // By default, datagrams of one sender go to one socket, and so stay in order.
     if let Some(first) = sockets.first().filter(|_| front_count < thread_count) {
         landing::steer::spread(first, count_of(front_count)).map_err(refused)?;
     }
@@ -125,30 +126,30 @@ pub struct UdpPort {
     transport: Udp,
     zone: Zone,
     completions: Vec<Completion>,
-    /// Descriptors of exchanges that are over.
+    /// Descriptors of finished exchanges, for reuse.
     parked: Vec<TcpStream>,
-    /// Exchanges that are not.
+    /// The number of open exchanges.
     open_count: usize,
-    /// Of these, how many an address has.
+    /// The number of open exchanges by address.
     open_of: HashMap<IpAddr, usize>,
     buffers: Buffers,
     /// The client of the commands of all exchanges; in no list of clients.
     client: Arc<Client>,
-    /// Reply bytes for each byte of a request; 0: as many as there are.
+    /// Maximum number of reply bytes for each byte of a request; 0: unlimited.
     reply_factor: usize,
-    /// A reply on its way into datagrams.
+    /// A reply while it is cut into datagrams.
     reply: Vec<u8>,
     looked_at: UnixMillis,
 }
 
-/// A request that came by datagram, and is not answered.
+/// A request that came by datagram and waits for its reply.
 #[derive(Debug)]
 pub struct Exchange {
     to: Sender,
     request_id: u16,
-    /// I1.
+    /// The maximum length of its reply (I1).
     answer_bytes_max: usize,
-    /// Of a request in the binary protocol, for an error.
+    /// The head of a binary request, for an error.
     head: Option<Head>,
 }
 
@@ -158,7 +159,7 @@ impl Exchange {
         self.to
     }
 
-    /// Whether a reply of that length is answered (I1).
+    /// Whether a reply of that length may be sent (I1).
     pub fn allows(&self, reply_bytes: usize) -> bool {
         let headers_bytes = datagram::count_of(reply_bytes) * HEADER_BYTES;
         reply_bytes <= REPLY_BYTES_MAX && reply_bytes + headers_bytes <= self.answer_bytes_max
@@ -177,7 +178,7 @@ impl UdpPort {
         };
         Ok(UdpPort {
             transport: Udp::from_socket(socket, udp_config)?,
-            // A frame does not say how long it is; the kernel says which it has cut.
+            // A frame does not contain its length; the kernel reports the ones it has cut.
             zone: Zone::ring(buffers.zone, Box::new(|_| true))?,
             completions: Vec::with_capacity(buffers.zone.completions_max),
             parked: Vec::new(),
@@ -196,7 +197,7 @@ impl UdpPort {
         self.transport.as_fd()
     }
 
-    /// Its buffers; part of the client buffers.
+    /// The memory of its buffers; part of the client buffers.
     pub fn held_bytes(&self) -> u64 {
         self.buffers.bytes()
     }
@@ -211,7 +212,7 @@ impl UdpPort {
         }
     }
 
-    /// Lands a burst; how many datagrams it was.
+    /// Lands a burst; returns the number of datagrams.
     pub fn receive(&mut self, counters: &WorkerCounters) -> usize {
         self.completions.clear();
         if let Err(error) = self.transport.receive(&mut self.zone) {
@@ -225,28 +226,28 @@ impl UdpPort {
         self.completions.len()
     }
 
-    /// The bytes that landed at a place of the burst.
+    /// The bytes of the datagram at a position of the burst.
     pub fn landed(&self, at: usize) -> &[u8] {
         self.zone.bytes(&self.completions[at])
     }
 
-    /// What is asked there.
+    /// The request in that datagram.
     pub fn asked(&self, at: usize) -> &[u8] {
         self.landed(at).get(HEADER_BYTES..).unwrap_or_default()
     }
 
-    /// Whether what landed there came from the loopback interface.
+    /// Whether that datagram came from the loopback interface.
     pub fn is_from_loopback(&self, at: usize) -> bool {
         let sender = self.completions[at].sender().as_address();
         sender.is_some_and(|address| is_loopback(address.ip()))
     }
 
-    /// The burst is executed.
+    /// Releases the burst once it is executed.
     pub fn release(&mut self) {
         self.zone.release_taken();
     }
 
-    /// The exchange that begins with a datagram of the burst.
+    /// Opens the exchange of a datagram of the burst.
     pub fn open(&mut self, at: usize) -> Result<Connection, UdpDrop> {
         let landed = self.zone.bytes(&self.completions[at]);
         let (request_id, asked) = datagram::request(landed).map_err(|error| match error {
@@ -293,7 +294,7 @@ impl UdpPort {
         self.open_of.get(&address).copied().unwrap_or(0)
     }
 
-    /// An exchange with `to` is over, answered or not; its descriptor comes back.
+    /// Ends an exchange with `to`, answered or not; its descriptor is reused.
     pub fn close(&mut self, connection: Connection, to: Option<Sender>) {
         self.open_count -= 1;
         if let Some(from) = to.and_then(Sender::as_address)
@@ -307,12 +308,12 @@ impl UdpPort {
         self.parked.push(connection.socket);
     }
 
-    /// Queues what answers an exchange.
+    /// Queues the reply of an exchange.
     pub fn answer(&mut self, exchange: &Exchange, output: &mut Output, counters: &WorkerCounters) {
         let UdpPort { reply, transport, .. } = self;
         reply.clear();
         if exchange.allows(output.unsent_bytes()) {
-            // It only appends, and so takes all.
+            // It only appends, so it takes all.
             let _ = output.send_by(|bytes| {
                 reply.extend_from_slice(bytes);
                 Ok(bytes.len())
@@ -333,7 +334,7 @@ impl UdpPort {
         reply.shrink_to(datagram::DATAGRAM_BYTES_MAX);
     }
 
-    /// Sends what is queued, as far as the kernel takes it; whether some is left.
+    /// Sends queued datagrams as far as the kernel takes them; returns whether some are left.
     pub fn flush(&mut self, counters: &WorkerCounters) -> bool {
         if self.transport.queued() == 0 {
             return false;
@@ -345,7 +346,7 @@ impl UdpPort {
         self.transport.queued() > 0
     }
 
-    /// What is looked at now and then.
+    /// Periodic checks.
     pub fn keep_house(&mut self, core: &Core) {
         if core.now.0.abs_diff(self.looked_at.0) >= LOOK_EVERY_MS {
             self.looked_at = core.now;
@@ -354,7 +355,7 @@ impl UdpPort {
     }
 }
 
-/// What an error of the binary protocol repeats.
+/// The head that an error of the binary protocol repeats.
 fn head_of(asked: &[u8]) -> Option<Head> {
     let header = asked.first_chunk::<{ binary::HEADER_BYTES }>()?;
     let opaque = [header[12], header[13], header[14], header[15]];
@@ -378,7 +379,7 @@ fn send(
 ) -> Result<(), SendError> {
     let len_bytes = HEADER_BYTES + part.len();
     if transport.reserve(to, len_bytes) == Err(SendError::Full) {
-        // It fails for good only without a socket, which the next receive reports.
+        // It fails permanently only without a socket, which the next receive reports.
         let _ = transport.flush();
     }
     let room = transport.reserve(to, len_bytes)?;

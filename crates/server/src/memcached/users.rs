@@ -15,7 +15,7 @@ const WORD_MAX_BYTES: usize = 256;
 #[derive(Debug)]
 pub struct Users {
     path: PathBuf,
-    /// Read at a log-in, written when the file is read anew.
+    /// Read at a login, written when the file is read again.
     known: RwLock<Known>,
 }
 
@@ -27,23 +27,25 @@ impl Users {
     /// Reads the file.
     ///
     /// # Errors
-    /// One that is not there, or says what is no user. No word of it is told.
+    ///
+    /// The file is missing, or a line is not a user. The error does not quote the file.
     pub fn read(path: &Path) -> Result<Users, StartError> {
         let known = RwLock::new(Known::read(path)?);
         Ok(Users { path: path.to_owned(), known })
     }
 
-    /// Reads the file anew. Clients that are logged in stay so.
+    /// Reads the file again. Clients that are logged in stay so.
     ///
     /// # Errors
-    /// As [`Users::read`]; the users of before stay.
+    ///
+    /// As [`Users::read`]; the previous users stay.
     pub fn reload(&self) -> Result<(), StartError> {
         let known = Known::read(&self.path)?;
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
         Ok(())
     }
 
-    /// Whether somebody is let in, in a time that does not tell which user is right.
+    /// Whether a user is admitted, in a time that does not reveal which user is right.
     pub fn admit(&self, user: &[u8], password: &[u8]) -> bool {
         self.known.read().unwrap_or_else(PoisonError::into_inner).admit(user, password)
     }

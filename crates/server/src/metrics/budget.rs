@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::openmetrics::Page;
 use crate::budget::KindNumbers;
 
-/// Their member of `/stats`.
+/// Their field in `/stats`.
 pub fn json(kinds: &[KindNumbers]) -> Value {
     let member = |numbers: &KindNumbers| {
         let value = json!({

@@ -21,7 +21,7 @@ pub struct ClusterNumbers {
 }
 
 impl ClusterNumbers {
-    /// As of now.
+    /// The present state.
     pub(super) fn take(view: &View) -> ClusterNumbers {
         ClusterNumbers {
             own: view.own(),
@@ -31,7 +31,7 @@ impl ClusterNumbers {
         }
     }
 
-    /// Where a node's peers reach it, or its name: what a label says.
+    /// The label of a node: its peer address, or its name.
     fn peer(&self, node: NodeId) -> String {
         let known = self.configuration.as_ref().and_then(|it| it.addresses(node));
         match known {
@@ -93,7 +93,7 @@ impl ClusterNumbers {
         })
     }
 
-    /// An item for each digest thread.
+    /// One element for each digest thread.
     fn digest(&self) -> Value {
         let item = |of: &DigestFigures| {
             let DigestFigures { entries, refused, queued, .. } = of;
@@ -102,7 +102,7 @@ impl ClusterNumbers {
         self.figures.digest.iter().map(item).collect()
     }
 
-    /// Its member of `/stats`.
+    /// Its field in `/stats`.
     pub(super) fn json(&self) -> Value {
         let configuration = self.configuration.as_deref();
         let members = configuration.iter().flat_map(|it| {
@@ -125,7 +125,7 @@ impl ClusterNumbers {
     }
 }
 
-/// Its families of `/metrics`; none of a server that is no node.
+/// Its families of `/metrics`; none for a server that is not a node.
 pub(super) fn families(page: &mut Page, cluster: Option<&ClusterNumbers>) {
     let Some(cluster) = cluster else { return };
     let configuration = cluster.configuration.as_deref();
@@ -170,8 +170,7 @@ pub(super) fn families(page: &mut Page, cluster: Option<&ClusterNumbers>) {
     digest(page, &cluster.figures.digest);
 }
 
-/// The threads that install what has landed, where the control thread does not; without them
-/// nothing.
+/// The threads that digest landed writes, if the control thread does not; otherwise nothing.
 fn digest(page: &mut Page, threads: &[DigestFigures]) {
     if threads.is_empty() {
         return;
@@ -192,7 +191,7 @@ fn digest(page: &mut Page, threads: &[DigestFigures]) {
     of_each("dovetail_digest_queue", "gauge", help, |one| one.queued);
 }
 
-/// What goes to backups, what comes as one, and whose time it takes.
+/// The bytes sent to backups and received as a backup, and the threads whose time they take.
 fn replication(page: &mut Page, cluster: &ClusterNumbers) {
     let it = &cluster.figures.replication;
     let name = "dovetail_replication_info";

@@ -6,7 +6,7 @@ use crate::counters::{CommandIndex, Protocol};
 use crate::shared::Shared;
 use crate::slo::LatencyCounts;
 
-/// Of every command that has run.
+/// The durations of every command that has run.
 pub(super) fn durations(shared: &Shared) -> Vec<(Protocol, &'static str, LatencyCounts)> {
     let of = |index| {
         let counts = shared.durations(index)?;

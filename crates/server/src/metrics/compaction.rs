@@ -7,19 +7,19 @@ use crate::compaction::SIZE_CLASSES;
 use crate::counters::Totals;
 use crate::metrics::openmetrics::Page;
 
-/// Why windows close, and how many did.
+/// The number of windows by the reason why they closed.
 pub(super) fn closed(totals: &Totals) -> [(&'static str, u64); 3] {
     let full = totals.compaction_closed_full.min(totals.compaction_windows);
     [
-        // Nothing more of its key was in sight (C-4 §7.2).
+        // No further request on its key was in sight (C-4 §7.2).
         ("drained", totals.compaction_windows - full),
-        // More waits than may be looked at (K8).
+        // More requests wait than may be looked at (K8).
         ("full", full),
         ("given-up", totals.compaction_given_up),
     ]
 }
 
-/// The upper bound of a class of windows, by the writes they put together; `None`: it has none.
+/// The upper bound of a class of windows, by the number of writes merged; `None`: it has none.
 pub(super) fn class_max(class: usize) -> Option<u64> {
     (class + 1 < SIZE_CLASSES).then_some(2 << class)
 }

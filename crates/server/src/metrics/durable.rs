@@ -14,14 +14,14 @@ pub struct DataNumbers {
     medium_name: &'static str,
     recovery: Recovery,
     recovery_seconds: f64,
-    /// Of the entry bytes, what clients' writes appended; the rest are copies of cleaning.
+    /// The entry bytes that clients' writes appended; the rest are copies of cleaning.
     new_bytes: u64,
-    /// Bytes written for each that a client's write appended.
+    /// Bytes written per byte that a client's write appended.
     write_amplification_ratio: f64,
 }
 
 impl DataNumbers {
-    /// As of now; `None`: there is no data directory.
+    /// The present state; `None`: there is no data directory.
     pub(super) fn take(shared: &Shared) -> Option<DataNumbers> {
         let data = shared.data()?;
         let stats = data.durable().stats();
@@ -46,7 +46,7 @@ impl DataNumbers {
     }
 }
 
-/// Its member of `/stats`; null: there is no data directory.
+/// Its field in `/stats`; null: there is no data directory.
 pub(super) fn json(data: Option<&DataNumbers>) -> Value {
     let Some(data) = data else { return Value::Null };
     let DataNumbers { stats, recovery, .. } = data;

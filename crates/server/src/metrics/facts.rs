@@ -18,29 +18,29 @@ const SLOTS_PER_BUCKET: u64 = 7;
 /// One figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fact {
-    /// Unit last, without prefix and without `_total`.
+    /// Its name: with the unit last, without prefix and without `_total`.
     pub name: &'static str,
-    /// How it moves.
+    /// Whether it is a gauge or a counter.
     pub kind: Kind,
-    /// As of now.
+    /// Its present value.
     pub amount: Amount,
 }
 
-/// How a figure moves.
+/// The type of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Up and down.
+    /// Goes up and down.
     Gauge,
-    /// Only up.
+    /// Only goes up.
     Counter,
 }
 
 /// A figure's value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Amount {
-    /// Things or bytes.
+    /// A number of things or bytes.
     Count(u64),
-    /// A part of a whole, or one number over another.
+    /// A part of a whole, or a quotient.
     Ratio(f64),
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for Amount {
 }
 
 impl Fact {
-    /// Its member of `/stats`.
+    /// Its field in `/stats`.
     pub fn member(&self) -> (String, Value) {
         let name = match self.kind {
             Kind::Gauge => self.name.to_owned(),
@@ -79,7 +79,7 @@ const fn ratio(name: &'static str, ratio: f64) -> Fact {
     Fact { name, kind: Kind::Gauge, amount: Amount::Ratio(ratio) }
 }
 
-/// Where the log's bytes are, by the words of the label `state`.
+/// The log's bytes by state, with the values of the label `state`.
 pub fn log_space(space: &LogSpace) -> [(&'static str, u64); 6] {
     [
         ("free", space.free_bytes),
@@ -91,13 +91,13 @@ pub fn log_space(space: &LogSpace) -> [(&'static str, u64); 6] {
     ]
 }
 
-/// Of the bytes of full segments, the part that holds nothing alive.
+/// The part of the bytes of full segments that holds no live entry.
 pub fn fragmentation(space: &LogSpace) -> f64 {
     let lost_bytes = space.dead_bytes + space.tail_bytes;
     lost_bytes as f64 / (space.live_bytes + lost_bytes).max(1) as f64
 }
 
-/// Items over the slots that the chains' first buckets have: above 1, chains are longer. The heads
+/// Items divided by the slots in the chains' first buckets: above 1, chains are longer. The heads
 /// of a tree's index have no slots.
 pub fn load(store: &StoreStats) -> f64 {
     if store.tree_nodes > 0 {
@@ -106,7 +106,7 @@ pub fn load(store: &StoreStats) -> f64 {
     store.items as f64 / (store.index_heads * SLOTS_PER_BUCKET).max(1) as f64
 }
 
-/// Items that were given up, by the words of the label `queue`. Only S3-FIFO has a small queue.
+/// Evicted items, by the values of the label `queue`. Only S3-FIFO has a small queue.
 pub fn evicted_by_queue(store: &StoreStats) -> [(&'static str, u64); 2] {
     let main = store.evicted_by_log.saturating_sub(store.evicted_small);
     [("small", store.evicted_small), ("main", main)]

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::openmetrics::Page;
 use crate::counters::{DropReason, NativeTotals};
 
-/// Their members of `/stats`.
+/// Their fields in `/stats`.
 pub fn json(native: &NativeTotals) -> Value {
     let drops = DropReason::ALL.iter().zip(native.drops);
     let drops: Map<String, Value> =
@@ -33,7 +33,7 @@ pub fn json(native: &NativeTotals) -> Value {
     })
 }
 
-/// How well clients batch, since the start.
+/// The average number of requests per frame since the start, which shows how well clients batch.
 pub fn requests_per_frame(native: &NativeTotals) -> f64 {
     native.requests as f64 / native.frames_in.max(1) as f64
 }

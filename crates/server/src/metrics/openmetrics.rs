@@ -10,7 +10,7 @@ use crate::metrics::{
 };
 use crate::warm::Kept;
 
-/// The type that a scraper must be told.
+/// The content type for scrapers.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The whole exposition, `# EOF` included.
@@ -142,7 +142,7 @@ fn refusals(page: &mut Page, snapshot: &Snapshot) {
     );
 }
 
-/// Only where there is `--warm-file`.
+/// The families of `--warm-file`, if it is set.
 fn warm(page: &mut Page, kept: Option<Kept>) {
     let Some(kept) = kept else { return };
     page.family(
@@ -477,7 +477,7 @@ impl Page {
             writeln!(self.out, "# TYPE {name} {kind}\n# UNIT {name} {unit}\n# HELP {name} {help}.");
     }
 
-    /// One line; label values are ours and need no escapes (I2 of the parent).
+    /// One line; label values are the server's own and need no escapes (I2 of the parent).
     pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         self.out.push_str(name);
         for (index, (label, text)) in labels.iter().enumerate() {

@@ -3,7 +3,7 @@
 /// Resident memory and CPU time of this process; zero where /proc is not mounted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Resident set, shared pages included.
+    /// The resident set, including shared pages.
     pub resident_bytes: u64,
     /// User and system time of all threads.
     pub cpu_ms: u64,

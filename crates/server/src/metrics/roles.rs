@@ -13,7 +13,7 @@ use std::path::Path;
 /// Seconds by role; empty where /proc is not mounted.
 pub type CpuSeconds = BTreeMap<&'static str, f64>;
 
-/// Of the threads that live now.
+/// The CPU time of the live threads.
 pub fn cpu_seconds() -> CpuSeconds {
     let mut seconds = CpuSeconds::new();
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
@@ -31,19 +31,19 @@ fn of_task(task: &Path) -> Option<(&'static str, u64)> {
     Some((role_of(name.trim()), times.split(' ').next()?.parse().ok()?))
 }
 
-/// One thread of this process, as the kernel has it.
+/// One thread of this process, as the kernel reports it.
 pub struct Thread {
-    /// The kernel's number.
+    /// The kernel's id.
     pub id: i32,
-    /// As it was named.
+    /// The name it was given.
     pub name: String,
-    /// Runs (R), sleeps (S), waits for a disk (D).
+    /// Running (R), sleeping (S), or waiting for a disk (D).
     pub state: char,
-    /// Of a core, since it began.
+    /// CPU time since its start.
     pub cpu_ms: u64,
 }
 
-/// The threads that live now; none where /proc is not mounted.
+/// The live threads; empty where /proc is not mounted.
 pub fn threads() -> Vec<Thread> {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     tasks.filter_map(|task| thread_at(&task.path())).collect()
@@ -55,7 +55,7 @@ fn thread_at(task: &Path) -> Option<Thread> {
     Some(Thread {
         id: task.file_name()?.to_str()?.parse().ok()?,
         name: read("comm")?.trim().to_owned(),
-        // Behind the name, which may hold anything.
+        // After the name, which may contain anything.
         state: read("stat")?.rsplit_once(") ")?.1.chars().next()?,
         cpu_ms: ns / 1_000_000,
     })

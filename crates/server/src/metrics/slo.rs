@@ -6,7 +6,7 @@ use super::Snapshot;
 use super::openmetrics::Page;
 use crate::slo::Lately;
 
-/// Its member of `/stats`; null: there is no objective.
+/// Its field in `/stats`; null: there is no objective.
 pub(super) fn json(snapshot: &Snapshot) -> Value {
     if snapshot.slo_ns == 0 {
         return Value::Null;

@@ -8,22 +8,22 @@ use crate::tracking::Tracking;
 pub struct TrackingNumbers {
     /// Clients that track.
     pub clients: u64,
-    /// Prefixes that they have asked for.
+    /// Prefixes that they have named.
     pub prefixes: u64,
     /// Keys whose readers are remembered.
     pub keys: u64,
     /// Pairs of a key and a reader.
     pub items: u64,
-    /// What these take.
+    /// The memory of the table.
     pub table_bytes: u64,
     /// Messages that were sent.
     pub messages: u64,
-    /// Keys that had to go for others.
+    /// Keys removed to make room for others.
     pub crowded_out: u64,
 }
 
 impl TrackingNumbers {
-    /// As of now.
+    /// The present numbers.
     pub fn of(tracking: &Tracking) -> TrackingNumbers {
         let table = tracking.totals();
         TrackingNumbers {

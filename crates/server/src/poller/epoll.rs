@@ -19,7 +19,7 @@ pub struct Epoll {
 }
 
 impl Epoll {
-    /// An epoll of nothing.
+    /// An epoll without sockets.
     pub fn new() -> io::Result<Epoll> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         Ok(Epoll { epoll, events: Vec::with_capacity(READY_MAX) })
@@ -82,7 +82,7 @@ fn flags(interest: Interest) -> EventFlags {
 pub struct Waker(Arc<OwnedFd>);
 
 impl Waker {
-    /// A waker that no poller has yet.
+    /// A waker that no poller uses yet.
     pub fn new() -> io::Result<Waker> {
         Ok(Waker(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
     }
@@ -93,19 +93,19 @@ impl Waker {
         let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
     }
 
-    /// Whether there is a wake-up that was not taken yet; this call takes it.
+    /// Whether a wake-up is pending; this call takes it.
     #[cfg(test)]
     pub fn is_awake(&self) -> bool {
         rustix::io::read(&*self.0, &mut [0_u8; 8]).is_ok()
     }
 
-    /// Takes the wake-up back.
+    /// Takes back a pending wake-up.
     pub fn reset(&self) {
-        // It fails only when there is none.
+        // It fails only if none is pending.
         let _ = rustix::io::read(&*self.0, &mut [0_u8; 8]);
     }
 
-    /// For the worker's poller.
+    /// The descriptor for the worker's poller.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

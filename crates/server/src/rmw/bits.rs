@@ -26,7 +26,7 @@ pub(super) fn set<'v>(
         return Verdict::Keep;
     }
     let old_value = old.map_or(&b""[..], |old| old.value);
-    // It fits a usize: the offset was held against the longest value.
+    // It fits a usize: the offset was checked against the longest value.
     let byte = (offset_bits / 8) as usize;
     pieces.before = &old_value[..byte.min(old_value.len())];
     pieces.made.resize(len, 0);
@@ -37,7 +37,7 @@ pub(super) fn set<'v>(
     write_keeping(old)
 }
 
-/// How long the bit's byte is, with zeros before it that the value lacks; 0: it is not written.
+/// The number of bytes up to the bit's, counting zeros that the value lacks; 0: it is not written.
 pub(super) fn made_len(old: Option<&Item<'_>>, offset_bits: u64, bit: bool) -> usize {
     let old_value = old.map_or(&b""[..], |old| old.value);
     let byte = (offset_bits / 8) as usize;
@@ -106,7 +106,7 @@ pub fn position(value: Option<&[u8]>, search: BitSearch) -> i64 {
 
 /// The first bit of that kind from `first` to `last`.
 fn find(value: &[u8], bit: bool, first: u64, last: u64) -> Option<u64> {
-    // Where the bits that are looked for are set.
+    // Set in the bits that are searched for.
     let flip = if bit { 0 } else { 0xff };
     let (first_byte, last_byte) = ((first / 8) as usize, (last / 8) as usize);
     let candidates = |byte: usize| {
@@ -125,7 +125,7 @@ fn find(value: &[u8], bit: bool, first: u64, last: u64) -> Option<u64> {
     };
     let in_middle = || {
         let middle = value.get(first_byte + 1..last_byte)?;
-        // Words first: most of a long value is passed over.
+        // Words first: most of a long value is skipped.
         let (words, _) = middle.as_chunks::<8>();
         let same = words.iter().position(|word| *word != [flip; 8]).unwrap_or(words.len()) * 8;
         let skipped = same + middle[same..].iter().position(|byte| byte ^ flip != 0)?;
@@ -134,31 +134,31 @@ fn find(value: &[u8], bit: bool, first: u64, last: u64) -> Option<u64> {
     in_byte(first_byte).or_else(in_middle).or_else(|| in_byte(last_byte))
 }
 
-/// BITOP in the making: sources are taken in one by one, each read where it lies. The result is as
-/// long as the longest source; what is missing of the others counts as zeros.
+/// A BITOP being computed: sources are added one by one, each read in place. The result is as long
+/// as the longest source; missing bytes of the others count as zeros.
 pub struct Combined {
     operation: BitOperation,
     has_first: bool,
     result: Vec<u8>,
-    /// The first source, where it is held against all the others at the end; bits that several
-    /// sources have, for ONE.
+    /// The first source, if it is compared with all the others at the end; for ONE, the bits that
+    /// several sources have.
     aside: Vec<u8>,
 }
 
 impl Combined {
-    /// Without a source.
+    /// A BITOP without sources yet.
     pub fn new(operation: BitOperation) -> Combined {
         Combined { operation, has_first: false, result: Vec::new(), aside: Vec::new() }
     }
 
-    /// Memory that it takes for sources of that length.
+    /// The memory it takes for sources of that length.
     pub fn held_bytes(operation: BitOperation, len_max_bytes: usize) -> u64 {
         let has_aside =
             matches!(operation, BitOperation::Diff1 | BitOperation::AndOr | BitOperation::One);
         len_max_bytes as u64 * if has_aside { 2 } else { 1 }
     }
 
-    /// Takes the next source in.
+    /// Adds the next source.
     pub fn take(&mut self, source: &[u8]) {
         if !std::mem::replace(&mut self.has_first, true) {
             return self.take_first(source);
@@ -221,7 +221,7 @@ impl Combined {
     }
 }
 
-/// Combines words of both, as far as both go.
+/// Combines words of both, up to the shorter length.
 #[inline]
 fn each(result: &mut [u8], source: &[u8], combine: impl Fn(u64, u64) -> u64) {
     let len = result.len().min(source.len());
@@ -235,7 +235,7 @@ fn each(result: &mut [u8], source: &[u8], combine: impl Fn(u64, u64) -> u64) {
     }
 }
 
-/// Adds to `several` what both of the others have.
+/// Adds to `several` the bits that both others have.
 fn each_of_two(several: &mut [u8], one: &[u8], other: &[u8]) {
     let len = one.len().min(other.len());
     let (words, rest) = several[..len].as_chunks_mut::<8>();
@@ -250,7 +250,7 @@ fn each_of_two(several: &mut [u8], one: &[u8], other: &[u8]) {
     }
 }
 
-/// What BITFIELD leaves and answers.
+/// The new value and the answers of BITFIELD.
 pub struct Fields {
     /// The new value; `None`: nothing is written.
     pub value: Option<Vec<u8>>,
@@ -258,7 +258,8 @@ pub struct Fields {
     pub answers: Vec<Option<i64>>,
 }
 
-/// How long a value is that the actions have written; 0: they only read. They have been checked.
+/// The length of a value that the actions have written; 0: they only read. The actions have been
+/// checked.
 pub fn written_bytes(actions: FieldActions<'_>) -> u64 {
     let ends = actions.filter_map(Result::ok).map(|(field, action)| match action {
         FieldAction::Get => 0,
@@ -270,7 +271,7 @@ pub fn written_bytes(actions: FieldActions<'_>) -> u64 {
 /// BITFIELD. The actions have been checked.
 pub fn act(actions: FieldActions<'_>, old: &[u8]) -> Fields {
     let mut value = old.to_vec();
-    // It fits: offsets were held against the longest value.
+    // It fits: offsets were checked against the longest value.
     let len = value.len().max(written_bytes(actions) as usize);
     value.resize(len, 0);
     let answers = actions
@@ -286,13 +287,13 @@ pub fn act(actions: FieldActions<'_>, old: &[u8]) -> Fields {
     Fields { value: Some(value).filter(|value| value != old), answers }
 }
 
-/// The answer and what is written; `None`: it overflows and must not.
+/// The answer and the written number; `None`: it overflows and must not.
 fn apply(old: i64, field: BitField, action: FieldAction) -> Option<(i64, Option<i64>)> {
     match action {
         FieldAction::Get => Some((old, None)),
         FieldAction::Set(number, overflow) => {
-            // As in Redis: for an unsigned field -1 is a very large number, and so is for a signed
-            // one a number that is too far below the greatest.
+            // As in Redis: for an unsigned field -1 is a very large number, and so is, for a signed
+            // one, a number too far below the greatest.
             let is_far_below = field.is_signed
                 && overflow == Overflow::Saturate
                 && field.width_bits < 64
@@ -328,7 +329,7 @@ fn fitted(number: i128, field: BitField, overflow: Overflow) -> Option<i64> {
     }
 }
 
-/// So many low bits; below 64 also of none.
+/// A mask of so many low bits, also for none; below 64.
 fn mask(width_bits: u8) -> u64 {
     u64::MAX.checked_shr(64 - u32::from(width_bits)).unwrap_or(0)
 }
@@ -339,7 +340,8 @@ fn extended(bits: u64, field: BitField) -> i64 {
     if field.is_signed { (bits << unused).cast_signed() >> unused } else { bits.cast_signed() }
 }
 
-/// The bytes that a field lies in, filled up with zeros, and how far it is from their lowest bit.
+/// The bytes that contain a field, padded with zeros, and the field's distance from their lowest
+/// bit.
 fn window(value: &[u8], field: BitField) -> (u128, u32) {
     let start = usize::try_from(field.offset_bits / 8).unwrap_or(usize::MAX);
     let mut bytes = [0; WINDOW_BYTES];

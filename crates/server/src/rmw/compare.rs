@@ -30,22 +30,22 @@ impl From<Expiry> for PackedExpiry {
         PackedExpiry(match expiry {
             Expiry::Never => PackedExpiry::NEVER,
             Expiry::Keep => PackedExpiry::KEEP,
-            // The two above are half a billion years away.
+            // The two values above are half a billion years away.
             Expiry::At(at) => at.0.min(PackedExpiry::KEEP - 1),
         })
     }
 }
 
-/// The digest that DIGEST tells: XXH3 of 64 bits.
+/// The digest of the DIGEST command: XXH3 of 64 bits.
 pub fn digest(value: &[u8]) -> u64 {
     XxHash3_64::oneshot(value)
 }
 
-/// Whether a value passes. No value at all is another one than any.
+/// Whether a value satisfies the comparison. An absent value differs from every value.
 fn passes(comparison: Comparison<'_>, value: Option<&[u8]>) -> bool {
     let operand = comparison.operand;
     let has_digest = |value: &[u8]| {
-        // Sixteen digits: that was checked when the command was read.
+        // Sixteen digits: that was checked when the command was parsed.
         let wanted = std::str::from_utf8(operand).ok();
         wanted.and_then(|text| u64::from_str_radix(text, 16).ok()) == Some(digest(value))
     };

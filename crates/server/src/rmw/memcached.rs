@@ -19,7 +19,7 @@ pub(super) fn join<'v>(
     }
 }
 
-/// The same where there is an item.
+/// The same for an existing item.
 pub(super) fn join_parts<'v>(
     item: &Item<'v>,
     part: Bounded<'v>,
@@ -36,8 +36,8 @@ pub(super) fn join_parts<'v>(
     write_keeping(Some(item))
 }
 
-/// Replaces a decimal number. A shorter result keeps the old length by spaces behind it, as
-/// memcached does.
+/// Replaces a decimal number. A shorter result is padded with spaces to the old length, as in
+/// memcached.
 pub(super) fn arithmetic(
     old: Option<&Item<'_>>,
     value: &mut Vec<u8>,
@@ -51,8 +51,9 @@ pub(super) fn arithmetic(
     Verdict::Write { client_flags, expires_at: item.expires_at }
 }
 
-/// Writes a number in the place of an item's value, at least as long as that; the client flags that
-/// it then has. A number that fits leaves the marks, as in memcached, which writes it in place.
+/// Writes a number in place of an item's value, at least as long as the old value; returns the
+/// item's new client flags. A number that fits keeps the marks, as in memcached, which writes it in
+/// place.
 pub(super) fn pad(item: &Item<'_>, number: u64, value: &mut Vec<u8>) -> u64 {
     value.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
     let fits = value.len() <= item.value.len();
@@ -60,12 +61,12 @@ pub(super) fn pad(item: &Item<'_>, number: u64, value: &mut Vec<u8>) -> u64 {
     if fits { item.client_flags } else { unmarked(item.client_flags) }
 }
 
-/// A longer value is no number: memcached has such a limit too, of half a megabyte. A chain of
-/// increments reads each all the same.
+/// A longer value is not a number: memcached has such a limit too, of half a megabyte. Each
+/// increment of a chain reads the whole value all the same.
 const NUMBER_BYTES_MAX: usize = 1024;
 
-/// Reads a number as C's `strtoull` does: blanks and a sign before it, and after a blank or a NUL
-/// whatever there is. A minus is good before zero only.
+/// Parses a number as C's `strtoull` does: blanks and a sign before it, and anything after a blank
+/// or a NUL. A minus is only accepted before zero.
 pub(crate) fn parse_decimal(text: &[u8]) -> Option<u64> {
     if text.len() > NUMBER_BYTES_MAX {
         return None;

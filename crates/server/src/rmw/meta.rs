@@ -20,32 +20,32 @@ use store::request::{Item, MARKS_MASK, STALE, Update, Verdict, WON};
 use super::memcached::{join_parts, pad, parse_decimal};
 use super::{Bounded, Refusal, Rmw, Side};
 
-/// A time to give to an item, if it was asked for.
+/// A new expiry for an item, if one was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewExpiry(u64);
 
 impl NewExpiry {
-    /// It was not asked for.
+    /// None was requested.
     pub const KEPT: NewExpiry = NewExpiry(u64::MAX);
-    /// No end.
+    /// No expiry.
     pub const NEVER: NewExpiry = NewExpiry(u64::MAX - 1);
 
-    /// This time, or never.
+    /// The given time, or never.
     pub fn at(expires_at: Option<UnixMillis>) -> NewExpiry {
         expires_at.map_or(NewExpiry::NEVER, |at| NewExpiry(at.0.min(NewExpiry::NEVER.0 - 1)))
     }
 
-    /// As a number, for other nodes.
+    /// The number for other nodes.
     pub fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// From such a number.
+    /// The expiry from such a number.
     pub fn from_bits(bits: u64) -> NewExpiry {
         NewExpiry(bits)
     }
 
-    /// The time, if it was asked for.
+    /// The expiry, if one was requested.
     pub fn get(self) -> Option<Option<UnixMillis>> {
         match self {
             NewExpiry::KEPT => None,
@@ -63,34 +63,34 @@ impl NewExpiry {
     }
 }
 
-/// What a look at an item means for when it was used last.
+/// The effect of a look at an item on its time of last use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Regard {
-    /// It is a read.
+    /// It counts as a read.
     Read,
-    /// Nothing: mg with u.
+    /// No effect: mg with u.
     Unnoted,
-    /// Nothing, and no client wins by it: me, and OBJECT.
+    /// No effect, and no client wins by it: me, and OBJECT.
     Look,
 }
 
-/// mg, as far as it may change anything.
+/// mg, for the cases in which it may change the item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaGet {
     /// N.
     pub vivify: NewExpiry,
     /// T.
     pub touch: NewExpiry,
-    /// R: the client wins what ends earlier.
+    /// R: the client wins an item that expires earlier.
     pub recache: NewExpiry,
-    /// T stands before R.
+    /// T is before R.
     pub is_touched_first: bool,
     /// Whether it is a read.
     pub regard: Regard,
 }
 
 impl MetaGet {
-    /// What is there, and nothing else.
+    /// A look that changes nothing.
     pub const LOOK: MetaGet = MetaGet {
         vivify: NewExpiry::KEPT,
         touch: NewExpiry::KEPT,
@@ -117,7 +117,8 @@ impl MetaGet {
         let looked_at =
             if self.is_touched_first { self.touch.or(item.expires_at) } else { item.expires_at };
         let ends_soon = match (looked_at, self.recache.get()) {
-            // In seconds, as memcached counts: one that was just set is not won by its own time.
+            // In seconds, as memcached counts: an item that was just set is not won by its own
+            // time.
             (Some(at), Some(Some(limit))) => at.0.div_ceil(1000) < limit.0.div_ceil(1000),
             _ => false,
         };
@@ -139,7 +140,7 @@ impl MetaGet {
         if self.wins(item) {
             pieces.before = item.value;
             let client_flags = item.client_flags | WON;
-            // Another value has another token; this is the same.
+            // Another value gets another token; this value is the same.
             return match item.token {
                 None => Verdict::Write { client_flags, expires_at },
                 Some(token) => Verdict::WriteToken { client_flags, expires_at, token },
@@ -149,10 +150,10 @@ impl MetaGet {
     }
 }
 
-/// What must hold for ms to store.
+/// The condition for ms to store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard {
-    /// Nothing.
+    /// No condition.
     None,
     /// Mode E.
     Absent,
@@ -160,11 +161,11 @@ pub enum Guard {
     Present,
     /// C.
     SameToken,
-    /// C and I: of an older token it is stored as stale.
+    /// C and I: with an older token the item is stored as stale.
     SameOrOlderToken,
 }
 
-/// A meta command with E: what it writes gets the client's own CAS token.
+/// A meta command with E: the item it writes gets the client's own CAS token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Named<'a> {
     /// The command without E.
@@ -180,7 +181,7 @@ impl Named<'_> {
         pieces: &mut Pieces<'v>,
     ) -> Verdict<Refusal> {
         match self.update.apply_in_pieces(old, pieces) {
-            // A client that wins an item changes no value.
+            // A client that wins an item does not change its value.
             verdict if old.is_some() && matches!(self.update, Rmw::MetaGet(_)) => verdict,
             Verdict::Write { client_flags, expires_at } => {
                 Verdict::WriteToken { client_flags, expires_at, token: self.token }
@@ -190,7 +191,7 @@ impl Named<'_> {
     }
 }
 
-/// ms as an update: because it gives a token (E), or its own may be an older one (C and I).
+/// ms as an update: it gives a token (E), or its own may be an older one (C and I).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaStore<'a> {
     /// The new bytes.
@@ -199,7 +200,7 @@ pub struct MetaStore<'a> {
     pub client_flags: u32,
     /// The new time.
     pub expiry: NewExpiry,
-    /// What must hold.
+    /// The condition.
     pub guard: Guard,
     /// C.
     pub version: u64,
@@ -217,7 +218,7 @@ impl MetaStore<'_> {
             (Guard::Absent, Some(_)) => return Verdict::Refuse(Refusal::Present),
             (Guard::Present, None) => return Verdict::Refuse(Refusal::Absent),
             (Guard::SameOrOlderToken, Some(item)) if (1..item.cas()).contains(&self.version) => {
-                // What the newer item's time and winner are stays so.
+                // The newer item keeps its time and its winner.
                 (flags | STALE | item.client_flags & WON, item.expires_at)
             }
             (Guard::SameToken | Guard::SameOrOlderToken, Some(item))
@@ -232,18 +233,18 @@ impl MetaStore<'_> {
     }
 }
 
-/// ms that appends or prepends, with a token or to what may be missing.
+/// ms that appends or prepends, with a token or to a key that may be absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaJoin<'a> {
     /// The new bytes.
     pub bytes: &'a [u8],
-    /// Of the whole value, inclusive.
+    /// The maximum length of the whole value.
     pub max_bytes: u32,
-    /// 0: whatever the token is.
+    /// The token to compare; 0: any.
     pub version: u64,
     /// N.
     pub vivify: NewExpiry,
-    /// Of an item that is made.
+    /// The flags of a created item.
     pub client_flags: u32,
 }
 
@@ -271,7 +272,7 @@ impl MetaJoin<'_> {
     }
 }
 
-/// md that leaves something.
+/// md that leaves an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaInvalidate {
     /// C.
@@ -305,7 +306,7 @@ impl MetaInvalidate {
     }
 }
 
-/// Which way ma counts.
+/// The direction in which ma counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// incr.
@@ -317,13 +318,13 @@ pub enum Way {
 /// ma.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaCount {
-    /// By how much.
+    /// The amount.
     pub delta: u64,
-    /// 0: whatever the token is.
+    /// The token to compare; 0: any.
     pub version: u64,
     /// N.
     pub vivify: NewExpiry,
-    /// What it begins with.
+    /// The initial value.
     pub initial: u64,
     /// T.
     pub touch: NewExpiry,
@@ -358,7 +359,7 @@ impl MetaCount {
     }
 }
 
-/// Client flags of a new value: what was marked is no longer so.
+/// The client flags of a new value, without the marks of the old one.
 pub(super) fn unmarked(client_flags: u64) -> u64 {
     client_flags & !MARKS_MASK
 }

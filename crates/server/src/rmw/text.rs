@@ -23,14 +23,14 @@ pub(super) fn join<'v>(
     write_keeping(old)
 }
 
-/// How many zero bytes stand before a range; 0 too where it is not written.
+/// The number of zero bytes before a range; also 0 if the range is not written.
 pub(super) fn gap_before_range(old_len: usize, offset_bytes: u64, part: Bounded<'_>) -> usize {
     let end = offset_bytes.saturating_add(part.bytes.len() as u64);
     let is_written = !part.bytes.is_empty() && end <= part.max_bytes;
     if is_written { (offset_bytes as usize).saturating_sub(old_len) } else { 0 }
 }
 
-/// Overwrites from an offset on; zero bytes fill a gap. No bytes change nothing.
+/// Overwrites from an offset on; zero bytes fill a gap. An empty range changes nothing.
 pub(super) fn set_range<'v>(
     old: Option<&Item<'v>>,
     offset_bytes: u64,
@@ -46,7 +46,7 @@ pub(super) fn set_range<'v>(
     }
     let old_value = old.map_or(&b""[..], |old| old.value);
     let gap = gap_before_range(old_value.len(), offset_bytes, part);
-    // Both fit a usize: they are at most `max_bytes`, the size of something in memory.
+    // Both fit a usize: they are at most `max_bytes`, the size of a buffer in memory.
     let (start, end) = (offset_bytes as usize, end as usize);
     pieces.before = &old_value[..start.min(old_value.len())];
     pieces.made.resize(gap, 0);

@@ -14,43 +14,43 @@ use crate::budget::Reservation;
 use crate::error::StartError;
 use crate::small_file;
 
-/// Whether clients show a certificate.
+/// Whether clients present a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientCertificates {
-    /// They are not asked.
+    /// None is requested.
     No,
-    /// They are asked; one that is shown has to be right.
+    /// One is requested; if a client presents one, it has to be valid.
     Optional,
     /// A client without one is refused.
     Required,
 }
 
-/// What TLS needs.
+/// The settings of TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsConfig {
-    /// The server's certificate and those between it and a root, in PEM.
+    /// The server's certificate, and those between it and a root, in PEM.
     pub certificate: PathBuf,
     /// Its private key, in PEM.
     pub key: PathBuf,
     /// The authority that signs certificates of clients, in PEM.
     pub authority: Option<PathBuf>,
-    /// Whether clients show one.
+    /// Whether clients present one.
     pub clients: ClientCertificates,
 }
 
-/// What was in the files when they were read last.
+/// The contents of the files when they were last read.
 #[derive(Debug)]
 pub struct Certificates {
     config: TlsConfig,
     current: Mutex<Current>,
 }
 
-/// What connections begin with.
+/// The TLS configurations of new connections.
 #[derive(Clone, Debug)]
 struct Current {
-    /// At the ports of TLS.
+    /// For the TLS ports.
     ports: Arc<ServerConfig>,
-    /// At the admin port, where clients log in and show no certificate.
+    /// For the admin port, where clients log in and present no certificate.
     admin: Arc<ServerConfig>,
 }
 
@@ -58,29 +58,31 @@ impl Certificates {
     /// Reads the files.
     ///
     /// # Errors
-    /// One that is missing or does not fit the others.
+    ///
+    /// A file is missing or does not fit the others.
     pub fn open(config: &TlsConfig) -> Result<Certificates, StartError> {
         let current = read(config).map_err(|reason| StartError::Tls { reason })?;
         Ok(Certificates { config: config.clone(), current: Mutex::new(current) })
     }
 
-    /// Reads the files again, for connections that come (T3).
+    /// Reads the files again, for new connections (T3).
     ///
     /// # Errors
-    /// The same; what was there stays.
+    ///
+    /// As for [`Certificates::open`]; the previous contents stay.
     pub fn reload(&self) -> Result<(), String> {
         let new = read(&self.config)?;
         *self.current() = new;
         Ok(())
     }
 
-    /// A connection that was just accepted.
+    /// The TLS state of a connection that was just accepted.
     pub fn accept(&self, booked: Reservation) -> Result<Stream, rustls::Error> {
         let config = Arc::clone(&self.current().ports);
         Stream::new(config, booked)
     }
 
-    /// What a connection begins with whose client shows no certificate.
+    /// The configuration for connections whose clients present no certificate.
     pub fn without_clients(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.current().admin)
     }

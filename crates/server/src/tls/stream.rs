@@ -14,14 +14,14 @@ use crate::output::{Output, Sent};
 /// Sealed bytes that wait for the socket (T2).
 pub const SEALED_BYTES_MAX: usize = 64 << 10;
 
-/// What a connection takes when nothing waits: the session and the buffer of its records.
+/// The memory of a connection when nothing waits: the session and the buffer of its records.
 const IDLE_BYTES: u64 = 8 << 10;
 
-/// What a handshake takes at first: the session, its transcript, and the server's first flight.
+/// The initial memory of a handshake: the session, its transcript, and the server's first flight.
 /// Each byte that the client sends in it is buffered in a vector that doubles.
 pub const HANDSHAKE_BYTES: u64 = 16 << 10;
 
-/// Plaintext that is sealed at a time: records are at most this long.
+/// The length of plaintext that is sealed at a time: records are at most this long.
 const PIECE_BYTES_MAX: usize = 16 << 10;
 
 /// One connection's TLS.
@@ -29,29 +29,30 @@ const PIECE_BYTES_MAX: usize = 16 << 10;
 pub struct Stream {
     session: ServerConnection,
     is_handshaking: bool,
-    /// Bytes of the handshake that have come.
+    /// Bytes of the handshake that have arrived.
     received_bytes: u64,
-    /// What it takes when nothing waits for the socket.
+    /// The booked memory when nothing waits for the socket.
     booked: Reservation,
 }
 
-/// What [`Stream::receive`] found.
+/// The result of [`Stream::receive`].
 #[derive(Debug)]
 pub enum Received {
-    /// So many bytes, sealed ones.
+    /// So many sealed bytes.
     Sealed(usize),
     /// Nothing has arrived.
     Nothing,
-    /// The client sends no more.
+    /// The client has closed its side.
     End,
-    /// The client does not speak TLS as we do, or shows no right certificate. An alert may wait.
+    /// The client does not speak TLS as the server does, or presents no valid certificate. An alert
+    /// may wait to be sent.
     Refused(rustls::Error),
     /// The socket is broken.
     Broken,
 }
 
 impl Stream {
-    /// Of a connection that was just accepted; [`HANDSHAKE_BYTES`] are booked.
+    /// The TLS state of a connection that was just accepted; [`HANDSHAKE_BYTES`] are booked.
     pub fn new(config: Arc<ServerConfig>, booked: Reservation) -> Result<Stream, rustls::Error> {
         debug_assert_eq!(booked.bytes(), HANDSHAKE_BYTES);
         let mut session = ServerConnection::new(config)?;
@@ -59,7 +60,7 @@ impl Stream {
         Ok(Stream { session, is_handshaking: true, received_bytes: 0, booked })
     }
 
-    /// Books what the handshake has grown by, or what is left of it behind its end; false: there
+    /// Books the growth of the handshake or, after its end, the memory of the session; false: there
     /// is no room.
     pub fn book(&mut self, budget: &Arc<BufferBudget>) -> bool {
         if self.is_handshaking {
@@ -76,20 +77,20 @@ impl Stream {
         self.is_handshaking
     }
 
-    /// True once: the handshake has ended well.
+    /// True once, after the handshake has succeeded.
     pub fn take_handshake(&mut self) -> bool {
         let has_ended = self.is_handshaking && !self.session.is_handshaking();
         self.is_handshaking &= !has_ended;
         has_ended
     }
 
-    /// What waits for the socket, at most.
+    /// The sealed bytes that wait for the socket, at most.
     pub fn sealed_bytes(&self) -> usize {
         if self.session.wants_write() { SEALED_BYTES_MAX } else { 0 }
     }
 
-    /// Reads once, through `sealed`, and gives `take` all that could be opened (T1): at most as
-    /// much as fits into `sealed` and one more record.
+    /// Reads once, through `sealed`, and gives `take` all bytes that could be decrypted (T1): at
+    /// most as many as fit into `sealed` and one more record.
     pub fn receive(
         &mut self,
         socket: impl AsFd,
@@ -154,13 +155,14 @@ impl Stream {
         }
     }
 
-    /// Says that nothing more comes, if the socket takes that at once.
+    /// Announces the end of the stream, if the socket takes that at once.
     pub fn close(&mut self, socket: BorrowedFd<'_>) {
         self.session.send_close_notify();
         self.alert(socket);
     }
 
-    /// Sends what waits sealed, if the socket takes that at once: no thread waits for it any more.
+    /// Sends sealed bytes that wait, if the socket takes them at once: no thread waits for them any
+    /// more.
     pub fn alert(&mut self, socket: BorrowedFd<'_>) {
         let _ = self.flush(socket, &mut 0);
     }
@@ -177,19 +179,19 @@ impl Stream {
     }
 }
 
-/// Takes all that is open into a buffer that it fits in; how much there was.
+/// Copies all decrypted bytes into a buffer that they fit in; returns their number.
 pub fn fill(mut reader: Reader<'_>, free: &mut [u8]) -> usize {
     let mut count = 0;
-    // An error: nothing more is open.
+    // An error: no more bytes are decrypted.
     while let Ok(more @ 1..) = reader.read(&mut free[count..]) {
         count += more;
     }
     count
 }
 
-/// Appends all that is open.
+/// Appends all decrypted bytes.
 pub fn append(mut reader: Reader<'_>, held: &mut Vec<u8>) {
-    // An error: nothing more is open. What was read is there.
+    // An error: no more bytes are decrypted. Those that were read are appended.
     let _ = reader.read_to_end(held);
 }
 

@@ -55,7 +55,7 @@ fn any_bytes_are_a_list_or_none_and_never_many_numbers() {
     }
 }
 
-/// A directory like the kernel's.
+/// A directory that imitates the kernel's.
 fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     for (path, text) in files {

@@ -23,16 +23,16 @@ use base::hash::mix;
 
 use crate::work::Work;
 
-/// What the hash of a byte takes, and a look among the hashes.
+/// The cost of hashing a byte and looking the hash up.
 const HASH_STEPS: u64 = 8;
 
 /// The prefixes of all clients.
 #[derive(Debug, Default)]
 pub struct Prefixes {
     clients: BTreeMap<Box<[u8]>, BTreeSet<u64>>,
-    /// How many of them have each length.
+    /// The number of prefixes of each length.
     lengths: BTreeMap<usize, usize>,
-    /// How many of them have each hash: one, as a rule.
+    /// The number of prefixes with each hash: usually one.
     hashes: HashMap<u64, usize>,
     seed: RandomState,
 }
@@ -40,30 +40,30 @@ pub struct Prefixes {
 /// Keys that changed, each with the client that changed it last.
 pub type ChangedKeys = BTreeMap<Box<[u8]>, Option<u64>>;
 
-/// What changed in a gathering, by prefix.
+/// The keys that changed in a gathering, by prefix.
 #[derive(Debug, Default)]
 pub struct Broadcast {
     keys: BTreeMap<Box<[u8]>, ChangedKeys>,
 }
 
-/// Two prefixes of which one begins with the other.
+/// Two prefixes, one of which begins with the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overlap<'p> {
-    /// The one that was asked for.
+    /// The requested one.
     pub prefix: &'p [u8],
     /// The other one.
     pub other: Box<[u8]>,
-    /// The client has had that before.
+    /// The client already has it.
     pub is_known: bool,
 }
 
 impl Prefixes {
-    /// How many there are.
+    /// The number of prefixes.
     pub fn count(&self) -> usize {
         self.clients.len()
     }
 
-    /// A client asks for one more.
+    /// Adds a prefix of a client.
     pub fn add(&mut self, prefix: &[u8], client_id: u64) {
         if let Some(clients) = self.clients.get_mut(prefix) {
             clients.insert(client_id);
@@ -74,7 +74,7 @@ impl Prefixes {
         *self.hashes.entry(hash_on(self.empty_hash(), prefix)).or_default() += 1;
     }
 
-    /// A client asks for none any more.
+    /// Removes the prefixes of a client.
     pub fn remove(&mut self, prefixes: &BTreeSet<Box<[u8]>>, client_id: u64) {
         for prefix in prefixes {
             let Some(clients) = self.clients.get_mut(prefix) else { continue };
@@ -86,7 +86,7 @@ impl Prefixes {
         }
     }
 
-    /// The last client of a prefix is gone.
+    /// Removes a prefix after its last client.
     fn forget(&mut self, prefix: &[u8]) {
         let hash = hash_on(self.empty_hash(), prefix);
         if let Some(count) = self.hashes.get_mut(&hash) {
@@ -104,15 +104,15 @@ impl Prefixes {
         }
     }
 
-    /// No client can guess it.
+    /// The hash that all others start from; no client can guess it.
     fn empty_hash(&self) -> u64 {
         self.seed.hash_one(())
     }
 
-    /// A key has changed; what it took to look up its prefixes (I2).
+    /// Records a changed key; returns the cost of looking up its prefixes (I2).
     pub fn note(&self, broadcast: &mut Broadcast, key: &[u8], by: Option<u64>) -> Work {
         let mut work = Work::keys(1);
-        // Each prefix of the key begins the greatest one up to the key, too.
+        // Each prefix of the key is also a prefix of the greatest one up to the key.
         let up_to_key = (Bound::Unbounded, Bound::Included(key));
         let Some((nearest, _)) = self.clients.range::<[u8], _>(up_to_key).next_back() else {
             return work;
@@ -136,30 +136,30 @@ impl Prefixes {
         work
     }
 
-    /// The clients that have asked for that prefix.
+    /// The clients that have named that prefix.
     pub fn clients_of(&self, prefix: &[u8]) -> impl Iterator<Item = u64> {
         self.clients.get(prefix).into_iter().flatten().copied()
     }
 }
 
 impl Broadcast {
-    /// Whether nothing is to be told.
+    /// Whether there is nothing to report.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// The prefixes in their order, each with its keys in theirs.
+    /// The prefixes in order, each with its keys in order.
     pub fn take(&mut self) -> impl Iterator<Item = (Box<[u8]>, ChangedKeys)> {
         std::mem::take(&mut self.keys).into_iter()
     }
 }
 
-/// The hash of what has been hashed and these bytes.
+/// Extends a hash by these bytes.
 fn hash_on(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, byte| mix(hash ^ u64::from(*byte)))
 }
 
-/// What stands in the way of a client with the prefixes `known` asking for `wanted` (I1).
+/// The overlap that prevents a client with the prefixes `known` from adding `wanted` (I1).
 pub fn find_overlap<'p>(known: &BTreeSet<Box<[u8]>>, wanted: &[&'p [u8]]) -> Option<Overlap<'p>> {
     let first_of_wanted = first_overlapping(wanted);
     for (at, prefix) in wanted.iter().enumerate() {
@@ -175,14 +175,14 @@ pub fn find_overlap<'p>(known: &BTreeSet<Box<[u8]>>, wanted: &[&'p [u8]]) -> Opt
     None
 }
 
-/// The first of these prefixes that overlaps with another one of them.
+/// The first of these prefixes that overlaps with another of them.
 fn first_overlapping(wanted: &[&[u8]]) -> Option<usize> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_unstable_by_key(|at| wanted[*at]);
     let (mut root, behind) = order.split_first()?;
     let mut first: Option<usize> = None;
     for at in behind {
-        // What a prefix begins comes right behind it.
+        // All words with a given prefix come directly after it.
         if wanted[*at].starts_with(wanted[*root]) {
             first = first.into_iter().chain([*root, *at]).min();
         } else {
@@ -249,7 +249,7 @@ mod tests {
         check(&[""], Some(("", "foo", true)));
     }
 
-    /// The definition: each is compared with all known ones, and with all behind it.
+    /// The definition: each is compared with all known ones, and with all after it.
     fn find_overlap_by_pairs(known: &BTreeSet<Box<[u8]>>, wanted: &[&[u8]]) -> Option<Found> {
         let overlaps = |one: &[u8], other: &[u8]| one.starts_with(other) || other.starts_with(one);
         for (at, prefix) in wanted.iter().enumerate() {
@@ -274,7 +274,7 @@ mod tests {
         }
     }
 
-    /// Few letters, with the least and the greatest byte among them, so that many overlap.
+    /// Few letters, with the least and the greatest byte among them, so that many words overlap.
     fn word(below: &mut impl FnMut(usize) -> usize, len_max: usize) -> Vec<u8> {
         let len = below(len_max + 1);
         (0..len).map(|_| [0, b'a', b'b', 255][below(4)]).collect()

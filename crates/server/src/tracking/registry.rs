@@ -11,34 +11,34 @@ use super::prefixes::{Overlap, Prefixes, find_overlap};
 use crate::budget::{BufferBudget, Kind, Reservation};
 use crate::clients::Client;
 
-/// A prefix stands among those of its client, and among those of all.
+/// A prefix is stored among those of its client, and among those of all.
 const PREFIX_COPIES: usize = 2;
-/// One client may take this part of the client buffers for them.
+/// The maximum part of the client buffers for one client's prefixes.
 const PREFIXES_PART: u64 = 16;
-/// What each takes besides its bytes.
+/// The memory of each prefix besides its bytes.
 const PREFIX_BYTES: usize = 280;
 
-/// How many prefixes one client may have at most.
+/// The maximum number of prefixes of one client.
 pub fn prefix_count_max(budget: &BufferBudget) -> usize {
     usize::try_from(budget.limit_bytes() / PREFIXES_PART).unwrap_or(usize::MAX) / PREFIX_BYTES
 }
 
-/// Begins every key.
+/// A prefix of every key.
 const ALL: &[&[u8]] = &[b""];
 
-/// Whether what a client reads is remembered.
+/// Which reads of a client are remembered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Consent {
-    /// All that it reads.
+    /// All its reads.
     #[default]
     Always,
-    /// OPTIN: what the command behind CLIENT CACHING YES reads.
+    /// OPTIN: the reads of the command after CLIENT CACHING YES.
     OptIn,
-    /// OPTOUT: all but what the command behind CLIENT CACHING NO reads.
+    /// OPTOUT: all reads but those of the command after CLIENT CACHING NO.
     OptOut,
 }
 
-/// What a client is told of.
+/// The keys that a client is notified of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Keys that it has read.
@@ -47,12 +47,12 @@ pub enum Mode {
     Broadcast,
 }
 
-/// Why a client does not get prefixes that it asks for.
+/// Why a client does not get the prefixes it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused<'p> {
     /// The client buffers have no room for them.
     NoRoom,
-    /// Two prefixes of which one begins with the other.
+    /// One of two prefixes begins with the other.
     Overlap(Overlap<'p>),
 }
 
@@ -60,7 +60,7 @@ pub enum Refused<'p> {
 #[derive(Debug)]
 struct Own {
     prefixes: BTreeSet<Box<[u8]>>,
-    /// For them, of the client buffers.
+    /// Their memory in the client buffers.
     booked: Reservation,
 }
 
@@ -70,8 +70,8 @@ impl Own {
         Own { prefixes: BTreeSet::new(), booked }
     }
 
-    /// Books room for more prefixes and adds them all, or none; `more` is empty for all keys,
-    /// beside those that were named before.
+    /// Books room for more prefixes and adds them all, or none; an empty `more` means all keys, in
+    /// addition to the prefixes named before.
     fn add<'p>(&mut self, more: &[&'p [u8]], bytes_max: u64) -> Result<(), Refused<'p>> {
         let is_all = more.is_empty();
         if is_all && self.prefixes.contains(ALL[0]) {
@@ -97,36 +97,36 @@ impl Own {
 /// A client that tracks.
 #[derive(Debug)]
 pub struct Tracker {
-    /// Which.
+    /// The client itself.
     pub client: Arc<Client>,
-    /// Of what it is told.
+    /// The keys that it is notified of.
     pub mode: Mode,
-    /// Of what it has changed itself it is not.
+    /// NOLOOP: it is not notified of its own changes.
     pub is_no_loop: bool,
-    /// REDIRECT: which client is told in its place.
+    /// REDIRECT: the client that is notified in its place.
     pub redirect: Option<u64>,
-    /// That client was gone when it was to be told something.
+    /// That client had disconnected when it was to be notified.
     is_broken: AtomicBool,
 }
 
 impl Tracker {
-    /// One that is not in the registry yet.
+    /// A tracker that is not in the registry yet.
     pub fn new(client: &Arc<Client>, mode: Mode) -> Tracker {
         let client = Arc::clone(client);
         Tracker { client, mode, is_no_loop: false, redirect: None, is_broken: false.into() }
     }
 
-    /// The client that is told in its place, as CLIENT GETREDIR says it; 0: none.
+    /// The client that is notified in its place, as in CLIENT GETREDIR; 0: none.
     pub fn redirect_shown(&self) -> i64 {
         self.redirect.map_or(0, u64::cast_signed)
     }
 
-    /// Whether it does.
+    /// Whether it broadcasts.
     pub fn is_broadcasting(&self) -> bool {
         self.mode == Mode::Broadcast
     }
 
-    /// How what it reads is remembered.
+    /// Which of its reads are remembered.
     pub fn consent(&self) -> Option<Consent> {
         match self.mode {
             Mode::Read(consent) => Some(consent),
@@ -134,9 +134,9 @@ impl Tracker {
         }
     }
 
-    /// Whether the client that is told in its place is gone.
+    /// Whether the client that is notified in its place has disconnected.
     pub fn is_broken(&self) -> bool {
-        // Relaxed: what a list shows.
+        // Relaxed: it is only displayed.
         self.is_broken.load(Ordering::Relaxed)
     }
 
@@ -145,32 +145,32 @@ impl Tracker {
     }
 }
 
-/// All of them.
+/// All trackers.
 #[derive(Debug, Default)]
 pub struct Registry {
     wanting: BTreeSet<u64>,
     trackers: BTreeMap<u64, Arc<Tracker>>,
-    /// Of each client that broadcasts.
+    /// The prefixes of each client that broadcasts.
     own: BTreeMap<u64, Own>,
-    /// The same of all of them.
+    /// The prefixes of all of them together.
     pub prefixes: Prefixes,
 }
 
 impl Registry {
-    /// A client is about to track; whether it is the first.
+    /// Records that a client is about to track; returns whether it is the first.
     pub fn begin(&mut self, client_id: u64) -> bool {
         let was_empty = self.wanting.is_empty();
         self.wanting.insert(client_id);
         was_empty
     }
 
-    /// It is gone; whether it was the last.
+    /// Removes a client; returns whether it was the last.
     pub fn end(&mut self, client_id: u64) -> bool {
         self.wanting.remove(&client_id) && self.wanting.is_empty()
     }
 
-    /// A client tracks, in another way if it did. If it broadcasts, it gets more prefixes; none:
-    /// all keys.
+    /// Adds a tracker, or changes its mode. If it broadcasts, it gets more prefixes; none: all
+    /// keys.
     pub fn insert<'p>(
         &mut self,
         tracker: &Arc<Tracker>,
@@ -206,7 +206,7 @@ impl Registry {
         Ok(())
     }
 
-    /// It tracks no more.
+    /// Ends the tracking of a client.
     pub fn remove(&mut self, client_id: u64) {
         self.trackers.remove(&client_id);
         if let Some(own) = self.own.remove(&client_id) {

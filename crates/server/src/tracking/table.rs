@@ -16,16 +16,16 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Names of keys that are gone, kept until as many as there are keys.
+/// Stale names, which are kept until there are so many more of them than keys.
 const STALE_MAX: usize = 16;
 
-/// What a key takes besides its bytes: in the map, in the order, and its counts.
+/// The memory of a key besides its bytes: in the map, in the order, and its counts.
 const KEY_OVERHEAD_BYTES: usize = 200;
 
-/// Clients that have read a key, by their ids; few, as a rule.
+/// The ids of the clients that have read a key; usually few.
 pub type Readers = Vec<u64>;
 
-/// A key that was taken out, and the clients to be told.
+/// A key that was taken out, and the clients to notify.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// The key.
@@ -58,22 +58,22 @@ struct Read {
 }
 
 impl Table {
-    /// How many keys there are.
+    /// The number of keys.
     pub fn key_count(&self) -> usize {
         self.keys.len()
     }
 
-    /// How many clients all keys have.
+    /// The number of clients over all keys.
     pub fn item_count(&self) -> usize {
         self.item_count
     }
 
-    /// What they take.
+    /// The memory they take.
     pub fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// A client is about to read a key. Returns how many others have.
+    /// Registers a client that is about to read a key. Returns how many others have read it.
     pub fn add(&mut self, key: &[u8], client_id: u64) -> usize {
         if let Some(read) = self.keys.get_mut(key) {
             let others = read.readers.len();
@@ -93,8 +93,8 @@ impl Table {
         0
     }
 
-    /// The key has changed: each of its readers is told once, and `keeps` stays as if it had not
-    /// been.
+    /// Takes a changed key out: each of its readers is notified once, and `keeps` stays as if the
+    /// key had not changed.
     pub fn take(&mut self, key: &[u8], keeps: Option<u64>) -> Option<Taken> {
         let is_kept = |read: &Read| keeps.is_some_and(|keeps| read.readers.contains(&keeps));
         if let Some(read) = self.keys.get_mut(key).filter(|read| is_kept(read)) {
@@ -111,7 +111,7 @@ impl Table {
         Some(self.taken(key, read))
     }
 
-    /// Makes room: the key that has been here longest.
+    /// Makes room: takes out the oldest key.
     pub fn take_oldest(&mut self) -> Option<Taken> {
         while let Some((number, key)) = self.order.pop_front() {
             if self.keys.get(&key).is_some_and(|read| read.number == number) {
@@ -122,7 +122,7 @@ impl Table {
         None
     }
 
-    /// Everything has changed, and everybody is told so.
+    /// Everything has changed: all clients are notified.
     pub fn clear(&mut self) {
         *self = Table { last_number: self.last_number, ..Table::default() };
     }
@@ -133,7 +133,7 @@ impl Table {
         Taken { key, readers: read.readers }
     }
 
-    /// I2.
+    /// Drops stale names (I2).
     fn forget_stale(&mut self) {
         if self.order.len() > 2 * self.keys.len() + STALE_MAX {
             let keys = &self.keys;
@@ -161,7 +161,7 @@ impl Table {
 }
 
 fn bytes_of(key: &[u8], reader_count: usize) -> usize {
-    // Gone names of as long keys may stand beside each.
+    // A stale name of the same length may exist beside each key.
     2 * key.len() + KEY_OVERHEAD_BYTES + reader_count * size_of::<u64>()
 }
 

@@ -32,30 +32,30 @@ use crate::counters::Dialect;
 use crate::shared::{Control, Shared};
 use crate::work::{TURN_MESSAGES, Work};
 
-/// Where clients of RESP2 hear of invalidations.
+/// The channel of invalidations for RESP2 clients.
 pub(crate) const CHANNEL: &[u8] = b"__redis__:invalidate";
 
-/// What a message takes on its way, besides its keys.
+/// The memory of a message on its way, besides its keys.
 const MESSAGE_BYTES: usize = 64;
 
-/// What one worker's clients are told, on its way.
+/// Messages to one worker's clients, on their way.
 pub(crate) type Messages = Vec<Message>;
 
-/// A worker's messages in the making.
+/// The messages that a worker is making.
 #[derive(Debug, Default)]
 pub(crate) struct Telling {
-    /// What the worker acts by ([`Tracking::word`]).
+    /// The word that the worker acts by ([`Tracking::word`]).
     pub seen: u64,
-    /// Empty notes, to take full ones for.
+    /// Empty notes, to exchange for full ones.
     pub changes: Changes,
     /// Keys that were taken out of the table: they have changed, or there was no room for them.
     pub taken: Vec<Taken>,
     /// Any key may have changed.
     has_all: bool,
-    /// What is told at the end of the gathering.
+    /// The keys to broadcast at the end of the gathering.
     broadcast: Broadcast,
-    /// Messages whose clients could not take them: they are in the middle of a reply, or on their
-    /// way between workers.
+    /// Messages that could not be delivered: their clients are in the middle of a reply, or moving
+    /// between workers.
     waiting: Messages,
     /// Some of `waiting` had no turn yet.
     has_unhandled: bool,
@@ -78,22 +78,22 @@ impl Telling {
         self.has_unhandled || !self.late.is_empty()
     }
 
-    /// Whether messages wait for a better time.
+    /// Whether messages wait for delivery.
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Whether some of them may not wait until a client takes something, which wakes its worker.
+    /// Whether some of them may not wait until a client reads output, which wakes its worker.
     pub fn is_pressing(&self) -> bool {
         self.waiting.iter().any(|message| !message.is_sum())
     }
 }
 
-/// What a client is told.
+/// A message to a client.
 #[derive(Debug)]
 pub(crate) struct Message {
     client: Arc<Client>,
-    /// In the place of the one that tracks.
+    /// It goes to the client named by REDIRECT.
     is_redirected: bool,
     what: What,
 }
@@ -102,24 +102,24 @@ pub(crate) struct Message {
 enum What {
     /// A key that it has read.
     Key(Arc<[u8]>),
-    /// Keys with a prefix that it has asked for.
+    /// Keys with a prefix that it has named.
     Keys(Arc<[Box<[u8]>]>),
-    /// Everything; as the client that tracks writes that there is nothing.
+    /// All keys; a null, in the protocol of the client that tracks.
     All(Protocol),
-    /// The same in the place of messages that had no room: each client has at most one of these.
+    /// All keys, in place of messages that had no room: each client has at most one of these.
     Sum,
-    /// The client that was to be told in its place is gone.
+    /// The client that should be notified in its place has disconnected.
     Broken(u64),
 }
 
-/// What came of handing a message over.
+/// The result of delivering a message.
 enum Handed {
     Over,
     /// In the middle of a reply.
     Later,
-    /// The client has to take what waits for it first.
+    /// The client has to read its waiting output first.
     Full,
-    /// The client is not here.
+    /// The client is served by another worker.
     Elsewhere,
 }
 
@@ -138,12 +138,14 @@ impl Message {
         matches!(self.what, What::Sum)
     }
 
-    /// In its place, that everything has changed; `None`: that is on its way.
+    /// The message that replaces this one, that everything has changed; `None`: one is already on
+    /// its way.
     fn summed_up(self) -> Option<Message> {
         self.client.sum_up().then_some(Message { what: What::Sum, ..self })
     }
 
-    /// What its client reads of it; false: nothing, for it has no way to be told.
+    /// Encodes the message for its client; false: nothing, because its protocol has no way to
+    /// receive it.
     fn encode(&self, connection: &mut Connection) -> bool {
         let ProtocolState::Resp(resp) = &connection.protocol_state else { return false };
         let (protocol, is_subscribed) = (resp.protocol, resp.is_subscribed);
@@ -193,8 +195,8 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Puts a message into the mailbox of its client's worker, with the others of this look; those
-    /// that there is no room for are summed up (I3).
+    /// Puts a message into the mailbox of its client's worker, with the others of this look;
+    /// messages without room are summed up (I3).
     fn post(&mut self, shared: &Shared, message: Message) {
         let has_room =
             message.is_sum() || shared.tracking().under_way.try_add(shared, message.bytes());
@@ -214,7 +216,7 @@ impl Outgoing {
     }
 }
 
-/// The client that a message for a tracker goes to, and what it is told.
+/// The message for a tracker, addressed to the client that receives it.
 fn address(shared: &Shared, tracker: &Tracker, what: What) -> Message {
     let own = |what| Message { client: Arc::clone(&tracker.client), is_redirected: false, what };
     let Some(target_id) = tracker.redirect else { return own(what) };
@@ -227,7 +229,7 @@ fn address(shared: &Shared, tracker: &Tracker, what: What) -> Message {
     }
 }
 
-/// The client that is told in the place of another, if it is there.
+/// The client that is notified in place of another, if it is connected.
 pub(crate) fn redirect_target(shared: &Shared, client_id: u64) -> Option<Arc<Client>> {
     let client = shared.clients().get(client_id);
     client.filter(|client| client.protocol == Dialect::Resp && !client.is_killed())
@@ -238,8 +240,8 @@ fn null_of(tracker: &Tracker) -> Protocol {
 }
 
 impl Core {
-    /// Looks up the readers of what has changed, for [`Core::tell`]. `by`, the client whose
-    /// requests changed it, does not want to know.
+    /// Looks up the readers of changed keys, for [`Core::tell`]. `by` is the client whose requests
+    /// changed them, which needs no message.
     #[cold]
     pub fn look_up_changes(&mut self, by: Option<u64>) {
         let (tracking, telling) = (self.shared.tracking(), &mut self.telling);
@@ -260,7 +262,7 @@ impl Core {
         self.charge(work);
     }
 
-    /// Tells the readers of what was looked up; keys by prefix wait for [`Core::tell_broadcast`].
+    /// Notifies the readers that were looked up; keys by prefix wait for [`Core::tell_broadcast`].
     #[cold]
     pub fn tell(&mut self) {
         let shared = Arc::clone(&self.shared);
@@ -370,7 +372,7 @@ impl Core {
                 return false;
             }
             self.telling.told_in_turn += 1;
-            // A client that has gone, or tracks in another way by now, is not told.
+            // A client that has disconnected, or tracks in another mode by now, is not notified.
             let tracker = tracking.tracker(reader).filter(|tracker| !tracker.is_broadcasting());
             if let Some(tracker) = tracker {
                 self.tell_one(&tracker, What::Key(Arc::clone(&taken.key)), outgoing);
@@ -402,8 +404,8 @@ impl Core {
         }
     }
 
-    /// Leaves only keys in a message that both the client that tracks and the one that is told may
-    /// read; whether something is left to say.
+    /// Keeps only the keys in a message that both the client that tracks and the receiver may read;
+    /// returns whether any are left.
     #[cold]
     fn leave_readable(&self, tracker: &Tracker, message: &mut Message) -> bool {
         let user_of = |client: &Client| self.acl.user(client.names().user().as_bytes()).cloned();
@@ -421,13 +423,13 @@ impl Core {
         }
     }
 
-    /// Takes what other workers have put into the mailbox.
+    /// Delivers the messages that other workers have put into the mailbox.
     pub fn receive(&mut self, messages: Messages) {
         self.telling.waiting.extend(messages);
         self.tell_waiting();
     }
 
-    /// Hands over what waits, as far as that is possible now.
+    /// Delivers waiting messages, as far as that is possible now.
     pub fn tell_waiting(&mut self) {
         let shared = Arc::clone(&self.shared);
         let mut outgoing = Outgoing::default();
@@ -447,7 +449,7 @@ impl Core {
                 Handed::Elsewhere if shared.clients().get(message.client.id).is_none() => {
                     shared.tracking().under_way.remove(message.bytes());
                 }
-                // On its way from here, or to here.
+                // It is moving from here, or to here.
                 Handed::Elsewhere if message.client.worker() == self.worker => {
                     self.telling.waiting.push(message);
                 }
@@ -466,7 +468,7 @@ impl Core {
     }
 
     fn hand_over(&mut self, message: &Message) -> Handed {
-        // Where the client is, or was: the connection there may be another client's.
+        // The slot that the client has, or had: the connection there may be another client's.
         let Some(slot) = self.slot_of(&message.client) else { return Handed::Elsewhere };
         let connection = &mut self.connections[slot];
         let ProtocolState::Resp(resp) = &connection.protocol_state else { return Handed::Over };
@@ -482,7 +484,7 @@ impl Core {
         if message.is_sum() {
             message.client.end_sum();
         }
-        // A client that is told something counts as active.
+        // A client that receives a message counts as active.
         message.client.set_active(self.now);
         self.lend_buffer(slot);
         message.encode(&mut self.connections[slot]);
@@ -496,14 +498,14 @@ impl Core {
         (connection.client.id == client.id).then_some(slot)
     }
 
-    /// The client that was told in the place of others is gone: those learn it now.
+    /// A client that received messages for others has disconnected: notifies those others.
     #[cold]
     pub fn tell_of_end(&mut self, client_id: u64) {
         let shared = Arc::clone(&self.shared);
         let mut outgoing = Outgoing::default();
         for tracker in shared.tracking().trackers() {
             if tracker.redirect == Some(client_id) && tracker.client.id != client_id {
-                // The target is in no list any more: that it is gone is what is told.
+                // The target is in no list any more: its end is the message.
                 self.tell_one(&tracker, What::Broken(client_id), &mut outgoing);
             }
         }

@@ -9,7 +9,7 @@ use super::super::{Answering, Tells};
 use super::*;
 use crate::rmw::Bounded;
 
-/// All are one connection's, and tell nothing.
+/// All requests are one connection's, and their replies report nothing.
 struct NoSink;
 
 impl Sink<Refusal> for NoSink {
@@ -39,8 +39,8 @@ fn run(session: &mut Session, hash: KeyHash, op: Op<'_, Rmw<'_>>) -> Option<Vec<
     found.0
 }
 
-/// A group of `ops` looks at the key, `meanwhile` happens, and then the group writes; what the key
-/// holds in the end, and whether the group was given up.
+/// A group of `ops` looks at the key, `meanwhile` happens, and then the group writes; returns the
+/// final value of the key, and whether the group was given up.
 fn interrupted(
     before: Option<&'static [u8]>,
     ops: &[Op<'static, Rmw<'static>>],
@@ -108,7 +108,7 @@ fn a_delete_takes_only_what_was_looked_at() {
     check(Some(b"a"), &[append(b"b"), Op::Delete], None);
 }
 
-/// The conditions inside a group, which its write no longer tells.
+/// The conditions inside a group, which its single write does not contain.
 #[test]
 fn a_condition_that_fails_in_a_group_changes_nothing() {
     for (before, condition, want) in [

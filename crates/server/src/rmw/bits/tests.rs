@@ -34,7 +34,7 @@ fn bits_of(value: &[u8]) -> Vec<bool> {
     (0..value.len() * 8).map(|at| value[at / 8] & (0x80 >> (at % 8)) != 0).collect()
 }
 
-/// The places of a range, as Redis's documentation says.
+/// The positions of a range, as Redis's documentation defines them.
 fn places(bits: usize, range: BitRange) -> std::ops::RangeInclusive<i64> {
     let total = if range.unit == BitUnit::Bit { bits as i64 } else { bits as i64 / 8 };
     let from_start = |at: i64| if at < 0 { (at + total).max(0) } else { at };
@@ -167,13 +167,13 @@ fn overflow_wraps_saturates_or_fails() {
     check("OVERFLOW FAIL INCRBY u8 0 1 INCRBY u8 0 -256", b"\xff", &[None, None], None);
     check("OVERFLOW SAT SET u8 0 -1", b"a", &[Some(97)], Some(b"\xff"));
     check("SET i4 0 8", b"\0", &[Some(0)], Some(b"\x80"));
-    // Redis 7.0.15 answers so: its check of the lower end overflows.
+    // Redis 7.0.15 answers this: its check of the lower end overflows.
     let least = i64::MIN.to_string();
     check(&format!("OVERFLOW SAT SET i5 #1 {least}"), b"", &[Some(0)], Some(b"\x03\xc0"));
     check(&format!("OVERFLOW SAT SET i64 0 {least}"), b"", &[Some(0)], Some(b"\x80\0\0\0\0\0\0\0"));
     check(&format!("OVERFLOW SAT SET i1 0 {least}"), b"", &[Some(0)], Some(b"\0"));
     check("OVERFLOW SAT SET i5 0 -17", b"", &[Some(0)], Some(b"\x80"));
-    // A value that grows is written, even where nothing fits.
+    // A value that grows is written, even if no number fits.
     check("OVERFLOW FAIL SET u1 9 5", b"", &[None], Some(b"\0\0"));
     let most = i64::MAX.to_string();
     check(

@@ -134,7 +134,7 @@ fn a_write_with_a_token_gives_it_to_the_item() {
     check_named(Rmw::MetaPrepend(join), None, with(3, None, 500), b"x");
     let made = Rmw::MetaGet(MetaGet { vivify, ..GET });
     check_named(made, None, with(WON, None, 500), b"");
-    // A mark beside the same value changes no token, and a new value takes it away.
+    // A mark beside the same value changes no token, and a new value removes the mark.
     let old = Item { token: Some(9), ..item(b"v", STALE) };
     check_named(made, Some(old), with(7 | STALE | WON, Some(END), 9), b"v");
     check_named(made, Some(item(b"v", STALE)), write(7 | STALE | WON, Some(END)), b"v");
