@@ -13,7 +13,7 @@ pub enum StartError {
         "{address} is in use: stop the other server or choose another address with --{setting}"
     )]
     AddressInUse {
-        /// The address that was asked for.
+        /// The requested address.
         address: SocketAddr,
         /// The flag that names it, e.g. `resp`.
         setting: &'static str,
@@ -21,7 +21,7 @@ pub enum StartError {
     /// The kernel refused the address for another reason.
     #[error("cannot listen on {address}: {source}; choose another address with --{setting}")]
     Listen {
-        /// The address that was asked for.
+        /// The requested address.
         address: SocketAddr,
         /// The flag that names it.
         setting: &'static str,
@@ -31,30 +31,30 @@ pub enum StartError {
     /// The memory does not divide into an index, a log and buffers.
     #[error("--memory {given} is too small: give at least {least}")]
     MemoryTooSmall {
-        /// As asked for.
+        /// The requested value.
         given: base::ByteSize,
-        /// The least that works with these threads.
+        /// The least memory that works with these threads.
         least: base::ByteSize,
     },
-    /// A number is outside of what works.
+    /// A number is outside its valid range.
     #[error("--{setting} {given} is out of range: give {least} to {most}")]
     OutOfRange {
         /// The flag.
         setting: &'static str,
-        /// As asked for.
+        /// The requested value.
         given: u64,
-        /// Smallest value that works.
+        /// The smallest valid value.
         least: u64,
-        /// Largest value that works.
+        /// The largest valid value.
         most: u64,
     },
-    /// An objective that no server keeps, or that every server does.
+    /// A latency objective that no server meets, or that every server does.
     #[error("--slo is out of range: give off or a time from 1us to 60s")]
     SloOutOfRange,
     /// A write policy and a dispatch that contradict each other.
     #[error("{reason}")]
     Policies {
-        /// The policy's own words.
+        /// The policy's own text.
         reason: policy::routers::NotTogether,
     },
     /// The threads that receive are named twice.
@@ -63,63 +63,63 @@ pub enum StartError {
          or {workers}"
     )]
     HandOffThreads {
-        /// As asked for.
+        /// The value of `--cr-threads`.
         given: usize,
-        /// As the dispatch says.
+        /// The value in the dispatch.
         workers: u16,
     },
-    /// More threads are to keep to a core each than there are cores.
+    /// More threads are to be pinned than there are cores.
     #[error(
         "--pin on needs a core for each of {threads} threads and there are {core_count}: give \
          --threads 1 to {core_count}, or --pin auto"
     )]
     PinnedThreads {
-        /// As asked for.
+        /// The number of threads.
         threads: usize,
-        /// That this process may use.
+        /// The cores that this process may use.
         core_count: usize,
     },
-    /// The tuner was asked for, and everything is fixed.
+    /// The tuner is on, but everything is fixed.
     #[error("--tuner on: {reason}")]
     NothingToTune {
-        /// What is in the way, and what would be right.
+        /// What prevents it, and what would be right.
         reason: String,
     },
-    /// Cache ways that were asked for cannot be had.
+    /// The requested cache ways are not available.
     #[error("--cat {cat}: {reason}")]
     Cat {
-        /// As asked for.
+        /// The requested value.
         cat: crate::config::Cat,
         /// Why not, and what would be right.
         reason: String,
     },
-    /// Cache ways were asked for, and by the settings no thread could have them.
+    /// Cache ways are requested, but by the settings no thread could have them.
     #[error("--cat {cat}: {reason}")]
     CatWithoutLayers {
-        /// As asked for.
+        /// The requested value.
         cat: crate::config::Cat,
         /// What would be right.
         reason: String,
     },
-    /// No thread is left to execute what is handed over.
+    /// No thread is left to execute the requests that are handed over.
     #[error(
         "--dispatch hand-off:{workers} leaves none of {threads} threads to execute: give --threads \
          {} or more",
         usize::from(*workers) + 1
     )]
     HandOffTakesAll {
-        /// As the dispatch says.
+        /// The value in the dispatch.
         workers: u16,
-        /// As asked for.
+        /// The number of threads.
         threads: usize,
     },
-    /// Buckets that drop keys were asked of an index that has no buckets.
+    /// A lossy index is requested, but the kind of index has no buckets.
     #[error("--lossy-index on needs --index hash: a tree drops no keys")]
     LossyTree,
     /// The key of the native protocol could not be read.
     #[error("--native-key-file {}: {reason}", path.display())]
     KeyFile {
-        /// As it was given.
+        /// The path as it was given.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
@@ -127,12 +127,12 @@ pub enum StartError {
     /// The users of the RESP port could not be read.
     #[error("--acl-file {}: {reason}", path.display())]
     AclFile {
-        /// As it was given.
+        /// The path as it was given.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
     },
-    /// Certificates that cannot be had.
+    /// The certificates cannot be used.
     #[error("{reason}")]
     Tls {
         /// The setting, and what is wrong.
@@ -141,12 +141,12 @@ pub enum StartError {
     /// The users of memcached's port could not be read.
     #[error("--auth-file {}: {reason}", path.display())]
     AuthFile {
-        /// As it was given.
+        /// The path as it was given.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
     },
-    /// AF_XDP cannot be had on a device.
+    /// AF_XDP does not work on a device.
     #[error("--native-xdp {device}: {reason}")]
     Xdp {
         /// The device's name.
@@ -154,20 +154,20 @@ pub enum StartError {
         /// What is wrong, and what would be right.
         reason: String,
     },
-    /// A Unix socket cannot be listened at.
+    /// The server cannot listen on a Unix socket.
     #[error("--{setting} {}: {reason}", path.display())]
     Unix {
         /// The setting that named it.
         setting: &'static str,
-        /// As it was given.
+        /// The path as it was given.
         path: PathBuf,
         /// What is wrong, and what would be right.
         reason: String,
     },
-    /// Clients in shared memory cannot be taken.
+    /// Clients in shared memory cannot be accepted.
     #[error("--shm {}: {reason}", path.display())]
     Shm {
-        /// As it was given.
+        /// The path as it was given.
         path: PathBuf,
         /// What is wrong.
         reason: String,
@@ -175,29 +175,29 @@ pub enum StartError {
     /// The store could not be opened.
     #[error("cannot open the store: {reason}")]
     Store {
-        /// The store's own words.
+        /// The store's own text.
         reason: String,
     },
     /// The data directory cannot be used.
     #[error("--data-dir {}: {reason}", path.display())]
     Data {
-        /// As it was given.
+        /// The path as it was given.
         path: PathBuf,
         /// What is wrong, and what would be right.
         reason: String,
     },
-    /// A cache forgets what a disk would have to keep.
+    /// A data directory contradicts a cache, which forgets items that a disk would have to keep.
     #[error("--data-dir needs --mode store, and an index that is not lossy: a cache drops items")]
     DataOfCache,
     /// The warm file cannot be used.
     #[error("--warm-file {}: {reason}", path.display())]
     Warm {
-        /// As given.
+        /// The path as it was given.
         path: PathBuf,
         /// What is wrong, and what would be right.
         reason: String,
     },
-    /// The cluster that this server is to be a node of.
+    /// This server cannot be a node of its cluster.
     #[error("cannot join the cluster: {reason}")]
     Cluster {
         /// What is wrong, and what would be right.
@@ -214,7 +214,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// Whether the settings are wrong by themselves, on whatever machine and at whatever time.
+    /// Whether the settings are wrong by themselves, on any machine and at any time.
     pub fn is_of_settings(&self) -> bool {
         match self {
             StartError::MemoryTooSmall { .. }

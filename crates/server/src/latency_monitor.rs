@@ -30,7 +30,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As LATENCY names it.
+    /// Its name in LATENCY.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Batch => "batch",
@@ -48,11 +48,11 @@ impl Kind {
 pub struct Sample {
     /// Unix time.
     pub at_seconds: u64,
-    /// How long it took.
+    /// The duration.
     pub took_ms: u64,
 }
 
-/// What is known of one event.
+/// The samples of one event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Event {
     /// Oldest first.
@@ -69,30 +69,30 @@ pub struct LatencyMonitor {
 }
 
 impl LatencyMonitor {
-    /// Notes what takes `threshold_ms` or more, unless that is 0.
+    /// Samples events that take `threshold_ms` or more, unless that is 0.
     pub fn new(threshold_ms: u64) -> LatencyMonitor {
         LatencyMonitor { threshold_ms: AtomicU64::new(threshold_ms), events: Mutex::default() }
     }
 
-    /// Milliseconds; 0: nothing is noted.
+    /// The threshold in milliseconds; 0: nothing is sampled.
     pub fn threshold_ms(&self) -> u64 {
-        // Relaxed: a command sooner or later.
+        // Relaxed: a change may take effect one command later.
         self.threshold_ms.load(Ordering::Relaxed)
     }
 
-    /// Holds from now on.
+    /// Sets the threshold from now on.
     pub fn set_threshold_ms(&self, threshold_ms: u64) {
         self.threshold_ms.store(threshold_ms, Ordering::Relaxed);
     }
 
-    /// From what time on something is a sample; `None`: nothing is.
+    /// The duration from which an event is sampled; `None`: none is.
     #[inline]
     pub(crate) fn threshold(&self) -> Option<Duration> {
         let threshold_ms = self.threshold_ms();
         (threshold_ms > 0).then(|| Duration::from_millis(threshold_ms))
     }
 
-    /// Something took so long.
+    /// Adds a sample for an event that took so long.
     #[cold]
     pub(crate) fn add(&self, kind: Kind, now: UnixMillis, took: Duration) {
         let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
@@ -123,12 +123,12 @@ impl LatencyMonitor {
         self.lock().get(&kind).map(|event| (kind.name(), event.clone()))
     }
 
-    /// Forgets an event; whether there was anything to forget.
+    /// Removes the samples of an event; returns whether there were any.
     pub fn reset(&self, name: &[u8]) -> bool {
         Kind::named(name).is_some_and(|kind| self.lock().remove(&kind).is_some())
     }
 
-    /// Forgets all; how many events there were.
+    /// Removes all samples; returns the number of events.
     pub fn reset_all(&self) -> usize {
         std::mem::take(&mut *self.lock()).len()
     }
@@ -138,7 +138,7 @@ impl LatencyMonitor {
     }
 }
 
-/// LATENCY DOCTOR: what the samples say.
+/// LATENCY DOCTOR: a summary of the samples.
 pub fn report(threshold_ms: u64, events: &[(&'static str, Event)]) -> String {
     if threshold_ms == 0 && events.is_empty() {
         return "Latency is not watched. CONFIG SET latency-monitor-threshold <milliseconds> \
@@ -169,10 +169,10 @@ pub fn report(threshold_ms: u64, events: &[(&'static str, Event)]) -> String {
     text
 }
 
-/// Rows of LATENCY GRAPH.
+/// The rows of LATENCY GRAPH.
 const GRAPH_ROWS: usize = 4;
 
-/// Samples that LATENCY GRAPH shows.
+/// The maximum number of samples that LATENCY GRAPH shows.
 const GRAPH_COLUMNS: usize = 80;
 
 /// LATENCY GRAPH: a column for each sample, its age below.

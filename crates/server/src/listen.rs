@@ -15,11 +15,11 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::StartError;
 
-/// Connections that wait in the kernel to be accepted, per listener; the kernel lowers it to its
-/// own `somaxconn`.
+/// The maximum number of connections that wait in the kernel to be accepted, per listener; the
+/// kernel lowers it to its own `somaxconn`.
 const BACKLOG_MAX: i32 = 4096;
 
-/// The kernel's structure for an address has room for so many bytes and a zero.
+/// The maximum length of a path in the kernel's address structure, without the terminating zero.
 const PATH_BYTES_MAX: usize = 107;
 
 /// Opens `count` listeners on `address`; a port 0 is resolved once and shared by all of them.
@@ -51,12 +51,12 @@ fn listen_inner(address: SocketAddr, count: usize) -> io::Result<(SocketAddr, Ve
     Ok((resolved, listeners))
 }
 
-/// A Unix socket that clients connect to. Its name goes with it.
+/// A Unix socket that clients connect to. Dropping it removes its name.
 #[derive(Debug)]
 pub struct UnixListener {
-    /// What is listened at.
+    /// The listening socket and its name.
     pub claim: Claim,
-    /// Its path, as clients' ends are shown.
+    /// Its path, as the end of its clients is displayed.
     pub path: Arc<Path>,
 }
 

@@ -34,39 +34,39 @@ pub const LIVE_SETTINGS: [&str; 14] = [
     "log",
 ];
 
-/// Puts values that have changed, each with its key, into a configuration file.
+/// Writes changed values, each with its key, into a configuration file.
 pub type RewriteFile = fn(&Path, &BTreeMap<&'static str, String>) -> io::Result<()>;
 
-/// What the process around a server has and does.
+/// Functions and state of the process around a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hooks {
-    /// How CONFIG REWRITE changes values in the file; `None`: it does not.
+    /// How CONFIG REWRITE changes values in the file; `None`: it cannot.
     pub rewrite_file: Option<RewriteFile>,
-    /// Least level of log lines, as the process was started.
+    /// The log level that the process was started with.
     pub log_level: LogLevel,
-    /// How CONFIG SET changes it; `None`: nothing is logged by levels.
+    /// How CONFIG SET changes the log level; `None`: it cannot.
     pub set_log_level: Option<SetLogLevel>,
-    /// Called at the start, once: until then the process may end at once and nothing is lost, from
-    /// then on the server has to be stopped.
+    /// Called once at the start: before it the process may end at once without losing anything;
+    /// after it the server has to be stopped.
     pub before_begin: Option<fn()>,
 }
 
-/// What has no better home than the list of what can be changed.
+/// Live settings that no other module keeps, and the list of changed ones.
 #[derive(Debug)]
 pub struct Live {
     max_connections: AtomicUsize,
-    /// 0: as many as there may be.
+    /// 0: no limit.
     max_per_address: AtomicUsize,
     /// 0: off.
     idle_timeout_ms: AtomicU64,
     log_level: AtomicU8,
     set_log_level: Option<SetLogLevel>,
-    /// As they were given last, in the spelling of the file.
+    /// The last values set, in the spelling of the file.
     changed: Mutex<BTreeMap<&'static str, String>>,
 }
 
 impl Live {
-    /// As started.
+    /// The settings at the start.
     pub(crate) fn new(config: &Config) -> Live {
         Live {
             max_connections: AtomicUsize::new(config.max_connections),
@@ -78,13 +78,13 @@ impl Live {
         }
     }
 
-    /// Connections that may be open at one time.
+    /// The maximum number of open connections.
     pub fn max_connections(&self) -> usize {
-        // Relaxed: one connection sooner or later.
+        // Relaxed: a change may take effect one connection later.
         self.max_connections.load(Ordering::Relaxed)
     }
 
-    /// The same of one address; 0: no more than that.
+    /// The maximum number of open connections of one address; 0: no further limit.
     pub fn max_connections_per_address(&self) -> usize {
         self.max_per_address.load(Ordering::Relaxed)
     }
@@ -94,24 +94,24 @@ impl Live {
         ClientsMax { all, per_address }
     }
 
-    /// Holds for the next connection; those that are open stay.
+    /// Takes effect from the next connection on; open ones stay.
     pub(crate) fn set_max_connections_per_address(&self, count: usize) {
         self.max_per_address.store(count, Ordering::Relaxed);
     }
 
-    /// Holds for the next connection; those that are open stay.
+    /// Takes effect from the next connection on; open ones stay.
     pub(crate) fn set_max_connections(&self, count: usize) {
         self.max_connections.store(count, Ordering::Relaxed);
     }
 
-    /// After so long without a byte either way a connection is closed; 0: never.
+    /// The time without a byte in either direction after which a connection is closed; 0: never.
     #[inline]
     pub fn idle_timeout_ms(&self) -> u64 {
-        // Relaxed: a pass sooner or later.
+        // Relaxed: a change may take effect one pass later.
         self.idle_timeout_ms.load(Ordering::Relaxed)
     }
 
-    /// The same as the file spells it.
+    /// That time in the spelling of the file.
     pub fn idle_timeout_text(&self) -> String {
         match self.idle_timeout_ms() {
             0 => "off".to_owned(),
@@ -119,17 +119,17 @@ impl Live {
         }
     }
 
-    /// Holds for connections that are open, too. Workers that sleep are to be woken.
+    /// Also takes effect for open connections. Sleeping workers must be woken.
     pub(crate) fn set_idle_timeout_ms(&self, ms: u64) {
         self.idle_timeout_ms.store(ms, Ordering::Relaxed);
     }
 
-    /// Least level of log lines.
+    /// The present log level.
     pub fn log_level(&self) -> LogLevel {
         LogLevel::of_number(self.log_level.load(Ordering::Relaxed))
     }
 
-    /// Holds for the next line.
+    /// Takes effect from the next line on.
     pub(crate) fn set_log_level(&self, level: LogLevel) {
         self.log_level.store(level.number(), Ordering::Relaxed);
         if let Some(set) = self.set_log_level {
@@ -137,15 +137,15 @@ impl Live {
         }
     }
 
-    /// Remembers what was set, for the file.
+    /// Remembers changed settings, for the file.
     pub(crate) fn note(&self, changes: Vec<(&'static str, String)>) {
         debug_assert!(changes.iter().all(|(key, _)| LIVE_SETTINGS.contains(key)));
         self.changed.lock().unwrap_or_else(PoisonError::into_inner).extend(changes);
     }
 
-    /// Writes what was set since the start.
+    /// Writes the settings that changed since the start.
     pub(crate) fn write_to(&self, path: &Path, rewrite: RewriteFile) -> io::Result<()> {
-        // A copy: CONFIG SET does not wait for the disk.
+        // A copy, so that CONFIG SET does not wait for the disk.
         let changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner).clone();
         rewrite(path, &changed)
     }

@@ -1,14 +1,14 @@
 //! The log level, in the words of the setting `log` and of Redis's `loglevel`.
 
-/// Least level of log lines.
+/// The minimum level of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLevel(u8);
 
-/// Changes what is logged from now on, to a word of the setting `log`.
+/// Changes the log level from now on, to a word of the setting `log`.
 pub type SetLogLevel = fn(&'static str);
 
-/// Ours and Redis's, from nothing to everything. What Redis calls debug is our debug too: only
-/// trace may show keys, and Redis's word must not turn that on.
+/// Our words and Redis's, from nothing to everything. Redis's `debug` is our debug too: only trace
+/// may show keys, and Redis's word must not turn that on.
 const LEVELS: [(&str, &str); 7] = [
     ("off", "nothing"),
     ("error", "warning"),
@@ -26,16 +26,16 @@ impl Default for LogLevel {
 }
 
 impl LogLevel {
-    /// What is logged unless somebody wants something else.
+    /// The default level.
     pub const INFO: LogLevel = LogLevel(3);
 
-    /// A word of the setting `log`.
+    /// The level of a word of the setting `log`.
     pub fn named(word: &str) -> Option<LogLevel> {
         let is_it = |level: &(&str, &str)| level.0.eq_ignore_ascii_case(word);
         LEVELS.iter().rposition(is_it).map(|index| LogLevel(index as u8))
     }
 
-    /// A word of Redis's.
+    /// The level of a word of Redis.
     pub fn named_by_redis(word: &str) -> Option<LogLevel> {
         let level = match word.to_ascii_lowercase().as_str() {
             "nothing" => 0,
@@ -62,7 +62,7 @@ impl LogLevel {
         self.0
     }
 
-    /// Of [`LogLevel::number`].
+    /// The level with that [`LogLevel::number`].
     pub(crate) fn of_number(number: u8) -> LogLevel {
         LogLevel(number.min(LEVELS.len() as u8 - 1))
     }

@@ -25,16 +25,16 @@ use base::UnixMillis;
 use crate::clients::End;
 use crate::doors::is_loopback;
 
-/// Addresses that are remembered by themselves.
+/// The maximum number of addresses with an entry of their own.
 const ADDRESSES_MAX: usize = 4096;
 
-/// A failure is forgiven after so long, and lets answers wait so much longer.
+/// The time after which a failure is forgiven, and by which it delays answers.
 const STEP_MS: u64 = 500;
 
-/// Failures that let nothing wait.
+/// Failures without a delay.
 const FREE: u64 = 10;
 
-/// Answers wait no longer.
+/// The maximum delay of answers.
 pub const WAIT_MAX_MS: u64 = 10_000;
 
 /// An address that logins come from.
@@ -42,12 +42,12 @@ pub const WAIT_MAX_MS: u64 = 10_000;
 pub struct Origin(IpAddr);
 
 impl Origin {
-    /// This machine, by the loopback interface or a Unix socket.
+    /// This machine, through the loopback interface or a Unix socket.
     const HERE: Origin = Origin(IpAddr::V4(Ipv4Addr::LOCALHOST));
-    /// All that have no entry of their own (L1).
+    /// All addresses without an entry of their own (L1).
     const OTHERS: Origin = Origin(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
 
-    /// Of one end of a connection.
+    /// The origin of one end of a connection.
     pub fn of(peer: &End) -> Origin {
         match peer {
             End::Unix(_) => Origin::HERE,
@@ -68,25 +68,25 @@ impl Origin {
 pub enum Pace {
     /// It is answered at once.
     Now,
-    /// It is answered then, and its connection is not read before.
+    /// It is answered at that time, and its connection is not read before.
     At(UnixMillis),
 }
 
 /// Failures by address, as all threads see them.
 #[derive(Debug, Default)]
 pub struct Logins {
-    /// When the last failure of an address will be forgiven.
+    /// When the last failure of each address will be forgiven.
     clear_at: Mutex<HashMap<Origin, u64>>,
 }
 
 impl Logins {
-    /// Whether an attempt is refused before its password is looked at.
+    /// Whether an attempt is refused before its password is checked.
     pub fn refuses(&self, origin: Origin, now: UnixMillis) -> bool {
         let table = self.table();
         origin != Origin::HERE && wait_ms(entry(&table, origin), now) > WAIT_MAX_MS
     }
 
-    /// How an attempt is answered whose password was looked at.
+    /// When an attempt is answered whose password was checked.
     pub fn pace(&self, origin: Origin, is_right: bool, now: UnixMillis) -> Pace {
         let mut table = self.table();
         if is_right && (origin == Origin::HERE || table.is_empty()) {
@@ -117,9 +117,9 @@ fn entry(table: &HashMap<Origin, u64>, origin: Origin) -> u64 {
     table.get(&origin).copied().or_else(others).unwrap_or(0)
 }
 
-/// Where a failure is noted (L1).
+/// The entry in which a failure is recorded (L1).
 fn place(table: &mut HashMap<Origin, u64>, origin: Origin, now: UnixMillis) -> Origin {
-    // The entry that the others share has its place, too.
+    // The shared entry needs a place, too.
     if table.contains_key(&origin) || table.len() + 1 < ADDRESSES_MAX {
         return origin;
     }

@@ -11,12 +11,13 @@
 
 use std::path::{Path, PathBuf};
 
-/// Of what there is, the part that is left to code, stacks, the kernel's buffers and others, ...
+/// The fraction of all memory that is left to code, stacks, the kernel's buffers and other
+/// processes.
 const RESERVE_PART: u64 = 32;
-/// ... beside these.
+/// The bytes left to them besides that.
 const RESERVE_BYTES: u64 = 16 << 20;
 
-/// A limit of cgroup v1 from here on is none: the kernel's largest number, less a page.
+/// A limit of cgroup v1 from here on is no limit: the kernel's largest number, minus a page.
 const NO_LIMIT_BYTES: u64 = 1 << 62;
 
 /// Memory of the machine, or of the tightest cgroup.
@@ -24,22 +25,22 @@ const NO_LIMIT_BYTES: u64 = 1 << 62;
 pub struct MemoryLimits {
     /// The machine's memory, or a cgroup's limit if that is less.
     pub total_bytes: u64,
-    /// Of these, what can be had now.
+    /// The part of it that is available now.
     pub available_bytes: u64,
 }
 
 impl MemoryLimits {
-    /// Looks around. What cannot be read does not limit.
+    /// Reads the limits. A file that cannot be read does not limit.
     pub fn detect() -> MemoryLimits {
         MemoryLimits::detect_under(Path::new("/"))
     }
 
-    /// The same, with the machine's files under `root`.
+    /// Reads the limits, with the machine's files under `root`.
     pub fn detect_under(root: &Path) -> MemoryLimits {
         let meminfo = read(&root.join("proc/meminfo"));
         let of_machine = |name| kib(&meminfo, name).unwrap_or(u64::MAX);
         let total_bytes = of_machine("MemTotal:");
-        // Kernels before 3.14 do not say what is available.
+        // Kernels before 3.14 do not report the available memory.
         let available_bytes = of_machine("MemAvailable:").min(total_bytes);
         let machine = MemoryLimits { total_bytes, available_bytes };
         let groups = groups(root).into_iter().filter_map(|group| group.limits());
@@ -49,18 +50,18 @@ impl MemoryLimits {
         })
     }
 
-    /// The most that `--memory` can be.
+    /// The maximum of `--memory`.
     pub fn memory_max_bytes(&self) -> u64 {
         memory_max_bytes(self.total_bytes)
     }
 
-    /// What may be used beside what is in use.
+    /// The memory that may be used in addition to the memory in use.
     pub fn spare_bytes(&self) -> u64 {
         self.available_bytes.saturating_sub(reserve_bytes(self.total_bytes))
     }
 }
 
-/// The most that `--memory` can be where there are `total_bytes`.
+/// The maximum of `--memory` on a machine with `total_bytes`.
 pub fn memory_max_bytes(total_bytes: u64) -> u64 {
     total_bytes.saturating_sub(reserve_bytes(total_bytes))
 }
@@ -75,11 +76,11 @@ struct Group {
     files: &'static GroupFiles,
 }
 
-/// How a version of cgroups names its files.
+/// The file names of a cgroup version.
 struct GroupFiles {
     limit: &'static str,
     usage: &'static str,
-    /// In `memory.stat`: pages of files that are not in use.
+    /// The field of `memory.stat` with file pages that are not in use.
     idle_files: &'static str,
 }
 

@@ -29,13 +29,13 @@ use crate::event_stream::UnderWay;
 use crate::shared::{Control, Shared};
 use crate::slow_log::shown_args;
 
-/// Beside the number of monitoring clients: a session of HOTKEYS counts keys.
+/// A flag beside the number of monitoring clients: a session of HOTKEYS counts keys.
 const COUNTS_KEYS: usize = 1 << (usize::BITS - 1);
 
 /// The clients that monitor.
 #[derive(Debug, Default)]
 pub struct Monitors {
-    /// How many clients, and [`COUNTS_KEYS`]: one word, so that a gathering looks at one.
+    /// The number of clients, and [`COUNTS_KEYS`]: one word, so that a gathering loads only one.
     monitoring: AtomicUsize,
     /// Lines on their way to monitors' workers.
     pub under_way: UnderWay,
@@ -43,10 +43,10 @@ pub struct Monitors {
 }
 
 impl Monitors {
-    /// Whether anybody does, or keys are counted.
+    /// Whether any client monitors, or keys are counted.
     #[inline]
     pub fn is_any(&self) -> bool {
-        // Relaxed: a command sooner or later.
+        // Relaxed: a change may take effect one command later.
         self.monitoring.load(Ordering::Relaxed) > 0
     }
 
@@ -55,7 +55,7 @@ impl Monitors {
         self.monitoring.load(Ordering::Relaxed) & COUNTS_KEYS != 0
     }
 
-    /// A session has begun, or ended.
+    /// Records that a session has begun or ended.
     pub fn count_keys(&self, counts: bool) {
         if counts {
             self.monitoring.fetch_or(COUNTS_KEYS, Ordering::Relaxed);
@@ -64,7 +64,7 @@ impl Monitors {
         }
     }
 
-    /// Whether a client monitors.
+    /// Whether any client monitors.
     pub fn has_any(&self) -> bool {
         self.monitoring.load(Ordering::Relaxed) & !COUNTS_KEYS > 0
     }
@@ -84,7 +84,7 @@ impl Monitors {
         self.set_len(clients.len());
     }
 
-    /// It monitors no more, if it did.
+    /// Ends the client's monitoring, if it monitors.
     pub fn remove(&self, client_id: u64) {
         if !self.has_any() {
             return;
@@ -94,7 +94,7 @@ impl Monitors {
         self.set_len(clients.len());
     }
 
-    /// Whether that client does.
+    /// Whether that client monitors.
     pub fn has(&self, client_id: u64) -> bool {
         self.has_any() && self.lock().iter().any(|client| client.id == client_id)
     }
@@ -104,14 +104,14 @@ impl Monitors {
     }
 }
 
-/// Lines in the making.
+/// Lines while they are made.
 #[derive(Debug, Default)]
 pub(crate) struct Feed {
     lines: String,
 }
 
 impl Feed {
-    /// Takes what a client sent and the server took.
+    /// Adds the commands that a client sent and the server accepted.
     pub fn add(&mut self, client: &Client, at: Duration, mut bytes: &[u8]) {
         let limits = Limits::new(usize::MAX);
         while !bytes.is_empty() {
@@ -145,7 +145,7 @@ impl Feed {
         self.lines.push_str("\r\n");
     }
 
-    /// To all monitors.
+    /// Sends the lines to all monitors.
     pub fn send(self, shared: &Shared) {
         if self.lines.is_empty() {
             return;
@@ -166,7 +166,7 @@ impl Feed {
     }
 }
 
-/// Whether monitors are shown a command.
+/// Whether monitors may see a command.
 fn is_shown(mut args: ArgIter<'_>) -> bool {
     let name = args.next().unwrap_or_default();
     let Some(spec) = Spec::by_name(name) else { return false };
@@ -176,7 +176,7 @@ fn is_shown(mut args: ArgIter<'_>) -> bool {
     spec.is_some_and(|spec| !spec.flags.contains(Flags::ADMIN))
 }
 
-/// As Redis shows bytes.
+/// Escapes bytes as Redis does.
 fn push_escaped(line: &mut String, byte: u8) {
     match byte {
         b'\\' => line.push_str("\\\\"),

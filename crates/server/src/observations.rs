@@ -20,16 +20,16 @@ use crate::process::{random_id, unix_now};
 use crate::slo::LatencyCounts;
 use crate::slow_log::SlowLog;
 
-/// All of it.
+/// All observations.
 #[derive(Debug)]
 pub(crate) struct Observations {
     /// SLOWLOG.
     pub slow_log: SlowLog,
-    /// LATENCY LATEST and its like.
+    /// LATENCY LATEST and similar commands.
     pub latency_monitor: LatencyMonitor,
     /// ACL LOG.
     pub auth_log: AuthLog,
-    /// What the admin port refused.
+    /// The counts of refusals at the admin port.
     pub admin: AdminCounters,
     /// MONITOR.
     pub monitors: Monitors,
@@ -37,16 +37,16 @@ pub(crate) struct Observations {
     pub hot_sessions: HotSessions,
     /// memcached's `watch`.
     pub event_stream: EventStream,
-    /// Of INFO; DEBUG CHANGE-REPL-ID draws another.
+    /// The replication id in INFO; DEBUG CHANGE-REPL-ID generates another.
     pub replication_id: Mutex<String>,
-    /// When SAVE or BGSAVE last ended well, or the start, in Unix milliseconds.
+    /// When SAVE or BGSAVE last succeeded, or the start, in Unix milliseconds.
     pub saved_at: AtomicU64,
-    /// How long commands had taken when the totals were reset, by their positions.
+    /// The durations of commands when the totals were reset, by their positions.
     durations_baseline: Mutex<BTreeMap<usize, LatencyCounts>>,
 }
 
 impl Observations {
-    /// As the settings say.
+    /// The observations with the settings' limits.
     pub fn new(config: &Config, budget: &Arc<BufferBudget>) -> Observations {
         Observations {
             slow_log: SlowLog::new(config.slow_log.threshold_us, config.slow_log.len_max),
@@ -62,7 +62,7 @@ impl Observations {
         }
     }
 
-    /// What was counted since the reset; `None`: nothing.
+    /// The durations since the reset; `None`: there are none.
     pub fn durations_since_reset(
         &self,
         index: usize,
@@ -77,7 +77,7 @@ impl Observations {
         (since.samples > 0).then_some(since)
     }
 
-    /// From now on, counting begins at these.
+    /// Makes these the baseline.
     pub fn reset_durations(&self, now: impl Iterator<Item = (usize, LatencyCounts)>) {
         *self.durations_baseline.lock().unwrap_or_else(PoisonError::into_inner) = now.collect();
     }

@@ -1,9 +1,10 @@
 //! Passwords: compares, hashes and generates them.
 
-/// The longest of `requirepass`, as in Redis: a client that has not logged in may send some 16 KiB.
+/// The maximum length of `requirepass`, as in Redis: a client that has not logged in may send some
+/// 16 KiB.
 pub const PASSWORD_MAX_BYTES: usize = 512;
 
-/// Whether two passwords are equal, in a time that does not tell where they differ.
+/// Whether two passwords are equal, in a time that does not reveal where they differ.
 pub fn matches(want: &[u8], given: &[u8]) -> bool {
     let differences = want.iter().enumerate().fold(0, |differences, (index, byte)| {
         differences | (byte ^ given.get(index).copied().unwrap_or(!byte))
@@ -17,10 +18,11 @@ pub fn digest(password: &[u8]) -> String {
     hex(&Sha256::digest(password))
 }
 
-/// So many random hexadecimal digits, by the system's generator.
+/// So many random hexadecimal digits, from the system's generator.
 ///
 /// # Errors
-/// It gives none.
+///
+/// The generator fails.
 pub fn random_hex(digit_count: usize) -> std::io::Result<String> {
     use std::io::Read;
     let mut bytes = vec![0; digit_count.div_ceil(2)];

@@ -23,14 +23,14 @@ use crate::shared::Shared;
 /// Log memory that is made resident ahead of the writers: a first touch in a write would cost it
 /// several microseconds.
 const AHEAD_BYTES: u64 = 64 << 20;
-/// Made resident between two looks at the machine's memory.
+/// The memory made resident between two looks at the machine's memory.
 const LOOK_EVERY_BYTES: u64 = 16 << 20;
-/// How long it waits if nothing is to be done, ...
+/// The time it waits if there is nothing to do.
 const REST: Duration = Duration::from_secs(60);
-/// ... and until it looks at a machine without memory to spare again.
+/// The time until it looks again at a machine without spare memory.
 const SHORT_REST: Duration = Duration::from_secs(1);
 
-/// Between two looks whether it has ended.
+/// The interval of the checks whether it has ended.
 const STOP_LOOK: Duration = Duration::from_millis(1);
 
 /// The running thread.
@@ -39,7 +39,7 @@ pub(crate) struct Populate {
     thread: Option<JoinHandle<()>>,
 }
 
-/// How much may be made resident until the next look.
+/// The memory that may be made resident until the next look.
 #[derive(Debug, Default)]
 struct Allowance {
     left_bytes: u64,
@@ -85,7 +85,7 @@ impl Populate {
     pub(crate) fn stop(&mut self, shared: &Shared) {
         self.is_ended.store(true, Ordering::Release);
         let Some(thread) = self.thread.take() else { return };
-        // Again and again: it may be about to wait.
+        // Repeatedly: the thread may be about to wait.
         while !thread.is_finished() {
             shared.store().wake_tender();
             std::thread::sleep(STOP_LOOK);

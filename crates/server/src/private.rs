@@ -8,16 +8,16 @@ use std::path::Path;
 const DIRECTORY_MODE: u32 = 0o700;
 pub(crate) const FILE_MODE: u32 = 0o600;
 
-/// Makes a directory and its parents where they are missing; one that is there keeps its mode.
+/// Makes a directory and its parents if they are missing; an existing one keeps its mode.
 pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)
 }
 
-/// An empty file in the place of what is there.
+/// Creates an empty file, replacing an existing one.
 pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(FILE_MODE).open(path)?;
-    // An older version may have left one that others can read.
+    // An older version may have left a file that others can read.
     file.set_permissions(Permissions::from_mode(FILE_MODE))?;
     Ok(file)
 }

@@ -5,16 +5,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use base::UnixMillis;
 
-/// Memory and processor time of this process; zero where /proc is not mounted.
+/// Memory and CPU time of this process; zero where /proc is not mounted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
-    /// Resident now.
+    /// Resident memory now.
     pub resident_bytes: u64,
-    /// The most that was ever resident.
+    /// The maximum of resident memory so far.
     pub resident_max_bytes: u64,
-    /// Of all threads.
+    /// User time of all threads.
     pub user_cpu_seconds: f64,
-    /// Of all threads, in the kernel.
+    /// System time of all threads.
     pub system_cpu_seconds: f64,
 }
 
@@ -34,7 +34,7 @@ impl Usage {
     }
 }
 
-/// What the machine has; zero where /proc is not mounted.
+/// The machine's memory; zero where /proc is not mounted.
 pub fn machine_memory_bytes() -> u64 {
     status_bytes(&std::fs::read_to_string("/proc/meminfo").unwrap_or_default(), "MemTotal:")
 }

@@ -27,10 +27,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where the kernel has it.
+/// The usual mount point.
 pub const ROOT: &str = "/sys/fs/resctrl";
 
-/// Why there are no ways to give; what would be right.
+/// Why no cache ways can be allocated, and what would be right.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResctrlError {
@@ -44,22 +44,22 @@ pub enum ResctrlError {
         /// The root.
         path: PathBuf,
     },
-    /// The file system has no last-level cache to share out.
+    /// The file system cannot allocate a last-level cache.
     #[error(
         "this machine does not share out its last-level cache ({} is missing): give --cat off",
         path.display()
     )]
     NoCache {
-        /// What is missing.
+        /// The missing file.
         path: PathBuf,
     },
-    /// Code and data have caches of their own.
+    /// Code and data have separate caches.
     #[error("the cache is split into code and data: mount resctrl without `-o cdp`")]
     CodeAndData,
-    /// The caller may not.
+    /// The caller lacks the permission.
     #[error("{} cannot be written: run as root, or give --cat off", path.display())]
     Denied {
-        /// What was to be written.
+        /// The file to be written.
         path: PathBuf,
     },
     /// All classes of service are taken.
@@ -68,17 +68,17 @@ pub enum ResctrlError {
         root.display()
     )]
     NoGroupLeft {
-        /// Groups that the processor has.
+        /// The number of groups that the CPU supports.
         groups_max: u32,
-        /// Where they are.
+        /// The root.
         root: PathBuf,
     },
-    /// So many ways cannot be had.
+    /// That number of ways is not possible.
     #[error("{asked} ways are out of range: this machine gives {least} to {most}")]
     Ways {
-        /// As asked for.
+        /// The requested number.
         asked: u32,
-        /// Smallest part.
+        /// The smallest part.
         least: u32,
         /// All ways.
         most: u32,
@@ -88,17 +88,17 @@ pub enum ResctrlError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What it says, cut.
+        /// Its text, cut.
         text: String,
-        /// What it is not.
+        /// The expected contents.
         wanted: &'static str,
     },
-    /// The kernel refused, and says why.
+    /// The kernel refused, with a reason.
     #[error("{} was refused: {reason}", path.display())]
     Refused {
-        /// What was to be written.
+        /// The file to be written.
         path: PathBuf,
-        /// The kernel's own words where it has any.
+        /// The kernel's own text if there is one.
         reason: String,
     },
 }
@@ -114,7 +114,7 @@ pub struct CacheWays {
     least: u32,
     caches: Vec<u32>,
     ways: u32,
-    /// In the group.
+    /// The threads in the group.
     threads: Vec<i32>,
 }
 
@@ -138,7 +138,7 @@ impl CacheWays {
         let group = root.join(name);
         match fs::create_dir(&group) {
             Ok(()) => {}
-            // Of an earlier process with this id, which could not tidy up.
+            // It belongs to an earlier process with this id, which could not remove it.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOSPC.raw_os_error()) => {
                 return Err(ResctrlError::NoGroupLeft { groups_max, root: root.to_owned() });
@@ -161,7 +161,7 @@ impl CacheWays {
         self.least
     }
 
-    /// What the group has.
+    /// The ways of the group.
     pub fn ways(&self) -> u32 {
         self.ways
     }
@@ -184,7 +184,7 @@ impl CacheWays {
         Ok(())
     }
 
-    /// Puts just these threads into the group; those that were in it and are not named go back.
+    /// Puts exactly these threads into the group; the others return to the default group.
     pub fn set_threads(&mut self, threads: &[i32]) -> Result<(), ResctrlError> {
         let group_tasks = self.group.join("tasks");
         for thread in threads.iter().filter(|thread| !self.threads.contains(thread)) {
@@ -203,7 +203,7 @@ impl CacheWays {
 
 impl Drop for CacheWays {
     fn drop(&mut self) {
-        // The kernel's directories go with their files; a fake one stays, and does no harm.
+        // The kernel removes its directories with their files; a fake one stays, and does no harm.
         let _ = fs::remove_dir(&self.group);
     }
 }
@@ -214,7 +214,7 @@ fn low_bits(mask: u64, count: u32) -> u64 {
     (((1_u128 << count) - 1) as u64) << first
 }
 
-/// A write is one `write(2)`, as resctrl wants it.
+/// A write is one `write(2)`, as resctrl requires.
 fn write(root: &Path, path: &Path, text: &str) -> Result<(), ResctrlError> {
     use std::io::Write;
     let written = fs::OpenOptions::new()

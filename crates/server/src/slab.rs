@@ -36,7 +36,7 @@ impl<T> Slab<T> {
         self.entries.get(slot)?.as_ref()
     }
 
-    /// The same, to change it.
+    /// The value at `slot` for changes.
     pub fn get_mut(&mut self, slot: usize) -> Option<&mut T> {
         self.entries.get_mut(slot)?.as_mut()
     }
@@ -46,7 +46,7 @@ impl<T> Slab<T> {
         self.entries.len() - self.free.len()
     }
 
-    /// Behind the last position that was ever in use.
+    /// One more than the last position that was ever in use.
     pub fn end(&self) -> usize {
         self.entries.len()
     }

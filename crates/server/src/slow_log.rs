@@ -29,7 +29,7 @@ use wire::resp::{ArgIter, Flags, Spec};
 
 use crate::clients::Client;
 
-/// Arguments of an entry, as in Redis.
+/// The maximum number of arguments of an entry, as in Redis.
 const ARGS_MAX: usize = 32;
 
 /// Bytes of an argument that are kept, as in Redis.
@@ -43,7 +43,7 @@ const REDACTED: &[u8] = b"(redacted)";
 pub struct Entry {
     /// Its number among all entries since the start.
     pub id: u64,
-    /// When it ended, in Unix time.
+    /// The Unix time of its end.
     pub at_seconds: u64,
     /// Its duration.
     pub took_us: u64,
@@ -58,7 +58,7 @@ pub struct Entry {
 /// The log, as all threads see it.
 #[derive(Debug)]
 pub struct SlowLog {
-    /// Microseconds; negative: nothing is logged.
+    /// In microseconds; negative: nothing is logged.
     threshold_us: AtomicI64,
     len_max: AtomicU64,
     /// The number of entries ever made.
@@ -114,7 +114,7 @@ impl SlowLog {
     #[cold]
     pub(crate) fn add(&self, client: &Client, now: UnixMillis, took: Duration, args: Vec<Vec<u8>>) {
         let mut entries = self.lock();
-        // Under the lock: ids ascend in the list.
+        // Under the lock, so that ids ascend in the list.
         let id = self.total.fetch_add(1, Ordering::Relaxed);
         entries.push_front(Arc::new(Entry {
             id,
@@ -202,9 +202,9 @@ fn cut_arg(arg: &[u8]) -> Vec<u8> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hidden {
     Nothing,
-    /// All arguments behind the name.
+    /// All arguments after the name.
     From(usize),
-    /// The value of a setting that is a secret.
+    /// The values of secret settings.
     Secrets,
 }
 
@@ -230,7 +230,7 @@ impl Hidden {
     }
 }
 
-/// Whether a command runs by itself and is timed by itself; others run in batches.
+/// Whether a command runs by itself and is timed alone; others run in batches.
 pub(crate) fn is_timed_alone(spec: &Spec) -> bool {
     !spec.flags.contains(Flags::FAST) && spec.keys.first == 0
 }

@@ -19,16 +19,17 @@ use base::ByteSize;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// The longest file of settings, or of a key.
+/// The maximum length of a file of settings, or of a key.
 pub const SETTINGS_MAX_BYTES: u64 = 1 << 20;
 
-/// The longest file of users, or of certificates.
+/// The maximum length of a file of users, or of certificates.
 pub const USERS_MAX_BYTES: u64 = 16 << 20;
 
 /// Reads a file of at most `max_bytes`.
 ///
 /// # Errors
-/// It cannot be read, is no regular file (S1), or is longer.
+///
+/// It cannot be read, is not a regular file (S1), or is longer.
 pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     // Without that flag, opening a pipe waits for a writer.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
@@ -46,10 +47,11 @@ pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     read_up_to(file, Vec::with_capacity(usize::try_from(status.len()).unwrap_or(0) + 1), max_bytes)
 }
 
-/// The same of what a start is given, also by a pipe (`<(...)`, `/dev/stdin`) or as `/dev/null`:
-/// it waits for what writes there.
+/// Reads a file that is given at a start, even a pipe (`<(...)`, `/dev/stdin`) or `/dev/null`: it
+/// waits for the writer.
 ///
 /// # Errors
+///
 /// It cannot be read, or is longer.
 pub fn read_once(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     read_up_to(File::open(path)?, Vec::new(), max_bytes)
@@ -63,9 +65,10 @@ fn read_up_to(file: File, mut bytes: Vec<u8>, max_bytes: u64) -> io::Result<Vec<
     Ok(bytes)
 }
 
-/// The same of text.
+/// Reads a text file of at most `max_bytes`.
 ///
 /// # Errors
+///
 /// Those of [`read`]; it is not UTF-8.
 pub fn read_text(path: &Path, max_bytes: u64) -> io::Result<String> {
     let bytes = read(path, max_bytes)?;

@@ -5,8 +5,8 @@ use crate::process::Usage;
 use crate::shared::Shared;
 
 impl Shared {
-    /// One line for the server, one for each worker and one for each other thread. Nothing waits
-    /// for it.
+    /// Logs one line for the server, one for each worker and one for each other thread. No thread
+    /// waits for it.
     pub fn log_state(&self) {
         let (stats, usage) = (self.store_stats(), Usage::now());
         let totals = self.totals();

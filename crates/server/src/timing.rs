@@ -32,16 +32,16 @@ use crate::latency_monitor::Kind;
 use crate::slow_log::{cut_args, is_timed_alone};
 use crate::work::Work;
 
-/// What a worker keeps for it.
+/// A worker's state for timing.
 #[derive(Debug)]
 pub struct Timing {
-    /// Calls of each command, as of the end of the last round.
+    /// Calls of each command at the end of the last round.
     seen: Box<[u64]>,
     /// Commands of this round, with their calls.
     ran: Vec<(usize, u64)>,
-    /// Of this round: what ran by itself took so long.
+    /// The time in this round of commands that ran by themselves.
     alone: Duration,
-    /// The same of this gathering, so that its batches' time can be told.
+    /// The same time in this gathering, so that the time of its batches can be computed.
     alone_in_batch: Duration,
 }
 
@@ -57,7 +57,7 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// The end of a round that took `took`; `is_whole`: its commands were answered in it.
+    /// Ends a round that took `took`; `is_whole`: its commands were answered in it.
     pub fn close_round(&mut self, counters: &WorkerCounters, took: Duration, is_whole: bool) {
         let alone = std::mem::take(&mut self.alone);
         self.alone_in_batch = Duration::ZERO;
@@ -82,7 +82,7 @@ impl Timing {
         }
     }
 
-    /// The gathering is over: how much of its time went to batches.
+    /// Ends a gathering; returns the part of its time that its batches took.
     pub fn close_batch(&mut self, took: Duration) -> Duration {
         took.saturating_sub(std::mem::take(&mut self.alone_in_batch))
     }
@@ -97,7 +97,7 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A command that ran by itself since then; `raw` are its bytes.
+/// Records a command that ran by itself; `raw` are its bytes.
 pub(crate) fn ran_alone(
     core: &mut Core,
     slot: usize,
@@ -139,7 +139,7 @@ pub(crate) struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Takes what a Redis client sent and was executed.
+    /// Adds the bytes that a Redis client sent and that were executed.
     pub fn add(&mut self, slot: usize, mut bytes: &'a [u8]) {
         let limits = Limits::new(usize::MAX);
         while !bytes.is_empty() {
@@ -158,7 +158,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// It took too long.
+    /// Logs a batch that took too long.
     pub fn log(&self, core: &Core, took: Duration) {
         let Some((slot, raw)) = self.longest else { return };
         let parsed = Parser::default().parse(raw, &Limits::new(usize::MAX));

@@ -23,7 +23,7 @@ use crate::error::StartError;
 use crate::process::unix_now;
 use crate::shared::Shared;
 
-/// The file, and what was in it at the start.
+/// The warm file, and its contents at the start.
 #[derive(Debug)]
 pub struct Warm {
     path: PathBuf,
@@ -34,14 +34,14 @@ pub struct Warm {
     has_failed: AtomicBool,
 }
 
-/// What was taken over at the start.
+/// The data taken over at the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// Items that are there.
+    /// Items that were kept.
     pub items: u64,
     /// Items whose bytes had changed in the file.
     pub lost_items: u64,
-    /// How long that took.
+    /// The duration of the takeover.
     pub attach_time: Duration,
 }
 
@@ -73,7 +73,7 @@ impl Warm {
         Ok((store, warm))
     }
 
-    /// What was taken over at the start.
+    /// The data taken over at the start.
     pub fn kept(&self) -> Kept {
         let (items, lost_items) = match self.found {
             Found::Kept(kept) => (kept.items, kept.damaged),
@@ -82,7 +82,7 @@ impl Warm {
         Kept { items, lost_items, attach_time: self.attach_time }
     }
 
-    /// A pending `flush_all` of the last server.
+    /// A pending `flush_all` of the previous server.
     pub(crate) fn flush_at(&self) -> Option<UnixMillis> {
         match self.found {
             Found::Kept(kept) if kept.note > 0 => Some(UnixMillis(kept.note)),
@@ -90,13 +90,13 @@ impl Warm {
         }
     }
 
-    /// Clients may come: until here a start that fails has lost nothing.
+    /// Called before clients may connect: until here a failed start has lost nothing.
     pub(crate) fn begin(&self, store: &Store) -> Result<(), StartError> {
         let begun = self.file.begin(store);
         begun.map_err(|error| StartError::Warm { path: self.path.clone(), reason: explain(error) })
     }
 
-    /// Whether the end could not keep what it should have kept.
+    /// Whether the data that should have been kept could not be.
     pub fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Acquire)
     }
@@ -106,7 +106,7 @@ impl Warm {
         self.is_dropped.store(true, Ordering::Release);
     }
 
-    /// Every worker and every other thread with a session has ended.
+    /// Keeps the store; called after every worker and every other thread with a session has ended.
     pub(crate) fn keep(&self, shared: &Shared) {
         let path = self.path.display();
         if self.is_dropped.load(Ordering::Acquire) {

@@ -24,7 +24,7 @@ pub mod memcached;
 pub mod native;
 pub mod resp;
 
-/// What a parser made of the input.
+/// The result of parsing the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed<T, E> {
     /// One whole command.
@@ -40,6 +40,6 @@ pub enum Parsed<T, E> {
         /// A caller may reserve this much: it includes the whole body once its length is known.
         at_least_bytes: usize,
     },
-    /// The stream has lost its frame: reply with the error, if it has one, and close.
+    /// The stream's framing is broken: reply with the error, if it has one, and close.
     Bad(E),
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A machine with two caches of twelve ways, on which a group's files are there already.
+/// A machine with two caches of twelve ways, with the files of a group already in place.
 pub(crate) fn machine(group: &str) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     for name in ["schemata", "tasks"] {
@@ -27,7 +27,7 @@ fn put(root: &Path, name: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// The kernel's files forget what was written before; these keep the last write's beginning.
+/// The kernel's files forget earlier writes; these keep the beginning of the last one.
 fn first_line(root: &Path, name: &str) -> String {
     let text = fs::read_to_string(root.join(name)).unwrap();
     text.lines().next().unwrap_or_default().to_owned()
@@ -56,7 +56,7 @@ fn threads_come_and_go_one_write_each() {
     let root = machine("dovetail-1");
     let mut ways = CacheWays::open(root.path(), "dovetail-1").unwrap();
     ways.set_threads(&[71, 72]).unwrap();
-    // The second write of the fake lies over the first: the same length, the same place.
+    // The fake's second write overwrites the first: the same length, the same place.
     assert_eq!(first_line(root.path(), "dovetail-1/tasks"), "72");
     assert_eq!(first_line(root.path(), "tasks"), "");
     ways.set_threads(&[72]).unwrap();
@@ -115,7 +115,7 @@ fn files_that_say_something_else_are_named() {
 #[test]
 fn the_kernels_own_words_are_passed_on() {
     let root = machine("dovetail-1");
-    // A directory in the place of the file: writing fails.
+    // A directory in place of the file: writing fails.
     fs::remove_file(root.path().join("dovetail-1/schemata")).unwrap();
     fs::create_dir(root.path().join("dovetail-1/schemata")).unwrap();
     put(root.path(), "info/last_cmd_status", "Mask 0xfff not contiguous\n");

@@ -9,25 +9,25 @@ use super::reply::Reply;
 use super::watch::EventTopics;
 use super::words::{Words, parse_unsigned};
 
-/// The least that memcached takes as a limit, in MiB, and the most.
+/// The minimum and maximum that memcached accepts as a limit, in MiB.
 const LIMIT_MIN_MIB: u64 = 8;
 const LIMIT_MAX_MIB: u64 = 1_000_000_000;
 
-/// memcached has at most so many classes.
+/// The maximum number of memcached's size classes.
 const CLASSES: u32 = 64;
 
-/// How keys are listed.
+/// The format of a list of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DumpKind {
-    /// `lru_crawler metadump`: a line of facts each, then END.
+    /// `lru_crawler metadump`: a line of facts for each key, then END.
     Facts,
-    /// `lru_crawler mgdump`, of later memcacheds: an mg command each, then EN.
+    /// `lru_crawler mgdump`, of later memcacheds: an mg command for each key, then EN.
     Gets,
-    /// `stats cachedump class count`: an ITEM line each, then END.
+    /// `stats cachedump class count`: an ITEM line for each key, then END.
     Items {
-        /// Of which class; there is one, 1.
+        /// The size class; there is only 1.
         class: u32,
-        /// At most so many; 0: as many as there are.
+        /// The maximum number of keys; 0: unlimited.
         count_max: u32,
     },
 }
@@ -44,7 +44,7 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// Without a word, every look at an item.
+    /// Without a topic, the client watches every look at an item.
     fn watch(&self, words: &Words<'a>) -> NextCommand<'a> {
         let noreply = words.ends_in_noreply();
         let named = 1..words.count - usize::from(noreply);
@@ -63,7 +63,7 @@ impl<'a> Line<'a> {
 
     fn lru_crawler(&self, words: &Words<'a>) -> NextCommand<'a> {
         match (words.get(1), words.count) {
-            // Of a class or of all: there is one.
+            // Of a class or of all: there is only one.
             (b"metadump", 3) => self.done(Command::Dump(DumpKind::Facts)),
             (b"mgdump", 3) => self.done(Command::Dump(DumpKind::Gets)),
             (b"crawl" | b"tocrawl" | b"sleep", 3) | (b"enable", 2) => {
@@ -74,12 +74,12 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// What older tools list keys by.
+    /// `stats cachedump`, by which older tools list keys.
     pub(super) fn cache_dump(&self, words: &Words<'a>) -> NextCommand<'a> {
         if words.count < 4 {
             return self.reject(Reply::BadLine, false);
         }
-        // As memcached keeps them.
+        // Truncated as in memcached.
         let number = |index: usize| parse_unsigned(words.get(index)).map(|number| number as u32);
         let (Some(class), Some(count_max)) = (number(2), number(3)) else {
             return self.reject(Reply::BadFormat, false);

@@ -26,19 +26,19 @@ pub const REQUEST_MAGIC: u8 = 0x80;
 /// The first byte of every response.
 pub const RESPONSE_MAGIC: u8 = 0x81;
 
-/// Of a request or a response, before its extras.
+/// The length of a request's or a response's header, before its extras.
 pub const HEADER_BYTES: usize = 24;
 
-/// What a response repeats of its request.
+/// The fields of a request that its response repeats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
-    /// As it came, the quiet ones as such.
+    /// As it came, including quiet ones.
     pub opcode: u8,
     /// As it came.
     pub opaque: [u8; 4],
 }
 
-/// What a request asks for, quiet or not.
+/// The operation of a request, quiet or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// get.
@@ -69,7 +69,7 @@ pub enum Verb {
     Decrement,
     /// flush.
     Flush,
-    /// noop: behind quiet commands it tells that all are done.
+    /// noop: after quiet commands its response shows that all are done.
     Noop,
     /// version.
     Version,
@@ -85,7 +85,7 @@ pub enum Verb {
     Step,
 }
 
-/// By opcode: the verb, and whether it is its quiet form. 0x1b, verbosity, memcached does not know.
+/// By opcode: the verb, and whether it is its quiet form. memcached does not know 0x1b, verbosity.
 const VERBS: [Option<(Verb, bool)>; 0x25] = {
     use Verb::{
         Add, Append, Authenticate, Decrement, Delete, Flush, Get, GetAndTouch, GetKey,
@@ -167,12 +167,12 @@ impl Verb {
         )
     }
 
-    /// Whether the response to a hit has the key.
+    /// Whether the response to a hit contains the key.
     pub fn tells_key(self) -> bool {
         matches!(self, Verb::GetKey | Verb::GetKeyAndTouch)
     }
 
-    /// Whether a client that has not logged in may ask for it.
+    /// Whether a client may send it before its login.
     fn is_for_all(self) -> bool {
         matches!(self, Verb::ListMechanisms | Verb::Authenticate | Verb::Step | Verb::Version)
     }
@@ -181,18 +181,18 @@ impl Verb {
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// What its response repeats.
+    /// The fields that its response repeats.
     pub head: Head,
-    /// What it asks for.
+    /// Its operation.
     pub verb: Verb,
-    /// Its usual outcome is not told: a miss of a read, the success of the others.
+    /// Its usual outcome is not answered: a miss of a read, the success of the others.
     pub is_quiet: bool,
-    /// 0: whatever the item's token is.
+    /// The CAS token to compare; 0: any.
     pub cas: u64,
     extras: &'a [u8],
-    /// Of an item: 1 to 250 bytes, any. Of stat a group's name, of SASL the mechanism's.
+    /// An item's key: 1 to 250 arbitrary bytes. For stat a group's name, for SASL the mechanism's.
     pub key: &'a [u8],
-    /// What is to be stored, or what SASL's mechanism reads.
+    /// The value to store, or the input of SASL's mechanism.
     pub value: &'a [u8],
 }
 
@@ -211,7 +211,7 @@ impl Request<'_> {
         self.word(0)
     }
 
-    /// As [`super::expiry_from_exptime`] takes it; of flush a delay, 0 without one.
+    /// In the form of [`super::expiry_from_exptime`]; for flush a delay, 0 without one.
     pub fn exptime(&self) -> i64 {
         self.word(match self.verb {
             Verb::Set | Verb::Add | Verb::Replace => 4,
@@ -221,12 +221,12 @@ impl Request<'_> {
         .into()
     }
 
-    /// increment, decrement: by how much.
+    /// increment, decrement: the amount.
     pub fn delta(&self) -> u64 {
         self.long(0)
     }
 
-    /// increment, decrement: what an absent key begins with; None: it stays absent.
+    /// increment, decrement: the initial value of an absent key; None: it stays absent.
     pub fn initial(&self) -> Option<u64> {
         let counts = matches!(self.verb, Verb::Increment | Verb::Decrement);
         (counts && self.word(16) != u32::MAX).then(|| self.long(8))

@@ -7,7 +7,8 @@ use super::meta::Meta;
 use super::reply::Reply;
 use super::watch::EventTopics;
 
-/// One request. Keys are checked: 1 to 250 bytes, no space, no control byte that ends a word.
+/// One request. Keys are checked: 1 to 250 bytes, without a space or a control byte that ends a
+/// word.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Command<'a> {
     /// get and gets.
@@ -59,14 +60,14 @@ pub enum Command<'a> {
     },
     /// cache_memlimit: the memory of the running server.
     MemoryLimit {
-        /// In MiB, as memcached has it.
+        /// In MiB, as in memcached.
         mib: u64,
         /// Do not reply.
         noreply: bool,
     },
     /// watch: the connection gets lines from now on, and nothing else.
     Watch {
-        /// Of what.
+        /// The topics.
         topics: EventTopics,
         /// Do not reply.
         noreply: bool,
@@ -161,7 +162,7 @@ pub struct Touch<'a> {
     pub noreply: bool,
 }
 
-/// What stats are asked for.
+/// The kind of statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatsKind<'a> {
     /// `stats`.
@@ -183,26 +184,27 @@ pub enum StatsKind<'a> {
         /// From now on.
         is_on: bool,
     },
-    /// `stats detail dump`: what was counted.
+    /// `stats detail dump`: the counts by prefix.
     DetailDump,
     /// Another word.
     Other(&'a [u8]),
 }
 
-/// What the parser accepts.
+/// The sizes that the parser accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Of a data block, inclusive.
+    /// The maximum of a data block, inclusive.
     pub value_max_bytes: usize,
-    /// Of a line of get, gets, gat or gats; other lines are limited to [`Limits::LINE_MAX_BYTES`].
+    /// The maximum of a line of get, gets, gat or gats; other lines are limited to
+    /// [`Limits::LINE_MAX_BYTES`].
     pub get_line_max_bytes: usize,
 }
 
 impl Limits {
-    /// Of a key, inclusive.
+    /// The maximum of a key, inclusive.
     pub const KEY_MAX_BYTES: usize = 250;
 
-    /// Of a command line other than these, without its end, inclusive.
+    /// The maximum of any other command line, without its end, inclusive.
     pub const LINE_MAX_BYTES: usize = 2048;
 
     /// Limits with this largest value, and gets of some 4,000 long keys.
@@ -218,12 +220,12 @@ impl Default for Limits {
     }
 }
 
-/// A command that was refused; the stream goes on after it.
+/// A command that was refused; the stream continues after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejection<'a> {
-    /// What to answer; `None` if the client said noreply.
+    /// The reply; `None` if the client said noreply.
     pub reply: Option<Reply>,
-    /// Bytes after `consumed_bytes` to be skipped unread: the body of a refused command.
+    /// Bytes after `consumed_bytes` to be skipped without parsing: the body of a refused command.
     pub swallow_bytes: u64,
     /// memcached deletes the old value of a `set` that it refuses for its size.
     pub delete_key: Option<&'a [u8]>,
@@ -232,26 +234,27 @@ pub struct Rejection<'a> {
 }
 
 impl Rejection<'_> {
-    /// Only the answer.
+    /// A rejection with only a reply.
     pub(super) fn of(reply: Reply) -> Rejection<'static> {
         Rejection { reply: Some(reply), swallow_bytes: 0, delete_key: None, is_key_base64: false }
     }
 }
 
-/// The stream cannot be read on: reply with [`ProtocolError::reply`] if there is one, and close.
+/// The stream cannot be parsed further: reply with [`ProtocolError::reply`] if there is one, and
+/// close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProtocolError {
-    /// A line longer than any command: memcached closes without a word.
+    /// A line longer than any command: memcached closes without a reply.
     LineTooLong,
-    /// A get with more keys than we buffer; memcached has no limit there.
+    /// A get with more keys than this server buffers; memcached has no limit there.
     GetTooLong,
     /// A web browser: close without a reply.
     Http,
 }
 
 impl ProtocolError {
-    /// What to answer before closing.
+    /// The reply before closing.
     pub fn reply(&self) -> Option<Reply> {
         match self {
             ProtocolError::GetTooLong => Some(Reply::LineTooLong),
@@ -260,11 +263,11 @@ impl ProtocolError {
     }
 }
 
-/// The largest exptime in seconds that counts from now; greater ones are Unix times.
+/// The largest exptime, in seconds, that is relative to now; greater ones are Unix times.
 pub const RELATIVE_EXPTIME_MAX_S: i64 = 60 * 60 * 24 * 30;
 
-/// When an item with this exptime expires: 0 never, negative at once, up to 30 days from now,
-/// more a Unix time.
+/// The expiry for this exptime: 0 never, negative at once, up to 30 days relative to now, more a
+/// Unix time.
 pub fn expiry_from_exptime(exptime: i64, now: UnixMillis) -> Option<UnixMillis> {
     let seconds = match u64::try_from(exptime) {
         Ok(0) => return None,

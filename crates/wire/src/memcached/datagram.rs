@@ -12,42 +12,43 @@
 //! I1: the parts of a reply, joined in the order of their sequence numbers, are the reply; each
 //!     part but the last has the maximum length.
 
-/// In front of each request and each part of a reply.
+/// The length of the header before each request and each part of a reply.
 pub const HEADER_BYTES: usize = 8;
 
 /// The longest datagram of a reply, as memcached sends them.
 pub const DATAGRAM_BYTES_MAX: usize = 1400;
 
-/// Bytes of a reply in a datagram.
+/// The maximum number of reply bytes in a datagram.
 pub const PART_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - HEADER_BYTES;
 
-/// Why a datagram is no request.
+/// Why a datagram is not a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// Nothing stands behind the header, if there is one.
+    /// There is no byte after the header, or no whole header.
     #[error("{len_bytes} bytes: a header has 8, and a request follows it")]
     TooShort {
         /// Its length.
         len_bytes: usize,
     },
-    /// It begins as a reply does. To answer a forged one would have two servers answer each other
+    /// It begins like a reply. If forged ones were answered, two servers could answer each other
     /// for ever.
     #[error("a reply, not a request")]
     Reply,
-    /// memcached reads no request that comes in several.
+    /// memcached does not accept a request in several datagrams.
     #[error("one of {count} datagrams: a request is one")]
     NotAlone {
-        /// How many there are, by its header.
+        /// The number of datagrams, by its header.
         count: u16,
     },
 }
 
-/// Takes a request out of its frame: its id, and what is asked. Sequence and reserved bytes of a
-/// request say nothing.
+/// Takes a request out of its frame: its id and its text. The sequence and reserved bytes of a
+/// request have no meaning.
 ///
 /// # Errors
-/// It is dropped without an answer, as memcached drops it.
+///
+/// It is dropped without a reply, as memcached drops it.
 pub fn request(datagram: &[u8]) -> Result<(u16, &[u8]), FrameError> {
     let Some((header, asked)) =
         datagram.split_first_chunk::<HEADER_BYTES>().filter(|(_, asked)| !asked.is_empty())
@@ -62,20 +63,20 @@ pub fn request(datagram: &[u8]) -> Result<(u16, &[u8]), FrameError> {
     }
 }
 
-/// Replies begin with words in capitals, with a number, or with the magic of binary responses, and
-/// no request does. What else is said (keys that are listed) is no command, and its answer is such
-/// a reply.
+/// Whether the first byte belongs to a reply. Replies begin with words in capitals, with a number,
+/// or with the magic of binary responses, and no request does. Other output (lists of keys) is not
+/// a command, and the answer to it is such a reply.
 fn begins_a_reply(first: u8) -> bool {
     first.is_ascii_uppercase() || first.is_ascii_digit() || first == 0x81
 }
 
-/// How many datagrams a reply takes.
+/// The number of datagrams of a reply.
 pub fn count_of(reply_bytes: usize) -> usize {
     reply_bytes.div_ceil(PART_BYTES_MAX)
 }
 
-/// Cuts a reply into the parts of its datagrams, each with its header (I1). A reply that takes
-/// more than 65,535 of them is not to be sent.
+/// Cuts a reply into the parts of its datagrams, each with its header (I1). A reply that takes more
+/// than 65,535 of them must not be sent.
 pub fn parts(
     request_id: u16,
     reply: &[u8],

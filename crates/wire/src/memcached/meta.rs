@@ -25,10 +25,10 @@ use super::words::{parse_unsigned, split_word};
 use super::{Command, expiry_from_exptime};
 use crate::Parsed;
 
-/// Words of a meta command, its name among them.
+/// The maximum number of words of a meta command, including its name.
 const WORDS_MAX: usize = 19;
 
-/// Which meta command it is.
+/// The name of a meta command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaVerb {
     /// mg.
@@ -48,24 +48,24 @@ pub enum MetaVerb {
 pub struct Meta<'a> {
     /// Which one.
     pub verb: MetaVerb,
-    /// As it stands in the line: 1 to 250 bytes, in base64 if the flags say so.
+    /// The key as in the line: 1 to 250 bytes, in base64 if the flags say so.
     pub key: &'a [u8],
-    /// The flags, as they stand in the line (I1).
+    /// The flags as in the line (I1).
     pub words: &'a [u8],
     /// The data block of ms.
     pub value: &'a [u8],
 }
 
 impl<'a> Meta<'a> {
-    /// What the flags say.
+    /// The parsed flags.
     pub fn flags(&self) -> MetaFlags {
         let mut flags = MetaFlags::default();
-        // Checked (I1); me looks at one flag and minds no others.
+        // It was checked (I1); me reads one flag and ignores the others.
         let _ = flags.read(self.words, self.key, self.verb);
         flags
     }
 
-    /// The key as it is stored; `None`: it is what stands in the line.
+    /// The decoded key; `None`: the key in the line is already the stored one.
     pub fn decoded_key(&self) -> Option<Vec<u8>> {
         let is_base64 = match self.verb {
             MetaVerb::Debug => is_debug_base64(self.words),
@@ -75,13 +75,13 @@ impl<'a> Meta<'a> {
     }
 }
 
-/// me takes the flag only as its first word, alone.
+/// me accepts the flag only as its first word, alone.
 fn is_debug_base64(words: &[u8]) -> bool {
     split_word(words).is_some_and(|(first, _)| first == b"b")
 }
 
 impl<'a> Line<'a> {
-    /// A meta command whose name is read.
+    /// Parses a meta command after its name.
     pub(super) fn meta(&self, verb: MetaVerb, rest: &'a [u8], limits: &Limits) -> NextCommand<'a> {
         let rest = &rest[..memchr::memchr(0, rest).unwrap_or(rest.len())];
         let Some((key, words)) = split_word(rest) else {

@@ -18,13 +18,13 @@ use super::reply::Reply;
 use super::words::{Words, parse_signed, parse_unsigned, plain_number, split_key, split_word};
 use crate::Parsed;
 
-/// What [`next_command`] answers.
+/// The result of [`next_command`].
 pub type NextCommand<'a> = Parsed<Result<Command<'a>, Rejection<'a>>, ProtocolError>;
 
-/// The longest data block that can be written down: memcached counts in 31 bits, CRLF included.
+/// The maximum length of a data block in the protocol: memcached counts in 31 bits, CRLF included.
 pub(super) const DATA_MAX_BYTES: u64 = i32::MAX as u64 - 2;
 
-/// What is known of the line at the front of the input. One per connection.
+/// The scan state of the line at the front of the input. One per connection.
 ///
 /// Every call gets the input from the same start until the command is `Done`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,18 +34,18 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// Forgets a command in progress.
+    /// Forgets an unfinished command.
     pub fn reset(&mut self) {
         *self = Parser::default();
     }
 
-    /// Whether a command has begun and is waiting for its rest.
+    /// Whether a command is incomplete and waits for its rest.
     pub fn is_midway(&self) -> bool {
         self.scanned_bytes > 0
     }
 }
 
-/// Reads the command at the front of `input`, which starts where the last one ended.
+/// Parses the command at the front of `input`, which starts where the last one ended.
 #[inline]
 pub fn next_command<'a>(parser: &mut Parser, input: &'a [u8], limits: &Limits) -> NextCommand<'a> {
     let scan_from = parser.scanned_bytes.min(input.len());
@@ -62,7 +62,7 @@ pub fn next_command<'a>(parser: &mut Parser, input: &'a [u8], limits: &Limits) -
         return Parsed::Bad(error);
     }
     let line = Line { input, line: trim_cr(&input[..line_end]), next_at: line_end + 1 };
-    // Most lines are this one.
+    // The most frequent line.
     let answer = match line.line.strip_prefix(b"get ") {
         Some(rest) => line.retrieve(rest, false),
         None => line.read(limits),
@@ -73,7 +73,7 @@ pub fn next_command<'a>(parser: &mut Parser, input: &'a [u8], limits: &Limits) -
     answer
 }
 
-/// memcached takes a CR off, except from a line that is nothing else.
+/// memcached strips a CR, except from a line that is nothing else.
 #[inline]
 fn trim_cr(line: &[u8]) -> &[u8] {
     match line {
@@ -222,7 +222,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The data block of a storage command whose line is in order.
+    /// The data block of a storage command whose line is valid.
     #[inline]
     fn data_block(&self, header: Store<'a>, len_bytes: u64, limits: &Limits) -> NextCommand<'a> {
         let reply = |reply| (!header.noreply).then_some(reply);
@@ -273,7 +273,7 @@ impl<'a> Line<'a> {
         self.done(Command::Delete(Delete { key, noreply }))
     }
 
-    /// The words of `name key number [noreply]`; the answer to send if they are not that.
+    /// The words of `name key number [noreply]`; otherwise the reply to send.
     fn key_and_number(&self) -> Result<(&'a [u8], &'a [u8], bool), NextCommand<'a>> {
         let words = Words::split(self.line);
         if words.count != 3 && words.count != 4 {
@@ -346,12 +346,12 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The command by which clients of managed caches ask for the nodes.
+/// The command by which clients of managed caches request the list of nodes.
 fn is_cluster_config(words: &Words<'_>) -> bool {
     (words.get(1), words.get(2)) == (&b"get"[..], &b"cluster"[..])
 }
 
-/// The same as [`store_header`] for the usual line: no sign, no noreply, nothing doubled.
+/// The fast form of [`store_header`] for the usual line: no sign, no noreply, no double spaces.
 #[inline]
 fn plain_store_header<'a>(verb: StoreVerb, rest: &'a [u8]) -> Option<(Store<'a>, u64)> {
     if matches!(verb, StoreVerb::Cas(_)) {
@@ -368,7 +368,7 @@ fn plain_store_header<'a>(verb: StoreVerb, rest: &'a [u8]) -> Option<(Store<'a>,
     Some((Store { verb, key, flags, exptime, value: &[], noreply: false }, u64::from(len_bytes)))
 }
 
-/// Key, flags, exptime and CAS token of a storage command, and its data block's length.
+/// Key, flags, exptime and CAS token of a storage command, and the length of its data block.
 fn store_header<'a>(verb: StoreVerb, words: &Words<'a>) -> Option<(Store<'a>, u64)> {
     let key = words.get(1);
     if key.len() > Limits::KEY_MAX_BYTES {
@@ -398,7 +398,7 @@ fn stats_kind<'a>(words: &Words<'a>) -> StatsKind<'a> {
     }
 }
 
-/// Whether the last word of an unknown command says that a web browser is talking.
+/// Whether the last word of an unknown command shows that the client is a web browser.
 fn is_http(line: &[u8]) -> bool {
     let mut rest = line;
     let mut last = &line[..0];
@@ -408,7 +408,7 @@ fn is_http(line: &[u8]) -> bool {
     last.starts_with(b"HTTP/")
 }
 
-/// Whether there is nothing but spaces before the end or a NUL.
+/// Whether there are only spaces before the end or a NUL.
 #[inline]
 fn keys_are_absent(rest: &[u8]) -> bool {
     match rest {
@@ -418,19 +418,19 @@ fn keys_are_absent(rest: &[u8]) -> bool {
 }
 
 impl<'a> Keys<'a> {
-    /// The keys that were left of a line whose beginning is done, and how long it is with its end:
-    /// `input` starts where [`Keys::left_bytes`] of it were left. None: it has no line end.
+    /// The remaining keys of a line whose beginning is done, and the length of the rest with its
+    /// end: `input` starts where its [`Keys::left_bytes`] start. None: it has no line end.
     pub fn left_in(input: &'a [u8]) -> Option<(Keys<'a>, usize)> {
         let line_end = memchr(b'\n', input)?;
         Some((Keys { rest: trim_cr(&input[..line_end]) }, line_end + 1))
     }
 
-    /// How much of its line is not walked, without the line's end.
+    /// The length of the rest of its line, without the line's end.
     pub fn left_bytes(&self) -> usize {
         self.rest.len()
     }
 
-    /// How long the end of a line is that has keys.
+    /// The length of the end of a line with keys.
     pub fn line_end_bytes(line: &[u8]) -> usize {
         line.len() - line.strip_suffix(b"\n").map_or(line, trim_cr).len()
     }

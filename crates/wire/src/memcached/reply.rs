@@ -95,7 +95,8 @@ pub enum Reply {
     LineTooLong,
     /// `SERVER_ERROR object too large for cache`
     TooLarge,
-    /// `SERVER_ERROR reply beyond udp-reply-factor: use TCP`, which memcached has no case of
+    /// `SERVER_ERROR reply beyond udp-reply-factor: use TCP`, for a case that memcached does not
+    /// have
     TooLargeForUdp,
     /// `SERVER_ERROR out of memory storing object`
     OutOfMemory,
@@ -103,22 +104,22 @@ pub enum Reply {
     NoRoomForValue,
     /// `SERVER_ERROR not all of the cluster is flushed: ask again`
     NotFlushed,
-    /// `SERVER_ERROR the log cannot be written`: the server is durable and its disk is not well.
+    /// `SERVER_ERROR the log cannot be written`: the server is durable and its disk fails.
     LogFailed,
 }
 
-/// What a line of `lru_crawler metadump` tells of an item beside its key.
+/// The facts about an item in a line of `lru_crawler metadump`, beside its key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DumpedFacts {
     /// Seconds since 1970; `None`: never.
     pub expires_at_s: Option<u64>,
-    /// The same; 0: it is not known.
+    /// Seconds since 1970; 0: unknown.
     pub used_at_s: u64,
     /// It was read since it was written.
     pub is_read: bool,
     /// CAS token.
     pub version: u64,
-    /// In the log.
+    /// Its size in the log.
     pub size_bytes: usize,
 }
 
@@ -232,7 +233,7 @@ impl<'o> Encoder<'o> {
     }
 
     /// The answer to `config get cluster`: the configuration's number and its nodes, each as
-    /// `host|ip|port`. The length does not count the last CRLF, as nowhere in this protocol.
+    /// `host|ip|port`. As everywhere in this protocol, the length excludes the last CRLF.
     pub fn cluster_config<'n>(
         &mut self,
         version: u64,
@@ -338,14 +339,14 @@ impl<'o> Encoder<'o> {
         self.line_end();
     }
 
-    /// `Error text`, of certificates that could not be read.
+    /// `Error text`, for certificates that could not be read.
     pub fn certificate_error(&mut self, text: &str) {
         self.text(b"Error ");
         self.text(text.as_bytes());
         self.line_end();
     }
 
-    /// As it is.
+    /// Appends the text unchanged.
     #[inline]
     pub(super) fn text(&mut self, text: &[u8]) {
         self.out.extend_from_slice(text);

@@ -2,31 +2,32 @@
 
 use std::fmt::Write;
 
-/// A set of what can be watched.
+/// A set of topics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventTopics(pub u8);
 
 impl EventTopics {
-    /// Nothing.
+    /// The empty set.
     pub const NONE: EventTopics = EventTopics(0);
     /// `fetchers`: every look at an item.
     pub const FETCHERS: EventTopics = EventTopics(1);
     /// `mutations`: every try to store one.
     pub const MUTATIONS: EventTopics = EventTopics(2);
-    /// `evictions`: items that had to go.
+    /// `evictions`: evicted items.
     pub const EVICTIONS: EventTopics = EventTopics(4);
-    /// `connevents`: connections that come and go.
+    /// `connevents`: opened and closed connections.
     pub const CONNECTIONS: EventTopics = EventTopics(8);
     /// `deletions`, of later memcacheds: items that were deleted.
     pub const DELETIONS: EventTopics = EventTopics(16);
-    /// What 1.6.18 takes and has no lines of here: `rawcmds`, `sysevents`, those of proxies.
+    /// Topics that 1.6.18 accepts and that have no lines here: `rawcmds`, `sysevents`, those of
+    /// proxies.
     pub const OTHERS: EventTopics = EventTopics(32);
-    /// No line: `stats detail` counts requests by the prefixes of their keys.
+    /// No lines: `stats detail` counts requests by the prefixes of their keys.
     pub const PREFIXES: EventTopics = EventTopics(64);
-    /// What becomes of requests on items.
+    /// All topics of requests on items.
     pub const ITEMS: EventTopics = EventTopics(1 | 2 | 16 | 64);
 
-    /// Of a word of the command.
+    /// The topic of a word of the command.
     pub fn by_name(name: &[u8]) -> Option<EventTopics> {
         Some(match name {
             b"fetchers" => EventTopics::FETCHERS,
@@ -41,12 +42,12 @@ impl EventTopics {
         })
     }
 
-    /// Both.
+    /// The union.
     pub fn with(self, other: EventTopics) -> EventTopics {
         EventTopics(self.0 | other.0)
     }
 
-    /// Whether some of the others are among these.
+    /// Whether the sets have a common topic.
     #[inline]
     pub fn has(self, other: EventTopics) -> bool {
         self.0 & other.0 != 0

@@ -1,9 +1,9 @@
 //! Words of a command line, separated by spaces. A NUL ends the line, as it does in C.
 
-/// The most words that a command other than get has; one more makes it wrong.
+/// The maximum number of words of a command other than get; one more makes it wrong.
 pub(super) const WORDS_MAX: usize = 8;
 
-/// The words of a line, up to [`WORDS_MAX`] and whether there were more.
+/// The words of a line, up to [`WORDS_MAX`], and whether there were more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words<'a> {
     words: [&'a [u8]; WORDS_MAX],
@@ -45,11 +45,11 @@ pub(super) fn split_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
     while end < rest.len() && rest[end] != b' ' && rest[end] != 0 {
         end += 1;
     }
-    // A word that is empty here stands before a NUL, or there is none.
+    // An empty word here precedes a NUL, or there is none.
     if end == 0 { None } else { Some(rest.split_at(end)) }
 }
 
-/// The same for words that may be long.
+/// [`split_word`] for words that may be long.
 #[inline]
 pub(super) fn split_key(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = skip_spaces(line);
@@ -83,13 +83,13 @@ pub(super) fn plain_number(line: &[u8]) -> Option<(u32, &[u8])> {
     (digit_count > 0).then(|| (number, &digits[digit_count..]))
 }
 
-/// Reads a number as C's `strtol` does after the word was cut out: a sign is allowed.
+/// Parses a number as C's `strtol` does after the word was cut out: a sign is allowed.
 pub(super) fn parse_signed(word: &[u8]) -> Option<i64> {
     let (negative, magnitude) = parse_magnitude(word)?;
     if negative { 0_i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
 }
 
-/// Reads an unsigned number: `+` is allowed, and `-` before zero.
+/// Parses an unsigned number: `+` is allowed, and `-` before zero.
 pub(super) fn parse_unsigned(word: &[u8]) -> Option<u64> {
     let (negative, magnitude) = parse_magnitude(word)?;
     (!negative || magnitude == 0).then_some(magnitude)

@@ -14,10 +14,10 @@ use thiserror::Error;
 
 use super::request::Part;
 
-/// What offsets and lengths of parts are multiples of.
+/// Offsets and lengths of parts are multiples of this.
 pub const PART_UNIT_BYTES: usize = 64;
 
-/// A value that is on its way.
+/// A value while its parts arrive.
 #[derive(Clone, Debug)]
 pub struct Assembly {
     bytes: Vec<u8>,
@@ -36,30 +36,30 @@ pub enum BadPart {
         /// How long it is.
         len_bytes: usize,
     },
-    /// It is of a value of another length, or lies behind the value's end.
+    /// It belongs to a value of another length, or is beyond the value's end.
     #[error("a part of a value of {total} bytes came for one of {want_total}")]
     OtherValue {
-        /// What the part says.
+        /// The total in this part.
         total: u32,
-        /// What the first part said.
+        /// The total in the first part.
         want_total: u32,
     },
 }
 
 impl Assembly {
-    /// A value of this length of which nothing is there.
+    /// An empty assembly for a value of this length.
     pub fn new(total: u32) -> Assembly {
         let unit_count = (total as usize).div_ceil(PART_UNIT_BYTES);
         Assembly {
-            // Zeroed pages come from the kernel when they are written, so that a length alone
-            // costs next to nothing.
+            // The kernel provides zeroed pages when they are written, so a length alone costs next
+            // to nothing.
             bytes: vec![0; total as usize],
             have: vec![0; unit_count.div_ceil(64)],
             missing_units: unit_count,
         }
     }
 
-    /// What a value of this length takes while it is put together.
+    /// The memory of a value of this length while it is assembled.
     pub fn cost_bytes(total: u32) -> u64 {
         u64::from(total) + u64::from(total).div_ceil(PART_UNIT_BYTES as u64 * 64) * 8
     }
@@ -69,7 +69,7 @@ impl Assembly {
         self.bytes.len() as u32
     }
 
-    /// Takes a part; whether it was there before makes no difference.
+    /// Adds a part; repeats have no effect.
     pub fn put(&mut self, part: Part, value: &[u8]) -> Result<(), BadPart> {
         check_part(part, value.len())?;
         let start = part.offset as usize;
@@ -85,17 +85,17 @@ impl Assembly {
         Ok(())
     }
 
-    /// Whether all parts are there.
+    /// Whether all parts have arrived.
     pub fn is_complete(&self) -> bool {
         self.missing_units == 0
     }
 
-    /// How many bytes are missing, the last unit counted as a whole one.
+    /// The number of missing bytes, with the last unit counted as a whole one.
     pub fn missing_bytes(&self) -> u64 {
         self.missing_units as u64 * PART_UNIT_BYTES as u64
     }
 
-    /// The value; zeros where nothing came.
+    /// The value; zeros in place of missing parts.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -114,7 +114,7 @@ impl Assembly {
     }
 }
 
-/// Refuses what breaks I1 or lies outside the value it names.
+/// Refuses parts that violate I1 or lie outside the value they name.
 pub(super) fn check_part(part: Part, len_bytes: usize) -> Result<(), BadPart> {
     let end = u64::from(part.offset) + len_bytes as u64;
     let is_last = end == u64::from(part.total);

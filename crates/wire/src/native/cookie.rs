@@ -23,7 +23,7 @@ use super::header::SessionId;
 /// The size of a cookie secret.
 pub const COOKIE_SECRET_LEN_BYTES: usize = 16;
 
-/// Makes and checks cookies. The secret is drawn at the server's start and never told.
+/// Makes and checks cookies. The secret is generated at the server's start and never revealed.
 #[derive(Clone, Copy)]
 pub struct Cookies {
     keyed: SipHasher24,
@@ -42,13 +42,14 @@ impl Cookies {
     pub fn cookie(&self, address: SocketAddr, nonce: u64, slot: u64) -> u64 {
         let hash = self.hash(b"cookie\0\0", address, nonce, slot);
         let cookie = (hash & !SLOT_MASK) | (slot & SLOT_MASK);
-        // 0 means none; one hash in 2^56 pays for that with a bit.
+        // 0 means none; one hash in 2^56 gets another bit instead.
         if cookie == 0 { 1 << SLOT_BITS } else { cookie }
     }
 
-    /// Whether the cookie was made for this hello and address in this slot or the one before.
+    /// Whether the cookie was made for this hello and address in this slot or the previous one.
     pub fn is_good(&self, cookie: u64, address: SocketAddr, nonce: u64, slot: u64) -> bool {
-        // At most one hash, whatever comes; the compare takes the same time wherever they differ.
+        // At most one hash, whatever the input; the comparison takes the same time wherever they
+        // differ.
         let slot = if cookie & SLOT_MASK == slot & SLOT_MASK { slot } else { slot.wrapping_sub(1) };
         cookie == self.cookie(address, nonce, slot)
     }

@@ -22,9 +22,9 @@ use super::tag::TagKey;
 
 /// The size of a frame's header.
 pub const HEADER_LEN_BYTES: usize = 32;
-/// The largest frame: what the length field can say.
+/// The largest frame that the length field can express.
 pub const FRAME_MAX_BYTES: usize = u16::MAX as usize * 8;
-/// What every frame begins with.
+/// The first bytes of every frame.
 pub const MAGIC: [u8; 2] = *b"DV";
 /// The version of the protocol that this code speaks.
 pub const VERSION: u8 = 1;
@@ -32,21 +32,21 @@ pub const VERSION: u8 = 1;
 pub(super) const LENGTH_AT: usize = 6;
 pub(super) const TAG_AT: usize = 24;
 
-/// What a frame's body holds.
+/// The contents of a frame's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Client: let us begin ([`super::Hello`]).
+    /// Client: begins a session ([`super::Hello`]).
     Hello = 1,
-    /// Server: show that you receive at your address ([`super::Challenge`]).
+    /// Server: the client must show that it receives at its address ([`super::Challenge`]).
     Challenge = 2,
-    /// Server: a session ([`super::Welcome`]).
+    /// Server: grants a session ([`super::Welcome`]).
     Welcome = 3,
     /// Client: one request or more ([`super::Request`]).
     Requests = 4,
     /// Server: one reply or more ([`super::Reply`]).
     Replies = 5,
-    /// Server: a whole frame was not taken ([`super::Refusal`]).
+    /// Server: a whole frame was not accepted ([`super::Refusal`]).
     Refusal = 6,
     /// Client: the session ends; no body, no answer.
     Bye = 7,
@@ -67,8 +67,8 @@ impl Kind {
     }
 }
 
-/// A session's name: granted by the server, not to be guessed, never granted twice. 0 in a hello,
-/// and in what answers one without a session.
+/// A session's id: granted by the server, unguessable, never granted twice. 0 in a hello, and in
+/// the answer to one without a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SessionId(pub u64);
 
@@ -77,9 +77,9 @@ pub struct SessionId(pub u64);
 pub struct Header {
     /// What the body holds.
     pub kind: Kind,
-    /// Which worker the frame is for.
+    /// The partition, which names the worker that the frame is for.
     pub steering: SteeringId,
-    /// Whose frame this is.
+    /// The session of this frame.
     pub session: SessionId,
     /// Counts the sender's frames in this session; wraps. A frame sent again gets a new number.
     pub number: u32,
@@ -88,18 +88,18 @@ pub struct Header {
     pub answered: u32,
 }
 
-/// A frame whose header is good: as long as it says, and from a sender that may send.
+/// A frame with a valid header: it has the stated length and comes from a sender that may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// The header.
     pub header: Header,
-    /// What follows it, up to the length; a multiple of 8 bytes.
+    /// The bytes after it, up to the length; a multiple of 8 bytes.
     pub body: &'a [u8],
-    /// The whole frame's length: where the next one begins, if several lie back to back.
+    /// The whole frame's length: the next one begins there, if several are back to back.
     pub len_bytes: usize,
 }
 
-/// Why a frame is dropped. None of these is answered, but for a hello in another version
+/// Why a frame is dropped. None of these is answered, except for a hello in another version
 /// ([`Frame::parse_foreign_hello`]).
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
@@ -107,51 +107,51 @@ pub enum FrameError {
     /// Shorter than a header.
     #[error("a frame of {len_bytes} bytes is shorter than its header")]
     TooShort {
-        /// What arrived.
+        /// The length that arrived.
         len_bytes: usize,
     },
-    /// Something else's datagram.
+    /// A datagram of another protocol.
     #[error("the frame does not begin with DV")]
     NotOurs,
-    /// Written in a version that this code does not read.
+    /// A version that this code does not read.
     #[error("the frame is of version {version}, this side reads version 1")]
     Version {
-        /// The frame's.
+        /// The frame's version.
         version: u8,
     },
     /// The length is less than a header's.
     #[error("the frame says it is {len_bytes} bytes long, less than its header")]
     BadLength {
-        /// What the header says.
+        /// The length in the header.
         len_bytes: usize,
     },
     /// Cut on its way (I2).
     #[error("only {len_bytes} bytes of a frame of {want_bytes} arrived")]
     Truncated {
-        /// What arrived.
+        /// The length that arrived.
         len_bytes: usize,
-        /// What the header says.
+        /// The length in the header.
         want_bytes: usize,
     },
-    /// Not from a sender that has the key, or changed on its way.
+    /// The sender does not have the key, or the frame changed on its way.
     #[error("the frame's tag is wrong; both sides need the same key, or none")]
     Tag,
     /// A kind that version 1 does not have.
     #[error("the frame is of unknown kind {kind}")]
     UnknownKind {
-        /// The frame's.
+        /// The frame's kind.
         kind: u8,
     },
-    /// The body is not what the kind says.
+    /// The body does not match the kind.
     #[error("the frame's body is too short or contradicts itself")]
     BadBody,
 }
 
 impl<'a> Frame<'a> {
-    /// Reads a frame's header from what arrived, checking it whole (I1, I2).
+    /// Parses the header of an arrived frame and checks it completely (I1, I2).
     ///
-    /// With a key the tag must be the frame's; without one it must be 0, so that a key that only
-    /// one side has is noticed.
+    /// With a key the tag must be the frame's; without one it must be 0, so that a key on only one
+    /// side is noticed.
     #[inline]
     pub fn parse(datagram: &'a [u8], key: Option<&TagKey>) -> Result<Frame<'a>, FrameError> {
         let Some(head) = datagram.first_chunk::<HEADER_LEN_BYTES>() else {
@@ -166,8 +166,8 @@ impl<'a> Frame<'a> {
         Frame::read(datagram, head, key)
     }
 
-    /// Reads a hello that is written in another version, so that it can be refused: as long as
-    /// hellos are, laid out and tagged as in version 1, which no version changes.
+    /// Parses a hello in another version, so that it can be refused: its length, layout and tag are
+    /// those of version 1, which no version changes.
     pub fn parse_foreign_hello(datagram: &'a [u8], key: Option<&TagKey>) -> Option<Frame<'a>> {
         let head = datagram.first_chunk::<HEADER_LEN_BYTES>()?;
         if head[..2] != MAGIC || head[2] == VERSION || head[3] != Kind::Hello as u8 {
@@ -177,7 +177,7 @@ impl<'a> Frame<'a> {
         (frame.len_bytes >= super::hello::HELLO_LEN_BYTES).then_some(frame)
     }
 
-    /// What follows magic and version.
+    /// Parses the fields after magic and version.
     #[inline]
     fn read(
         datagram: &'a [u8],
@@ -194,7 +194,7 @@ impl<'a> Frame<'a> {
         };
         let tag = read_u64(head, TAG_AT);
         let wanted_tag = key.map_or(0, |key| key.tag(frame));
-        // One compare of two words takes the same time wherever they differ.
+        // One comparison of two words takes the same time wherever they differ.
         if tag != wanted_tag {
             return Err(FrameError::Tag);
         }

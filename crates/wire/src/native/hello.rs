@@ -33,7 +33,7 @@ const REFUSAL_BODY_BYTES: usize = 8;
 const _: () = {
     assert!(HEADER_LEN_BYTES + CHALLENGE_BODY_BYTES <= HELLO_LEN_BYTES);
     assert!(HEADER_LEN_BYTES + WELCOME_BODY_BYTES <= HELLO_LEN_BYTES);
-    // A frame of requests has a message's head at least.
+    // A frame of requests contains at least one message's head.
     assert!(REFUSAL_BODY_BYTES <= super::layout::MESSAGE_HEAD_BYTES);
 };
 
@@ -51,7 +51,7 @@ pub struct Hello {
     pub frame_max_bytes: u32,
     /// From the challenge; `None` in the first hello.
     pub cookie: Option<u64>,
-    /// Drawn by the client; the answers repeat it.
+    /// Chosen at random by the client; the answers repeat it.
     pub nonce: u64,
     /// A session that ends now; its frames that are still on their way are refused.
     pub replaces: Option<SessionId>,
@@ -65,7 +65,7 @@ pub struct Hello {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Challenge {
-    /// To be sent back.
+    /// The client sends it back.
     pub cookie: u64,
     /// The hello's.
     pub nonce: u64,
@@ -85,23 +85,23 @@ pub struct Challenge {
 pub struct Welcome {
     /// The version that both speak from now on.
     pub version: u8,
-    /// How frames find their worker.
+    /// How frames are steered to their worker.
     pub steering: Steering,
     /// The largest frame that the server takes, and that it sends unless the client takes less.
     pub frame_max_bytes: u32,
     /// The hello's.
     pub nonce: u64,
-    /// Seed of the hash that steers; that of the index stays with the server (K26).
+    /// The seed of the hash that steers; that of the index stays with the server (K26).
     pub steering_seed: u64,
     /// How far at-most-once sequence numbers may run ahead of the low-water mark.
     pub once_window: u32,
-    /// After so long without a frame the server forgets the session.
+    /// The time without a frame after which the server forgets the session.
     pub idle_ms: u32,
-    /// How many bytes of pushed parts may be unanswered.
+    /// The maximum number of unanswered bytes of pushed parts.
     pub part_window_bytes: u32,
     /// The largest value that the server takes.
     pub value_max_bytes: u32,
-    /// What this server can do beside the rest of version 1: [`Welcome::RANGES`].
+    /// The features of this server beyond the rest of version 1: [`Welcome::RANGES`].
     pub features: u64,
 }
 
@@ -127,7 +127,7 @@ pub struct Refusal {
     pub reason: Reason,
     /// The versions that the server speaks.
     pub versions: Versions,
-    /// When to try again, in microseconds; 0: as the client thinks best.
+    /// When to try again, in microseconds; 0: at the client's choice.
     pub retry_after_us: u32,
 }
 
@@ -135,16 +135,16 @@ pub struct Refusal {
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Reason {
-    /// The session ended, or never was, or has another address: say hello.
+    /// The session ended, never existed, or has another address: the client says hello again.
     #[error("the server does not know the session, or forgot it")]
     UnknownSession = 1,
     /// No version is common.
     #[error("client and server speak no common version")]
     Version = 2,
-    /// More to do than the server can (K18): try again, later.
+    /// The server is overloaded (K18): the client tries again later.
     #[error("the server is busy")]
     Busy = 3,
-    /// As many sessions as the server keeps.
+    /// The server has its maximum number of sessions.
     #[error("the server has as many sessions as it keeps")]
     SessionsFull = 4,
     /// The door is closed to the client: the server has a password, and no key for native clients.
@@ -153,10 +153,10 @@ pub enum Reason {
 }
 
 impl Versions {
-    /// What this code speaks.
+    /// The versions that this code speaks.
     pub const OURS: Versions = Versions { least: VERSION, most: VERSION };
 
-    /// The highest version of both.
+    /// The highest version in both ranges.
     pub fn common(self, other: Versions) -> Option<u8> {
         let most = self.most.min(other.most);
         (most >= self.least.max(other.least)).then_some(most)
@@ -164,9 +164,9 @@ impl Versions {
 }
 
 impl Hello {
-    /// Reads the body of a [`Kind::Hello`].
+    /// Parses the body of a [`Kind::Hello`].
     pub fn parse(frame: &Frame<'_>) -> Result<Hello, FrameError> {
-        // Shorter ones would be answered by more than they are (I1).
+        // Answers to shorter ones would be longer than they are (I1).
         let body = frame.body.first_chunk::<HELLO_BODY_BYTES>().ok_or(FrameError::BadBody)?;
         let versions = Versions { least: body[0], most: body[1] };
         if versions.least > versions.most {
@@ -207,7 +207,7 @@ impl Hello {
 }
 
 impl Challenge {
-    /// Reads the body of a [`Kind::Challenge`].
+    /// Parses the body of a [`Kind::Challenge`].
     pub fn parse(frame: &Frame<'_>) -> Result<Challenge, FrameError> {
         let body = frame.body.first_chunk::<CHALLENGE_BODY_BYTES>().ok_or(FrameError::BadBody)?;
         Ok(Challenge {
@@ -236,7 +236,7 @@ impl Welcome {
     /// The server keeps its keys in order and answers ranges.
     pub const RANGES: u64 = 1;
 
-    /// Reads the body of a [`Kind::Welcome`].
+    /// Parses the body of a [`Kind::Welcome`].
     pub fn parse(frame: &Frame<'_>) -> Result<Welcome, FrameError> {
         let body = frame.body.first_chunk::<WELCOME_BODY_BYTES>().ok_or(FrameError::BadBody)?;
         let worker_count = read_u16(body, 2);
@@ -281,7 +281,7 @@ impl Welcome {
 }
 
 impl Refusal {
-    /// Reads the body of a [`Kind::Refusal`].
+    /// Parses the body of a [`Kind::Refusal`].
     pub fn parse(frame: &Frame<'_>) -> Result<Refusal, FrameError> {
         let body = frame.body.first_chunk::<REFUSAL_BODY_BYTES>().ok_or(FrameError::BadBody)?;
         let reason = match body[0] {

@@ -18,16 +18,16 @@ const LEFT_OUT: u16 = 1;
 pub struct Item<'a> {
     /// Its key.
     pub key: &'a [u8],
-    /// Its value, or where that is.
+    /// Its value, or the length if it was left out.
     pub value: ItemValue<'a>,
 }
 
 /// The value of an [`Item`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemValue<'a> {
-    /// Here. Empty where only keys were asked for.
+    /// The value. Empty if only keys were requested.
     Here(&'a [u8]),
-    /// Too long for a reply: get it by its key.
+    /// Too long for a reply: the client gets it by its key.
     LeftOut {
         /// Its length.
         len_bytes: u32,
@@ -47,7 +47,7 @@ impl<'b> ItemWriter<'b> {
         ItemWriter { buffer, len_bytes: 0 }
     }
 
-    /// Writes an item, whole or not at all; whether there was room.
+    /// Writes an item, completely or not at all; returns whether there was room.
     #[must_use]
     pub fn push(&mut self, item: &Item<'_>) -> bool {
         let (value, value_len_bytes, flags) = match item.value {
@@ -83,12 +83,12 @@ impl<'b> ItemWriter<'b> {
     }
 }
 
-/// What an item takes.
+/// The length of an item in the reply.
 pub const fn item_len_bytes(key_len_bytes: usize, value_len_bytes: usize) -> usize {
     ITEM_HEAD_BYTES + (key_len_bytes + value_len_bytes).next_multiple_of(8)
 }
 
-/// Walks the items of a range's reply; ends early where they are cut or not understood.
+/// Walks the items of a range's reply; ends early if they are cut or malformed.
 #[derive(Clone, Copy, Debug)]
 pub struct Items<'a> {
     rest: &'a [u8],
@@ -100,7 +100,7 @@ impl<'a> Items<'a> {
         Items { rest: value }
     }
 
-    /// Whether bytes are left that are no item.
+    /// Whether bytes are left that are not an item.
     pub fn is_broken(&self) -> bool {
         let mut walk = *self;
         while walk.next().is_some() {}

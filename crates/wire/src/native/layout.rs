@@ -15,10 +15,10 @@
 /// The size of a message's head.
 pub const MESSAGE_HEAD_BYTES: usize = 16;
 
-/// The longest key: what its length field can say.
+/// The longest key that its length field can express.
 pub const KEY_MAX_BYTES: usize = u16::MAX as usize;
 
-/// One message, cut into its pieces but not yet understood.
+/// One message, split into its fields but not yet interpreted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Raw<'a> {
     pub code: u8,
@@ -34,13 +34,13 @@ pub(super) struct Raw<'a> {
 /// The optional words of a message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words<'a> {
-    /// Which there are.
+    /// The mask of the present words.
     pub mask: u16,
     bytes: &'a [u8],
 }
 
 impl<'a> Raw<'a> {
-    /// Cuts the first message off `body`; `None` when it does not fit.
+    /// Splits the first message off `body`; `None` if it does not fit.
     #[inline]
     pub fn split(body: &'a [u8]) -> Option<(Raw<'a>, &'a [u8])> {
         let (head, rest) = body.split_first_chunk::<MESSAGE_HEAD_BYTES>()?;
@@ -50,7 +50,7 @@ impl<'a> Raw<'a> {
         let (words, rest) = rest.split_at_checked(mask.count_ones() as usize * 8)?;
         let (key, after_key) = rest.split_at_checked(key_len_bytes)?;
         let (value, _) = after_key.split_at_checked(value_len_bytes)?;
-        // Padding that is cut off by the frame's end is the sender's mistake too.
+        // Padding that is cut off by the frame's end is also the sender's mistake.
         let rest = rest.get((key_len_bytes + value_len_bytes).next_multiple_of(8)..)?;
         let raw = Raw {
             code: head[0],
@@ -78,7 +78,7 @@ impl Words<'_> {
     }
 }
 
-/// What a message is written from. Words are in the order of their bits.
+/// The fields that a message is written from. Words are in the order of their bits.
 pub(super) struct Parts<'a> {
     pub code: u8,
     pub flags: u8,
@@ -89,7 +89,7 @@ pub(super) struct Parts<'a> {
     pub value: &'a [u8],
 }
 
-/// Words on their way into a message.
+/// The words of a message being written.
 #[derive(Clone, Copy, Default)]
 pub(super) struct WordList {
     mask: u16,
@@ -98,7 +98,7 @@ pub(super) struct WordList {
 }
 
 impl WordList {
-    /// The most words that any message of version 1 has.
+    /// The maximum number of words of any message of version 1.
     const COUNT_MAX: usize = 5;
 
     /// Adds the word of a bit above all that were added before.
@@ -151,7 +151,7 @@ impl Parts<'_> {
     }
 }
 
-/// The length of a message of so many words and bytes, padding included.
+/// The length of a message with so many words and bytes, padding included.
 #[inline]
 pub const fn message_len_bytes(
     word_count: usize,

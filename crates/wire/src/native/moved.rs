@@ -4,16 +4,17 @@
 //!  "TERM FIRST LAST HOST:PORT"    slots FIRST to LAST are there; "TERM FIRST LAST": not known
 //! ```
 
-/// What a server answers for a key that it does not serve.
+/// The answer of a server for a key that it does not serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved<'a> {
-    /// The number of the configuration that says so: a lower one is older.
+    /// The term of the configuration it comes from: a lower one is older.
     pub term: u64,
-    /// The first slot of the key's shard, ...
+    /// The first slot of the key's shard.
     pub first: u16,
-    /// ... and the last.
+    /// The last slot of the key's shard.
     pub last: u16,
-    /// HOST:PORT of the native port; `None`: no node serves it now, or not there.
+    /// HOST:PORT of the native port; `None`: no node serves the shard now, or its node has no
+    /// native port.
     pub address: Option<&'a str>,
 }
 
@@ -21,7 +22,7 @@ pub struct Moved<'a> {
 const SLOT_COUNT: u16 = 16_384;
 
 impl<'a> Moved<'a> {
-    /// From the reply's value; none: it is no such text.
+    /// Parses a reply's value; none: it has another format.
     pub fn parse(value: &'a [u8]) -> Option<Moved<'a>> {
         let mut words = std::str::from_utf8(value).ok()?.split(' ');
         let term = words.next()?.parse().ok()?;

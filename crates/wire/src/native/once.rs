@@ -34,37 +34,37 @@ use super::request::RequestId;
 /// The outcomes of one session's at-most-once requests.
 #[derive(Clone, Debug)]
 pub struct Once {
-    /// Everything below is settled (I2).
+    /// Every number below it is settled (I2).
     low_water: u32,
     /// How far above the low-water mark numbers are admitted.
     window: u32,
-    /// A ring: a number's place is its low bits. A power of two long, or empty.
+    /// A ring: a number's place is its low bits. The length is a power of two, or 0.
     slots: Vec<Slot>,
 }
 
-/// What is to be done with a request that arrived.
+/// The treatment of a request that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// It is new: execute it, then [`Once::record`] its outcome, or [`Once::forget`] it.
     Execute,
-    /// It was executed: answer this.
+    /// It was executed: send this reply.
     Again(Remembered),
-    /// A copy of it is being executed: drop this one, the other's answer will do.
+    /// A copy of it is being executed: drop this one, the other's reply is enough.
     UnderWay,
-    /// The client has its answer or does not want it: drop it.
+    /// The client has the reply or does not want it: drop it.
     BelowLowWater,
-    /// The client may not have so many outstanding: answer [`Status::OutsideWindow`].
+    /// The client exceeds its maximum of outstanding requests: answer [`Status::OutsideWindow`].
     OutsideWindow,
 }
 
 /// An outcome as it was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remembered {
-    /// How the request ended.
+    /// The status of the reply.
     pub status: Status,
-    /// The version that the reply had; of 48 bits (K1).
+    /// The version in the reply; of 48 bits (K1).
     pub version: Option<u64>,
-    /// The number that the reply had.
+    /// The number in the reply.
     pub number: Option<i64>,
 }
 
@@ -95,7 +95,7 @@ const DONE_WITH_NUMBER: u64 = 3 << STATE_SHIFT;
 const SLOT_COUNT_MIN: usize = 64;
 
 impl Once {
-    /// The window's limit.
+    /// The largest window.
     pub const WINDOW_MAX: u32 = 1 << 16;
 
     /// A session that has sent nothing yet. The window is at least 1 and at most
@@ -104,8 +104,8 @@ impl Once {
         Once { low_water: 0, window: window.clamp(1, Self::WINDOW_MAX), slots: Vec::new() }
     }
 
-    /// Takes a frame's low-water mark, before its requests. A lower one than before is from a frame
-    /// that was overtaken, and changes nothing.
+    /// Applies a frame's low-water mark, before its requests. A lower one than before is from a
+    /// frame that was overtaken, and changes nothing.
     pub fn raise_low_water(&mut self, low_water: u32) {
         if low_water <= self.low_water {
             return;
@@ -123,7 +123,7 @@ impl Once {
         self.low_water
     }
 
-    /// What [`Once::admit`] would say; changes nothing.
+    /// The answer that [`Once::admit`] would give; changes nothing.
     pub fn look(&self, sequence: u32) -> Admission {
         let Some(above) = sequence.checked_sub(self.low_water) else {
             return Admission::BelowLowWater;
@@ -137,7 +137,7 @@ impl Once {
         self.slots[self.place(sequence)].admission()
     }
 
-    /// Asks whether to execute a request; `Execute` is said once for each number (I1).
+    /// Decides whether to execute a request; `Execute` is returned once for each number (I1).
     pub fn admit(&mut self, sequence: u32) -> Admission {
         let admission = self.look(sequence);
         if admission == Admission::Execute {
@@ -148,27 +148,27 @@ impl Once {
         admission
     }
 
-    /// Remembers the outcome of a request that was admitted.
+    /// Records the outcome of an admitted request.
     pub fn record(&mut self, sequence: u32, outcome: Remembered) {
-        // The low-water mark may have passed it meanwhile: then the client will not ask.
+        // If the low-water mark has passed it meanwhile, the client will not ask for it.
         if let Some(slot) = self.under_way(sequence) {
             *slot = Slot::done(&outcome);
         }
     }
 
-    /// Takes an admission back: the request was not executed, and a copy of it may be.
+    /// Withdraws an admission: the request was not executed, and a copy of it may be.
     pub fn forget(&mut self, sequence: u32) {
         if let Some(slot) = self.under_way(sequence) {
             *slot = Slot::default();
         }
     }
 
-    /// What the memory of this session takes, for metrics.
+    /// The memory of this session, for metrics.
     pub fn held_bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Slot>()
     }
 
-    /// Holds the invariants against the whole; for tests.
+    /// Checks the invariants from scratch; for tests.
     pub fn validate(&self) {
         assert!(self.slots.is_empty() || self.slots.len().is_power_of_two());
         assert!(self.slots.len() <= (self.window as usize).next_power_of_two().max(SLOT_COUNT_MIN));
@@ -191,7 +191,7 @@ impl Once {
         sequence as usize & (self.slots.len() - 1)
     }
 
-    /// Makes room for a number so far above the low-water mark.
+    /// Makes room for a number that far above the low-water mark.
     fn grow_for(&mut self, above: u32) {
         let want_count = (above as usize + 1).next_power_of_two().max(SLOT_COUNT_MIN);
         let old_count = self.slots.len();
@@ -231,12 +231,12 @@ impl Slot {
 }
 
 impl Remembered {
-    /// What is kept of a reply to a write: all of it.
+    /// The outcome to remember of a reply to a write: all of it.
     pub fn of(reply: &Reply<'_>) -> Remembered {
         Remembered { status: reply.status, version: reply.version, number: reply.number }
     }
 
-    /// The same reply again.
+    /// Makes the same reply again.
     pub fn reply(&self, sequence: u32) -> Reply<'static> {
         Reply {
             version: self.version,

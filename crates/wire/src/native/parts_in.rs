@@ -26,22 +26,22 @@ use super::header::SessionId;
 use super::reply::Status;
 use super::request::Part;
 
-/// How much may be on its way at once.
+/// The limits of transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartLimits {
-    /// Of all transfers together.
+    /// For all transfers together.
     pub budget_bytes: u64,
-    /// Of one session's transfers.
+    /// For one session's transfers.
     pub session_max_bytes: u64,
-    /// Of one value.
+    /// For one value.
     pub value_max_bytes: u64,
-    /// How many transfers, however small.
+    /// The maximum number of transfers, however small.
     pub transfer_count_max: usize,
-    /// A transfer that got no part for so long is dropped.
+    /// A transfer without a part for so long is dropped.
     pub idle_ns: u64,
 }
 
-/// The transfers that are on their way.
+/// The unfinished transfers.
 #[derive(Debug)]
 pub struct PartsIn {
     limits: PartLimits,
@@ -55,17 +55,17 @@ struct Transfer {
     last_part: Instant,
 }
 
-/// What became of a part.
+/// The result of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartOutcome {
     /// Answer [`Status::PartTaken`] with this number.
     Taken {
-        /// What is missing of the value.
+        /// The missing bytes of the value.
         missing_bytes: u64,
     },
     /// The whole value: execute the request that this part came with.
     Complete(Vec<u8>),
-    /// Answer this.
+    /// Answer this status.
     Refused(Status),
 }
 
@@ -75,8 +75,8 @@ impl PartsIn {
         PartsIn { limits, held_bytes: 0, transfers: HashMap::new() }
     }
 
-    /// Takes a part of the value of the session's write `sequence`, which [`super::Once::look`]
-    /// has called new.
+    /// Accepts a part of the value of the session's write `sequence`, which [`super::Once::look`]
+    /// has reported as new.
     pub fn accept(
         &mut self,
         now: Instant,
@@ -109,28 +109,28 @@ impl PartsIn {
         }
     }
 
-    /// Whether parts of this write have come already.
+    /// Whether parts of this write have arrived already.
     pub fn is_under_way(&self, name: (SessionId, u32)) -> bool {
         self.transfers.contains_key(&name)
     }
 
-    /// Drops transfers that got no part for too long; answers how many. Looks at each once.
+    /// Drops transfers without a part for too long; returns their number. Looks at each once.
     pub fn expire(&mut self, now: Instant) -> usize {
         let idle_ns = self.limits.idle_ns;
         self.drop_where(|_, transfer| now.ns.saturating_sub(transfer.last_part.ns) > idle_ns)
     }
 
-    /// Drops the transfers of a session that ended; answers how many.
+    /// Drops the transfers of a session that ended; returns their number.
     pub fn end_session(&mut self, session: SessionId) -> usize {
         self.drop_where(|name, _| name.0 == session)
     }
 
-    /// Memory that is promised to transfers.
+    /// Memory that is reserved for transfers.
     pub fn held_bytes(&self) -> u64 {
         self.held_bytes
     }
 
-    /// How many transfers are on their way.
+    /// The number of unfinished transfers.
     pub fn transfer_count(&self) -> usize {
         self.transfers.len()
     }
@@ -167,7 +167,7 @@ impl PartsIn {
         Ok(())
     }
 
-    /// Looks at every transfer: there are few, and only a transfer's first part asks.
+    /// Looks at every transfer: there are few, and only a transfer's first part needs it.
     fn session_bytes(&self, session: SessionId) -> u64 {
         let of_session = self.transfers.iter().filter(|(name, _)| name.0 == session);
         of_session.map(|(_, transfer)| transfer.cost_bytes()).sum()

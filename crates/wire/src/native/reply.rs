@@ -16,7 +16,7 @@ use thiserror::Error;
 use super::layout::{Parts, Raw, WordList};
 use super::request::{Part, RequestId};
 
-/// How a request ended.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Status {
@@ -32,11 +32,11 @@ pub enum Status {
     NotANumber = 4,
     /// The sum would not be a number of 64 bits; nothing changed.
     OutOfRange = 5,
-    /// Key or value is larger than the server takes; nothing changed.
+    /// Key or value is larger than the server accepts; nothing changed.
     TooLarge = 6,
     /// No memory, in `--mode store`; nothing changed.
     OutOfMemory = 7,
-    /// Not executed: the server has more to do than it can (K18). Try again, later.
+    /// Not executed: the server is overloaded (K18). Try again later.
     Busy = 8,
     /// Not executed: the server does not know the op, a flag, a word or a mode.
     Unsupported = 9,
@@ -44,24 +44,24 @@ pub enum Status {
     Malformed = 10,
     /// A pull's version is no longer the item's: begin again with a get.
     Changed = 11,
-    /// A part of a pushed value was taken; the number says how many bytes are missing. When all
-    /// parts were answered and none said `Ok`, the server gave up what it had: push all again.
+    /// A part of a pushed value was accepted; the number is the count of missing bytes. If all
+    /// parts were answered and none with `Ok`, the server dropped its parts: push all again.
     PartTaken = 12,
     /// Not executed: the sequence number is too far above the low-water mark. Wait for earlier
     /// answers.
     OutsideWindow = 13,
-    /// The server's index keeps no order.
+    /// The server's index is not ordered.
     NoOrder = 14,
     /// Not executed: another server of the cluster has the key ([`super::Moved`]).
     Moved = 15,
 }
 
-/// One reply. Everything borrows the frame.
+/// One reply. All fields borrow the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply<'a> {
-    /// The request's.
+    /// The request's id.
     pub id: RequestId,
-    /// How it ended.
+    /// The outcome.
     pub status: Status,
     /// The item's version.
     pub version: Option<u64>,
@@ -71,9 +71,9 @@ pub struct Reply<'a> {
     pub expires_at: Option<UnixMillis>,
     /// The sum of an incr, the length of a value.
     pub number: Option<i64>,
-    /// Where `value` lies in a value that is larger; for a pushed part, which one was taken.
+    /// The position of `value` in a larger value; for a pushed part, the accepted part.
     pub part: Option<Part>,
-    /// Where a range goes on, exclusively, in its direction; `None`: it is done.
+    /// The key at which a range continues, exclusively, in its direction; `None`: it is done.
     pub resume_key: Option<&'a [u8]>,
     /// The value, a part of it, or the items of a range.
     pub value: &'a [u8],
@@ -85,18 +85,18 @@ pub enum ReplyError {
     /// A status that version 1 does not have.
     #[error("the reply to {id:?} has the unknown status {status}")]
     UnknownStatus {
-        /// The request's.
+        /// The request's id.
         id: RequestId,
-        /// The reply's.
+        /// The reply's status.
         status: u8,
     },
-    /// The reply says what no server says.
+    /// A reply that no server sends.
     #[error("the reply to {id:?} contradicts itself")]
     Malformed {
-        /// The request's.
+        /// The request's id.
         id: RequestId,
     },
-    /// The message ends behind the frame: the rest of the frame is dropped.
+    /// The message extends beyond the frame: the rest of the frame is dropped.
     #[error("a message is longer than what is left of its frame")]
     Overrun,
 }
@@ -138,7 +138,7 @@ impl Status {
 }
 
 impl<'a> Reply<'a> {
-    /// A reply of a status alone.
+    /// A reply with only a status.
     #[inline]
     pub fn new(id: RequestId, status: Status) -> Reply<'a> {
         Reply {
@@ -160,7 +160,7 @@ impl<'a> Reply<'a> {
         self.parts().len_bytes()
     }
 
-    /// What the message is written from.
+    /// The fields that the message is written from.
     #[inline]
     pub(super) fn parts(&self) -> Parts<'a> {
         let mut words = WordList::default();
@@ -214,8 +214,8 @@ impl<'a> Iterator for Replies<'a> {
     }
 }
 
-/// Words and flags that this version does not know are stepped over: a server adds them only
-/// where a request asked for them.
+/// Words and flags that this version does not know are skipped: a server adds them only if a
+/// request asked for them.
 #[inline]
 fn parse<'a>(raw: &Raw<'a>) -> Result<Reply<'a>, ReplyError> {
     let id = RequestId::new(raw.id, raw.flags);

@@ -32,37 +32,38 @@ mod parse;
 
 pub use parse::Requests;
 
-/// A request's name within its session; the reply repeats it.
+/// A request's id within its session; the reply repeats it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestId {
-    /// May be executed as often as it arrives; the number means nothing to the server.
+    /// May be executed as often as it arrives; the number has no meaning for the server.
     Free(u32),
     /// Takes effect at most once: a sequence number, counted from 0 without gaps
     /// ([`super::Once`]). Both kinds may use the same numbers.
     Once(u32),
 }
 
-/// What a reply should carry beside its status.
+/// The fields that a reply should carry beside its status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Want(u8);
 
-/// One request. Everything borrows the frame.
+/// One request. All fields borrow the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// Its name.
+    /// Its id.
     pub id: RequestId,
-    /// What the reply should carry.
+    /// The fields that the reply should carry.
     pub want: Want,
-    /// What is asked.
+    /// The operation.
     pub op: Op<'a>,
 }
 
-/// What is asked.
+/// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op<'a> {
     /// Answers `Ok`.
     Ping,
-    /// The value: `Ok`, or its first part where it does not fit ([`super::Reply::part`]); `Miss`.
+    /// Reads the value: `Ok`, or its first part if it does not fit ([`super::Reply::part`]);
+    /// `Miss`.
     Get {
         /// The key.
         key: &'a [u8],
@@ -74,13 +75,13 @@ pub enum Op<'a> {
     Pull {
         /// The key.
         key: &'a [u8],
-        /// The version that the parts so far are of.
+        /// The version of the parts so far.
         version: u64,
-        /// Which bytes; the answer may hold fewer.
+        /// The requested bytes; the reply may hold fewer.
         span: Span,
     },
-    /// A write: `Ok`, `NotStored`, `VersionMismatch`, `Miss`; for a part `PartTaken` until all of
-    /// the value is there.
+    /// A write: `Ok`, `NotStored`, `VersionMismatch`, `Miss`; for a part `PartTaken` until the
+    /// whole value has arrived.
     Set(Set<'a>),
     /// `Ok`, `Miss`, `VersionMismatch`.
     Delete {
@@ -97,7 +98,7 @@ pub enum Op<'a> {
         /// What is added; may be negative.
         delta: i64,
     },
-    /// Puts bytes behind the value, or makes it if there is none: `Ok` with the new length as
+    /// Appends bytes to the value, or creates it if there is none: `Ok` with the new length as
     /// number.
     Append {
         /// The key.
@@ -105,21 +106,21 @@ pub enum Op<'a> {
         /// The bytes.
         value: &'a [u8],
     },
-    /// The same, in front of the value.
+    /// Puts bytes before the value in the same way.
     Prepend {
         /// The key.
         key: &'a [u8],
         /// The bytes.
         value: &'a [u8],
     },
-    /// Changes the expiry alone: `Ok`, `Miss`.
+    /// Changes only the expiry: `Ok`, `Miss`.
     Touch {
         /// The key.
         key: &'a [u8],
-        /// The new one; [`Expiry::Never`] takes it away, `Keep` only looks.
+        /// The new one; [`Expiry::Never`] removes it, `Keep` only checks the key.
         expiry: Expiry,
     },
-    /// A part of the key order, as far as one reply goes: `Ok`, `NoOrder`.
+    /// A part of the key order, as much as fits into one reply: `Ok`, `NoOrder`.
     Range(Range<'a>),
 }
 
@@ -132,11 +133,11 @@ pub struct Set<'a> {
     pub value: &'a [u8],
     /// Opaque to the server.
     pub client_flags: u32,
-    /// When the item stops to exist.
+    /// The expiry of the item.
     pub expiry: Expiry,
-    /// What must hold for the write to happen.
+    /// The condition of the write.
     pub condition: Condition,
-    /// Where `value` belongs in a value that is pushed in parts.
+    /// The position of `value` in a value that is pushed in parts.
     pub part: Option<Part>,
 }
 
@@ -145,7 +146,7 @@ pub struct Set<'a> {
 pub enum Expiry {
     /// None.
     Never,
-    /// The one that the item has.
+    /// The present expiry of the item.
     Keep,
     /// At this time.
     At(UnixMillis),
@@ -153,10 +154,10 @@ pub enum Expiry {
     AfterMs(u64),
 }
 
-/// What must hold for a [`Set`] to happen.
+/// The condition of a [`Set`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Nothing.
+    /// No condition.
     Always,
     /// The key does not exist; `NotStored` otherwise.
     IfAbsent,
@@ -166,21 +167,21 @@ pub enum Condition {
     IfVersion(u64),
 }
 
-/// Where a part of a large value lies.
+/// The position of a part of a large value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Of its first byte.
+    /// The offset of its first byte.
     pub offset: u32,
     /// The whole value's length.
     pub total: u32,
 }
 
-/// Bytes of a large value that are asked for.
+/// The requested bytes of a large value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Of the first byte.
+    /// The offset of the first byte.
     pub offset: u32,
-    /// How many, at most.
+    /// The maximum number of bytes.
     pub len_bytes: u32,
 }
 
@@ -191,15 +192,15 @@ pub struct Range<'a> {
     pub start: Bound<&'a [u8]>,
     /// The upper bound.
     pub end: Bound<&'a [u8]>,
-    /// The way it is walked.
+    /// The direction of the walk.
     pub direction: Direction,
     /// Whether the items come with their values.
     pub items: RangeItems,
-    /// At most so many items.
+    /// The maximum number of items.
     pub item_limit: u32,
 }
 
-/// The way a range is walked.
+/// The direction in which a range is walked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the lower bound up.
@@ -208,7 +209,7 @@ pub enum Direction {
     Reverse,
 }
 
-/// What a range answers of each item.
+/// The contents of each item in the reply to a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeItems {
     /// Key and value.
@@ -220,16 +221,16 @@ pub enum RangeItems {
 /// Why a message of a requests frame is not executed.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum RequestError {
-    /// Answer this id with this status (`Unsupported` or `Malformed`), go on with the next.
+    /// Answer this id with this status (`Unsupported` or `Malformed`), and continue with the next.
     #[error("a request is answered {status:?} without being executed")]
     Refused {
-        /// The request's.
+        /// The request's id.
         id: RequestId,
-        /// What to answer.
+        /// The status to answer.
         status: Status,
     },
-    /// The message ends behind the frame: the rest of the frame is dropped. What came before it
-    /// was whole and stands.
+    /// The message extends beyond the frame: the rest of the frame is dropped. The messages before
+    /// it were whole and are valid.
     #[error("a message is longer than what is left of its frame")]
     Overrun,
 }
@@ -291,7 +292,7 @@ impl RequestId {
 }
 
 impl Want {
-    /// The status, and what a success is about: a value, a number.
+    /// The status, and the result of a success: a value, a number.
     pub const PLAIN: Want = Want(0);
     /// The item's version.
     pub const VERSION: Want = Want(0x02);
@@ -299,10 +300,10 @@ impl Want {
     pub const CLIENT_FLAGS: Want = Want(0x04);
     /// The item's expiry, when it has one.
     pub const EXPIRY: Want = Want(0x08);
-    /// Of a get: the value's length as number instead of the value.
+    /// For a get: the value's length as number instead of the value.
     pub const NO_VALUE: Want = Want(NO_VALUE);
 
-    /// Whether all of `other` is wanted.
+    /// Whether all fields of `other` are wanted.
     #[inline]
     pub fn contains(self, other: Want) -> bool {
         self.0 & other.0 == other.0
@@ -318,7 +319,8 @@ impl BitOr for Want {
 }
 
 impl Op<'_> {
-    /// The key that steers the request; `None` for ping, and for a range, which any worker takes.
+    /// The key that steers the request; `None` for ping, and for a range, which any worker
+    /// executes.
     #[inline]
     pub fn key(&self) -> Option<&[u8]> {
         match self {

@@ -13,7 +13,7 @@ use base::{KeyHash, PartitionBits};
 pub struct SteeringId(pub u16);
 
 impl SteeringId {
-    /// Any worker will do; a sender of reads may spread its frames with random ids instead.
+    /// Any worker; a sender of reads may distribute its frames with random ids instead.
     pub const ANY: SteeringId = SteeringId(u16::MAX);
 }
 
@@ -25,10 +25,10 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// The most bits that an id has: 65535 is never one of them.
+    /// The maximum number of bits of an id: 65535 is never one of them.
     pub const BITS_MAX: u8 = 15;
 
-    /// Partitions by the top `bits` of the hash, dealt to so many workers.
+    /// Partitions by the top `bits` of the hash, distributed among so many workers.
     pub fn new(bits: u8, worker_count: u16) -> Steering {
         Steering { bits: bits.min(Self::BITS_MAX), worker_count: worker_count.max(1) }
     }
@@ -38,7 +38,7 @@ impl Steering {
         self.bits
     }
 
-    /// How many workers the partitions are dealt to.
+    /// The number of workers that the partitions are distributed among.
     pub fn worker_count(self) -> u16 {
         self.worker_count
     }
@@ -49,7 +49,7 @@ impl Steering {
         SteeringId(hash.partition(PartitionBits::at_most(u32::from(self.bits))).0 as u16)
     }
 
-    /// Which worker a frame goes to; `None`: any. Requests to one worker may share a frame.
+    /// The worker that a frame goes to; `None`: any. Requests to one worker may share a frame.
     #[inline]
     pub fn worker(self, id: SteeringId) -> Option<u16> {
         (id != SteeringId::ANY).then(|| id.0 % self.worker_count)

@@ -35,8 +35,8 @@ impl TagKey {
         TagKey { keyed: SipHasher24::new_with_key(bytes) }
     }
 
-    /// The key written as 32 hexadecimal digits, as in a key file; white space around them is
-    /// dropped.
+    /// The key written as 32 hexadecimal digits, as in a key file; surrounding white space is
+    /// ignored.
     pub fn from_hex(text: &str) -> Result<TagKey, BadTagKey> {
         let digits = text.trim().as_bytes();
         if digits.len() != 2 * TAG_KEY_LEN_BYTES {

@@ -17,11 +17,11 @@ use super::layout::message_len_bytes;
 use super::reply::{Reply, Status};
 use super::request::{Part, Span};
 
-/// As many words as any request or reply has.
+/// The maximum number of words of any request or reply.
 const WORD_COUNT_MAX: usize = 5;
 
-/// How long a part may be where a frame holds one message with such a key: a multiple of a unit,
-/// 0 if nothing fits.
+/// The maximum length of a part in a frame that holds one message with such a key: a multiple of a
+/// unit, 0 if nothing fits.
 pub const fn part_room_bytes(frame_max_bytes: usize, key_len_bytes: usize) -> usize {
     let fixed_bytes = HEADER_LEN_BYTES + message_len_bytes(WORD_COUNT_MAX, key_len_bytes, 0);
     frame_max_bytes.saturating_sub(fixed_bytes) / PART_UNIT_BYTES * PART_UNIT_BYTES
@@ -38,13 +38,13 @@ pub fn push_spans(total: u32, part_bytes: u32) -> impl Iterator<Item = Span> {
 }
 
 impl Span {
-    /// The part of a value of `total` bytes that this span of it is.
+    /// This span as a part of a value of `total` bytes.
     pub fn part_of(self, total: u32) -> Part {
         Part { offset: self.offset, total }
     }
 
-    /// Which bytes of a value of `total` a reply to a pull carries, if its frame has room for
-    /// `room_bytes` of them: whole units, or up to the end. `None`: the pull asks for what no
+    /// The bytes of a value of `total` that a reply to a pull carries, if its frame has room for
+    /// `room_bytes` of them: whole units, or up to the end. `None`: the pull requests bytes that no
     /// value has ([`Status::Malformed`]), or there is no room for a unit.
     pub fn within(self, total: u32, room_bytes: usize) -> Option<std::ops::Range<usize>> {
         let offset = self.offset as usize;
@@ -67,34 +67,34 @@ pub struct Pull {
     next_offset: u32,
 }
 
-/// What became of a part that was pulled.
+/// The result of a pulled part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullStep {
-    /// Others are missing.
+    /// Other parts are missing.
     More,
-    /// The server had less room than was asked for: pull this as well.
+    /// The server had less room than requested: pull this as well.
     Short(Span),
-    /// All is there: [`Pull::into_bytes`].
+    /// All parts have arrived: [`Pull::into_bytes`].
     Done,
     /// The item was changed or deleted meanwhile: begin again with a get.
     Changed,
 }
 
-/// The server's answer cannot be a part of the value.
+/// The server's reply cannot be a part of the value.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum PullError {
-    /// The value is larger than the client takes.
+    /// The value is larger than the client accepts.
     #[error("a value of {total} bytes is longer than the {max_bytes} that the client takes")]
     TooLarge {
         /// Its length.
         total: u32,
-        /// The most that was allowed.
+        /// The maximum.
         max_bytes: u32,
     },
-    /// No first part, no version, or another one.
+    /// It has no first part, no version, or another one.
     #[error("the server's answer is not a part of the value that was asked for")]
     NotAPart,
-    /// The part is not where parts can be.
+    /// The part is at an invalid position.
     #[error(transparent)]
     BadPart(#[from] BadPart),
     /// The server refused.
@@ -103,7 +103,7 @@ pub enum PullError {
 }
 
 impl Pull {
-    /// Begins with a get's answer that has [`Reply::part`]. Later parts are asked for in pieces of
+    /// Begins with a get's reply that has [`Reply::part`]. Later parts are requested in pieces of
     /// `part_bytes`, a multiple of [`PART_UNIT_BYTES`].
     pub fn begin(first: &Reply<'_>, part_bytes: u32, max_bytes: u32) -> Result<Pull, PullError> {
         assert!(part_bytes > 0 && (part_bytes as usize).is_multiple_of(PART_UNIT_BYTES));
@@ -122,17 +122,17 @@ impl Pull {
         Ok(Pull { version, assembly, part_bytes, next_offset })
     }
 
-    /// The version that all parts are of; goes into each pull.
+    /// The version of all parts; goes into each pull.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Whether the first part was all.
+    /// Whether the first part was the whole value.
     pub fn is_done(&self) -> bool {
         self.assembly.is_complete()
     }
 
-    /// What to ask for next; `None`: everything was asked for once.
+    /// The next span to request; `None`: everything was requested once.
     pub fn next_span(&mut self) -> Option<Span> {
         let left_bytes = self.assembly.total() - self.next_offset;
         let span = Span { offset: self.next_offset, len_bytes: left_bytes.min(self.part_bytes) };
@@ -140,7 +140,7 @@ impl Pull {
         (span.len_bytes > 0).then_some(span)
     }
 
-    /// Takes the answer to the pull of `span`. One that comes twice does no harm.
+    /// Accepts the reply to the pull of `span`. A repeated one does no harm.
     pub fn accept(&mut self, span: Span, reply: &Reply<'_>) -> Result<PullStep, PullError> {
         match reply.status {
             Status::Ok => {}
@@ -183,7 +183,7 @@ mod tests {
         (0..len_bytes).map(|index| ((index * 31) >> 3) as u8).collect()
     }
 
-    /// What a server answers to a span, with room for so many bytes.
+    /// A server's reply to a span, with room for so many bytes.
     fn answer(value: &[u8], span: Span, room_bytes: usize) -> Reply<'_> {
         let range = span.within(value.len() as u32, room_bytes).unwrap();
         Reply {
@@ -200,7 +200,7 @@ mod tests {
     fn check_pull(len_bytes: usize, part_bytes: u32, room_bytes: usize) {
         let value = value(len_bytes);
         let mut pull = Pull::begin(&answer(&value, FIRST, 700), part_bytes, 1 << 20).unwrap();
-        // The newest first: answers come in any order.
+        // The newest first: replies come in any order.
         let mut asked = Vec::new();
         while let Some(span) = pull.next_span() {
             asked.push(span);

@@ -16,14 +16,14 @@ use super::reply::Reply;
 use super::request::Request;
 use super::tag::TagKey;
 
-/// The message, or the header, does not fit into what is left of the buffer. Finish this frame
-/// and begin another; what does not fit an empty one goes in parts.
+/// The message, or the header, does not fit into the rest of the buffer. Finish this frame and
+/// begin another; a message that does not fit into an empty one goes in parts.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("{want_bytes} bytes do not fit into the {left_bytes} that the frame has left")]
 pub struct NoRoom {
-    /// What the message takes.
+    /// The length of the message.
     pub want_bytes: usize,
-    /// What was left.
+    /// The rest of the buffer.
     pub left_bytes: usize,
 }
 
@@ -48,8 +48,8 @@ impl<'b> FrameWriter<'b> {
         Ok(FrameWriter { buffer, len_bytes: HEADER_LEN_BYTES })
     }
 
-    /// Goes on with a frame that was begun in this buffer and is `len_bytes` long so far; `None`
-    /// if the buffer is shorter than that.
+    /// Continues a frame that was begun in this buffer and is `len_bytes` long so far; `None` if
+    /// the buffer is shorter than that.
     #[inline]
     pub fn resume(buffer: &'b mut [u8], len_bytes: usize) -> Option<FrameWriter<'b>> {
         let end = buffer.len().min(FRAME_MAX_BYTES);
@@ -70,16 +70,16 @@ impl<'b> FrameWriter<'b> {
         self.len_bytes == HEADER_LEN_BYTES
     }
 
-    /// What is left for messages.
+    /// The room left for messages.
     #[inline]
     pub fn room_bytes(&self) -> usize {
         self.buffer.len() - self.len_bytes
     }
 
-    /// How long a value may be in a message with so many words and such a key.
+    /// The maximum length of a value in a message with so many words and such a key.
     #[inline]
     pub fn value_room_bytes(&self, word_count: usize, key_len_bytes: usize) -> usize {
-        // The room is a multiple of 8, so padding never takes what is left.
+        // The room is a multiple of 8, so padding always fits.
         let fixed_bytes = message_len_bytes(word_count, 0, 0) + key_len_bytes;
         self.room_bytes().saturating_sub(fixed_bytes)
     }
@@ -96,7 +96,7 @@ impl<'b> FrameWriter<'b> {
         self.push(&reply.parts())
     }
 
-    /// Closes the frame: its length, and its tag if there is a key. Answers the length.
+    /// Closes the frame: writes its length, and its tag if there is a key. Returns the length.
     #[inline]
     pub fn finish(self, key: Option<&TagKey>) -> usize {
         let frame = &mut self.buffer[..self.len_bytes];
@@ -109,7 +109,7 @@ impl<'b> FrameWriter<'b> {
         self.len_bytes
     }
 
-    /// Writes bytes that are a body by themselves.
+    /// Writes bytes that are a whole body.
     pub(super) fn push_body(&mut self, body: &[u8]) -> Result<(), NoRoom> {
         let place = self.claim(body.len().next_multiple_of(8))?;
         let (bytes, padding) = place.split_at_mut(body.len());

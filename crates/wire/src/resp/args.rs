@@ -10,7 +10,7 @@
 
 use super::parser::inline;
 
-/// How the arguments are framed.
+/// The framing of the arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// `$len CRLF bytes CRLF`.
@@ -34,8 +34,8 @@ pub struct ArgIter<'a> {
     form: Form,
 }
 
-/// Where a walk over a command's arguments stands, as numbers: with the command's bytes it becomes
-/// the walk again ([`ArgPlace::walk`]).
+/// The position of a walk over a command's arguments, as numbers: with the command's bytes it
+/// becomes the walk again ([`ArgPlace::walk`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArgPlace {
     start: usize,
@@ -43,7 +43,7 @@ pub struct ArgPlace {
     form: Form,
 }
 
-/// The keys of a command with several.
+/// The keys of a command with several of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Keys<'a> {
     iter: ArgIter<'a>,
@@ -57,8 +57,8 @@ pub struct Pairs<'a> {
     iter: ArgIter<'a>,
 }
 
-/// An inline command that has escapes or quotes in mid-word, so that its arguments do not lie
-/// in the buffer as they are meant.
+/// An inline command with escapes or with quotes in mid-word, whose arguments are not in the buffer
+/// in their final form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotedLine<'a> {
     line: &'a [u8],
@@ -69,12 +69,12 @@ impl<'a> Args<'a> {
         Args { iter: ArgIter { rest, remaining: count, form: Form::Bulk }, quoted: false }
     }
 
-    /// Words of `line`; `quoted` says that some of them need rewriting.
+    /// The words of `line`; `quoted` means that some of them need rewriting.
     pub(crate) fn words(line: &'a [u8], count: u32, quoted: bool) -> Args<'a> {
         Args { iter: ArgIter { rest: line, remaining: count, form: Form::Inline }, quoted }
     }
 
-    /// How many there are, the name included. 0 for an empty command.
+    /// The number of arguments, including the name. 0 for an empty command.
     pub fn len(&self) -> usize {
         self.iter.len()
     }
@@ -94,7 +94,7 @@ impl<'a> Args<'a> {
         self.iter
     }
 
-    /// The line, if its words must be rewritten before they can be read.
+    /// The line, if its words must be rewritten before they can be parsed.
     pub fn quoted_line(&self) -> Option<QuotedLine<'a>> {
         self.quoted.then_some(QuotedLine { line: self.iter.rest })
     }
@@ -128,7 +128,7 @@ impl ExactSizeIterator for ArgIter<'_> {
     }
 }
 
-/// Two walks are equal when they will yield equal arguments.
+/// Two walks are equal if they will yield equal arguments.
 impl PartialEq for ArgIter<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.remaining == other.remaining && (*self).eq_by_items(*other)
@@ -141,7 +141,7 @@ impl<'a> ArgIter<'a> {
         ArgIter { rest: &[], remaining: 0, form: Form::Bulk }
     }
 
-    /// Where the walk stands in `command`, the bytes of the whole command that it walks.
+    /// The position of the walk in `command`, the bytes of the whole command that it walks.
     pub fn place_in(&self, command: &[u8]) -> ArgPlace {
         let start = self.rest.as_ptr().addr().wrapping_sub(command.as_ptr().addr());
         ArgPlace { start, remaining: self.remaining, form: self.form }
@@ -158,12 +158,12 @@ impl<'a> ArgIter<'a> {
 }
 
 impl ArgPlace {
-    /// Arguments that are left.
+    /// The number of remaining arguments.
     pub fn remaining(self) -> usize {
         self.remaining as usize
     }
 
-    /// The walk that goes on there; over nothing if `command` is shorter than it was.
+    /// The walk from that position on; an empty one if `command` is shorter than it was.
     pub fn walk(self, command: &[u8]) -> ArgIter<'_> {
         match command.get(self.start..) {
             Some(rest) => ArgIter { rest, remaining: self.remaining, form: self.form },
@@ -172,7 +172,7 @@ impl ArgPlace {
     }
 }
 
-/// Reads `$len CRLF bytes CRLF` (A1 says it is there).
+/// Parses `$len CRLF bytes CRLF` (A1 guarantees it).
 #[inline]
 fn split_bulk(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len_bytes, start) = match rest {
@@ -184,7 +184,7 @@ fn split_bulk(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((bulk, after.get(2..)?))
 }
 
-/// A length of three digits or more, and where the bytes start.
+/// A length of three digits or more, and the start of the bytes.
 #[inline(never)]
 fn long_length(rest: &[u8]) -> Option<(usize, usize)> {
     let digits = rest.get(1..)?;
@@ -203,12 +203,12 @@ impl<'a> Keys<'a> {
         Keys { iter, step: step.max(1) }
     }
 
-    /// The walk over the arguments among which the keys are, and how far apart these are.
+    /// The walk over the arguments that contain the keys, and the distance between keys.
     pub fn arguments(&self) -> (ArgIter<'a>, u32) {
         (self.iter, self.step)
     }
 
-    /// The keys among arguments, each `step` from the one before.
+    /// The keys among the arguments, each `step` after the previous one.
     pub fn among(arguments: ArgIter<'a>, step: u32) -> Keys<'a> {
         Keys::stepped(arguments, step)
     }
@@ -280,7 +280,7 @@ impl<'a> Iterator for Pairs<'a> {
 impl ExactSizeIterator for Pairs<'_> {}
 
 impl QuotedLine<'_> {
-    /// Appends the same command as a multibulk, to be parsed in the line's place.
+    /// Appends the same command as a multibulk, to be parsed in place of the line.
     pub fn rewrite(&self, out: &mut Vec<u8>) {
         inline::rewrite(self.line, out);
     }

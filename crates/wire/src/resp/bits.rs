@@ -13,7 +13,7 @@ use super::args::ArgIter;
 use super::error::ErrorReply;
 use super::number::parse_i64;
 
-/// What the numbers of a range count.
+/// The unit of a range's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BitUnit {
     /// BYTE.
@@ -36,50 +36,50 @@ impl BitUnit {
     }
 }
 
-/// The part of a value that BITCOUNT looks at; both ends inclusive, negative from the end.
+/// The part of a value that BITCOUNT counts; both ends inclusive, negative from the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitRange {
     /// The first.
     pub start: i64,
     /// The last.
     pub end: i64,
-    /// Of both.
+    /// The unit of both.
     pub unit: BitUnit,
 }
 
-/// What BITPOS looks for, and where.
+/// The bit that BITPOS searches for, and the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitSearch {
     /// 1 or 0.
     pub bit: bool,
-    /// Where it begins.
+    /// The start of the range.
     pub start: i64,
-    /// Where it ends, if `has_end`.
+    /// The end of the range, if `has_end`.
     pub end: i64,
-    /// Without an end the value is taken to go on with zeros.
+    /// Without an end, zeros are assumed to follow the value.
     pub has_end: bool,
-    /// Of both.
+    /// The unit of both.
     pub unit: BitUnit,
 }
 
-/// What BITOP does.
+/// The operation of BITOP: which bits are set in the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BitOperation {
-    /// In every source.
+    /// Bits in every source.
     And,
-    /// In any source.
+    /// Bits in any source.
     Or,
-    /// In an odd number of them.
+    /// Bits in an odd number of sources.
     Xor,
-    /// Not in the only source.
+    /// Bits not in the only source.
     Not,
-    /// In the first and in none of the others.
+    /// Bits in the first source and in none of the others.
     Diff,
-    /// In one of the others and not in the first.
+    /// Bits in one of the others and not in the first.
     Diff1,
-    /// In the first and in one of the others.
+    /// Bits in the first source and in one of the others.
     AndOr,
-    /// In exactly one.
+    /// Bits in exactly one source.
     One,
 }
 
@@ -95,7 +95,7 @@ impl BitOperation {
         ("ONE", BitOperation::One),
     ];
 
-    /// Reads the word, and holds it against the number of sources.
+    /// Parses the word, and checks the number of sources.
     pub(super) fn read<'a>(
         word: &[u8],
         source_count: usize,
@@ -121,21 +121,21 @@ impl BitOperation {
 pub struct BitField {
     /// `i8`, not `u8`.
     pub is_signed: bool,
-    /// How many bits.
+    /// Its width.
     pub width_bits: u8,
-    /// Where its highest bit is.
+    /// The offset of its highest bit.
     pub offset_bits: u64,
 }
 
-/// What becomes of a field that a number does not fit into.
+/// The handling of a number that does not fit into its field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overflow {
-    /// The number's low bits.
+    /// The number's low bits are written.
     #[default]
     Wrap,
-    /// The nearest number that fits.
+    /// The nearest number that fits is written.
     Saturate,
-    /// Nothing; the answer is null.
+    /// Nothing is written; the answer is null.
     Fail,
 }
 
@@ -159,7 +159,7 @@ pub struct FieldActions<'a> {
 }
 
 impl<'a> FieldActions<'a> {
-    /// The actions that `args` name, on a value that cannot be longer than that.
+    /// The actions in `args`, on a value of at most that length.
     pub fn new(args: ArgIter<'a>, value_max_bytes: u64) -> FieldActions<'a> {
         FieldActions { args, overflow: Overflow::default(), value_max_bytes }
     }
@@ -220,7 +220,7 @@ fn read_overflow<'a>(word: &[u8]) -> Result<Overflow, ErrorReply<'a>> {
     }
 }
 
-/// Reads `i8` or `u63`. A NUL ends it, as it does in Redis.
+/// Parses `i8` or `u63`. A NUL ends it, as in Redis.
 fn read_kind<'a>(word: &[u8]) -> Result<(bool, u8), ErrorReply<'a>> {
     let (is_signed, width) = match word {
         [b'i', width @ ..] => (true, width),
@@ -235,8 +235,8 @@ fn read_kind<'a>(word: &[u8]) -> Result<(bool, u8), ErrorReply<'a>> {
     }
 }
 
-/// Reads the offset of a bit in a value that cannot be longer than that; of a field that is so many
-/// bits wide `#2` is the third one.
+/// Parses the offset of a bit in a value of at most that length; for a field of so many bits `#2`
+/// is the third one.
 pub fn read_offset<'a>(
     word: &[u8],
     width_bits: Option<u8>,
@@ -259,7 +259,7 @@ pub struct LcsRequest<'a> {
     pub left: &'a [u8],
     /// The other.
     pub right: &'a [u8],
-    /// What is answered.
+    /// The form of the answer.
     pub wants: LcsWants,
     /// MINMATCHLEN: shorter matches are left out of IDX.
     pub match_min_bytes: u64,
@@ -267,14 +267,14 @@ pub struct LcsRequest<'a> {
     pub with_lengths: bool,
 }
 
-/// What LCS answers.
+/// The form of LCS's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LcsWants {
     /// The subsequence itself.
     Text,
     /// LEN.
     Length,
-    /// IDX: where its parts are.
+    /// IDX: the positions of its parts.
     Matches,
 }
 

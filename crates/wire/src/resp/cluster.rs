@@ -22,20 +22,20 @@ pub enum ClusterRequest<'a> {
     Links,
     /// `KEYSLOT key`.
     KeySlot { key: &'a [u8] },
-    /// `COUNTKEYSINSLOT slot`; the slot is one.
+    /// `COUNTKEYSINSLOT slot`; the slot is valid.
     CountKeysInSlot { slot: u16 },
-    /// `GETKEYSINSLOT slot count`; the slot is one.
+    /// `GETKEYSINSLOT slot count`; the slot is valid.
     GetKeysInSlot { slot: u16, count: u64 },
     /// `COUNT-FAILURE-REPORTS node`.
     CountFailureReports { node: &'a [u8] },
     /// `REPLICAS node` and SLAVES.
     Replicas { node: &'a [u8], id: CommandId },
-    /// What changes a Redis cluster: ADDSLOTS, MEET, FAILOVER and their like.
+    /// Subcommands that change a Redis cluster: ADDSLOTS, MEET, FAILOVER and similar ones.
     Administer { id: CommandId },
 }
 
 impl ClusterRequest<'_> {
-    /// Which row of the table it came from.
+    /// The row of the table it came from.
     pub fn id(&self) -> CommandId {
         match self {
             ClusterRequest::Slots => CommandId::ClusterSlots,

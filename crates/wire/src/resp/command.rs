@@ -10,7 +10,7 @@ use super::range::RangeRequest;
 use super::table::CommandId;
 
 #[expect(missing_docs, reason = "each variant quotes the syntax that names its fields")]
-/// One request. Arity and options are checked; key and value lengths are the server's to check.
+/// One request. Arity and options are checked; the server checks key and value lengths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Command<'a> {
     /// An empty line, `*0` or `*-1`: no reply.
