@@ -52,11 +52,12 @@ fn first_owned(from: u64, index: u64, reader_count: u64) -> u64 {
 struct Plan {
     at: u64,
     reader_count: u64,
-    /// Of the change's own number: tells a reader's cursor before it from one after it.
+    /// The parity of the change's own number: distinguishes a reader's cursor before the change
+    /// from one after it.
     parity: u64,
 }
 
-/// The most readers that a plan can name.
+/// The maximum number of readers in a plan.
 const READERS_MAX: u64 = (1 << 10) - 1;
 
 impl Plan {
@@ -70,11 +71,11 @@ impl Plan {
     }
 }
 
-/// A reader that no number waits for.
+/// A reader without a number to wait for.
 const IDLE: u64 = u64::MAX;
 
-/// Where a reader is: the number that it has not given back yet, or that it will take next; and the
-/// parity of the plan that it follows.
+/// The position of a reader: the number that it has not given back yet, or that it will take next;
+/// and the parity of the plan that it follows.
 fn cursor_word(number: u64, parity: u64) -> u64 {
     number << 1 | parity
 }
@@ -112,7 +113,7 @@ struct Head {
 
 struct Board {
     head: CachePadded<Head>,
-    /// By number modulo their count, which is a power of two.
+    /// Indexed by number modulo their count, which is a power of two.
     slots: Box<[Slot]>,
     /// Each written by its reader only.
     cursors: Box<[CachePadded<AtomicU64>]>,
@@ -125,8 +126,8 @@ impl Board {
     }
 }
 
-/// Makes a board for a zone from which nothing has been taken, with `reader_max` readers, of which
-/// the first `reader_count` are active.
+/// Makes a board with `reader_max` readers, of which the first `reader_count` are active, for a
+/// zone from which nothing has been taken.
 pub fn board(zone: &Zone, reader_max: u16, reader_count: u16) -> (Poster, Vec<Reader>) {
     let (all, active) = (u64::from(reader_max), u64::from(reader_count));
     assert!(all <= READERS_MAX, "a plan can name all readers");
@@ -162,22 +163,23 @@ pub fn board(zone: &Zone, reader_max: u16, reader_count: u16) -> (Poster, Vec<Re
 pub struct Poster {
     board: Arc<Board>,
     published: u64,
-    /// How many readers there were before the plan.
+    /// The number of readers before the plan.
     before: u64,
     plan: Plan,
 }
 
-/// The last change of readers is not over: some have not come to its number yet.
+/// The last change of readers is not finished: some have not reached its number yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("readers have not passed number {at} yet, where they change")]
 pub struct ChangePending {
-    /// Where the last change happens.
+    /// The number of the last change.
     pub at: u64,
 }
 
 impl Poster {
-    /// Hands what has landed to the readers, and gives back to the zone what all are done with.
-    /// The zone is the one that the board was made for. Says how many messages were handed over.
+    /// Passes landed messages on to the readers, and gives back to the zone those that all readers
+    /// are done with. The zone is the one that the board was made for. Returns the number of
+    /// messages passed on.
     pub fn pass_on(&mut self, zone: &mut Zone) -> usize {
         let before = self.published;
         while let Some(completion) = zone.take() {
@@ -191,7 +193,8 @@ impl Poster {
         (self.published - before) as usize
     }
 
-    /// From the next message on, `reader_count` readers share the work. Says from which number.
+    /// From the next message on, `reader_count` readers share the work. Returns the number of that
+    /// message.
     pub fn change_readers(&mut self, reader_count: u16) -> Result<u64, ChangePending> {
         let reader_count = u64::from(reader_count);
         let is_possible = reader_count >= 1 && reader_count <= self.board.cursors.len() as u64;
@@ -212,7 +215,7 @@ impl Poster {
         (0..concerned).all(|index| self.follows(index, self.cursor(index)))
     }
 
-    /// The number below which no reader needs anything.
+    /// The number below which no reader needs any message.
     fn released(&self) -> u64 {
         let concerned = self.before.max(self.plan.reader_count);
         (0..concerned)
@@ -220,7 +223,8 @@ impl Poster {
             .map(|(index, cursor)| match cursor {
                 IDLE if self.follows(index, cursor) => self.published,
                 IDLE => self.plan.at,
-                // A cursor of the plan before skips numbers that are its reader's from `at` on.
+                // A cursor of the previous plan skips numbers that belong to its reader from `at`
+                // on.
                 _ if !self.follows(index, cursor) => (cursor >> 1).min(self.plan.at),
                 _ => cursor >> 1,
             })
@@ -253,7 +257,7 @@ impl Reader {
     /// The next message of this reader, if it has landed.
     #[inline]
     pub fn take(&mut self) -> Option<Completion> {
-        // Acquire: what the poster wrote before it published these numbers is seen (P1).
+        // Acquire: sees everything that the poster wrote before it published these numbers (P1).
         let published = self.board.head.published.load(Ordering::Acquire);
         self.follow();
         if self.next >= published {
@@ -265,10 +269,10 @@ impl Reader {
         Some(completion)
     }
 
-    /// Takes up a change of readers once its number is reached.
+    /// Adopts a change of readers once its number is reached.
     fn follow(&mut self) {
         // Acquire: pairs with `change_readers`. A plan newer than `published` does no harm: it
-        // begins at or behind it.
+        // begins at or after it.
         let word = self.board.head.plan.load(Ordering::Acquire);
         let plan = Plan::of_word(word);
         if plan == self.plan || self.next < plan.at {
@@ -300,7 +304,7 @@ impl Reader {
         unsafe { self.board.region.bytes(completion.offset_bytes(), completion.len_bytes()) }
     }
 
-    /// Gives back all that was taken.
+    /// Gives back all messages that were taken.
     pub fn release_taken(&mut self) {
         if self.oldest_held.take().is_some() {
             self.tell();
@@ -317,7 +321,7 @@ impl Reader {
             IDLE => IDLE,
             number => cursor_word(number, self.plan.parity),
         };
-        // Release: reads of what was given back come before (P2).
+        // Release: earlier reads of the returned bytes come before (P2).
         self.board.cursors[self.index as usize].store(word, Ordering::Release);
     }
 }

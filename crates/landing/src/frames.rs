@@ -9,10 +9,11 @@ use std::ops::Range;
 
 use crate::{Lane, SendError, Sender};
 
-/// Frames of one segmented message: what every kernel that can segment allows (UDP_MAX_SEGMENTS).
+/// The maximum number of frames in one segmented message: the minimum of all kernels that can
+/// segment (UDP_MAX_SEGMENTS).
 const SEGMENTS_MAX: usize = 64;
 
-/// Bytes of one segmented message: a datagram of either family, without its headers.
+/// The maximum length of one segmented message: a datagram of either family, without its headers.
 const SEGMENTED_BYTES_MAX: usize = 65_487;
 
 #[derive(Clone, Copy)]
@@ -20,7 +21,7 @@ struct Frame {
     to: Sender,
     offset_bytes: u32,
     len_bytes: u32,
-    /// It goes on elsewhere, and so leaves by itself.
+    /// The message continues elsewhere, so this frame leaves by itself.
     is_head: bool,
 }
 
@@ -30,12 +31,12 @@ struct Reserved {
     bytes_max: usize,
 }
 
-/// What may leave as one message.
+/// Which frames may leave as one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Joining {
     /// Each frame by itself.
     Single,
-    /// Frames of one length but for the last: the kernel cuts them apart.
+    /// Frames of one length except for the last: the kernel cuts them apart.
     Segmented,
     /// Any frames: a stream has no boundaries.
     Stream,
@@ -49,7 +50,7 @@ pub(crate) struct Run {
     pub(crate) segment_bytes: usize,
 }
 
-/// The queue. Frames in front of `sent_count` have left; their bytes stay until `clear`.
+/// The queue. Frames before `sent_count` have left; their bytes stay until `clear`.
 pub(crate) struct Frames {
     arena: Box<[u8]>,
     used_bytes: usize,
@@ -85,7 +86,7 @@ impl Frames {
         self.push(len_bytes, false);
     }
 
-    /// The same for the head of a message that goes on elsewhere; its index.
+    /// Commits the head of a message that continues elsewhere; returns its index.
     pub(crate) fn commit_head(&mut self, len_bytes: usize) -> usize {
         self.push(len_bytes, true);
         self.frame_count - 1
@@ -101,7 +102,7 @@ impl Frames {
         self.used_bytes += len_bytes;
     }
 
-    /// Those that have not left.
+    /// The frames that have not left.
     pub(crate) fn waiting(&self) -> Range<usize> {
         self.sent_count..self.frame_count
     }
@@ -112,7 +113,7 @@ impl Frames {
         assert!(self.sent_count <= self.frame_count, "what leaves was queued");
     }
 
-    /// Forgets all frames if all have left; their bytes are not read any more.
+    /// Forgets all frames if all have left; their bytes are no longer read.
     pub(crate) fn clear(&mut self) {
         if self.sent_count == self.frame_count {
             (self.sent_count, self.frame_count, self.used_bytes) = (0, 0, 0);
@@ -123,20 +124,20 @@ impl Frames {
         self.frames[index].to
     }
 
-    /// The address of a frame's first byte; those behind it of its run follow.
+    /// The address of a frame's first byte; those after it in its run follow.
     pub(crate) fn start(&mut self, index: usize) -> *mut u8 {
         let offset_bytes = self.frames[index].offset_bytes as usize;
         self.arena[offset_bytes..].as_mut_ptr()
     }
 
-    /// So many frames from `index` on, which have been found to go as one message.
+    /// So many frames from `index` on, which can leave as one message.
     pub(crate) fn run_of(&self, index: usize, frame_count: usize) -> Run {
         let frames = &self.frames[index..index + frame_count];
         let bytes = frames.iter().map(|frame| frame.len_bytes as usize).sum();
         Run { frame_count, bytes, segment_bytes: frames[0].len_bytes as usize }
     }
 
-    /// The frames from `index` on that can go as one message.
+    /// The frames from `index` on that can leave as one message.
     pub(crate) fn run(&self, index: usize, joining: Joining) -> Run {
         let first = self.frames[index];
         let segment_bytes = first.len_bytes as usize;

@@ -13,44 +13,44 @@ use crate::udp::{SendCounters, UdpConfig, UdpLanes};
 use crate::uring::{Unavailable, Uring, UringConfig};
 use crate::{Lane, Notice, SendError, Sender, Transport, Zone};
 
-/// Which way is wanted.
+/// The requested receive mechanism.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WantedWay {
-    /// io_uring where the kernel can.
+    /// io_uring if the kernel supports it.
     #[default]
     Auto,
-    /// `recvmmsg`, whatever the kernel can.
+    /// `recvmmsg`, whatever the kernel supports.
     Recvmmsg,
 }
 
 /// How sockets of peers behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeersConfig {
-    /// Which way is wanted.
+    /// The requested mechanism.
     pub way: WantedWay,
-    /// With io_uring.
+    /// The configuration for io_uring.
     pub uring: UringConfig,
-    /// With `recvmmsg`.
+    /// The configuration for `recvmmsg`.
     pub udp: UdpConfig,
 }
 
 impl Default for PeersConfig {
-    /// `recvmmsg` takes one slot a call: the next begins right behind what was filled, so that a
-    /// log has no gaps, at no cost (docs/results/landing.md).
+    /// With `recvmmsg` each call gets one slot: the next begins directly after the filled bytes, so
+    /// a log has no gaps, at no cost (docs/results/landing.md).
     fn default() -> PeersConfig {
         let udp = UdpConfig { burst_max: 1, ..UdpConfig::default() };
         PeersConfig { way: WantedWay::Auto, uring: UringConfig::default(), udp }
     }
 }
 
-/// Which way was taken; its text is a line for the log.
+/// The mechanism in use; its text is a line for the log.
 #[derive(Debug)]
 pub enum Way {
     /// io_uring.
     Uring,
-    /// `recvmmsg`, as it was wanted.
+    /// `recvmmsg`, as requested.
     Recvmmsg,
-    /// `recvmmsg`, since this kernel has no incremental ring of buffers.
+    /// `recvmmsg`, because this kernel has no incremental ring of buffers.
     Fallback(Unavailable),
 }
 
@@ -76,7 +76,7 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// A transport that fills this zone, and no sockets yet.
+    /// A transport that fills this zone, without sockets yet.
     pub fn open(zone: &mut Zone, config: PeersConfig) -> io::Result<Peers> {
         let lanes = || UdpLanes::new(config.udp).map(|lanes| Transporter::Lanes(Box::new(lanes)));
         let (transporter, way) = match config.way {
@@ -89,7 +89,7 @@ impl Peers {
         Ok(Peers { transporter, way })
     }
 
-    /// Which way was taken.
+    /// The mechanism in use.
     pub fn way(&self) -> &Way {
         &self.way
     }
@@ -102,8 +102,8 @@ impl Peers {
         }
     }
 
-    /// Hears no more from a lane. What was received from it has landed when `take_closed` names it;
-    /// with `recvmmsg`, what its socket still held is dropped (K22).
+    /// Stops receiving from a lane. Everything received from it has landed when `take_closed` names
+    /// it; with `recvmmsg`, bytes still in its socket are dropped (K22).
     pub fn close(&mut self, lane: Lane) -> io::Result<()> {
         match &mut self.transporter {
             Transporter::Uring(uring) => uring.close(lane),
@@ -114,7 +114,7 @@ impl Peers {
         }
     }
 
-    /// A lane that was closed. Its position is not given to another.
+    /// A closed lane. Its position is not given to another.
     pub fn take_closed(&mut self) -> Option<Lane> {
         match &mut self.transporter {
             Transporter::Uring(uring) => uring.take_closed(),
@@ -122,7 +122,7 @@ impl Peers {
         }
     }
 
-    /// What it has sent.
+    /// The counts of sent messages.
     pub fn send_counters(&self) -> SendCounters {
         match &self.transporter {
             Transporter::Uring(uring) => uring.send_counters(),

@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-/// So many notifications in a row that say "copied" end a lane's attempts.
+/// After so many notifications of a copy in a row, a lane stops trying.
 pub(crate) const COPIED_MAX: u8 = 4;
 
 /// Bytes that stay as and where they are until this value is dropped, such as a value in a log's
@@ -43,32 +43,33 @@ unsafe impl Pinned for &'static [u8] {
     }
 }
 
-/// Which messages are sent without a copy.
+/// The messages that are sent without a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZeroCopy {
     /// None.
     Never,
     /// Those of at least this length, to peers for which the kernel does not copy all the same.
     From {
-        /// The shortest.
+        /// The minimum length.
         bytes: usize,
     },
-    /// Those of at least this length, whatever the kernel says of them: to measure what it costs.
+    /// Those of at least this length, whatever the kernel reports: to measure the cost.
     AlwaysFrom {
-        /// The shortest.
+        /// The minimum length.
         bytes: usize,
     },
 }
 
 impl Default for ZeroCopy {
-    /// Below some ten thousand bytes pinning pages costs more than a copy, on any device.
+    /// Below some ten thousand bytes, pinning pages costs more than a copy, on any device.
     fn default() -> ZeroCopy {
         ZeroCopy::From { bytes: 32 << 10 }
     }
 }
 
 impl ZeroCopy {
-    /// Whether a message is sent so, to a peer for which the kernel has copied so often in a row.
+    /// Whether a message is sent without a copy, to a peer for which the kernel has copied so often
+    /// in a row.
     pub(crate) fn is_for(self, len_bytes: usize, copied_streak: u8) -> bool {
         match self {
             ZeroCopy::Never => false,
@@ -78,13 +79,13 @@ impl ZeroCopy {
     }
 }
 
-/// What sending without a copy came to.
+/// The counts of sends without a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZeroCopyCounters {
     /// Messages that the kernel took without a copy.
     pub taken: u64,
-    /// Of them, those whose bytes it has let go of.
+    /// Of these, messages whose bytes the kernel has released.
     pub let_go: u64,
-    /// Of those, the ones that it had to copy after all.
+    /// Of those, messages that the kernel had to copy after all.
     pub copied: u64,
 }

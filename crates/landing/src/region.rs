@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// A range of initialised memory that a zone fills. The region says where it is and frees it; the
+/// A range of initialised memory that a zone fills. The region has its address and frees it; the
 /// zone decides which thread or device may read or write which byte when.
 #[derive(Debug)]
 pub struct Region {
@@ -36,7 +36,7 @@ impl Region {
         Ok(Region::owned(start.cast(), len_bytes))
     }
 
-    /// The first `len_bytes` of a file, shared with it, resident: what lands there is in the file.
+    /// The first `len_bytes` of a file, shared with it, resident: landed messages are in the file.
     pub fn file(file: &File, len_bytes: usize) -> io::Result<Region> {
         if len_bytes == 0 || file.metadata()?.len() < len_bytes as u64 {
             let message = format!("the file is shorter than the {len_bytes} bytes to map");
@@ -65,13 +65,13 @@ impl Region {
         Region { start, len_bytes, is_owned: true }
     }
 
-    /// How long it is.
+    /// Its length.
     pub fn len_bytes(&self) -> usize {
         self.len_bytes
     }
 
-    /// Where it starts, for a transport that registers it with a device. Every access is unsafe:
-    /// the zone over it says which thread or device may touch which bytes.
+    /// Its start, for a transport that registers it with a device. Every access is unsafe: the zone
+    /// over it decides which thread or device may touch which bytes.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// A sender that is known by position: a connected socket (K19) or a shared-memory client.
+/// A sender identified by position: a connected socket (K19) or a shared-memory client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane(pub u32);
 
@@ -45,8 +45,8 @@ impl Sender {
         }
     }
 
-    /// The sender at that address, heard through a next hop that its transport knows by number
-    /// (0: none in particular).
+    /// The sender at that address, received through a next hop that its transport identifies by
+    /// number (0: none in particular).
     #[cfg(feature = "xdp")]
     pub(crate) fn through(address: SocketAddr, hop: u8) -> Sender {
         let mut sender = Sender::address(address);
@@ -54,18 +54,18 @@ impl Sender {
         sender
     }
 
-    /// The next hop that it was heard through.
+    /// The next hop that its messages came through.
     #[cfg(feature = "xdp")]
     pub(crate) fn hop(self) -> u8 {
         (self.0[0] >> 8) as u8
     }
 
-    /// The position, if it is known by one.
+    /// The position, if it is identified by one.
     pub fn as_lane(self) -> Option<Lane> {
         (self.kind() == KIND_LANE).then_some(Lane((self.0[0] >> 32) as u32))
     }
 
-    /// The address, if it is known by one.
+    /// The address, if it is identified by one.
     pub fn as_address(self) -> Option<SocketAddr> {
         let port = (self.0[0] >> 16) as u16;
         match self.kind() {
@@ -86,7 +86,7 @@ impl Sender {
         self.0
     }
 
-    /// The sender that had these words.
+    /// The sender with these words.
     pub(crate) fn of_words(words: [u64; 3]) -> Sender {
         Sender(words)
     }

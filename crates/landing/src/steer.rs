@@ -22,18 +22,18 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 /// The partition of a datagram that any socket may take.
 pub const ANY_PARTITION: u16 = 0xffff;
 
-/// Where in the payload the partition is.
+/// The offset of the partition in the payload.
 pub const PARTITION_OFFSET_BYTES: usize = 4;
 
-/// The socket that owns a partition, of `socket_count`: what the group's program computes, and what
-/// a client computes to know. `None` for [`ANY_PARTITION`]: a random one.
+/// The socket that owns a partition, of `socket_count`: the group's program computes it, and so can
+/// a client. `None` for [`ANY_PARTITION`]: a random one.
 pub fn socket_of(partition: u16, socket_count: u16) -> Option<u16> {
     (partition != ANY_PARTITION).then(|| partition % socket_count)
 }
 
 /// Opens `socket_count` sockets at one address, socket `i` at index `i`, with the program that
 /// steers between them. Port 0 picks a port for all of them. They belong together: closing one
-/// changes the others' places in the group.
+/// changes the others' positions in the group.
 pub fn group(address: SocketAddr, socket_count: u16) -> io::Result<Vec<UdpSocket>> {
     let sockets = unsteered(address, socket_count)?;
     if let Some(first) = sockets.first() {
@@ -42,7 +42,7 @@ pub fn group(address: SocketAddr, socket_count: u16) -> io::Result<Vec<UdpSocket
     Ok(sockets)
 }
 
-/// As [`group`], but nothing steers yet: datagrams go by the hash of their addresses.
+/// As [`group`], but without steering: datagrams are distributed by the hash of their addresses.
 pub fn unsteered(address: SocketAddr, socket_count: u16) -> io::Result<Vec<UdpSocket>> {
     let mut address = address;
     let mut sockets = Vec::with_capacity(usize::from(socket_count));
@@ -76,8 +76,8 @@ pub fn spread(member: &UdpSocket, socket_count: u16) -> io::Result<()> {
     attach(member, &mut anywhere(socket_count))
 }
 
-/// Steers a group by one byte of the payload: what has a 0 there goes to socket 0, all else to one
-/// of the `others` behind it, by `(byte - 1) mod others`.
+/// Steers a group by one byte of the payload: datagrams with a 0 there go to socket 0, all others
+/// to one of the `others` after it, by `(byte - 1) mod others`.
 pub fn steer_apart(member: &UdpSocket, offset_bytes: u32, others: u16) -> io::Result<()> {
     if others == 0 {
         let message = "what is steered apart has somewhere to go";
@@ -102,7 +102,7 @@ fn attach(member: &UdpSocket, program: &mut [libc::sock_filter]) -> io::Result<(
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The program. Offsets count from the payload; a load behind its end returns 0, socket 0.
+/// The program. Offsets count from the payload; a load beyond its end returns 0, socket 0.
 fn program(socket_count: u16) -> [libc::sock_filter; 9] {
     let low = PARTITION_OFFSET_BYTES as u32;
     let random = (libc::SKF_AD_OFF + libc::SKF_AD_RANDOM) as u32;
@@ -138,7 +138,7 @@ fn anywhere(socket_count: u16) -> [libc::sock_filter; 3] {
 
 /// The program of [`steer_apart`].
 fn apart(offset_bytes: u32, others: u16) -> [libc::sock_filter; 6] {
-    // Behind the end a load returns 0, socket 0, too.
+    // A load beyond the end returns 0, socket 0, too.
     let is_first = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     [
         step(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, offset_bytes),

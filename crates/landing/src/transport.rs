@@ -6,46 +6,46 @@ use std::os::fd::BorrowedFd;
 
 use crate::{Lane, Sender, Zone};
 
-/// How messages come and go. One thread drives a transport and its zone.
+/// A way to receive and send messages. One thread drives a transport and its zone.
 ///
 /// Receiving: [`receive`](Transport::receive), then [`Zone::take`] until it is empty, read
-/// [`Zone::bytes`], and at last [`Zone::release_taken`]. Sending: [`reserve`](Transport::reserve)
+/// [`Zone::bytes`], and finally [`Zone::release_taken`]. Sending: [`reserve`](Transport::reserve)
 /// room, write a frame there, [`commit`](Transport::commit) it, and [`flush`](Transport::flush)
 /// once per batch. No call blocks, and none allocates.
 pub trait Transport {
-    /// Lands what has arrived: one burst at most, and no more than the zone has room for. Says how
-    /// many messages landed; 0 means that nothing is there, that nothing whole was, or that the
-    /// zone is full (its counters tell).
+    /// Lands arrived messages: at most one burst, and no more than the zone has room for. Returns
+    /// the number of landed messages; 0 means that none has arrived, that none was whole, or that
+    /// the zone is full (its counters tell).
     fn receive(&mut self, zone: &mut Zone) -> io::Result<usize>;
 
-    /// Room for one frame of at most `bytes_max` to that peer. What was there before is arbitrary
-    /// but initialised. A reservation that is not committed is forgotten by the next one.
+    /// Room for one frame of at most `bytes_max` to that peer. Its contents are arbitrary but
+    /// initialised. A reservation that is not committed is forgotten by the next one.
     fn reserve(&mut self, to: Sender, bytes_max: usize) -> Result<&mut [u8], SendError>;
 
-    /// Queues the first `len_bytes` of what was reserved last.
+    /// Queues the first `len_bytes` of the last reservation.
     fn commit(&mut self, len_bytes: usize);
 
-    /// Sends what is queued, in order, as far as it goes, and says how many frames left or were
-    /// given up. What the system does not take now stays queued for the next call.
+    /// Sends queued frames, in order, as far as the system takes them; returns the number of frames
+    /// that left or were given up. The others stay queued for the next call.
     fn flush(&mut self) -> io::Result<usize>;
 
-    /// How many frames are queued.
+    /// The number of queued frames.
     fn queued(&self) -> usize;
 
     /// The longest frame that can be sent.
     fn frame_bytes_max(&self) -> usize;
 
-    /// Readable when [`receive`](Transport::receive) may find something: what a poller waits for.
+    /// A descriptor for a poller, readable when [`receive`](Transport::receive) may find something.
     /// Call [`may_sleep`](Transport::may_sleep) just before waiting.
     fn as_fd(&self) -> BorrowedFd<'_>;
 
     /// Makes sure that the next arrival wakes the thread that waits for the descriptor. `false`:
-    /// something has arrived meanwhile, receive again instead of sleeping.
+    /// something has arrived meanwhile; receive again instead of sleeping.
     fn may_sleep(&mut self) -> bool {
         true
     }
 
-    /// Something that happened once and that an operator may want to read in a log.
+    /// An event that happens once and that belongs in the operator's log.
     fn take_notice(&mut self) -> Option<Notice> {
         None
     }
@@ -69,37 +69,37 @@ pub enum SendError {
     /// It never fits.
     #[error("a frame of {len_bytes} bytes is longer than the {max_bytes} that fit")]
     TooLong {
-        /// How long it would be.
+        /// The requested length.
         len_bytes: usize,
-        /// What fits.
+        /// The maximum length.
         max_bytes: usize,
     },
-    /// The transport knows no peer of that name (any more).
+    /// The transport has no peer of that name (any more).
     #[error("no such peer here")]
     NoPeer,
 }
 
-/// A change of behaviour that happens once in a transport's life.
+/// A change of behaviour that happens at most once for a transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
     /// The kernel or the device refused to segment datagrams; they are sent one by one from now on.
     SegmentationOff {
-        /// What the refusal said.
+        /// The error.
         errno: i32,
     },
     /// The kernel does not join datagrams of one sender; they are received one by one.
     CoalescingOff {
-        /// What the refusal said.
+        /// The error.
         errno: i32,
     },
-    /// The kernel copies what it was to send to a peer without a copy, as it does to receivers on
-    /// this host; to that peer messages leave by plain sends from now on.
+    /// The kernel copies messages to a peer in spite of the flag, as it does for receivers on this
+    /// host; to that peer messages leave by plain sends from now on.
     ZeroCopyOff {
-        /// Whose.
+        /// The peer's lane.
         lane: Lane,
     },
-    /// The device's driver has no zero-copy AF_XDP; the kernel copies frames.
+    /// The device's driver does not support zero-copy AF_XDP; the kernel copies frames.
     CopyMode,
 }
 

@@ -27,17 +27,17 @@ use crate::{Lane, Notice, SendError, Sender, Transport, Zone};
 /// The longest payload of a datagram that both families carry.
 pub const DATAGRAM_BYTES_MAX: usize = 65_487;
 
-/// Whether the kernel may join and cut datagrams for us.
+/// Whether the kernel may join and cut datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Offload {
-    /// Where it can.
+    /// If it can.
     #[default]
     Auto,
     /// Never: each datagram by itself, and zones with short buffers.
     Off,
 }
 
-/// How a UDP transport behaves.
+/// The configuration of a UDP transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpConfig {
     /// The longest frame, to send and to receive.

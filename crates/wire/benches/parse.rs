@@ -16,7 +16,7 @@ use wire::{memcached, native, resp};
 /// Requests in one read, as a pipelining client sends them.
 const PIPELINE: usize = 32;
 
-/// Handles so many requests; answers how many bytes it touched.
+/// Handles so many requests; returns the number of bytes it touched.
 type Case = fn(usize) -> usize;
 
 fn main() {
@@ -98,7 +98,7 @@ fn resp_incr(count: usize) -> usize {
     run_resp(&input, count)
 }
 
-/// Ten keys to a request.
+/// Ten keys per request.
 fn resp_mget(count: usize) -> usize {
     let input = pipeline(|i| {
         let key = format!("$16\r\nkey:{i:012}\r\n");
@@ -191,7 +191,7 @@ fn native_frame(op: impl Fn(&[u8]) -> native::Op<'_>) -> Vec<u8> {
     buffer
 }
 
-/// Frames of 32 requests, header and all.
+/// Frames of 32 requests, including the header.
 fn run_native(datagram: &[u8], count: usize) -> usize {
     let mut touched_bytes = 0;
     for _ in 0..count / PIPELINE {
@@ -273,7 +273,7 @@ fn native_reply_parse(count: usize) -> usize {
     bytes
 }
 
-/// Tags of full Ethernet frames, per 32 requests as well.
+/// Tags of full Ethernet frames, also per 32 requests.
 fn native_tag(count: usize) -> usize {
     let key = native::TagKey::new(b"sixteen secrets!");
     let mut buffer = vec![0; 1472];

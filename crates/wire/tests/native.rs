@@ -62,7 +62,7 @@ fn set<'a>(number: u32, key: &'a [u8], value: &'a [u8]) -> Request<'a> {
 
 const PAGE: &str = include_str!("../../../docs/formats/native.md");
 
-/// The bytes of a picture: lines of an offset, bytes, and behind four spaces or more a comment.
+/// The bytes of a picture: lines of an offset, bytes, and after four or more spaces a comment.
 fn picture_bytes(picture: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     for line in picture.lines() {
@@ -212,7 +212,7 @@ fn what_version_1_does_not_know_is_unsupported_and_stepped_over() {
     check_refused(&request, &[(1, 0x80)], Status::Unsupported);
     check_refused(&request, &[(6, 2)], Status::Unsupported);
     check_refused(&request, &[(7, 1)], Status::Unsupported);
-    // A word that no server knows, in place of the key's first eight bytes.
+    // A word unknown to every server, in place of the key's first eight bytes.
     check_refused(&request, &[(3, 0x80), (4, 24)], Status::Unsupported);
     check_refused(&set(1, b"key", b"value"), &[(6, 4)], Status::Unsupported);
     check_refused(&set(1, b"key", b"value"), &[(1, 0x11)], Status::Unsupported);
@@ -404,7 +404,7 @@ fn conditions() -> impl Strategy<Value = Condition> {
     ]
 }
 
-/// What a request is made of, owned; [`Plan::request`] borrows it.
+/// The owned fields of a request; [`Plan::request`] borrows them.
 #[derive(Clone, Debug)]
 struct Plan {
     which: u8,
@@ -570,7 +570,7 @@ proptest! {
 
     #[test]
     fn no_body_makes_a_parser_panic_or_loop(body in vec(any::<u8>(), 0..200)) {
-        // Each step takes a head at least, or ends the walk.
+        // Each step consumes at least a head, or ends the walk.
         prop_assert!(Requests::new(&body).count() <= body.len() / 16 + 1);
         prop_assert!(Replies::new(&body).count() <= body.len() / 16 + 1);
     }

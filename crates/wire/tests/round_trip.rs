@@ -15,7 +15,7 @@ fn frame(args: &[Vec<u8>]) -> Vec<u8> {
     out
 }
 
-/// An inline command that means these arguments: every byte written as an escape.
+/// An inline command with these arguments: every byte written as an escape.
 fn frame_inline(args: &[Vec<u8>]) -> Vec<u8> {
     let mut out = Vec::new();
     for arg in args {

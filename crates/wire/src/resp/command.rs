@@ -59,8 +59,8 @@ pub enum Command<'a> {
     /// `LCS left right [options]`.
     Lcs(LcsRequest<'a>),
 
-    /// `SETBIT key offset bit`; the offset is read when the longest value is known, and a bit that
-    /// is none is complained of behind it.
+    /// `SETBIT key offset bit`; the offset is parsed once the longest value is known, and an
+    /// invalid bit is reported only after it.
     SetBit { key: &'a [u8], offset: &'a [u8], bit: Option<bool> },
     /// `GETBIT key offset`.
     GetBit { key: &'a [u8], offset: &'a [u8] },
@@ -70,7 +70,7 @@ pub enum Command<'a> {
     BitPos { key: &'a [u8], search: BitSearch },
     /// `BITOP operation target source [source ...]`.
     BitOp { operation: BitOperation, target: &'a [u8], sources: Keys<'a> },
-    /// BITFIELD and BITFIELD_RO; read on by `FieldActions`.
+    /// BITFIELD and BITFIELD_RO; the actions are parsed by `FieldActions`.
     BitField { key: &'a [u8], actions: ArgIter<'a>, id: CommandId },
 
     /// DEL and UNLINK.
@@ -151,7 +151,7 @@ pub enum Command<'a> {
     Ping { message: Option<&'a [u8]> },
     /// `ECHO message`.
     Echo { message: &'a [u8] },
-    /// `SELECT index`; the server knows how many databases there are.
+    /// `SELECT index`; the server knows the number of databases.
     Select { database_index: i64 },
     /// `QUIT`: reply OK and close.
     Quit,
@@ -218,7 +218,7 @@ pub enum Command<'a> {
     /// `ASKING`.
     Asking,
 
-    /// A command of operators, with arguments that are read where it runs.
+    /// A command of operators, with arguments that are parsed where it runs.
     Operator { id: CommandId, args: ArgIter<'a> },
 
     /// `CLIENT|CLUSTER|COMMAND|CONFIG|OBJECT|MEMORY|... HELP`: answer [`CommandId::help_lines`].
@@ -252,7 +252,7 @@ pub enum SetCondition {
     IfPresent,
 }
 
-/// What a SET does to the expiry.
+/// The effect of a SET on the expiry.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Expiry {
     /// No expiry.
@@ -264,28 +264,28 @@ pub enum Expiry {
     At(ExpireTime),
 }
 
-/// What GETEX does to the expiry.
+/// The effect of GETEX on the expiry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ExpireTtl {
     /// PERSIST.
     Persist,
     /// EX, PX, EXAT or PXAT.
     At(ExpireTime),
-    /// One of these with a bad time: null for an absent key, the error for one that exists.
+    /// One of these with an invalid time: null for an absent key, the error for an existing one.
     Invalid(InvalidTime),
 }
 
-/// What is wrong with a time of expiry.
+/// The error in an expiry time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidTime {
     /// It is not a 64-bit integer.
     NotAnInteger,
-    /// It is not positive, or beyond what milliseconds can count.
+    /// It is not positive, or too large for milliseconds.
     OutOfRange,
 }
 
 impl InvalidTime {
-    /// What `id` answers.
+    /// The error reply of `id`.
     pub fn error_reply(self, id: CommandId) -> super::ErrorReply<'static> {
         match self {
             InvalidTime::NotAnInteger => super::ErrorReply::NotAnInteger,
@@ -294,14 +294,14 @@ impl InvalidTime {
     }
 }
 
-/// A time of expiry as the client gave it, in milliseconds.
+/// An expiry time as the client gave it, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpireTime {
     /// Milliseconds; negative only in the EXPIRE family.
     pub ms: i64,
     /// Whether `ms` counts from now instead of 1970.
     pub relative: bool,
-    /// The command that asked: named by the error when the sum with the clock overflows.
+    /// The command, which the error names if the sum with the clock overflows.
     pub id: CommandId,
 }
 
@@ -338,7 +338,7 @@ impl ExpireCondition {
     }
 }
 
-/// The unit and base of an answered time: TTL, PTTL, EXPIRETIME, PEXPIRETIME.
+/// The unit and base of a returned time: TTL, PTTL, EXPIRETIME, PEXPIRETIME.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// TTL: seconds left, rounded to nearest.
@@ -352,7 +352,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The number to answer for a key that expires at `at` and has not expired yet.
+    /// The number to return for a key that expires at `at` and has not expired yet.
     pub fn answer(self, now: UnixMillis, at: UnixMillis) -> i64 {
         let left_ms = at.0.saturating_sub(now.0);
         let answer = match self {
@@ -368,9 +368,9 @@ impl Unit {
 /// `COPY`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copy<'a> {
-    /// What is copied.
+    /// The source key.
     pub source: &'a [u8],
-    /// Where to.
+    /// The target key.
     pub target: &'a [u8],
     /// `DB n`.
     pub database_index: Option<i64>,
@@ -383,9 +383,9 @@ pub struct Copy<'a> {
 pub struct MSetEx<'a> {
     /// Keys and values.
     pub pairs: Pairs<'a>,
-    /// Of each of them.
+    /// The expiry of each key.
     pub expiry: Expiry,
-    /// Of all together.
+    /// The condition on all keys together.
     pub condition: SetCondition,
 }
 
@@ -394,9 +394,9 @@ pub struct MSetEx<'a> {
 pub struct Restore<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// What DUMP answered, not looked at yet.
+    /// The payload from DUMP, not parsed yet.
     pub payload: &'a [u8],
-    /// Milliseconds, 0 is never; `None`: it is not an integer. Redis looks at the key first.
+    /// Milliseconds, 0 is never; `None`: it is not an integer. Redis checks the key first.
     pub ttl_ms: Option<i64>,
     /// ABSTTL: `ttl_ms` counts from 1970.
     pub is_absolute: bool,
@@ -407,7 +407,7 @@ pub struct Restore<'a> {
 /// `SCAN`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanRequest<'a> {
-    /// Where the last call ended.
+    /// The cursor that the last call returned.
     pub cursor: u64,
     /// MATCH, absent if none or `*`.
     pub pattern: Option<&'a [u8]>,
@@ -420,7 +420,7 @@ pub struct ScanRequest<'a> {
 /// `FLUSHALL [ASYNC|SYNC]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushMode {
-    /// Neither was said.
+    /// Neither was given.
     Default,
     /// ASYNC.
     Async,
@@ -463,7 +463,7 @@ pub struct AuthRequest<'a> {
     pub password: &'a [u8],
 }
 
-/// The checked options of CLIENT LIST or CLIENT KILL; read again by [`ClientQuery::filter`], so
+/// The checked options of CLIENT LIST or CLIENT KILL; parsed again by [`ClientQuery::filter`], so
 /// that this rare command does not make every `Command` twice as large.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClientQuery<'a> {
@@ -472,7 +472,7 @@ pub struct ClientQuery<'a> {
 }
 
 impl<'a> ClientQuery<'a> {
-    /// What the options say.
+    /// The filter that the options describe.
     pub fn filter(&self) -> ClientFilter<'a> {
         super::parse_command::client_filter(self).unwrap_or_default()
     }
@@ -491,7 +491,7 @@ pub struct ClientFilter<'a> {
     pub address: Option<&'a [u8]>,
     /// LADDR ip:port.
     pub local_address: Option<&'a [u8]>,
-    /// MAXAGE: connected for so many seconds, or longer.
+    /// MAXAGE: connected for at least so many seconds.
     pub max_age_seconds: Option<u64>,
     /// USER.
     pub user: Option<&'a [u8]>,
@@ -504,7 +504,7 @@ pub struct ClientFilter<'a> {
 /// Whether CLIENT KILL spares the caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KillSkipMe {
-    /// The caller lives (default of the filter form).
+    /// The caller is spared (default of the filter form).
     #[default]
     Yes,
     /// The caller may be closed, after its reply.
@@ -547,7 +547,7 @@ pub enum CommandList<'a> {
 /// Name and value pairs of CONFIG SET.
 pub type ConfigPairs<'a> = Pairs<'a>;
 
-// Passed by value from the parser to where it is run: one cache line.
+// Passed by value from the parser to the code that runs it: one cache line.
 const _: () = assert!(size_of::<Command<'_>>() <= 64);
 
 impl<'a> Command<'a> {
@@ -556,7 +556,7 @@ impl<'a> Command<'a> {
         super::parse_command::id_of(self)
     }
 
-    /// Reads the command that `args` name.
+    /// Parses the command in `args`.
     pub fn from_args(args: &Args<'a>) -> Result<Command<'a>, super::CommandError<'a>> {
         super::parse_command::from_args(args)
     }

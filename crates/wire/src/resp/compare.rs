@@ -9,33 +9,33 @@ use super::args::ArgIter;
 use super::command::SetCommand;
 use super::error::ErrorReply;
 
-/// Which values pass.
+/// The kind of comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compares {
-    /// IFEQ: this one.
+    /// IFEQ: this value.
     Equal,
-    /// IFNE: all others.
+    /// IFNE: all other values, or none.
     NotEqual,
-    /// IFDEQ: those with this digest.
+    /// IFDEQ: values with this digest.
     DigestEqual,
-    /// IFDNE: those with another digest.
+    /// IFDNE: values with another digest, or none.
     DigestNotEqual,
 }
 
-/// A condition on the value that is there.
+/// A condition on the present value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Comparison<'a> {
-    /// Which values pass.
+    /// The kind of comparison.
     pub compares: Compares,
     /// A value, or the 16 digits of a digest in any case.
     pub operand: &'a [u8],
 }
 
-/// Digits of a digest.
+/// The number of digits of a digest.
 pub const DIGEST_DIGITS: usize = 16;
 
 impl Compares {
-    /// Reads IFEQ, IFNE, IFDEQ or IFDNE.
+    /// Parses IFEQ, IFNE, IFDEQ or IFDNE.
     pub fn read(word: &[u8]) -> Option<Compares> {
         let words = [
             ("ifeq", Compares::Equal),
@@ -47,7 +47,7 @@ impl Compares {
         found.map(|(_, compares)| compares)
     }
 
-    /// A comparison with `operand`, if that is one.
+    /// A comparison with `operand`, if it is valid.
     pub(super) fn with<'a>(self, operand: &'a [u8]) -> Result<Comparison<'a>, ErrorReply<'a>> {
         let is_digest = matches!(self, Compares::DigestEqual | Compares::DigestNotEqual);
         if is_digest && !is_digest_text(operand) {
@@ -61,7 +61,7 @@ fn is_digest_text(text: &[u8]) -> bool {
     text.len() == DIGEST_DIGITS && text.iter().all(u8::is_ascii_hexdigit)
 }
 
-/// The checked arguments of a SET with a comparison; read again by [`SetIf::read`], so that this
+/// The checked arguments of a SET with a comparison; parsed again by [`SetIf::read`], so that this
 /// rare form does not make every `Command` longer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SetIf<'a> {

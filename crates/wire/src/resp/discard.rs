@@ -15,11 +15,10 @@ use super::limits::Limits;
 use super::number::parse_i64;
 use super::protocol_error::ProtocolError;
 
-/// `$`, the digits of the longest length that is skipped, and CRLF fit in here.
+/// The maximum length of a header: `$`, the digits of the longest skipped length, and CRLF.
 const HEADER_MAX_BYTES: usize = 24;
 
-/// What is still to come of a refused command. One per connection, from
-/// [`super::Parser::give_up`].
+/// The rest of a refused command. One per connection, from [`super::Parser::give_up`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Discard {
     skip_bytes: u64,
@@ -27,13 +26,13 @@ pub struct Discard {
 }
 
 impl Discard {
-    /// The next `skip_bytes` bytes and then so many arguments.
+    /// Skips `skip_bytes` bytes and then so many arguments.
     pub(super) fn new(skip_bytes: usize, args_left: u32) -> Discard {
         Discard { skip_bytes: skip_bytes as u64, args_left }
     }
 
-    /// Skips what has arrived; returns how many bytes of `input` that is. Bytes left over while
-    /// the command [has not ended](Discard::has_ended) are a header that is not complete.
+    /// Skips the bytes that have arrived; returns how many bytes of `input` that is. Bytes left
+    /// over while the command [has not ended](Discard::has_ended) are an incomplete header.
     pub fn skip(&mut self, input: &[u8], limits: &Limits) -> Result<usize, ProtocolError> {
         let mut at = 0;
         loop {
@@ -59,7 +58,7 @@ impl Discard {
     }
 }
 
-/// Reads `$len CRLF`: its length and the argument's. `None`: it is not complete.
+/// Parses `$len CRLF`: its length and the argument's. `None`: it is incomplete.
 fn header(input: &[u8], limits: &Limits) -> Result<Option<(usize, u64)>, ProtocolError> {
     let Some(first) = input.first() else { return Ok(None) };
     if *first != b'$' {
@@ -91,8 +90,8 @@ mod tests {
 
     const LIMITS: Limits = Limits::new(10);
 
-    /// Refuses the command at the front of `input`, and skips it however it arrives; returns what
-    /// stands behind it.
+    /// Refuses the command at the front of `input`, and skips it however it arrives; returns the
+    /// bytes after it.
     #[track_caller]
     fn rest_behind(input: &[u8]) -> &[u8] {
         let mut rests = Vec::new();

@@ -28,30 +28,31 @@ use self::encoding::unpacked_max_bytes;
 use super::error::ErrorReply;
 use super::number::parse_i64;
 
-/// `-2147483648`.
+/// The length of `-2147483648`.
 const NUMBER_MAX_BYTES: usize = 11;
 
 mod encoding;
 
-/// The version that is written: that of Redis 7.0, which every later one reads.
+/// The written version: that of Redis 7.0, which every later one reads.
 const VERSION: u16 = 10;
-/// The highest version of Redis that is known to keep strings as this module does.
+/// The highest version of Redis that is known to store strings in this format.
 const VERSION_MAX: u16 = 13;
-/// That of Valkey 9, which counts apart.
+/// The version of Valkey 9, which counts separately.
 const VERSION_VALKEY: u16 = 80;
 
 /// The type of strings.
 const STRING_TYPE: u8 = 0;
-/// Types that some Redis has: the lists, sets, hashes and streams that are not kept here.
+/// The highest type of some Redis: lists, sets, hashes and streams, which this server does not
+/// have.
 const OTHER_TYPE_MAX: u8 = 64;
 
-/// Version and checksum.
+/// The length of version and checksum.
 const FOOTER_BYTES: usize = 10;
-/// Longer texts are never kept as integers.
+/// Longer texts are never stored as integers.
 const INTEGER_TEXT_MAX_BYTES: usize = 11;
 
-/// What stands before and behind a long value in its payload, so that the value need not be copied;
-/// `None`: it is short, and [`save`] may write it another way.
+/// The bytes before and after a long value in its payload, so that the value need not be copied;
+/// `None`: it is short, and [`save`] may write it in another form.
 pub fn frame(value: &[u8]) -> Option<(Vec<u8>, [u8; FOOTER_BYTES])> {
     if value.len() <= INTEGER_TEXT_MAX_BYTES {
         return None;
@@ -118,24 +119,24 @@ fn save_length(len: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// A value as it stands in a payload.
+/// A value in the form of its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dumped<'p> {
     /// Its bytes.
     Plain(&'p [u8]),
-    /// A number, of which it is the text.
+    /// A number, whose text is the value.
     Number(i32),
     /// LZF.
     Packed {
         /// The compressed bytes.
         packed: &'p [u8],
-        /// How long the value is, at most what was asked for.
+        /// The length of the value, at most the allowed one.
         len_bytes: u64,
     },
 }
 
 impl<'p> Dumped<'p> {
-    /// How long the value is, at most.
+    /// The maximum length of the value.
     pub fn len_max_bytes(&self) -> usize {
         match self {
             Dumped::Plain(bytes) => bytes.len(),
@@ -144,7 +145,7 @@ impl<'p> Dumped<'p> {
         }
     }
 
-    /// The memory that [`Dumped::value`] takes.
+    /// The memory of [`Dumped::value`].
     pub fn unpacked_bytes(&self) -> usize {
         if matches!(self, Dumped::Plain(_)) { 0 } else { self.len_max_bytes() }
     }
@@ -152,7 +153,8 @@ impl<'p> Dumped<'p> {
     /// The value.
     ///
     /// # Errors
-    /// It is not what LZF makes of so many bytes.
+    ///
+    /// It is not valid LZF of that length.
     pub fn value(self) -> Result<Cow<'p, [u8]>, ErrorReply<'static>> {
         match self {
             Dumped::Plain(bytes) => Ok(Cow::Borrowed(bytes)),
@@ -169,7 +171,8 @@ impl<'p> Dumped<'p> {
 /// The value in a payload, not unpacked yet; one that is longer than `value_max_bytes` is refused.
 ///
 /// # Errors
-/// What Redis answers.
+///
+/// The reply of Redis.
 pub fn load(payload: &[u8], value_max_bytes: u64) -> Result<Dumped<'_>, ErrorReply<'static>> {
     let body = checked_body(payload).ok_or(ErrorReply::DumpChecksum)?;
     let (kind, mut rest) = body.split_first().ok_or(ErrorReply::DumpFormat)?;
@@ -180,11 +183,11 @@ pub fn load(payload: &[u8], value_max_bytes: u64) -> Result<Dumped<'_>, ErrorRep
         }
         _ => return Err(ErrorReply::DumpFormat),
     }
-    // What follows the value is not looked at; nor does Redis.
+    // The bytes after the value are ignored, as in Redis.
     load_string(&mut rest, value_max_bytes)
 }
 
-/// What lies before the footer, if version and checksum are right.
+/// The bytes before the footer, if version and checksum are right.
 fn checked_body(payload: &[u8]) -> Option<&[u8]> {
     let body_bytes = payload.len().checked_sub(FOOTER_BYTES)?;
     let (body, footer) = payload.split_at_checked(body_bytes)?;

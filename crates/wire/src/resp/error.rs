@@ -46,11 +46,11 @@ pub enum ErrorReply<'a> {
     WrongArity(CommandId),
     /// `ERR unknown subcommand or wrong number of arguments for 'pause'. Try CLIENT HELP.`
     SubcommandSyntax(CommandId),
-    /// The same, with the name as the client typed it.
+    /// The same error, with the name as the client typed it.
     SubcommandTyped {
-        /// Which it is.
+        /// The command.
         id: CommandId,
-        /// As it was typed.
+        /// The typed name.
         typed: &'a [u8],
     },
     /// `ERR unknown subcommand or wrong number of arguments for 'x'. Try DEBUG HELP.`
@@ -63,7 +63,7 @@ pub enum ErrorReply<'a> {
     SameSourceAndTarget,
     /// `OOM command not allowed when used memory > 'maxmemory'.`
     OutOfMemory,
-    /// `MISCONF Errors writing to the AOF file`, as Redis says of a log that it cannot write.
+    /// `MISCONF Errors writing to the AOF file`, Redis's error for a log that it cannot write.
     LogFailed,
     /// `ERR max number of clients reached`
     MaxClients,
@@ -177,7 +177,7 @@ pub enum ErrorReply<'a> {
     ConfigSetFailed {
         /// The setting.
         name: &'a [u8],
-        /// Why, e.g. `can't set immutable config`.
+        /// The reason, e.g. `can't set immutable config`.
         reason: &'a str,
     },
     /// `ERR CONFIG SET failed (possibly related to argument 'x') - duplicate parameter`
@@ -202,7 +202,7 @@ pub enum ErrorReply<'a> {
     CrossSlot,
     /// `MOVED 3999 host:port`: the node that serves the slot.
     Moved(Elsewhere<'a>),
-    /// `ASK 3999 host:port`: the node to ask this once, behind ASKING.
+    /// `ASK 3999 host:port`: the node to ask this once, after ASKING.
     Ask(Elsewhere<'a>),
     /// `TRYAGAIN Multiple keys request during rehashing of slot`
     TryAgain,
@@ -228,33 +228,33 @@ pub enum ErrorReply<'a> {
     InvalidSlotOrCount,
     /// `ERR CLUSTER MEET is not for this server: ...`
     Managed(CommandId),
-    /// `NOPERM ...`: the user's rights do not suffice.
+    /// `NOPERM ...`: the user lacks the right.
     Denied(&'a str),
     /// `EXECABORT ...`: the user has no right to EXEC.
     DeniedExec,
     /// `EXECABORT ...`: EXEC of a client that has not logged in.
     NoAuthExec,
-    /// CLIENT TRACKING with a prefix that begins as another one does.
+    /// CLIENT TRACKING with a prefix that overlaps another one.
     PrefixOverlap {
-        /// The one that is wanted, ...
+        /// The requested prefix.
         prefix: &'a [u8],
-        /// ... and the other, ...
+        /// The other prefix.
         other: &'a [u8],
-        /// ... which the client had named before, not in the same command.
+        /// Whether the client had named the other one before, not in the same command.
         is_known: bool,
     },
     /// `ERR ...` with the server's own text.
     Other(&'a str),
 }
 
-/// Where a redirect points.
+/// The target of a redirection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elsewhere<'a> {
     /// The slot in question.
     pub slot: u16,
-    /// Of the node that has it.
+    /// The host of the node that serves it.
     pub host: &'a str,
-    /// The port of RESP there.
+    /// The RESP port of that node.
     pub port: u16,
 }
 
@@ -271,18 +271,18 @@ pub enum CommandError<'a> {
     UnknownSubcommand {
         /// The container.
         parent: CommandId,
-        /// What was asked for.
+        /// The unknown name.
         subcommand: &'a [u8],
     },
     /// `ERR wrong number of arguments for 'client|setname' command`
     WrongArity(CommandId),
-    /// `POST` or `Host:`: a web browser talks to us. Close without a reply.
+    /// `POST` or `Host:`: the client is a web browser. Close without a reply.
     CrossProtocol,
-    /// The command is known and its arity right, an argument is wrong.
+    /// The command is known and its arity right, but an argument is wrong.
     Argument {
-        /// Which command it would have been.
+        /// The command.
         id: CommandId,
-        /// The answer.
+        /// The reply.
         reply: ErrorReply<'a>,
     },
 }
@@ -360,7 +360,7 @@ impl ErrorReply<'_> {
         end_line(out, start);
     }
 
-    /// The texts that carry nothing of the request.
+    /// The texts that repeat nothing of the request.
     fn fixed_text(&self) -> &'static str {
         match self {
             ErrorReply::Syntax => "ERR syntax error",
@@ -407,7 +407,7 @@ impl ErrorReply<'_> {
         }
     }
 
-    /// Those of commands on bits, dumps and comparisons.
+    /// The texts of commands on bits, dumps and comparisons.
     fn fixed_text_of_data(&self) -> &'static str {
         match self {
             ErrorReply::NotA32BitInteger => {
@@ -447,7 +447,7 @@ impl ErrorReply<'_> {
         }
     }
 
-    /// The rest of them: connections, settings, introspection.
+    /// The other texts: connections, settings, introspection.
     fn fixed_text_of_connection(&self) -> &'static str {
         match self {
             ErrorReply::NoAuth => "NOAUTH Authentication required.",
@@ -505,7 +505,7 @@ impl ErrorReply<'_> {
     }
 }
 
-/// Of commands that would change which node has which slots.
+/// For commands that would change the slots of nodes.
 const MANAGED: &str = " is not for this server: the configuration manager assigns the slots";
 
 /// `MOVED slot host:port`.
@@ -558,7 +558,7 @@ fn push_line(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes.split(|byte| *byte == 0).next().unwrap_or_default());
 }
 
-/// Ends the error that begins at `start`: it is one line, whatever it repeats. Line ends at its end
+/// Ends the error that begins at `start`: it is one line, whatever it repeats. Trailing line ends
 /// are dropped, and others become blanks.
 fn end_line(out: &mut Vec<u8>, start: usize) {
     let is_line_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
@@ -580,7 +580,7 @@ impl fmt::Display for ErrorReply<'_> {
 
 impl std::error::Error for ErrorReply<'_> {}
 
-/// How much of a client's words the unknown-command error repeats.
+/// The maximum length of a client's words in the unknown-command error.
 const ECHO_MAX_BYTES: usize = 128;
 
 impl CommandError<'_> {
@@ -608,7 +608,7 @@ impl CommandError<'_> {
             CommandError::Argument { reply, .. } => reply.encode(out),
         }
     }
-    /// Whether Redis refuses this even to queue it in MULTI (and EXEC then answers EXECABORT).
+    /// Whether Redis refuses even to queue this command in MULTI (EXEC then answers EXECABORT).
     /// Otherwise it is queued, and the error is that command's answer in EXEC.
     pub fn aborts_transaction(&self) -> bool {
         !matches!(self, CommandError::Argument { .. })
@@ -628,7 +628,7 @@ fn cut(bytes: &[u8], max_bytes: usize) -> &[u8] {
     bytes.get(..max_bytes).unwrap_or(bytes)
 }
 
-/// The name, cut, and as many arguments as fit into a budget, the last of them cut.
+/// The name, cut, and as many arguments as fit, the last of them cut.
 fn encode_unknown_command(args: &Args<'_>, out: &mut Vec<u8>) {
     let mut words = args.iter();
     let name = words.next().unwrap_or_default();

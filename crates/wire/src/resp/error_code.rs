@@ -11,13 +11,13 @@ macro_rules! codes {
         }
 
         impl ErrorCode {
-            /// How many there are.
+            /// The number of codes.
             pub const COUNT: usize = [$(ErrorCode::$id),*].len();
 
-            /// All, by name.
+            /// All codes, by name.
             pub const ALL: [ErrorCode; ErrorCode::COUNT] = [$(ErrorCode::$id),*];
 
-            /// As it stands in the reply.
+            /// Its text in the reply.
             pub fn name(self) -> &'static str {
                 match self {
                     $(ErrorCode::$id => $name,)*
@@ -46,7 +46,7 @@ codes! {
 }
 
 impl ErrorCode {
-    /// Whether it says that a command was not begun.
+    /// Whether it means that a command was not begun.
     pub fn is_rejection(self) -> bool {
         !matches!(
             self,

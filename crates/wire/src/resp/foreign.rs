@@ -1,6 +1,6 @@
 //! Redis commands on value types that this server does not have, and their replies.
 
-/// What a command would need, and the commands: names in lower case, in order.
+/// Each missing feature, and the commands that need it: names in lower case, in order.
 const FOREIGN: [(&str, &[&str]); 9] = [
     (
         "no geo",
@@ -182,12 +182,12 @@ const FOREIGN: [(&str, &[&str]); 9] = [
     ),
 ];
 
-/// Whether Redis has a command of that name, in any case, and this server has not.
+/// Whether Redis has a command of that name, in any case, and this server does not.
 pub fn is_foreign_command(name: &[u8]) -> bool {
     lacks(name).is_some()
 }
 
-/// What there would have to be for a command of that name, as an error says it.
+/// The missing feature of a command of that name, as an error names it.
 #[cold]
 pub(super) fn lacks(name: &[u8]) -> Option<&'static str> {
     let name = name.to_ascii_lowercase();

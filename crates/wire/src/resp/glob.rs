@@ -20,16 +20,16 @@ use std::fmt;
 
 use memchr::memmem::Finder;
 
-/// Steps that a match takes for each byte of the text, at most.
+/// The maximum number of steps of a match for each byte of the text.
 pub const STEPS_PER_BYTE: u64 = 16;
 
-/// A part of more bytes than that is not tried at each place.
+/// A longer part is not tried at each position.
 const SHORT_MAX: usize = STEPS_PER_BYTE as usize;
-/// Words of 64 places that long parts with `?` or `[` may have in all.
+/// The maximum number of words of 64 positions for all long parts with `?` or `[`.
 const WORDS_MAX: usize = STEPS_PER_BYTE as usize;
 const WORD_BITS: usize = u64::BITS as usize;
 
-/// A longer pattern is refused: what matches keys of 65,535 bytes is shorter.
+/// A longer pattern is refused: patterns that match keys of 65,535 bytes are shorter.
 pub const PATTERN_MAX_BYTES: usize = 256 << 10;
 
 /// Why a pattern is refused.
@@ -37,12 +37,12 @@ pub const PATTERN_MAX_BYTES: usize = 256 << 10;
 pub enum PatternError {
     /// It has more than [`PATTERN_MAX_BYTES`].
     TooLong,
-    /// Its long parts with `?` or `[` between stars have more than [`WORDS_MAX`] words.
+    /// Its long parts with `?` or `[` between stars need more than [`WORDS_MAX`] words.
     TooComplex,
 }
 
 impl PatternError {
-    /// One line that says what the limit is.
+    /// One line that names the limit.
     pub fn text(self) -> &'static str {
         match self {
             PatternError::TooLong => "the pattern is longer than 262144 bytes",
@@ -62,21 +62,21 @@ impl fmt::Display for PatternError {
 
 impl std::error::Error for PatternError {}
 
-/// A pattern, taken apart once for many texts.
+/// A parsed pattern, for many texts.
 #[derive(Clone, Debug)]
 pub struct Glob {
-    /// Where the text begins.
+    /// The beginning of the text.
     head: Box<[Element]>,
-    /// What has to be found behind the head, in this order.
+    /// The parts after the head, in this order.
     parts: Box<[Part]>,
-    /// Where the text ends; `None`: there is no star, and the head is all.
+    /// The end of the text; `None`: there is no star, and the pattern is only the head.
     tail: Option<Box<[Element]>>,
     classes: Box<[Class]>,
     /// Shorter texts never match.
     len_min: usize,
 }
 
-/// What one byte of a text is held against.
+/// The part of a pattern that one byte of a text is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Element {
     Byte(u8),
@@ -89,7 +89,7 @@ enum Element {
 #[derive(Clone, Copy, Debug, Default)]
 struct Class([u64; 4]);
 
-/// What lies between two stars.
+/// The bytes between two stars.
 #[derive(Clone, Debug)]
 enum Part {
     Short(Box<[Element]>),
@@ -97,12 +97,12 @@ enum Part {
     Long(Box<Places>),
 }
 
-/// A long part with `?` or `[`: for each byte the places at which the part takes it.
+/// A long part with `?` or `[`: for each byte value, the positions at which the part accepts it.
 #[derive(Clone, Debug)]
 struct Places {
     len: usize,
     word_count: usize,
-    /// `word_count` words for byte 0, then for byte 1, ...
+    /// `word_count` words for byte 0, then for byte 1, and so on.
     takes: Vec<u64>,
 }
 
@@ -121,7 +121,7 @@ impl Class {
 }
 
 impl Glob {
-    /// Takes a pattern apart.
+    /// Parses a pattern.
     pub fn new(pattern: &[u8]) -> Result<Glob, PatternError> {
         Glob::with_fold(pattern, |byte| byte)
     }
@@ -135,7 +135,7 @@ impl Glob {
         let mut rest = pattern;
         while let Some((first, after)) = rest.split_first() {
             if *first == b'*' {
-                // Of several stars in a row one is enough.
+                // Several stars in a row equal one.
                 if runs.len() < 2 || runs.last().is_some_and(|run| !run.is_empty()) {
                     runs.push(Vec::new());
                 }
@@ -159,7 +159,7 @@ impl Glob {
         Ok(Glob { head, parts, tail, classes: classes.into_boxed_slice(), len_min })
     }
 
-    /// Whether all of `text` matches. What it took is added to `steps`.
+    /// Whether all of `text` matches. The steps it took are added to `steps`.
     pub fn matches(&self, text: &[u8], steps: &mut u64) -> bool {
         *steps += 1;
         if text.len() < self.len_min || (self.tail.is_none() && text.len() != self.head.len()) {
@@ -170,7 +170,8 @@ impl Glob {
             return false;
         }
         let Some(tail) = &self.tail else { return true };
-        // What the tail takes is no other part's; the end is looked at first, for it may say no.
+        // Bytes of the tail belong to no other part; the tail is checked first, because it may rule
+        // out a match.
         let (middle, end) = rest.split_at(rest.len() - tail.len());
         if !self.fits(tail, end, steps) {
             return false;
@@ -183,7 +184,7 @@ impl Glob {
         true
     }
 
-    /// What [`Glob::held_bytes`] of this pattern is at most, without taking it apart.
+    /// The maximum of [`Glob::held_bytes`] for this pattern, without parsing it.
     pub fn held_bytes_max(pattern: &[u8]) -> usize {
         let count_of = |byte: u8| memchr::memchr_iter(byte, pattern).count();
         let (stars, classes) = (count_of(b'*'), count_of(b'['));
@@ -199,7 +200,7 @@ impl Glob {
             + word_count * (size_of::<u64>() << 8)
     }
 
-    /// Bytes that it takes besides its own.
+    /// Its memory, without itself.
     pub fn held_bytes(&self) -> usize {
         let elements = |run: &[Element]| size_of_val(run);
         let parts = self.parts.iter().map(|part| match part {
@@ -212,7 +213,7 @@ impl Glob {
         ends + own + parts.sum::<usize>()
     }
 
-    /// Whether a run of elements takes as many bytes.
+    /// Whether a run of elements matches the same number of bytes.
     fn fits(&self, run: &[Element], bytes: &[u8], steps: &mut u64) -> bool {
         let takes = |(element, byte): (&Element, &u8)| match element {
             Element::Byte(wanted) => wanted == byte,
@@ -231,7 +232,7 @@ impl Glob {
         }
     }
 
-    /// The end of the first place of a part.
+    /// The end of the first occurrence of a part.
     fn find(&self, part: &Part, text: &[u8], steps: &mut u64) -> Option<usize> {
         match part {
             Part::Short(run) => {
@@ -255,7 +256,7 @@ impl Part {
         classes: &[Class],
         words_left: &mut usize,
     ) -> Result<Part, PatternError> {
-        // A part that takes anything is found at once.
+        // A part that accepts anything is found at once.
         if run.len() <= SHORT_MAX || run.iter().all(|element| *element == Element::Any) {
             return Ok(Part::Short(run.into_boxed_slice()));
         }
@@ -290,13 +291,13 @@ impl Places {
         Places { len: run.len(), word_count, takes }
     }
 
-    /// Shift-and: a bit for each beginning of the part that the text read so far ends with.
+    /// Shift-and: one bit for each prefix of the part that the text so far ends with.
     fn find(&self, text: &[u8], steps: &mut u64) -> Option<usize> {
         let (last_word, last_bit) = ((self.len - 1) / WORD_BITS, (self.len - 1) % WORD_BITS);
         let mut reached = [0_u64; WORDS_MAX];
         for (at, byte) in text.iter().enumerate() {
             let row = usize::from(*byte) * self.word_count;
-            // The empty beginning is always there.
+            // The empty prefix always matches.
             let mut carry = 1;
             for (word, takes) in reached.iter_mut().zip(&self.takes[row..row + self.word_count]) {
                 let shifted = *word << 1 | carry;
@@ -313,7 +314,7 @@ impl Places {
     }
 }
 
-/// The element that a pattern begins with, which is no star, and what is behind it.
+/// The first element of a pattern, which is not a star, and the rest.
 fn read_element<'p>(
     pattern: &'p [u8],
     fold: impl Fn(u8) -> u8 + Copy,
@@ -340,7 +341,7 @@ fn read_element<'p>(
     }
 }
 
-/// Reads a class up to its `]`, or to the pattern's end if there is none.
+/// Parses a class up to its `]`, or to the pattern's end if there is none.
 fn read_class(mut class: &[u8], fold: impl Fn(u8) -> u8 + Copy) -> (Class, &[u8]) {
     let mut members = Class::default();
     loop {
@@ -364,24 +365,24 @@ fn read_class(mut class: &[u8], fold: impl Fn(u8) -> u8 + Copy) -> (Class, &[u8]
     }
 }
 
-/// Names of settings or commands that match, letters of either case being equal.
+/// A glob for names of settings or commands, without regard to case.
 #[derive(Clone, Debug)]
 pub struct NameGlob(Glob);
 
 impl NameGlob {
-    /// Takes a pattern apart.
+    /// Parses a pattern.
     pub fn new(pattern: &[u8]) -> Result<NameGlob, PatternError> {
         Glob::with_fold(pattern, |byte| byte.to_ascii_lowercase()).map(NameGlob)
     }
 
-    /// Whether all of `name` matches, which is in lower case.
+    /// Whether all of `name` matches; it is in lower case.
     pub fn matches(&self, name: &str) -> bool {
         debug_assert!(!name.bytes().any(|byte| byte.is_ascii_uppercase()), "{name}");
         self.0.matches(name.as_bytes(), &mut 0)
     }
 }
 
-/// The bytes that every match of `pattern` starts with, as far as they stand there literally.
+/// The literal bytes that every match of `pattern` starts with.
 pub fn glob_prefix(pattern: &[u8]) -> &[u8] {
     let is_special = |byte: &u8| matches!(byte, b'*' | b'?' | b'[' | b'\\');
     let len = pattern.iter().position(is_special).unwrap_or(pattern.len());
@@ -394,7 +395,7 @@ mod tests {
 
     use super::{Glob, NameGlob, PATTERN_MAX_BYTES, PatternError, STEPS_PER_BYTE, glob_prefix};
 
-    /// The answer, and the steps that it takes.
+    /// The answer, and the steps that it took.
     fn matched(pattern: &[u8], text: &[u8]) -> (bool, u64) {
         let mut steps = 0;
         (Glob::new(pattern).unwrap().matches(text, &mut steps), steps)
@@ -571,9 +572,9 @@ mod tests {
         }
     }
 
-    /// Redis's own way: after a star, each place is tried.
+    /// Redis's own algorithm: after a star, each position is tried.
     fn tried(mut pattern: &[u8], mut text: &[u8]) -> bool {
-        // What follows the last star, and the text that it has been tried against.
+        // The pattern after the last star, and the text that it has been tried against.
         let mut star: Option<(&[u8], &[u8])> = None;
         loop {
             if let [b'*', after @ ..] = pattern {

@@ -1,27 +1,28 @@
 //! `Limits`: the sizes that the RESP parser accepts.
 
-/// The largest request that is read. Arguments above `bulk_max_bytes` are refused and skipped;
-/// what is beyond the other limits is a protocol error.
+/// The largest accepted request. Arguments above `bulk_max_bytes` are refused and skipped;
+/// exceeding another limit is a protocol error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Of one argument (`proto-max-bulk-len`), inclusive.
+    /// The maximum of one argument (`proto-max-bulk-len`), inclusive.
     pub bulk_max_bytes: usize,
-    /// Arguments of one command, inclusive.
+    /// The maximum number of arguments of one command, inclusive.
     pub args_max: u32,
-    /// Of an inline command and of each header line, exclusive of its line end.
+    /// The maximum of an inline command and of each header line, without its line end.
     pub inline_max_bytes: usize,
-    /// A client that must authenticate and has not: 10 arguments of 16 KiB, and an own error text.
+    /// A client that must authenticate and has not: 10 arguments of 16 KiB, and error texts of its
+    /// own.
     pub before_auth: bool,
 }
 
 impl Limits {
-    /// Arguments of a client that has not authenticated.
+    /// The maximum number of arguments of a client that has not authenticated.
     pub const ARGS_MAX_BEFORE_AUTH: u32 = 10;
-    /// Bytes of an argument of a client that has not authenticated.
+    /// The maximum length of an argument of a client that has not authenticated.
     pub const BULK_MAX_BYTES_BEFORE_AUTH: usize = 16_384;
 
-    /// A longer argument is a protocol error; of a shorter one that is above
-    /// [`Limits::bulk_max_bytes`] the connection skips the bytes and goes on.
+    /// A longer argument is a protocol error; the bytes of a shorter one above
+    /// [`Limits::bulk_max_bytes`] are skipped, and the connection continues.
     pub const DISCARD_MAX_BYTES: u64 = 4 << 30;
 
     /// The limits of Redis with this `proto-max-bulk-len`.
@@ -34,12 +35,12 @@ impl Limits {
         }
     }
 
-    /// The same for a client that must authenticate first.
+    /// The limits for a client that must authenticate first.
     pub const fn before_auth(self) -> Limits {
         Limits { before_auth: true, ..self }
     }
 
-    /// What every argument may have, whichever client sends it.
+    /// The length that every argument may have, whichever client sends it.
     #[inline]
     pub(crate) fn hot_bulk_max_bytes(&self) -> usize {
         let before_auth_max_bytes =

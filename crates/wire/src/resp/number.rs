@@ -7,7 +7,7 @@ mod long;
 use super::error::ErrorReply;
 use extended::Reading;
 
-/// Reads a decimal `i64`: no `+`, no leading zeros, no spaces, no `-0`.
+/// Parses a decimal `i64`: no `+`, no leading zeros, no spaces, no `-0`.
 pub fn parse_i64(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -50,15 +50,15 @@ pub fn add_float(
     }
 }
 
-/// Whether INCRBYFLOAT takes this as a number. Infinity is one; adding it then overflows.
+/// Whether INCRBYFLOAT accepts this as a number. Infinity is one; adding it then overflows.
 pub fn is_float(text: &[u8]) -> bool {
     !matches!(extended::read(text), Reading::Invalid)
 }
 
-/// How much reading a decimal number takes, in digits: those of its text, and as many as its
-/// exponent stands for.
+/// The cost of parsing a decimal number, in digits: those of its text, and as many as its exponent
+/// stands for.
 pub fn float_digits(text: &[u8]) -> usize {
-    // The highest exponent that a float has; beyond it nothing is worked out.
+    // The highest exponent of a float; beyond it nothing is computed.
     const EXPONENT_MAX: usize = 5_000;
     let mark = text.iter().position(|byte| matches!(byte, b'e' | b'E'));
     let exponent = mark.map_or(&[][..], |at| &text[at + 1..]);

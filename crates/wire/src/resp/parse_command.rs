@@ -32,14 +32,14 @@ pub(super) use identity::id_of;
 pub use server::{asked_command, keys_asked};
 pub(super) use strings::set_if;
 
-/// What [`next_command`] answers.
+/// The result of [`next_command`].
 pub type NextCommand<'a> = Parsed<Result<Command<'a>, CommandError<'a>>, ProtocolError>;
 
-/// Frames and reads the command at the front of `input`: the one call that a server needs.
+/// Frames and parses the command at the front of `input`: the one call that a server needs.
 #[inline]
 pub fn next_command<'a>(parser: &mut Parser, input: &'a [u8], limits: &Limits) -> NextCommand<'a> {
-    // A command in progress failed the short way once; its rest may make it pass now, and its
-    // state in the parser is then stale.
+    // An incomplete command failed the fast path once; with its rest it may pass now, and its state
+    // in the parser is then stale.
     if let Some((command, consumed_bytes)) = parse_hot(input, limits) {
         parser.reset();
         return Parsed::Done { value: Ok(command), consumed_bytes };
@@ -57,7 +57,7 @@ fn next_any_command<'a>(parser: &mut Parser, input: &'a [u8], limits: &Limits) -
     }
 }
 
-/// What an argument reader answers.
+/// The result of an argument parser.
 type Read<'a> = Result<Command<'a>, ErrorReply<'a>>;
 
 pub(super) fn from_args<'a>(args: &Args<'a>) -> Result<Command<'a>, CommandError<'a>> {
@@ -83,8 +83,8 @@ pub(super) fn from_args<'a>(args: &Args<'a>) -> Result<Command<'a>, CommandError
     read.map_err(|reply| CommandError::Argument { id: spec.id, reply })
 }
 
-/// The next argument; arity has been checked, so an absent one is only a guard against a slip. A
-/// call, not a copy: there are some eighty of them.
+/// The next argument; arity has been checked, so the default for an absent one only guards against
+/// mistakes. A call, not a copy: there are some eighty of them.
 #[inline(never)]
 fn next<'a>(rest: &mut ArgIter<'a>) -> &'a [u8] {
     let argument = rest.next();

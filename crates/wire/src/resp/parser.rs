@@ -26,7 +26,7 @@ use crate::Parsed;
 
 pub use hot::parse_hot;
 
-/// What is known of the command at the front of the input. One per connection.
+/// The scan state of the command at the front of the input. One per connection.
 ///
 /// Every call gets the input from the same start until the command is `Done`; then the caller
 /// advances and the parser has forgotten everything.
@@ -35,7 +35,7 @@ pub struct Parser {
     validated_bytes: usize,
     scanned_bytes: usize,
     first_argument: usize,
-    /// 0 until the `*` line is read.
+    /// 0 until the `*` line is parsed.
     args_total: u32,
     args_done: u32,
 }
@@ -74,18 +74,18 @@ impl Parser {
         }
     }
 
-    /// Forgets a command in progress.
+    /// Forgets an unfinished command.
     pub fn reset(&mut self) {
         *self = Parser::default();
     }
 
-    /// Whether a command has begun and is waiting for its rest.
+    /// Whether a command is incomplete and waits for its rest.
     pub fn is_midway(&self) -> bool {
         *self != Parser::default()
     }
 
-    /// Forgets a command in progress, whose arguments can be skipped as they come. `None`: it
-    /// has no header of a multibulk, so that its end is not known.
+    /// Forgets an unfinished command, whose arguments can be skipped as they come. `None`: it has
+    /// no multibulk header, so its end is not known.
     pub fn give_up(&mut self) -> Option<Discard> {
         let args_left = self.args_total.checked_sub(self.args_done).filter(|left| *left > 0)?;
         let discard = Discard::new(self.validated_bytes, args_left);
@@ -101,7 +101,7 @@ impl Parser {
         if self.args_total == 0 {
             self.multibulk_header(input, limits)?;
         }
-        // The usual argument first, without touching `self`; what it is not, `bulk` finds out.
+        // The usual argument first, without touching `self`; `bulk` handles all others.
         let (mut at, mut done) = (self.validated_bytes, self.args_done);
         while done < self.args_total {
             let whole = match input.get(at) {
@@ -124,7 +124,7 @@ impl Parser {
         Ok((Args::bulks(&input[self.first_argument..at], self.args_total), at))
     }
 
-    /// Reads `*count CRLF`.
+    /// Parses `*count CRLF`.
     #[inline]
     fn multibulk_header(&mut self, input: &[u8], limits: &Limits) -> Result<(), Stop> {
         let line_end = match input.first_chunk::<4>() {
@@ -138,7 +138,8 @@ impl Parser {
         Ok(())
     }
 
-    /// Validates one `$len CRLF bytes CRLF`, which may be incomplete or wrong; not yet counted.
+    /// Validates one `$len CRLF bytes CRLF`, which may be incomplete or wrong; does not count it
+    /// yet.
     fn bulk(&mut self, input: &[u8], limits: &Limits) -> Result<(), Stop> {
         let start = self.validated_bytes;
         let line_end = self.line_end(input, b'\r', limits, ProtocolError::TooBigBulkCount)?;
@@ -164,8 +165,8 @@ impl Parser {
         Ok((Args::words(line, words.count, words.needs_rewrite), line_end + 1))
     }
 
-    /// The index of the `end` byte of the line at `validated_bytes`; after a CR one more byte
-    /// must be there, which is taken for an LF unread.
+    /// The index of the `end` byte of the line at `validated_bytes`; after a CR one more byte must
+    /// have arrived, which counts as an LF unchecked.
     #[inline]
     fn line_end(
         &mut self,
@@ -224,7 +225,8 @@ fn bulk_length(digits: &[u8], limits: &Limits) -> Result<usize, ProtocolError> {
     Ok(len_bytes)
 }
 
-/// Of what is announced, the connection skips a bounded part, and nothing before a login.
+/// The error for a too large argument: the connection skips a bounded length, and nothing before a
+/// login.
 #[cold]
 fn too_large(len_bytes: u64, limits: &Limits) -> ProtocolError {
     if limits.before_auth || len_bytes > Limits::DISCARD_MAX_BYTES {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a command cannot be read. Reply with [`ProtocolError::encode`] and close; after
+/// Why a command cannot be parsed. Reply with [`ProtocolError::encode`] and close; after
 /// `BulkTooLarge` the frame is known, so skip the command by [`super::Parser::give_up`] instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -24,7 +24,7 @@ pub enum ProtocolError {
     },
     /// An argument does not start with `$`.
     ExpectedDollar {
-        /// What stands there instead.
+        /// The byte instead of it.
         got: u8,
     },
     /// An inline command without a line end.
@@ -45,7 +45,7 @@ impl ProtocolError {
             _ => b"-ERR Protocol error: ",
         });
         match *self {
-            // The byte goes out as it came in, unless it would break the line.
+            // The byte is sent unchanged, unless it would break the line.
             ProtocolError::ExpectedDollar { got } => {
                 let shown = if matches!(got, b'\r' | b'\n') { b' ' } else { got };
                 out.extend_from_slice(b"expected '$', got '");

@@ -13,7 +13,7 @@
 pub enum LexBound<'a> {
     /// `-`: before every key.
     Lowest,
-    /// `+`: behind every key.
+    /// `+`: after every key.
     Highest,
     /// `[key`.
     Included(&'a [u8]),
@@ -22,7 +22,7 @@ pub enum LexBound<'a> {
 }
 
 impl<'a> LexBound<'a> {
-    /// Reads a bound; `None`: it is none.
+    /// Parses a bound; `None`: it is invalid.
     pub fn parse(argument: &'a [u8]) -> Option<LexBound<'a>> {
         match argument {
             b"-" => Some(LexBound::Lowest),
@@ -34,12 +34,12 @@ impl<'a> LexBound<'a> {
     }
 }
 
-/// `KV.RANGE`. The bounds are kept as they came, which is shorter; they were read once.
+/// `KV.RANGE`. The bounds are kept as they came, which is shorter; they were validated once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeRequest<'a> {
     start: &'a [u8],
     end: &'a [u8],
-    /// LIMIT: at most so many items.
+    /// LIMIT: the maximum number of items.
     pub limit: Option<u64>,
     /// REV: from the end down. The bounds keep their meaning.
     pub is_reverse: bool,
@@ -48,7 +48,7 @@ pub struct RangeRequest<'a> {
 }
 
 impl<'a> RangeRequest<'a> {
-    /// A range without options; `None`: a bound is none.
+    /// A range without options; `None`: a bound is invalid.
     pub fn new(start: &'a [u8], end: &'a [u8]) -> Option<RangeRequest<'a>> {
         LexBound::parse(start)?;
         LexBound::parse(end)?;

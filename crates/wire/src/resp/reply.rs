@@ -2,7 +2,7 @@
 
 use super::error::ErrorReply;
 
-/// `$`, a length of 20 digits, CRLF, and the CRLF behind the bytes.
+/// The length of `$`, 20 digits, CRLF, and the CRLF after the bytes.
 const BULK_FRAME_MAX_BYTES: usize = 25;
 
 /// The protocol version of a connection.
@@ -15,7 +15,8 @@ pub enum Protocol {
     Resp3,
 }
 
-/// Appends replies to `out`. Makes no check that a header is followed by as many items as it says.
+/// Appends replies to `out`. Does not check that a header is followed by the stated number of
+/// items.
 #[derive(Debug)]
 pub struct Encoder<'o> {
     out: &'o mut Vec<u8>,
@@ -174,8 +175,8 @@ impl<'o> Encoder<'o> {
         self.header(marker, count as u64);
     }
 
-    /// `marker number CRLF`. Numbers of one and two digits, nearly all that there are, are
-    /// appended as one array of a known size.
+    /// `marker number CRLF`. Numbers of one and two digits, which nearly all are, are appended as
+    /// one array of a known size.
     #[inline]
     fn header(&mut self, marker: u8, number: u64) {
         let digit = |digit: u64| b'0' + (digit % 10) as u8;

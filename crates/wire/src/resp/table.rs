@@ -14,15 +14,15 @@ use super::number::parse_i64;
 pub use flags::{Flags, Group};
 pub use rows::CommandId;
 
-/// Where the keys of a command stand. All 0: it has none. Only `last` 0: how many there are is said
-/// by the argument before the first.
+/// The positions of a command's keys. All 0: it has none. Only `last` 0: the argument before the
+/// first key gives their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeySpec {
     /// Index of the first key; the command's name is 0.
     pub first: u32,
     /// Index of the last key; negative counts from the end.
     pub last: i32,
-    /// From one key to the next.
+    /// The distance from one key to the next.
     pub step: u32,
 }
 
@@ -35,13 +35,13 @@ pub struct Spec {
     pub name: &'static str,
     /// Arguments with the name; negative: at least that many.
     pub arity: i32,
-    /// What it does.
+    /// Its properties.
     pub flags: Flags,
-    /// Where its keys are.
+    /// The positions of its keys.
     pub keys: KeySpec,
-    /// What COMMAND DOCS files it under.
+    /// Its group in COMMAND DOCS.
     pub group: Group,
-    /// The Redis version that brought it; of our own commands the version of Dovetail.
+    /// The Redis version that introduced it; for our own commands the version of Dovetail.
     pub since: &'static str,
     /// One line for COMMAND DOCS.
     pub summary: &'static str,
@@ -62,7 +62,7 @@ pub(super) const fn is_subcommand(name: &str) -> bool {
 }
 
 impl KeySpec {
-    /// Whether an argument says how many keys there are.
+    /// Whether an argument gives the number of keys.
     pub fn is_counted(&self) -> bool {
         self.first > 0 && self.last == 0
     }
@@ -99,7 +99,7 @@ impl Spec {
         &rows::ROWS
     }
 
-    /// Every row that is not a subcommand: what COMMAND and COMMAND COUNT count.
+    /// Every row that is not a subcommand, as counted by COMMAND and COMMAND COUNT.
     pub fn top_level() -> impl Iterator<Item = &'static Spec> + Clone {
         rows::ROWS.iter().filter(|spec| !spec.is_subcommand)
     }
@@ -130,7 +130,7 @@ impl Spec {
         self.name.split_once('|').map_or(self.name, |(_, own)| own)
     }
 
-    /// Whether a command with `count` arguments, its name included, has as many as it must.
+    /// Whether `count` arguments, including the name, satisfy the arity.
     pub fn accepts_count(&self, count: usize) -> bool {
         let least = self.arity.unsigned_abs() as usize;
         if self.arity < 0 { count >= least } else { count == least }
@@ -143,7 +143,7 @@ impl CommandId {
         Spec::of(self)
     }
 
-    /// Whether it only stands for its subcommands.
+    /// Whether it is only a container of subcommands.
     pub fn is_container(self) -> bool {
         matches!(
             self,

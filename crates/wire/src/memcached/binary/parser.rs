@@ -8,37 +8,37 @@ use crate::Parsed;
 /// The longest name of a mechanism, as in memcached.
 const MECHANISM_MAX_BYTES: usize = 32;
 
-/// The longest message of a mechanism; memcached takes what fits half of a slab page.
+/// The longest message of a mechanism; memcached accepts half of a slab page.
 const MESSAGE_MAX_BYTES: usize = 16 << 10;
 
-/// What is known of the client that asks.
+/// The login state of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// No client has to log in: SASL is not known.
+    /// No client has to log in: SASL is unknown.
     Free,
     /// A client that has not logged in.
     Stranger,
-    /// A client that has.
+    /// A client that has logged in.
     Known,
 }
 
-/// What the parser accepts.
+/// The limits and rights that the parser checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// Of a value, inclusive.
+    /// The maximum of a value, inclusive.
     pub value_max_bytes: usize,
-    /// What is known of the client that asks.
+    /// The login state of the client.
     pub access: Access,
 }
 
 /// A request that is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal<'a> {
-    /// What the response repeats.
+    /// The fields that the response repeats.
     pub head: Head,
-    /// Why, with the status's own text.
+    /// The reason, with the status's own text.
     pub status: Status,
-    /// Bytes after `consumed_bytes` to be skipped unread: the value of a refused command.
+    /// Bytes after `consumed_bytes` to be skipped without parsing: the value of a refused command.
     pub swallow_bytes: u64,
     /// The connection ends with the response.
     pub closes: bool,
@@ -46,11 +46,11 @@ pub struct Refusal<'a> {
     pub delete_key: Option<&'a [u8]>,
 }
 
-/// What came is no request: memcached closes without a word.
+/// The input is not a request: memcached closes without a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidMagic;
 
-/// What [`next_request`] answers.
+/// The result of [`next_request`].
 pub type NextRequest<'a> = Parsed<Result<Request<'a>, Refusal<'a>>, InvalidMagic>;
 
 /// The fixed part of a request.
@@ -75,7 +75,7 @@ impl Header {
         }
     }
 
-    /// Where the value starts.
+    /// The offset of the value.
     fn value_at(&self) -> usize {
         HEADER_BYTES + self.extras_len + self.key_len
     }
@@ -84,13 +84,13 @@ impl Header {
         self.body_len - (self.extras_len + self.key_len) as u64
     }
 
-    /// Whether extras, key and value are as long as the verb demands (I1).
+    /// Whether extras, key and value have the lengths that the verb demands (I1).
     fn fits(&self, verb: Verb) -> bool {
         let (extras, has_key) = (self.extras_len, self.key_len > 0);
         let ends_here = self.value_len() == 0;
         match verb {
             Verb::Get | Verb::GetKey | Verb::Delete => extras == 0 && has_key && ends_here,
-            // What follows the key of these memcached does not look at: it is the next request.
+            // memcached ignores the bytes after the key of these: they are the next request.
             Verb::Touch | Verb::GetAndTouch | Verb::GetKeyAndTouch => extras == 4 && has_key,
             Verb::Stat => extras == 0,
             Verb::Set | Verb::Add | Verb::Replace => extras == 8 && has_key,
@@ -113,13 +113,13 @@ impl Header {
         Refusal { closes: true, ..self.refuse(status) }
     }
 
-    /// The value is skipped.
+    /// Refuses a request whose value is skipped.
     #[cold]
     fn refuse_value<'a>(&self, status: Status) -> Refusal<'a> {
         Refusal { swallow_bytes: self.value_len(), ..self.refuse(status) }
     }
 
-    /// In the order in which memcached looks.
+    /// Checks in the same order as memcached.
     #[inline]
     fn check<'a>(&self, key: &'a [u8], rules: &Rules) -> Result<(Verb, bool), Refusal<'a>> {
         if (self.extras_len + self.key_len) as u64 > self.body_len {
@@ -175,7 +175,7 @@ fn has_value(verb: Verb) -> bool {
     matches!(verb, Set | Add | Replace | Append | Prepend | Authenticate | Step)
 }
 
-/// Reads the request at the front of `input`, which starts where the last one ended.
+/// Parses the request at the front of `input`, which starts where the last one ended.
 #[inline]
 pub fn next_request<'a>(input: &'a [u8], rules: &Rules) -> NextRequest<'a> {
     let Some(fixed) = input.first_chunk::<HEADER_BYTES>() else {

@@ -2,40 +2,40 @@
 
 use super::{Head, RESPONSE_MAGIC};
 
-/// What a response says of its request.
+/// The status of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Status {
-    /// It is done.
+    /// Success.
     Done = 0x00,
     /// There is no such key.
     NotFound = 0x01,
-    /// There is such a key, or it has another token.
+    /// The key exists, or it has another token.
     Exists = 0x02,
     /// The value is too long.
     TooLarge = 0x03,
     /// The request contradicts its opcode.
     Invalid = 0x04,
-    /// Nothing was there to add to.
+    /// There is no value to append to.
     NotStored = 0x05,
-    /// What was to be counted is no number.
+    /// The value is not a number.
     NotNumeric = 0x06,
-    /// Not logged in, or by a wrong password.
+    /// Not logged in, or a wrong password.
     AuthError = 0x20,
-    /// The mechanism wants more.
+    /// The mechanism needs another step.
     AuthContinue = 0x21,
     /// No such opcode.
     UnknownCommand = 0x81,
     /// No memory.
     OutOfMemory = 0x82,
-    /// The server cannot do it. memcached has no such case.
+    /// The server cannot execute it. memcached has no such case.
     Internal = 0x84,
-    /// It cannot be done now. memcached has no such case.
+    /// It cannot be executed now. memcached has no such case.
     Temporary = 0x86,
 }
 
 impl Status {
-    /// What stands in the body where nothing else does.
+    /// The body of a response that has no other.
     pub fn text(self) -> &'static str {
         match self {
             Status::Done | Status::AuthContinue => "",
@@ -68,7 +68,7 @@ impl<'o> Encoder<'o> {
         Encoder { out, head }
     }
 
-    /// The fixed part; `lens` are those of extras, key and value.
+    /// The fixed part; `lens` are the lengths of extras, key and value.
     #[inline]
     fn header(&mut self, status: Status, cas: u64, lens: (u8, usize, usize)) {
         let (extras_len, key_len, value_len) = lens;
@@ -90,7 +90,7 @@ impl<'o> Encoder<'o> {
         self.out.extend_from_slice(&cas.to_be_bytes());
     }
 
-    /// An item without its value, which follows from elsewhere; `key` for getk and gatk.
+    /// An item without its value, which follows separately; `key` for getk and gatk.
     #[inline]
     pub fn item_front(&mut self, flags: u32, cas: u64, key: &[u8], value_len: usize) {
         self.header(Status::Done, cas, (4, key.len(), value_len));
@@ -98,7 +98,7 @@ impl<'o> Encoder<'o> {
         self.out.extend_from_slice(key);
     }
 
-    /// It is done; the item has this token now.
+    /// Success; the item has this token now.
     #[inline]
     pub fn done(&mut self, cas: u64) {
         self.header(Status::Done, cas, (0, 0, 0));
@@ -110,30 +110,30 @@ impl<'o> Encoder<'o> {
         self.out.extend_from_slice(&number.to_be_bytes());
     }
 
-    /// It is done, and this is the answer.
+    /// Success, with this text.
     pub fn text(&mut self, text: &str) {
         self.refuse_with(Status::Done, text);
     }
 
-    /// It is not done; the status has a text.
+    /// A failure, with the status's text.
     #[inline]
     pub fn refuse(&mut self, status: Status) {
         self.refuse_with(status, status.text());
     }
 
-    /// The same with another text.
+    /// A failure with another text.
     pub fn refuse_with(&mut self, status: Status, text: &str) {
         self.header(status, 0, (0, 0, text.len()));
         self.out.extend_from_slice(text.as_bytes());
     }
 
-    /// getk, gatk: there is no such key, and which.
+    /// getk, gatk: the key does not exist; repeats the key.
     pub fn key_not_found(&mut self, key: &[u8]) {
         self.header(Status::NotFound, 0, (0, key.len(), 0));
         self.out.extend_from_slice(key);
     }
 
-    /// One of many; [`Encoder::done`] ends them.
+    /// One statistic of many; [`Encoder::done`] ends them.
     pub fn stat(&mut self, name: &str, value: &str) {
         self.header(Status::Done, 0, (0, name.len(), value.len()));
         self.out.extend_from_slice(name.as_bytes());

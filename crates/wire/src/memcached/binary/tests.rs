@@ -5,7 +5,7 @@ use crate::Parsed;
 
 const RULES: Rules = Rules { value_max_bytes: 100, access: Access::Free };
 
-/// A request; lengths as they are.
+/// A request with the actual lengths.
 fn packet(opcode: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
     let mut bytes = vec![REQUEST_MAGIC, opcode];
     bytes.extend((key.len() as u16).to_be_bytes());

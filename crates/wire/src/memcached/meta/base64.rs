@@ -6,8 +6,8 @@
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// The bytes that `text` stands for; `None`: it is no whole number of groups of four letters, or
-/// padded by more than two.
+/// The decoded bytes of `text`; `None`: it is not a whole number of groups of four letters, or has
+/// more than two bytes of padding.
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let letters = || text.iter().filter(|byte| **byte == b'=' || value_of(**byte).is_some());
     let count = letters().count();

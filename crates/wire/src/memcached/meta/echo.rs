@@ -14,7 +14,7 @@ use super::super::words::parse_signed;
 use super::flags::Flags;
 use super::{MetaVerb, base64, expiry_from_exptime, flags};
 
-/// What of a request its reply repeats.
+/// The parts of a request that its reply repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaEcho<'n> {
     is_base64: bool,
@@ -26,31 +26,31 @@ pub struct MetaEcho<'n> {
 /// An item as mg shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct MetaShown {
-    /// Of the value.
+    /// The length of the value.
     pub len_bytes: usize,
-    /// As the client wrote them.
+    /// The client flags as the client wrote them.
     pub client_flags: u32,
     /// The CAS token.
     pub version: u64,
-    /// Before the command.
+    /// Its expiry before the command.
     pub expires_at: Option<UnixMillis>,
-    /// It was read since it was written, before the command.
+    /// Whether it was read since it was written, before the command.
     pub is_read: bool,
-    /// Seconds since it was used last, before the command.
+    /// Seconds since its last use, before the command.
     pub idle_seconds: u64,
-    /// The command has made it.
+    /// The command has created it.
     pub is_created: bool,
-    /// W: the client shall make the new value.
+    /// W: this client is to make the new value.
     pub is_won: bool,
     /// X: the value is out of date.
     pub is_stale: bool,
-    /// Z: somebody else makes the new value.
+    /// Z: another client is to make the new value.
     pub has_winner: bool,
 }
 
 impl<'n> MetaEcho<'n> {
-    /// Appends the note of a request whose stored key is `key`; `token_base` is what the CAS token
-    /// of a stored item has beside its version.
+    /// Appends the note of a request whose stored key is `key`; `token_base` is the part of a
+    /// stored item's CAS token beside its version.
     pub fn note(
         (verb, words): (MetaVerb, &[u8]),
         (key, is_base64): (&[u8], bool),
@@ -73,7 +73,7 @@ impl<'n> MetaEcho<'n> {
         note.extend_from_slice(words);
     }
 
-    /// Reads a note; `None`: it is none.
+    /// Parses a note; `None`: it is invalid.
     pub fn read(note: &'n [u8]) -> Option<MetaEcho<'n>> {
         let (is_base64, rest) = note.split_first()?;
         let (token_base, rest) = rest.split_first_chunk()?;
@@ -83,7 +83,7 @@ impl<'n> MetaEcho<'n> {
         Some(MetaEcho { is_base64: *is_base64 == 1, token_base, key, words })
     }
 
-    /// What a stored item's CAS token has beside its version.
+    /// The part of a stored item's CAS token beside its version.
     pub fn token_base(&self) -> u64 {
         self.token_base
     }
@@ -93,14 +93,14 @@ impl<'n> MetaEcho<'n> {
         flags::has(self.words, letter)
     }
 
-    /// The key as it is answered; only of me and where k is asked for.
+    /// The key in the reply; only for me and where k is given.
     pub fn key(&self) -> &'n [u8] {
         self.key
     }
 }
 
 impl Encoder<'_> {
-    /// The line of an item that mg found or made; with v its value follows, and
+    /// The line of an item that mg found or created; with v its value follows, and
     /// [`Encoder::line_end`].
     pub fn meta_hit(&mut self, echo: &MetaEcho<'_>, shown: &MetaShown, now: UnixMillis) {
         match echo.has(b'v') {
@@ -135,7 +135,8 @@ impl Encoder<'_> {
         self.line_end();
     }
 
-    /// A reply of two letters, with what every reply repeats; `version` where it is asked for.
+    /// A reply of two letters, with the fields that every reply repeats; `version` where it is
+    /// requested.
     pub fn meta_status(&mut self, status: &[u8; 2], echo: &MetaEcho<'_>, version: Option<u64>) {
         self.text(status);
         for word in Flags(echo.words) {
@@ -147,7 +148,7 @@ impl Encoder<'_> {
         self.line_end();
     }
 
-    /// The reply of ma to a number.
+    /// The reply of ma with a number.
     pub fn meta_number(
         &mut self,
         echo: &MetaEcho<'_>,
@@ -238,7 +239,7 @@ impl Encoder<'_> {
     fn seconds_left(&mut self, expires_at: Option<UnixMillis>, now: UnixMillis) {
         match expires_at {
             None => self.text(b"-1"),
-            // As memcached counts, an item has its last second left until it is gone.
+            // As memcached counts, an item has one second left until it expires.
             Some(at) => self.digits(at.0.saturating_sub(now.0).div_ceil(1000)),
         }
     }

@@ -8,10 +8,10 @@ use super::super::reply::Reply;
 use super::super::words::{parse_signed, parse_unsigned, split_word};
 use super::{MetaVerb, base64};
 
-/// The longest flag O, letter included.
+/// The longest flag O, including its letter.
 const OPAQUE_MAX_BYTES: usize = 32;
 
-/// What ms and ma do other than usual.
+/// The modes of ms and ma.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MetaMode {
     /// set; incr.
@@ -19,9 +19,9 @@ pub enum MetaMode {
     Usual,
     /// ms: only if absent.
     Add,
-    /// ms: behind what is there.
+    /// ms: after the old value.
     Append,
-    /// ms: before what is there.
+    /// ms: before the old value.
     Prepend,
     /// ms: only if present.
     Replace,
@@ -29,12 +29,12 @@ pub enum MetaMode {
     Decrease,
 }
 
-/// What a meta command's flags say; exptimes as given, see `expiry_from_exptime`.
+/// The parsed flags of a meta command; exptimes as given, see `expiry_from_exptime`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaFlags {
     /// b: the key is in base64.
     pub is_base64: bool,
-    /// q: what is usual is not answered.
+    /// q: the usual outcome is not answered.
     pub is_quiet: bool,
     /// v: with the value.
     pub with_value: bool,
@@ -42,31 +42,31 @@ pub struct MetaFlags {
     pub with_version: bool,
     /// I: md marks the item as stale instead, ms stores an older token's value as stale.
     pub invalidates: bool,
-    /// x: md takes the value and leaves the item.
+    /// x: md removes the value and leaves the item.
     pub removes_value: bool,
-    /// N: a missing item is made, with this exptime.
+    /// N: a missing item is created, with this exptime.
     pub vivify: Option<i64>,
-    /// T: the exptime of the item from now on.
+    /// T: the new exptime of the item.
     pub exptime: Option<i64>,
     /// R: an item with less time left may be won.
     pub recache: Option<i64>,
-    /// T stands before R, which then looks at the new time.
+    /// T is before R, which then checks the new time.
     pub is_touched_first: bool,
-    /// T stands behind N, and is the time of what is made too.
+    /// T is after N, and also applies to a created item.
     pub is_touched_last: bool,
     /// u: it does not count as a read.
     pub is_unnoted: bool,
     /// F: client flags.
     pub client_flags: u32,
-    /// C: only if the token is this.
+    /// C: only if the token equals this.
     pub version: Option<u64>,
-    /// E: the token from now on.
+    /// E: the new token.
     pub new_version: Option<u64>,
     /// M.
     pub mode: MetaMode,
-    /// J: what ma begins with.
+    /// J: the initial value of ma.
     pub initial: u64,
-    /// D: by how much.
+    /// D: the amount.
     pub delta: u64,
 }
 
@@ -96,8 +96,8 @@ impl Default for MetaFlags {
 }
 
 impl MetaFlags {
-    /// Reads all words; the answer to send if one of them is wrong, which is the last one's, but
-    /// a flag that is unknown or doubled ends the reading.
+    /// Parses all words. Returns the reply to send if one of them is wrong, by default that of the
+    /// last wrong one; an unknown or duplicate flag ends the parsing.
     pub(super) fn read(&mut self, words: &[u8], key: &[u8], verb: MetaVerb) -> Result<(), Reply> {
         let mut seen = 0_u128;
         let (mut wrong, mut mode, mut is_opaque_long) = (None, None, false);
@@ -154,21 +154,21 @@ impl MetaFlags {
                 self.exptime = Some(exptime()?);
             }
             b'R' => self.recache = Some(exptime()?),
-            // memcached reads 64 bits and keeps the low half.
+            // memcached parses 64 bits and keeps the low half.
             b'F' => self.client_flags = parse_unsigned(token).ok_or(Wrong::AtEnd(None))? as u32,
             b'C' => self.version = Some(number(Reply::BadToken)?),
             b'E' => self.new_version = Some(number(Reply::BadToken)?),
             b'J' => self.initial = number(Reply::InvalidInitial)?,
             b'D' => self.delta = number(Reply::InvalidDeltaValue)?,
             b'M' if token.len() != 1 => return Err(Wrong::AtEnd(Some(Reply::BadModeLength))),
-            // Known, but what they ask for concerns the reply alone, or nothing here.
+            // Known, but they concern only the reply, or nothing here.
             b'M' | b'O' | b'P' | b'L' | b'k' | b's' | b't' | b'f' | b'l' | b'h' => {}
             _ => return Err(Wrong::AtOnce(Reply::InvalidFlag)),
         }
         Ok(())
     }
 
-    /// Lower-case letters are later memcacheds'.
+    /// Lower-case letters come from later memcacheds.
     fn read_mode(&mut self, verb: MetaVerb, letter: Option<u8>) -> Result<(), Reply> {
         let Some(letter) = letter else { return Ok(()) };
         self.mode = match (verb, letter) {
@@ -187,15 +187,15 @@ impl MetaFlags {
     }
 }
 
-/// How a flag is wrong.
+/// The effect of a wrong flag.
 enum Wrong {
-    /// Nothing behind it is read.
+    /// The following words are not parsed.
     AtOnce(Reply),
-    /// The rest is read; without a reply, what was wrong before it is told.
+    /// The rest is parsed; without a reply, an earlier error is reported.
     AtEnd(Option<Reply>),
 }
 
-/// md and ma tell all errors of flags alike.
+/// md and ma report all errors of flags alike.
 fn of_verb(verb: MetaVerb, reply: Reply) -> Reply {
     match verb {
         MetaVerb::Delete | MetaVerb::Arithmetic => Reply::InvalidOrDuplicateFlag,
@@ -216,12 +216,12 @@ impl<'w> Iterator for Flags<'w> {
     }
 }
 
-/// How many there are.
+/// The number of flags.
 pub(super) fn count(words: &[u8]) -> usize {
     Flags(words).count()
 }
 
-/// Whether there is one of that letter.
+/// Whether there is a flag of that letter.
 pub(super) fn has(words: &[u8], letter: u8) -> bool {
     Flags(words).any(|word| word[0] == letter)
 }

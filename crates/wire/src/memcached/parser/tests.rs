@@ -11,7 +11,7 @@ fn limits() -> Limits {
     Limits::new(1000)
 }
 
-/// `input` is one command; cut anywhere it needs more, and then is that command all the same.
+/// `input` is one command; cut anywhere it needs more, and with its rest it is the same command.
 #[track_caller]
 fn check(input: &str, want: Command<'_>) {
     check_with(input.as_bytes(), |command| assert_eq!(command, want, "{input}"));
@@ -38,7 +38,7 @@ fn check_with(input: &[u8], look: impl Fn(Command<'_>)) {
     }
 }
 
-/// What is answered to a refused command, how far it reaches, and how much is to be skipped.
+/// The reply to a refused command, the length it consumes, and the length to be skipped.
 #[track_caller]
 fn check_refused(input: &str, reply: Option<Reply>, consumed_bytes: usize, swallow_bytes: u64) {
     match next_command(&mut Parser::default(), input.as_bytes(), &limits()) {

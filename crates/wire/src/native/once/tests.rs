@@ -22,7 +22,7 @@ fn the_first_copy_is_executed_and_later_ones_get_its_answer() {
     assert_eq!(once.admit(1), Admission::Execute, "looking admits nothing");
 }
 
-/// A client writes 1, copies of that are delayed, it writes 2 and has its answer.
+/// A client writes 1, copies of that are delayed; it writes 2 and gets its reply.
 #[test]
 fn a_late_copy_cannot_undo_a_newer_write() {
     let mut once = Once::new(1024);
@@ -31,7 +31,7 @@ fn a_late_copy_cannot_undo_a_newer_write() {
     once.raise_low_water(6);
     assert_eq!(once.admit(6), Admission::Execute);
     assert_eq!(once.admit(5), Admission::BelowLowWater);
-    // The low-water mark's news may have been lost: then the answer is still remembered.
+    // The frame with the low-water mark may have been lost: then the outcome is still remembered.
     let mut once = Once::new(1024);
     assert_eq!(once.admit(5), Admission::Execute);
     once.record(5, outcome(1));

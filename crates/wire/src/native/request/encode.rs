@@ -15,7 +15,7 @@ impl<'a> Request<'a> {
         self.parts().len_bytes()
     }
 
-    /// What the message is written from.
+    /// The fields that the message is written from.
     #[inline]
     pub(in crate::native) fn parts(&self) -> Parts<'a> {
         let mut parts = Parts {

@@ -49,8 +49,8 @@ impl<'a> Iterator for Requests<'a> {
     }
 }
 
-/// A get without words or mode, which most requests are: one compare says so. `None`: another
-/// message, or a broken one.
+/// A get without words or mode, as most requests are: one comparison recognizes it. `None`: another
+/// message, or a malformed one.
 #[inline]
 fn split_plain_get(body: &[u8]) -> Option<(Request<'_>, &[u8])> {
     const WANT_BITS: u64 = (WANT_MASK as u64) << 8;
@@ -68,19 +68,18 @@ fn split_plain_get(body: &[u8]) -> Option<(Request<'_>, &[u8])> {
     Some((Request { id: RequestId::Free(read_u32(head, 8)), want, op }, rest))
 }
 
-/// Flags, words and the highest mode that an op of version 1 has.
+/// The flags, words and highest mode of an op in version 1.
 struct Known {
     flags: u8,
     words: u16,
     mode_bits: u8,
 }
 
-/// A write's reply has nothing but status, version and number: what [`crate::native::Once`]
-/// remembers.
+/// A write's reply has only status, version and number, which [`crate::native::Once`] remembers.
 const WRITE_FLAGS: u8 = ONCE | Want::VERSION.0;
 const EXPIRY_WORDS: u16 = word::EXPIRES_AT | word::TTL_MS;
 
-/// What version 1 knows of an op; `None` when it does not know the op.
+/// The properties of an op in version 1; `None` for an unknown op.
 #[inline]
 fn known(op_code: u8) -> Option<Known> {
     let known = |flags, words, mode_bits| Some(Known { flags, words, mode_bits });
@@ -152,7 +151,7 @@ fn parse_set<'a>(raw: &Raw<'a>) -> Result<Op<'a>, Status> {
     if part.is_some_and(|part| !part.holds(raw.value.len())) {
         return Err(Status::Malformed);
     }
-    // A part is known by its sequence number: without one, parts of two values could mix.
+    // A part is identified by its sequence number: without one, parts of two values could mix.
     if client_flags > u64::from(u32::MAX) || (part.is_some() && raw.flags & ONCE == 0) {
         return Err(Status::Malformed);
     }

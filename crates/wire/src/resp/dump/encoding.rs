@@ -6,13 +6,13 @@
 //!       111ddddd nnnnnnnn dddddddd      n + 9 of them
 //! ```
 
-/// Nothing is said to be so many times as long as its compressed form, however well that was done.
+/// The maximum ratio of a text to its compressed form, however well it was compressed.
 const LZF_FACTOR_MAX: u64 = 264;
 
-/// A count that another byte adds to.
+/// A count to which another byte is added.
 const LONG_COUNT: usize = 9;
 
-/// A length, or how a string is kept instead.
+/// A length, or the special encoding of a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
     /// So many bytes or elements follow.
@@ -21,10 +21,10 @@ pub enum Length {
     Special(u8),
 }
 
-/// What the first byte of a length says.
+/// The meaning of the first byte of a length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LengthForm {
-    /// All of it.
+    /// The whole length.
     Whole(Length),
     /// The low byte follows.
     OneMore {
@@ -33,12 +33,12 @@ pub enum LengthForm {
     },
     /// Four bytes follow, big-endian.
     Four,
-    /// Eight do.
+    /// Eight bytes follow, big-endian.
     Eight,
 }
 
 impl LengthForm {
-    /// `None`: no length begins so.
+    /// `None`: no length begins with this byte.
     pub fn of(first: u8) -> Option<LengthForm> {
         let low = first & 0x3f;
         Some(match first >> 6 {
@@ -52,12 +52,12 @@ impl LengthForm {
     }
 }
 
-/// What so many compressed bytes can hold at most.
+/// The maximum length that so many compressed bytes can unpack to.
 pub(super) fn unpacked_max_bytes(packed_len: u64) -> u64 {
     packed_len.saturating_mul(LZF_FACTOR_MAX)
 }
 
-/// Unpacks LZF. `None`: not exactly `len` bytes come out.
+/// Unpacks LZF. `None`: the result does not have exactly `len` bytes.
 pub fn unpack(mut packed: &[u8], len: u64) -> Option<Vec<u8>> {
     if len > unpacked_max_bytes(packed.len() as u64) {
         return None;
@@ -90,7 +90,7 @@ pub fn unpack(mut packed: &[u8], len: u64) -> Option<Vec<u8>> {
     (out.len() == len).then_some(out)
 }
 
-/// Appends `count` bytes, each of which is the one `distance` before it.
+/// Appends `count` bytes, each equal to the one `distance` before it.
 #[inline]
 fn repeat(out: &mut Vec<u8>, distance: usize, count: usize) {
     let from = out.len() - distance;
@@ -100,8 +100,7 @@ fn repeat(out: &mut Vec<u8>, distance: usize, count: usize) {
         let byte = out[from];
         out.resize(out.len() + count, byte);
     } else {
-        // It reaches into what it writes: what is there already is repeated, twice as much each
-        // time.
+        // The source overlaps the target: bytes that exist are repeated, twice as many each time.
         let end = out.len() + count;
         while out.len() < end {
             let ready = (out.len() - from).min(end - out.len());

@@ -46,7 +46,7 @@ fn compressed_values_are_unpacked() {
     let mut packed =
         b"\x00\xc3\x10@{\x01aa\xe0Q\x00\x02bcd\xe0\x11\x03\x01cd\n\x00\x04W\\".to_vec();
     packed.extend_from_slice(b"\x8cr\x8f\t\x08");
-    // 123 bytes: what was recorded says so itself.
+    // 123 bytes: the recording contains the length itself.
     let dumped = load(&packed, MAX_BYTES).expect("a payload of Redis");
     assert_eq!((dumped.len_max_bytes(), dumped.unpacked_bytes()), (123, 123));
     let value = dumped.value().unwrap();
@@ -97,7 +97,7 @@ fn what_is_no_string_is_refused() {
     for body in [&b""[..], b"\0", b"\0\x05four", b"\0\xc4", b"\0\x83", b"\0\xc3\x01", b"\xff"] {
         assert_eq!(refused(body), ErrorReply::DumpFormat, "{body:?}");
     }
-    // Too short, too long, a copy from before the start, a length that nothing can come to.
+    // Too short, too long, a copy from before the start, an impossible length.
     for body in [&b"\0\xc3\x02\x05\0a"[..], b"\0\xc3\x02\0\0a", b"\0\xc3\x03\x03\x20\0a"] {
         assert_eq!(refused(body), ErrorReply::DumpFormat, "{body:?}");
     }

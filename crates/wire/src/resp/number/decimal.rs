@@ -20,14 +20,14 @@ use std::sync::LazyLock;
 
 /// Digits of a limb.
 const LIMB_DIGITS: usize = 19;
-/// What a limb counts to. Its highest bit is set, as [`divide`] needs it.
+/// The base of a limb. Its highest bit is set, as [`divide`] requires.
 const BASE: u64 = 10_u64.pow(LIMB_DIGITS as u32);
 /// 2^128 / `BASE`, without its highest bit, which is 2^64.
 const INVERSE: u64 = (u128::MAX / BASE as u128) as u64;
 
-/// A pass multiplies by 2^63 at most.
+/// A pass multiplies by at most 2^63.
 const PASS_BITS: u32 = 63;
-/// The powers of the table are so many bits apart.
+/// The distance in bits between powers of the table.
 const STEP_BITS: u32 = 8 * PASS_BITS;
 /// The highest shift of an 80-bit float.
 const SHIFT_MAX: u32 = 0x7ffe - (16_383 + 63);
@@ -89,7 +89,7 @@ fn multiply(limbs: &mut Vec<u64>, factor: u64) {
     }
 }
 
-/// `number / BASE` and the rest, of a number whose upper half is below `BASE` (D2).
+/// `number / BASE` and the remainder, for a number whose upper half is below `BASE` (D2).
 ///
 /// Möller and Granlund, "Improved division by invariant integers": two multiplications, where a
 /// division of 128 bits costs several times as much.
@@ -115,7 +115,7 @@ fn divide(number: u128) -> (u64, u64) {
 mod tests {
     use super::*;
 
-    /// One digit after another: what this module replaces.
+    /// One digit after another: the algorithm that this module replaces.
     fn write_slowly(mantissa: u64, bits: u32, out: &mut Vec<u8>) {
         let mut digits: Vec<u8> =
             mantissa.to_string().bytes().rev().map(|byte| byte - b'0').collect();

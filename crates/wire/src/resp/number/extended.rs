@@ -18,21 +18,21 @@ use super::{decimal, long};
 
 /// Longer texts are not numbers.
 const TEXT_MAX_BYTES: usize = 5119;
-/// Digits behind the point in the answer.
+/// Digits after the point in the answer.
 const FRACTION_DIGITS: usize = 17;
 /// 10^17.
 const FRACTION: u128 = 100_000_000_000_000_000;
-/// What a float's exponent counts from, for the lowest bit of its mantissa.
+/// The bias of a float's exponent, for the lowest bit of its mantissa.
 const EXPONENT_BIAS: i32 = 16_383 + 63;
 
-/// What a text means.
+/// The meaning of a text.
 pub(super) enum Reading {
     Finite(X87DoubleExtended),
     Infinite,
     Invalid,
 }
 
-/// Reads `[+-]digits[.digits][e[+-]digits]`, `[+-]0xdigits[.digits][p[+-]digits]` or a spelling of
+/// Parses `[+-]digits[.digits][e[+-]digits]`, `[+-]0xdigits[.digits][p[+-]digits]` or a spelling of
 /// infinity, as C's `strtold` does.
 pub(super) fn read(text: &[u8]) -> Reading {
     if text.len() > TEXT_MAX_BYTES {
@@ -54,7 +54,7 @@ pub(super) fn read(text: &[u8]) -> Reading {
     if hex.is_none()
         && let Some(read) = long::read(unsigned)
     {
-        // It has digits that are not 0.
+        // It has digits other than 0.
         let is_lost = read.is_zero() || !read.is_finite();
         let signed = if text.starts_with('-') { -read } else { read };
         return if is_lost { Reading::Invalid } else { Reading::Finite(signed) };
@@ -96,7 +96,7 @@ pub(super) fn add(left: X87DoubleExtended, right: X87DoubleExtended) -> Option<X
 pub(super) fn parts(number: X87DoubleExtended) -> (u64, i32) {
     let bits = number.to_bits();
     let biased = (bits >> 64) as i32 & 0x7fff;
-    // Those below the normal ones have the exponent of the smallest of them.
+    // Subnormal numbers have the exponent of the smallest normal one.
     (bits as u64, biased.max(1) - EXPONENT_BIAS)
 }
 

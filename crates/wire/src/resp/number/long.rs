@@ -25,13 +25,13 @@ use rustc_apfloat::{Float, Round};
 
 use super::extended::parts;
 
-/// As many as 128 bits hold.
+/// The number of digits that 128 bits hold.
 const HEAD_DIGITS: usize = 38;
-/// No exponent means more: the number is too large or too small by far.
+/// A larger exponent makes no difference: the number is too large or too small by far.
 const EXPONENT_MAX: i64 = 1_000_000;
 /// Digits that a limb takes at once.
 const LIMB_DIGITS: usize = 19;
-/// 5^27, the highest that a limb holds.
+/// 5^27, the highest power that a limb holds.
 const FIVES: u64 = 5_u64.pow(FIVES_EXPONENT);
 const FIVES_EXPONENT: u32 = 27;
 
@@ -62,7 +62,7 @@ pub(super) fn read(text: &[u8]) -> Option<X87DoubleExtended> {
     })
 }
 
-/// Of `e`, a sign if there is one, and digits.
+/// The exponent after `e`, with an optional sign.
 fn read_exponent(text: &[u8]) -> i64 {
     let digits = text.iter().filter(|byte| byte.is_ascii_digit());
     let magnitude = digits.fold(0, |magnitude: i64, digit| {
@@ -77,8 +77,8 @@ fn nearest(number: u128, exponent: i64) -> Option<X87DoubleExtended> {
     read.ok().map(|read| read.value)
 }
 
-/// Compares `digits * 10^tens` with `half * 2^twos`; both are about as large as a float, so that
-/// the exponents are bounded by the digits (L2).
+/// Compares `digits * 10^tens` with `half * 2^twos`; both are of the size of a float, so the
+/// exponents are bounded by the digits (L2).
 fn compare(mut digits: impl Iterator<Item = u8>, tens: i64, half: u128, twos: i64) -> Ordering {
     let mut left = Vec::new();
     loop {
@@ -137,7 +137,7 @@ fn trim(limbs: &mut Vec<u64>) {
 mod tests {
     use super::*;
 
-    /// Against all digits at once, as rustc_apfloat reads them.
+    /// Compares with rustc_apfloat, which parses all digits at once.
     #[track_caller]
     fn check(text: &str) {
         let all = X87DoubleExtended::from_str_r(text, Round::NearestTiesToEven);
@@ -145,7 +145,7 @@ mod tests {
         assert!(read.bitwise_eq(all.expect("a number").value), "{text}: {read}");
     }
 
-    /// `mantissa / 2^bits`, all digits of it.
+    /// `mantissa / 2^bits` with all its digits.
     fn binary(mantissa: u128, bits: usize) -> String {
         let mut digits: Vec<u8> = mantissa.to_string().bytes().map(|byte| byte - b'0').collect();
         for _ in 0..bits {

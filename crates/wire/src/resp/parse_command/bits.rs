@@ -66,7 +66,7 @@ fn position(mut rest: ArgIter<'_>) -> Read<'_> {
         search.start = parse_i64(start).ok_or(ErrorReply::NotAnInteger)?;
     }
     let (end, unit) = (rest.next(), rest.next());
-    // In the order in which Redis looks at them.
+    // Checked in the same order as in Redis.
     search.unit = unit.map(BitUnit::read).transpose()?.unwrap_or_default();
     if let Some(end) = end {
         search.end = parse_i64(end).ok_or(ErrorReply::NotAnInteger)?;

@@ -35,7 +35,7 @@ pub(super) fn read(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
     })
 }
 
-/// Names and versions are printable ASCII without blanks, so that CLIENT LIST can be split.
+/// Names and versions are printable ASCII without blanks, so that clients can split CLIENT LIST.
 fn is_printable(text: &[u8]) -> bool {
     text.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }
@@ -80,7 +80,7 @@ fn client_id(text: &[u8]) -> Option<u64> {
     parse_i64(text).and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0)
 }
 
-/// Reads the options of CLIENT LIST or CLIENT KILL.
+/// Parses the options of CLIENT LIST or CLIENT KILL.
 pub(in crate::resp) fn client_filter<'a>(
     query: &ClientQuery<'a>,
 ) -> Result<ClientFilter<'a>, ErrorReply<'a>> {
@@ -95,7 +95,7 @@ fn list(mut rest: ArgIter<'_>) -> Result<ClientFilter<'_>, ErrorReply<'_>> {
             filter.type_name = Some(client_type(next(&mut rest))?);
         }
         Some(option) if is_word(option, "id") && rest.len() > 0 => {
-            // Ids that no client can have are merely not found.
+            // Ids that no client can have are simply not found.
             if rest.into_iter().any(|id| parse_i64(id).is_none()) {
                 return Err(ErrorReply::InvalidClientId);
             }

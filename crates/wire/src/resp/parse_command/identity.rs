@@ -59,7 +59,7 @@ pub(in crate::resp) fn id_of(command: &Command<'_>) -> Option<CommandId> {
     })
 }
 
-/// The commands that have nothing to do with keys.
+/// The commands that do not concern keys.
 fn id_of_others(command: &Command<'_>) -> CommandId {
     match command {
         Command::Cluster(request) => request.id(),

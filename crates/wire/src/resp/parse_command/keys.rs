@@ -48,7 +48,7 @@ pub(super) fn read(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
             if !(0..=1).contains(&local_count) {
                 return Err(ErrorReply::Other("value is out of range, value must between 0 and 1"));
             }
-            // Said of what is no number too.
+            // Redis reports this error for words that are not numbers, too.
             let is_count = |count: &i64| *count >= 0;
             let replica_count = replica_count.ok().filter(is_count);
             let replica_count = replica_count.ok_or(ErrorReply::NotPositive)?;
@@ -59,7 +59,7 @@ pub(super) fn read(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
     })
 }
 
-/// The time-out of those that wait.
+/// The timeout of commands that wait.
 fn wait_ms<'a>(args: &mut ArgIter<'a>) -> Result<i64, ErrorReply<'a>> {
     match parse_i64(next(args)) {
         None => Err(ErrorReply::TimeoutNotAnInteger),
@@ -104,7 +104,7 @@ fn copy(mut rest: ArgIter<'_>) -> Read<'_> {
     let (source, target) = (next(&mut rest), next(&mut rest));
     let mut copy = Copy { source, target, database_index: None, replaces: false };
     while let Some(option) = rest.next() {
-        // Redis looks for the database at once.
+        // Redis checks the database at once.
         if copy.database_index.is_some_and(|index| index != 0) {
             return Err(ErrorReply::DatabaseIndex);
         }
@@ -156,7 +156,7 @@ fn key_range(mut rest: ArgIter<'_>) -> Read<'_> {
     Ok(Command::KvRange(range))
 }
 
-/// Reads a cursor as generously as C's `strtoul`: a sign is allowed, nothing at all is 0, and a NUL
+/// Parses a cursor as generously as C's `strtoul`: a sign is allowed, an empty text is 0, and a NUL
 /// ends it.
 fn parse_cursor(text: &[u8]) -> Option<u64> {
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();

@@ -45,8 +45,8 @@ static SORTED: [(Folded, CommandId); TOP_LEVEL_COUNT] = {
     sorted
 };
 
-/// The name in lower case, filled up with NUL, as a number. A name that ends in NUL has none:
-/// it would be the same as the name without.
+/// The name in lower case, padded with NUL, as a number. A name that ends in NUL has none: it would
+/// equal the name without it.
 #[inline]
 const fn fold(name: &[u8]) -> Option<Folded> {
     if name.is_empty() || name.len() > NAME_MAX_BYTES || name[name.len() - 1] == 0 {
@@ -62,15 +62,14 @@ const fn fold(name: &[u8]) -> Option<Folded> {
     Some(Folded::from_le_bytes(bytes))
 }
 
-/// The command that this name means.
+/// The command of this name.
 pub(super) fn by_name(name: &[u8]) -> Option<CommandId> {
     let folded = fold(name)?;
     let found = SORTED.binary_search_by(|(other, _)| other.cmp(&folded)).ok()?;
     Some(SORTED[found].1)
 }
 
-/// The command or subcommand that `args` name, and the arguments behind the name; arity is not
-/// checked.
+/// The command or subcommand in `args`, and the arguments after the name; arity is not checked.
 #[inline]
 pub(super) fn find<'a>(args: &Args<'a>) -> Result<(&'static Spec, ArgIter<'a>), CommandError<'a>> {
     let mut words = args.iter();

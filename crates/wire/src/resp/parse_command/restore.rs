@@ -40,7 +40,7 @@ pub(super) fn move_key(mut rest: ArgIter<'_>) -> Read<'_> {
     Ok(Command::Move { key, database_index: database_index(index)? })
 }
 
-/// An index of a database, whether there is one or not.
+/// An index of a database, which need not exist.
 pub(super) fn database_index<'a>(text: &[u8]) -> Result<i64, ErrorReply<'a>> {
     let index = parse_i64(text).ok_or(ErrorReply::NotAnInteger)?;
     i32::try_from(index).map(i64::from).map_err(|_| ErrorReply::NotA32BitInteger)

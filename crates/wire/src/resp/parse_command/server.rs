@@ -123,7 +123,7 @@ pub fn keys_asked(rest: ArgIter<'_>) -> Result<(&'static Spec, Keys<'_>), ErrorR
     Ok((spec, spec.keys.of(rest)))
 }
 
-/// The row of a whole command, whose arguments are not looked at.
+/// The row of a whole command, whose arguments are not checked.
 pub fn asked_command(mut words: ArgIter<'_>) -> Option<&'static Spec> {
     let spec = lookup::by_name(words.next()?)?.spec();
     let Some(subcommand) = words.next().filter(|_| spec.id.is_container()) else {

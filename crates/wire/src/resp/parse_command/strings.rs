@@ -59,7 +59,7 @@ fn set(args: ArgIter<'_>) -> Read<'_> {
     })
 }
 
-/// The same again of a SET that was found to have a comparison.
+/// Parses a SET again that was found to have a comparison.
 pub(in crate::resp) fn set_if(args: ArgIter<'_>) -> Option<(SetCommand<'_>, Comparison<'_>)> {
     let (set, comparison) = set_with_options(args).ok()?;
     Some((set, comparison?))
@@ -109,7 +109,7 @@ fn get_ex(mut rest: ArgIter<'_>) -> Read<'_> {
     let ttl = match ttl.kind {
         TtlKind::Unset | TtlKind::Keep => None,
         TtlKind::Persist => Some(ExpireTtl::Persist),
-        // Redis looks at the key before it looks at the time.
+        // Redis checks the key before the time.
         kind => Some(match checked_time(CommandId::GetEx, kind, ttl.number) {
             Ok(expire) => ExpireTtl::At(expire),
             Err(reason) => ExpireTtl::Invalid(reason),
@@ -143,7 +143,7 @@ fn increment(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
     Ok(Command::IncrBy { key, delta, id })
 }
 
-/// Which of the options that exclude one another was given.
+/// The kinds of options that exclude one another.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum TtlKind {
     #[default]
@@ -156,7 +156,7 @@ enum TtlKind {
     MillisecondsAt,
 }
 
-/// The option about the expiry, of those that exclude one another.
+/// The given expiry option, of those that exclude one another.
 #[derive(Default)]
 pub(super) struct TtlOption<'a> {
     kind: TtlKind,
@@ -164,12 +164,12 @@ pub(super) struct TtlOption<'a> {
 }
 
 impl<'a> TtlOption<'a> {
-    /// An option may be repeated, but not follow another one.
+    /// An option may be repeated, but not combined with another one.
     fn may_be(&self, kind: TtlKind) -> bool {
         self.kind == TtlKind::Unset || self.kind == kind
     }
 
-    /// Reads KEEPTTL, EX, PX, EXAT or PXAT.
+    /// Parses KEEPTTL, EX, PX, EXAT or PXAT.
     pub(super) fn take_or_keep(
         &mut self,
         option: &'a [u8],
@@ -182,7 +182,7 @@ impl<'a> TtlOption<'a> {
         self.take(option, rest)
     }
 
-    /// What the options together mean for the expiry of what is written.
+    /// The combined effect of the options on the expiry of the written value.
     pub(super) fn expiry(&self, id: CommandId) -> Result<Expiry, ErrorReply<'a>> {
         Ok(match self.kind {
             TtlKind::Unset | TtlKind::Persist => Expiry::Never,
@@ -191,7 +191,7 @@ impl<'a> TtlOption<'a> {
         })
     }
 
-    /// Reads EX, PX, EXAT or PXAT and its number.
+    /// Parses EX, PX, EXAT or PXAT and its number.
     fn take(&mut self, option: &'a [u8], rest: &mut ArgIter<'a>) -> Result<(), ErrorReply<'a>> {
         let kinds = [
             ("ex", TtlKind::Seconds),
@@ -207,7 +207,7 @@ impl<'a> TtlOption<'a> {
     }
 }
 
-/// The same as [`checked_time`], with the error's text.
+/// [`checked_time`] with the error's text.
 fn positive_time<'a>(
     id: CommandId,
     kind: TtlKind,
@@ -216,7 +216,7 @@ fn positive_time<'a>(
     checked_time(id, kind, number).map_err(|reason| reason.error_reply(id))
 }
 
-/// A time that must be positive; the sum with the clock is checked when the clock is known.
+/// A time that must be positive; the sum with the clock is checked once the clock is known.
 fn checked_time(id: CommandId, kind: TtlKind, number: &[u8]) -> Result<ExpireTime, InvalidTime> {
     let number = parse_i64(number).ok_or(InvalidTime::NotAnInteger)?;
     let in_seconds = matches!(kind, TtlKind::Seconds | TtlKind::SecondsAt);

@@ -18,7 +18,7 @@ fn frame(line: &str) -> Vec<u8> {
     out
 }
 
-/// Hands the command that the line means to `look`.
+/// Gives the command in the line to `look`.
 #[track_caller]
 fn with_command(line: &str, look: impl FnOnce(Command<'_>)) {
     let input = frame(line);
@@ -275,7 +275,7 @@ fn arity_is_checked_for_every_row_of_the_table() {
             if is_container_alone {
                 assert!(value.is_err(), "{line}");
             } else if spec.accepts_count(count) {
-                // The arguments may still be wrong for it, but it is this command.
+                // Its arguments may still be wrong, but it is this command.
                 let id = value.as_ref().map_or_else(|error| error.id(), |command| command.id());
                 assert_eq!(id, Some(spec.id), "{line}");
             } else {

@@ -17,11 +17,11 @@ const GET_NAME: u64 = u64::from_le_bytes(*b"\r\nget\r\n$");
 const SET_NAME: u64 = u64::from_le_bytes(*b"\r\nset\r\n$");
 /// Sets the lower-case bit of the three letters.
 const CASE_FOLD: u64 = u64::from_le_bytes([0, 0, 0x20, 0x20, 0x20, 0, 0, 0]);
-/// Where the digits of the key's length start.
+/// The offset of the digits of the key's length.
 const KEY_LEN_AT: usize = 14;
 /// The shortest hot command: a GET of a key of one byte.
 const HOT_MIN_BYTES: usize = 20;
-/// Longer length fields go the long way.
+/// Longer length fields take the general path.
 const LEN_DIGITS_MAX: usize = 9;
 
 /// A whole GET or plain SET at the front of `input`, and its length.
@@ -57,10 +57,10 @@ fn word_at(head: &[u8; HOT_MIN_BYTES], at: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|byte| head[at + byte]))
 }
 
-/// Reads `len CRLF bytes CRLF` at `at`; answers the bytes and the index after them.
+/// Parses `len CRLF bytes CRLF` at `at`; returns the bytes and the index after them.
 #[inline]
 pub(super) fn bulk<'a>(input: &'a [u8], at: usize, limits: &Limits) -> Option<(&'a [u8], usize)> {
-    // Lengths of one and two digits are read without a loop: nearly every key has one of these.
+    // Lengths of one and two digits are parsed without a loop: nearly every key has one of these.
     let digits = input.get(at..)?.first_chunk::<3>()?;
     let first = digits[0].wrapping_sub(b'0');
     let second = digits[1].wrapping_sub(b'0');
@@ -81,7 +81,7 @@ pub(super) fn bulk<'a>(input: &'a [u8], at: usize, limits: &Limits) -> Option<(&
     Some((input.get(start..end)?.get(..len_bytes)?, end))
 }
 
-/// A length of any number of digits, and where the bytes start.
+/// A length of any number of digits, and the start of the bytes.
 #[inline(never)]
 fn long_length(input: &[u8], at: usize) -> Option<(usize, usize)> {
     let mut len_bytes = 0;

@@ -9,7 +9,7 @@
 //! In double quotes `\n \r \t \b \a \xHH` and `\` before any other byte; in single quotes only
 //! `\'`. A closing quote ends the word and must be followed by a blank or the line's end.
 
-/// What a line holds.
+/// The words of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Words {
     pub(crate) count: u32,
@@ -39,8 +39,8 @@ pub(crate) fn count_words(line: &[u8]) -> Option<Words> {
     Some(words)
 }
 
-/// The next word of a line that needs no rewriting, and what follows it. Apart from its callers:
-/// clients send multibulks.
+/// The next word of a line that needs no rewriting, and the rest. A separate function: clients
+/// usually send multibulks.
 #[inline(never)]
 pub(crate) fn split_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = skip_blanks(line);
@@ -78,19 +78,19 @@ pub(crate) fn rewrite(line: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// What a word is made of.
+/// A piece of a word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Piece {
     /// An opening quote.
     Quote,
-    /// A byte that stands for itself.
+    /// A literal byte.
     Byte(u8),
-    /// A byte that an escape stands for.
+    /// The byte of an escape.
     Escaped(u8),
 }
 
-/// Reads the word at the front of `rest`, which is not blank; answers what follows it.
-/// `None` if a quote is not closed or something touches a closing one.
+/// Parses the word at the front of `rest`, which is not blank; returns the rest after it. `None` if
+/// a quote is not closed or a closing one is followed by a byte of the word.
 fn read_word(mut rest: &[u8], mut take: impl FnMut(Piece)) -> Option<&[u8]> {
     while let Some((byte, after)) = rest.split_first() {
         match byte {

@@ -19,8 +19,8 @@ fn parse<'a>(parser: &mut Parser, input: &'a [u8]) -> Parsed<Args<'a>, ProtocolE
     parser.parse(input, &Limits::default())
 }
 
-/// The arguments of the one command that all of `input` is; every shorter input needs more, and
-/// says how much without saying too much; stopping at any byte does not change the outcome.
+/// The arguments of the single command in `input`; every shorter input needs more, and names a
+/// length that is not too large; stopping at any byte does not change the outcome.
 #[track_caller]
 fn check(input: &[u8], want: &[&[u8]]) {
     for cut in 0..input.len() {
@@ -195,7 +195,7 @@ fn a_large_body_is_asked_for_at_once() {
     }
 }
 
-/// Counts work instead of time: what was validated is never validated again.
+/// Counts work instead of time: validated bytes are never validated again.
 #[test]
 fn a_command_of_100_000_arguments_in_1_kib_reads_takes_linear_work() {
     const ARG_COUNT: u32 = 100_000;
@@ -207,7 +207,7 @@ fn a_command_of_100_000_arguments_in_1_kib_reads_takes_linear_work() {
     while end < input.len() {
         let before = parser.validated_bytes;
         assert!(matches!(parse(&mut parser, &input[..end]), Parsed::NeedMore { .. }));
-        // All but the argument that the read cut off is behind the parser.
+        // The parser is past everything but the argument that the read cut off.
         assert!(end - parser.validated_bytes < 17, "stopped at {}", parser.validated_bytes);
         assert!(parser.scanned_bytes >= parser.validated_bytes);
         resumed_bytes += end - before;

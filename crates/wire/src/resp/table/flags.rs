@@ -5,17 +5,17 @@
 pub struct Flags(u32);
 
 impl Flags {
-    /// None.
+    /// No flags.
     pub const NONE: Flags = Flags(0);
     /// May change data.
     pub const WRITE: Flags = Flags(1);
     /// Reads data.
     pub const READONLY: Flags = Flags(1 << 1);
-    /// Refused when the memory is full.
+    /// Refused if the memory is full.
     pub const DENYOOM: Flags = Flags(1 << 2);
     /// For operators.
     pub const ADMIN: Flags = Flags(1 << 3);
-    /// About channels.
+    /// Concerns channels.
     pub const PUBSUB: Flags = Flags(1 << 4);
     /// Not from scripts.
     pub const NOSCRIPT: Flags = Flags(1 << 5);
@@ -36,7 +36,7 @@ impl Flags {
     /// Allowed while a script runs too long.
     pub const ALLOW_BUSY: Flags = Flags(1 << 13);
 
-    /// Where its keys stand depends on its arguments.
+    /// The positions of its keys depend on its arguments.
     pub const MOVABLE_KEYS: Flags = Flags(1 << 14);
 
     const NAMES: [&'static str; 15] = [
@@ -57,7 +57,7 @@ impl Flags {
         "movablekeys",
     ];
 
-    /// Both sets.
+    /// The union.
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
@@ -76,7 +76,7 @@ impl Flags {
     }
 }
 
-/// What COMMAND DOCS files a command under.
+/// The group of a command in COMMAND DOCS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     /// Any type of value.
