@@ -5,44 +5,44 @@ use std::time::Duration;
 /// When a sender learns that its messages have arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Acknowledge {
-    /// Now and then, as buffers have to come back: for replies, which no thread waits for. One
+    /// Occasionally, as buffers have to be freed: for replies, which no thread waits for. One
     /// completion for many messages (selective signalling).
     #[default]
     Lazily,
-    /// Once for each batch that is flushed: its last message is in the peer's memory.
+    /// Once for each flushed batch: its last message is in the peer's memory.
     Batches,
-    /// The same, and behind each batch a READ of the peer's zone: what the device had written
-    /// before is in memory by then, not in a buffer on the way (rowan §3.2.2). With memory that
-    /// survives a power cut, and a device that writes past the cache, it is durable.
+    /// As for batches, with a READ of the peer's zone after each batch: the device's earlier writes
+    /// are in memory by then, not in a buffer on the way (rowan §3.2.2). With memory that survives
+    /// a power cut, and a device that writes past the cache, they are durable.
     Persistent,
 }
 
-/// How an RDMA transport behaves.
+/// The configuration of an RDMA transport.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RdmaConfig {
-    /// The device's name as in /sys/class/infiniband; the first where none is given.
+    /// The device's name as in /sys/class/infiniband; the first one if none is given.
     pub device: Option<String>,
     /// The device's port, from 1.
     pub port: u8,
-    /// Which of the port's addresses is ours; where none is given, RoCE v2 over IPv4 if there is
-    /// one.
+    /// Which of the port's addresses to use; if none is given, RoCE v2 over IPv4 if there is one.
     pub gid_index: Option<u8>,
-    /// The longest frame, to send and to receive. A slot of the zone is as long, rounded up to 64.
+    /// The longest frame, to send and to receive. A slot of the zone has the same length, rounded
+    /// up to 64.
     pub frame_bytes_max: usize,
-    /// Messages of one receive at most.
+    /// The maximum number of messages in one receive.
     pub burst_max: usize,
-    /// Connections at a time.
+    /// The maximum number of connections.
     pub lanes_max: usize,
-    /// Frames of all connections that are queued or not acknowledged.
+    /// The maximum number of frames of all connections that are queued or not acknowledged.
     pub send_frames_max: usize,
-    /// The same of each.
+    /// The maximum of those for each connection.
     pub lane_frames_max: usize,
-    /// Receives that the device holds.
+    /// The maximum number of receives that the device holds.
     pub receives_max: usize,
     /// When a sender learns that its messages have arrived.
     pub acknowledge: Acknowledge,
-    /// A packet that is not acknowledged is sent again after that long, eight times; then the
-    /// connection is closed.
+    /// An unacknowledged packet is sent again after that time, eight times; then the connection is
+    /// closed.
     pub resend_after: Duration,
 }
 
@@ -76,8 +76,8 @@ impl RdmaConfig {
         (units.next_power_of_two().trailing_zeros() as u8).clamp(1, 31)
     }
 
-    /// How many frames of a lane may leave before one is asked to be acknowledged. So small that
-    /// what idle lanes keep leaves half of all buffers to others.
+    /// How many frames of a lane may leave before one requests an acknowledgement. So small that
+    /// the frames that idle lanes keep leave half of all buffers to others.
     pub(crate) fn unsignalled_max(&self) -> u32 {
         let of_lane = self.lane_frames_max / 4;
         let of_all = self.send_frames_max / (2 * self.lanes_max.max(1));

@@ -15,7 +15,8 @@ use rustix::event::epoll;
 
 use crate::handshake::GREETING_BYTES;
 
-/// Clients that have connected and not greeted; the oldest makes room.
+/// The maximum number of clients that have connected and not greeted; for a further one, the oldest
+/// is closed.
 const ARRIVALS_MAX: usize = 16;
 const EVENTS_MAX: usize = 16;
 
@@ -25,14 +26,14 @@ const LISTENER: u64 = 2;
 const ARRIVAL: u64 = 16;
 const LANE: u64 = 1 << 32;
 
-/// What a descriptor has to say.
+/// The source of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// A completion queue.
     Channel,
     /// The device.
     Device,
-    /// Somebody connects.
+    /// A new client connects.
     Listener,
     /// A client that has not greeted.
     Arrival(usize),
@@ -40,7 +41,7 @@ pub enum Heard {
     Lane(Lane),
 }
 
-/// A greeting, as far as it has come.
+/// A greeting, as far as it has arrived.
 pub struct Partial {
     bytes: [u8; GREETING_BYTES],
     len_bytes: usize,
@@ -49,7 +50,8 @@ pub struct Partial {
 impl Partial {
     const EMPTY: Partial = Partial { bytes: [0; GREETING_BYTES], len_bytes: 0 };
 
-    /// Reads on. The greeting once it is complete; an error also when the peer hung up.
+    /// Reads further bytes. Returns the greeting once it is complete; an error also if the peer
+    /// hung up.
     fn read(&mut self, stream: &mut TcpStream) -> io::Result<Option<[u8; GREETING_BYTES]>> {
         while self.len_bytes < GREETING_BYTES {
             match stream.read(&mut self.bytes[self.len_bytes..]) {
@@ -69,9 +71,9 @@ pub struct Control {
     epoll: OwnedFd,
     listener: Option<TcpListener>,
     arrivals: [Option<(TcpStream, Partial)>; ARRIVALS_MAX],
-    /// The next place to be used, and so the oldest.
+    /// The next place to be used, which is also the oldest.
     next_arrival: usize,
-    /// Greetings of servers that we wait for.
+    /// Outstanding greetings of servers.
     answers: Vec<(Lane, Partial)>,
 }
 
@@ -92,7 +94,7 @@ impl Control {
         Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), flags)?)
     }
 
-    /// The peers that have something to say, without waiting: some of them at a time.
+    /// The sources of pending events, without waiting: some of them at a time.
     pub fn poll(&mut self) -> io::Result<impl Iterator<Item = Heard> + use<>> {
         let nothing =
             epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
@@ -111,7 +113,7 @@ impl Control {
         }))
     }
 
-    /// Takes clients from now on.
+    /// Accepts clients from now on.
     pub fn listen(&mut self, listener: TcpListener) -> io::Result<()> {
         listener.set_nonblocking(true)?;
         self.watch(listener.as_fd(), LISTENER)?;
@@ -119,10 +121,11 @@ impl Control {
         Ok(())
     }
 
-    /// Takes one client.
+    /// Accepts one client.
     pub fn accept(&mut self) -> io::Result<()> {
         let Some(listener) = &self.listener else { return Ok(()) };
-        // A client that went before it was served is no loss, and descriptors come back.
+        // A client that disconnected before it was served is no loss, and descriptors become free
+        // again.
         let Ok((stream, _)) = listener.accept() else { return Ok(()) };
         stream.set_nonblocking(true)?;
         let place = self.next_arrival;
@@ -132,7 +135,7 @@ impl Control {
         Ok(())
     }
 
-    /// Reads what a client says: its socket and greeting, once that is complete.
+    /// Reads from a client: returns its socket and greeting, once that is complete.
     pub fn greeting(&mut self, place: usize) -> Option<(TcpStream, [u8; GREETING_BYTES])> {
         let (stream, partial) = self.arrivals.get_mut(place)?.as_mut()?;
         let result = partial.read(stream);
@@ -142,7 +145,7 @@ impl Control {
             Err(_) => None,
         };
         let (stream, _) = self.arrivals[place].take()?;
-        // Closing takes it out of the set by itself; as a lane's it gets another token.
+        // Closing removes it from the set; as a lane's socket it gets another token.
         let _ = epoll::delete(&self.epoll, &stream);
         Some((stream, bytes?))
     }
@@ -158,8 +161,8 @@ impl Control {
         self.watch(stream.as_fd(), LANE | u64::from(lane.0))
     }
 
-    /// A lane's socket has something to say: the answer to our greeting, once it is complete. An
-    /// error: the peer is gone, or says what it should not.
+    /// Reads from a lane's socket: the answer to our greeting, once it is complete. An error: the
+    /// peer has disconnected, or violates the protocol.
     pub fn answer(
         &mut self,
         lane: Lane,

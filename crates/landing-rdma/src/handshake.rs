@@ -8,23 +8,24 @@ pub const GREETING_BYTES: usize = 64;
 const MAGIC: [u8; 8] = *b"dvtlrdma";
 const VERSION: u16 = 1;
 
-/// One end describes itself. The client's is the first, the server's answers it.
+/// The description of one end. The client sends its greeting first, the server answers with its
+/// own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Greeting {
-    /// How to reach it.
+    /// The data for connecting to it.
     pub peer: Peer,
     /// The longest message that it has room for.
     pub frame_bytes_max: u32,
-    /// What its peers READ to know that what they sent is in memory.
+    /// The bytes that its peers READ to know that their messages are in memory.
     pub fence: Fence,
 }
 
 /// Eight bytes that peers may read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fence {
-    /// Where.
+    /// Their address.
     pub address: u64,
-    /// By what key.
+    /// Their key.
     pub key: u32,
 }
 
@@ -38,19 +39,19 @@ pub enum Refusal {
     /// Another version of it.
     #[error("the peer speaks version {version} of the RDMA greeting, not {VERSION}")]
     Version {
-        /// The peer's.
+        /// The peer's version.
         version: u16,
     },
-    /// The peer has as many connections as it allows.
+    /// The peer has its maximum of connections.
     #[error("the peer has as many RDMA connections as it allows; try again later")]
     TooMany,
-    /// The peer's device made no connection.
+    /// The peer's device could not make a connection.
     #[error("the peer could not make an RDMA connection")]
     NoConnection,
     /// A status of a later version.
     #[error("the peer refused with the unknown status {status}")]
     Status {
-        /// What it said.
+        /// The status.
         status: u16,
     },
 }
@@ -76,7 +77,7 @@ impl Greeting {
         bytes
     }
 
-    /// The greeting in these bytes, or what they say instead.
+    /// The greeting in these bytes, or the refusal.
     pub fn decode(bytes: &[u8; GREETING_BYTES]) -> Result<Greeting, Refusal> {
         if bytes[..8] != MAGIC {
             return Err(Refusal::NotDovetail);
@@ -114,7 +115,7 @@ impl Greeting {
 /// Numbers of queue pairs and of packets have 24 bits.
 pub const PACKET_MASK: u32 = (1 << 24) - 1;
 
-/// What a server answers that does not take the client.
+/// The answer of a server that refuses the client.
 pub fn encode_refusal(refusal: Refusal) -> [u8; GREETING_BYTES] {
     head(match refusal {
         Refusal::NotDovetail | Refusal::Version { .. } => STATUS_VERSION,

@@ -17,18 +17,18 @@ use crate::handshake::Fence;
 use crate::sends::Outbox;
 use crate::verbs::QueuePair;
 
-/// A stopped connection may have taken a receive that it has not completed. Devices say when it
-/// has no more; soft-RoCE before Linux 6.5 does not, and gets so long.
+/// A stopped connection may have taken a receive that it has not completed. Devices report when it
+/// has no more; soft-RoCE before Linux 6.5 does not, and gets this time.
 const DRAIN_MAX: Duration = Duration::from_millis(200);
 
-/// How far a connection is.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The peer has not answered.
     Opening,
     /// Messages go both ways.
     Open,
-    /// Broken: what it had taken is coming back.
+    /// Broken: its receives are being returned.
     Stopping,
     /// Gone.
     Closed,
@@ -39,23 +39,24 @@ pub struct Connection {
     pub stage: Stage,
     /// `None` once it is closed.
     pub pair: Option<QueuePair>,
-    /// Set up by it, and its hang-up says that the peer is gone. `None` once it is stopped.
+    /// The socket for setting it up, whose hang-up means that the peer has gone. `None` once the
+    /// connection is stopped.
     pub control: Option<TcpStream>,
-    /// The first packet number that we send.
+    /// The first packet number that this end sends.
     pub packet: u32,
     /// The longest frame that the peer has room for.
     pub frame_bytes_max: usize,
-    /// What to READ behind a batch.
+    /// The bytes to READ after a batch.
     pub fence: Fence,
     pub outbox: Outbox,
-    /// When it was stopped.
+    /// The time when it was stopped.
     pub stopped_at: Option<Instant>,
-    /// The device has said that it takes no more receives.
+    /// The device has reported that it takes no more receives.
     pub is_drained: bool,
 }
 
 impl Connection {
-    /// Whether its queue pair may go, once all completions have been taken.
+    /// Whether its queue pair may be closed, once all completions have been taken.
     pub fn may_close(&self) -> bool {
         let is_late = self.stopped_at.is_some_and(|since| since.elapsed() > DRAIN_MAX);
         self.stage == Stage::Stopping && (self.is_drained || is_late)
@@ -67,7 +68,7 @@ impl Connection {
 pub struct Lanes {
     connections: Vec<Connection>,
     by_number: HashMap<u32, Lane, BuildHasherDefault<NumberHasher>>,
-    /// That are not closed.
+    /// The number of connections that are not closed.
     live_count: usize,
 }
 
@@ -98,13 +99,13 @@ impl Lanes {
         self.by_number.get(&number).copied()
     }
 
-    /// One whose queue pair may go.
+    /// A lane whose queue pair may be closed.
     pub fn next_to_close(&self) -> Option<Lane> {
         let index = self.connections.iter().position(Connection::may_close)?;
         Some(Lane(index as u32))
     }
 
-    /// A connection's queue pair goes; its number may be another's from now on.
+    /// Closes a connection's queue pair; its number may be reused from now on.
     pub fn close(&mut self, lane: Lane) {
         let Some(connection) = self.connections.get_mut(lane.0 as usize) else { return };
         if connection.stage == Stage::Closed {
@@ -120,13 +121,13 @@ impl Lanes {
         }
     }
 
-    /// Connections that are not closed.
+    /// The number of connections that are not closed.
     pub fn live_count(&self) -> usize {
         self.live_count
     }
 }
 
-/// Numbers that a device counts up: spread over a table by one multiplication.
+/// A hasher for numbers that a device counts up: one multiplication distributes them over a table.
 #[derive(Default)]
 struct NumberHasher(u64);
 

@@ -5,16 +5,16 @@ use std::io;
 use crate::RdmaConfig;
 use crate::verbs::{Device, Exit, abi};
 
-/// How an address of a port comes to peers.
+/// The kind of address that peers can be reached by.
 const ROCE_V2: &str = "RoCE v2";
 const GIDS_MAX: i32 = 256;
-/// Reads at a time: more than one batch is rarely on the way.
+/// The maximum number of reads at a time: more than one batch is rarely on the way.
 const READS_MAX: i32 = 16;
 
 /// A port with the address that was chosen for it.
 #[derive(Clone, Copy)]
 pub struct Port {
-    /// Where connections leave.
+    /// The port and address that connections leave by.
     pub exit: Exit,
     /// Our address.
     pub gid: [u8; 16],
@@ -23,7 +23,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// The port and address that the configuration names, or the best there is.
+    /// The port and address that the configuration names, or the best available.
     pub fn choose(
         device: &Device,
         limits: &abi::DeviceAttributes,
@@ -51,7 +51,7 @@ impl Port {
     }
 }
 
-/// The first address of the best sort.
+/// The first address of the best kind.
 fn best_gid(device: &Device, port: u8, gid_count: i32) -> io::Result<u8> {
     let folder = format!("/sys/class/infiniband/{}/ports/{port}/gid_attrs/types", device.name());
     let mut best = None;
@@ -68,7 +68,7 @@ fn best_gid(device: &Device, port: u8, gid_count: i32) -> io::Result<u8> {
     found.ok_or_else(|| io::Error::other("the RDMA port has no RoCE v2 address: give it an IP"))
 }
 
-/// IPv4 before IPv6 before link-local; 0: of no use.
+/// IPv4 before IPv6 before link-local; 0: unusable.
 fn rank(kind: &str, gid: &[u8; 16]) -> u8 {
     let is_ipv4 = gid[..10] == [0; 10] && gid[10..12] == [0xff; 2];
     match () {

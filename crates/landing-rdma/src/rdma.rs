@@ -23,30 +23,30 @@ use crate::verbs::{
 };
 use crate::{Acknowledge, RdmaConfig};
 
-/// Bytes that travel within their request instead of being fetched: what every device can do.
+/// Bytes that travel within their request instead of being fetched: the minimum of all devices.
 const INLINE_BYTES: u32 = 64;
-/// Bytes of a zone that peers may read, to know that what they sent is in memory.
+/// Bytes of a zone that peers may read, to know that their messages are in memory.
 const FENCE_BYTES: usize = 8;
 /// One in so many receives looks at descriptors.
 const ROUNDS_PER_LOOK: u64 = 64;
-/// Send completions of one look.
+/// The maximum number of send completions taken in one look.
 const ACKNOWLEDGEMENTS_MAX: usize = 32;
-/// 0.64 ms: how long a sender waits that found no receive posted.
+/// 0.64 ms: the time that a sender waits if no receive is posted.
 const NOT_READY_TIMER: u8 = 12;
 /// For ever: a full zone is back-pressure, not an error.
 const NOT_READY_RETRIES: u8 = 7;
 const RETRIES: u8 = 7;
 
-/// What has happened since a transport was made.
+/// The counts since a transport was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Frames that were handed to the device.
     pub frames: u64,
-    /// Lists of requests that they were handed over in.
+    /// Lists of requests in which they were handed over.
     pub doorbells: u64,
-    /// Frames that were asked to complete.
+    /// Frames that requested a completion.
     pub signalled: u64,
-    /// READs behind batches.
+    /// READs after batches.
     pub reads: u64,
     /// Frames of broken connections that were given up, or whose arrival was never confirmed.
     pub refused: u64,
@@ -62,7 +62,7 @@ pub struct Rdma {
     control: Control,
     receives: Receives,
     sends: Sends,
-    /// Completions of receives that were taken from the device and not yet looked at.
+    /// Completions of receives that were taken from the device and not yet handled.
     burst: Box<[abi::WorkCompletion]>,
     burst_at: usize,
     burst_len: usize,
@@ -74,8 +74,8 @@ pub struct Rdma {
     closed: Vec<Lane>,
     refusals: Vec<(Lane, Refusal)>,
     stopping_count: usize,
-    /// Something other than messages has happened since a thread last wanted to sleep: one that
-    /// waits for it looks again first.
+    /// An event other than a message has happened since a thread last wanted to sleep: a thread
+    /// that waits for it looks again first.
     has_news: bool,
     rounds: u64,
     counters: Counters,
@@ -84,7 +84,7 @@ pub struct Rdma {
     receive_queue: Arc<CompletionQueue>,
     channel: Arc<Channel>,
     device: Arc<Device>,
-    /// The zone's, kept as long as the device may write there.
+    /// The zone's memory, kept as long as the device may write there.
     region: Arc<Region>,
     fence: Memory,
     port: Port,
@@ -104,7 +104,7 @@ impl fmt::Debug for Rdma {
 }
 
 impl Rdma {
-    /// A transport that fills this zone, and no connections yet.
+    /// A transport that fills this zone, without connections yet.
     pub fn new(zone: &mut Zone, config: RdmaConfig) -> Result<Rdma, OpenError> {
         let device = Arc::new(Device::open(config.device.as_deref())?);
         Rdma::on(device, zone, config).map_err(OpenError::Refused)
@@ -169,7 +169,7 @@ impl Rdma {
         })
     }
 
-    /// Takes connections from now on. They come up within `receive` and `may_sleep`.
+    /// Accepts connections from now on. They are set up within `receive` and `may_sleep`.
     pub fn listen(&mut self, listener: TcpListener) -> io::Result<()> {
         self.control.listen(listener)
     }
@@ -183,23 +183,24 @@ impl Rdma {
         self.add(pair, packet, stream, Stage::Opening)
     }
 
-    /// A lane that is open now.
+    /// A newly opened lane.
     pub fn take_opened(&mut self) -> Option<Lane> {
         self.opened.pop()
     }
 
-    /// A lane whose peer has gone, or that [`close`](Rdma::close) closed: all that had arrived
-    /// from it has landed (K22). Its position is not given to another.
+    /// A lane whose peer has disconnected, or that [`close`](Rdma::close) closed: everything that
+    /// had arrived from it has landed (K22). Its position is not given to another.
     pub fn take_closed(&mut self) -> Option<Lane> {
         self.closed.pop()
     }
 
-    /// A lane that a listener did not take, and why. It is closed too.
+    /// A lane that a listener refused, and why. It is closed too.
     pub fn take_refusal(&mut self) -> Option<(Lane, Refusal)> {
         self.refusals.pop()
     }
 
-    /// Hears no more from a lane. What has arrived lands before `take_closed` names it.
+    /// Stops receiving from a lane. Everything that has arrived lands before `take_closed` names
+    /// it.
     pub fn close(&mut self, lane: Lane) {
         self.stop(lane);
     }
@@ -209,13 +210,13 @@ impl Rdma {
         self.lanes.get(lane).map_or(0, |connection| connection.outbox.len())
     }
 
-    /// Frames to a lane that have been acknowledged: with `Acknowledge::Persistent`, that are in
-    /// the peer's memory for good.
+    /// Frames to a lane that have been acknowledged: with `Acknowledge::Persistent`, that are
+    /// persistent in the peer's memory.
     pub fn acknowledged(&self, lane: Lane) -> u64 {
         self.lanes.get(lane).map_or(0, |connection| connection.outbox.acknowledged)
     }
 
-    /// What has happened.
+    /// The counts so far.
     pub fn counters(&self) -> Counters {
         let sent = self.sends.sent();
         Counters {
@@ -252,7 +253,7 @@ impl Rdma {
         };
         let (sends, receives) = (&self.send_queue, &self.receive_queue);
         let pair = QueuePair::new(&self.shared, sends, receives, size, self.port.exit.port)?;
-        // Not to be guessed, so that packets of an earlier connection are not taken for this one's.
+        // Unguessable, so that packets of an earlier connection are not mistaken for this one's.
         let packet = RandomState::new().build_hasher().finish() as u32 & PACKET_MASK;
         Ok((pair, packet))
     }
@@ -351,10 +352,10 @@ impl Rdma {
         Ok(())
     }
 
-    /// A client has greeted: it gets a lane and our greeting, or a refusal.
+    /// Answers a client's greeting: with a lane and our greeting, or with a refusal.
     fn welcome(&mut self, mut stream: TcpStream, bytes: &[u8; GREETING_BYTES]) {
         let answer = match Greeting::decode(bytes) {
-            // Not one of ours: nothing is said.
+            // It does not speak this protocol: no answer is sent.
             Err(Refusal::NotDovetail) => return,
             Err(refusal) => Err(refusal),
             Ok(_) if self.lanes.live_count() >= self.config.lanes_max => Err(Refusal::TooMany),
@@ -364,7 +365,8 @@ impl Rdma {
             Ok((lane, bytes)) => (Some(lane), bytes),
             Err(refusal) => (None, encode_refusal(refusal)),
         };
-        // A fresh socket has room for these bytes; a client that has gone is found by its hang-up.
+        // A fresh socket has room for these bytes; a client that has disconnected is found by its
+        // hang-up.
         let is_told = stream.write_all(&bytes).is_ok();
         if let Some(lane) = lane.filter(|_| !is_told) {
             self.stop(lane);
@@ -407,7 +409,7 @@ impl Rdma {
         }
     }
 
-    /// Breaks a connection: its peer hears of it by its socket.
+    /// Breaks a connection: its peer notices by its socket.
     fn stop(&mut self, lane: Lane) {
         let Some(connection) = self.lanes.get_mut(lane) else { return };
         if matches!(connection.stage, Stage::Stopping | Stage::Closed) {
@@ -422,11 +424,11 @@ impl Rdma {
         connection.stopped_at = Some(Instant::now());
         self.stopping_count += 1;
         let is_stopping = connection.pair.as_ref().is_some_and(|pair| pair.stop().is_ok());
-        // One that never received has taken no receive.
+        // A connection that never received has taken no receive.
         connection.is_drained |= !was_open || !is_stopping;
     }
 
-    /// Lets go of connections whose receives have all come back.
+    /// Closes connections whose receives have all been returned.
     fn close_drained(&mut self) {
         while let Some(lane) = self.lanes.next_to_close() {
             self.lanes.close(lane);
@@ -439,7 +441,7 @@ impl Rdma {
         }
     }
 
-    /// Takes what the device says of requests to send.
+    /// Takes the device's completions of requests to send.
     fn take_acknowledgements(&mut self) -> io::Result<()> {
         let mut batch = [NO_COMPLETION; ACKNOWLEDGEMENTS_MAX];
         let count = self.send_queue.poll(&mut batch)?;
@@ -470,7 +472,7 @@ impl Rdma {
         Ok(Some(self.burst[self.burst_at - 1]))
     }
 
-    /// One completion of a receive. Whether a message landed.
+    /// Handles one completion of a receive. Returns whether a message landed.
     fn complete(&mut self, zone: &mut Zone, it: &abi::WorkCompletion) -> io::Result<bool> {
         let lane = self.lanes.by_number(it.queue_pair);
         let len_bytes = it.len_bytes as usize;
@@ -529,7 +531,7 @@ impl Transport for Rdma {
             return Err(SendError::TooLong { len_bytes: bytes_max, max_bytes: frame_bytes_max });
         }
         if len >= self.config.lane_frames_max || self.sends.is_full() {
-            // An error of the device is told by the next receive or flush.
+            // The next receive or flush reports an error of the device.
             let _ = self.take_acknowledgements();
             (_, len) = open(&self.lanes).ok_or(SendError::NoPeer)?;
         }
@@ -543,7 +545,7 @@ impl Transport for Rdma {
         let lane = self.sends.reserved_lane().expect("room is reserved before it is committed");
         let connection = self.lanes.get_mut(lane).expect("reserved for a lane that there is");
         if connection.stage != Stage::Open {
-            // It broke since: no completion would free the buffer.
+            // The connection broke since: no completion would free the buffer.
             self.sends.cancel();
             self.given_up += 1;
             return;
@@ -588,7 +590,7 @@ impl Transport for Rdma {
     }
 
     fn may_sleep(&mut self) -> bool {
-        // What fails here fails again in the next receive, which says so.
+        // An error here occurs again in the next receive, which reports it.
         let is_armed = self.look().is_ok()
             && self.receive_queue.arm().is_ok()
             && self.send_queue.arm().is_ok()
@@ -598,7 +600,7 @@ impl Transport for Rdma {
             self.burst_at = 0;
             self.burst_len = self.receive_queue.poll(&mut self.burst).unwrap_or(0);
         }
-        // Without receives nothing arrives that could wake anybody: the next receive posts some.
+        // Without receives nothing arrives that could wake the thread: the next receive posts some.
         let can_be_woken = !self.receives.is_out() && self.stopping_count == 0;
         is_quiet && can_be_woken && self.burst_len == self.burst_at
     }

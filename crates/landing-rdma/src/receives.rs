@@ -26,7 +26,7 @@ use landing::{Lane, Window, Zone};
 
 use crate::verbs::{Memory, SharedQueue};
 
-/// Receives of one call to the provider.
+/// The maximum number of receives in one call to the provider.
 const LIST_MAX: usize = 64;
 
 /// The slots of a zone that was lent.
@@ -35,24 +35,24 @@ pub struct Receives {
     memory: Memory,
     slot_bytes: usize,
     slots_per_buffer: u64,
-    /// Receives that the device may hold.
+    /// The maximum number of receives that the device may hold.
     depth: u64,
-    /// The zone's buffer that number 0 lies in.
+    /// The zone's buffer that contains number 0.
     first_buffer: u64,
     posted: u64,
     settled: u64,
-    /// By buffer: slots that are not settled.
+    /// By buffer: the number of slots that are not settled.
     left: Box<[u32]>,
     /// By number: whether it waits (S2).
     waiting: Box<[bool]>,
     list: Vec<(u64, usize, u32)>,
-    /// The device says when fewer wait than that; 0: it is not to.
+    /// The device reports when fewer wait than that; 0: it does not.
     limit: u64,
     is_limit_armed: bool,
 }
 
 impl Receives {
-    /// For a zone that is this memory. Nothing is posted yet.
+    /// Receives for a zone in this memory. Nothing is posted yet.
     pub fn new(
         queue: Arc<SharedQueue>,
         memory: Memory,
@@ -80,7 +80,7 @@ impl Receives {
         }
     }
 
-    /// Gives the device the slots that it has room for.
+    /// Gives the device as many slots as it has room for.
     pub fn post(&mut self, zone: &Zone) -> io::Result<()> {
         while self.waiting_count() < self.depth {
             let Some(offset_bytes) = self.offset_of(zone, self.posted) else { break };
@@ -115,7 +115,8 @@ impl Receives {
         Ok(())
     }
 
-    /// The receive of that number has completed with a message of a lane, or without one.
+    /// Settles the receive of that number, which has completed with a message of a lane, or without
+    /// one.
     pub fn settle(
         &mut self,
         zone: &mut Zone,
@@ -143,7 +144,7 @@ impl Receives {
         Ok(())
     }
 
-    /// S3, for as many buffers as it holds for, oldest first.
+    /// Closes settled buffers, oldest first (S3).
     fn close_settled(&mut self, zone: &mut Zone) {
         let filled_bytes = self.slots_per_buffer as usize * self.slot_bytes;
         loop {
@@ -162,24 +163,24 @@ impl Receives {
         self.posted == self.settled
     }
 
-    /// The device has said that few receives are left, and will not say so again.
+    /// The device has reported that few receives are left, and will not report it again.
     pub fn limit_was_reached(&mut self) {
         self.is_limit_armed = false;
     }
 
-    /// Receives that the device holds.
+    /// The number of receives that the device holds.
     pub fn waiting_count(&self) -> u64 {
         self.posted - self.settled
     }
 
-    /// Where the slot of that number lies, while its buffer is posted.
+    /// The offset of the slot of that number, while its buffer is posted.
     fn offset_of(&self, zone: &Zone, number: u64) -> Option<usize> {
         let sequence = self.first_buffer + number / self.slots_per_buffer;
         let slot = (number % self.slots_per_buffer) as usize;
         Some(zone.posted_at(sequence)? + slot * self.slot_bytes)
     }
 
-    /// Index of its buffer, and which of the buffer's slots it is.
+    /// The index of its buffer, and its position in that buffer.
     fn place(&self, number: u64) -> (usize, u64) {
         let sequence = number / self.slots_per_buffer;
         ((sequence % self.left.len() as u64) as usize, number % self.slots_per_buffer)

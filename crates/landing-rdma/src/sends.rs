@@ -28,12 +28,12 @@ use crate::Acknowledge;
 use crate::handshake::Fence;
 use crate::verbs::{Domain, Memory, QueuePair, abi, segment};
 
-/// Frames of one list of requests.
+/// The maximum number of frames in one list of requests.
 const BATCH_MAX: usize = 32;
-/// What a READ behind a batch brings, which is never looked at.
+/// The result of a READ after a batch, which is never looked at.
 const FENCE_BYTES: usize = 8;
 
-/// What has been sent.
+/// The counts of sends.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sent {
     pub frames: u64,
@@ -42,10 +42,10 @@ pub struct Sent {
     pub reads: u64,
 }
 
-/// How batches leave.
+/// The rule for completions.
 #[derive(Clone, Copy)]
 pub struct Rule {
-    /// What is asked to complete.
+    /// Which sends request a completion.
     pub acknowledge: Acknowledge,
     /// With `Lazily`: one of so many.
     pub unsignalled_max: u32,
@@ -94,25 +94,25 @@ impl Sends {
         self.slots.is_full()
     }
 
-    /// Forgets what is reserved.
+    /// Cancels the reservation.
     pub fn cancel(&mut self) {
         self.reserved = None;
         self.slots.cancel();
     }
 
-    /// The lane of what is reserved.
+    /// The lane of the reservation.
     pub fn reserved_lane(&self) -> Option<Lane> {
         self.reserved.map(|(lane, _)| lane)
     }
 
-    /// Queues the first bytes of what is reserved, behind the lane's other frames.
+    /// Queues the first bytes of the reserved buffer, after the lane's other frames.
     pub fn commit(&mut self, outbox: &mut Outbox, len_bytes: usize) {
         let (_, bytes_max) = self.reserved.take().expect("room is reserved before it is committed");
         assert!(len_bytes <= bytes_max, "a frame fits in what was reserved");
         self.slots.push(outbox, len_bytes as u32);
     }
 
-    /// Posts all that is queued for a lane.
+    /// Posts all frames that are queued for a lane.
     pub fn post(
         &mut self,
         lane: Lane,
@@ -188,7 +188,7 @@ impl Sends {
         Ok(())
     }
 
-    /// Whether the frame just taken for a batch is asked to complete.
+    /// Whether the frame just taken for a batch requests a completion.
     fn is_signalled(&self, outbox: &mut Outbox) -> bool {
         outbox.unsignalled += 1;
         let is_due = match self.rule.acknowledge {
@@ -205,23 +205,23 @@ impl Sends {
         is_due
     }
 
-    /// All of a lane's frames up to that one have been acknowledged.
+    /// Frees the lane's frames up to that one, which have been acknowledged.
     pub fn acknowledge(&mut self, outbox: &mut Outbox, id: u64) {
         self.slots.acknowledge(outbox, id as u32);
     }
 
-    /// The lane's queue pair is gone: all of its buffers are free. How many frames that were.
+    /// Frees all buffers of a lane whose queue pair is gone. Returns the number of frames.
     pub fn forget(&mut self, outbox: &mut Outbox) -> usize {
         self.slots.forget(outbox)
     }
 
-    /// What has been sent.
+    /// The counts of sends.
     pub fn sent(&self) -> Sent {
         self.sent
     }
 }
 
-/// A request's id: its lane, and how many of the lane's frames it is the last of.
+/// A request's id: its lane, and the number of the lane's frames up to it.
 fn id(lane: Lane, posted: u64) -> u64 {
     u64::from(lane.0) << 32 | u64::from(posted as u32)
 }

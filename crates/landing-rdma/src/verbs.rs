@@ -41,7 +41,7 @@ unsafe impl Send for Device {}
 // SAFETY: as above.
 unsafe impl Sync for Device {}
 
-/// What an asynchronous event is about.
+/// The subject of an asynchronous event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The connection with that number is broken.
@@ -50,7 +50,7 @@ pub enum Event {
     LastReceive(u32),
     /// Fewer receives are left in a shared queue than its limit; the limit is off now.
     LowWater,
-    /// The device itself is of no more use.
+    /// The device itself has failed.
     DeviceLost,
     /// Anything else: ports that go up and down, paths that migrate.
     Other,
@@ -120,7 +120,7 @@ impl Device {
         checked(code).map(|()| gid)
     }
 
-    /// Readable when there is an event.
+    /// The descriptor that is readable when there is an event.
     pub fn event_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the context is open; the field is written when it is opened, and only then.
         let fd = unsafe { (*self.context.as_ptr()).async_fd };
@@ -174,18 +174,18 @@ pub enum OpenError {
     /// The library is not installed, or is too old.
     #[error(transparent)]
     NotLoaded(#[from] NotLoaded),
-    /// None, or none of that name.
+    /// There is no device, or none of that name.
     #[error("no such RDMA device; there are {seen:?}")]
     NoDevice {
-        /// The names of those that there are.
+        /// The names of the devices that exist.
         seen: Vec<String>,
     },
-    /// The kernel or the provider says no.
+    /// The kernel or the provider refused.
     #[error("the RDMA device refuses: {0}")]
     Refused(io::Error),
 }
 
-/// The devices of this host, as long as one of them is being opened.
+/// The devices of this host, while one of them is being opened.
 struct DeviceList {
     library: &'static Library,
     first: *mut *mut abi::Device,
@@ -223,11 +223,11 @@ impl Drop for DeviceList {
     }
 }
 
-/// What a call that answers with an error number says.
+/// The result of a call that returns an error number.
 fn checked(code: i32) -> io::Result<()> {
     match code {
         0 => Ok(()),
-        // Some answer -1 and set errno, some the number itself.
+        // Some return -1 and set errno, some the number itself.
         -1 => Err(last_error()),
         code => Err(io::Error::from_raw_os_error(code.abs())),
     }
@@ -237,7 +237,7 @@ fn last_error() -> io::Error {
     io::Error::last_os_error()
 }
 
-/// What a call that makes an object answers.
+/// The result of a call that makes an object.
 fn made<T>(object: *mut T) -> io::Result<NonNull<T>> {
     NonNull::new(object).ok_or_else(last_error)
 }

@@ -17,7 +17,7 @@ fn zone(buffer_bytes: usize, buffer_count: usize) -> Zone {
     Zone::ring(size, Box::new(|_| true)).unwrap()
 }
 
-/// A transport and its zone, as two threads or hosts would have one each.
+/// A transport and its zone; each of two threads or hosts would have one.
 struct End {
     rdma: Rdma,
     zone: Zone,
@@ -40,7 +40,7 @@ impl End {
         address
     }
 
-    /// What has landed now.
+    /// The messages that have landed now.
     fn receive(&mut self) -> Vec<(Lane, usize, Vec<u8>)> {
         self.rdma.receive(&mut self.zone).unwrap();
         let zone = &mut self.zone;
@@ -57,14 +57,14 @@ impl End {
     }
 }
 
-/// Lets both ends go on until something is so.
+/// Drives both ends until a condition holds.
 #[track_caller]
 fn until<T>(ends: &mut [&mut End], mut is_so: impl FnMut(&mut [&mut End]) -> Option<T>) -> T {
     loop {
         if let Some(value) = is_so(ends) {
             return value;
         }
-        // All are asked: that is also how they go on.
+        // All ends are asked: that also drives them.
         let mut is_quiet = true;
         for end in ends.iter_mut() {
             is_quiet &= end.rdma.may_sleep();
@@ -98,7 +98,7 @@ fn connected(
     Some((server, clients))
 }
 
-/// What lands at the first of the ends until it is so many.
+/// Lands messages at the first of the ends until there are so many.
 fn land(ends: &mut [&mut End], count: usize) -> Vec<(Lane, usize, Vec<u8>)> {
     let mut all = Vec::new();
     until(ends, |ends| {
@@ -184,7 +184,7 @@ fn connected_wide(server_zone: Zone, config: &RdmaConfig) -> Option<(End, End)> 
     Some((server, client))
 }
 
-/// Sends batches, waits for their end, and gives back what the client counted.
+/// Sends batches, waits for their end, and returns the client's counts.
 fn send_batches(acknowledge: Acknowledge, batches: &[usize]) -> Option<landing_rdma::Counters> {
     let server = RdmaConfig { frame_bytes_max: 64, ..RdmaConfig::default() };
     let client = RdmaConfig { acknowledge, lane_frames_max: 64, lanes_max: 1, ..server.clone() };
@@ -224,7 +224,8 @@ fn a_read_follows_each_batch_that_is_to_persist() {
 
 #[test]
 fn replies_are_acknowledged_now_and_then() {
-    // Every sixteenth, and buffers last for 64: without them the last batches would not leave.
+    // Every sixteenth requests one, and there are buffers for 64: without completions the last
+    // batches would not leave.
     let Some(counters) = send_batches(Acknowledge::Lazily, &[40; 5]) else { return };
     assert_eq!((counters.frames, counters.signalled), (200, 200 / 16));
 }
@@ -238,7 +239,7 @@ fn a_full_zone_keeps_messages_with_the_sender() {
     let client = &mut clients[0];
     let mut sent = 0;
     let mut values = Vec::new();
-    // Until both are full: the slots here, and what the client may have under way.
+    // Until both are full: the slots here, and the client's maximum under way.
     while client.rdma.queue(Lane(0).into(), &[sent; 9]).is_ok() {
         sent += 1;
         client.rdma.flush().unwrap();

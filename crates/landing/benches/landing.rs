@@ -23,7 +23,7 @@ const MESSAGE_BYTES: usize = 64;
 const SEGMENT_BYTES: usize = 4 << 20;
 const SEGMENT_COUNT: usize = 8;
 const ROUNDS: usize = 3;
-/// Messages on the way at once: below what the sockets' buffers hold.
+/// Messages on the way at once: fewer than the sockets' buffers hold.
 const WINDOW: u64 = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,7 +32,7 @@ enum Kind {
     Shared,
     /// One unconnected socket, `recvmmsg` into the zone.
     Burst,
-    /// The same with GRO, the senders' messages joined as far as they are neighbours.
+    /// The same with GRO; consecutive messages of a sender are joined.
     Joined,
     /// A connected socket for each sender, `recvmmsg` from each into one zone.
     Lanes,
@@ -42,8 +42,8 @@ enum Kind {
     Each,
 }
 
-/// What a run cost: CPU time of each side, measured in turns so that neither waits; and how long it
-/// took with each side on a core of its own.
+/// The cost of a run: CPU time of each side, measured in turns so that neither waits; and the
+/// elapsed time with each side on a core of its own.
 #[derive(Clone, Copy, Default)]
 struct Cost {
     receiver: Duration,
@@ -64,7 +64,7 @@ fn pin(core: usize) {
     let _ = sched_setaffinity(None, &cores);
 }
 
-/// A file in memory, where there is such a file system: no writing back disturbs.
+/// A file in memory, if there is such a file system: no write-back disturbs.
 fn file() -> io::Result<File> {
     tempfile::tempfile_in("/dev/shm").or_else(|_| tempfile::tempfile())
 }
@@ -85,7 +85,7 @@ fn log(file: &File, segment_bytes: usize, segment_count: usize) -> Zone {
     zone
 }
 
-/// Takes what has landed, reads a byte of each, and posts spent segments again.
+/// Takes landed messages, reads a byte of each, and posts spent segments again.
 fn consume(zone: &mut Zone, sum: &mut u64) {
     while let Some(completion) = zone.take() {
         *sum += u64::from(zone.bytes(&completion)[0]);
@@ -100,7 +100,7 @@ fn localhost() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
-/// The receiving side, ready; where each sender sends from and to.
+/// The receiving side, ready, and the addresses of each sender.
 struct Setup {
     receiver: Box<dyn FnMut() -> io::Result<Done> + Send>,
     senders: Vec<Udp>,
@@ -135,12 +135,12 @@ fn pairs(sender_count: usize, offload: Offload) -> io::Result<(Vec<UdpSocket>, V
     Ok((ours, theirs))
 }
 
-/// What a receiver has dealt with since it was made.
+/// The counts of a receiver since it was made.
 #[derive(Clone, Copy, Default)]
 struct Done {
-    /// Cut messages too: they are not sent again here.
+    /// Includes cut messages: they are not sent again here.
     messages: u64,
-    /// Of the log, gaps included.
+    /// Bytes of the log, including gaps.
     log_bytes: u64,
 }
 

@@ -76,13 +76,13 @@ fn connect_to(path: &Path) -> ClientEnd {
 fn pin(core: usize) {
     let mut cores = CpuSet::new();
     cores.set(core);
-    // One core is enough to run it, not to measure it.
+    // One core is enough to run it, but not to measure it.
     if rustix::thread::sched_setaffinity(None, &cores).is_err() {
         eprintln!("cannot pin to core {core}: these figures mean little");
     }
 }
 
-/// One thread writes and takes: what the copies and the indexes cost when no line changes cores.
+/// One thread writes and takes: the cost of the copies and indexes when no line changes cores.
 fn alone(len_bytes: usize) -> String {
     pin(0);
     let (_acceptor, mut server, mut client) = connect();
@@ -166,7 +166,7 @@ fn echo(depth: usize, waiting: Waiting) -> String {
     )
 }
 
-/// Sends a batch and takes all replies, again and again; answers how long each lap took.
+/// Sends a batch and takes all replies, repeatedly; returns the duration of each lap.
 fn ask(client: &mut ClientEnd, depth: usize, waiting: Waiting) -> Vec<u64> {
     let message = [1; MESSAGE_BYTES];
     let mut arena = vec![0; 64 << 10];
@@ -192,7 +192,7 @@ fn ask(client: &mut ClientEnd, depth: usize, waiting: Waiting) -> Vec<u64> {
     laps_ns
 }
 
-/// Answers every message with itself; answers how long its thread ran.
+/// Sends every message back; returns the run time of its thread.
 fn serve(server: &mut ServerEnd, waiting: Waiting, is_over: &AtomicBool) -> u64 {
     let mut arena = vec![0; 64 << 10];
     let mut frames = Vec::with_capacity(BURST_MAX);
@@ -214,7 +214,7 @@ fn serve(server: &mut ServerEnd, waiting: Waiting, is_over: &AtomicBool) -> u64 
     thread_ns() - before_ns
 }
 
-/// How long this thread has run.
+/// The run time of this thread.
 fn thread_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

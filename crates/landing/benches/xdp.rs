@@ -40,7 +40,7 @@ impl Side {
         Side { transport: Box::new(transport), zone }
     }
 
-    /// Receives one burst; the sender of its last message.
+    /// Receives one burst; returns the sender of its last message.
     fn receive(&mut self) -> (u64, Option<Sender>) {
         let landed = self.transport.receive(&mut self.zone).unwrap();
         let last = std::iter::from_fn(|| self.zone.take()).last();
@@ -59,7 +59,7 @@ impl Side {
 fn pin(cpu: usize) {
     let mut cpus = CpuSet::new();
     cpus.set(cpu);
-    // A wish: a machine with one core measures too.
+    // Best effort: a machine with one core measures too.
     let _ = sched_setaffinity(None, &cpus);
 }
 
@@ -68,7 +68,8 @@ fn cpu_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Runs a step on a core of its own until told to stop: what the steps count, and CPU time.
+/// Runs a step on a core of its own until told to stop; returns the sum of the steps' counts, and
+/// CPU time.
 fn spawn<'scope>(
     scope: &'scope std::thread::Scope<'scope, '_>,
     cpu: usize,
@@ -85,7 +86,7 @@ fn spawn<'scope>(
     })
 }
 
-/// Both sides in turns on one thread, so that neither waits and nothing is lost: what each pays.
+/// Both sides in turns on one thread, so that neither waits and nothing is lost: the cost of each.
 fn turns(name: &str, server: &mut Side, client: &mut Side, to: Sender) {
     pin(1);
     let (mut landed, mut sent, mut server_ns, mut client_ns) = (0, 0, 0, 0);
@@ -142,7 +143,7 @@ fn round_trips(name: &str, server: &mut Side, client: &mut Side, to: Sender) {
         while Instant::now() < end {
             let started = Instant::now();
             client.send(to, 1);
-            // One that got lost counts as lost, not as slow.
+            // A lost message counts as lost, not as slow.
             while started.elapsed() < Duration::from_millis(50) {
                 if client.receive().0 > 0 {
                     times_ns.push(started.elapsed().as_nanos() as u64);

@@ -18,7 +18,7 @@ use rustix::time::{ClockId, clock_gettime};
 const ROUND_BYTES: usize = 512 << 20;
 const ROUNDS: usize = 3;
 
-/// How a message leaves.
+/// The way a message is sent.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     /// `send`.
@@ -27,7 +27,7 @@ enum Kind {
     SendZeroCopy,
     /// io_uring, a pinned value.
     Uring,
-    /// The same by SENDMSG_ZC, whatever the kernel says.
+    /// The same by SENDMSG_ZC, whatever the kernel reports.
     UringZeroCopy,
 }
 
@@ -43,7 +43,7 @@ fn time_of(clock: ClockId) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Reads all that comes on a thread of its own.
+/// A thread that reads everything that arrives.
 fn connection() -> io::Result<(TcpStream, std::thread::JoinHandle<io::Result<usize>>)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let mut reader = TcpStream::connect(listener.local_addr()?)?;
@@ -60,7 +60,7 @@ fn connection() -> io::Result<(TcpStream, std::thread::JoinHandle<io::Result<usi
     Ok((socket, reading))
 }
 
-/// Sends by the socket's own calls; how many messages were sent without a copy, and copied.
+/// Sends by the socket's own calls; returns how many messages were sent without a copy, and copied.
 fn by_calls(socket: &TcpStream, message: &[u8], count: usize, flag: i32) -> io::Result<(u64, u64)> {
     let descriptor = socket.as_raw_fd();
     if flag != 0 {
@@ -89,7 +89,7 @@ fn by_calls(socket: &TcpStream, message: &[u8], count: usize, flag: i32) -> io::
             let sent = unsafe { libc::send(descriptor, left.as_ptr().cast(), left.len(), flags) };
             match usize::try_from(sent) {
                 Ok(sent) => left = &left[sent..],
-                // Too much is waiting for its notification.
+                // Too many messages wait for their notification.
                 Err(_) if flag != 0 && taken > let_go => {}
                 Err(_) => return Err(io::Error::last_os_error()),
             }
@@ -163,7 +163,8 @@ fn by_uring(
     Ok((counters.let_go, counters.copied))
 }
 
-/// Sleeps while the socket's buffer is full, so that waiting costs neither way of sending anything.
+/// Sleeps while the socket's buffer is full, so that waiting costs nothing for either way of
+/// sending.
 fn wait_until_writable(socket: &TcpStream) -> io::Result<()> {
     let at_most = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
     poll(&mut [PollFd::new(socket, PollFlags::OUT)], Some(&at_most))?;

@@ -44,13 +44,13 @@ pub struct UdpConfig {
     pub frame_bytes_max: usize,
     /// GSO and GRO.
     pub offload: Offload,
-    /// Messages of one receive at most.
+    /// The maximum number of messages in one receive.
     pub burst_max: usize,
-    /// Bytes of the send queue.
+    /// The bytes of the send queue.
     pub send_bytes: usize,
-    /// Frames of the send queue.
+    /// The frames of the send queue.
     pub send_frames_max: usize,
-    /// Bytes that the kernel keeps for the socket in each direction, as far as it allows.
+    /// The size of the kernel's buffers for the socket in each direction, as far as it allows.
     pub kernel_bytes: usize,
 }
 
@@ -68,7 +68,7 @@ impl Default for UdpConfig {
 }
 
 impl UdpConfig {
-    /// What of it can be.
+    /// The configuration within valid bounds.
     pub(crate) fn clamped(self) -> UdpConfig {
         let frame_bytes_max = self.frame_bytes_max.clamp(1, DATAGRAM_BYTES_MAX);
         UdpConfig {
@@ -96,7 +96,7 @@ impl UdpConfig {
 /// One UDP socket.
 pub struct Udp {
     socket: UdpSocket,
-    /// Of a connected socket.
+    /// The lane of a connected socket.
     lane: Option<Lane>,
     inbox: Inbox,
     outbox: Outbox,
@@ -105,12 +105,12 @@ pub struct Udp {
 }
 
 impl Udp {
-    /// A socket that hears from anybody.
+    /// A socket that receives from any sender.
     pub fn bind(address: SocketAddr, config: UdpConfig) -> io::Result<Udp> {
         Udp::from_socket(UdpSocket::bind(address)?, config)
     }
 
-    /// A socket that hears from `peer` alone, which is `Lane(0)`.
+    /// A socket that receives from `peer` alone, which is `Lane(0)`.
     pub fn connect(local: SocketAddr, peer: SocketAddr, config: UdpConfig) -> io::Result<Udp> {
         let socket = UdpSocket::bind(local)?;
         socket.connect(peer)?;
@@ -134,17 +134,17 @@ impl Udp {
         })
     }
 
-    /// Where it listens.
+    /// The address it is bound to.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// What the buffers of its zone must hold at least.
+    /// The minimum size of its zone's buffers.
     pub fn buffer_bytes_min(&self) -> usize {
         self.inbox.slot_bytes()
     }
 
-    /// What it has sent.
+    /// The counts of sent messages.
     pub fn send_counters(&self) -> SendCounters {
         self.outbox.counters()
     }
@@ -154,7 +154,7 @@ impl Udp {
         Ok(self.kernel_queue()?.dropped)
     }
 
-    /// What waits in the kernel to be received.
+    /// The state of the kernel's receive queue.
     pub fn kernel_queue(&self) -> io::Result<KernelQueue> {
         kernel_queue(&self.socket)
     }
@@ -206,10 +206,10 @@ impl Transport for Udp {
     }
 }
 
-/// Gives a socket its buffers, and has the kernel join datagrams if it can and is to.
+/// Sets a socket's buffers, and lets the kernel join datagrams if it can and is allowed to.
 pub(crate) fn prepare(socket: &UdpSocket, config: &UdpConfig) -> io::Result<Option<Notice>> {
     let reference = socket2::SockRef::from(socket);
-    // A wish: the kernel gives what `rmem_max` and `wmem_max` allow.
+    // Best effort: the kernel gives what `rmem_max` and `wmem_max` allow.
     reference.set_recv_buffer_size(config.kernel_bytes)?;
     reference.set_send_buffer_size(config.kernel_bytes)?;
     if config.offload == Offload::Off {
@@ -221,19 +221,19 @@ pub(crate) fn prepare(socket: &UdpSocket, config: &UdpConfig) -> io::Result<Opti
     }))
 }
 
-/// What the kernel keeps for a socket until it is received.
+/// The kernel's receive queue of a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelQueue {
-    /// Its memory now, the kernel's own structures included. While it is being emptied, up to a
-    /// quarter of `max_bytes` more than there is.
+    /// Its present memory, including the kernel's own structures. While the queue is being emptied,
+    /// up to a quarter of `max_bytes` more than it holds.
     pub used_bytes: u64,
-    /// What it may take; beyond, datagrams are dropped.
+    /// The maximum; beyond it datagrams are dropped.
     pub max_bytes: u64,
     /// Datagrams that were dropped so far.
     pub dropped: u64,
 }
 
-/// Asks what the kernel keeps for a socket.
+/// Reads the state of a socket's receive queue.
 pub(crate) fn kernel_queue(socket: &UdpSocket) -> io::Result<KernelQueue> {
     // SK_MEMINFO_RMEM_ALLOC, SK_MEMINFO_RCVBUF, SK_MEMINFO_DROPS.
     const USED: usize = 0;
@@ -258,7 +258,7 @@ pub(crate) fn kernel_queue(socket: &UdpSocket) -> io::Result<KernelQueue> {
     Ok(KernelQueue { used_bytes: value(USED), max_bytes: value(MAX), dropped: value(DROPS) })
 }
 
-/// Asks the kernel to join datagrams of one sender (UDP_GRO, Linux 5.0).
+/// Lets the kernel join datagrams of one sender (UDP_GRO, Linux 5.0).
 fn enable_coalescing(socket: &UdpSocket) -> io::Result<()> {
     let on: libc::c_int = 1;
     // SAFETY: the option's value is a C int, which is read during the call.

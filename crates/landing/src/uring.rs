@@ -54,20 +54,20 @@ use crate::{
     Zone,
 };
 
-/// How an io_uring transport behaves.
+/// The configuration of an io_uring transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UringConfig {
     /// The longest frame to send.
     pub frame_bytes_max: usize,
-    /// Messages of one receive at most.
+    /// The maximum number of messages in one receive.
     pub burst_max: usize,
-    /// Completions that may wait in the kernel's queue.
+    /// The maximum number of completions that wait in the kernel's queue.
     pub queue_max: u32,
-    /// Bytes of the send queue.
+    /// The bytes of the send queue.
     pub send_bytes: usize,
-    /// Frames of the send queue, at most 65536.
+    /// The frames of the send queue, at most 65536.
     pub send_frames_max: usize,
-    /// Which messages are sent without a copy.
+    /// The messages that are sent without a copy.
     pub zero_copy: ZeroCopy,
 }
 
@@ -87,7 +87,7 @@ impl Default for UringConfig {
 /// A message that was not queued, and its value.
 pub type Unqueued = (SendError, Box<dyn Pinned>);
 
-/// This kernel, or its settings, cannot do it; another transport can.
+/// This kernel, or its settings, does not support it; another transport works.
 #[derive(Debug)]
 pub struct Unavailable(io::Error);
 
@@ -109,21 +109,21 @@ struct Socket {
     is_stream: bool,
 }
 
-/// A lane's socket, and what the kernel does for it.
+/// A lane's socket, and the state of its receive in the kernel.
 struct Connection {
     /// `None` once it is closed.
     socket: Option<Socket>,
-    /// A receive is armed.
+    /// Whether a receive is armed.
     is_armed: bool,
 }
 
-/// Sockets that share one ring of buffers: a zone's.
+/// Sockets that share one ring of buffers, those of a zone.
 pub struct Uring {
     ring: IoUring,
     bell: Bell,
     is_enabled: bool,
     buffers: BufferRing,
-    /// U2.
+    /// Keeps the zone's memory (U2).
     region: Arc<Region>,
     lanes: Vec<Connection>,
     unarmed_count: usize,
@@ -133,7 +133,7 @@ pub struct Uring {
 }
 
 impl Uring {
-    /// A transport that fills this zone, and no sockets yet.
+    /// A transport that fills this zone, without sockets yet.
     pub fn new(zone: &mut Zone, config: UringConfig) -> Result<Uring, Unavailable> {
         let ring = receive_ring(config.queue_max).map_err(Unavailable)?;
         let bell = Bell::of(&ring).map_err(Unavailable)?;
@@ -153,7 +153,7 @@ impl Uring {
         })
     }
 
-    /// Receives from a UDP socket that is connected to one peer. Its messages are completions.
+    /// Receives from a UDP socket that is connected to one peer. Each message is a completion.
     pub fn add_datagrams(&mut self, socket: UdpSocket) -> io::Result<Lane> {
         socket.peer_addr()?;
         socket.set_nonblocking(false)?;
@@ -175,13 +175,14 @@ impl Uring {
         lane
     }
 
-    /// A lane whose peer has gone, or that [`close`](Uring::close) closed: all that had arrived
-    /// from it has landed (K22). Its position is not given to another.
+    /// A lane whose peer has disconnected, or that [`close`](Uring::close) closed: everything that
+    /// had arrived from it has landed (K22). Its position is not given to another.
     pub fn take_closed(&mut self) -> Option<Lane> {
         self.closed.pop()
     }
 
-    /// Hears no more from a lane. What has arrived lands before `take_closed` names it.
+    /// Stops receiving from a lane. Everything that has arrived lands before `take_closed` names
+    /// it.
     pub fn close(&mut self, lane: Lane) -> io::Result<()> {
         let Some(connection) = self.lanes.get(lane.0 as usize) else { return Ok(()) };
         if connection.is_armed {
@@ -192,25 +193,25 @@ impl Uring {
         Ok(())
     }
 
-    /// What it has sent.
+    /// The counts of sent messages.
     pub fn send_counters(&self) -> SendCounters {
         self.sends.counters()
     }
 
-    /// Completions of sends that are due: while there are any, `receive` or `flush` may let go of
-    /// values.
+    /// The number of outstanding completions of sends: while there are any, `receive` or `flush`
+    /// may release values.
     pub fn unsettled(&self) -> usize {
         self.sends.unsettled()
     }
 
-    /// What it has sent without a copy.
+    /// The counts of sends without a copy.
     pub fn zero_copy_counters(&self) -> ZeroCopyCounters {
         self.sends.zero_copy_counters()
     }
 
-    /// Queues a message of `head` and `value`, whose bytes are not copied to the queue: they stay
-    /// where they are, and `value` is dropped as soon as the kernel has let go of them. That is
-    /// noticed by `receive` and `flush`. On a stream the value may be longer than a frame.
+    /// Queues a message of `head` and `value`. The bytes of `value` are not copied to the queue:
+    /// they stay in place, and `value` is dropped as soon as the kernel has released them, which
+    /// `receive` and `flush` notice. On a stream the value may be longer than a frame.
     pub fn queue_pinned(
         &mut self,
         to: Sender,
@@ -261,7 +262,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Takes what has completed, as far as the zone has room.
+    /// Takes completions, as far as the zone has room.
     fn reap(&mut self, zone: &mut Zone) -> io::Result<usize> {
         let mut landed = 0;
         for _ in 0..self.config.burst_max {
@@ -275,7 +276,7 @@ impl Uring {
         Ok(landed)
     }
 
-    /// One completion of a receive. Whether a message landed.
+    /// Handles one completion of a receive. Returns whether a message landed.
     fn complete(&mut self, zone: &mut Zone, entry: &cqueue::Entry) -> io::Result<bool> {
         let index = entry.user_data() as usize;
         let lane = Lane(index as u32);
@@ -300,14 +301,14 @@ impl Uring {
             0 if is_stream => self.end(lane),
             code if code == -libc::ENOBUFS => zone.count_starved(),
             code if code == -libc::ECANCELED || (code < 0 && is_stream) => self.end(lane),
-            // An empty datagram, or that an earlier one found no receiver: armed again.
+            // An empty datagram, or an error of an earlier one that found no receiver: armed again.
             _ => {}
         }
         Ok(false)
     }
 }
 
-/// Where a lane's bytes go, unless it is closed.
+/// The target of a lane's bytes, unless it is closed.
 fn target(lanes: &[Connection], lane: Lane) -> Option<Target> {
     let socket = lanes[lane.0 as usize].socket.as_ref()?;
     Some(Target { descriptor: socket.descriptor.as_raw_fd(), is_stream: socket.is_stream })
@@ -391,7 +392,7 @@ impl Drop for Uring {
     }
 }
 
-/// A ring for receives. The task of the first one is the issuer, whichever thread made the ring.
+/// A ring for receives. The first task that uses it is the issuer, whichever thread made the ring.
 fn receive_ring(queue_max: u32) -> io::Result<IoUring> {
     IoUring::builder()
         .setup_r_disabled()
@@ -403,8 +404,9 @@ fn receive_ring(queue_max: u32) -> io::Result<IoUring> {
         .build(256)
 }
 
-/// Rung by the kernel when a ring has something to do. A ring whose completions wait for its task
-/// to enter the kernel (`DEFER_TASKRUN`) does not wake a thread that polls its own descriptor.
+/// An eventfd that the kernel signals when a ring has work. A ring whose completions wait for its
+/// task to enter the kernel (`DEFER_TASKRUN`) does not wake a thread that polls the ring's own
+/// descriptor.
 struct Bell(OwnedFd);
 
 impl Bell {
@@ -415,16 +417,16 @@ impl Bell {
         Ok(Bell(bell))
     }
 
-    /// Whether there is nothing to do, and the next thing will ring.
+    /// Whether there is no work, and the next event will signal.
     fn may_sleep(&self, ring: &mut IoUring) -> bool {
-        // Silenced before the look: what comes behind the look rings again. It fails only when it
-        // has not been rung.
+        // Cleared before the check: an event after it signals again. It fails only when no signal
+        // is pending.
         let _ = rustix::io::read(&self.0, &mut [0_u8; 8]);
         !ring.submission().taskrun() && ring.completion().is_empty()
     }
 }
 
-/// Submits, and lets the kernel do what has become possible.
+/// Submits entries, and lets the kernel do pending work.
 fn enter(ring: &mut IoUring) -> io::Result<()> {
     let submission = ring.submission();
     let (waiting, is_work_due) = (submission.len(), submission.taskrun());
@@ -445,19 +447,19 @@ fn enter(ring: &mut IoUring) -> io::Result<()> {
     }
 }
 
-/// Has the kernel end all receives of a ring that goes; whether that is certain.
+/// Lets the kernel end all receives of a ring that is dropped; returns whether that is certain.
 fn let_go(ring: &IoUring, is_enabled: bool) -> bool {
     if is_enabled && !cancel_all(ring) {
         return false;
     }
-    // The kernel lets go of the sockets now, as far as it does at all before the ring goes.
+    // The kernel releases the sockets now, as far as it does at all before the ring is closed.
     let flags = EnterFlags::GETEVENTS.bits();
     // SAFETY: no argument is passed, and nothing is submitted.
     let _ = unsafe { ring.submitter().enter::<libc::sigset_t>(0, 0, flags, None) };
     true
 }
 
-/// Ends all requests of a ring; whether that is certain.
+/// Ends all requests of a ring; returns whether that is certain.
 fn cancel_all(ring: &IoUring) -> bool {
     let cancel = CancelBuilder::any();
     not_found_is_fine(ring.submitter().register_sync_cancel(None, cancel)).is_ok()

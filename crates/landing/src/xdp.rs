@@ -61,36 +61,38 @@ use crate::{Landed, Notice, SendError, Sender, Transport, Zone};
 /// Whether the driver reads and writes frames itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Where it can; otherwise the kernel copies, and a [`Notice`] says so.
+    /// If it can; otherwise the kernel copies, and a [`Notice`] says so.
     #[default]
     Auto,
     /// The kernel copies.
     Copy,
-    /// The driver does, or opening fails.
+    /// The driver does; otherwise opening fails.
     ZeroCopy,
 }
 
-/// What to open.
+/// The configuration of AF_XDP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdpConfig {
     /// The device's name.
     pub device: String,
-    /// Ours: one of the device's addresses, and the port.
+    /// The server's address: one of the device's addresses, and the port.
     pub address: SocketAddr,
-    /// Workers: a partition's owner is `partition mod worker_count`, until a [`Helm`] says less.
+    /// The number of workers: a partition's owner is `partition mod worker_count`, until a [`Helm`]
+    /// sets fewer.
     pub worker_count: u16,
-    /// How many of the device's queues to listen on, from 0 on: all it has, unless the device
-    /// brings our port to some only.
+    /// The number of the device's queues to receive from, from 0 on: all of them, unless the device
+    /// sends the port's traffic to some only.
     pub queue_count: u32,
-    /// Copying.
+    /// Whether the kernel copies frames.
     pub mode: Mode,
-    /// Where frames go whose receiver has not been heard yet: its Ethernet address or the router's.
+    /// The next hop for receivers that have not sent anything yet: the receiver's Ethernet address
+    /// or the router's.
     pub next_hop: Option<Mac>,
     /// The longest frame, as far as the device's packets allow.
     pub frame_bytes_max: usize,
-    /// Messages of one receive at most.
+    /// The maximum number of messages in one receive.
     pub burst_max: usize,
-    /// Entries of each worker's rings on each queue; a power of two.
+    /// The entries of each worker's rings on each queue; a power of two.
     pub ring_len: u32,
 }
 
@@ -111,31 +113,31 @@ impl XdpConfig {
     }
 }
 
-/// Why AF_XDP is not to be had here.
+/// Why AF_XDP does not work here.
 #[derive(Debug, thiserror::Error)]
 #[error("AF_XDP on {device} cannot {step}: {source}")]
 pub struct Unavailable {
     /// The device's name.
     pub device: String,
-    /// What was tried.
+    /// The failed step.
     pub step: &'static str,
-    /// What came of it.
+    /// Its error.
     pub source: io::Error,
 }
 
-/// The program on its device, until the last transport goes.
+/// The program on its device, until the last transport is dropped.
 struct Attached {
     link: OwnedFd,
     _map: OwnedFd,
     steering: Steering,
 }
 
-/// Says which of the workers get datagrams, from any thread.
+/// Sets from any thread which of the workers get datagrams.
 pub struct Helm(Arc<Attached>);
 
 impl Helm {
-    /// From now on a partition's owner is `partition mod owner_count`: the first so many of the
-    /// workers. What lies in the others' rings already is theirs; the device loses nothing.
+    /// From now on a partition's owner is `partition mod owner_count`, among the first workers.
+    /// Frames already in the rings of the others stay theirs; the device loses nothing.
     pub fn steer(&self, owner_count: u16) -> io::Result<()> {
         let owner_count = owner_count.clamp(1, self.0.steering.worker_count);
         let steering = Steering { owner_count, ..self.0.steering };
@@ -209,7 +211,7 @@ struct Reserved {
     bytes_max: usize,
 }
 
-/// How many frames to send from a worker keeps in hand.
+/// The number of frames for sending that a worker keeps in reserve.
 const SPARE_MAX: usize = 64;
 
 /// One worker's sockets, on all queues.
@@ -217,17 +219,17 @@ pub struct Xdp {
     ports: Vec<Port>,
     /// The port that it sends from.
     home: usize,
-    /// The port that it receives from first: all in turn.
+    /// The port that it receives from first: the ports take turns.
     next: usize,
     /// Readable when any of the sockets is.
     poller: OwnedFd,
     local: Local,
     layout: Layout,
     hops: Hops,
-    /// Frames to send from; the last one is what was reserved.
+    /// Frames for sending; the last one is the reserved one.
     spare: Vec<u64>,
     reserved: Option<Reserved>,
-    /// Frames that were received and copied, on their way back.
+    /// Frames that were received and copied, to be given back.
     emptied: Vec<u64>,
     frame_bytes_max: usize,
     burst_max: usize,
@@ -273,17 +275,18 @@ impl Xdp {
         })
     }
 
-    /// What steers it, and all that were opened with it.
+    /// The helm that steers it, and all transports that were opened with it.
     pub fn helm(&self) -> Helm {
         Helm(self.attached.clone())
     }
 
-    /// Where it listens.
+    /// The address it receives at.
     pub fn local_address(&self) -> SocketAddr {
         self.local.address
     }
 
-    /// Frames that the program took and that were no datagrams: wrong lengths or checksums.
+    /// Frames that the program accepted but that were no valid datagrams: wrong lengths or
+    /// checksums.
     pub fn refused(&self) -> u64 {
         self.refused
     }
@@ -297,7 +300,7 @@ impl Xdp {
         self.ports.iter().map(drops).sum()
     }
 
-    /// Lands what one port has; at most `burst_max` frames.
+    /// Lands the frames of one port; at most `burst_max`.
     fn receive_from(&mut self, index: usize, burst_max: usize, zone: &mut Zone) -> usize {
         let Xdp { ports, hops, emptied, refused, .. } = self;
         let Port { socket, received, queue, .. } = &mut ports[index];
@@ -340,7 +343,7 @@ impl Xdp {
         landed
     }
 
-    /// The payload's place in the frame at that address.
+    /// The place of the payload in the frame at that address.
     fn frame_mut(&mut self, address: u64, len: usize) -> &mut [u8] {
         let region = &self.ports[self.home].queue.region;
         // SAFETY: the frame was taken out of the spare ones (Q1), so it is this worker's alone
@@ -406,9 +409,9 @@ impl Transport for Xdp {
         let first = sends.pending();
         sends.publish();
         let mut pending = first;
-        // A kernel that copies always needs it; a driver only if it went to sleep.
+        // A kernel that copies always needs the call; a driver only if it sleeps.
         while pending > 0 && sends.needs_wakeup() {
-            // One call takes a few dozen frames and says EAGAIN if there are more.
+            // One call takes a few dozen frames and returns EAGAIN if there are more.
             let kicked = socket.kick_send();
             let before = std::mem::replace(&mut pending, sends.pending());
             match kicked.map_err(|error| error.raw_os_error()) {

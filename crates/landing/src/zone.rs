@@ -41,9 +41,9 @@ use base::sync::Arc;
 use self::buffers::Buffers;
 use crate::{Region, Sender};
 
-/// Says whether a message is whole, by the length that its header states. Asked about one that ends
-/// exactly at its buffer's end, where a datagram may have been cut (K20), and about every one of a
-/// transport whose kernel may cut elsewhere.
+/// Checks whether a message is whole, by the length in its header. It is called for each message
+/// that ends exactly at its buffer's end, where a datagram may have been cut (K20), and for every
+/// message of a transport whose kernel may cut elsewhere.
 pub type LengthCheck = Box<dyn Fn(&[u8]) -> bool + Send>;
 
 /// One message that has landed. Plain data; its bytes are [`Zone::bytes`].
@@ -61,12 +61,12 @@ impl Completion {
         self.sender
     }
 
-    /// Where it lies in the region.
+    /// Its offset in the region.
     pub fn offset_bytes(&self) -> usize {
         self.offset_bytes
     }
 
-    /// How long it is.
+    /// Its length.
     pub fn len_bytes(&self) -> usize {
         self.len_bytes as usize
     }
@@ -77,14 +77,14 @@ impl Completion {
     }
 }
 
-/// How large a zone is.
+/// The dimensions of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneSize {
-    /// Bytes of one buffer: at least the longest message, or what a transport asks for.
+    /// Bytes of one buffer: at least the longest message, or the minimum of the transport.
     pub buffer_bytes: usize,
-    /// Buffers of a ring; over a log, how many may be posted and not yet taken back.
+    /// Buffers of a ring; over a log, the maximum number that are posted and not yet taken back.
     pub buffer_count: usize,
-    /// How many completions may be outstanding; a power of two.
+    /// The maximum number of outstanding completions; a power of two.
     pub completions_max: usize,
 }
 
@@ -95,7 +95,7 @@ impl Default for ZoneSize {
     }
 }
 
-/// What has happened in a zone since it was made.
+/// The counts of a zone since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Messages that became completions.
@@ -106,20 +106,20 @@ pub struct Counters {
     pub truncated: u64,
     /// Receives that found no room, so that nothing was received.
     pub starved: u64,
-    /// Bytes of buffers that nothing landed in: gaps between messages, and ends too short to use.
+    /// Bytes of buffers that no message used: gaps between messages, and ends too short to use.
     pub skipped_bytes: u64,
 }
 
-/// Room for the next message: what is left of the buffer that is being filled.
+/// Room for the next message: the rest of the buffer that is being filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Where it starts in the region.
+    /// Its offset in the region.
     pub offset_bytes: usize,
-    /// How much is left.
+    /// Its length.
     pub len_bytes: usize,
 }
 
-/// What became of a message.
+/// The result for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Landed {
@@ -132,9 +132,9 @@ pub enum Landed {
 /// A buffer of a log that will not be filled any further, and whose messages are all released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spent {
-    /// Where it starts in the region.
+    /// Its offset in the region.
     pub offset_bytes: usize,
-    /// How far it was filled.
+    /// The filled length.
     pub filled_bytes: usize,
 }
 
@@ -142,18 +142,18 @@ pub struct Spent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PostError {
-    /// As many buffers as may be are posted and not taken back.
+    /// The maximum number of buffers is posted and not taken back.
     #[error("no more than {max} buffers can be posted: take spent ones back first")]
     TooMany {
-        /// How many there may be.
+        /// The maximum.
         max: usize,
     },
     /// It would not lie inside the region.
     #[error("a buffer at {offset_bytes} does not fit in a region of {region_bytes} bytes")]
     Outside {
-        /// Where it would start.
+        /// The requested offset.
         offset_bytes: usize,
-        /// How long the region is.
+        /// The length of the region.
         region_bytes: usize,
     },
     /// A ring posts its own buffers.
@@ -167,9 +167,9 @@ enum Home {
     Log,
 }
 
-/// Memory that messages land in: see the module's documentation.
+/// Memory in which messages land: see the module's documentation.
 pub struct Zone {
-    /// Shared with readers and a kernel that may read or write it for this zone.
+    /// Shared with readers, and with a kernel that may read or write it for this zone.
     region: Arc<Region>,
     home: Home,
     buffers: Buffers,
@@ -180,7 +180,7 @@ pub struct Zone {
     taken: u64,
     next: u64,
     is_whole: LengthCheck,
-    /// A kernel writes into the posted buffers whenever it likes.
+    /// A kernel may write into the posted buffers at any time.
     is_lent: bool,
     counters: Counters,
 }
@@ -209,7 +209,7 @@ impl Zone {
         Ok(zone)
     }
 
-    /// A zone over a log's memory. Nothing is posted yet.
+    /// A zone over a log's memory. No buffer is posted yet.
     pub fn log(region: Region, size: ZoneSize, is_whole: LengthCheck) -> Zone {
         Zone::new(region, Home::Log, size, is_whole)
     }
@@ -259,8 +259,8 @@ impl Zone {
         unsafe { self.region.bytes(completion.offset_bytes, completion.len_bytes()) }
     }
 
-    /// Gives back the messages below a number: they have been taken, and their bytes are not read
-    /// any more. Buffers of a ring that became free are posted again.
+    /// Gives back the messages below a number: they have been taken, and their bytes are no longer
+    /// read. Free buffers of a ring are posted again.
     pub fn release(&mut self, below: u64) {
         assert!(below <= self.taken, "Z2: what is released was taken");
         self.released = self.released.max(below);
@@ -272,12 +272,12 @@ impl Zone {
         }
     }
 
-    /// Gives back all that was taken.
+    /// Gives back all taken messages.
     pub fn release_taken(&mut self) {
         self.release(self.taken);
     }
 
-    /// Posts a buffer of a log, behind those that are posted already.
+    /// Posts a buffer of a log, after those that are already posted.
     pub fn post(&mut self, offset_bytes: usize) -> Result<(), PostError> {
         if self.home == Home::Ring {
             return Err(PostError::Ring);
@@ -296,7 +296,7 @@ impl Zone {
     }
 
     /// The oldest buffer of a log that is filled and whose messages are released, if there is one;
-    /// it is its owner's again.
+    /// it belongs to its owner again.
     pub fn take_spent(&mut self) -> Option<Spent> {
         if self.home == Home::Ring {
             return None;
@@ -305,17 +305,17 @@ impl Zone {
         Some(Spent { offset_bytes, filled_bytes })
     }
 
-    /// What has happened so far.
+    /// The counts so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// How large it is.
+    /// Its dimensions.
     pub fn size(&self) -> ZoneSize {
         self.size
     }
 
-    /// Its memory, to be kept while somebody else reads or writes there.
+    /// Its memory, to be kept while another thread or a device reads or writes there.
     pub(crate) fn region(&self) -> Arc<Region> {
         self.region.clone()
     }
@@ -325,12 +325,12 @@ impl Zone {
         Arc::ptr_eq(&self.region, region)
     }
 
-    /// All messages below that number are released.
+    /// The number below which all messages are released.
     pub(crate) fn released_below(&self) -> u64 {
         self.released
     }
 
-    /// How many messages have landed and are not released.
+    /// The number of messages that have landed and are not released.
     pub fn outstanding(&self) -> usize {
         (self.next - self.released) as usize
     }
@@ -340,15 +340,15 @@ impl Zone {
     }
 }
 
-/// The face for transports.
+/// The interface for transports.
 impl Zone {
-    /// What is left of the buffer being filled; `None` while no buffer is posted.
+    /// The rest of the buffer being filled; `None` while no buffer is posted.
     pub fn window(&self) -> Option<Window> {
         let (offset_bytes, len_bytes) = self.buffers.room()?;
         Some(Window { offset_bytes, len_bytes })
     }
 
-    /// A window of at least `len_bytes`, if need be at the start of the next buffer; and room for
+    /// A window of at least `len_bytes`, at the start of the next buffer if need be, and room for
     /// `completions` of them. `None`, counted as starved: nothing can be received now.
     pub fn window_for(&mut self, len_bytes: usize, completions: usize) -> Option<Window> {
         assert!(!self.is_lent, "Z6: the kernel alone fills a zone that was lent to it");
@@ -365,7 +365,7 @@ impl Zone {
         None
     }
 
-    /// How many more completions there may be before some are released.
+    /// The number of further completions before some must be released.
     pub fn completions_free(&self) -> usize {
         self.completions.len() - self.outstanding()
     }
@@ -384,8 +384,8 @@ impl Zone {
         self.region.at(offset_bytes)
     }
 
-    /// Says that a message lies `skip_bytes` behind the start of the window. There is a window of
-    /// that length and room for a completion.
+    /// Lands a message `skip_bytes` after the start of the window. There is a window of that length
+    /// and room for a completion.
     #[inline]
     pub fn land(&mut self, sender: Sender, skip_bytes: usize, len_bytes: usize) -> Landed {
         let window = self.window().expect("a message lands in a posted buffer");
@@ -403,8 +403,8 @@ impl Zone {
         Landed::Completed
     }
 
-    /// The same for a message at the window's start that may have been cut anywhere: its length is
-    /// checked wherever it ends.
+    /// Lands a message at the window's start that may have been cut anywhere: its length is checked
+    /// wherever it ends.
     pub fn land_unsure(&mut self, sender: Sender, len_bytes: usize) -> Landed {
         let window = self.window().expect("a message lands in a posted buffer");
         assert!(len_bytes <= window.len_bytes, "Z3: a message lies in one buffer");
@@ -418,7 +418,7 @@ impl Zone {
         if is_whole { Landed::Completed } else { Landed::Truncated }
     }
 
-    /// The same for a piece of a stream, which has no length of its own to be held against.
+    /// Lands a piece of a stream, which has no length of its own to check.
     pub(crate) fn land_piece(&mut self, sender: Sender, len_bytes: usize) {
         let window = self.window().expect("a piece lands in a posted buffer");
         self.complete(sender, window.offset_bytes, len_bytes);
@@ -441,7 +441,7 @@ impl Zone {
         unsafe { self.region.bytes(offset_bytes, len_bytes) }
     }
 
-    /// Where the posted buffer with that sequence number starts; they are counted from 0 in the
+    /// The offset of the posted buffer with that sequence number; they are counted from 0 in the
     /// order of posting.
     pub fn posted_at(&self, sequence: u64) -> Option<usize> {
         self.buffers.offset_of(sequence)
@@ -452,16 +452,17 @@ impl Zone {
         self.buffers.filling()
     }
 
-    /// Counts a receive that found no room.
+    /// Counts a receive without room.
     pub fn count_starved(&mut self) {
         self.counters.starved += 1;
     }
 
-    /// Says that a message lies at the start of a slot of a zone that was lent. Slots are parts of
-    /// posted buffers that are not closed; a device that has one for each message may complete
-    /// them in any order, and numbers are given in that order (Z1).
+    /// Lands a message at the start of a slot of a zone that was lent. Slots are parts of posted
+    /// buffers that are not closed; a device with one slot for each message may complete them in
+    /// any order, and numbers are given in that order (Z1).
     ///
     /// # Safety
+    ///
     /// The device has written the message and writes no byte of the slot from now on, until it is
     /// posted again (Z4). The slot holds no other message (Z3).
     pub unsafe fn land_in(&mut self, sender: Sender, slot: Window, len_bytes: usize) {
@@ -479,6 +480,7 @@ impl Zone {
     /// it, and its slots took `filled_bytes`.
     ///
     /// # Safety
+    ///
     /// The device writes no byte of that buffer from now on, until it is posted again (Z4).
     pub unsafe fn close_filled(&mut self, filled_bytes: usize) {
         assert!(self.is_lent, "Z6: slots are for the only thread that fills a zone");

@@ -29,7 +29,7 @@ fn config() -> AcceptorConfig {
     AcceptorConfig { ring, clients_max: 2, ..AcceptorConfig::default() }
 }
 
-/// The server speaks first, so a client that connects needs it to accept meanwhile.
+/// The server speaks first, so the server must accept while a client connects.
 fn connect(acceptor: &Acceptor, path: &Path) -> (Accepted, Result<ClientEnd, ConnectError>) {
     std::thread::scope(|scope| {
         let client = scope.spawn(|| ClientEnd::connect(path, ClientConfig::default()));
@@ -75,7 +75,7 @@ fn a_server_that_answers_is_left_alone() {
     let acceptor = Acceptor::listen(&place.path(), config()).unwrap();
     let second = Acceptor::listen(&place.path(), config());
     assert!(matches!(second.err(), Some(ListenError::InUse { .. })));
-    // The one that asked has gone again.
+    // The client that asked has disconnected.
     assert!(!matches!(acceptor.accept().unwrap(), Accepted::Refused(_)));
     pair(&acceptor, &place.path());
 }
@@ -159,7 +159,7 @@ fn a_client_that_reads_no_reply_is_not_read_and_loses_nothing() {
     }
     assert!(written > replied && replied > 0, "{written} {replied}");
     assert_eq!(server.arm(0).unwrap(), Armed::Sleep, "it waits for room alone");
-    // The client reads, the server goes on, and everything is answered in order.
+    // The client reads, the server continues, and everything is answered in order.
     for want in 0..written {
         let reply = loop {
             if let Some(reply) = client.receive().unwrap() {

@@ -15,7 +15,7 @@ use crate::hostile;
 
 const ROLE: &str = "DOVETAIL_SHM_ROLE";
 const SOCKET: &str = "DOVETAIL_SHM_SOCKET";
-/// A client in another process takes its time to start on a busy machine; only a failure waits so
+/// A client in another process takes a while to start on a busy machine; only a failure waits so
 /// long.
 const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 /// A client that blocks at once, so that each frame needs its bells.
@@ -56,7 +56,7 @@ impl Server {
         }
     }
 
-    /// Serves another, well-behaved client: the server is none the worse.
+    /// Serves another, well-behaved client: the server is unharmed.
     fn check_serves(&self) {
         let mut child = self.start("echo");
         echo_until_gone(&mut self.accept());
@@ -69,7 +69,7 @@ fn wait_readable(fd: impl AsFd) {
     assert_eq!(rustix::event::poll(&mut polled, Some(&PATIENCE)), Ok(1), "no bell rang");
 }
 
-/// Answers every request with itself, sleeping in between, until the client goes.
+/// Sends every request back, sleeping in between, until the client disconnects.
 fn echo_until_gone(end: &mut ServerEnd) -> Gone {
     loop {
         if let Err(gone) = echo(end) {
@@ -94,7 +94,7 @@ fn echo(end: &mut ServerEnd) -> Result<(), Gone> {
     Ok(())
 }
 
-/// What the child does; in the parent's run of the tests it is nothing.
+/// The code of the child process; in the parent's run of the tests it does nothing.
 #[test]
 fn the_other_process() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -159,7 +159,7 @@ fn a_client_that_writes_garbage_everywhere_is_found_out_and_parted_with() {
     let mut child = server.start("garbage");
     let mut end = server.accept();
     let mut gone = echo_until_gone(&mut end);
-    // What it wrote last may even be sound; at the latest its end is noticed.
+    // Its last words may even be valid; at the latest its hang-up is noticed.
     while !matches!(gone, Gone::Fault(_) | Gone::HungUp) {
         gone = echo_until_gone(&mut end);
     }
@@ -178,7 +178,7 @@ fn a_client_that_rings_without_end_gets_a_turn_and_no_more() {
         wait_readable(&end);
         end.hear().unwrap();
     }
-    // Meanwhile others are served.
+    // Meanwhile other clients are served.
     server.check_serves();
     child.kill().unwrap();
     child.wait().unwrap();
@@ -200,7 +200,7 @@ fn another_users_client_is_refused() {
         return;
     }
     let server = server();
-    // The mode keeps strangers out already; this test is about what stands behind it.
+    // The mode already keeps strangers out; this test is about the check after it.
     open_up(server.path.parent().unwrap(), 0o755);
     open_up(&server.path, 0o666);
     let mut child = server.start("stranger");

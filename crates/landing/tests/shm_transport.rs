@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const RING_BYTES: u64 = 4096;
 const FRAME_BYTES_MAX: usize = 1016;
 
-/// A transport with its zone, and where its clients come in.
+/// A transport with its zone and its acceptor.
 struct Server {
     acceptor: Acceptor,
     shm: Shm,
@@ -73,7 +73,8 @@ impl Server {
         all
     }
 
-    /// Receives until a lane is closed; what landed meanwhile, and why it was closed.
+    /// Receives until a lane is closed; returns the messages that landed meanwhile, and why it was
+    /// closed.
     fn receive_until_closed(&mut self) -> (Vec<Vec<u8>>, Lane, Gone) {
         let mut landed = Vec::new();
         let began = Instant::now();
@@ -164,7 +165,7 @@ fn a_client_that_sends_without_end_does_not_hold_up_the_others() {
 fn a_frame_that_does_not_fit_lands_in_the_next_buffer() {
     let mut server = server();
     let (_, mut client) = server.client();
-    // Two to a buffer, and 16 bytes of each are left.
+    // Two fit in a buffer, with 16 bytes left over.
     for round in 0..20_u8 {
         send(&mut client, &[&[round; FRAME_BYTES_MAX]]);
         let landed = server.receive();
@@ -202,7 +203,7 @@ fn a_sleeping_thread_is_rung_and_a_busy_one_is_not() {
 fn what_a_client_sent_before_it_went_lands_before_its_lane_is_closed() {
     let mut server = server();
     let (lane, mut client) = server.client();
-    // More than one turn, and its replies have no room any more.
+    // More than one turn, with no room left for its replies.
     while server.shm.queue(lane.into(), &[9; FRAME_BYTES_MAX]) == Ok(()) {}
     for number in 0..10 {
         send(&mut client, &[&[number; 8]]);
@@ -247,7 +248,7 @@ fn a_client_that_starts_again_begins_with_empty_rings() {
     for round in 0..20_u8 {
         let (lane, mut client) = server.client();
         lanes.push(lane);
-        // It dies with a request unanswered, and a reply unread.
+        // It dies with an unanswered request and an unread reply.
         send(&mut client, &[&[round; 100]]);
         assert_eq!(server.receive(), [(lane, vec![round; 100])]);
         server.shm.queue(lane.into(), &[round; 100]).unwrap();

@@ -5,13 +5,13 @@ use std::process::Command;
 
 use landing::shm::{Accepted, Acceptor, AcceptorConfig};
 
-/// How many regions this process has mapped.
+/// The number of regions this process has mapped.
 fn mapped_regions() -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     maps.lines().filter(|line| line.contains("dovetail-shm")).count()
 }
 
-/// How many files it has open.
+/// The number of files it has open.
 fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }

@@ -29,7 +29,7 @@ fn zone() -> Zone {
     Zone::ring(size, Box::new(|_| true)).unwrap()
 }
 
-/// A datagram for a partition that names it once more behind the field.
+/// A datagram for a partition, which it repeats after the field.
 fn datagram(partition: u16) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[4..6].copy_from_slice(&partition.to_le_bytes());
@@ -45,7 +45,7 @@ impl Workers {
         Workers(hosts.open_xdp(config).into_iter().map(|xdp| (xdp, zone())).collect())
     }
 
-    /// Waits for that many messages in all; what each worker got.
+    /// Waits for that many messages in all; returns those of each worker.
     fn receive(&mut self, count: usize) -> Vec<Vec<(Sender, Vec<u8>)>> {
         let mut all = vec![Vec::new(); self.0.len()];
         while all.iter().map(Vec::len).sum::<usize>() < count {
@@ -69,12 +69,12 @@ fn wait_readable<'a>(transports: impl Iterator<Item = &'a Xdp>) {
     assert!(poll(&mut polls, Some(&patience)).unwrap() > 0, "nothing arrives");
 }
 
-/// Sends datagrams for many partitions from many ports, and asserts which worker got which.
+/// Sends datagrams for many partitions from many ports, and checks which worker got which.
 #[track_caller]
 fn check_steering(ip: &str, worker_count: u16, queue_count: u32) {
     let Some(hosts) = Hosts::open(queue_count, Neighbours::Known) else { return };
     let mut workers = Workers::open(&hosts, &config(ip, worker_count, queue_count));
-    // Ports, and so flows, differ, so that all queues are met.
+    // Ports, and so flows, differ, so that all queues are used.
     let clients: Vec<_> = (0..16).map(|_| hosts.client_socket(address(ip))).collect();
     let partitions: Vec<u16> = (0..4000_u16).map(|index| index.wrapping_mul(37) % 65_535).collect();
     let mut got = vec![0; usize::from(worker_count)];
@@ -133,7 +133,7 @@ fn any_partition_goes_to_the_queues_own_worker_or_to_a_random_one() {
     }
 }
 
-/// Threads change roles: others hear what comes from now on, and what came is not lost (U2).
+/// Threads change roles: other workers receive later datagrams, and arrived ones are not lost (U2).
 #[test]
 fn the_steered_worker_changes_while_datagrams_come() {
     for queue_count in [1, 2] {
@@ -228,7 +228,7 @@ fn a_peer_that_was_never_heard_needs_a_next_hop() {
 fn all_else_passes_to_the_stack() {
     let Some(hosts) = Hosts::open(1, Neighbours::Asked) else { return };
     let mut workers = Workers::open(&hosts, &config(V4, 1, 1));
-    // TCP, and ARP in front of it.
+    // TCP, and ARP before it.
     let listener = hosts.on_server(|| TcpListener::bind(address(V4))).unwrap();
     let mut stream = hosts.on_client(|| TcpStream::connect(address(V4))).unwrap();
     stream.write_all(b"over the stack").unwrap();
@@ -244,12 +244,12 @@ fn all_else_passes_to_the_stack() {
         assert_eq!(stack.recv(&mut [0; 4096]).unwrap(), len);
     }
     assert_eq!(ping(&hosts), 0, "an echo reply");
-    // What is ours still comes to us.
+    // Our own datagrams still arrive.
     hosts.client_socket(address(V4)).send(&datagram(1)).unwrap();
     assert_eq!(workers.receive(1)[0][0].1, datagram(1));
 }
 
-/// Sends an echo request, and says of what type the answer to it is.
+/// Sends an echo request, and returns the type of the reply.
 fn ping(hosts: &Hosts) -> u8 {
     let icmp = socket2::Protocol::ICMPV4;
     let socket = hosts
@@ -357,7 +357,7 @@ fn a_killed_process_gives_its_queue_back() {
     assert_eq!(workers.receive(1)[0][0].1, datagram(1));
 }
 
-/// Not a test of its own: what `a_killed_process_gives_its_queue_back` starts.
+/// Not a test of its own: started by `a_killed_process_gives_its_queue_back`.
 #[test]
 fn the_other_process() {
     if std::env::var_os(NAMESPACE).is_none() {
@@ -365,6 +365,6 @@ fn the_other_process() {
     }
     let transports = landing::xdp::open(&config(V4, 1, 1)).unwrap();
     println!("open");
-    // Until the parent kills it, or is gone itself.
+    // Until the parent kills it, or has ended itself.
     wait_readable(transports.iter());
 }

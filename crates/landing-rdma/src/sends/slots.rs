@@ -9,26 +9,26 @@ struct Slot {
     len_bytes: u32,
 }
 
-/// A lane's frames, oldest first: those on the way, then those that are queued.
+/// A lane's frames, oldest first: those on the way, then the queued ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outbox {
     oldest: u32,
     unposted: u32,
     youngest: u32,
-    /// Queued, not posted.
+    /// The number of frames queued but not posted.
     queued: u32,
-    /// Posted, not acknowledged.
+    /// The number of frames posted but not acknowledged.
     under_way: u32,
-    /// Posted since one was asked to complete.
+    /// The number of frames posted since the last one that requested a completion.
     pub unsignalled: u32,
-    /// Ever posted.
+    /// The number of frames ever posted.
     pub posted: u64,
-    /// Ever acknowledged.
+    /// The number of frames ever acknowledged.
     pub acknowledged: u64,
 }
 
 impl Outbox {
-    /// Without frames.
+    /// An outbox without frames.
     pub const EMPTY: Outbox = Outbox {
         oldest: NONE,
         unposted: NONE,
@@ -40,17 +40,18 @@ impl Outbox {
         acknowledged: 0,
     };
 
-    /// Frames that are queued or on the way.
+    /// The number of frames that are queued or on the way.
     pub fn len(&self) -> usize {
         (self.queued + self.under_way) as usize
     }
 
-    /// Frames that are queued.
+    /// The number of queued frames.
     pub fn queued(&self) -> usize {
         self.queued as usize
     }
 
-    /// The same, with all that is queued on the way: what became of it is not known.
+    /// The outbox with all queued frames counted as on the way: whether they were posted is not
+    /// known.
     pub fn all_under_way(self) -> Outbox {
         Outbox { unposted: NONE, queued: 0, under_way: self.queued + self.under_way, ..self }
     }
@@ -65,7 +66,7 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// So many, all free.
+    /// So many buffers, all free.
     pub fn new(count: usize) -> Slots {
         assert!(count > 0 && count < NONE as usize, "there are buffers, and they can be numbered");
         let next = |index: usize| if index + 1 < count { index as u32 + 1 } else { NONE };
@@ -73,7 +74,7 @@ impl Slots {
         Slots { slots, free: 0, is_reserved: false }
     }
 
-    /// How many there are.
+    /// The number of buffers.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
@@ -83,18 +84,18 @@ impl Slots {
         self.free == NONE
     }
 
-    /// Reserves the first that is free; the same as long as it is not pushed.
+    /// Reserves the first free buffer; the same one until it is pushed.
     pub fn reserve(&mut self) -> Option<usize> {
         self.is_reserved = !self.is_full();
         self.is_reserved.then_some(self.free as usize)
     }
 
-    /// Nothing is reserved.
+    /// Cancels the reservation.
     pub fn cancel(&mut self) {
         self.is_reserved = false;
     }
 
-    /// What is reserved is the lane's youngest frame.
+    /// Makes the reserved buffer the lane's youngest frame.
     pub fn push(&mut self, outbox: &mut Outbox, len_bytes: u32) {
         assert!(std::mem::take(&mut self.is_reserved), "what is pushed was reserved");
         let index = self.free;
@@ -111,7 +112,7 @@ impl Slots {
         outbox.queued += 1;
     }
 
-    /// The oldest queued frame goes on its way: its buffer and length.
+    /// Moves the oldest queued frame to those on the way: returns its buffer and length.
     pub fn take_queued(&mut self, outbox: &mut Outbox) -> Option<(usize, u32)> {
         if outbox.queued == 0 {
             return None;
@@ -125,7 +126,7 @@ impl Slots {
         Some((index, len_bytes))
     }
 
-    /// All frames up to the one that was posted as that number have been acknowledged.
+    /// Frees all frames up to the one posted under that number, which have been acknowledged.
     pub fn acknowledge(&mut self, outbox: &mut Outbox, posted: u32) {
         let done = posted.wrapping_sub(outbox.acknowledged as u32);
         assert!(done <= outbox.under_way, "F2: what is acknowledged was posted");
@@ -136,7 +137,7 @@ impl Slots {
         outbox.acknowledged += u64::from(done);
     }
 
-    /// All of a lane's buffers are free: how many they were.
+    /// Frees all of a lane's buffers; returns their number.
     pub fn forget(&mut self, outbox: &mut Outbox) -> usize {
         let count = outbox.len();
         while outbox.oldest != NONE {
@@ -153,7 +154,7 @@ impl Slots {
         if outbox.oldest == NONE {
             outbox.youngest = NONE;
         }
-        // What is reserved is the first: it stays in front.
+        // The reserved buffer is the first: it stays in front.
         let before = if self.is_reserved {
             &mut self.slots[self.free as usize].next
         } else {
@@ -193,7 +194,7 @@ mod tests {
     fn every_buffer_is_in_one_list_whatever_happens() {
         let mut slots = Slots::new(7);
         let mut outboxes = [Outbox::EMPTY; 3];
-        // By lane, what the lists should hold: lengths of frames queued, and on the way.
+        // By lane, the expected lists: lengths of frames queued, and on the way.
         let mut queued = vec![VecDeque::new(); 3];
         let mut under_way = vec![VecDeque::new(); 3];
         let mut state = 1_u32;
@@ -204,7 +205,7 @@ mod tests {
             match (state >> 24) % 8 {
                 0..3 => {
                     if slots.reserve().is_some() {
-                        // Something else may come back while the room is written.
+                        // Other buffers may be freed while the reserved one is written.
                         if state & 1 == 0 && !under_way[lane].is_empty() {
                             under_way[lane].pop_front();
                             slots.acknowledge(outbox, outbox.acknowledged as u32 + 1);

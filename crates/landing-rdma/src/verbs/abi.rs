@@ -17,7 +17,8 @@ pub struct Context {
     pub async_fd: c_int,
 }
 
-/// What the provider does without asking the kernel, amid entries that are of no use here.
+/// The operations that the provider executes without the kernel, amid entries that are not used
+/// here.
 #[repr(C)]
 pub struct Operations {
     before_poll: [*mut c_void; 11],
@@ -35,7 +36,7 @@ pub struct Operations {
     after_post_send: [*mut c_void; 6],
 }
 
-/// A device that may be opened; its parts are asked for by function.
+/// A device that may be opened; its fields are read by functions.
 #[repr(C)]
 pub struct Device {
     _opaque: [u8; 0],
@@ -289,7 +290,7 @@ pub struct WorkCompletion {
 
 #[repr(C)]
 pub struct AsyncEvent {
-    /// A queue pair, a queue or a port, as the kind says.
+    /// A queue pair, a queue or a port, depending on the kind.
     pub element: *mut c_void,
     pub kind: c_uint,
 }
@@ -341,7 +342,7 @@ pub const EVENT_DEVICE_FATAL: c_uint = 8;
 pub const EVENT_SHARED_QUEUE_LIMIT: c_uint = 15;
 pub const EVENT_LAST_RECEIVE: c_uint = 16;
 
-// tests/layout.c says the same of the header; `cargo xtask test-rdma` compiles it.
+// tests/layout.c checks the same of the header; `cargo xtask test-rdma` compiles it.
 const _: () = {
     assert!(offset_of!(Context, operations) == 8);
     assert!(offset_of!(Context, command_fd) == 264);

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use super::abi;
 
-/// The library is not there, or lacks something.
+/// The library is not installed, or lacks a function.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("RDMA needs libibverbs (Debian's ibverbs-providers): {reason}")]
 pub struct NotLoaded {
@@ -115,7 +115,7 @@ fn open() -> Result<*mut c_void, NotLoaded> {
     if handle.is_null() { Err(NotLoaded { reason: load_error() }) } else { Ok(handle) }
 }
 
-/// By version, since older ones of the same name have other arguments.
+/// Finds a function by version, since older ones of the same name have other arguments.
 fn find(handle: *mut c_void, symbol: &CStr, version: &CStr) -> Result<*mut c_void, NotLoaded> {
     // SAFETY: the handle is open, and both names are terminated strings.
     let found = unsafe { libc::dlvsym(handle, symbol.as_ptr(), version.as_ptr()) };

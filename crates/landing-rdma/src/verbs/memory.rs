@@ -9,7 +9,7 @@ use landing::Region;
 
 use super::{SharedDevice, abi, made};
 
-/// What belongs together: only a domain's own connections reach its memory.
+/// A protection domain: only its own connections reach its memory.
 pub struct Domain {
     pub(super) domain: NonNull<abi::ProtectionDomain>,
     pub(super) device: SharedDevice,
@@ -36,7 +36,7 @@ impl Drop for Domain {
     }
 }
 
-/// A part of a region, registered. It keeps the region until the device has let go of it.
+/// A registered part of a region. It keeps the region until the device has released it.
 pub struct Memory {
     registered: NonNull<abi::MemoryRegion>,
     domain: Arc<Domain>,
@@ -49,13 +49,13 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// All of it, to be written by messages of the domain's connections.
+    /// All of the region, to be written by messages of the domain's connections.
     pub fn landing(domain: &Arc<Domain>, region: &Arc<Region>) -> io::Result<Memory> {
         let len_bytes = region.len_bytes();
         Memory::register(domain, region, len_bytes, abi::ACCESS_LOCAL_WRITE)
     }
 
-    /// Its first bytes, to be read by peers that were told the key.
+    /// Its first bytes, to be read by peers that have the key.
     pub fn readable(
         domain: &Arc<Domain>,
         region: &Arc<Region>,
@@ -81,13 +81,13 @@ impl Memory {
         Ok(Memory { registered, domain: domain.clone(), region: region.clone() })
     }
 
-    /// What requests on this host name it by.
+    /// The key for requests on this host.
     pub fn local_key(&self) -> u32 {
         // SAFETY: the registration lives as long as `self`, and its keys do not change.
         unsafe { (*self.registered.as_ptr()).local_key }
     }
 
-    /// What peers name it by.
+    /// The key for peers.
     pub fn remote_key(&self) -> u32 {
         // SAFETY: as above.
         unsafe { (*self.registered.as_ptr()).remote_key }

@@ -8,7 +8,7 @@ use base::sync::Arc;
 
 use super::{CompletionQueue, Memory, SharedQueue, abi, checked, made};
 
-/// How much may be under way.
+/// The maximum number of requests under way.
 #[derive(Clone, Copy, Debug)]
 pub struct QueuePairSize {
     /// Requests that are not completed.
@@ -17,7 +17,7 @@ pub struct QueuePairSize {
     pub inline_bytes_max: u32,
 }
 
-/// The other end, as it describes itself.
+/// The description of the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Its queue pair's number.
@@ -30,7 +30,7 @@ pub struct Peer {
     pub lid: u16,
     /// The code of the longest packet that its port carries.
     pub mtu: u8,
-    /// How many reads it answers at a time.
+    /// The maximum number of reads it answers at a time.
     pub reads_max: u8,
 }
 
@@ -39,26 +39,27 @@ pub struct Peer {
 pub struct Timing {
     /// An unanswered packet is sent again after 4.096 us times two to the power of this.
     pub timeout: u8,
-    /// How often; then the connection is broken.
+    /// The number of times; then the connection is broken.
     pub retry_count: u8,
-    /// What peers are told to wait for when no receive is posted: a code of the standard's table.
+    /// The time that peers are told to wait if no receive is posted: a code of the standard's
+    /// table.
     pub not_ready_timer: u8,
     /// How often a message is sent again to a peer that has no receive posted; 7: for ever.
     pub not_ready_retry_count: u8,
 }
 
-/// Where a connection leaves this host.
+/// The port and address by which a connection leaves this host.
 #[derive(Clone, Copy, Debug)]
 pub struct Exit {
     /// The device's port.
     pub port: u8,
-    /// Which of the port's addresses is ours.
+    /// Which of the port's addresses is used.
     pub gid_index: u8,
     /// Whether the link is Ethernet, so that addresses are needed.
     pub is_ethernet: bool,
     /// The code of the longest packet that the port carries.
     pub mtu: u8,
-    /// How many reads we ask and answer at a time.
+    /// The maximum number of reads that this end sends and answers at a time.
     pub reads_max: u8,
 }
 
@@ -77,7 +78,7 @@ unsafe impl Send for QueuePair {}
 unsafe impl Sync for QueuePair {}
 
 impl QueuePair {
-    /// A pair without a connection, ready to be told its peer.
+    /// A pair without a connection.
     pub fn new(
         shared: &Arc<SharedQueue>,
         sends: &Arc<CompletionQueue>,
@@ -120,7 +121,7 @@ impl QueuePair {
         Ok(pair)
     }
 
-    /// What peers name it by.
+    /// The number by which peers name it.
     pub fn number(&self) -> u32 {
         // SAFETY: the pair lives as long as `self`, and its number does not change.
         unsafe { (*self.pair.as_ptr()).number }
@@ -169,7 +170,7 @@ impl QueuePair {
         self.modify(&mut attributes, mask)
     }
 
-    /// Breaks it: what is under way completes with an error, and nothing more is received.
+    /// Breaks it: requests under way complete with an error, and nothing more is received.
     pub fn stop(&self) -> io::Result<()> {
         let mut attributes = no_attributes();
         attributes.state = abi::STATE_ERROR;

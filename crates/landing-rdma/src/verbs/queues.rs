@@ -30,7 +30,7 @@ impl Channel {
         Ok(channel)
     }
 
-    /// What a poller waits for.
+    /// The descriptor for a poller.
     pub fn fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the channel lives as long as `self`, and its descriptor does not change.
         let fd = unsafe { (*self.channel.as_ptr()).fd };
@@ -38,7 +38,7 @@ impl Channel {
         unsafe { BorrowedFd::borrow_raw(fd) }
     }
 
-    /// Takes all that it has said.
+    /// Takes all its events.
     pub fn hear(&self) {
         let mut queue = std::ptr::null_mut();
         let mut user_context = std::ptr::null_mut();
@@ -65,7 +65,7 @@ impl Drop for Channel {
     }
 }
 
-/// Where finished requests appear.
+/// The queue of finished requests.
 pub struct CompletionQueue {
     pub(super) queue: NonNull<abi::CompletionQueue>,
     channel: Arc<Channel>,
@@ -94,7 +94,7 @@ impl CompletionQueue {
         Ok(CompletionQueue { queue: made(queue)?, channel: channel.clone() })
     }
 
-    /// Takes completions, as many as there are and fit; how many.
+    /// Takes as many completions as there are and fit; returns their number.
     pub fn poll(&self, into: &mut [abi::WorkCompletion]) -> io::Result<usize> {
         let count = c_int::try_from(into.len()).unwrap_or(c_int::MAX);
         let poll = self.operations().poll_cq;
@@ -103,7 +103,7 @@ impl CompletionQueue {
         usize::try_from(code).map_err(|_| io::Error::other("a completion queue overflowed"))
     }
 
-    /// The next completion makes the channel readable.
+    /// Lets the next completion make the channel readable.
     pub fn arm(&self) -> io::Result<()> {
         let arm = self.operations().request_notify;
         // SAFETY: the queue is open.
@@ -184,7 +184,7 @@ impl SharedQueue {
         Ok(())
     }
 
-    /// Says once when fewer receives are left than that.
+    /// Lets the device report once when fewer receives are left than that.
     pub fn arm_limit(&self, limit: u32) -> io::Result<()> {
         let mut attributes = abi::SharedQueueAttributes { requests_max: 0, segments_max: 0, limit };
         // SAFETY: the queue is open, and the structure is read as far as the mask says.

@@ -14,7 +14,7 @@ use crate::rig::{MESSAGE_BYTES_MAX, Rig, is_whole};
 const PATIENCE: Duration = Duration::from_secs(60);
 const DEVICE: &str = "DOVETAIL_RDMA_DEVICE";
 
-/// A client, or what a listener is: a transport with its zone.
+/// A client or a listener: a transport with its zone.
 struct End {
     rdma: Rdma,
     zone: Zone,
@@ -43,22 +43,22 @@ impl End {
         Ok(End { rdma: Rdma::new(&mut zone, config)?, zone })
     }
 
-    /// Goes on with what has nothing to do with messages. Whether the device has said all.
+    /// Handles events other than messages. Returns whether the device has none left.
     fn is_quiet(&mut self) -> bool {
         self.rdma.receive(&mut self.zone).unwrap();
         self.rdma.may_sleep()
     }
 }
 
-/// The receiver. A device delivers when it likes, so a round that finds nothing waits until what
-/// was sent has either arrived or cannot.
+/// The receiver. A device delivers at any time, so a round that finds nothing waits until all sent
+/// messages have either arrived or cannot.
 struct Server {
     rdma: Rdma,
     clients: Vec<End>,
 }
 
 impl Server {
-    /// Whether all that was sent has been acknowledged.
+    /// Whether all sent messages have been acknowledged.
     fn has_settled(&mut self) -> bool {
         for client in &mut self.clients {
             client.rdma.receive(&mut client.zone).unwrap();
@@ -87,7 +87,7 @@ impl Transport for Server {
             let has_settled = self.has_settled();
             let starved = zone.counters().starved;
             let landed = self.rdma.receive(zone)?;
-            // What the device has no room for stays with the senders.
+            // Messages that the device has no room for stay with the senders.
             if landed > 0 || has_settled || zone.counters().starved > starved {
                 return Ok(landed);
             }
@@ -125,14 +125,14 @@ pub struct Connected {
     server: Server,
     zone: Zone,
     address: SocketAddr,
-    /// Which sender a lane is: a new one gets a new lane.
+    /// The sender of each lane: a new one gets a new lane.
     lane_of: Vec<usize>,
 }
 
 const BUFFER_COUNT: usize = 16;
 
 impl Connected {
-    /// A client connects; the listener's next lane is its.
+    /// A client connects; the listener's next lane belongs to it.
     fn connect(&mut self, index: usize) -> End {
         let mut client = End::open(2).unwrap();
         client.rdma.connect(self.address, PATIENCE).unwrap();
@@ -144,7 +144,7 @@ impl Connected {
     }
 
     fn listen(&mut self, address: SocketAddr) {
-        // The address was the same process's a moment ago.
+        // The address belonged to the same process a moment ago.
         let kind = socket2::Type::STREAM;
         let socket = socket2::Socket::new(socket2::Domain::IPV4, kind, None).unwrap();
         socket.set_reuse_address(true).unwrap();
@@ -181,7 +181,8 @@ impl Rig for Connected {
     fn send(&mut self, index: usize, messages: &[Vec<u8>]) {
         let client = &mut self.server.clients[index].rdma;
         for message in messages {
-            // Full where the receiver has no room: what does not go now is lost, says the scenario.
+            // Full if the receiver has no room: messages that cannot leave now are lost, by the
+            // scenario.
             if client.queue(Lane(0).into(), message).is_err() {
                 break;
             }
@@ -210,8 +211,8 @@ impl Rig for Connected {
         }
     }
 
-    /// By a client that was told that the receiver has room for more than it has; its connection
-    /// breaks when that is not so.
+    /// Sends through a client that was told that the receiver has more room than it has; its
+    /// connection breaks on the first message that does not fit.
     fn send_raw(&mut self, index: usize, bytes: &[u8]) {
         let (mut stranger, _sockets) = self.connect_misled(index);
         stranger.rdma.queue(Lane(0).into(), bytes).unwrap();
@@ -223,11 +224,11 @@ impl Rig for Connected {
     }
 }
 
-/// What strangers believe the receiver to have room for.
+/// The room that strangers believe the receiver has.
 const BELIEVED_BYTES: u32 = 1 << 17;
 
 impl Connected {
-    /// A client and the listener with a stranger between them that changes the greeting.
+    /// A client and the listener, with a stranger between them that changes the greeting.
     fn connect_misled(&mut self, index: usize) -> (End, [TcpStream; 2]) {
         let between = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let mut stranger = End::open_with(2, BELIEVED_BYTES as usize, 2).unwrap();
@@ -253,7 +254,7 @@ impl Connected {
         (stranger, [to_stranger, to_server])
     }
 
-    /// Lets the listener and a client go on.
+    /// Drives the listener and a client.
     fn wait_with(&mut self, client: &mut End) {
         let is_quiet = client.is_quiet() && self.server.rdma.may_sleep();
         if is_quiet {

@@ -19,25 +19,25 @@ use crate::shm::link::Link;
 use crate::shm::region;
 use crate::shm::server_end::{Peer, Place, ServerEnd};
 
-/// Which processes may connect.
+/// The processes that may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Processes of the server's own user, and root's. The socket's file has mode 0600.
     SameUser,
     /// Any local process. The socket's file has mode 0666; limit access by its directory.
     Everyone,
-    /// Those that the socket's file, of this mode, lets write: the kernel checks it.
+    /// Those that the mode of the socket's file allows to write: the kernel checks it.
     FileMode(u16),
 }
 
-/// How a server takes clients.
+/// How a server accepts clients.
 #[derive(Clone, Copy, Debug)]
 pub struct AcceptorConfig {
     /// The size of each of a client's two rings.
     pub ring: RingSize,
-    /// How many clients may be connected at a time.
+    /// The maximum number of connected clients.
     pub clients_max: usize,
-    /// Which processes may connect.
+    /// The processes that may connect.
     pub access: Access,
 }
 
@@ -49,13 +49,13 @@ impl Default for AcceptorConfig {
     }
 }
 
-/// The client that came, if any.
+/// The result of an accept.
 pub enum Accepted {
     /// No client is waiting.
     NoClient,
-    /// A client that was sent away, with the reason.
+    /// A client that was refused, with the reason.
     Refused(Refusal),
-    /// A client that went before it was served.
+    /// A client that disconnected before it was served.
     Vanished,
     /// A client, with its own rings.
     Client(ServerEnd),
@@ -69,8 +69,7 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// Listens at `path`. A socket that a dead server left there is replaced; one that answers is
-    /// not.
+    /// Listens at `path`. The socket of a dead server is replaced; one that answers is not.
     pub fn listen(path: &Path, config: AcceptorConfig) -> Result<Acceptor, ListenError> {
         let mode = match config.access {
             Access::SameUser => Mode::RUSR | Mode::WUSR,
@@ -82,14 +81,13 @@ impl Acceptor {
         Ok(Acceptor { claim, config, client_count: Arc::default() })
     }
 
-    /// How many clients are connected.
+    /// The number of connected clients.
     pub fn client_count(&self) -> usize {
         self.client_count.load(Ordering::Relaxed)
     }
 
-    /// Takes at most one client that waits; never blocks. An error is the system's, mostly that
-    /// this
-    /// process is out of descriptors: the client still waits, so try again later, not at once.
+    /// Accepts at most one waiting client; never blocks. An error is the system's, usually that
+    /// this process is out of descriptors: the client still waits, so try again later, not at once.
     pub fn accept(&self) -> io::Result<Accepted> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = match rustix::net::accept_with(&self.claim.socket, flags) {
@@ -103,7 +101,7 @@ impl Acceptor {
                 Ok(Accepted::Client(ServerEnd::new(Link::new(channel, socket), peer, place)))
             }
             Err(Some(refusal)) => {
-                // Whether it still listens does not matter.
+                // The outcome does not matter: the client may have disconnected.
                 let _ = handshake::send(&socket, Welcome::Refused(refusal), None);
                 Ok(Accepted::Refused(refusal))
             }
@@ -111,7 +109,7 @@ impl Acceptor {
         }
     }
 
-    /// Makes a region for a client that may have one. `None` as an error: the client has gone.
+    /// Makes a region for an admitted client. `None` as an error: the client has disconnected.
     fn admit(&self, socket: &OwnedFd) -> Result<(Channel, Peer, Place), Option<Refusal>> {
         let peer = peer_of(socket).map_err(|_| None)?;
         let own_user = rustix::process::geteuid().as_raw();
@@ -139,7 +137,7 @@ impl AsFd for Acceptor {
     }
 }
 
-/// `getsockopt(SO_PEERCRED)`. The kernel's own call: a process of another namespace has the pid 0,
+/// `getsockopt(SO_PEERCRED)`. A direct system call: a process of another namespace has the pid 0,
 /// which rustix's type cannot hold.
 fn peer_of(socket: &OwnedFd) -> io::Result<Peer> {
     let mut credentials = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
@@ -160,8 +158,8 @@ fn peer_of(socket: &OwnedFd) -> io::Result<Peer> {
     Ok(Peer { process_id: credentials.pid, user_id: credentials.uid })
 }
 
-/// Tells the kernel that no descriptor may be sent to this socket (Linux 6.16; before, they are
-/// dropped unread). A descriptor whose last close blocks would hold up the thread that drops it.
+/// Lets the kernel refuse descriptors sent to this socket (Linux 6.16; before, they are dropped
+/// unread). A descriptor whose last close blocks would delay the thread that drops it.
 fn refuse_descriptors(socket: &OwnedFd) {
     const SO_PASSRIGHTS: libc::c_int = 83;
     let off: libc::c_int = 0;

@@ -36,7 +36,7 @@ const FOR_FRAMES: u64 = 1;
 /// Sleeps until there is room to write.
 const FOR_ROOM: u64 = 2;
 
-/// Whether the other side sleeps and must be rung.
+/// Whether the other side sleeps and must be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Bell {
@@ -54,7 +54,7 @@ pub enum Armed {
     Work,
 }
 
-/// What a side goes to sleep for.
+/// The events that a side sleeps for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Want {
     /// Frames to take.
@@ -63,7 +63,7 @@ pub(crate) struct Want {
     pub room_for: Option<usize>,
 }
 
-/// Which end of a region this is.
+/// The end of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Server,
@@ -121,14 +121,14 @@ impl Channel {
         self.writer.write(frame)
     }
 
-    /// Is there anything that the other side does not know yet?
+    /// Whether there is anything to publish.
     #[inline]
     pub fn has_news(&self) -> bool {
         self.writer.has_unpublished() || self.reader.has_unreleased()
     }
 
-    /// Shows the other side frames written and room given back: one store each for any number, and
-    /// one fence for both.
+    /// Publishes written frames and returned room: one store each for any number, and one fence for
+    /// both.
     #[inline]
     pub fn publish(&mut self) -> Bell {
         let mut told = 0;
@@ -151,7 +151,7 @@ impl Channel {
         Bell::Quiet
     }
 
-    /// Says that this side goes to sleep. Everything must have been published.
+    /// Announces that this side goes to sleep. Everything must have been published.
     pub fn arm(&mut self, want: Want) -> Result<Armed, Fault> {
         debug_assert!(!self.has_news(), "the other side would wait for what it was not told");
         let for_frames = if want.frames { FOR_FRAMES } else { 0 };
@@ -175,7 +175,7 @@ impl Channel {
         Ok(Armed::Sleep)
     }
 
-    /// Says that this side is awake. Nothing is lost by forgetting it but a bell too many.
+    /// Announces that this side is awake. Omitting it only causes one bell too many.
     #[inline]
     pub fn disarm(&mut self) {
         if self.is_armed {

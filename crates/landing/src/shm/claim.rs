@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use thiserror::Error;
 
-/// Clients that may wait to be accepted.
+/// The maximum number of clients that wait to be accepted.
 const BACKLOG: i32 = 511;
 
 /// Why the server cannot listen at a path.
@@ -23,7 +23,7 @@ pub enum ListenError {
         /// The path.
         path: PathBuf,
     },
-    /// Something else has that name; it is left alone.
+    /// Another kind of file has that name; it is left alone.
     #[error("{} exists and is not a socket", path.display())]
     NotASocket {
         /// The path.
@@ -34,12 +34,12 @@ pub enum ListenError {
     System {
         /// The path.
         path: PathBuf,
-        /// What failed.
+        /// The error.
         error: io::Error,
     },
 }
 
-/// A listening socket and the name that it has in the file system.
+/// A listening socket and its name in the file system.
 #[derive(Debug)]
 pub struct Claim {
     pub(crate) socket: OwnedFd,
@@ -49,9 +49,9 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Listens at `path`, whose file has that mode: a socket that a dead server left there is
-    /// replaced, and anything else of that name is an error. Accepting does not block. Dropping
-    /// this takes the name away again.
+    /// Listens at `path`, whose file gets that mode: the socket of a dead server is replaced, and
+    /// any other file of that name is an error. Accepting does not block. Dropping this removes the
+    /// name.
     pub fn listen(path: &Path, mode: u16) -> Result<Claim, ListenError> {
         claim(path, Mode::from_raw_mode(u32::from(mode)))
     }
@@ -63,20 +63,21 @@ impl AsFd for Claim {
     }
 }
 
-/// Listens at `path`, readable and writable as `mode` says.
+/// Listens at `path`, with the access rights of `mode`.
 pub(crate) fn claim(path: &Path, mode: Mode) -> Result<Claim, ListenError> {
     let system = |error: Errno| ListenError::System { path: path.to_owned(), error: error.into() };
     let name =
         CString::new(path.as_os_str().as_encoded_bytes()).map_err(|_| system(Errno::INVAL))?;
     let address = SocketAddrUnix::new(name.as_c_str()).map_err(system)?;
-    // Held until the name is ours: of two servers that find the same stale socket, one waits.
+    // Held until the name belongs to this server: of two servers that find the same stale socket,
+    // one waits.
     let _held = lock_directory(path).map_err(system)?;
     remove_stale(path, &name, &address)?;
     let socket = new_socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).map_err(system)?;
-    // The name gets the socket's own mode when it appears, whatever happens before a chmod.
+    // The name has the socket's own mode from the moment it appears.
     rustix::fs::fchmod(&socket, mode).map_err(system)?;
     rustix::net::bind(&socket, &address).map_err(system)?;
-    // The process's mask has taken its share: given back before anybody can connect.
+    // Undoes the effect of the process's umask, before any client can connect.
     rustix::fs::chmod(name.as_c_str(), mode).map_err(system)?;
     let inode = inode_of(&rustix::fs::lstat(name.as_c_str()).map_err(system)?);
     rustix::net::listen(&socket, BACKLOG).map_err(system)?;
@@ -97,7 +98,7 @@ fn lock_directory(path: &Path) -> rustix::io::Result<OwnedFd> {
     Ok(directory)
 }
 
-/// Removes a socket at which no process answers; anything else of that name is an error.
+/// Removes a socket on which no process answers; any other file of that name is an error.
 fn remove_stale(path: &Path, name: &CString, address: &SocketAddrUnix) -> Result<(), ListenError> {
     let path = path.to_owned();
     let status = match rustix::fs::lstat(name.as_c_str()) {
@@ -112,7 +113,7 @@ fn remove_stale(path: &Path, name: &CString, address: &SocketAddrUnix) -> Result
         .and_then(|socket| rustix::net::connect(socket, address));
     match asked {
         Err(Errno::CONNREFUSED | Errno::NOENT) => {}
-        // A full backlog is an answer too.
+        // A full backlog also means that a server answers.
         Ok(()) | Err(Errno::AGAIN) => return Err(ListenError::InUse { path }),
         Err(error) => return Err(ListenError::System { path, error: error.into() }),
     }
@@ -131,7 +132,7 @@ impl Drop for Claim {
         let is_ours = rustix::fs::lstat(self.path.as_c_str())
             .is_ok_and(|status| inode_of(&status) == self.inode);
         if is_ours {
-            // A name that stays is cleaned by the next server.
+            // The next server removes a name that stays.
             let _ = rustix::fs::unlinkat(CWD, self.path.as_c_str(), AtFlags::empty());
         }
     }

@@ -19,21 +19,21 @@ use crate::shm::link::{Frame, Gone, Link};
 use crate::shm::region::{NotARegion, Region};
 use crate::shm::ring::Taken;
 
-/// Looks that find nothing before a client that only polls asks the socket whether the server
-/// lives.
+/// The number of unsuccessful looks after which a polling client checks on the socket whether the
+/// server lives.
 const IDLE_LOOKS_MAX: u32 = 1 << 14;
 
 /// How a client connects and waits.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientConfig {
-    /// How long connecting may take.
+    /// The maximum time for connecting.
     pub connect_timeout: Duration,
-    /// How often a wait looks again before it blocks: some 40 ns each.
+    /// The number of looks of a wait before it blocks: some 40 ns each.
     pub spin_rounds: u32,
 }
 
 impl Default for ClientConfig {
-    /// Spins for some 50 us: as long as two sides that block take for a round trip.
+    /// Spins for some 50 us: the time of a round trip between two blocking sides.
     fn default() -> ClientConfig {
         ClientConfig { connect_timeout: Duration::from_secs(5), spin_rounds: 1200 }
     }
@@ -45,37 +45,35 @@ pub enum ConnectError {
     /// No server answers at the path, or the system refuses.
     #[error("cannot connect: {0}")]
     System(#[from] io::Error),
-    /// The server said no.
+    /// The server refused.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// What answers is no server of this version.
+    /// The answer does not come from a server of this version.
     #[error(transparent)]
     BadWelcome(#[from] BadWelcome),
-    /// The memory that it handed over is not what it said.
+    /// The received memory does not match its description.
     #[error(transparent)]
     NotARegion(#[from] NotARegion),
 }
 
-/// What a wait ended with.
+/// The result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// What was waited for is there.
+    /// The awaited event has happened.
     Ready,
-    /// The time is over.
+    /// The timeout is over.
     TimedOut,
 }
 
-/// The client's end: requests go in, replies come out. One thread at a time uses it.
+/// The client's end: it sends requests and receives replies. One thread at a time uses it.
 ///
-/// Nothing but [`ClientEnd::wait`] and [`ClientEnd::connect`] ever blocks. A client that writes
-/// more
-/// than the server has room for must take replies: the server reads nothing from a client whose
-/// replies
-/// it cannot put down.
+/// Only [`ClientEnd::wait`] and [`ClientEnd::connect`] ever block. A client that writes more than
+/// the server has room for must take replies: the server reads nothing from a client to whose ring
+/// it cannot write.
 pub struct ClientEnd {
     link: Link,
     config: ClientConfig,
-    /// Holds the frame that [`ClientEnd::receive`] hands out.
+    /// Holds the frame that [`ClientEnd::receive`] returns.
     frame: Box<[u8]>,
     idle_looks: u32,
 }
@@ -108,7 +106,7 @@ impl ClientEnd {
         self.link.frame_len_max()
     }
 
-    /// Is there room for a request of so many bytes?
+    /// Whether there is room for a request of so many bytes.
     #[inline]
     pub fn has_room(&mut self, frame_len: usize) -> Result<bool, Gone> {
         Ok(self.link.channel().has_room(frame_len)?)
@@ -121,13 +119,14 @@ impl ClientEnd {
         Ok(self.link.channel().write(frame)?)
     }
 
-    /// Shows the server all requests written: once per batch. Rings only when it sleeps.
+    /// Publishes all written requests to the server: once per batch. Rings only if the server
+    /// sleeps.
     #[inline]
     pub fn publish(&mut self) {
         self.link.publish();
     }
 
-    /// The next reply, if one is there; it stays until the next call.
+    /// The next reply, if there is one; it stays until the next call.
     #[inline]
     pub fn receive(&mut self) -> Result<Option<&[u8]>, Gone> {
         match self.link.channel().take(&mut self.frame)? {
@@ -160,9 +159,8 @@ impl ClientEnd {
         Ok(count)
     }
 
-    /// Nothing is there: gives the server back the room of what was taken, which it may wait for,
-    /// and
-    /// now and then sees whether it lives.
+    /// Called when there is no reply: gives the room of taken frames back to the server, which may
+    /// wait for it, and now and then checks whether the server lives.
     #[inline]
     fn rest(&mut self) -> Result<(), Gone> {
         self.link.publish();
@@ -222,10 +220,10 @@ impl ClientEnd {
         Ok(has_room || (want.frames && channel.has_frames()?))
     }
 
-    /// Blocks until the socket is readable or the time is over.
+    /// Blocks until the socket is readable or the timeout is over.
     fn block(&self, deadline: Option<Instant>) -> Result<Woken, Gone> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        // What no time type of the kernel holds is for ever.
+        // A time that no time type of the kernel can hold counts as for ever.
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         let mut polled = [PollFd::new(&self.link, PollFlags::IN)];
         match rustix::event::poll(&mut polled, left.as_ref()) {
@@ -235,23 +233,22 @@ impl ClientEnd {
         }
     }
 
-    /// For a client with an event loop of its own: publishes, then says that it goes to sleep.
-    /// After
-    /// [`Armed::Sleep`] the descriptor becomes readable when there is a reply; then call
+    /// For a client with an event loop of its own: publishes, then announces that it goes to sleep.
+    /// After [`Armed::Sleep`] the descriptor becomes readable when there is a reply; then call
     /// [`ClientEnd::hear`].
     pub fn arm(&mut self) -> Result<Armed, Gone> {
         Ok(self.link.arm(Want { frames: true, room_for: None })?)
     }
 
-    /// After the descriptor became readable: takes the bell off it, or finds that the server has
-    /// gone.
+    /// Called after the descriptor became readable: takes the bell off it, or reports that the
+    /// server has gone.
     pub fn hear(&mut self) -> Result<(), Gone> {
         self.link.hear()
     }
 }
 
 impl AsFd for ClientEnd {
-    /// Readable after a bell, and when the server has gone.
+    /// Readable after a bell, and after the server has gone.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.link.as_fd()
     }

@@ -19,7 +19,7 @@ use base::sync::{AtomicU64, Ordering};
 
 use crate::shm::layout::WORD_BYTES;
 
-/// Copies the first `into.len()` bytes that the words hold.
+/// Copies the first `into.len()` bytes of the words.
 #[inline]
 pub(crate) fn copy_out(words: &[AtomicU64], into: &mut [u8]) {
     debug_assert_eq!(words.len(), into.len().div_ceil(WORD_BYTES));
@@ -33,7 +33,7 @@ pub(crate) fn copy_out(words: &[AtomicU64], into: &mut [u8]) {
     }
 }
 
-/// Copies the bytes into the words; the last word is filled up with zeros.
+/// Copies the bytes into the words; the last word is padded with zeros.
 #[inline]
 pub(crate) fn copy_in(words: &[AtomicU64], from: &[u8]) {
     debug_assert_eq!(words.len(), from.len().div_ceil(WORD_BYTES));

@@ -19,10 +19,10 @@ pub(crate) const VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"dovetail";
 const WELCOME_BYTES: usize = 32;
 
-/// Why the server does not take a client.
+/// Why the server refuses a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// As many clients as the server allows are connected.
+    /// The maximum number of clients is connected.
     #[error("the server has as many shared-memory clients as it allows; try again later")]
     TooManyClients,
     /// The client's user is neither the server's nor root.
@@ -33,7 +33,7 @@ pub enum Refusal {
     NoMemory,
 }
 
-/// What the server says first.
+/// The server's first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Welcome {
     /// The region follows as a file descriptor.
@@ -43,7 +43,7 @@ pub(crate) enum Welcome {
     Refused(Refusal),
 }
 
-/// What arrived is no welcome.
+/// The received bytes are not a welcome.
 #[derive(Debug, Error)]
 pub enum BadWelcome {
     /// Not this protocol.
@@ -52,7 +52,7 @@ pub enum BadWelcome {
     /// Another version of it.
     #[error("the server speaks version {version} of the shared-memory layout, not {VERSION}")]
     Version {
-        /// The server's.
+        /// The server's version.
         version: u32,
     },
     /// A status of a later version.
@@ -61,7 +61,7 @@ pub enum BadWelcome {
         /// The number.
         status: u32,
     },
-    /// A ring that cannot be.
+    /// An invalid ring size.
     #[error(transparent)]
     Ring(#[from] BadRingSize),
     /// No descriptor came with it.
@@ -117,9 +117,8 @@ impl Welcome {
     }
 }
 
-/// Sends the welcome, with the region's file when there is one. Never blocks: nothing else is in
-/// the
-/// buffer of a new socket.
+/// Sends the welcome, with the region's file if there is one. Never blocks: the buffer of a new
+/// socket is empty.
 pub(crate) fn send(
     socket: impl AsFd,
     welcome: Welcome,
@@ -138,7 +137,7 @@ pub(crate) fn send(
     if sent == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
-/// Waits for the welcome, as long as the socket's receive timeout says.
+/// Waits for the welcome, at most for the socket's receive timeout.
 pub(crate) fn receive(socket: impl AsFd) -> Result<(Welcome, Option<OwnedFd>), BadWelcome> {
     let mut bytes = [0; WELCOME_BYTES];
     let mut file = None;

@@ -8,14 +8,15 @@ pub(crate) const WORD_BYTES: usize = 8;
 /// The control page, in bytes: the indexes and sleep words of both directions.
 pub(crate) const CONTROL_BYTES: usize = if cfg!(loom) { 64 } else { 4096 };
 
-/// Distance of words that different processes write, in words: two cache lines, because the
+/// The distance in words between words that different processes write: two cache lines, because the
 /// adjacent-line prefetcher fetches lines in pairs.
 const APART_WORDS: usize = if cfg!(loom) { 1 } else { 128 / WORD_BYTES };
 
-/// A frame and its length word take at most this part of a ring.
+/// The maximum part of a ring for a frame with its length word.
 const FRAME_PART: usize = if cfg!(loom) { 2 } else { 4 };
 
-/// The smallest ring. Two of the longest frames fill a model checker's, so that it wraps at once.
+/// The smallest ring. Two of the longest frames fill the ring of a model check, so that it wraps at
+/// once.
 pub const RING_BYTES_MIN: usize = if cfg!(loom) { 32 } else { 4096 };
 
 /// The largest ring.
@@ -31,13 +32,12 @@ pub struct RingSize(usize);
     "a ring of {bytes} bytes: take a power of two from {RING_BYTES_MIN} to {RING_BYTES_MAX} bytes"
 )]
 pub struct BadRingSize {
-    /// The size that was asked for.
+    /// The requested size.
     pub bytes: u64,
 }
 
 impl RingSize {
-    /// What is used unless another size is asked for: both rings stay in a core's second-level
-    /// cache.
+    /// The default size: both rings stay in a core's second-level cache.
     pub const DEFAULT: RingSize = RingSize(256 << 10);
 
     /// A ring of so many bytes.
@@ -68,12 +68,12 @@ impl RingSize {
     }
 }
 
-/// One direction of a region, by the words that it owns.
+/// The words of one direction of a region.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lane {
-    /// Written by the writer: bytes ever published.
+    /// Written by the writer: the count of bytes ever published.
     pub tail_word: usize,
-    /// Written by the reader: bytes ever taken.
+    /// Written by the reader: the count of bytes ever taken.
     pub head_word: usize,
     /// The first word of the ring.
     pub data_word: usize,
@@ -97,9 +97,9 @@ impl Lane {
     }
 }
 
-/// The word in which the server says what it sleeps for.
+/// The word in which the server announces what it sleeps for.
 pub(crate) const SERVER_SLEEP_WORD: usize = 4 * APART_WORDS;
-/// The word in which the client says what it sleeps for.
+/// The word in which the client announces what it sleeps for.
 pub(crate) const CLIENT_SLEEP_WORD: usize = 5 * APART_WORDS;
 
 const _: () = assert!((CLIENT_SLEEP_WORD + APART_WORDS) * WORD_BYTES <= CONTROL_BYTES);

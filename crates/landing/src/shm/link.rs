@@ -15,13 +15,13 @@ use thiserror::Error;
 use crate::shm::channel::{Armed, Bell, Channel, Want};
 use crate::shm::ring::{Fault, Taken};
 
-/// Why a connection is over.
+/// Why a connection has ended.
 #[derive(Debug, Error)]
 pub enum Gone {
     /// The other process closed its end, or died.
     #[error("the other side has gone")]
     HungUp,
-    /// The other process wrote nonsense into the shared memory.
+    /// The other process wrote invalid words into the shared memory.
     #[error(transparent)]
     Fault(#[from] Fault),
     /// A system call failed.
@@ -32,7 +32,7 @@ pub enum Gone {
 /// A frame that was copied out of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Where it begins in the arena; a multiple of 8.
+    /// Its offset in the arena; a multiple of 8.
     pub offset: usize,
     /// Its length.
     pub len_bytes: usize,
@@ -82,7 +82,7 @@ impl Link {
         Ok(burst_max)
     }
 
-    /// Shows the other side what is new, and wakes it if it sleeps for that.
+    /// Publishes everything new to the other side, and wakes it if it sleeps for that.
     #[inline]
     pub fn publish(&mut self) {
         if self.channel.publish() == Bell::Ring {
@@ -90,21 +90,21 @@ impl Link {
         }
     }
 
-    /// A bell that does not fit hangs behind others that were not heard yet; one that fails finds a
-    /// side that has gone, which the next look at the socket tells.
+    /// If the socket is full, earlier bells are still unread; if the write fails, the other side
+    /// has gone, which the next look at the socket reports.
     #[cold]
     fn ring(&self) {
         let _ = rustix::net::send(&self.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 
-    /// Publishes, then says that this side goes to sleep.
+    /// Publishes, then announces that this side goes to sleep.
     pub fn arm(&mut self, want: Want) -> Result<Armed, Fault> {
         self.publish();
         self.channel.arm(want)
     }
 
-    /// Takes bells off the socket, and sees whether the other side is there. One call each time: a
-    /// side that rings without end gets no more attention than any other.
+    /// Takes bells off the socket, and checks whether the other side is connected. One call each
+    /// time: a side that rings without end gets no more attention than any other.
     pub fn hear(&mut self) -> Result<(), Gone> {
         self.channel.disarm();
         let mut bells = [0; 256];

@@ -23,12 +23,12 @@ pub(crate) struct Region {
     first: NonNull<AtomicU64>,
     word_count: usize,
     home: Home,
-    /// One for each word, by which a model checker tells reads and writes that race.
+    /// One for each word, with which a model check detects racing reads and writes.
     #[cfg(loom)]
     shadows: Box<[loom::cell::UnsafeCell<()>]>,
 }
 
-/// Where the words are, and how they are given back.
+/// The kind of memory, and how it is freed.
 enum Home {
     /// A mapping of a memfd.
     #[cfg(not(loom))]

@@ -32,13 +32,13 @@ use crate::shm::layout::{Lane, WORD_BYTES};
 use crate::shm::region::Region;
 use crate::shm::weaken::{Place, ordering};
 
-/// The other side broke the protocol; there is nothing to do but to part with it.
+/// The other side broke the protocol; the only remedy is to close the connection.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum Fault {
-    /// R1 does not hold for the index that it stored.
+    /// R1 does not hold for the index it stored.
     #[error("the other side stored the index {stored}, while ours is {own}")]
     Index {
-        /// What it stored.
+        /// The stored index.
         stored: u64,
         /// Our own index of that ring.
         own: u64,
@@ -46,17 +46,17 @@ pub enum Fault {
     /// The word before a frame is not a length, or the frame ends beyond what was published.
     #[error("the other side stored {word:#x} as a frame's length")]
     Length {
-        /// What it stored.
+        /// The stored word.
         word: u64,
     },
 }
 
-/// What an attempt to take a frame found.
+/// The result of an attempt to take a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// No frame is there.
+    /// There is no frame.
     Empty,
-    /// A frame is there, but the place for its bytes is too short.
+    /// There is a frame, but the target is too short.
     TooShort,
     /// A frame of so many bytes was copied.
     Frame { len_bytes: usize },
@@ -88,7 +88,7 @@ impl Words {
     }
 
     /// `word_count` words of the ring from byte index `at` on, in two pieces: up to the ring's end,
-    /// and what is left from its beginning.
+    /// and the rest from its beginning.
     #[inline]
     fn span(&self, at: u64, word_count: usize) -> (&[AtomicU64], &[AtomicU64]) {
         let ring_words = self.lane.ring.bytes() / WORD_BYTES;
@@ -98,9 +98,9 @@ impl Words {
         (&ring[start..start + first], &ring[..word_count - first])
     }
 
-    /// Tells a model checker that these words are read: no write may race with that, since both
-    /// ends of a model keep the protocol. It sees so what it cannot see from values: that a word
-    /// is written again before it was read (W2, A2).
+    /// Reports to a model check that these words are read: no write may race with that, since both
+    /// ends of a model keep the protocol. So the check also detects what values cannot show: a word
+    /// that is overwritten before it was read (W2, A2).
     #[inline(always)]
     fn note_read(&self, at: u64, word_count: usize) {
         #[cfg(loom)]
@@ -109,7 +109,7 @@ impl Words {
         let _ = (at, word_count);
     }
 
-    /// The same for words that are written.
+    /// Reports that these words are written.
     #[inline(always)]
     fn note_written(&self, at: u64, word_count: usize) {
         #[cfg(loom)]
@@ -127,7 +127,7 @@ impl Words {
         }
     }
 
-    /// R1: how far `tail` is ahead of `head`, unless the other side's index makes no sense.
+    /// R1: how far `tail` is ahead of `head`, unless the other side's index is invalid.
     #[inline]
     fn filled(&self, tail: u64, head: u64) -> Option<u64> {
         // Not a wrapping difference: a hostile head just below 2^64 would pass for a small one.
@@ -142,9 +142,9 @@ pub(crate) struct Reader {
     words: Words,
     /// Bytes taken (R2).
     head: u64,
-    /// What the region says of `head`; behind it until [`Reader::release`].
+    /// The value of `head` in the region; behind it until [`Reader::release`].
     released: u64,
-    /// The writer's index when it was last looked at, and found sound (R3).
+    /// The writer's index when it was last loaded and found valid (R3).
     tail: u64,
 }
 
@@ -153,7 +153,7 @@ impl Reader {
         Reader { words: Words { region, lane }, head: 0, released: 0, tail: 0 }
     }
 
-    /// Is there anything to take? Looks at the region only when nothing is known to be there.
+    /// Whether there is a frame to take. Looks at the region only when no frame is known.
     #[inline]
     pub fn has_frames(&mut self) -> Result<bool, Fault> {
         if self.head != self.tail {
@@ -191,7 +191,7 @@ impl Reader {
         Ok(Taken::Frame { len_bytes })
     }
 
-    /// R4: a length is believed when it lies within the limit and within what was published.
+    /// R4: a length is valid if it is within the limit and within the published bytes.
     #[inline]
     fn checked_len(&self, word: u64) -> Result<usize, Fault> {
         let len_max = self.words.lane.ring.frame_len_max();
@@ -204,7 +204,7 @@ impl Reader {
         }
     }
 
-    /// Is there room that the writer has not been told of?
+    /// Whether there is returned room that the writer does not know of.
     #[inline]
     pub fn has_unreleased(&self) -> bool {
         self.released != self.head
@@ -223,9 +223,9 @@ pub(crate) struct Writer {
     words: Words,
     /// Bytes written (R2).
     tail: u64,
-    /// What the region says of `tail`; behind it until [`Writer::publish`].
+    /// The value of `tail` in the region; behind it until [`Writer::publish`].
     published: u64,
-    /// The reader's index when it was last looked at, and found sound (R3).
+    /// The reader's index when it was last loaded and found valid (R3).
     head: u64,
 }
 
@@ -240,7 +240,8 @@ impl Writer {
         self.words.lane.ring.frame_len_max()
     }
 
-    /// Is there room for a frame of so many bytes? Looks at the region only when it seems not.
+    /// Whether there is room for a frame of so many bytes. Looks at the region only if there seems
+    /// to be none.
     #[inline]
     pub fn has_room(&mut self, frame_len: usize) -> Result<bool, Fault> {
         let used_max = self.words.ring_bytes() - record_bytes(frame_len);
@@ -255,8 +256,8 @@ impl Writer {
         Ok(self.tail - head <= used_max)
     }
 
-    /// Writes a frame behind the others; the reader sees it only after [`Writer::publish`].
-    /// `false`: the ring has no room for it.
+    /// Writes a frame after the others; the reader sees it only after [`Writer::publish`]. `false`:
+    /// the ring has no room for it.
     #[inline]
     pub fn write(&mut self, frame: &[u8]) -> Result<bool, Fault> {
         assert!(!frame.is_empty() && frame.len() <= self.frame_len_max(), "a frame fits its ring");
@@ -279,13 +280,13 @@ impl Writer {
         Ok(true)
     }
 
-    /// Are there frames that the reader has not been shown?
+    /// Whether there are frames that the reader does not know of.
     #[inline]
     pub fn has_unpublished(&self) -> bool {
         self.published != self.tail
     }
 
-    /// Shows the reader all frames that were written.
+    /// Publishes all written frames to the reader.
     #[inline]
     pub fn publish(&mut self) {
         self.published = self.tail;

@@ -8,12 +8,12 @@ use crate::shm::channel::{Armed, Want};
 use crate::shm::link::{Frame, Gone, Link};
 use crate::shm::ring::Taken;
 
-/// The process at the other end, as the kernel says.
+/// The process at the other end, as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// The process, 0 when it lives where this process cannot see it.
+    /// The process id, 0 if the process is in a namespace that this process cannot see.
     pub process_id: i32,
-    /// The user that it ran as when it connected.
+    /// The user id when it connected.
     pub user_id: u32,
 }
 
@@ -21,7 +21,7 @@ pub struct Peer {
 pub(crate) struct Place(Arc<AtomicUsize>);
 
 impl Place {
-    /// One more client, unless there are `clients_max`.
+    /// Counts one more client, unless there are `clients_max`.
     pub fn take(count: &Arc<AtomicUsize>, clients_max: usize) -> Option<Place> {
         let more = |now: usize| (now < clients_max).then_some(now + 1);
         count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
@@ -35,11 +35,11 @@ impl Drop for Place {
     }
 }
 
-/// The server's end: requests come out, replies go in. One thread at a time uses it.
+/// The server's end: it receives requests and sends replies. One thread at a time uses it.
 ///
-/// Dropping it unmaps the memory and hangs up. A method that answers [`Gone`] asks for just that.
-/// Frames that a client published before it went may still be taken, as bytes may that were sent
-/// before a TCP connection's end.
+/// Dropping it unmaps the memory and hangs up, which is the right reaction to a method that returns
+/// [`Gone`]. Frames that a client published before it disconnected may still be taken, like bytes
+/// that were sent before a TCP connection's end.
 pub struct ServerEnd {
     link: Link,
     peer: Peer,
@@ -84,7 +84,7 @@ impl ServerEnd {
         self.has_room(self.frame_len_max())
     }
 
-    /// Is there a request?
+    /// Whether there is a request.
     #[inline]
     pub(crate) fn has_frames(&mut self) -> Result<bool, Gone> {
         Ok(self.link.channel().has_frames()?)
@@ -96,12 +96,12 @@ impl ServerEnd {
         Ok(self.link.channel().take(into)?)
     }
 
-    /// Says that the server is awake, so that the client does not ring.
+    /// Announces that the server is awake, so that the client does not ring.
     pub(crate) fn disarm(&mut self) {
         self.link.channel().disarm();
     }
 
-    /// Is there room for a reply of so many bytes?
+    /// Whether there is room for a reply of so many bytes.
     #[inline]
     pub fn has_room(&mut self, frame_len: usize) -> Result<bool, Gone> {
         Ok(self.link.channel().has_room(frame_len)?)
@@ -115,17 +115,16 @@ impl ServerEnd {
         Ok(self.link.channel().write(frame)?)
     }
 
-    /// Shows the client all replies written, and gives it back the room of all requests taken: once
-    /// per batch. Rings only when the client sleeps.
+    /// Publishes all written replies to the client, and gives it back the room of all taken
+    /// requests: once per batch. Rings only if the client sleeps.
     #[inline]
     pub fn publish(&mut self) {
         self.link.publish();
     }
 
-    /// Publishes, then says that the server goes to sleep. After [`Armed::Sleep`] the descriptor
-    /// becomes readable as soon as there is something to do: requests, or room for a reply of
-    /// `unsent_bytes` bytes when that is not 0, or for any reply when [`ServerEnd::poll`] waits
-    /// for it.
+    /// Publishes, then announces that the server goes to sleep. After [`Armed::Sleep`] the
+    /// descriptor becomes readable as soon as there is work: requests, or room for a reply of
+    /// `unsent_bytes` bytes if that is not 0, or for any reply if [`ServerEnd::poll`] waits for it.
     /// Then call [`ServerEnd::hear`].
     pub fn arm(&mut self, unsent_bytes: usize) -> Result<Armed, Gone> {
         self.link.publish();
@@ -139,15 +138,15 @@ impl ServerEnd {
         Ok(self.link.arm(Want { frames: may_take, room_for })?)
     }
 
-    /// After the descriptor became readable: takes the bell off it, or finds that the client has
-    /// gone.
+    /// Called after the descriptor became readable: takes the bell off it, or reports that the
+    /// client has gone.
     pub fn hear(&mut self) -> Result<(), Gone> {
         self.link.hear()
     }
 }
 
 impl AsFd for ServerEnd {
-    /// For epoll, level-triggered: readable after a bell, and when the client has gone.
+    /// For epoll, level-triggered: readable after a bell, and after the client has gone.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.link.as_fd()
     }

@@ -39,24 +39,24 @@ use crate::shm::ring::Taken;
 use crate::shm::server_end::{Peer, ServerEnd};
 use crate::{Landed, Lane, SendError, Sender, Transport, Zone};
 
-/// Receives from one look at the doorbells to the next, while the server is awake.
+/// The number of receives between two looks at the doorbells, while the server is awake.
 const LOOK_EVERY: u32 = 256;
 
 /// The low bits of a lane are its client's place, the high ones a serial number.
 const PLACE_BITS: u32 = 12;
 const PLACE_MASK: u32 = (1 << PLACE_BITS) - 1;
 
-/// Doorbells heard in one look; a client that rang besides is heard in the next.
+/// The maximum number of doorbells handled in one look; further ones are handled in the next.
 const BELLS_MAX: usize = 64;
 
-/// How a shared-memory transport behaves.
+/// The configuration of a shared-memory transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShmConfig {
-    /// The size of each client's rings: its acceptor's.
+    /// The size of each client's rings, the same as its acceptor's.
     pub ring: RingSize,
-    /// Frames of one receive at most.
+    /// The maximum number of frames in one receive.
     pub burst_max: usize,
-    /// Of them, those of one client.
+    /// The maximum of those for one client.
     pub turn_max: usize,
 }
 
@@ -69,7 +69,7 @@ impl Default for ShmConfig {
 struct Client {
     end: ServerEnd,
     lane: Lane,
-    /// Why it is to be parted with.
+    /// Why its connection is to be closed.
     gone: Option<Gone>,
 }
 
@@ -85,21 +85,21 @@ pub struct Shm {
     serial: u32,
     /// All doorbells.
     bells: OwnedFd,
-    /// Whose turn is first in the next receive.
+    /// The client that is first in the next receive.
     first: usize,
     /// Receives since the last look at the doorbells.
     unlooked: u32,
-    /// Clients were told to ring.
+    /// Whether clients were told to ring.
     is_asleep: bool,
     closed: VecDeque<(Lane, Gone)>,
-    /// What is reserved is written here, and copied to the ring when it is committed.
+    /// A reserved frame is written here, and copied to the ring when it is committed.
     scratch: Box<[u8]>,
     reserved: Option<Reserved>,
     queued: usize,
     config: ShmConfig,
 }
 
-/// What a client's turn came to.
+/// The result of a client's turn.
 #[derive(Clone, Copy, Default)]
 struct Turn {
     taken: usize,
@@ -126,7 +126,7 @@ impl Shm {
         })
     }
 
-    /// Serves a client that an acceptor with rings of this size has taken.
+    /// Serves a client that an acceptor with rings of this size has accepted.
     pub fn add(&mut self, end: ServerEnd) -> io::Result<Lane> {
         if end.frame_len_max() != self.config.ring.frame_len_max() {
             let message = "the acceptor's rings have another size than the transport's";
@@ -148,7 +148,7 @@ impl Shm {
         Ok(lane)
     }
 
-    /// How many clients there are.
+    /// The number of clients.
     pub fn client_count(&self) -> usize {
         self.clients.iter().flatten().count()
     }
@@ -159,12 +159,12 @@ impl Shm {
         self.clients[place].as_ref().map(|client| client.end.peer())
     }
 
-    /// A lane whose client has gone, or was parted with, and why; all that it had sent has landed.
+    /// A lane whose client has disconnected or was closed, and why; all its frames have landed.
     pub fn take_closed(&mut self) -> Option<(Lane, Gone)> {
         self.closed.pop_front()
     }
 
-    /// Parts with a client at once.
+    /// Closes a client's connection at once.
     pub fn close(&mut self, lane: Lane) {
         if let Some(place) = self.place_of(lane.into()) {
             self.part(place, Gone::HungUp);
@@ -179,13 +179,13 @@ impl Shm {
     }
 
     fn part(&mut self, place: usize, gone: Gone) {
-        // Its descriptor leaves the set of doorbells as it closes.
+        // Closing its descriptor removes it from the set of doorbells.
         if let Some(client) = self.clients[place].take() {
             self.closed.push_back((client.lane, gone));
         }
     }
 
-    /// Hears which clients have rung or hung up: after a sleep, and now and then.
+    /// Handles clients that have rung or hung up: after a sleep, and now and then.
     fn look(&mut self) -> io::Result<()> {
         self.unlooked += 1;
         if !self.is_asleep && self.unlooked < LOOK_EVERY {
@@ -221,7 +221,7 @@ impl Shm {
 impl Client {
     /// Lands at most so many of its frames.
     fn land(&mut self, zone: &mut Zone, frames_max: usize) -> Result<Turn, Gone> {
-        // Gives back the room of what was taken, unless a flush has.
+        // Gives back the room of taken frames, unless a flush has done so.
         self.end.publish();
         let mut turn = Turn::default();
         if self.gone.is_none() && !self.end.may_take()? {
@@ -240,7 +240,7 @@ impl Client {
                     let landed = zone.land(self.lane.into(), 0, len_bytes);
                     turn.landed += usize::from(landed == Landed::Completed);
                 }
-                // The next buffer holds any frame.
+                // The next buffer has room for any frame.
                 Taken::TooShort => zone.close_buffer(),
                 Taken::Empty => break,
             }
@@ -248,7 +248,7 @@ impl Client {
         Ok(turn)
     }
 
-    /// Whether nothing of it is left to land.
+    /// Whether no frame of it is left to land.
     fn is_over(&mut self) -> bool {
         match self.gone {
             None => false,
@@ -299,7 +299,7 @@ impl Transport for Shm {
         Ok(&mut self.scratch[..bytes_max])
     }
 
-    /// An empty frame is not sent: a ring has none.
+    /// An empty frame is not sent: a ring cannot contain one.
     fn commit(&mut self, len_bytes: usize) {
         let reserved = self.reserved.take().expect("room is reserved before it is committed");
         assert!(len_bytes <= reserved.bytes_max, "a frame fits in what was reserved");
@@ -312,7 +312,7 @@ impl Transport for Shm {
         }
     }
 
-    /// What was committed is in its ring already; here its client is told.
+    /// A committed frame is already in its ring; here it is published to the client.
     fn flush(&mut self) -> io::Result<usize> {
         self.clients.iter_mut().flatten().for_each(|client| client.end.publish());
         Ok(std::mem::take(&mut self.queued))
@@ -349,7 +349,7 @@ impl Transport for Shm {
         all_armed
     }
 
-    /// Straight into the ring.
+    /// Copies the frame straight into the ring.
     fn queue(&mut self, to: Sender, frame: &[u8]) -> Result<(), SendError> {
         let place = self.room_for(to, frame.len())?;
         let Some(client) = self.clients[place].as_mut().filter(|_| !frame.is_empty()) else {

@@ -6,7 +6,7 @@
 
 use base::sync::{Ordering, fence};
 
-/// A place that orders something. The names are those of ring.rs and channel.rs.
+/// A place that orders memory accesses. The names are those of ring.rs and channel.rs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     W1,
@@ -48,7 +48,7 @@ fn is_weak(place: Place) -> bool {
     WEAK.get() == Some(place)
 }
 
-/// Until it is dropped, a place orders nothing on this thread.
+/// Until it is dropped, a place has no ordering on this thread.
 #[cfg(all(test, loom))]
 pub(crate) struct Weakened;
 

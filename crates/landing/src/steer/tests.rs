@@ -9,7 +9,7 @@ fn datagram(partition: u16) -> [u8; 32] {
     bytes
 }
 
-/// Which socket has a datagram waiting; it is taken. Loopback delivers inside the send call.
+/// The socket that has a datagram waiting, which is taken. Loopback delivers inside the send call.
 fn arrived_at(sockets: &[UdpSocket]) -> Option<usize> {
     let mut bytes = [0; 64];
     sockets.iter().position(|socket| socket.recv(&mut bytes).is_ok())
@@ -47,7 +47,7 @@ fn datagrams_for_any_worker_reach_every_worker() {
         client.send(&datagram(ANY_PARTITION)).unwrap();
         counts[arrived_at(&sockets).unwrap()] += 1;
     }
-    // The chance that one of four sees fewer than 40 of 400 is below 1 in 10^12.
+    // The probability that one of four gets fewer than 40 of 400 is below 1 in 10^12.
     assert!(counts.iter().all(|count| *count >= 40), "{counts:?}");
 }
 
@@ -60,7 +60,7 @@ fn what_is_spread_reaches_the_first_sockets_and_no_others() {
         client.send(&datagram(1)).unwrap();
         counts[arrived_at(&sockets).unwrap()] += 1;
     }
-    // The chance that one of three sees fewer than 50 of 400 is below 1 in 10^15.
+    // The probability that one of three gets fewer than 50 of 400 is below 1 in 10^15.
     assert!(counts[..3].iter().all(|count| *count >= 50), "{counts:?}");
     assert_eq!(counts[3], 0);
     assert!(spread(&sockets[0], 0).is_err());

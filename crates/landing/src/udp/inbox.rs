@@ -16,10 +16,10 @@ use std::os::fd::RawFd;
 use super::name::{NAME_BYTES, Name};
 use crate::{Landed, Lane, Sender, Zone};
 
-/// What UDP_GRO joins at most: a slot of this length never cuts a datagram.
+/// The maximum that UDP_GRO joins: a slot of this length never cuts a datagram.
 pub(crate) const COALESCED_BYTES_MAX: usize = 1 << 16;
 
-/// How many datagrams the kernel joins at most (UDP_MAX_SEGMENTS; UDP_GRO_CNT_MAX is 64).
+/// The maximum number of datagrams that the kernel joins (UDP_MAX_SEGMENTS; UDP_GRO_CNT_MAX is 64).
 const COALESCED_COUNT_MAX: usize = 128;
 
 /// The next call starts on a cache line of its own.
@@ -57,18 +57,18 @@ impl Inbox {
         Inbox { headers, vectors, names, controls, slot_bytes, is_coalesced }
     }
 
-    /// How long a zone's buffers are at least.
+    /// The minimum length of a zone's buffers.
     pub(crate) fn slot_bytes(&self) -> usize {
         self.slot_bytes
     }
 
-    /// Whether datagrams of one sender come joined.
+    /// Whether datagrams of one sender arrive joined.
     pub(crate) fn is_coalesced(&self) -> bool {
         self.is_coalesced
     }
 
-    /// Lands what the socket has, one call's worth, from at most `slots_max` slots. `lane` names
-    /// the sender of a connected socket.
+    /// Lands waiting messages of the socket, at most those of one call, in at most `slots_max`
+    /// slots. `lane` names the sender of a connected socket.
     pub(crate) fn receive(
         &mut self,
         socket: RawFd,
@@ -142,7 +142,7 @@ impl Inbox {
         landed
     }
 
-    /// How long each of the datagrams is that the kernel joined in a slot, if it joined any.
+    /// The length of each of the datagrams that the kernel joined in a slot, if it joined any.
     fn segment_bytes(&self, index: usize) -> Option<usize> {
         let header = &self.headers[index].msg_hdr;
         if !self.is_coalesced || header.msg_controllen == 0 {
@@ -167,7 +167,7 @@ impl Inbox {
     }
 }
 
-/// Goes on to the next cache line, unless the buffer ended.
+/// Continues at the next cache line, unless the buffer ended.
 fn align(zone: &mut Zone, filled_bytes: usize) {
     if let Some(window) = zone.window()
         && filled_bytes > 0
@@ -177,8 +177,8 @@ fn align(zone: &mut Zone, filled_bytes: usize) {
     }
 }
 
-/// What a datagram socket may say without anything being wrong with it: nothing there, a signal, or
-/// that an earlier datagram found no receiver.
+/// Errors of a datagram socket that are harmless: nothing there, a signal, or that an earlier
+/// datagram found no receiver.
 fn quiet(error: io::Error) -> io::Result<()> {
     let code = error.raw_os_error().unwrap_or_default();
     let is_quiet = matches!(

@@ -28,17 +28,17 @@ use super::outbox::Outbox;
 use super::{Offload, SendCounters, UdpConfig, prepare};
 use crate::{Lane, Notice, SendError, Sender, Transport, Zone};
 
-/// Sockets that one receive takes from.
+/// The maximum number of sockets that one receive takes from.
 const SOCKETS_MAX: usize = 64;
 
-/// What receiving came to.
+/// The counts of receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiveCounters {
-    /// Looks for sockets that have something.
+    /// Looks for readable sockets.
     pub looks: u64,
-    /// Calls of `recvmmsg`: one for each socket that had something.
+    /// Calls of `recvmmsg`: one for each readable socket.
     pub calls: u64,
-    /// Messages that landed by them.
+    /// Messages that landed in these calls.
     pub messages: u64,
 }
 
@@ -46,9 +46,9 @@ pub struct ReceiveCounters {
 pub struct UdpLanes {
     /// By lane; `None` once it is closed.
     sockets: Vec<Option<UdpSocket>>,
-    /// All of them.
+    /// The epoll of all sockets.
     readable: OwnedFd,
-    /// Made with the first socket, whose kernel says what it can join.
+    /// Made with the first socket, which shows whether the kernel can join datagrams.
     inbox: Option<Inbox>,
     outbox: Outbox,
     closed: Vec<Lane>,
@@ -101,14 +101,14 @@ impl UdpLanes {
         self.closed.pop()
     }
 
-    /// Hears no more from a lane, at once: what its socket still holds does not land (K22).
+    /// Stops receiving from a lane at once: messages still in its socket do not land (K22).
     pub fn close(&mut self, lane: Lane) {
         let socket = self.sockets.get_mut(lane.0 as usize).and_then(Option::take);
-        // It leaves the set of readable ones as it closes.
+        // Closing it removes it from the set of readable sockets.
         self.closed.extend(socket.map(|_| lane));
     }
 
-    /// What the buffers of its zone must hold at least.
+    /// The minimum size of its zone's buffers.
     pub fn buffer_bytes_min(&self) -> usize {
         match (&self.inbox, self.config.offload) {
             (Some(inbox), _) => inbox.slot_bytes(),
@@ -117,12 +117,12 @@ impl UdpLanes {
         }
     }
 
-    /// What it has received.
+    /// The counts of receives.
     pub fn receive_counters(&self) -> ReceiveCounters {
         self.counters
     }
 
-    /// What it has sent.
+    /// The counts of sent messages.
     pub fn send_counters(&self) -> SendCounters {
         self.outbox.counters()
     }

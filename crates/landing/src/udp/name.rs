@@ -12,7 +12,7 @@ pub(crate) union Name {
     v6: libc::sockaddr_in6,
 }
 
-/// As long as the longer one.
+/// The length of the longer one.
 pub(crate) const NAME_BYTES: u32 = size_of::<Name>() as u32;
 
 // Both families keep the family in the first two bytes, so that it can be read through either.
@@ -33,7 +33,7 @@ impl Name {
         },
     };
 
-    /// The address, and how many bytes of it count.
+    /// The address, and its significant length.
     pub(crate) fn of(address: SocketAddr) -> (Name, u32) {
         match address {
             SocketAddr::V4(v4) => {
@@ -68,7 +68,7 @@ impl Name {
         name
     }
 
-    /// The sender that it names; `None` for a family that is neither IPv4 nor IPv6.
+    /// The sender with this name; `None` for a family that is neither IPv4 nor IPv6.
     pub(crate) fn sender(&self) -> Option<Sender> {
         // SAFETY: every byte of a `Name` is initialised, and any bytes are a `sockaddr_in6`.
         let v6 = unsafe { self.v6 };

@@ -7,7 +7,7 @@ use super::name::Name;
 use crate::frames::{Frames, Joining, Run};
 use crate::{Notice, Sender};
 
-/// Messages of one `sendmmsg`.
+/// The maximum number of messages in one `sendmmsg`.
 const BURST_MAX: usize = 64;
 
 /// Room for one control message: the length of the segments.
@@ -32,14 +32,14 @@ pub(crate) struct Outbox {
     counters: SendCounters,
 }
 
-/// What has been sent since the transport was made.
+/// The counts since the transport was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendCounters {
     /// Frames that the kernel took.
     pub frames: u64,
     /// Calls of `sendmmsg`.
     pub calls: u64,
-    /// Frames that the kernel refused for good (no route, peer gone); their senders ask again.
+    /// Frames that the kernel refused permanently (no route, peer gone); their senders send again.
     pub refused: u64,
 }
 
@@ -54,7 +54,7 @@ impl Outbox {
         }
     }
 
-    /// What waits here.
+    /// The waiting frames.
     pub(crate) fn frames(&mut self) -> &mut Frames {
         &mut self.frames
     }
@@ -71,8 +71,8 @@ impl Outbox {
         self.notice.take()
     }
 
-    /// Sends what the kernel takes; how many frames left or were refused. `socket_of` names the
-    /// socket that leads to a peer, unless it is closed.
+    /// Sends as much as the kernel takes; returns the number of frames that left or were refused.
+    /// `socket_of` names the socket that leads to a peer, unless it is closed.
     pub(crate) fn flush(
         &mut self,
         socket_of: impl Fn(Sender) -> Option<RawFd>,
@@ -80,7 +80,7 @@ impl Outbox {
         let before = self.queued();
         while self.queued() > 0 {
             let Some(socket) = self.gather(&socket_of) else {
-                // No receiver is there to read it.
+                // There is no receiver to read it.
                 self.frames.leave(1);
                 self.counters.refused += 1;
                 continue;
@@ -99,8 +99,8 @@ impl Outbox {
         Ok(done)
     }
 
-    /// Fills the batch with messages of one socket, from the first frame that has not left; which
-    /// socket, unless it is closed.
+    /// Fills the batch with messages of one socket, from the first frame that has not left; returns
+    /// the socket, unless it is closed.
     fn gather(&mut self, socket_of: &impl Fn(Sender) -> Option<RawFd>) -> Option<RawFd> {
         self.batch.clear();
         let mut waiting = self.frames.waiting();
@@ -117,7 +117,7 @@ impl Outbox {
         Some(socket)
     }
 
-    /// The first `message_count` messages of the batch have left.
+    /// Marks the first `message_count` messages of the batch as sent.
     fn leave(&mut self, message_count: usize) {
         let frame_count = self.batch.frame_count(message_count);
         self.frames.leave(frame_count);
@@ -125,20 +125,22 @@ impl Outbox {
         self.counters.calls += 1;
     }
 
-    /// The first message of the batch was not taken. Whether it makes sense to go on.
+    /// Handles the refusal of the batch's first message. Returns whether it makes sense to
+    /// continue.
     fn survive(&mut self, error: io::Error) -> io::Result<bool> {
         let errno = error.raw_os_error().unwrap_or_default();
         match errno {
             libc::EINTR => Ok(true),
             libc::EAGAIN | libc::ENOBUFS => Ok(false),
             libc::EBADF | libc::ENOTSOCK | libc::EFAULT => Err(error),
-            // What a kernel or device says that cannot segment; for good, so that it costs once.
+            // The errors of a kernel or device that cannot segment; remembered, so that it costs
+            // once.
             libc::EIO | libc::EINVAL | libc::EMSGSIZE if self.batch.frame_count(1) > 1 => {
                 self.joining = Joining::Single;
                 self.notice = Some(Notice::SegmentationOff { errno });
                 Ok(true)
             }
-            // This peer cannot be reached: no other waits for it.
+            // This peer cannot be reached: others do not wait for it.
             _ => {
                 let frame_count = self.batch.frame_count(1);
                 self.frames.leave(frame_count);
@@ -155,7 +157,7 @@ struct Batch {
     vectors: Box<[libc::iovec]>,
     names: Box<[Name]>,
     controls: Box<[Control]>,
-    /// Frames of each message.
+    /// The number of frames of each message.
     frame_counts: Box<[usize]>,
     len: usize,
 }
@@ -187,7 +189,7 @@ impl Batch {
         self.len == BURST_MAX
     }
 
-    /// Frames of the first messages.
+    /// The number of frames of the first messages.
     fn frame_count(&self, message_count: usize) -> usize {
         self.frame_counts[..message_count.min(self.len)].iter().sum()
     }

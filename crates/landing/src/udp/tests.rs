@@ -24,7 +24,7 @@ fn config(offload: Offload) -> UdpConfig {
     UdpConfig { offload, kernel_bytes: 1 << 20, ..UdpConfig::default() }
 }
 
-/// Everything that has arrived. Loopback delivers inside the send call, so nothing is waited for.
+/// Everything that has arrived. Loopback delivers inside the send call, so no wait is needed.
 fn receive_all(udp: &mut Udp, zone: &mut Zone) -> Vec<(Sender, Vec<u8>)> {
     let mut all = Vec::new();
     loop {

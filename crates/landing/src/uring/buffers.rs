@@ -59,7 +59,7 @@ impl BufferRing {
         }
     }
 
-    /// The id that the kernel calls a buffer by.
+    /// The id of a buffer in the kernel's completions.
     pub(crate) fn id(&self, sequence: u64) -> u16 {
         (sequence % self.entry_count) as u16
     }

@@ -18,43 +18,43 @@ use crate::udp::outbox::{CONTROL_BYTES, Control, segment_control};
 use crate::uring::{Unqueued, UringConfig};
 use crate::{Lane, Notice, Pinned, Sender, ZeroCopy, ZeroCopyCounters};
 
-/// Messages of one submission.
+/// The maximum number of messages in one submission.
 const BURST_MAX: usize = 64;
 
-/// IORING_SEND_ZC_REPORT_USAGE: say in the notification whether the bytes were copied (Linux 6.2).
+/// IORING_SEND_ZC_REPORT_USAGE: the notification reports whether the bytes were copied (Linux 6.2).
 const REPORT_USAGE: u16 = 8;
 /// IORING_NOTIF_USAGE_ZC_COPIED: they were.
 const WAS_COPIED: u32 = 1 << 31;
 
-/// Where a lane's bytes go.
+/// The target of a lane's bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Target {
     pub(crate) descriptor: RawFd,
     pub(crate) is_stream: bool,
 }
 
-/// The send queue of all lanes. Frames of one stream leave one message at a time, so that a stream
-/// that is full cannot change their order.
+/// The send queue of all lanes. Frames of one stream leave one message at a time, so that a full
+/// stream cannot change their order.
 pub(crate) struct Sends {
     ring: IoUring,
     frames: Frames,
     headers: Box<[libc::msghdr]>,
-    /// Of each message: what is in the arena, and its value.
+    /// For each message: its bytes in the arena, and its value.
     vectors: Box<[[libc::iovec; 2]]>,
     controls: Box<[Control]>,
     /// By the index of a message's frame (V2).
     values: Box<[Option<Box<dyn Pinned>>]>,
-    /// V1.
+    /// The outstanding completions (V1).
     uses: Box<[u8]>,
-    /// All uses.
+    /// The sum of all uses.
     pending: usize,
-    /// Sends without a copy whose notification is due.
+    /// Sends without a copy whose notification is outstanding.
     unnotified: usize,
     zero_copy: ZeroCopy,
-    /// By lane: notifications in a row that said "copied".
+    /// By lane: the number of notifications in a row that reported a copy.
     copied: Vec<u8>,
     zero_copies: ZeroCopyCounters,
-    /// By lane: whether one of them is a stream's.
+    /// By lane: whether a message of a stream is outstanding.
     busy: Vec<bool>,
     is_segmenting: bool,
     notice: Option<Notice>,
@@ -92,7 +92,7 @@ impl Sends {
         })
     }
 
-    /// One lane more.
+    /// Adds a lane.
     pub(crate) fn add_lane(&mut self) {
         self.busy.push(false);
         self.copied.push(0);
@@ -106,7 +106,7 @@ impl Sends {
         self.zero_copies
     }
 
-    /// Queues a message whose value stays where it is.
+    /// Queues a message whose value stays in place.
     pub(crate) fn queue_pinned(
         &mut self,
         to: Sender,
@@ -122,7 +122,7 @@ impl Sends {
         Ok(())
     }
 
-    /// What waits.
+    /// The waiting frames.
     pub(crate) fn frames(&mut self) -> &mut Frames {
         &mut self.frames
     }
@@ -139,7 +139,7 @@ impl Sends {
         self.notice.take()
     }
 
-    /// Hands frames to the kernel until a stream is busy; how many.
+    /// Gives frames to the kernel until a stream is busy; returns their number.
     pub(crate) fn flush(&mut self, target: impl Fn(Lane) -> Option<Target>) -> io::Result<usize> {
         let before = self.queued();
         loop {
@@ -154,7 +154,7 @@ impl Sends {
         Ok(before - self.queued())
     }
 
-    /// Takes what has completed since; gives back the bytes that the kernel does not read any more.
+    /// Takes new completions; frees the bytes that the kernel no longer reads.
     pub(crate) fn settle(&mut self, target: impl Fn(Lane) -> Option<Target>) -> io::Result<()> {
         if self.pending > 0 {
             self.reap(&target)?;
@@ -172,7 +172,7 @@ impl Sends {
         while !waiting.is_empty() && gathered < BURST_MAX {
             let lane = self.frames.to(waiting.start).as_lane().expect("only lanes are queued");
             let Some(target) = target(lane) else {
-                // Closed since: no peer is there to read it.
+                // The lane was closed since: there is no peer to read it.
                 self.values[waiting.start] = None;
                 self.counters.refused += 1;
                 (left, waiting.start) = (left + 1, waiting.start + 1);
@@ -247,14 +247,14 @@ impl Sends {
         self.counters.calls += 1;
         match self.ring.submit() {
             Ok(_) => Ok(()),
-            // What was not taken stays in the ring for the next submission.
+            // Entries that were not taken stay in the ring for the next submission.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY)) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Takes completions; what the kernel refused to segment is sent singly, what it cannot send
-    /// without a copy is sent with one.
+    /// Takes completions. A message that the kernel refused to segment is sent frame by frame; one
+    /// that it cannot send without a copy is sent with a copy.
     fn reap(&mut self, target: &impl Fn(Lane) -> Option<Target>) -> io::Result<()> {
         loop {
             let Some(entry) = self.ring.completion().next() else { return Ok(()) };
@@ -284,7 +284,7 @@ impl Sends {
                 }
                 _ => self.counters.refused += count,
             }
-            // Of two uses the notification ends the other, if there will be one.
+            // With two uses the notification ends the second, if there will be one.
             let will_notify = cqueue::more(entry.flags());
             self.end_use(tag);
             if tag.is_zero_copy && !will_notify {
@@ -294,7 +294,7 @@ impl Sends {
         }
     }
 
-    /// The kernel will not look at a message's bytes again on account of one send.
+    /// The kernel will not read a message's bytes again for one send.
     fn notified(&mut self, tag: Tag, was_copied: bool) {
         self.unnotified -= 1;
         self.zero_copies.let_go += 1;
@@ -317,7 +317,7 @@ impl Sends {
         }
     }
 
-    /// V1, V2.
+    /// Ends one use of a message (V1, V2).
     fn end_use(&mut self, tag: Tag) {
         let index = usize::from(tag.index);
         self.uses[index] -= 1;
@@ -327,7 +327,7 @@ impl Sends {
         }
     }
 
-    /// Sends a message again as it was, but for how.
+    /// Sends a message again with the same contents, but in another way.
     fn send_again(&mut self, tag: Tag, target: &impl Fn(Lane) -> Option<Target>) -> io::Result<()> {
         let Some(target) = target(tag.lane) else {
             self.counters.refused += u64::from(tag.frame_count);
@@ -340,7 +340,7 @@ impl Sends {
         self.submit()
     }
 
-    /// Sends the frames of one message again, each by itself; their bytes are still there.
+    /// Sends the frames of one message again, each by itself; their bytes still exist.
     fn send_singly(
         &mut self,
         tag: Tag,
@@ -357,7 +357,7 @@ impl Sends {
 }
 
 impl Sends {
-    /// Whether the kernel certainly reads nothing of this any more.
+    /// Ends all sends; returns whether the kernel certainly reads nothing of them any more.
     fn end_all(&mut self) -> bool {
         if !super::cancel_all(&self.ring) {
             return false;
@@ -365,11 +365,11 @@ impl Sends {
         if self.unnotified == 0 {
             return true;
         }
-        // What was cancelled is told by completions, which this lets happen.
+        // Cancelled sends are reported by completions, which this allows.
         let flags = EnterFlags::GETEVENTS.bits();
         // SAFETY: no argument is passed, and nothing is submitted.
         let _ = unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, 0, flags, None) };
-        // No target is left for what would have to be sent again.
+        // There is no target for messages that would have to be sent again.
         self.reap(&|_| None).is_ok() && self.unnotified == 0
     }
 }
@@ -384,7 +384,7 @@ impl Drop for Sends {
     }
 }
 
-/// Which frames a completion is about.
+/// The frames that a completion is about.
 #[derive(Clone, Copy)]
 struct Tag {
     lane: Lane,

@@ -24,7 +24,7 @@ fn ring(buffer_bytes: usize, buffer_count: usize) -> Zone {
     Zone::ring(size, Box::new(is_whole)).unwrap()
 }
 
-/// A transport on this zone, unless this kernel has none.
+/// A transport on this zone, unless this kernel does not support it.
 fn open(zone: &mut Zone) -> Option<Uring> {
     match Uring::new(zone, UringConfig::default()) {
         Ok(uring) => Some(uring),
@@ -47,10 +47,10 @@ fn take(zone: &mut Zone) -> Vec<Completion> {
     std::iter::from_fn(|| zone.take()).collect()
 }
 
-/// Receives until nothing more comes. Loopback delivers inside the send call.
+/// Receives until no more arrives. Loopback delivers inside the send call.
 fn receive_all(uring: &mut Uring, zone: &mut Zone) -> Vec<(Lane, Vec<u8>)> {
     let mut all = Vec::new();
-    // A round may only arm or only starve: two empty ones mean that nothing is there.
+    // A round may only arm or only starve: two empty ones mean that nothing is left.
     let mut empty_rounds = 0;
     while empty_rounds < 2 {
         let landed = uring.receive(zone).unwrap();

@@ -40,7 +40,7 @@ use crate::{Landed, Notice, Region, SendError, Sender, Transport, Zone};
 
 /// `io_uring_recvmsg_out`: four words.
 const LENGTHS_BYTES: usize = 16;
-/// Room for an address; what follows it stays aligned.
+/// Room for an address; the part after it stays aligned.
 const NAME_ROOM_BYTES: usize = 32;
 /// Room for one control message with a C int.
 const CONTROL_ROOM_BYTES: usize = 24;
@@ -53,13 +53,13 @@ const _: () = {
     assert!(HEAD_BYTES == 72);
 };
 
-/// How many datagrams the kernel joins at most (UDP_MAX_SEGMENTS).
+/// The maximum number of datagrams that the kernel joins (UDP_MAX_SEGMENTS).
 const JOINED_COUNT_MAX: usize = 128;
 
-/// Completions that may wait in the kernel's queue.
+/// The maximum number of completions that wait in the kernel's queue.
 const QUEUE_MAX: u32 = 8192;
 
-/// What a completion is about.
+/// The kind of a completion.
 const RECEIVE: u64 = 0;
 const FILLER: u64 = 1;
 
@@ -69,10 +69,10 @@ pub struct UringUdp {
     bell: Bell,
     is_enabled: bool,
     buffers: BufferRing,
-    /// U2.
+    /// Keeps the zone's memory (U2).
     region: Arc<Region>,
     socket: UdpSocket,
-    /// What is written to the first comes out of the second, and fills a buffer's rest.
+    /// Bytes written to the first come out of the second, and fill the rest of a buffer.
     filler: (UnixStream, UnixStream),
     is_armed: bool,
     outbox: Outbox,
@@ -81,11 +81,11 @@ pub struct UringUdp {
     notice: Option<Notice>,
 }
 
-/// What the kernel says in front of a datagram, or of several that it has joined.
+/// The kernel's head before a datagram, or before several that it has joined.
 struct Head {
     sender: Option<Sender>,
     is_cut: bool,
-    /// Of each joined datagram but the last.
+    /// The length of each joined datagram but the last.
     segment_bytes: Option<usize>,
 }
 
@@ -128,22 +128,22 @@ impl UringUdp {
         })
     }
 
-    /// Where it listens.
+    /// The address it is bound to.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// What it has sent.
+    /// The counts of sent messages.
     pub fn send_counters(&self) -> SendCounters {
         self.outbox.counters()
     }
 
-    /// What waits in the kernel to be received.
+    /// The state of the kernel's receive queue.
     pub fn kernel_queue(&self) -> io::Result<KernelQueue> {
         udp::kernel_queue(&self.socket)
     }
 
-    /// Arms the receive; what is left of a buffer and too short for a head is filled before.
+    /// Arms the receive; the rest of a buffer that is too short for a head is filled first.
     fn arm(&mut self, zone: &Zone) -> io::Result<()> {
         let Some(window) = zone.window() else { return Ok(()) };
         if window.len_bytes < HEAD_BYTES {
@@ -171,7 +171,7 @@ impl UringUdp {
         enter(&mut self.ring)
     }
 
-    /// Takes what has completed, as far as the zone has room.
+    /// Takes completions, as far as the zone has room.
     fn reap(&mut self, zone: &mut Zone) -> io::Result<usize> {
         let mut landed = 0;
         for _ in 0..self.burst_max {
@@ -185,7 +185,7 @@ impl UringUdp {
         Ok(landed)
     }
 
-    /// One completion. How many messages landed.
+    /// Handles one completion. Returns the number of messages that landed.
     fn complete(&mut self, zone: &mut Zone, entry: &cqueue::Entry) -> io::Result<usize> {
         let is_filler = entry.user_data() == FILLER;
         if !is_filler && !cqueue::more(entry.flags()) {
@@ -193,7 +193,7 @@ impl UringUdp {
         }
         let filled_bytes = match entry.result() {
             filled_bytes @ 1.. => filled_bytes as usize,
-            // No buffer, a rest that is shorter than a head, or what an earlier reply met.
+            // No buffer, a rest that is shorter than a head, or an error of an earlier reply.
             code if code == -libc::ENOBUFS => {
                 zone.count_starved();
                 return Ok(0);
@@ -224,7 +224,7 @@ impl UringUdp {
     }
 }
 
-/// Makes completions of what lies in the first bytes of the window: a head, then datagrams.
+/// Makes completions of the first bytes of the window: a head, then datagrams.
 fn land(zone: &mut Zone, filled_bytes: usize) -> usize {
     let window = zone.window().expect("a message lands in a posted buffer");
     let message = zone.lent_bytes(window.offset_bytes, filled_bytes);
@@ -271,7 +271,7 @@ impl Head {
     }
 }
 
-/// What a UDP_GRO control message says, if that is what lies there.
+/// The length in a UDP_GRO control message, if there is one.
 fn segment_bytes(control: &[u8]) -> Option<usize> {
     const LEVEL_AT: usize = std::mem::offset_of!(libc::cmsghdr, cmsg_level);
     const TYPE_AT: usize = std::mem::offset_of!(libc::cmsghdr, cmsg_type);
@@ -294,7 +294,7 @@ impl Transport for UringUdp {
             self.is_enabled = true;
         }
         let mut landed = 0;
-        // The first turn may only find that a buffer is over; the second goes on with the next.
+        // The first turn may only find that a buffer has ended; the second continues with the next.
         for _ in 0..2 {
             self.buffers.give(zone);
             if self.is_armed {
@@ -379,7 +379,7 @@ mod tests {
         bytes
     }
 
-    /// A transport on a zone, unless this kernel has none.
+    /// A transport on a zone, unless this kernel does not support it.
     fn open(buffer_bytes: usize, offload: Offload) -> Option<(UringUdp, Zone)> {
         let size = ZoneSize { buffer_bytes, buffer_count: 4, completions_max: 256 };
         let mut zone = Zone::ring(size, Box::new(is_whole)).unwrap();
@@ -400,7 +400,7 @@ mod tests {
         udp::Udp::connect("127.0.0.1:0".parse().unwrap(), to, config).unwrap()
     }
 
-    /// Receives until nothing more comes. Loopback delivers inside the send call.
+    /// Receives until no more arrives. Loopback delivers inside the send call.
     fn receive_all(uring: &mut UringUdp, zone: &mut Zone) -> Vec<(Sender, Vec<u8>)> {
         let mut all = Vec::new();
         while uring.receive(zone).unwrap() > 0 {
@@ -451,7 +451,7 @@ mod tests {
         let landed = receive_all(&mut uring, &mut zone);
         let want: Vec<_> = (0..40).map(|value| frame(value, 200)).chain([frame(40, 120)]).collect();
         assert_eq!(landed.into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>(), want);
-        // On loopback the kernel has cut nothing: one head in front of all of them.
+        // On loopback the kernel has cut nothing: one head before all of them.
         assert_eq!(zone.counters().skipped_bytes, HEAD_BYTES as u64);
     }
 
@@ -463,7 +463,7 @@ mod tests {
             socket.connect(uring.local_address().unwrap()).unwrap();
             let mut landed = Vec::new();
             for value in 0..60 {
-                // What was cut is sent again, as a client would.
+                // Cut datagrams are sent again, as a client would.
                 for _ in 0..2 {
                     socket.send(&frame(value, len)).unwrap();
                     let new = receive_all(&mut uring, &mut zone);

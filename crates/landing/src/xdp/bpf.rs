@@ -18,7 +18,7 @@ const MAP_TYPE_XSKMAP: u32 = 17;
 const PROGRAM_TYPE_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
 
-/// What the kernel may say about a program that it refuses.
+/// The length of the kernel's text about a program that it refuses.
 const LOG_BYTES: usize = 16 << 10;
 
 #[repr(C)]
@@ -63,7 +63,7 @@ struct LinkUpdate {
     link: u32,
     program: u32,
     flags: u32,
-    /// Only looked at with a flag that says so.
+    /// Only read with a flag that says so.
     old_program: u32,
 }
 
@@ -93,7 +93,7 @@ pub(super) fn put_socket(map: &OwnedFd, place: u32, socket: RawFd) -> io::Result
     unsafe { bpf(MAP_UPDATE, &mut attributes) }.map(drop)
 }
 
-/// Loads a program; what the kernel has against it is in the error.
+/// Loads a program; the error contains the kernel's objections.
 pub(super) fn load(instructions: &[Instruction]) -> io::Result<OwnedFd> {
     let license = c"Apache-2.0";
     let mut log = vec![0_u8; LOG_BYTES];
@@ -120,7 +120,7 @@ pub(super) fn load(instructions: &[Instruction]) -> io::Result<OwnedFd> {
     }))
 }
 
-/// Attaches a program to a device, in the driver where it can, as long as the link is open.
+/// Attaches a program to a device, in the driver if it can, as long as the link is open.
 pub(super) fn attach(program: &OwnedFd, device: u32) -> io::Result<OwnedFd> {
     let program = program.as_raw_fd() as u32;
     let mut attributes = LinkCreate { program, device, attach_type: ATTACH_XDP, flags: 0 };
@@ -128,7 +128,7 @@ pub(super) fn attach(program: &OwnedFd, device: u32) -> io::Result<OwnedFd> {
     descriptor(unsafe { bpf(LINK_CREATE, &mut attributes) })
 }
 
-/// Puts another program in the place of a link's, between two frames.
+/// Replaces the program of a link, between two frames.
 pub(super) fn replace(link: &OwnedFd, program: &OwnedFd) -> io::Result<()> {
     let (link, program) = (link.as_raw_fd() as u32, program.as_raw_fd() as u32);
     let mut attributes = LinkUpdate { link, program, flags: 0, old_program: 0 };

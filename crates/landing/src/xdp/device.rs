@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::headers::Mac;
 
-/// A device by name, as it was when we looked.
+/// A device by name, with its properties when it was looked up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Device {
     pub(super) index: u32,

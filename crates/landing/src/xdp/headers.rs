@@ -22,7 +22,7 @@ const UDP: u8 = 17;
 const HOPS_MAX: u8 = 64;
 const DO_NOT_FRAGMENT: [u8; 2] = [0x40, 0];
 
-/// Our addresses on the wire.
+/// The server's addresses on the wire.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Local {
     pub(super) mac: Mac,
@@ -37,14 +37,14 @@ pub(super) struct Arrived {
     pub(super) payload: Range<usize>,
 }
 
-/// Where the fields of a family lie in a frame.
+/// The offsets of a family's fields in a frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     /// The type in the Ethernet header.
     pub(super) ether_type: [u8; 2],
     /// The protocol that the IP header carries.
     pub(super) protocol_at: usize,
-    /// The source address, and the destination right behind it.
+    /// The source address, and the destination directly after it.
     pub(super) addresses_at: usize,
     pub(super) address_bytes: usize,
     pub(super) udp_at: usize,
@@ -112,7 +112,7 @@ pub(super) fn parse(frame: &[u8], layout: Layout) -> Option<Arrived> {
     })
 }
 
-/// Writes the headers in front of a payload that is in its place. `to` is of our family.
+/// Writes the headers before a payload that is in its place. `to` is of our family.
 pub(super) fn write(frame: &mut [u8], local: &Local, mac: Mac, to: SocketAddr) {
     let layout = Layout::of(local.address);
     let udp_bytes = frame.len() - layout.udp_at;
@@ -148,7 +148,7 @@ pub(super) fn write(frame: &mut [u8], local: &Local, mac: Mac, to: SocketAddr) {
     put16(frame, udp_at + 4, udp_bytes);
     put16(frame, udp_at + 6, 0);
     let sum = !pseudo_header(frame, layout, udp_bytes).add(&frame[udp_at..]).fold();
-    // 0 would say that there is no checksum.
+    // 0 would mean that there is no checksum.
     let sum = if sum == 0 { u16::MAX } else { sum };
     frame[udp_at + 6..udp_at + 8].copy_from_slice(&sum.to_ne_bytes());
 }
@@ -228,7 +228,7 @@ mod tests {
             for len in [1, 2, 3, 31, 64, 1400] {
                 let payload: Vec<u8> = (0..len).map(|at| at as u8).collect();
                 let (mut frame, layout) = frame(from, to, &payload);
-                // Short frames come padded.
+                // Short frames arrive padded.
                 frame.extend([0; 9]);
                 let arrived = parse(&frame, layout).unwrap();
                 assert_eq!((arrived.mac, arrived.from), (OURS, from.parse().unwrap()));

@@ -6,11 +6,11 @@
 
 use super::headers::Mac;
 
-/// Places that a hop may have, from its home on.
+/// The number of places that a hop may have, from its home on.
 const WAYS: usize = 8;
 const PLACES: usize = 256;
 
-/// Hops by number. Number 0 is the next hop of peers that have not been heard, if one was given.
+/// Hops by number. Number 0 is the next hop of peers that have not sent anything, if one was given.
 pub(super) struct Hops {
     macs: [Option<Mac>; PLACES],
 }
@@ -26,7 +26,7 @@ impl Hops {
         self.macs[usize::from(hop)]
     }
 
-    /// The number of an address that was heard; it stays the same while others find room.
+    /// The number of an address that a frame came from; it stays the same while others find room.
     pub(super) fn number(&mut self, mac: Mac) -> u8 {
         let home = home(mac);
         let places = (home..home + WAYS).map(|place| 1 + place % (PLACES - 1));

@@ -17,7 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::headers::Layout;
 use crate::steer::{ANY_PARTITION, PARTITION_OFFSET_BYTES};
 
-/// One instruction as the kernel takes it.
+/// One instruction in the kernel's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(super) struct Instruction {
@@ -30,13 +30,13 @@ pub(super) struct Instruction {
 
 const _: () = assert!(size_of::<Instruction>() == 8);
 
-/// What the program is made for.
+/// The parameters of the program.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Steering {
     pub(super) address: SocketAddr,
     /// Workers that have a socket on each queue.
     pub(super) worker_count: u16,
-    /// The first so many are steered to.
+    /// Datagrams are steered to the first so many.
     pub(super) owner_count: u16,
     pub(super) queue_count: u32,
     /// The descriptor of the map of sockets.
@@ -89,7 +89,7 @@ const JUMP_IF_NOT_EQUAL_U32: u8 = 0x56;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
 
-/// Where a jump goes, until all places are known.
+/// The target of a jump, until all places are known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Label {
     Pass,
@@ -124,13 +124,13 @@ impl Assembler {
         self.put(operation, target, source, 0, value);
     }
 
-    /// Passes the frame on unless a field of the frame (in R2) has that value.
+    /// Passes the frame on to the stack unless a field of it (in R2) has that value.
     fn require(&mut self, load: u8, at: usize, value: u32) {
         self.load(load, R4, R2, at);
         self.jump(JUMP_IF_NOT_EQUAL_U32, R4, 0, value as i32, Label::Pass);
     }
 
-    /// Goes to a label unless the frame (in R2 to R3) has that many bytes.
+    /// Jumps to a label unless the frame (in R2 to R3) has that many bytes.
     fn require_bytes(&mut self, count: usize, otherwise: Label) {
         self.put(MOVE_REGISTER, R4, R2, 0, 0);
         self.compute(ADD, R4, count as i32);
@@ -145,7 +145,7 @@ impl Assembler {
         for (place, label) in self.jumps {
             let target = self.labels.iter().find(|(known, _)| *known == label);
             let (_, target) = target.expect("each label has a place");
-            // A jump counts from the instruction behind it.
+            // A jump counts from the instruction after it.
             self.instructions[place].offset = (target - place - 1) as i16;
         }
         self.instructions
@@ -165,7 +165,7 @@ pub(super) fn program(steering: &Steering) -> Vec<Instruction> {
     code.require_bytes(layout.payload_at(), Label::Pass);
     is_ours(&mut code, layout, steering.address);
     owner(&mut code, layout, steering);
-    // Which worker; a partition's owner is partition mod owners.
+    // Picks the worker; a partition's owner is partition mod owners.
     code.label(Label::Named);
     code.compute(MODULO, R7, owners);
     code.label(Label::Redirect);
@@ -186,7 +186,7 @@ pub(super) fn program(steering: &Steering) -> Vec<Instruction> {
     code.finish()
 }
 
-/// Passes on all but whole datagrams to our address and port.
+/// Passes on everything but whole datagrams to our address and port.
 fn is_ours(code: &mut Assembler, layout: Layout, address: SocketAddr) {
     let half = |bytes: [u8; 2]| u32::from(u16::from_ne_bytes(bytes));
     code.require(LOAD_U16, 12, half(layout.ether_type));
@@ -209,8 +209,8 @@ fn is_ours(code: &mut Assembler, layout: Layout, address: SocketAddr) {
     code.require(LOAD_U16, layout.udp_at + 2, half(address.port().to_be_bytes()));
 }
 
-/// R7 becomes the partition or what stands for it. A datagram that is too short for one goes to
-/// worker 0, as it does in a group of the kernel's sockets.
+/// Sets R7 to the partition or its substitute. A datagram that is too short for one goes to worker
+/// 0, as it does in a group of the kernel's sockets.
 fn owner(code: &mut Assembler, layout: Layout, steering: &Steering) {
     let partition_end = PARTITION_OFFSET_BYTES + 2;
     code.compute(MOVE, R7, 0);
@@ -223,7 +223,7 @@ fn owner(code: &mut Assembler, layout: Layout, steering: &Steering) {
     code.compute(TO_LITTLE_ENDIAN, R7, 16);
     code.jump(JUMP_IF_NOT_EQUAL, R7, 0, i32::from(ANY_PARTITION), Label::Named);
     if steering.queue_count >= u32::from(steering.owner_count) {
-        // The device has spread the load already, and each queue stays with one worker.
+        // The device has distributed the load already, and each queue stays with one worker.
         code.put(MOVE_REGISTER, R7, R8, 0, 0);
     } else {
         code.put(CALL, 0, 0, 0, CALL_RANDOM);

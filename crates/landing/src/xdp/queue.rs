@@ -24,19 +24,19 @@ use super::ring::Ring;
 use super::socket::{Place, Socket};
 use crate::Region;
 
-/// Bytes of a frame: a packet of 1500 bytes and the 256 that the kernel keeps in front of it. The
-/// kernel allows 2048 and 4096.
+/// Bytes of a frame: a packet of 1500 bytes and the 256 that the kernel keeps before it. The kernel
+/// allows 2048 and 4096.
 const SMALL_FRAME_BYTES: usize = 2048;
 const LARGE_FRAME_BYTES: usize = 4096;
 const KERNEL_BYTES: usize = 256;
 
-/// Where each ring is mapped from.
+/// The mapping offset of each ring.
 const FILL_RING: u64 = libc::XDP_UMEM_PGOFF_FILL_RING;
 const COMPLETION_RING: u64 = libc::XDP_UMEM_PGOFF_COMPLETION_RING;
 const RECEIVE_RING: u64 = libc::XDP_PGOFF_RX_RING as u64;
 const SEND_RING: u64 = libc::XDP_PGOFF_TX_RING as u64;
 
-/// What is made the same way for all queues.
+/// The parameters that all queues share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) worker_count: u32,
@@ -56,13 +56,13 @@ impl Plan {
     }
 }
 
-/// How long frames must be for packets of that length; the longest there are if none suffices.
+/// The length of frames for packets of that length; the longest one if none suffices.
 pub(super) fn frame_bytes_for(packet_bytes: usize) -> usize {
     let is_small = packet_bytes + KERNEL_BYTES <= SMALL_FRAME_BYTES;
     if is_small { SMALL_FRAME_BYTES } else { LARGE_FRAME_BYTES }
 }
 
-/// The longest packet that arrives in a frame.
+/// The longest packet that fits in a frame.
 pub(super) fn packet_bytes_max(frame_bytes: usize) -> usize {
     frame_bytes - KERNEL_BYTES
 }
@@ -74,11 +74,11 @@ pub(super) struct Queue {
     frames: Mutex<Frames>,
 }
 
-/// Where each frame is.
+/// The owner of each frame.
 pub(super) struct Frames {
     fill: Ring<u64>,
     completed: Ring<u64>,
-    /// To send from.
+    /// Frames for sending.
     spare: Vec<u64>,
 }
 
@@ -149,7 +149,7 @@ impl Queue {
         self.frames.lock().expect("no thread panics while it moves frames")
     }
 
-    /// Gives the kernel frames to receive into again; whether it must be told.
+    /// Gives the kernel frames to receive into again; returns whether it must be notified.
     pub(super) fn fill(&self, addresses: &mut Vec<u64>) -> bool {
         let mut frames = self.frames();
         for address in addresses.drain(..) {
@@ -160,7 +160,7 @@ impl Queue {
         frames.fill.needs_wakeup()
     }
 
-    /// Takes frames to send from, up to the list's capacity.
+    /// Takes frames for sending, up to the list's capacity.
     pub(super) fn take_spare(&self, addresses: &mut Vec<u64>) {
         let mut frames = self.frames();
         while let Some(address) = frames.completed.peek() {
@@ -175,7 +175,7 @@ impl Queue {
         }
     }
 
-    /// The frame that an address of the kernel's lies in.
+    /// The frame that contains an address from the kernel.
     pub(super) fn frame_of(&self, address: u64) -> u64 {
         address & !(self.frame_bytes as u64 - 1)
     }

@@ -36,14 +36,14 @@ impl Drop for Mapping {
     }
 }
 
-/// A ring of entries `T`, seen from our side: we produce or we consume.
+/// A ring of entries `T`, seen from our side, which produces or consumes.
 pub(super) struct Ring<T> {
     mapping: Mapping,
     offsets: libc::xdp_ring_offset,
     len: u32,
-    /// Ours: behind the last entry that we put or took, published or not.
+    /// Our index: after the last entry that we put or took, published or not.
     own: u32,
-    /// The kernel's, when it was looked at last.
+    /// The kernel's index, when it was last loaded.
     other: u32,
     entries: std::marker::PhantomData<T>,
 }
@@ -90,13 +90,13 @@ impl<T: Copy> Ring<T> {
         unsafe { self.mapping.start.add(offset_bytes) }.cast().as_ptr()
     }
 
-    /// Whether the kernel sleeps until it is called about this ring.
+    /// Whether the kernel sleeps until a call about this ring.
     pub(super) fn needs_wakeup(&self) -> bool {
         self.word(self.offsets.flags).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 }
 
-/// For rings that we produce: fill and send.
+/// For rings on which we produce: fill and send.
 impl<T: Copy> Ring<T> {
     /// Entries that the kernel has not taken, published or not.
     pub(super) fn pending(&mut self) -> u32 {
@@ -104,7 +104,7 @@ impl<T: Copy> Ring<T> {
         self.waiting()
     }
 
-    /// The same, as it was last seen.
+    /// That number, as last seen.
     pub(super) fn waiting(&self) -> u32 {
         self.own.wrapping_sub(self.other)
     }
@@ -126,13 +126,13 @@ impl<T: Copy> Ring<T> {
         true
     }
 
-    /// Shows the kernel what was put.
+    /// Publishes the new entries to the kernel.
     pub(super) fn publish(&mut self) {
         self.word(self.offsets.producer).store(self.own, Ordering::Release); // R2
     }
 }
 
-/// For rings that we consume: receive and completion.
+/// For rings on which we consume: receive and completion.
 impl<T: Copy> Ring<T> {
     /// The next entry, if there is one; it stays the next until `take`.
     pub(super) fn peek(&mut self) -> Option<T> {
@@ -147,13 +147,13 @@ impl<T: Copy> Ring<T> {
         Some(unsafe { self.entry(self.own).read() })
     }
 
-    /// Goes on to the next entry.
+    /// Advances to the next entry.
     pub(super) fn take(&mut self) {
         debug_assert!(self.own != self.other, "an entry is looked at before it is taken");
         self.own = self.own.wrapping_add(1);
     }
 
-    /// Gives the kernel back what was taken.
+    /// Gives taken entries back to the kernel.
     pub(super) fn give_back(&mut self) {
         self.word(self.offsets.consumer).store(self.own, Ordering::Release); // R2
     }

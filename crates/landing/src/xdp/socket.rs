@@ -9,7 +9,7 @@ use super::Mode;
 /// One AF_XDP socket.
 pub(super) struct Socket(OwnedFd);
 
-/// Which queue of which device a socket is bound to.
+/// The queue and the device that a socket is bound to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) device: u32,
@@ -38,7 +38,7 @@ impl Socket {
         self.set(libc::XDP_UMEM_REG, &registration)
     }
 
-    /// Says how long one of its rings is.
+    /// Sets the length of one of its rings.
     pub(super) fn make_ring(&self, option: libc::c_int, len: u32) -> io::Result<()> {
         self.set(option, &len)
     }
@@ -47,7 +47,8 @@ impl Socket {
         self.get(libc::XDP_MMAP_OFFSETS)
     }
 
-    /// Binds the first socket of a queue, with zero-copy where the driver can, unless told else.
+    /// Binds the first socket of a queue, with zero-copy if the driver supports it, unless `mode`
+    /// says otherwise.
     pub(super) fn bind(&self, place: Place, mode: Mode) -> io::Result<()> {
         let wanted = match mode {
             Mode::Auto => 0,
@@ -85,7 +86,7 @@ impl Socket {
         self.get(libc::XDP_STATISTICS)
     }
 
-    /// Has the kernel look at the send ring.
+    /// Makes the kernel look at the send ring.
     pub(super) fn kick_send(&self) -> io::Result<()> {
         let (null, none) = (std::ptr::null(), libc::MSG_DONTWAIT);
         // SAFETY: nothing is passed; the frames are in the ring.
@@ -93,7 +94,7 @@ impl Socket {
         if code < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Has the kernel look at the fill ring.
+    /// Makes the kernel look at the fill ring.
     pub(super) fn kick_fill(&self) {
         let (null, none) = (std::ptr::null_mut(), libc::MSG_DONTWAIT);
         // SAFETY: no room for data is passed.

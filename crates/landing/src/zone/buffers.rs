@@ -20,17 +20,17 @@ pub(crate) struct Buffers {
     reclaimed: u64,
     filling: u64,
     posted: u64,
-    /// In buffer `filling`.
+    /// The filled bytes of buffer `filling`.
     filled_bytes: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Buffer {
-    /// Where it starts in the region.
+    /// Its offset in the region.
     offset_bytes: usize,
-    /// Once closed: how far it was filled.
+    /// Once closed: the filled length.
     filled_bytes: usize,
-    /// Once closed: the number of the first completion behind it.
+    /// Once closed: the number of the first completion after it.
     end_number: u64,
 }
 
@@ -41,7 +41,7 @@ impl Buffers {
         Buffers { buffer_bytes, ring, reclaimed: 0, filling: 0, posted: 0, filled_bytes: 0 }
     }
 
-    /// Posts a buffer behind the others, unless as many as may be are posted.
+    /// Posts a buffer after the others, unless the maximum is posted.
     pub(crate) fn post(&mut self, offset_bytes: usize) -> bool {
         if self.posted - self.reclaimed == self.ring.len() as u64 {
             return false;
@@ -52,7 +52,7 @@ impl Buffers {
         true
     }
 
-    /// Where the next bytes land: offset and length of what is left of the buffer being filled.
+    /// The room for the next bytes: offset and length of the rest of the buffer being filled.
     pub(crate) fn room(&self) -> Option<(usize, usize)> {
         let buffer = self.ring[self.index(self.filling)];
         let left_bytes = self.buffer_bytes - self.filled_bytes;
@@ -60,7 +60,7 @@ impl Buffers {
         is_posted.then(|| (buffer.offset_bytes + self.filled_bytes, left_bytes))
     }
 
-    /// Counts bytes as filled; a buffer that is full is closed. Says whether it was.
+    /// Counts bytes as filled; a full buffer is closed. Returns whether it was.
     pub(crate) fn fill(&mut self, bytes: usize, next_number: u64) -> bool {
         assert!(self.filling < self.posted, "B2: a posted buffer is filled");
         assert!(bytes <= self.buffer_bytes - self.filled_bytes, "B2: not beyond its end");
@@ -72,7 +72,7 @@ impl Buffers {
         is_full
     }
 
-    /// Leaves the buffer being filled as it is and goes on to the next.
+    /// Closes the buffer being filled and continues with the next.
     pub(crate) fn close(&mut self, next_number: u64) {
         assert!(self.filling < self.posted, "B2: a posted buffer is closed");
         let index = self.index(self.filling);
@@ -82,7 +82,7 @@ impl Buffers {
         self.filled_bytes = 0;
     }
 
-    /// Takes back the oldest buffer that no message needs: its offset and how far it was filled.
+    /// Takes back the oldest buffer that no message needs: its offset and filled length.
     pub(crate) fn reclaim(&mut self, released: u64) -> Option<(usize, usize)> {
         let oldest = self.ring[self.index(self.reclaimed)];
         if self.reclaimed == self.filling || oldest.end_number > released {
@@ -92,7 +92,7 @@ impl Buffers {
         Some((oldest.offset_bytes, oldest.filled_bytes))
     }
 
-    /// Where the buffer with that sequence number starts, if it is posted and not reclaimed.
+    /// The offset of the buffer with that sequence number, if it is posted and not reclaimed.
     pub(crate) fn offset_of(&self, sequence: u64) -> Option<usize> {
         let is_here = (self.reclaimed..self.posted).contains(&sequence);
         is_here.then(|| self.ring[self.index(sequence)].offset_bytes)

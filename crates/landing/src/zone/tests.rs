@@ -3,7 +3,7 @@
 use super::*;
 use crate::Lane;
 
-/// A message says its length in its first byte.
+/// A message has its length in its first byte.
 fn is_whole(message: &[u8]) -> bool {
     message.first().is_some_and(|len| usize::from(*len) == message.len())
 }
@@ -13,7 +13,7 @@ fn ring(buffer_bytes: usize, buffer_count: usize, completions_max: usize) -> Zon
     Zone::ring(size, Box::new(is_whole)).unwrap()
 }
 
-/// What the kernel does with a datagram: what does not fit is cut.
+/// Imitates the kernel: the part of a datagram that does not fit is cut.
 fn deliver(zone: &mut Zone, lane: u32, len: u8) -> Option<Landed> {
     if zone.completions_free() == 0 {
         return None;

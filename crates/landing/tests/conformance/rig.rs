@@ -10,24 +10,24 @@ pub fn is_whole(message: &[u8]) -> bool {
     message.first_chunk().is_some_and(|len| usize::from(u16::from_le_bytes(*len)) == message.len())
 }
 
-/// What a scenario needs of a transport.
+/// The operations that a scenario needs of a transport.
 pub trait Rig: Sized {
-    /// `None`, with a line that says why, where this kernel cannot.
+    /// `None`, with a line that says why, if this kernel does not support it.
     fn open(sender_count: usize) -> Option<Self>;
 
     /// Transport and zone of the receiver.
     fn receiver(&mut self) -> (&mut dyn Transport, &mut Zone);
 
-    /// A sender sends messages; what its way does not take now is lost.
+    /// A sender sends messages; those that its transport does not take now are lost.
     fn send(&mut self, index: usize, messages: &[Vec<u8>]);
 
-    /// Which sender a completion came from.
+    /// The index of the sender of a completion.
     fn index_of(&self, sender: Sender) -> usize;
 
     /// A sender dies; another takes its place.
     fn replace_client(&mut self, index: usize);
 
-    /// The receiver dies with all that had landed, and comes back at the same address.
+    /// The receiver dies with everything that had landed, and comes back at the same address.
     fn restart(&mut self);
 
     /// Sends a datagram that no transport would.

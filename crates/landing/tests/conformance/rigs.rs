@@ -17,7 +17,7 @@ fn zone(buffer_bytes: usize) -> Zone {
     Zone::ring(size, Box::new(is_whole)).unwrap()
 }
 
-/// The kernel gives a ring's ports back a moment after the ring is gone: asked until it does.
+/// The kernel frees a ring's ports a moment after the ring is closed: retries until it does.
 fn bind(address: SocketAddr) -> UdpSocket {
     let mut tries_left = 1_000_000;
     loop {
@@ -52,18 +52,18 @@ pub fn send(client: &mut Udp, messages: &[Vec<u8>]) {
 }
 
 fn send_raw(client: &Udp, to: SocketAddr, bytes: &[u8]) {
-    // From the client's own address, since a connected receiver hears no other.
+    // From the client's own address, since a connected receiver accepts no other.
     let from = client.local_address().unwrap();
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
     socket.set_reuse_address(true).unwrap();
     match socket.bind(&from.into()) {
         Ok(()) => drop(socket.send_to(bytes, &to.into())),
-        // The address is the client's alone: send through it, as far as it goes.
+        // The address belongs to the client alone: send through it, as far as possible.
         Err(_) => panic!("senders of these rigs share their addresses"),
     }
 }
 
-/// One unconnected socket that hears from everybody.
+/// One unconnected socket that receives from every sender.
 struct Unconnected {
     udp: Option<Udp>,
     zone: Zone,
@@ -144,7 +144,7 @@ struct Connected {
     peers: Option<Peers>,
     zone: Zone,
     clients: Vec<Udp>,
-    /// By lane.
+    /// The sender of each lane: a new one gets a new lane.
     addresses: Vec<SocketAddr>,
     /// Which sender a lane is: a new one gets a new lane.
     lane_of: Vec<usize>,
@@ -258,7 +258,7 @@ connected!(LanesJoined, recvmmsg(Offload::Auto), 1 << 17, "`recvmmsg` with GRO f
 
 const NAMED_BUFFER_BYTES: usize = 4096;
 
-/// io_uring: one unconnected socket that hears from everybody.
+/// io_uring: one unconnected socket that receives from every sender.
 pub struct Named {
     uring: Option<UringUdp>,
     zone: Zone,
@@ -267,7 +267,7 @@ pub struct Named {
 }
 
 impl Named {
-    /// Each datagram by itself, so that one that is cut is one that is lost.
+    /// Each datagram by itself, so that a cut one is a lost one.
     fn listen(zone: &mut Zone, address: SocketAddr) -> Option<UringUdp> {
         match UringUdp::new(zone, bind(address), config(Offload::Off)) {
             Ok(uring) => Some(uring),
@@ -286,7 +286,7 @@ impl Rig for Named {
         let address = uring.local_address().unwrap();
         let clients = (0..sender_count).map(|_| client(shared_socket(), address)).collect();
         let mut rig = Named { uring: Some(uring), zone, address, clients };
-        // What comes before the first receive waits as well, but would be one round late.
+        // Messages before the first receive wait as well, but would be one round late.
         rig.uring.as_mut().unwrap().receive(&mut rig.zone).unwrap();
         Some(rig)
     }

@@ -26,24 +26,24 @@ fn filler(sender: usize, sequence: u32) -> u8 {
     (sender as u32 * 31).wrapping_add(sequence.wrapping_mul(7)) as u8
 }
 
-/// The sequence of a message that is as it was sent; anything else is no sender's message.
+/// The sequence of an unchanged message; other bytes are not a sender's message.
 fn read(sender: usize, bytes: &[u8]) -> Option<u32> {
     let sequence = u32::from_le_bytes(*bytes.get(2..)?.first_chunk()?);
     let is_intact = bytes[6..].iter().all(|byte| *byte == filler(sender, sequence));
     (is_whole(bytes) && is_intact).then_some(sequence)
 }
 
-/// Lengths that differ from message to message, so that ends of buffers are met anywhere.
+/// Lengths that differ from message to message, so that ends of buffers occur anywhere.
 fn len_of(sequence: u32) -> usize {
     8 + (sequence.wrapping_mul(2_654_435_761) >> 16) as usize % 300
 }
 
-/// Senders that send again what was not acknowledged, and a receiver that acknowledges in order.
+/// Senders that resend unacknowledged messages, and a receiver that acknowledges in order.
 struct Exchange<R> {
     rig: R,
     /// By sender: the next sequence to be accepted; all below have been.
     accepted: Vec<u32>,
-    /// Somebody sends what is no message: it may land, and is not accepted.
+    /// A stranger sends bytes that are no message: they may land, but are not accepted.
     has_stranger: bool,
 }
 
@@ -63,8 +63,8 @@ impl<R: Rig> Exchange<R> {
         self.rig.send(sender, &messages);
     }
 
-    /// Receives until nothing comes, and takes what has landed. Two rounds without anything mean
-    /// that nothing is there: one may only have made room.
+    /// Receives until nothing arrives, and takes the landed messages. Two empty rounds mean that
+    /// nothing is left: one may only have made room.
     fn receive(&mut self) -> Vec<Completion> {
         let mut all = Vec::new();
         let mut empty_rounds = 0;
@@ -85,7 +85,7 @@ impl<R: Rig> Exchange<R> {
         (sender, read(sender, bytes).expect("a completion is a message as it was sent"))
     }
 
-    /// Accepts what has landed, in each sender's order, and gives it back.
+    /// Accepts landed messages, in each sender's order, and gives them back.
     fn accept(&mut self) {
         for completion in self.receive() {
             if self.has_stranger && self.rig.index_of(completion.sender()) == 0 {
@@ -155,7 +155,7 @@ pub fn no_overlap<R: Rig>() {
             .collect();
         ranges.sort_unstable();
         assert!(ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{ranges:?}");
-        // All that is held is as it was, whatever landed since.
+        // All held messages are unchanged, whatever landed since.
         for (completion, contents) in &held {
             assert_eq!(exchange.read(completion), *contents);
         }
@@ -214,7 +214,7 @@ pub fn readers_change_under_load<R: Rig>() {
             round += 1;
             std::thread::yield_now();
         }
-        // Readers come to a change only while they run, so at least a few have happened.
+        // Readers reach a change only while they run, so at least a few have happened.
         goal.store(landed, Ordering::SeqCst);
         let all: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
         assert!(changes > 3, "{changes} changes");
@@ -264,7 +264,7 @@ pub fn sender_crash<R: Rig>() {
 pub fn receiver_restart<R: Rig>() {
     let Some(mut exchange) = Exchange::<R>::open(3) else { return };
     exchange.run(&[0, 1, 2], 100, 8);
-    // Landed and not read, and sent while no receiver is there: all of it is sent again.
+    // Landed and unread messages, and those sent while there is no receiver, are sent again.
     exchange.send(0, 100..110);
     exchange.receive();
     exchange.send(1, 100..110);
@@ -305,7 +305,7 @@ pub fn hostile_lengths<R: Rig>() {
         for len in [0, 1, 2, 5, 63, 1023, 1024, 1025, 4095, 4096, 4097, 9000, 65_507] {
             exchange.rig.send_raw(0, &claims_more(len.max(2))[..len]);
         }
-        // Whatever became of those, nothing lies outside its buffer, and others are served.
+        // Whatever happened to those, nothing is outside its buffer, and others are served.
         for completion in exchange.receive() {
             let (_, zone) = exchange.rig.receiver();
             let buffer_bytes = zone.size().buffer_bytes;

@@ -10,11 +10,11 @@ use landing::{Lane, Sender, Transport, Zone, ZoneSize};
 use crate::hostile::Raw;
 use crate::rig::{Rig, is_whole};
 
-/// A quarter of it holds the longest message of a test several times over, and a buffer of the
-/// zone is as long.
+/// A quarter of it holds the longest message of a test several times over, and a buffer of the zone
+/// has the same length.
 const RING_BYTES: u64 = 16 << 10;
 const BUFFER_BYTES: usize = 4096;
-/// Hostile ones among them, until they are noticed to have gone.
+/// Includes hostile ones, until their disconnection is noticed.
 const CLIENTS_MAX: usize = 1000;
 
 /// Clients in shared memory.
@@ -23,7 +23,7 @@ pub struct Mapped {
     shm: Option<Shm>,
     zone: Zone,
     clients: Vec<ClientEnd>,
-    /// Which sender a lane is, or was.
+    /// The sender that a lane belongs or belonged to.
     senders: Vec<(Lane, usize)>,
     path: PathBuf,
     _directory: tempfile::TempDir,
@@ -49,7 +49,7 @@ fn transport() -> Shm {
 }
 
 impl Mapped {
-    /// The server speaks first, so a client that connects needs it to accept meanwhile.
+    /// The server speaks first, so the server must accept while a client connects.
     fn connect<T: Send>(&mut self, index: usize, connect: fn(&Path) -> T) -> T {
         let (path, acceptor) = (&self.path, self.acceptor.as_ref().unwrap());
         let (end, client) = std::thread::scope(|scope| {
@@ -100,7 +100,7 @@ impl Rig for Mapped {
 
     fn send(&mut self, index: usize, messages: &[Vec<u8>]) {
         let client = &mut self.clients[index];
-        // A ring that is full takes no more: they are sent again.
+        // A full ring takes no more: the messages are sent again.
         let _ = messages.iter().all(|message| client.write(message).unwrap());
         client.publish();
     }
@@ -127,7 +127,7 @@ impl Rig for Mapped {
         }
     }
 
-    /// By a client that keeps to nothing, and goes.
+    /// Sends through a client that violates the protocol and disconnects.
     fn send_raw(&mut self, index: usize, bytes: &[u8]) {
         self.connect(index, Raw::connect).publish_frame(bytes);
     }

@@ -16,7 +16,7 @@ pub struct Bypassed {
     xdp: Option<Xdp>,
     zone: Zone,
     clients: Vec<Udp>,
-    /// Of the kernel, at the same address: hears what the program passes on.
+    /// The kernel's socket at the same address: receives the frames that the program passes on.
     _beside: Udp,
 }
 

@@ -63,7 +63,7 @@ impl Raw {
         rustix::io::write(&self.socket, &[0]).unwrap();
     }
 
-    /// A frame of any length, also of one that no frame has, as far as it fits into the region.
+    /// Publishes a frame of any length, even an invalid one, as far as it fits into the region.
     pub fn publish_frame(&self, bytes: &[u8]) {
         self.store(REQUESTS_WORD, bytes.len() as u64);
         let words = &self.words[REQUESTS_WORD + 1..];
@@ -75,8 +75,7 @@ impl Raw {
         self.store(REQUESTS_TAIL_WORD, 8 + bytes.len().next_multiple_of(8) as u64);
     }
 
-    /// The length and a part of the frame are there, the index is not, and the client says no
-    /// goodbye.
+    /// The length and a part of the frame are written, the index is not, and the client dies.
     pub fn die_in_the_middle_of_a_frame(self) {
         self.store(REQUESTS_WORD, 64);
         self.store(REQUESTS_WORD + 1, u64::MAX);
@@ -102,7 +101,7 @@ impl Raw {
         }
     }
 
-    /// Random words into the whole region, again and again; indexes get values that look sound.
+    /// Random words into the whole region, again and again; indexes get values that look valid.
     pub fn scribble(self) {
         let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
         let mut random = || {
@@ -122,7 +121,7 @@ impl Raw {
                 _ => random() % 512 * 8,
             };
             self.store(word, value);
-            // The server may have parted with this client, and the socket may be full.
+            // The server may have closed this client, and the socket may be full.
             let _ = rustix::net::send(&self.socket, &[0], rustix::net::SendFlags::DONTWAIT);
         }
     }

@@ -18,7 +18,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 pub const DEVICE: &str = "dv0";
 pub const SERVER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
-/// Whether hosts find each other by asking, or know each other from the start.
+/// Whether hosts discover each other by ARP, or know each other from the start.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Neighbours {
     Asked,
@@ -34,7 +34,7 @@ pub struct Hosts {
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 impl Hosts {
-    /// `None`, with a line that says why, where this machine cannot.
+    /// `None`, with a line that says why, if this machine does not support it.
     pub fn open(queue_count: u32, neighbours: Neighbours) -> Option<Hosts> {
         if !rustix::process::geteuid().is_root() {
             println!("skipped: AF_XDP is tested by root only");
@@ -76,7 +76,7 @@ impl Hosts {
         Some(hosts)
     }
 
-    /// Runs something on the server: sockets stay where they were made.
+    /// Runs a closure on the server: sockets stay in the namespace where they were made.
     pub fn on_server<T>(&self, run: impl FnOnce() -> T) -> T {
         inside(&self.server, run)
     }
@@ -89,7 +89,7 @@ impl Hosts {
         &self.server
     }
 
-    /// What `ip` says of the server's device.
+    /// The output of `ip` about the server's device.
     pub fn server_device(&self) -> String {
         let output = Command::new("ip").args(["-n", &self.server, "link", "show", DEVICE]).output();
         String::from_utf8(output.unwrap().stdout).unwrap()
@@ -114,13 +114,13 @@ impl Hosts {
         socket.into()
     }
 
-    /// Opens transports on the server. A queue comes back a moment after its user has gone.
+    /// Opens transports on the server. A queue becomes free a moment after its user has closed it.
     pub fn open_xdp(&self, config: &XdpConfig) -> Vec<Xdp> {
         open_patiently(|| self.on_server(|| landing::xdp::open(config)))
     }
 }
 
-/// Asks until the kernel has given a queue back.
+/// Retries until the kernel has freed a queue.
 pub fn open_patiently(open: impl Fn() -> Result<Vec<Xdp>, Unavailable>) -> Vec<Xdp> {
     let mut tries_left = 100_000;
     loop {
@@ -145,7 +145,7 @@ impl Drop for Hosts {
     }
 }
 
-/// Where the server listens.
+/// The address of the server.
 pub fn address(ip: &str) -> SocketAddr {
     SocketAddr::new(ip.parse().unwrap(), 7379)
 }
@@ -160,7 +160,7 @@ fn inside<T>(name: &str, run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Runs `ip` with something to read; whether it succeeded.
+/// Runs `ip` with an input; returns whether it succeeded.
 fn ip(arguments: &[&str], input: &str) -> bool {
     let mut command = Command::new("ip");
     let Ok(mut child) = command.args(arguments).stdin(Stdio::piped()).spawn() else { return false };

@@ -160,7 +160,7 @@ fn a_side_that_goes_to_sleep_for_another_reason_is_woken_for_that() {
             client.publish();
             client.write(3);
         });
-        // Asleep for room, woken by something else, and asleep for frames.
+        // Asleep for room, woken by another event, and asleep for frames.
         if server.channel.arm(FOR_ROOM).unwrap() == Armed::Sleep {
             server.channel.disarm();
         }

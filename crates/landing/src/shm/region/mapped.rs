@@ -11,7 +11,7 @@ use thiserror::Error;
 use super::{AtomicU64, Home, NonNull, Region};
 use crate::shm::layout::{RingSize, WORD_BYTES};
 
-/// What the server hands over is not the region that it announced.
+/// The memory that the server sent is not the region that it announced.
 #[derive(Debug, Error)]
 pub enum NotARegion {
     /// The size differs.
@@ -19,10 +19,10 @@ pub enum NotARegion {
     Size {
         /// The file's size.
         got: u64,
-        /// What the welcome says.
+        /// The size in the welcome.
         announced: u64,
     },
-    /// A file that can shrink.
+    /// The file can shrink.
     #[error("the server handed over memory that can shrink")]
     NotSealed,
     /// A system call failed.
@@ -30,7 +30,7 @@ pub enum NotARegion {
     System(#[from] io::Error),
 }
 
-/// A new region, sealed, and the file to hand to the client.
+/// A new region, sealed, and the file to send to the client.
 pub fn create(ring: RingSize) -> io::Result<(Region, OwnedFd)> {
     let file = memfd()?;
     rustix::fs::ftruncate(&file, ring.region_bytes() as u64)?;
@@ -48,8 +48,8 @@ fn memfd() -> io::Result<OwnedFd> {
 }
 
 impl Region {
-    /// The client's view of what the server handed over. Its pages are filled in here: a first
-    /// touch may be slow, and the client has nothing else to do yet.
+    /// The client's mapping of the server's memory. Its pages are populated here: a first touch may
+    /// be slow, and the client has nothing else to do yet.
     pub fn open(file: &OwnedFd, ring: RingSize) -> Result<Region, NotARegion> {
         let got = u64::try_from(rustix::fs::fstat(file).map_err(io::Error::from)?.st_size)
             .unwrap_or_default();
@@ -65,7 +65,7 @@ impl Region {
         Ok(region)
     }
 
-    /// Only a matter of speed: kernels before 5.14 refuse, and pages come one by one.
+    /// Only for speed: kernels before 5.14 refuse, and pages come one by one.
     fn populate(&self) {
         let len_bytes = self.word_count * WORD_BYTES;
         let start = self.first.as_ptr().cast();

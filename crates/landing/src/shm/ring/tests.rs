@@ -40,7 +40,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     proptest::collection::vec(op, 1..op_count_max)
 }
 
-/// What a ring is: frames written, of which the first `shown` can be taken, and room.
+/// The model of a ring: frames written, of which the first `shown` can be taken, and room.
 #[derive(Default)]
 struct Model {
     frames: VecDeque<Vec<u8>>,
@@ -152,7 +152,7 @@ proptest! {
         let (region, lane, _reader, mut writer) = ends();
         for (word, len_bytes) in stores {
             region.words()[lane.head_word].store(word, Ordering::Relaxed);
-            // A fault or a full ring are fine; what matters is R1, and that nothing panics.
+            // A fault or a full ring is fine; the test checks R1, and that nothing panics.
             let _ = writer.write(&vec![1; len_bytes]);
             prop_assert!(writer.tail - writer.head <= RING_BYTES as u64, "R1");
         }
@@ -162,7 +162,7 @@ proptest! {
     }
 }
 
-/// Words near what is right, and words that are not.
+/// Words close to valid ones, and invalid words.
 fn hostile_word() -> impl Strategy<Value = u64> {
     prop_oneof![
         (0..600_u64).prop_map(|word| word * 8),

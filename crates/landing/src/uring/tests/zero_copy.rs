@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::pinned::COPIED_MAX;
 
-/// Bytes that count how often they were let go of.
+/// Bytes that count how often they were released.
 struct Counted {
     bytes: Box<[u8]>,
     drops: Arc<AtomicUsize>,
@@ -21,7 +21,7 @@ unsafe impl Pinned for Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        // What is read after this is seen to be wrong.
+        // A later read sees wrong bytes.
         self.bytes.fill(0xee);
         self.drops.fetch_add(1, Ordering::Relaxed);
     }
@@ -56,7 +56,7 @@ fn stream(uring: &mut Uring) -> (Lane, TcpStream) {
     (uring.add_stream(listener.accept().unwrap().0).unwrap(), client)
 }
 
-/// Flushes until so much has come out at the other end, and until nothing is held any more.
+/// Flushes until so many bytes have arrived at the other end, and until no value is held any more.
 fn read_all(uring: &mut Uring, client: &mut TcpStream, len: usize) -> Vec<u8> {
     let (mut all, mut chunk) = (Vec::new(), vec![0; 1 << 16]);
     for _ in 0..10_000_000 {
@@ -168,7 +168,7 @@ fn a_transport_that_goes_changes_nothing_that_may_still_leave() {
     assert!(drops.load(Ordering::Relaxed) <= 1);
     client.set_nonblocking(false).unwrap();
     let mut all = Vec::new();
-    // Whether the connection ends well or is reset, what comes is what was sent.
+    // Whether the connection ends normally or is reset, the received bytes are those sent.
     let _ = client.read_to_end(&mut all);
     assert!(!all.is_empty() && all[..] == pattern(64 * MIB)[..all.len()]);
 }
@@ -216,7 +216,7 @@ fn what_cannot_be_queued_comes_back() {
     assert_eq!(value.bytes().len(), 60_000);
     drop(value);
     assert_eq!(drops.load(Ordering::Relaxed), 2);
-    // A lane that closes meanwhile takes its values with it.
+    // A lane that closes meanwhile drops its values.
     assert!(uring.queue_pinned(lane.into(), b"", counted(10, &drops)).is_ok());
     uring.close(lane).unwrap();
     uring.flush().unwrap();
