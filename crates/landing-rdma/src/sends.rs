@@ -84,7 +84,7 @@ impl Sends {
         let start = self.region.start();
         // SAFETY: the buffer lies in the region, by the length that the region was made with.
         let start = unsafe { start.add(index * self.buffer_bytes) };
-        // SAFETY: the buffer is free (F1), so neither device nor anybody else touches it (F2);
+        // SAFETY: the buffer is free (F1), so no device and no other code touches it (F2);
         // `self` is borrowed as long as the slice. A region is initialised.
         Ok(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), bytes_max) })
     }

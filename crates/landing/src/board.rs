@@ -40,7 +40,7 @@ fn first_owned(from: u64, index: u64, reader_count: u64) -> u64 {
     from + ahead
 }
 
-/// How many readers share the numbers from `at` on.
+/// The number of readers that share the numbers from `at` on.
 ///
 /// ```text
 ///  63                     11 10         1 0

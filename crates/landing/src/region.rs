@@ -50,9 +50,10 @@ impl Region {
         Ok(Region::owned(start.cast(), len_bytes))
     }
 
-    /// Memory of somebody else's, such as the segments of a log.
+    /// Memory with another owner, such as the segments of a log.
     ///
     /// # Safety
+    ///
     /// `start` is valid and initialised for `len_bytes` as long as the region lives. No other
     /// thread or device writes the buffers that are posted to the zone over it, or reads them
     /// before they landed, until the zone says that they are spent.
@@ -103,7 +104,7 @@ impl Region {
     pub(crate) unsafe fn bytes_mut(&self, offset_bytes: usize, len_bytes: usize) -> &mut [u8] {
         assert!(len_bytes <= self.len_bytes, "lengths stay inside the region");
         assert!(offset_bytes <= self.len_bytes - len_bytes, "ranges stay inside the region");
-        // SAFETY: as in `bytes`; the caller keeps everybody else away.
+        // SAFETY: as in `bytes`; the caller keeps all other threads and devices away.
         unsafe { std::slice::from_raw_parts_mut(self.at(offset_bytes), len_bytes) }
     }
 }

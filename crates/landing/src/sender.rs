@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane(pub u32);
 
-/// The sender of a message, and so where its reply goes. Plain data of three words: it may be kept,
+/// The sender of a message, to which its reply goes. Plain data of three words: it may be kept,
 /// compared and handed to another thread.
 ///
 /// ```text

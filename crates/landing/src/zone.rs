@@ -6,7 +6,7 @@
 //!            └────────────┴────────────┴────────────┴────────────┘
 //!   numbers   2 3 │ 4 5 6 │ 7 8 │ 9
 //!                 │       │     └ next      lands next
-//!                 │       └ taken           somebody reads them
+//!                 │       └ taken           being read
 //!                 └ released                their bytes may be overwritten
 //! ```
 //!

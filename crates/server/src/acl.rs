@@ -293,7 +293,7 @@ impl Acl {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// The users of now.
+    /// The present users.
     pub fn table(&self) -> Arc<Table> {
         Arc::clone(&self.current().table)
     }

@@ -87,7 +87,7 @@ pub struct KindNumbers {
     pub bytes: u64,
     /// The number of refused requests for room.
     pub limit_bytes: u64,
-    /// How often room was asked for in vain.
+    /// The number of refused requests for room.
     pub refusals: u64,
 }
 

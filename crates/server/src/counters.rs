@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  worker 0: [ cells ]──┐
-//!  worker 1: [ cells ]──┼─ relaxed loads ─▶ Totals   (folded when somebody asks)
+//!  worker 1: [ cells ]──┼─ relaxed loads ─▶ Totals   (folded when they are read)
 //!  worker 2: [ cells ]──┘
 //! ```
 //!

@@ -72,7 +72,7 @@ const COMMIT_REST: Duration = Duration::from_micros(50);
 /// The data directory, as all threads share it.
 pub struct Data {
     durable: Arc<Durable>,
-    /// As it was asked for.
+    /// The configuration.
     pub config: DataConfig,
     /// The result of recovery at the start.
     pub recovery: Recovery,

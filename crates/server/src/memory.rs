@@ -275,8 +275,8 @@ fn first_mib(holds: impl Fn(&u64) -> bool) -> u64 {
     low
 }
 
-/// The largest value that can arrive while other connections hold buffers too. In small buffers, a
-/// value that fills them completely is refused as soon as another connection has a part of them.
+/// The largest value that can arrive while other connections hold buffers too. A connection whose
+/// value fills small buffers completely is closed as soon as another one has a part of them.
 fn largest_beside_others(buffers_bytes: u64) -> u64 {
     match buffers_bytes < BUFFERS_COMFORT_BYTES {
         true => buffers_bytes / 8 * 5,

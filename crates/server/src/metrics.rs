@@ -94,7 +94,7 @@ pub struct Snapshot {
     pub hot_set: Arc<HotSet>,
     /// Whether the hot keys' names are in the JSON.
     pub shows_keys: bool,
-    /// What the admin port refused, by its reason.
+    /// The refusals of the admin port, by reason.
     pub admin_refused: [(&'static str, u64); 4],
     /// The store's contents and counts.
     pub store: StoreStats,

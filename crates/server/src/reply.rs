@@ -274,7 +274,7 @@ pub trait Destination {
     /// Announces a value for which [`Destination::is_pinned`] was true.
     fn expect_large(&mut self);
 
-    /// A request has read or copied so many bytes of a large value.
+    /// Records that a request has read or copied so many bytes of a large value.
     fn touched(&mut self, _bytes: usize) {}
 
     /// Sends a value without copying it; at most once in a reply.
@@ -386,7 +386,7 @@ fn touched_bytes(shape: Shape, outcome: &Outcome<'_, Refusal>) -> usize {
     match outcome {
         Outcome::Updated { .. } => {
             let bytes = updated_bytes(outcome);
-            // Only INCRBYFLOAT answers so: both values are numbers.
+            // Only INCRBYFLOAT gives this outcome: both values are numbers.
             let is_long_sum = shape == Shape::NewValue && bytes > SMALL_FLOAT_DIGITS;
             if is_long_sum { digits_as_bytes(bytes) as usize } else { bytes }
         }

@@ -477,7 +477,7 @@ fn is_on_one_key(parsed: &Result<Command<'_>, CommandError<'_>>) -> bool {
     }
 }
 
-/// What the parser accepts from this connection.
+/// The limits of the parser for this connection.
 fn limits(core: &mut Core, slot: usize) -> Limits {
     let limits = Limits::new(usize::try_from(core.value_max_bytes).unwrap_or(usize::MAX));
     if core.connections[slot].resp().pass.needs_auth() { limits.before_auth() } else { limits }

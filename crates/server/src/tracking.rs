@@ -92,7 +92,7 @@ pub struct Tracking {
     crowded_out: AtomicU64,
 }
 
-/// What the table holds.
+/// The totals of the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableTotals {
     /// Keys.

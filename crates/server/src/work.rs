@@ -204,7 +204,7 @@ impl Work {
         self.all_units().saturating_sub(before.all_units()).saturating_mul(UNIT_BYTES)
     }
 
-    /// In units, of what was counted.
+    /// The counted units.
     pub fn units(self) -> u64 {
         self.units
     }

@@ -25,7 +25,7 @@ impl Books {
         self.0.into_iter().fold(0, |all, bytes| all | bytes) == 0
     }
 
-    /// What is booked of a kind.
+    /// The booked bytes of a kind.
     #[inline]
     pub fn of(&self, kind: Kind) -> u64 {
         self.0[kind as usize]

@@ -38,7 +38,7 @@ pub enum Kind {
     /// Writes of other nodes that a cluster's node assembles. Its part is its own, because other
     /// nodes' writes wait for it, and clients' commands for those writes.
     Landing,
-    /// Copies of requests that a cluster's node forwards to others, ...
+    /// Copies of requests that a cluster's node forwards to other nodes.
     Forwards,
     /// Requests that other nodes have forwarded to this one. Forwards wait for guests of other
     /// nodes, guests for writes, writes for landing at other nodes, and landing for nothing: so no

@@ -69,7 +69,7 @@ impl Ledger {
         part.used_bytes += bytes;
     }
 
-    /// Gives back what was reserved (I2).
+    /// Releases reserved bytes (I2).
     pub fn release(&mut self, kind: Kind, bytes: u64) {
         let part = &mut self.parts[kind as usize];
         debug_assert!(bytes <= part.used_bytes, "I2: released more than was reserved");
@@ -82,7 +82,7 @@ impl Ledger {
         }
     }
 
-    /// Brings a connection's books up to date with what it holds now.
+    /// Updates a connection's books to the bytes it holds now.
     #[inline]
     pub fn rebook(&mut self, books: &mut Books, held: Books) {
         if *books != held {

@@ -38,7 +38,7 @@ pub(super) struct ClientsWalk {
     client_count: usize,
 }
 
-/// What is done with the clients that are selected.
+/// The action on the selected clients.
 enum Wanted {
     /// Their lines are gathered.
     Lines(Gathered),

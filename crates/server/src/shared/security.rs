@@ -79,9 +79,11 @@ impl Shared {
         (self.config.tls_resp, self.config.tls_memcached) = (resp, memcached);
     }
 
-    /// What was read anew for live settings, each in the words of CONFIG SET: all hold, or none.
+    /// Applies live settings that were read again from the file, each in the words of CONFIG SET:
+    /// all take effect, or none.
     ///
     /// # Errors
+    ///
     /// Why none does, in one line.
     pub fn set_live(&self, values: &[(&'static str, String)]) -> Result<(), String> {
         crate::resp::set_live(self, values)

@@ -95,7 +95,7 @@ pub struct Keys<'a> {
     pub(super) rest: &'a [u8],
 }
 
-/// What a storage command does.
+/// The kind of a storage command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreVerb {
     /// Always.

@@ -7,7 +7,7 @@ pub(super) const WORDS_MAX: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words<'a> {
     words: [&'a [u8]; WORDS_MAX],
-    /// More than [`WORDS_MAX`] if the line goes on.
+    /// More than [`WORDS_MAX`] if the line has further words.
     pub(super) count: usize,
 }
 

@@ -37,7 +37,7 @@ const _: () = {
     assert!(REFUSAL_BODY_BYTES <= super::layout::MESSAGE_HEAD_BYTES);
 };
 
-/// What a client says first, and again with the cookie.
+/// A client's first frame, sent again with the cookie.
 ///
 /// ```text
 ///  0         1         2  4         8        16       24         32       96
@@ -57,7 +57,7 @@ pub struct Hello {
     pub replaces: Option<SessionId>,
 }
 
-/// Shows that the client receives at the address that it sends from.
+/// The server's check that the client receives at the address that it sends from.
 ///
 /// ```text
 ///  0        8       16        17       18     24
@@ -73,7 +73,7 @@ pub struct Challenge {
     pub versions: Versions,
 }
 
-/// Everything that a session's client has to know. The session's id is in the header.
+/// The parameters of a session for its client. The session's id is in the header.
 ///
 /// ```text
 ///  0         1      2         4           8       16     24            28         32
@@ -114,8 +114,8 @@ pub struct Versions {
     pub most: u8,
 }
 
-/// A frame that was not taken, whole. The header's `answered` has its number, and its session is
-/// the frame's, so that a stranger cannot refuse.
+/// The refusal of a whole frame. The header's `answered` has the number of that frame, and its
+/// session is the frame's, so that a stranger cannot refuse.
 ///
 /// ```text
 ///  0        1         2        3   4             8

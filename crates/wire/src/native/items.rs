@@ -72,12 +72,12 @@ impl<'b> ItemWriter<'b> {
         true
     }
 
-    /// What was written so far.
+    /// The bytes written so far.
     pub fn written(&self) -> &[u8] {
         &self.buffer[..self.len_bytes]
     }
 
-    /// What was written: the value of the reply.
+    /// The written bytes: the value of the reply.
     pub fn finish(self) -> &'b [u8] {
         &self.buffer[..self.len_bytes]
     }
