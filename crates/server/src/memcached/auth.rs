@@ -45,7 +45,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             (Some((user, given)), Some(users)) => users.admit(user, given),
             (Some((_, given)), None) => self.core.acl.default().admits_everywhere(given),
         };
-        // As after a login by RESP: its answer waits after those of the same address that failed.
+        // As for a login by RESP: earlier failures of the same address delay its answer.
         self.settle(slot);
         self.core.pace_login(slot, origin, is_right);
         if !is_right {
