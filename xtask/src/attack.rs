@@ -1,4 +1,4 @@
-//! `cargo xtask attack`: hostile clients at every door of a server whose memory is watched.
+//! `cargo xtask attack`: hostile clients on every port of a server, while its memory is measured.
 //!
 //! ```text
 //!  shape (a row: door, bytes, logins) ─▶ server with --memory CAP, all doors ─▶ peak of its memory
@@ -7,10 +7,10 @@
 //! ```
 //!
 //! # Invariants
-//! A1: an attack ends at its deadline, whatever the server does; nothing is sent to a server that
-//!     was not started here.
-//! A2: what is asserted does not depend on the speed of the machine: the peak of the memory, right
-//!     replies, an orderly end. Waits are shown, and fail only where an answer never comes.
+//! A1: an attack ends at its deadline, whatever the server does; it sends only to a server that it
+//!     started itself.
+//! A2: the assertions do not depend on the speed of the machine: the peak of memory, correct
+//!     replies, an orderly end. Waits are shown, and fail the run only where an answer never comes.
 
 mod checked;
 mod door;

@@ -1,4 +1,5 @@
-//! Real clients against the real binary: finds or installs what they need, says what it cannot.
+//! Runs real clients against the real binary: finds or installs them, and reports those that it
+//! cannot.
 //!
 //! ```text
 //!  tests/blackbox/requirements.txt   pinned Python clients  ─▶ target/blackbox-venv ─▶ pytest
@@ -6,9 +7,9 @@
 //!  redis-cli, redis-server, memcached, chromium              ─▶ apt-get, when root
 //! ```
 //!
-//! The tests find the binary in `DOVETAIL_BIN`, and in `BLACKBOX_SERVE` flags that all their
-//! servers get: the same answers are due however the server divides its work. What cannot be
-//! installed is skipped in one line.
+//! The tests find the binary in `DOVETAIL_BIN`, and in `BLACKBOX_SERVE` the flags for all their
+//! servers: the answers must be the same however the server divides its work. A client that cannot
+//! be installed is skipped with one line.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -6,9 +6,9 @@
 //!  misses, items, resident bytes ─▶ docs/results/DATE-cache.{md,json,svg}
 //! ```
 //!
-//! The client looks a key up and stores it when it is not there, with the trace's size and TTL.
-//! Memory is what each server is told (`-m`, `--memory`); what it then really takes is measured.
-//! Nothing is timed, so a busy machine does not matter.
+//! The client looks a key up and stores it on a miss, with the trace's size and TTL. The memory is
+//! set by each server's own option (`-m`, `--memory`); its actual use is measured. Nothing is
+//! timed, so a busy machine does not matter.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

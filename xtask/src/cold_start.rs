@@ -1,13 +1,13 @@
-//! `cargo xtask bench-cold-start`: how long a server takes from its start to its first answer, over
-//! a log of millions of entries, beside what it takes to read as many bytes of that file once.
+//! `cargo xtask bench-cold-start`: measures the time from a server's start to its first answer,
+//! over a log of millions of entries, beside the time to read as many bytes of that file once.
 //!
 //! ```text
 //!  fill ─▶ SIGTERM ─▶ for each case, by turns: leave as the case says
 //!    ─▶ drop the page cache, or not ─▶ start, ask, stop ─▶ read as many bytes of the file
 //! ```
 //!
-//! Whether the file's pages are in memory is the case's, not the machine's: what is cold was
-//! dropped from the cache by `dd oflag=nocache`, for this file alone.
+//! The case decides whether the file's pages are in memory, not the machine: for a cold start they
+//! are dropped from the page cache by `dd oflag=nocache`, for this file alone.
 
 mod load;
 mod report;

@@ -1,5 +1,5 @@
-//! `cargo xtask conformance`: the same commands to this server and to the real one; every reply
-//! byte for byte.
+//! `cargo xtask conformance`: sends the same commands to this server and to the original, and
+//! compares every reply byte for byte.
 //!
 //! ```text
 //!  seed ─▶ session of some 200 steps ─┬─▶ dovetail ──────┐
@@ -9,12 +9,12 @@
 //! ```
 //!
 //! Each session begins on a new connection with an empty store, so that it can be replayed alone
-//! and made smaller. Protocols are rows of a table: what speaks to both servers and makes sessions.
+//! and shrunk. Protocols are rows of a table: each row connects to both servers and makes sessions.
 //!
 //! # Invariants
-//! I1: what is sent depends on nothing but the seed.
-//! I2: a difference on the list ([`differences`]) that a whole run does not meet is reported: it
-//!     has become wrong, or is not looked for.
+//! I1: the commands depend only on the seed.
+//! I2: a listed difference ([`differences`]) that a whole run does not meet is reported: the entry
+//!     is out of date, or the run does not look for it.
 
 mod arguments;
 mod commands;

@@ -1,5 +1,5 @@
-//! `cargo xtask test-dax`: the log on persistent memory, in an emulated machine whose kernel takes
-//! a piece of its memory for such, with ext4 and DAX over it.
+//! `cargo xtask test-dax`: tests the log on persistent memory, in an emulated machine whose kernel
+//! treats part of its memory as persistent, with ext4 and DAX on it.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! `cargo xtask demo-cluster`: a real cluster under load while it is broken, and the verdict.
+//! `cargo xtask demo-cluster`: injects faults into a real cluster under load, and checks the
+//! history.
 //!
 //! ```text
 //!  seed ─▶ faults ─▶ crew: servers, managers, ZooKeeper, each in a network namespace
@@ -8,9 +9,10 @@
 //! ```
 //!
 //! # Invariants
-//! D1: a fault is injected only into a whole cluster: two at once may lose what is not promised.
-//! D2: a request whose outcome is unknown may take effect at any time after, or never.
-//! D3: what two keys of one write show differs only if that write is unanswered.
+//! D1: a fault is injected only into a whole cluster: two faults at once may lose more than the
+//!     design promises to keep.
+//! D2: a request with an unknown outcome may take effect at any later time, or never.
+//! D3: two keys of one write may differ only if that write is unanswered.
 
 mod crew;
 mod dice;

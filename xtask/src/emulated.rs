@@ -1,4 +1,4 @@
-//! A machine in software, for what the host's kernel has not: soft-RoCE, persistent memory.
+//! An emulated machine, for features that the host's kernel lacks: soft-RoCE, persistent memory.
 //!
 //! ```text
 //!  host's programs ─┐

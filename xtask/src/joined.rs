@@ -1,4 +1,4 @@
-//! `cargo xtask bench-joined`: overload and mixes of sizes, beside Redis and memcached.
+//! `cargo xtask bench-joined`: measures overload and mixes of sizes, beside Redis and memcached.
 //!
 //! ```text
 //!  for each part, for each repetition, for each server (the others are stopped):
@@ -11,7 +11,7 @@
 //! | sizes | Minos's mix at 50 % of the peak | p99 of small requests (Minos §6.1) |
 //! | large | small requests at 50 %, and a value of 10 MB every second | p99.9 of the small ones |
 //!
-//! Every server stands on the same core with as many threads, the load generator on another.
+//! Every server runs on the same core with as many threads, the load generator on another core.
 
 use std::path::{Path, PathBuf};
 

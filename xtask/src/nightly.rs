@@ -1,7 +1,7 @@
-//! `cargo xtask nightly`: what takes too long for each push, or needs the nightly toolchain. A part
-//! whose tool is missing is skipped in one line that says how to get it.
+//! `cargo xtask nightly`: checks that take too long for each push, or need the nightly toolchain. A
+//! part whose tool is missing is skipped with one line that says how to get it.
 //!
-//! Nothing here depends on another part; a failure does not stop the rest.
+//! No part depends on another; a failure does not stop the rest.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,4 +1,5 @@
-//! `cargo xtask bench-peers`: Dovetail, Redis and memcached side by side, one core each side.
+//! `cargo xtask bench-peers`: measures Dovetail, Redis and memcached side by side, one core each
+//! side.
 //!
 //! ```text
 //!  core 0  one server runs, the others are stopped      core 1  dovetail bench
@@ -7,8 +8,8 @@
 //!  medians, spread, ratio to the best peer ─▶ docs/results/DATE-peers.{md,json,svg}, README table
 //! ```
 //!
-//! Interleaving spreads what a shared machine does to us over all servers alike. A run in which
-//! either side had to wait for its core for more than a twentieth of its time is thrown away.
+//! Interleaving spreads the disturbance of a shared machine over all servers alike. A run in which
+//! either side waited for its core for more than a twentieth of its time is discarded.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `cargo xtask test-rdma`: the RDMA transport over soft-RoCE, in an emulated machine.
+//! `cargo xtask test-rdma`: tests the RDMA transport over soft-RoCE, in an emulated machine.
 //!
 //! ```text
 //!  host's busybox, rdma, libibverbs ─┐
@@ -6,7 +6,7 @@
 //!  test binaries ────────────────────┘                         then `machine: exit 0`
 //! ```
 //!
-//! Nothing is installed unless that is asked for; where something is missing, one line says what.
+//! Nothing is installed without the flag for it; a missing package is reported in one line.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

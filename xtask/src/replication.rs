@@ -1,4 +1,5 @@
-//! `cargo xtask bench-replication`: what a SET costs a cluster's servers, by scheme of replication.
+//! `cargo xtask bench-replication`: measures the cost of a SET on a cluster's servers, by
+//! replication scheme.
 //!
 //! ```text
 //!  for each repetition: for each scheme, and Redis: start 3 servers ─▶ warm up
@@ -9,8 +10,8 @@
 //! ```
 //!
 //! # Invariants
-//! B1: CPU time is the kernel's (`schedstat`), so other work on the machine moves it by caches
-//!     only. Schemes take turns, so that what moves all moves them alike.
+//! B1: CPU time is the kernel's (`schedstat`), so other work on the machine affects it through
+//!     caches only. Schemes take turns, so that such effects are the same for all.
 
 mod cluster;
 mod report;

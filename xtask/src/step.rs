@@ -1,4 +1,5 @@
-//! Steps: a named command, timed, its tests counted from its output; and the report of a run.
+//! Steps: a named and timed command whose tests are counted from its output; and the report of a
+//! run.
 //!
 //! ```text
 //!  == test: cargo test --workspace

@@ -1,4 +1,5 @@
-//! `cargo xtask bench-store`: the store in process, and other crates' maps under the same load.
+//! `cargo xtask bench-store`: measures the store in process, and other crates' maps under the same
+//! load.
 //!
 //! ```text
 //!  for each item set: peers populate once and wait
@@ -6,8 +7,8 @@
 //!  ablations, how cost grows, pauses ─▶ docs/results/store.{md,json}, store-*.svg
 //! ```
 //!
-//! A window in which a thread got less than `--share-min` of its core is thrown away and repeated;
-//! how many were is said.
+//! A window in which a thread got less than `--share-min` of its core is discarded and repeated;
+//! the report gives their number.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: the rules of style that the compiler and clippy do not know.
+//! `cargo xtask tidy`: checks the rules of style that the compiler and clippy do not know.
 //!
 //! ```text
 //!  git ls-files ─▶ Repository ─▶ sources    head line, sizes, width, names, globs, unsafe, TO-DOs
@@ -10,7 +10,7 @@
 //!                             └▶ supply     licences, sources, bans, copies, what nothing uses
 //! ```
 //!
-//! Each rule is a function of the repository's text, so that its test can show it a bad sample.
+//! Each rule is a function of the repository's text, so that its test can pass it a bad sample.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,11 +1,11 @@
-//! `cargo xtask test-zookeeper`: the config store's tests against a real ZooKeeper.
+//! `cargo xtask test-zookeeper`: runs the config store's tests against a real ZooKeeper.
 //!
 //! ```text
 //!  pom.xml ─ mvn ─▶ target/zookeeper/lib/*.jar ─▶ tests, which each start a server of their own
 //! ```
 //!
-//! Nothing is installed: Maven puts the jars below `target`. Where there is no Java or no Maven, or
-//! it cannot fetch, one line says so.
+//! Nothing is installed: Maven puts the jars below `target`. If Java or Maven is missing, or Maven
+//! cannot download, one line says so.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,12 +1,12 @@
-//! A RESP server with no store: what sockets and the least parsing cost by themselves.
+//! A RESP server without a store: it measures the cost of sockets and minimal parsing alone.
 //!
 //! ```text
 //!  epoll ─▶ one read per ready connection ─▶ skip each command ─▶ one write of made-up replies
 //! ```
 //!
-//! GET answers 64 bytes, everything else `+OK`. `bench-peers` starts it beside the real servers:
-//! what Dovetail costs above it is what Dovetail itself costs. It understands only arrays of bulk
-//! strings; anything else closes the connection.
+//! GET answers 64 bytes, every other command `+OK`. `bench-peers` starts this server beside the
+//! real ones: Dovetail's own cost is what it costs above this server. The server understands only
+//! arrays of bulk strings; anything else closes the connection.
 //!
 //! `bare_server ADDR auto|block|busy`
 

@@ -1,4 +1,4 @@
-//! The load generator on its own, for work on it without the rest of the binary.
+//! The load generator as a program of its own, for work on it without the rest of the binary.
 
 use std::process::ExitCode;
 

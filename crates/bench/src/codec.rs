@@ -1,7 +1,7 @@
 //! The client's side of the two protocols: requests out, replies in.
 //!
-//! Small on purpose: a load generator writes four requests and reads their replies. `wire` holds
-//! the servers' side, and two readings of one protocol check each other.
+//! It is small on purpose: a load generator writes four kinds of request and reads their replies.
+//! `wire` has the servers' side, so two independent implementations of a protocol check each other.
 
 pub(crate) mod memcached;
 pub(crate) mod resp;

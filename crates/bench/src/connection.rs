@@ -1,4 +1,5 @@
-//! One connection: requests that wait for replies, and the bytes in either direction.
+//! One connection of the load generator: its outstanding requests, and its bytes in both
+//! directions.
 //!
 //! ```text
 //!  Lane ─▶ push ─▶ out ─▶ socket ─▶ input ─▶ Codec::parse ─▶ settle ─▶ Tally
@@ -6,8 +7,8 @@
 //! ```
 //!
 //! # Invariants
-//! C1: `pending` holds the requests that were written and not yet answered, in their order.
-//! C2: `ids` holds the key ids of all of them, `key_count` for each, in the same order.
+//! C1: `pending` holds the requests that are written and not yet answered, in order.
+//! C2: `ids` holds the key ids of all pending requests, `key_count` for each, in the same order.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};

@@ -1,4 +1,5 @@
-//! When a run warms up, measures and stops: the main thread decides, the others look now and then.
+//! The phases of a run (warm up, measure, stop): the main thread sets them, the load threads poll
+//! them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,18 +1,18 @@
-//! A run against the store in this process: what the store can do when no network limits it.
+//! A run against the store in this process: the speed of the store without the limit of a network.
 //!
 //! ```text
 //!  open ─▶ touch all memory ─▶ populate ─▶ warm up ─▶ measure
 //!            thread: Work (forms batches) ─▶ Engine (a session, or nothing) ─▶ check ─▶ Tally
 //! ```
 //!
-//! Each thread takes a batch of operations from its lane, forms keys, hashes and values, and hands
-//! the batch to `Session::execute`. All of that is measured; only the trace was drawn before. What
-//! the harness costs by itself, a run with target `null:` says: 3 ns a GET of 8-byte items, 4 ns
-//! when half of the operations write.
+//! Each thread takes a batch of operations from its lane, forms keys, hashes and values, and passes
+//! the batch to `Session::execute`. All of this is measured; only the trace is drawn in advance. A
+//! run with target `null:` measures the harness alone: 3 ns a GET of 8-byte items, 4 ns when half
+//! of the operations write.
 //!
-//! Latency here is the time of the call that served the operation, batch and all, sampled about
-//! once in 256 operations: reading the clock at every call would cost more than a GET. With
-//! `--latency every` each call is timed all the same, by itself.
+//! Latency is the time of the call that served the operation, with its whole batch, sampled about
+//! once in 256 operations: reading the clock at every call would cost more than a GET.
+//! `--latency every` times each call by itself nevertheless.
 
 mod batch;
 mod config;

@@ -1,4 +1,4 @@
-//! Why a benchmark did not run or did not finish, each as one line that says what would be right.
+//! Errors of a benchmark that did not run or finish: one line each, with a way to fix it.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Which items a run uses: a workload's, a dataset of the paper, single settings, or a mixture.
+//! The items of a run: those of a workload, a dataset of the paper, single settings, or a mixture.
 
 use workload::{Dataset, KeyFormat, Profile, ValueSizes, WorkloadError, values};
 

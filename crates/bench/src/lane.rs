@@ -1,4 +1,5 @@
-//! Where a connection (or a thread of the embedded store) takes its next operation from.
+//! A lane: the source of the next operation for a connection, or for a thread of the embedded
+//! store.
 
 use workload::{Cursor, Entry, Operation};
 

@@ -9,7 +9,7 @@
 //!     native: the client, UDP or shared memory
 //! ```
 //!
-//! How to read the figures, and how to be misled by them: `docs/design/bench.md`.
+//! `docs/design/bench.md` explains how to read the figures, and how they can mislead.
 #![forbid(unsafe_code)]
 
 mod args;

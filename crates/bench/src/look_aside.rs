@@ -1,12 +1,13 @@
-//! A cache trace against a running server, as a look-aside client: get, and on a miss set.
+//! Replays a cache trace against a running server as a look-aside client: get, and on a miss set.
 //!
 //! ```text
 //!  gets of up to 32 different keys ─▶  ─▶ hits and misses
 //!  sets of what was missed, deletes ─▶ ─▶ answers              then the next keys
 //! ```
 //!
-//! One connection, memcached's text protocol. A batch ends before the second request of any of its
-//! keys, so that no key's requests overtake each other. Nothing here is timed: it counts misses.
+//! It uses one connection and memcached's text protocol. A batch ends before the second request of
+//! any of its keys, so that requests on one key never overtake each other. It counts misses and
+//! times nothing.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,12 +1,12 @@
-//! A run over the native protocol: through the client, over UDP or shared memory.
+//! A run over the native protocol: uses the crate `client`, over UDP or shared memory.
 //!
 //! ```text
 //!  lanes ─▶ Load, one per connection ─▶ client::Connection ─▶ datagrams, rings
 //!  thread: turns among its connections; sleeps on all of them when nothing moves
 //! ```
 //!
-//! A connection's outstanding requests stand for as many callers, so they are not kept in order
-//! among each other (`KeyOrder::Free`).
+//! The outstanding requests of a connection stand for as many independent callers, so they keep no
+//! order among each other (`KeyOrder::Free`).
 
 mod load;
 

@@ -1,4 +1,4 @@
-//! A run against a server: connect, store the keys, warm up, measure.
+//! A run against a server: connects, stores the keys, warms up, measures.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};

@@ -1,4 +1,4 @@
-//! Pinning client threads to CPUs.
+//! Pins client threads to CPUs.
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 

@@ -1,4 +1,4 @@
-//! The command line, checked as a whole: what a run will do.
+//! The plan of a run: the command line, checked as a whole.
 
 use std::path::PathBuf;
 use std::time::Duration;

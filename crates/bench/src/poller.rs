@@ -1,4 +1,4 @@
-//! Waiting for sockets: epoll, level-triggered, blocking or spinning.
+//! Waits for sockets: epoll, level-triggered, blocking or spinning.
 
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;

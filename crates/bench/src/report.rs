@@ -1,4 +1,4 @@
-//! What a run leaves behind: a table, a JSON object, a chart, a latency log.
+//! The reports of a run: a table, a JSON object, a chart, a latency log.
 
 mod chart;
 mod json;

@@ -1,8 +1,9 @@
 //! CPU time of the server under load, when it runs on this host.
 //!
-//! The listening sockets on the target's port name their inodes in `/proc/net/tcp`; the process
-//! that holds one of them is the server. Its run time is the sum over its threads of the first
-//! figure in `/proc/PID/task/*/schedstat`: nanoseconds on a CPU, in user space and kernel alike.
+//! It finds the server by its socket: `/proc/net/tcp` gives the inodes of the listening sockets on
+//! the target's port, and the server is the process that holds one of them. Its run time is the sum
+//! over its threads of the first number in `/proc/PID/task/*/schedstat`: nanoseconds on a CPU, in
+//! user space and kernel alike.
 
 use std::collections::HashSet;
 use std::fs;

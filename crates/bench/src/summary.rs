@@ -1,4 +1,4 @@
-//! What a run measured, as the reports need it.
+//! The measured results of a run, in the form that the reports need.
 
 use hdrhistogram::Histogram;
 use store::{PageKind, StoreStats};

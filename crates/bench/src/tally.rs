@@ -1,4 +1,4 @@
-//! What one thread counted in the measured window, and how the threads' counts add up.
+//! The counts of one thread in the measured window, and their sum over all threads.
 
 use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};

@@ -1,4 +1,4 @@
-//! What a run loads: a server at an address, or the store in this process.
+//! The target of a run: a server at an address, or the store in this process.
 
 use crate::error::BenchError;
 

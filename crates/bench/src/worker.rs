@@ -1,9 +1,9 @@
 //! One client thread: stores its share of the keys, then loads its connections.
 //!
 //! Closed loop: a connection sends a batch of `pipeline` requests in one write, waits for all
-//! replies, and sends the next batch. Open loop: requests fall due on a clock that knows nothing
-//! of replies; one that finds every connection full waits here, and its latency counts from
-//! when it was due, so that a stalled server shows in the percentiles (no coordinated omission).
+//! replies, and sends the next batch. Open loop: requests become due at times that do not depend on
+//! replies. A due request waits here while every connection is full, and its latency counts from
+//! its due time, so that a stalled server shows in the percentiles (no coordinated omission).
 
 use std::time::Duration;
 

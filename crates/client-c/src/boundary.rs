@@ -1,4 +1,5 @@
-//! The line between the languages: the handle, the last error's words, and no panic beyond.
+//! The boundary between C and Rust: the handle, the text of the last error, and panics, which stop
+//! here.
 
 use std::any::Any;
 use std::cell::RefCell;

@@ -1,4 +1,4 @@
-//! The functions that C calls. Each refuses NULL, catches panics and answers a status.
+//! The functions that C calls. Each refuses NULL, catches panics and returns a status.
 
 use std::ffi::{CStr, c_char};
 

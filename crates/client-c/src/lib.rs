@@ -12,21 +12,21 @@
 //! are `HEADER` below.
 //!
 //! # Invariants
-//! I1: no NULL and no misaligned pointer is followed: the call answers `INVALID_ARGUMENT`.
+//! I1: no NULL and no misaligned pointer is dereferenced: the call returns `INVALID_ARGUMENT`.
 //! I2: no integer from C becomes an enum or a bool before it is checked.
-//! I3: no panic unwinds into C. Profiles with `panic = "abort"`, as release, end the process at one
-//!     (decision 0004); with `panic = "unwind"` the call answers `PANICKED`, and so do all later
-//!     ones of that handle.
-//! I4: memory that C owns is written only with the call's result, after the request ended.
+//! I3: no panic unwinds into C. Profiles with `panic = "abort"`, such as release, end the process
+//!     at a panic (decision 0004); with `panic = "unwind"` the call returns `PANICKED`, and so do
+//!     all later calls with that handle.
+//! I4: memory that C owns is written only with the result of the call, after the request has ended.
 //!
 //! # Concurrency
-//! A handle belongs to one thread at a time and may move. Handles share nothing.
+//! One thread at a time may use a handle; a handle may move between threads. Handles share nothing.
 //!
 //! # Trade-offs
-//! Calls wait for their answers: no pipelines but `dovetail_mget`. Programs that need them use the
-//! Rust client's polling face.
-//! Cargo does not link with LTO what is an rlib too, as this crate is for its tests; for the last
-//! nanoseconds: `cargo rustc --release -p client-c --crate-type cdylib`.
+//! Each call waits for its answer: `dovetail_mget` is the only pipeline. Programs that need more
+//! use the Rust client's polling API. Cargo does not apply LTO to a crate that is also an rlib, as
+//! this one is for its tests; to save the last nanoseconds:
+//! `cargo rustc --release -p client-c --crate-type cdylib`.
 //!
 //! # References
 //! Decision 0027: why this crate may say `unsafe`.

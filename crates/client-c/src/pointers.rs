@@ -1,8 +1,9 @@
-//! Memory of C: each pointer becomes a slice or a value here, or is refused.
+//! Turns pointers from C into slices and values, or refuses them.
 //!
 //! # Invariants
-//! I1 of the crate: NULL and misaligned pointers are refused before they are followed. What else a
-//! pointer must keep, the header asks of the caller; every function here is unsafe for that alone.
+//! I1 of the crate: NULL and misaligned pointers are refused before they are dereferenced. The
+//! header states the other requirements on pointers, which the caller must meet; they are the only
+//! reason that the functions here are unsafe.
 
 use std::ffi::{CStr, c_char};
 use std::slice;

@@ -1,4 +1,4 @@
-//! examples/tour.c, compiled against both libraries, tours a server in this process.
+//! Compiles examples/tour.c against both libraries and runs it on a server in this process.
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! include/dovetail.h declares what the sources export; with the feature `header` it is, byte for
-//! byte, what cbindgen makes of them, and UPDATE_HEADER=1 writes it anew.
+//! Checks that include/dovetail.h declares the exported functions; with the feature `header`, that
+//! it equals cbindgen's output byte for byte. UPDATE_HEADER=1 rewrites it.
 #[cfg(feature = "header")]
 use std::path::Path;
 use std::path::PathBuf;

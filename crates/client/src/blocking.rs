@@ -1,4 +1,4 @@
-//! The blocking API: one call, one answer; lists of keys travel together.
+//! The blocking API: each call waits for its answer; a list of keys is sent as one pipeline.
 
 use std::io;
 use std::ops::Bound;

@@ -1,4 +1,5 @@
-//! A client of a whole cluster: it knows which server has which keys, and learns from the servers.
+//! A client of a whole cluster: keeps a map from slots to servers, and learns it from their
+//! answers.
 //!
 //! ```text
 //!  key ─ slot ─▶ map: a server ─▶ ask ─┬─▶ answered
@@ -8,10 +9,10 @@
 //! ```
 //!
 //! # Invariants
-//! C1: a request is asked again only if it surely was not executed, or changes nothing. A write
-//!     whose outcome is unknown ends as [`RequestError::Unknown`], as with one server.
-//! C2: no request takes longer than [`ClusterConfig::patience`] and the time-out of one attempt.
-//! C3: what an older configuration says does not replace what a newer one said.
+//! C1: a request is sent again only if it certainly was not executed, or if it changes nothing. A
+//!     write whose outcome is unknown ends as [`RequestError::Unknown`], as with one server.
+//! C2: no request takes longer than [`ClusterConfig::patience`] plus the timeout of one attempt.
+//! C3: information from an older configuration never replaces that of a newer one.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

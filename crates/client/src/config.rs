@@ -1,4 +1,4 @@
-//! How a connection behaves.
+//! The configuration of a connection.
 
 use wire::native::{FRAME_MAX_BYTES, TagKey};
 

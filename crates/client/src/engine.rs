@@ -9,21 +9,21 @@
 //!  next_completion ◀── slots that are done ◀─────── input ◀── datagrams
 //! ```
 //!
-//! The driver calls [`Engine::input`] for what arrived, then [`Engine::output`] until it has
-//! nothing more, and again when [`Engine::next_timer`] says so or a request was submitted. Time
-//! comes in as an argument and never goes back.
+//! The driver calls [`Engine::input`] for what arrived, then [`Engine::output`] until it returns
+//! nothing more. It calls [`Engine::output`] again at the time of [`Engine::next_timer`] and after
+//! a request was submitted. Time is an argument and never goes back.
 //!
 //! # Invariants
 //! E1: a write is executed at most once: it keeps its at-most-once number as long as its session
-//!     lasts, and ends [`RequestError::Unknown`] where a session ends that may have executed it.
-//! E2: a number is settled, and so may pass below the low-water mark, only when its request has
+//!     lasts. It ends as [`RequestError::Unknown`] if its session ends after possibly executing it.
+//! E2: a number is settled, and may pass below the low-water mark, only after its request has
 //!     ended.
-//! E3: whatever arrives, memory stays within what the configuration says: nothing is allocated for
-//!     a frame but the value of a request that waits for one.
+//! E3: memory stays within the configured limit, whatever arrives: an arriving frame allocates only
+//!     the value of a request that waits for one.
 //!
 //! # Limits
-//! 64 parts of large values are under way at once. A deadline is looked at sixteen times within a
-//! timeout, so a request ends up to a sixteenth late.
+//! At most 64 parts of large values are in flight at once. Deadlines are checked sixteen times
+//! within a timeout, so a request may end up to a sixteenth late.
 
 mod frames;
 mod order;

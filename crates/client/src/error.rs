@@ -1,4 +1,4 @@
-//! Why requests end without an answer.
+//! The reasons for which a request ends without an answer.
 
 use thiserror::Error;
 use wire::native::Reason;

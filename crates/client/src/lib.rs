@@ -14,9 +14,9 @@
 //! # }
 //! ```
 //!
-//! A write takes effect at most once, whatever the network and the server do; one that may have
-//! happened or not ends as [`RequestError::Unknown`]. How that is kept, and how the client paces
-//! itself, is in docs/design/client.md. Start with `engine.rs`.
+//! A write takes effect at most once, whatever the network and the server do; a write that may or
+//! may not have happened ends as [`RequestError::Unknown`]. docs/design/client.md explains how that
+//! is kept, and how the client paces itself. Start reading with `engine.rs`.
 #![forbid(unsafe_code)]
 
 mod blocking;

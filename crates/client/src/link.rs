@@ -1,4 +1,5 @@
-//! What carries frames: a UDP socket, or rings in shared memory. Thin: the engine decides.
+//! The links that carry frames: a UDP socket, or rings in shared memory. They decide nothing; the
+//! engine does.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

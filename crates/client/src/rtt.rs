@@ -1,4 +1,4 @@
-//! How long an answer takes: the estimate and the retransmission time of RFC 6298, and a histogram.
+//! Round-trip times: the estimate and the retransmission timeout of RFC 6298, and a histogram.
 
 /// Smoothed round-trip time and its variation (RFC 6298 §2).
 ///

@@ -1,4 +1,4 @@
-//! What a connection has done.
+//! The counters of a connection.
 
 use crate::rtt::RttHistogram;
 

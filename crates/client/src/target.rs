@@ -1,4 +1,4 @@
-//! Where a server is: an address or a path.
+//! The location of a server: an address or a path.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};

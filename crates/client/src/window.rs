@@ -1,4 +1,4 @@
-//! How much may be under way: additive increase, multiplicative decrease, and pacing.
+//! The congestion window: additive increase, multiplicative decrease, and pacing.
 //!
 //! ```text
 //!  frames
@@ -7,12 +7,12 @@
 //!         /        /
 //! ```
 //!
-//! The window counts frames, since a frame is what a server's socket drops. Pacing spreads a
-//! window over a round trip; a burst of [`BURST_FRAMES`] passes unpaced, so that a shallow
-//! pipeline never waits for a clock.
+//! The window counts frames, since a server's socket drops whole frames. Pacing spreads a window
+//! over a round trip; a burst of [`BURST_FRAMES`] passes unpaced, so that a shallow pipeline never
+//! waits for a clock.
 //!
 //! # Invariants
-//! W1: the window is between [`WINDOW_MIN`] and the limit it was made with.
+//! W1: the window is between [`WINDOW_MIN`] and the limit given at its creation.
 //! W2: one round trip shrinks it at most once.
 
 /// Frames that a round trip of silence leaves.

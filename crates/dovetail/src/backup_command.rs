@@ -1,11 +1,11 @@
-//! `dovetail backup`: a copy of a data directory, while its server goes on.
+//! `dovetail backup`: copies a data directory while its server keeps running.
 //!
 //! ```text
 //!  DIR/log ─▶ server::backup_data ─▶ TO/log.new ─ sync ─▶ TO/log ─▶ server::check_data
 //! ```
 //!
-//! Exit status 0: the copy is whole; 1: it could not be made, or what was read is damaged; 2: bad
-//! usage. What the copy has is said in docs/design/durability.md.
+//! Exit status 0: the copy is complete; 1: the copy could not be made, or the source data is
+//! damaged; 2: bad usage. docs/design/durability.md lists what the copy contains.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};

@@ -1,12 +1,13 @@
-//! `dovetail check DIR`: reads a data directory without a server, and says what is in it.
+//! `dovetail check DIR`: reads a data directory without a server and reports its contents and any
+//! damage.
 //!
 //! ```text
 //!  DIR/log, DIR/checkpoint ─▶ server::check_data ─▶ table on standard output, damage line by line
 //! ```
 //!
-//! Exit status 0: everything acknowledged is there; 1: something is damaged, or the directory
-//! cannot be read; 2: bad usage. A checkpoint that the next start does without is no damage: the
-//! log has all that it says.
+//! Exit status 0: every acknowledged write is there; 1: something is damaged, or the directory
+//! cannot be read; 2: bad usage. A checkpoint that the next start ignores is not damage: the log
+//! contains everything in it.
 
 use std::fmt::Write;
 use std::io::IsTerminal;

@@ -1,4 +1,5 @@
-//! `dovetail cli`: one command for a server, or a prompt for many, by RESP or natively.
+//! `dovetail cli`: sends one command to a server, or opens a prompt, over RESP or the native
+//! protocol.
 //!
 //! ```text
 //!  settings ─▶ address, password ─▶ way ─┐

@@ -1,4 +1,4 @@
-//! `dovetail cluster`: what an operator asks the leading manager.
+//! `dovetail cluster`: an operator's commands to the leading manager.
 //!
 //! ```text
 //!  status              which nodes are there, what each serves, what lacks copies or moves

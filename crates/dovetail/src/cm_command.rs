@@ -1,10 +1,10 @@
-//! `dovetail cm`: a configuration manager. One leads, the others stand by.
+//! `dovetail cm`: runs a configuration manager. One manager leads, the others stand by.
 //!
 //! ```text
 //!  flags ─▶ the cluster's settings (found, or made) ─▶ manager ─▶ wait ─TERM, INT─▶ 0
 //! ```
 //!
-//! Ending it by a signal hands its claim back, so that the next one leads at once.
+//! A manager that a signal stops gives up its leadership first, so the next one leads at once.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc;

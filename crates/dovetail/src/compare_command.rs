@@ -1,5 +1,5 @@
-//! `dovetail bench --compare PRESET,...`: one load against a server of each preset, by turns; and
-//! `--ablate`: against the default, and the default without each of its parts.
+//! `dovetail bench --compare PRESET,...`: puts one load on a server of each preset, in turns.
+//! `--ablate` compares the default, and the default without each of its parts.
 //!
 //! ```text
 //!  round 1   serve A ◀─ bench ─   serve B ◀─ bench ─   serve C ◀─ bench ─
@@ -9,9 +9,9 @@
 //! ```
 //!
 //! # Invariants
-//! I1: all servers run throughout and only the measured one is loaded: an idle server sleeps.
+//! I1: all servers run throughout, and only the measured one is loaded: an idle server sleeps.
 //! I2: every server gets the same keys before its first window, and the same load.
-//! I3: a server that was started here ends with this process's work, however that ends.
+//! I3: a server that this process started ends with the comparison, however the comparison ends.
 
 mod ablation;
 mod report;

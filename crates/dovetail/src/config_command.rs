@@ -1,5 +1,5 @@
-//! `dovetail config`: shows what would hold, checks a file without starting anything, and
-//! translates what another server was told.
+//! `dovetail config`: prints the effective settings, checks a configuration file without starting a
+//! server, and translates the configuration of Redis or memcached.
 
 mod import;
 

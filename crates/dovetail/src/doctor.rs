@@ -1,4 +1,5 @@
-//! `dovetail doctor`: holds this machine against the settings and says what to do about it.
+//! `dovetail doctor`: compares this machine with the settings and says how to fix what does not
+//! fit.
 //!
 //! ```text
 //!  ok    cores          2 allowed, 1 worker
@@ -6,10 +7,10 @@
 //!  bad   memory         64GiB of 16GiB: ... give --memory at most 15856MiB
 //! ```
 //!
-//! `--quick` asks the running server alone: the health check of a container.
+//! `--quick` only asks the running server: the health check of a container.
 //!
-//! Exit status 0 unless something is bad. Each check is a function of what was read, so that its
-//! test needs no such machine.
+//! Exit status 0 unless a check says `bad`. Each check is a pure function of the values read from
+//! the machine, so its test runs on any machine.
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};

@@ -1,4 +1,5 @@
-//! One GET, for an admin port: an answer with a length, on a connection of its own.
+//! A minimal HTTP client for an admin port: one GET of a reply with a length, on its own
+//! connection.
 //!
 //! ```text
 //!  AdminPort ─▶ TCP ─▶ TLS, if it is asked for ─▶ GET with a login, if there is one ─▶ body

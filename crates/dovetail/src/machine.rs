@@ -1,4 +1,5 @@
-//! What this process may use: cores by affinity and cgroup quota, memory by machine and cgroup.
+//! The resources this process may use: cores by affinity and cgroup quota, memory by machine and
+//! cgroup.
 //!
 //! ```text
 //!  sched_getaffinity ──┐
@@ -6,7 +7,8 @@
 //!                                            cgroup memory.max ─┴─▶ memory_bytes
 //! ```
 //!
-//! Every limit between the process's group and the root counts; of cores only those of cgroup v2.
+//! Every limit between the process's cgroup and the root counts; core quotas are read from cgroup
+//! v2 only.
 
 use std::path::{Path, PathBuf};
 

@@ -6,7 +6,7 @@
 //!                                  └▶ progress on standard error, a summary on standard output
 //! ```
 //!
-//! Exit status 0: every key was seen, and each is there or counted as what is not kept here; 1:
+//! Exit status 0: every key was read, and each is copied or counted as unsupported here; 1:
 //! interrupted, failed, or keys were refused; 2: bad usage.
 
 mod progress;

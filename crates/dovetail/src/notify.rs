@@ -1,7 +1,7 @@
 //! Tells a service manager that the server is ready or stopping (`Type=notify` of systemd).
 //!
-//! One datagram to the socket that `NOTIFY_SOCKET` names; without the variable nothing happens. It
-//! is these few lines, so no crate is taken for it.
+//! Sends one datagram to the socket in `NOTIFY_SOCKET`; without that variable it does nothing. The
+//! code is short enough to need no crate.
 
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt;

@@ -1,4 +1,4 @@
-//! `dovetail plan`: what each preset would serve of a workload, and which settings to take.
+//! `dovetail plan`: predicts the load each preset can serve of a workload, and recommends settings.
 //!
 //! ```text
 //!  --workload twitter-12 | trace.csv | HOST:PORT ─┐
@@ -6,7 +6,7 @@
 //!  --cores, --slo ────────────────────────────────┘
 //! ```
 //!
-//! Only settings that `serve` accepts today stand in the TOML; the others are comments.
+//! The TOML contains the settings that `serve` accepts today; the others are comments.
 
 mod output;
 mod source;

@@ -1,4 +1,4 @@
-//! SIGHUP: the settings, and the files that they name, are read anew.
+//! SIGHUP: rereads the settings and the files that they name.
 //!
 //! ```text
 //!  flags, environment, file ─▶ as at the start ─▶ what differs from the last reading
@@ -8,9 +8,9 @@
 //! ```
 //!
 //! # Invariants
-//! I1: settings that are wrong, alone or together, change nothing; one line says what is wrong.
-//! I2: of the live settings that have changed all hold afterwards, or none does.
-//! I3: what CONFIG SET has changed stays, unless the file says something else than it did before.
+//! I1: wrong settings, alone or together, change nothing; one line says what is wrong.
+//! I2: the changed live settings take effect all together or not at all.
+//! I3: a value from CONFIG SET stays, unless the file's value has changed since the last reading.
 
 use std::sync::Arc;
 

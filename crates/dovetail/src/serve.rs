@@ -1,4 +1,4 @@
-//! `dovetail serve`: starts the server, says what it found, waits, drains.
+//! `dovetail serve`: starts the server, logs the start block, waits for a signal, and drains.
 //!
 //! ```text
 //!  settings ─▶ Server::start ─▶ start block, `ready` ─▶ wait ─TERM, INT, USR1, SHUTDOWN─▶ stop
@@ -7,9 +7,9 @@
 //!  stop: other nodes of the cluster take over, clients take their answers, threads end
 //! ```
 //!
-//! Exit status 0 once drained, or if a signal comes before it was ready; 2 if the settings
-//! contradict each other or do not fit the machine (`dovetail doctor` says `bad`); a second signal
-//! leaves at once with 1.
+//! Exit status 0: the server has drained, or a signal came before it was ready; 2: the settings
+//! contradict each other or do not fit the machine (`dovetail doctor` says `bad`); 1: a second
+//! signal ended the process at once.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};

@@ -11,8 +11,8 @@
 //! # Invariants
 //! I1: a setting has one name: flag `--x-y`, TOML key `x-y`, environment `DOVETAIL_X_Y`.
 //! I2: every layer is read by the same [`Kind::read`], so an error differs only in its place.
-//! I3: what `--print-config` prints reads back to the same values.
-//! I4: a setting whose part is not built is not in the table.
+//! I3: the output of `--print-config` reads back to the same values.
+//! I4: the table has no setting for a feature that is not built.
 
 pub mod file;
 pub mod layers;

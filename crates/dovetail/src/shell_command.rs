@@ -1,5 +1,5 @@
-//! `dovetail completions` and `dovetail man`: what shells and `man` know of the command line, made
-//! from its own definitions.
+//! `dovetail completions` and `dovetail man`: shell completions and the manual page, generated from
+//! the definition of the command line.
 
 use std::path::{Path, PathBuf};
 

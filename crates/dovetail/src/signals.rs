@@ -1,4 +1,4 @@
-//! Signals of `dovetail serve`, from before it reads its settings until it has stopped.
+//! Signal handling of `dovetail serve`, from before it reads its settings until it has stopped.
 //!
 //! ```text
 //!  starting ──────── begin ───────▶ begun ─────── run ──────▶ running
@@ -7,8 +7,9 @@
 //! ```
 //!
 //! # Invariants
-//! I1: until `begin` the process may end at any time without a loss: nothing was answered, and what
-//!     is on disk is as it was. From then on the server is stopped, however early that was asked.
+//! I1: until `begin` the process may end at any time without loss: it has answered no request and
+//!     changed nothing on disk. After `begin` a signal stops the server in order, even if it came
+//!     early.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 

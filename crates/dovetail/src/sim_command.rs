@@ -1,4 +1,4 @@
-//! `dovetail sim`: a paper's figure into files, or one point as JSON.
+//! `dovetail sim`: writes a paper's figure to files, or prints one point as JSON.
 //!
 //! ```text
 //!  sim c4-fig3 --out DIR      DIR/c4-fig3.csv, .svg, .md
@@ -9,7 +9,7 @@
 //!  sim cache --trace FILE     miss ratios of a cache trace, as a table or JSON
 //! ```
 //!
-//! Ctrl-C ends the process at once; a figure's files appear only when they are whole.
+//! Ctrl-C ends the process at once; the files of a figure appear only when they are complete.
 
 mod cache;
 mod cluster;

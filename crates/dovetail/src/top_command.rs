@@ -1,4 +1,5 @@
-//! `dovetail top`: a server's figures and decisions in a terminal, from `/stats` of its admin port.
+//! `dovetail top`: shows a server's figures and decisions in a terminal, from `/stats` of its admin
+//! port.
 //!
 //! ```text
 //!  GET /stats ─▶ JSON ─┐

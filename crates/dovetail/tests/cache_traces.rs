@@ -1,4 +1,4 @@
-//! `dovetail sim cache` from outside: traces as files, tables, JSON, pictures, errors of one line.
+//! Tests `dovetail sim cache` from outside: trace files, tables, JSON, pictures, one-line errors.
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! `dovetail cli` from outside, against a server of the same binary: answers, forms, exit statuses.
+//! Tests `dovetail cli` from outside, against a server of the same binary: replies, formats, exit
+//! statuses.
 use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
 use std::process::{Child, Command, Output, Stdio};

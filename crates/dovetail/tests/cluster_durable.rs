@@ -1,5 +1,5 @@
-//! A cluster whose nodes write to disks: what was acknowledged is there after all nodes were killed
-//! at once, and after one of their logs was damaged.
+//! A cluster whose nodes write to disks: acknowledged writes survive when all nodes are killed at
+//! once, and when the log of one node is damaged.
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! The real binary from outside: messages, exit statuses, layers of settings, signals.
+//! Tests the real binary from outside: messages, exit statuses, layers of settings, signals.
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The binary with a data directory: what was acknowledged is there after `kill -9`, under load.
+//! The binary with a data directory: acknowledged writes survive `kill -9` under load.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

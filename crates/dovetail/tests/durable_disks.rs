@@ -1,4 +1,5 @@
-//! The binary on disks that are full, read-only or damaged: one line says so, and nothing is lost.
+//! The binary on full, read-only or damaged disks: it reports the problem in one line and loses
+//! nothing.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

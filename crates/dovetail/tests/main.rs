@@ -1,4 +1,4 @@
-//! The real binary from outside: one module for each topic.
+//! Tests of the real binary from outside: one module per topic.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

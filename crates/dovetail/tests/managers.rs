@@ -1,4 +1,4 @@
-//! `dovetail cm` and `dovetail cluster` from outside, with a config store in a folder.
+//! Tests `dovetail cm` and `dovetail cluster` from outside, with a config store in a directory.
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Output, Stdio};

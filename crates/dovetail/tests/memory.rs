@@ -1,5 +1,5 @@
-//! The binary and its memory: what is refused, what changes live, and that it can be stopped at any
-//! time. And the files that it makes.
+//! The memory limit of the binary: what is refused, what changes live, and that the server can be
+//! stopped at any time. Also tests the files that the server creates.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! `dovetail sim` and `plan` from outside: figures as files, points as JSON, errors of one line.
+//! Tests `dovetail sim` and `plan` from outside: figures as files, points as JSON, one-line errors.
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;

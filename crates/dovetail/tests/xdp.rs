@@ -1,6 +1,6 @@
 //! The native port over AF_XDP: the real server in one network namespace, real clients in another.
 //!
-//! Root and iproute2 are needed, and curl for one; without them a test says so in one line and
+//! The tests need root and iproute2, and one needs curl; without them a test prints one line and
 //! passes.
 
 use std::fmt::Write as _;

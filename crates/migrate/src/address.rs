@@ -1,4 +1,5 @@
-//! Where to copy from and to: `redis://`, `memcached://`, both by TLS with an `s`, and `rdb://`.
+//! The source and the target of a copy: `redis://`, `memcached://`, `rdb://`; with TLS `rediss://`
+//! and `memcacheds://`.
 //!
 //! ```text
 //!  redis://[[user]:password@]host[:port][/database]     rediss:// by TLS
@@ -6,7 +7,8 @@
 //!  rdb:///path/to/dump.rdb
 //! ```
 //!
-//! What a user or a password holds besides letters and digits may be written as `%40`.
+//! Characters of a user name or password other than letters and digits may be percent-encoded
+//! (`%40`).
 
 use std::fmt;
 use std::path::PathBuf;

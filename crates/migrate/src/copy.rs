@@ -1,4 +1,4 @@
-//! The loop between a source and a target: batches, retries, throttle, tally.
+//! The copy loop between a source and a target: batches, retries, throttle, tally.
 //!
 //! ```text
 //!  source.next ─▶ batch ─▶ throttle ─▶ target.write ─▶ tally, place to resume at
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! # Invariants
-//! I1: the place to resume at lies behind what the target has acknowledged, never further.
-//! I2: a source counts a batch only when it gives it: what is read again is not counted twice.
+//! I1: the place to resume at is never past the items that the target has acknowledged.
+//! I2: a source counts a batch only when it returns it: a batch that is read again counts once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Why copying stopped, in one line.
+//! The reasons for which copying stops, one line each.
 
 use std::io;
 

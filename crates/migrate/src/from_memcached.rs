@@ -1,13 +1,13 @@
-//! Items of a memcached that goes on serving: its list of keys, then each by `mg`.
+//! Reads the items of a running memcached: its list of keys, then each item by `mg`.
 //!
 //! ```text
 //!  lru_crawler metadump all ─▶ all keys, in memory ─▶ mg key f t v, by chunks
 //! ```
 //!
 //! # Limits
-//! The list is read to its end first, since memcached gives up on a reader that makes its crawler
-//! wait: a key takes its own bytes and one. Its order is not the same twice, so there is no place
-//! to resume at: a copy that starts again leaves alone what is there by then.
+//! The list is read to its end first, since memcached drops a reader that makes its crawler wait.
+//! Each key in the list takes its own length plus one byte. The order differs from run to run, so
+//! there is no place to resume at: a restarted copy skips the items that the target already has.
 
 use std::time::{Duration, Instant};
 

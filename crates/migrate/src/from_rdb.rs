@@ -1,4 +1,4 @@
-//! Keys of a file that Redis has saved.
+//! Reads the keys of an RDB file that Redis has saved.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

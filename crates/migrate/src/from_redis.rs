@@ -1,12 +1,13 @@
-//! Keys of a Redis server that goes on serving: SCAN, then what they are, then values.
+//! Reads the keys of a running Redis server: SCAN, then the types, then the values.
 //!
 //! ```text
 //!  SCAN cursor ─▶ TYPE and STRLEN of each ─▶ strings ─▶ MULTI GET PTTL EXEC of each, by chunks
 //!                                          └▶ other types: counted
 //! ```
 //!
-//! A value and its time are from one moment: each pair stands in a transaction of its own. Keys
-//! that are written while the copy runs may be missed, as SCAN says, or be copied as they were.
+//! A value and its expiry are read at one moment: each pair is read in its own transaction. Keys
+//! that are written while the copy runs may be missed, as SCAN documents, or be copied with their
+//! old value.
 
 use std::time::{Duration, Instant};
 

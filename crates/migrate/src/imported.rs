@@ -1,4 +1,4 @@
-//! What became of another server's configuration.
+//! The result of translating another server's configuration.
 
 /// One setting of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]

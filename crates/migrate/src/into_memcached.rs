@@ -1,4 +1,5 @@
-//! Writes through our memcached port: `ms` with flags and what is left of each item's time.
+//! Writes items through Dovetail's memcached port: `ms` with the flags and the remaining lifetime
+//! of each item.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

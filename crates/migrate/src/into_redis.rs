@@ -1,5 +1,5 @@
-//! Writes through our RESP port: SET with what is left of each item's time. In a cluster each item
-//! goes to the node that has its slot.
+//! Writes items through Dovetail's RESP port: SET with the remaining lifetime of each item. In a
+//! cluster each item goes to the node that has its slot.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

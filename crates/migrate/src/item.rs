@@ -1,4 +1,4 @@
-//! A key and its value on their way.
+//! An item in transit: a key and its value.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

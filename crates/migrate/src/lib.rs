@@ -1,4 +1,5 @@
-//! Moving in: what another server was told, as settings of ours, and what it keeps.
+//! Migration from Redis and memcached: translates their configuration into Dovetail's settings, and
+//! copies their keys.
 //!
 //! ```text
 //!  redis.conf ───────▶ redis_conf ─────┐
@@ -10,9 +11,9 @@
 //! ```
 //!
 //! # Invariants
-//! I1: nothing is dropped in silence: a directive is translated, or listed with a reason; a key is
+//! I1: nothing is dropped silently: a directive is translated, or listed with a reason; a key is
 //! copied, or counted under a reason.
-//! I2: a key that has expired on its way is not written.
+//! I2: a key that expires during the copy is not written.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! A TCP connection, encrypted or not, that is asked and answers, in turn.
+//! A TCP connection, encrypted or not, with alternating requests and answers.
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};

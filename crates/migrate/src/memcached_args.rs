@@ -1,4 +1,4 @@
-//! memcached's command line.
+//! Translates memcached's command line into settings.
 
 use std::net::Ipv6Addr;
 

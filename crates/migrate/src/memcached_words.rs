@@ -1,4 +1,4 @@
-//! What memcached's meta commands say to a client, and its list of keys.
+//! Parses the answers to memcached's meta commands, and the lines of its list of keys.
 //!
 //! ```text
 //!  key=any%20bytes exp=1700000000 la=... cas=... fetch=no cls=1 size=63      a line of metadump

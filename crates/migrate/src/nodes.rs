@@ -4,12 +4,12 @@
 //!  item ─▶ slot ─▶ the node that MOVED has named for it, or the one that the user has named
 //! ```
 //!
-//! Which node has which slot is learned from answers alone, as every client of a cluster must be
-//! able to: one server never answers so, and costs nothing more.
+//! The slot map is learned from answers alone, as in every cluster client: a single server never
+//! sends MOVED, so it costs nothing more.
 //!
 //! # Invariants
-//! N1: what was learned is forgotten with the connections: a node that is gone is not asked again
-//!     before another has named it.
+//! N1: the slot map is dropped together with the connections: a node that is gone is not asked
+//!     again before another node has named it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! RDB: the file in which Redis saves all that it keeps, read from front to back.
+//! Reads RDB, the file format in which Redis saves all its data, from front to back.
 //!
 //! ```text
 //!  REDIS 0010 │ AUX name value │ SELECTDB 0 │ RESIZEDB 2 1
@@ -6,15 +6,16 @@
 //!             │ EOF │ CRC-64 of all before, 8 bytes; 0: none
 //! ```
 //!
-//! Strings are read in all their forms; values of other types are walked over and named. The same
-//! lengths and the same compression as in what DUMP answers (`wire::resp::dump`).
+//! Strings are read in all their encodings; values of other types are skipped and reported by type.
+//! Lengths and compression are those of DUMP's payload (`wire::resp::dump`).
 //!
 //! # Invariants
-//! I1: any bytes end in `End` or in an error; memory grows with what was read, not with lengths.
-//! I2: `End` is given only if the checksum is right, or if there is none.
+//! I1: any input ends in `End` or in an error; memory grows with the bytes read, not with the
+//!     lengths that they claim.
+//! I2: `End` is returned only if the checksum is right, or if there is none.
 //!
 //! # Limits
-//! Versions 1 to 13, and 80 of Valkey 9. Modules of before Redis 4 cannot be walked over.
+//! Versions 1 to 13, and 80 of Valkey 9. Modules from before Redis 4 cannot be skipped.
 
 mod input;
 mod walk;

@@ -1,4 +1,4 @@
-//! redis.conf, as Redis and Valkey read it.
+//! Reads redis.conf as Redis and Valkey do.
 //!
 //! ```text
 //!  "maxmemory 2gb  # no comment"  ─▶ words ─▶ Directive ─▶ translate ─▶ Setting | Ignored
@@ -7,7 +7,7 @@
 //! # Invariants
 //! I1: a line is split as Redis splits it: double quotes with \n, \xHH and the like, single quotes
 //!     with \' only; a `#` begins a comment only at the line's beginning.
-//! I2: what a password is stands in no list of what was ignored.
+//! I2: the list of ignored directives never contains a password.
 
 mod translate;
 mod words;

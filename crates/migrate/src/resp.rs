@@ -1,8 +1,8 @@
-//! RESP2 as a client needs it: requests to bytes, bytes to replies.
+//! The client's side of RESP2: requests to bytes, bytes to replies.
 //!
 //! # Limits
-//! A bulk has at most 1 GiB, an array at most 2^20 elements, arrays lie in arrays 16 deep. Memory
-//! grows with what has arrived, not with what a length promises.
+//! A bulk string has at most 1 GiB, an array at most 2^20 elements, and arrays nest at most 16
+//! deep. Memory grows with the bytes received, not with the lengths that they claim.
 
 use std::io::{self, BufRead, Read};
 

@@ -1,4 +1,4 @@
-//! So many keys and bytes a second, and no more.
+//! Limits the copy to a number of keys and bytes a second.
 
 use std::time::{Duration, Instant};
 

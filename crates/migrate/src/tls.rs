@@ -1,8 +1,8 @@
-//! TLS of a connection that is asked and answers: `rediss://` and `memcacheds://`.
+//! TLS for a request-and-answer connection: `rediss://` and `memcacheds://`.
 //!
 //! # Invariants
-//! I1: a server is spoken to only if an authority has signed its certificate for the name that was
-//!     asked for: there is no flag that leaves this out, for a copy may carry everything.
+//! I1: the client sends nothing to a server unless an authority has signed its certificate for the
+//!     requested name. No flag turns this off, for a copy may carry all data.
 
 use std::io;
 use std::net::TcpStream;

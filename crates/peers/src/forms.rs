@@ -1,8 +1,8 @@
-//! How keys and values lie in a peer: owned by the map in allocations of their own, or inline.
+//! The representation of keys and values in a peer: owned, in allocations of the map, or inline.
 //!
-//! Owned is what the store does: any length, bytes that belong to the map. Inline is the most
-//! favourable that a peer can have: a length that the compiler knows, no allocation, a hash of
-//! one or two words; it can hold nothing else.
+//! Owned is what the store does: any length, bytes that belong to the map. Inline is the best case
+//! for a peer: a compile-time length, no allocation, a hash of one or two words; it can hold
+//! nothing else.
 
 use std::borrow::Borrow;
 use std::hash::{Hash, Hasher};

@@ -1,9 +1,10 @@
-//! How many random cache lines a second threads read: the limit that a table which misses the
-//! cache at every line cannot pass, and how much of it two threads have for each other's traffic.
+//! Measures how many random cache lines a second threads read: the upper limit for a table that
+//! misses the cache at every line, and how much of it is left for each of two threads beside the
+//! other's traffic.
 //!
-//! Reads do not depend on each other, so the core keeps as many on their way as it can; the
-//! addresses come from a generator that needs no memory. Huge pages where the allocator asks for
-//! them (`GLIBC_TUNABLES=glibc.malloc.hugetlb=1`).
+//! Reads are independent, so the core keeps as many in flight as it can; the addresses come from a
+//! generator that needs no memory. Huge pages are used if the allocator asks for them
+//! (`GLIBC_TUNABLES=glibc.malloc.hugetlb=1`).
 
 use std::hint::black_box;
 use std::io::{BufRead, Write};

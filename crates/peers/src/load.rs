@@ -1,4 +1,5 @@
-//! One window of load on one map: what `dovetail bench` does to the store, one request at a time.
+//! One window of load on one map: the load that `dovetail bench` puts on the store, one request at
+//! a time.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! `store-peers`: a map of another crate under the load that `dovetail bench embedded:` puts on
+//! `store-peers`: runs another crate's map under the load that `dovetail bench embedded:` puts on
 //! the store, with the same keys, values, traces and checks.
 //!
 //! ```text
@@ -8,8 +8,8 @@
 //!  stdout: {"ops_per_cpu_second":...}  one line for each, until stdin ends
 //! ```
 //!
-//! Waiting for a line costs nothing, so that `cargo xtask bench-store` can keep all peers and
-//! measure them in turn. In no shipped binary.
+//! Waiting for a line costs nothing, so that `cargo xtask bench-store` can keep all peers running
+//! and measure them in turn. No shipped binary contains it.
 #![forbid(unsafe_code)]
 
 mod forms;

@@ -1,4 +1,4 @@
-//! The peers, each behind the few operations that the load has.
+//! The peer maps, each behind the few operations that the load needs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;

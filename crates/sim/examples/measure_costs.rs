@@ -1,4 +1,5 @@
-//! Measures this machine and prints the table of costs, as committed in `crates/sim/data`.
+//! Measures this machine and prints the cost table in the form that is committed in
+//! `crates/sim/data`.
 //!
 //! `cargo run --release -p sim --example measure_costs -- DATE [COMMIT] > costs.json`
 

@@ -6,9 +6,10 @@
 //!                     └───┴───────────── completion, +30 ns ───────┘
 //! ```
 //!
-//! The decisions (route, pin, open and close a window) are the crate `policy`'s. What the published
-//! artifact does that no server would (a stale view of completions, one service stream for all
-//! cores, dropped latencies) is [`Fidelity::Artifact`]; `docs/design/sim.md` lists it.
+//! The crate `policy` makes the decisions (route, pin, open and close a window).
+//! [`Fidelity::Artifact`] reproduces what the published artifact does and no server would: a stale
+//! view of completions, one service stream for all cores, dropped latencies. `docs/design/sim.md`
+//! lists it.
 //!
 //! # References
 //! C-4 §3, appendix A; the artifact's parameters are [`PointOptions::default`].

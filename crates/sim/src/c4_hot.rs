@@ -1,4 +1,5 @@
-//! The hot thread with and without compaction: C-4's Figs 11, 12, 13 and Table 2.
+//! The thread that owns the hottest key, with and without compaction: C-4's Figs 11, 12, 13 and
+//! Table 2.
 //!
 //! ```text
 //!  sweep: machine x windows x load ─▶ model: 64 cores, CREW, lines of hot items ─▶ figure, table
@@ -6,13 +7,15 @@
 //!   measure: LineTransfer, CostTable   policy: Depths, WindowRules
 //! ```
 //!
-//! The queueing model of [`crate::c4`] knows no cache lines, and C-4 says that it underestimates
-//! compaction for that reason (§3.2). Here each write of a hot item takes its lines from the
-//! readers' caches, and each reader fetches them again; compaction does so once a window.
+//! The queueing model of [`crate::c4`] has no cache lines, and C-4 says that it underestimates
+//! compaction for that reason (§3.2). In this model each write of a hot item takes its lines from
+//! the readers' caches, and each reader fetches them again; with compaction that happens once a
+//! window.
 //!
 //! # Limits
-//! RLU and MV-RLU (C-4 §6) are not modelled: what C-4 reports of them (commits of 10 to 20 us,
-//! collections of 70 us) are costs of those two libraries, and no policy of ours corresponds.
+//! RLU and MV-RLU (C-4 §6) are not modelled: the costs that C-4 reports for them (commits of 10 to
+//! 20 us, collections of 70 us) are those of the two libraries, and none of our policies
+//! corresponds to them.
 
 mod fig11;
 mod fig12;

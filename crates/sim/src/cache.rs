@@ -1,4 +1,5 @@
-//! Caches by trace: the real store beside exact policies and Belady's bound, on the same requests.
+//! Cache simulation by trace: the real store, exact policies and Belady's bound on the same
+//! requests.
 //!
 //! ```text
 //!  trace or cluster ─▶ Requests ─┬─▶ Store::open(memory): GET, on a miss SET  ─┐
@@ -6,17 +7,17 @@
 //!                                └─▶ Belady, by the next access               ─┘
 //! ```
 //!
-//! A client looks a key up and, when it is not there, stores it (look-aside). Writes of the trace
-//! store, deletes remove; only look-ups count as hits and misses. Times are the trace's: what has
-//! outlived its TTL is a miss.
+//! The client is look-aside: it looks a key up and stores it on a miss. Writes of the trace store
+//! the key, deletes remove it; only look-ups count as hits and misses. Times are the trace's: an
+//! item past its TTL is a miss.
 //!
 //! # Invariants
 //! I1: at no time does an exact cache hold more than its capacity.
 //! I2: one trace gives one result, on any number of threads.
 //!
 //! # Limits
-//! The requests are held in memory, 36 bytes each: every policy and size passes over them, and
-//! Belady needs the future.
+//! All requests are held in memory, 36 bytes each: every policy and size passes over them, and
+//! Belady needs future accesses.
 //!
 //! # References
 //! L. Belady, IBM Systems Journal 5(2), 1966; J. Yang et al., SOSP 2023 (S3-FIFO); MICA §4.1.

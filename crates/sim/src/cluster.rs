@@ -1,4 +1,5 @@
-//! Whole clusters under simulated faults, from one seed: the very state machines that servers run.
+//! Simulates whole clusters under faults, from one seed, with the state machines that the servers
+//! run.
 //!
 //! ```text
 //!  seed ─▶ scenario: servers, managers, clients, faults
@@ -10,8 +11,8 @@
 //!
 //! # Invariants
 //! I1: one set of options gives one run, bit by bit.
-//! I2: each fault keeps to what the design promises to survive; what it does not promise (clocks
-//!     beyond their bound, every copy lost without a disk) is not drawn.
+//! I2: each fault stays within what the design promises to survive. Faults beyond that (clocks
+//!     outside their bound, the loss of every copy without a disk) are not drawn.
 
 mod client;
 mod dice;

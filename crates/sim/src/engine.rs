@@ -1,4 +1,4 @@
-//! What happens next: events in time order; of simultaneous ones, the first pushed.
+//! The event queue: pops events in time order, simultaneous ones in the order of their pushes.
 //!
 //! ```text
 //!  push(at)            ┌ lane 0 ┐  delays that never change: already in order, a ring
@@ -7,14 +7,14 @@
 //!                         └────▶ heads: the earliest of each ──▶ pop: the least head
 //! ```
 //!
-//! Most delays of a queueing model are constants (a wire, a fixed cost), so their events come in
-//! order by themselves: a lane costs two ring operations where a heap costs a walk. Nothing is
-//! allocated per event once the rings have grown.
+//! Most delays of a queueing model are constants (a wire, a fixed cost), so their events are
+//! already in order: a lane costs two ring operations where a heap costs a walk. No event allocates
+//! memory once the rings have grown.
 //!
 //! # Invariants
 //! I1: pops never go back in time.
 //! I2: events of one lane, and simultaneous events of the queue, leave in the order they came;
-//!     between lanes the lower number goes first, the queue last.
+//!     between lanes the lower number goes first, and the queue goes last.
 
 mod calendar;
 

@@ -1,4 +1,4 @@
-//! Why a simulation could not be run.
+//! The reasons for which a simulation cannot run.
 
 /// Why a simulation could not be run, or its result not be written.
 #[derive(Debug, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! What a figure is: a name, what it runs, and a report of numbers, charts and words.
+//! A figure: a name, a run function, and the report of numbers, charts and text.
 //!
 //! ```text
 //!  Options ─▶ Figure::run ─▶ Report ─┬─ table  ─▶ NAME.csv
@@ -7,8 +7,9 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a file that is there is whole: each is written beside its place and renamed into it.
-//! I2: one report gives the same bytes: no clock, no host name, no order of threads.
+//! I1: an existing file is complete: each file is written beside its place and renamed into it.
+//! I2: equal reports give equal bytes: they contain no clock, no host name, and no order of
+//!     threads.
 
 mod csv;
 mod file;

@@ -1,4 +1,4 @@
-//! Every figure that can be asked for, and the one place that knows their names.
+//! The list of all figures, and the only place that knows their names.
 
 use crate::SimError;
 use crate::figure::Figure;

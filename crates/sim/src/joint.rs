@@ -1,12 +1,12 @@
-//! Ours: the joint default against every preset, where each paper's design has its strength.
+//! Compares the joint default with every preset, each where its paper's design is strong.
 //!
 //! ```text
 //!  four regions of C-4's taxonomy ─┐                      ┌─▶ throughput under SLO, each preset
 //!  three size mixes of Minos ──────┴─▶ plan, 4 to 240 ────┘    beside the joint default
 //! ```
 //!
-//! Every preset gets the same requests and the same costs, line transfers included. It is the model
-//! of [`crate::plan`], which lists what it leaves out.
+//! Every preset gets the same requests and the same costs, line transfers included. The model is
+//! that of [`crate::plan`], which lists what it leaves out.
 
 use policy::Access;
 use rand::rngs::SmallRng;

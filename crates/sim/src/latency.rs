@@ -1,4 +1,4 @@
-//! Latencies of a run: every request is counted, quantiles to 0.1 %.
+//! Latency histogram of a run: counts every request, and gives quantiles to 0.1 %.
 
 /// Counts of latencies in log-linear classes: exact below 2048 units, then 1024 classes for each
 /// factor of two.

@@ -1,4 +1,4 @@
-//! Discrete-event simulation: what the policies do on 64 or 240 cores that we do not have.
+//! Discrete-event simulation: the policies on 64 or 240 cores, which our machines do not have.
 //!
 //! ```text
 //!  workload (arrivals, keys, sizes) ─▶ model ─▶ latencies ─▶ figure (CSV, SVG, text) or plan
@@ -17,7 +17,7 @@
 //!
 //! # Invariants
 //! I1: one seed gives one result, on any number of threads.
-//! I2: every request is counted, an overloaded run shows as overloaded.
+//! I2: every request is counted, so an overloaded run shows as overloaded.
 #![forbid(unsafe_code)]
 
 pub mod c4;

@@ -1,4 +1,4 @@
-//! What things cost: the store's service times and moving cache lines, measured on this machine.
+//! Measured costs: the store's service times, and the transfer of cache lines, on this machine.
 //!
 //! ```text
 //!  the real store ──▶ store_costs ──▶ CostTable (JSON) ─▶ service times ─┐
@@ -6,13 +6,14 @@
 //! ```
 //!
 //! # Invariants
-//! I1: nothing here decides; a model asks "how long?" and advances its clock by the answer.
-//! I2: a simulation reads a committed or named table, never this moment's clock, so that one seed
-//! gives one result; only `measure` runs a clock, and only when it is asked to.
+//! I1: this module makes no decision; a model asks "how long?" and advances its clock by the
+//!     answer.
+//! I2: a simulation reads a committed or named table and never the current clock, so that one seed
+//! gives one result; only `measure` reads a clock, and only on request.
 //!
 //! # Limits
-//! A table holds what one core does with no other beside it. What many cores do to each other is
-//! [`LineTransfer`]'s stated law, extrapolated from two cores.
+//! A table holds the costs of one core alone. The mutual effect of many cores is the law stated in
+//! [`LineTransfer`], extrapolated from two cores.
 
 pub mod cost_table;
 pub mod line_costs;

@@ -1,4 +1,4 @@
-//! MICA on 24, 120 and 240 cores: what a skewed workload leaves of a partitioned store.
+//! MICA on 24, 120 and 240 cores: the throughput of a partitioned store under a skewed workload.
 //!
 //! ```text
 //!  loads: Zipf 0.99 ─▶ hash ─▶ share of each partition ─┐

@@ -1,4 +1,4 @@
-//! Minos: what large requests do to the tail, in queues (Fig. 2) and in a server (Figs 3-10).
+//! Minos: the effect of large requests on the tail, in queues (Fig. 2) and in a server (Figs 3-10).
 //!
 //! ```text
 //!  point: Poisson, services 1 and K ─▶ queues: hash | late | steal | size-aware ─▶ p99 in services

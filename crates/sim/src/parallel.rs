@@ -1,4 +1,4 @@
-//! Runs the points of a figure side by side, with a progress bar on a terminal.
+//! Runs the points of a figure in parallel, with a progress bar on a terminal.
 
 use std::cell::Cell;
 use std::sync::Mutex;

@@ -1,4 +1,5 @@
-//! Capacity planning: what each preset would serve of a workload, on so many cores, under an SLO.
+//! Capacity planning: the load that each preset carries of a workload, on a number of cores, under
+//! an SLO.
 //!
 //! ```text
 //!  Workload (name, trace, /stats) ─┐
@@ -6,8 +7,8 @@
 //!  cores, SLO ─────────────────────┘            └─ server: policy's own routers and windows
 //! ```
 //!
-//! Every preset is offered the same requests, arrivals and service times, so that a difference is
-//! the preset's.
+//! Every preset gets the same requests, arrivals and service times, so that any difference comes
+//! from the preset.
 //!
 //! # Invariants
 //! I1: one seed gives one plan, on any number of threads.
@@ -18,7 +19,7 @@
 //! # Limits
 //! Not in the model: the network card and its bandwidth, cores that share a cache or a memory
 //! channel, misses of a store that does not hold every key. Requests arrive one by one, at random.
-//! A measured time is that of a request in a full batch.
+//! A measured service time is that of a request in a full batch.
 
 mod jobs;
 mod presets;

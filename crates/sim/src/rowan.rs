@@ -1,5 +1,5 @@
-//! Persistent memory under replication: Rowan-KV's Figs 2, 8 and 10; and whole stores on it, Figs
-//! 9, 11, 13 and Table 2 (`store`).
+//! Persistent memory under replication: Rowan-KV's device Figs 2, 8 and 10, and whole stores on it,
+//! Figs 9, 11, 13 and Table 2 (`store`).
 //!
 //! ```text
 //!  writers: remote threads, local cores ─▶ streams ─▶ NIC, in order ─▶ DIMM 0 ┐  lines of 256 B,
@@ -9,16 +9,16 @@
 //!                                                                 media writes
 //! ```
 //!
-//! Device write amplification is what the media writes, in lines of 256 bytes, over what was asked
-//! for, in pieces of 64 (Rowan-KV §2.4). Two things make it: how many lines the combining buffer
-//! holds, and in which order pieces of different logs arrive. The model has both, and the closed
-//! loop between writers and devices: a DIMM that falls behind holds up its next writer.
+//! Device write amplification is the media's writes, in lines of 256 bytes, over the requested
+//! writes, in pieces of 64 (Rowan-KV §2.4). Two things cause it: how many lines the combining
+//! buffer holds, and the order in which pieces of different logs arrive. The model has both, and
+//! the closed loop between writers and devices: a DIMM that falls behind delays its next writer.
 //!
 //! # What is known and what is fitted
-//! Known: three DIMMs interleaved by 4 KiB, a buffer of 16 KB each, 2 GB/s of media writes and 6
-//! of reads each (§2.1), a round trip of 2 us, 18 ns a message of the NIC (54.5 M/s, §6.2). Fitted
-//! to Fig. 2's four numbers: a buffer begins to drain at three quarters, and four pieces wait for a
-//! DIMM before whatever is behind them waits too.
+//! Known: three DIMMs interleaved by 4 KiB, a buffer of 16 KB each, 2 GB/s of media writes and 6 of
+//! reads each (§2.1), a round trip of 2 us, 18 ns a message of the NIC (54.5 M/s, §6.2). Fitted to
+//! Fig. 2's four numbers: a buffer begins to drain at three quarters, and once four pieces wait for
+//! a DIMM, all later pieces wait too.
 
 mod costs;
 mod dimm;

@@ -1,4 +1,4 @@
-//! The artifact's model, fed with the artifact's streams, gives the artifact's published numbers.
+//! Tests that the artifact's model, fed with the artifact's streams, gives its published numbers.
 
 use sim::c4::{Balance, PointOptions, Policy, point};
 use sim::figure::Fidelity;

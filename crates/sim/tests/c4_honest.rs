@@ -1,4 +1,5 @@
-//! The honest model with its own streams: near independent results, and true to queueing theory.
+//! Tests of the honest model with its own streams: close to independent results, and true to
+//! queueing theory.
 
 use sim::c4::{PointOptions, PointResult, Policy, point};
 

@@ -1,4 +1,4 @@
-//! The hot thread's figures: what must hold of them whatever the seed.
+//! Tests of the hot thread's figures: properties that hold for any seed.
 use std::collections::HashMap;
 
 use sim::c4_hot::FIGURES;

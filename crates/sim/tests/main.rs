@@ -1,4 +1,4 @@
-//! The simulator from outside: the papers' figures, in small.
+//! Tests of the simulator from outside: the papers' figures at a small scale.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,4 +1,4 @@
-//! Measuring this machine: what a table shows wherever it is measured.
+//! Tests of measuring this machine: properties that hold on any machine.
 use policy::Access;
 use sim::measure::store_costs::Sizes;
 use sim::measure::{Batching, CostTable, measure};

@@ -1,7 +1,7 @@
-//! MICA's many-core servers against the paper's numbers (MICA §5.3, §6.2).
+//! Tests of MICA's many-core servers against the paper's numbers (MICA §5.3, §6.2).
 //!
-//! Tolerances are wide where the paper rounds ("0.13 billion") or contradicts itself, and each says
-//! how far off the model is today.
+//! Tolerances are wide where the paper rounds ("0.13 billion") or contradicts itself, and each
+//! states the model's present error.
 
 use sim::figure::{Fidelity, Options, Report};
 use sim::mica::loads::{KEYS, Population, Skew, harmonic};

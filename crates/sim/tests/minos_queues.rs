@@ -1,4 +1,4 @@
-//! The queueing models of Minos Fig. 2 against closed forms, and the figure's claims.
+//! Tests of the queueing models of Minos Fig. 2 against closed forms, and of the figure's claims.
 //!
 //! Tolerances: at a million requests and these loads the means of several seeds spread by about
 //! 1 % (M/M/1 and M/D/1) and 2 % (bimodal); the checks allow about three times that.

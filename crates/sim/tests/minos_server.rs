@@ -1,4 +1,4 @@
-//! The server model of Minos Figs 3 to 10: its bounds by hand, and what the paper says of it.
+//! Tests of the server model of Minos Figs 3 to 10: bounds by hand, and the paper's claims.
 
 use sim::minos::server::{
     CORES, Costs, LINK_BYTES_PER_NS, MinosVariant, Outcome, PACKET_HEADER_BYTES, Setup, System, run,

@@ -1,4 +1,4 @@
-//! Rowan-KV's device figures, held against the paper's numbers.
+//! Tests of Rowan-KV's device figures against the paper's numbers.
 
 use sim::figure::{Fidelity, Options, Report};
 use sim::rowan::FIGURES;

@@ -1,4 +1,4 @@
-//! When an open loop means to send: Poisson or constant gaps, whatever the answers do.
+//! Send times of an open loop: Poisson or constant gaps, independent of the answers.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Traces of caches: which key was asked for, when, and how large its value is.
+//! Cache traces: the key, the time and the value size of each request.
 //!
 //! ```text
 //!  file ─▶ zstd? ─┬─ CSV, columns by name or number ─┐

@@ -1,4 +1,4 @@
-//! From a key id to the bytes of its key, and back.
+//! Maps a key id to the bytes of its key, and back.
 
 mod decimal;
 

@@ -1,4 +1,5 @@
-//! Key popularity, item sizes, operation mixes and arrivals: pure, and the same for the same seed.
+//! Workloads: key popularity, item sizes, operation mixes and arrivals, as pure functions of a
+//! seed.
 //!
 //! ```text
 //!  Popularity ─▶ rank ─▶ Scramble ─▶ key id ─┐                    KeyFormat: id ─▶ key bytes
@@ -6,14 +7,14 @@
 //!  Arrivals ───────────▶ intended send times                       ValueSizes: id ─▶ length
 //! ```
 //!
-//! A [`Profile`] names a whole workload: all of these, as a paper or a trace gives them.
+//! A [`Profile`] is a named workload: all of these together, as a paper or a trace gives them.
 //!
 //! A trace is drawn before the clock starts, because drawing costs more than a store's GET. Keys
-//! and values follow from the id, so that the reader of a value can tell whether it is right.
+//! and values are functions of the id, so the reader of a value can check it.
 //!
 //! # Invariants
 //! W1: distinct ids below a format's capacity have distinct keys.
-//! W2: a value says which id it belongs to; [`values::check`] reads every byte of it.
+//! W2: a value contains the id it belongs to; [`values::check`] reads every byte of it.
 //! W3: one seed gives one trace and one sequence of arrivals.
 #![forbid(unsafe_code)]
 

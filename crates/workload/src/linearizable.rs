@@ -1,17 +1,17 @@
-//! Is there one order of a key's requests that explains all answers?
+//! The judge of histories: searches for one order of a key's requests that explains all answers.
 //!
 //! ```text
 //!  client 0   [Put 1 ─────────]      [Get ▶ 2 ──]          ─▶ time
 //!  client 1        [Put 2 ───────────────────────────────? no answer: whenever, or never
 //! ```
 //!
-//! Wing and Gong's search with Lowe's memory: a set of requests that were taken, with the value
-//! that they led to, is looked at once. A request is taken next if it began before everything that
-//! is left has ended, and its answer is right.
+//! The search is Wing and Gong's with Lowe's memory: a state is a set of taken requests and the
+//! value that they led to, and each state is visited once. A request can be taken next if it began
+//! before every remaining request ended, and if its answer is right.
 //!
 //! # Limits
-//! Exponential at worst: after `STEPS_MAX` sets the verdict is "unknown", which is counted
-//! and not taken for a pass.
+//! The search is exponential at worst: after `STEPS_MAX` sets the verdict is "unknown", which is
+//! counted and is not a pass.
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! Which operations a workload has, and in what shares.
+//! The operations of a workload and their shares.
 //!
 //! The YCSB core workloads (Cooper et al., SoCC 2010, table 2):
 //!

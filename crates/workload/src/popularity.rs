@@ -1,4 +1,4 @@
-//! Which keys are asked for how often: uniform, or Zipf with any exponent of at least 0.
+//! Key popularity: uniform, or Zipf with any exponent of at least 0.
 //!
 //! Zipf ranks are drawn by rejection-inversion (W. Hörmann and G. Derflinger, "Rejection-inversion
 //! to generate variates from monotone discrete distributions", ACM TOMACS 6(3), 1996): no table,

@@ -1,5 +1,5 @@
-//! Whole workloads by name, as papers and traces give them: used alike by the load generator, the
-//! simulator and the capacity planner.
+//! Named workloads from papers and traces, for the load generator, the simulator and the capacity
+//! planner alike.
 //!
 //! ```text
 //!  "minos", "zippydb", "twitter-12" ──▶ Profile ─┬─ draw(key_count, seed) ──────▶ Draw ──▶ Trace
@@ -7,7 +7,7 @@
 //!                                                └─ requests(key_count, seed) ──▶ Request, ...
 //! ```
 //!
-//! What a source leaves open is filled in here, and said so in [`Profile::about`]:
+//! Where a source leaves something open, the profile fills it in and says so in [`Profile::about`]:
 //!
 //! - Facebook's three stores: the means are those that Rowan-KV §2.1 quotes; values follow the
 //!   generalized Pareto shape that the same characterization (Cao et al., FAST 2020) fits to UDB's

@@ -1,4 +1,4 @@
-//! Draws requests one after the other: what a trace is filled with, and what a simulator asks for.
+//! Draws requests one by one, to fill a trace or to feed a simulator.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};

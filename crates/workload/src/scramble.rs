@@ -1,8 +1,8 @@
 //! A fixed shuffle of 0..n, so that popular keys are spread over the key space.
 //!
-//! YCSB hashes the rank and takes the remainder, which merges some keys and leaves others out.
-//! Here every step is a bijection on the next power of two, and values outside 0..n are walked
-//! on until they fall inside (at most two steps on average), so the shuffle loses nothing.
+//! YCSB hashes the rank and takes the remainder, which merges some keys and skips others. Here
+//! every step is a bijection on the next power of two. A value outside 0..n is mapped again until
+//! it falls inside (at most two steps on average), so the shuffle loses no key.
 
 pub use base::hash::mix;
 

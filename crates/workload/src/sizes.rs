@@ -1,11 +1,12 @@
-//! How long values are: fixed, uniform in a range, weighted classes, or a published distribution.
+//! Value lengths: fixed, uniform in a range, weighted classes, or a published distribution.
 //!
-//! A key's value always has the same length: it follows from the id. A rewrite therefore
-//! never changes an item's size, and a reader knows what length to expect.
+//! A key's value always has the same length, because the length is a function of the id. A rewrite
+//! therefore never changes an item's size, and a reader knows the length to expect.
 //!
-//! All but the simplest shapes are steps: ranges of lengths with cumulated weights. A continuous
-//! distribution becomes `QUANTILES` steps of equal weight, each as long as the distribution's
-//! mean within it, so that the mean of all is kept and the last step stands for the whole tail.
+//! All but the simplest shapes are steps: ranges of lengths with cumulative weights. A continuous
+//! distribution becomes `QUANTILES` steps of equal weight. Each step has the distribution's mean
+//! within it as its length, so that the overall mean is kept and the last step stands for the whole
+//! tail.
 //!
 //! ```text
 //!  id ─▶ is it one of the large items? ─▶ mixed, scaled to the weights ─▶ step ─▶ length in it

@@ -8,9 +8,9 @@
 //!  +-------+-------------------------------------------------------+
 //! ```
 //!
-//! Lanes (connections, or threads of the embedded store) walk one trace from places that are
-//! evenly apart, and around its end. A lane inserts only ids that are congruent to its number,
-//! so that it knows which of its inserts have been answered without asking any other lane.
+//! Lanes (connections, or threads of the embedded store) walk one trace from evenly spaced starting
+//! points and wrap around at its end. A lane inserts only ids that are congruent to its number, so
+//! that it knows which of its inserts are answered without asking other lanes.
 
 use crate::mix::{Mix, SCAN_KEYS_MAX};
 use crate::popularity::Popularity;

@@ -1,6 +1,7 @@
 //! Twitter's 54 cache clusters of March 2020: the published numbers, read from `data/`.
 //!
-//! The file holds means, so the spread of value sizes is ours: see [`crate::profile`].
+//! The file holds means only, so the spread of value sizes is our assumption: see
+//! [`crate::profile`].
 
 use crate::WorkloadError;
 use crate::profile::Ttl;

@@ -1,4 +1,4 @@
-//! Values that say which key and which write they come from.
+//! Values that identify the key and the write they come from.
 //!
 //! ```text
 //!  value  = word 0 | word 1 | word 2 | ... | first bytes of the last word     (little-endian)
@@ -6,9 +6,9 @@
 //!  word i = word 0 + i * STEP
 //! ```
 //!
-//! A value shorter than a word carries the tag alone. Checking costs one multiplication, and then
-//! one addition and one comparison a word, so that a client can check everything it reads and
-//! still outrun a server.
+//! A value shorter than a word carries the tag alone. A check costs one multiplication, and one
+//! addition and one comparison per word, so that a client can check everything it reads and still
+//! outrun a server.
 
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 

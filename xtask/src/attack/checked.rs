@@ -1,4 +1,4 @@
-//! Clients that do no harm beside the attack: each of their replies is compared, each wait noted.
+//! Well-behaved clients beside the attack: each reply is compared, each wait recorded.
 
 use std::io::BufReader;
 use std::net::{SocketAddr, TcpStream};

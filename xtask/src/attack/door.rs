@@ -1,4 +1,4 @@
-//! The doors of a server, and connections through those that have streams.
+//! The doors (ports) of a server, and connections to those that use streams.
 
 use std::fmt;
 use std::io::{self, Read, Write};

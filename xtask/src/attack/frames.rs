@@ -1,4 +1,4 @@
-//! Frames of the native protocol, written from docs/formats/native.md alone.
+//! Frames of the native protocol, implemented from docs/formats/native.md alone.
 
 use std::net::UdpSocket;
 

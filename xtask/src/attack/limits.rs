@@ -1,4 +1,4 @@
-//! How many connections this process may open.
+//! The number of connections this process may open.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -1,4 +1,4 @@
-//! The memory of a process, as `/proc/PID/status` reports it, and what a cap allows.
+//! The memory of a process, as `/proc/PID/status` reports it, and the amount that a cap allows.
 
 const MIB: u64 = 1 << 20;
 /// What a server may take beside its cap: program, stacks, allocator.

@@ -1,4 +1,4 @@
-//! Sends a script over many connections at once, and reads what comes back, or does not.
+//! Sends a script over many connections at once, and reads the replies or leaves them unread.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};

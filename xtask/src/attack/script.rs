@@ -1,4 +1,4 @@
-//! What a connection sends: a beginning, a part that repeats, an end; made as it is sent.
+//! The script of a connection: a beginning, a repeated part, an end; generated while it is sent.
 
 use crate::conformance::reply::multibulk;
 

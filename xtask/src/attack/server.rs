@@ -1,4 +1,4 @@
-//! The server under attack: started with all doors that it has, watched, ended by TERM.
+//! The server under attack: started with all its doors, monitored, ended by TERM.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader};

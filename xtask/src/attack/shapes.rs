@@ -1,7 +1,8 @@
-//! The shapes: rows that say through which door an attack comes, what it sends, and what must hold.
+//! The shapes of attacks: each row names the door, the bytes to send, and the conditions that must
+//! hold.
 //!
-//! A row is added to the table of its subject; `cargo xtask attack --list` shows it, and every run
-//! tries it. What an attack sends ends at its deadline, whatever the server does.
+//! Add a row to the table of its subject; `cargo xtask attack --list` shows it, and every run tries
+//! it. Each attack stops sending at its deadline, whatever the server does.
 
 mod admin;
 mod datagrams;

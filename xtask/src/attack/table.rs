@@ -1,4 +1,4 @@
-//! The result of trials: what failed and why, and the table.
+//! The results of trials: the failures with their reasons, and the table.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a shape attacks: the doors of a server, how it logs in, and until when.
+//! The target of a shape: the doors of a server, the logins, and the deadline.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,4 +1,5 @@
-//! One trial: a shape against a server, with checked clients beside it and its memory watched.
+//! One trial: a shape against a server, with checked clients beside it, while its memory is
+//! measured.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! What bench-cache writes: a page with losses first, the rows as JSON, and a chart.
+//! The output of bench-cache: a page with losses first, the rows as JSON, and a chart.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Writes by pipelines: every key once, or any of them over and over until the server is killed.
+//! Writes in pipelines: every key once, or random keys until the server is killed.
 
 use std::io::{BufWriter, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};

@@ -1,4 +1,4 @@
-//! What bench-cold-start writes.
+//! The output of bench-cold-start.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A server over the data directory, what its start took, and the bare file.
+//! A server on the data directory, the time of its start, and the plain read of the file.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,4 +1,4 @@
-//! Arguments, ordinary and hostile.
+//! Arguments of commands, ordinary and hostile.
 
 use super::rng::Rng;
 

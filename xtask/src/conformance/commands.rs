@@ -1,4 +1,4 @@
-//! The commands: templates whose small words stand for arguments.
+//! The commands: templates with short placeholders for arguments.
 //!
 //! ```text
 //!  "SET k v ?set"   SET, a key, a value, and up to three of the options named `set`

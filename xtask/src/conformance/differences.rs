@@ -1,6 +1,6 @@
-//! The reviewed list: where this server answers otherwise than Redis 7.0, and why that is meant.
+//! The reviewed list of intended differences between this server and Redis 7.0, with reasons.
 //!
-//! Each entry stands in docs/compatibility.md with its reason, under the same name.
+//! Each entry is in docs/compatibility.md with its reason, under the same name.
 
 use super::commands::Words;
 use super::reply::Reply;

@@ -1,14 +1,14 @@
-//! memcached's protocols: text, meta and binary, against the real memcached.
+//! Conformance of memcached's protocols: text, meta and binary, against the real memcached.
 //!
 //! ```text
 //!  seed ─▶ steps ─┬─▶ dovetail  ─┐ replies up to a fence: a command behind each step whose
 //!                 └─▶ memcached ─┴ answer nothing else gives
 //! ```
 //!
-//! A step may be several commands, and is sent in one piece or in several. Tokens are each
-//! server's own: a step says where one belongs ([`TOKEN`]), and gets the last that its server told
-//! of the step's key. Tokens and the seconds until an expiry are not compared, nor what `me` tells
-//! of memcached's own memory.
+//! A step may be several commands, and is sent in one piece or in several. CAS tokens belong to
+//! each server: a step marks the place of a token ([`TOKEN`]), and each server gets the last token
+//! that it returned for the step's key. Tokens and the seconds until an expiry are not compared,
+//! nor the fields of `me` that describe memcached's own memory.
 
 mod binary;
 mod meta;

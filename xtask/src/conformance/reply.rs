@@ -1,4 +1,4 @@
-//! Replies as they came: a connection that reads exactly one at a time.
+//! Raw replies: a connection that reads exactly one reply at a time.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

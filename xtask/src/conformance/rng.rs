@@ -1,4 +1,4 @@
-//! The numbers that sessions are drawn from.
+//! The random numbers for drawing sessions.
 
 /// SplitMix64.
 pub struct Rng(u64);

@@ -1,4 +1,4 @@
-//! Runs a session against both servers, compares, and makes a session that differs smaller.
+//! Runs a session against both servers, compares the replies, and shrinks a session that differs.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The servers: ours and the real ones, on free ports, stopped at the end.
+//! The servers: ours and the originals, on free ports, stopped at the end.
 
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! Sessions: what one connection sends, step by step.
+//! Sessions: the bytes that one connection sends, step by step.
 
 use super::Protocol;
 use super::arguments::{KEYS, draw};

@@ -1,4 +1,4 @@
-//! Numbers from a seed: splitmix64.
+//! Random numbers from a seed: splitmix64.
 
 /// A sequence.
 #[derive(Clone, Debug)]

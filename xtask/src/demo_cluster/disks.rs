@@ -1,12 +1,12 @@
-//! Disks of the servers: a small file system each in a file, which can be filled.
+//! The disks of the servers: a small file system in a file for each, which can be filled.
 //!
 //! ```text
 //!  n1.img ─ loop ─▶ ext2 at n1-disk/ ┬ data/   the server's --data-dir
 //!                                    └ fill    as long as there is room: the disk is full
 //! ```
 //!
-//! ext2 has no way to reserve blocks of a file, so that each write may be the one that does not
-//! fit. Where this user may not mount, servers write to plain folders, and no disk is ever full.
+//! ext2 cannot reserve blocks for a file, so any write may be the one that does not fit. If this
+//! user may not mount, servers write to plain directories, and no disk is ever full.
 
 use std::fs::File;
 use std::io::Write as _;

@@ -1,13 +1,13 @@
-//! How long a failover takes: from the kill of a primary until all shards take writes again.
+//! Measures a failover: from the kill of a primary until all shards take writes again.
 //!
 //! ```text
 //!  kill ─ detected and stored ─▶ ─ all have installed it ─▶ ─ gathered, scattered ─▶ served
 //!        └ the manager says so   └ the manager says so      └ a write of each shard
 //! ```
 //!
-//! One client per shard writes without a pause. The time is that of the last shard whose write,
-//! begun after the kill, is acknowledged. Before the first kill all servers live for a while: a
-//! lease that ends then is too short for this machine.
+//! One client per shard writes without a pause. The time ends with the last shard to acknowledge a
+//! write that began after the kill. Before the first kill all servers live for a while: if a lease
+//! ends during that time, it is too short for this machine.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

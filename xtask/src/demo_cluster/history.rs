@@ -1,4 +1,4 @@
-//! What the clients have asked and were answered, as far as it is not judged yet.
+//! The recorded requests and answers of the clients that are not judged yet.
 
 use std::collections::BTreeMap;
 

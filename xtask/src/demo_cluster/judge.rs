@@ -1,4 +1,4 @@
-//! The judge: looks at an era once nothing of it is under way any more, and keeps little of it.
+//! The judge: checks an era once none of its requests is in flight, and keeps little of it.
 //!
 //! ```text
 //!  era 0 ─ 12 s ─▶ 30 s later: every key is read, the era's history judged ─▶ kept: the last
@@ -7,9 +7,10 @@
 //! ```
 //!
 //! # Invariants
-//! J1: what is kept of a key explains all that may still be read of it: its last value, and each
-//!     write whose outcome is unknown. Of values that expire nothing is kept.
-//! J2: reads of an era that began before its keys were read at last are judged with it or not.
+//! J1: the kept part of a key's history explains everything that may still be read of it: its last
+//!     value, and each write whose outcome is unknown. Of values that expire nothing is kept.
+//! J2: reads of an era that began before the final read of its keys are judged with it or not at
+//!     all.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Keys: of eras of a few seconds each, so that no key's history grows beyond what can be judged.
+//! Keys, in eras of a few seconds each, so that no key's history grows too long to be judged.
 //!
 //! ```text
 //!  number   era 0                                  era 1

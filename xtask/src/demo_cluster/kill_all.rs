@@ -1,5 +1,5 @@
-//! All servers of a cluster that writes to disks are killed at once, again and again: how long
-//! until all shards are served, and whether all is there that was acknowledged.
+//! Kills all servers of a cluster that writes to disks at once, again and again: measures the time
+//! until all shards are served, and checks that every acknowledged write is there.
 //!
 //! ```text
 //!  write all keys ─▶ write them anew ─ kill -9 of all, in the middle ─▶ start all
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! # Invariants
-//! A1: of each key its writer knows the last number that was acknowledged and the last that was
-//!     sent: whatever is found lies between the two.
+//! A1: the writer of a key knows the last number that was acknowledged and the last that was sent:
+//!     any number found lies between the two.
 //! A2: a round begins with a whole cluster.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

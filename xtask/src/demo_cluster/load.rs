@@ -1,4 +1,4 @@
-//! Concurrent clients, and the judge beside them.
+//! Runs concurrent clients, and the judge beside them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,5 @@
-//! A small memcached client: any server answers, for it forwards what is another's.
+//! A small memcached client: it may ask any server, since servers forward requests for keys of
+//! others.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! A client that sends many requests at once to each server, and learns where slots are.
+//! A client that sends many requests at once to each server, and learns the servers of slots.
 //!
 //! ```text
 //!  requests ─ by slot ─▶ n1: GET GET GET ─▶ replies, in order

@@ -1,4 +1,4 @@
-//! Where the processes run: a network namespace each on one bridge, or the loopback of this one.
+//! The network of the processes: a namespace each on one bridge, or the loopback of this one.
 //!
 //! ```text
 //!  this namespace: clients, ZooKeeper  10.213.T.1 ── bridge ─┬─ veth ─ n1 10.213.T.11
@@ -6,9 +6,9 @@
 //!                                                            └─ veth ─ m1 10.213.T.21 ...
 //! ```
 //!
-//! A link is cut by taking it down, or by giving a neighbour an address of the bridge that no
-//! device has: what is sent there is lost without a word, in one direction, and no module of the
-//! kernel is needed for it.
+//! A link is cut in one of two ways: by taking it down, or by giving a neighbour an address of the
+//! bridge that no device has. The second way silently loses packets in one direction, and needs no
+//! kernel module.
 
 use std::process::{Command, Stdio};
 

@@ -1,5 +1,5 @@
-//! A part of a core for each server, so that one machine has servers that can be overloaded one by
-//! one. Groups of processes of the kernel's first or second kind, where this user may make them.
+//! A CPU quota of part of a core for each server, so that one machine can run servers that are
+//! overloaded one by one. Uses cgroups v1 or v2, if this user may create them.
 
 use std::path::{Path, PathBuf};
 

@@ -6,7 +6,8 @@
 //!                              shard, and pulls what it does not have ─▶ all alike again
 //! ```
 //!
-//! Clients have one request each under way, so that what waits for B is not asked of others.
+//! Each client has one request in flight, so that a client that waits for B sends nothing to
+//! others.
 
 use std::collections::BTreeMap;
 use std::io::BufReader;

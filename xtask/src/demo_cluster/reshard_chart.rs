@@ -1,4 +1,4 @@
-//! The course of a resharding as a picture and numbers.
+//! The course of a resharding, as a picture and as numbers.
 
 use std::fmt::Write as _;
 use std::path::Path;

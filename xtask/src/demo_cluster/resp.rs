@@ -1,4 +1,4 @@
-//! A small client of Redis Cluster: one connection per server, follows MOVED.
+//! A small client of Redis Cluster: one connection per server; it follows MOVED.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};

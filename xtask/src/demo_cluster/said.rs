@@ -1,4 +1,4 @@
-//! What processes have said in their logs, and when, since the epoch.
+//! Reads the log lines of processes, with their times since the epoch.
 
 use std::path::Path;
 use std::time::Duration;

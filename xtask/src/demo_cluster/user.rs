@@ -1,7 +1,7 @@
-//! One user: draws what to ask, asks it, and records what was answered.
+//! One simulated user: draws requests, sends them, and records the answers.
 //!
-//! A write of a value that expires is recorded as two: the put, and a delete of that very value at
-//! some time near its end. A write of a pair is recorded as one of each of its keys.
+//! A write of an expiring value is recorded as two: the put, and a delete of that very value at
+//! some time near its expiry. A write of a pair is recorded as one write for each of its keys.
 
 use std::time::Instant;
 

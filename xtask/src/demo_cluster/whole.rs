@@ -1,5 +1,5 @@
-//! Whether the cluster is whole: every server says so, and so does the manager that leads: servers
-//! may not have heard yet that one of them is left out.
+//! Checks whether the cluster is whole: every server and the leading manager must say so, since
+//! servers may not have learned yet that one of them is left out.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The archive that a kernel unpacks into its memory when it starts (cpio, "newc").
+//! Builds the archive that a kernel unpacks into memory at its start (cpio, "newc").
 
 use std::collections::BTreeMap;
 use std::path::Path;

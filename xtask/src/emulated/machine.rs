@@ -1,4 +1,4 @@
-//! Starts the emulated machine, passes its console on, and ends it if it hangs.
+//! Starts the emulated machine, prints its console, and ends it if it hangs.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

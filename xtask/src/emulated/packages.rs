@@ -1,4 +1,4 @@
-//! What Debian has that the emulated machine is made of, and the kernel that is only unpacked.
+//! The Debian packages of the emulated machine, and its kernel, which is only unpacked.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,13 +1,13 @@
-//! `cargo xtask bench-costs`: what routing, the forwarding between two layers, batches and windows
-//! cost a request, in time of the server's processor.
+//! `cargo xtask bench-costs`: measures the cost per request of routing, of the forwarding between
+//! two layers, of batches and of windows, in CPU time of the server.
 //!
 //! ```text
 //!  for each table, for each repetition, for each set of flags (the other servers are stopped):
 //!    closed loop, 4 connections of 32 requests ─▶ CPU time of the server's threads a request
 //! ```
 //!
-//! All threads of a server share one processor, so that what one spends in waiting for another is
-//! counted; a row that repeats the first one shows how far equal servers differ.
+//! All threads of a server share one processor, so that the time one thread spends waiting for
+//! another is counted. A row that repeats the first one shows the difference between equal servers.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

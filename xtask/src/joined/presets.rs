@@ -1,4 +1,5 @@
-//! `cargo xtask bench-presets`: the default beside every preset, on a mix of the papers' workloads.
+//! `cargo xtask bench-presets`: measures the default beside every preset, on a mix of the papers'
+//! workloads.
 //!
 //! ```text
 //!  for each workload, for each repetition, for each preset (the other servers are stopped):
@@ -6,9 +7,9 @@
 //!  ratios to the default, each from one repetition: what the machine does hits all of them alike
 //! ```
 //!
-//! All threads of a server share one processor, so this shows what each design costs where it
-//! cannot gain by cores; `dovetail sim joint` shows the rest. The default stands there twice: how
-//! far its two rows differ is what a difference means.
+//! All threads of a server share one processor, so this shows the cost of each design where it
+//! cannot gain from cores; `dovetail sim joint` shows the rest. The table has the default twice:
+//! the difference between its two rows is the smallest that means anything.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

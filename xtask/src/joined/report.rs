@@ -1,4 +1,4 @@
-//! The page of the results: a table for each part, medians with the least and the most.
+//! The page of the results: a table for each part, medians with minimum and maximum.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,7 +1,7 @@
-//! One measurement: the load generator's report, and how much of its core each side got.
+//! One measurement: the load generator's report, and the share of its core that each side got.
 //!
 //! The share is run time over run time plus time spent waiting for other processes, from
-//! /proc/PID/task/*/schedstat: an idle server loses none of it, a disturbed one does.
+//! /proc/PID/task/*/schedstat: idle time does not lower it, disturbance does.
 
 use std::collections::BTreeMap;
 use std::fmt;

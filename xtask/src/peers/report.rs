@@ -1,4 +1,5 @@
-//! What bench-peers writes: a page, the raw samples as JSON, a chart, and the table of the README.
+//! The output of bench-peers: a page, the raw samples as JSON, a chart, and the table of the
+//! README.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The servers: started on one core and kept stopped while another is measured.
+//! The servers: all run on one core, and each is stopped (SIGSTOP) while another is measured.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;

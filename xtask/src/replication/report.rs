@@ -1,4 +1,4 @@
-//! Medians, quartiles and ratios of what was measured.
+//! Medians, quartiles and ratios of the measurements.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,4 +1,5 @@
-//! One row for each optimisation that can be switched off, under the load that it is for.
+//! Ablations: one row for each optimisation that can be switched off, under the load that it is
+//! for.
 
 use anyhow::Result;
 

@@ -1,4 +1,4 @@
-//! How cost grows, as curves.
+//! Charts of how the cost grows.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The tables: ours and peers under each load.
+//! The tables of throughput: our store and its peers under each load.
 
 use anyhow::Result;
 

@@ -1,4 +1,4 @@
-//! What bench-store writes: a page, the samples as JSON, and the figures.
+//! The output of bench-store: a page, the samples as JSON, and the figures.
 
 use std::fmt::Write;
 use std::path::Path;

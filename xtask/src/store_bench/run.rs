@@ -1,4 +1,4 @@
-//! The programs that are measured: `dovetail bench` once for each window, and peers that stay.
+//! The measured programs: `dovetail bench` runs once per window, peers keep running.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;

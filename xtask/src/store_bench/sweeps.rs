@@ -1,4 +1,4 @@
-//! How cost grows, and how long calls take while the store keeps house.
+//! Sweeps: how the cost grows, and how long calls take while the store does maintenance.
 
 use anyhow::Result;
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! What bench-store measures: loads, targets, and how many lines an operation touches.
+//! The measurements of bench-store: loads, targets, and the number of lines that an operation
+//! touches.
 
 /// Keys and values of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

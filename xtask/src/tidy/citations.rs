@@ -1,4 +1,4 @@
-//! Rules for citations: each rule, decision and section of a paper that a text cites is there.
+//! Rules for citations: each cited rule, decision and section of a paper exists.
 //!
 //! ```text
 //!  K12            ─▶ docs/invariants.md   ### K12: ...
@@ -6,7 +6,7 @@
 //!  C-4 §4.3       ─▶ docs/papers.md       ## C-4, | 4.3 | ...
 //! ```
 //!
-//! What docs/invariants.md says of a rule is checked too: the files that hold it cite it, and its
+//! The entries of docs/invariants.md are checked too: the files that hold a rule cite it, and its
 //! tests exist.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Rules for documents: what they name exists, and what must be written is written.
+//! Rules for documents: everything they name exists, and the required documents exist.
 
 use crate::tidy::{Problem, Repository};
 

@@ -1,4 +1,4 @@
-//! Rules for manifests: the folders are the architecture, and every dependency has a reason.
+//! Rules for manifests: dependencies follow the drawn arrows, and every dependency has a reason.
 
 use toml::Table;
 

@@ -1,4 +1,4 @@
-//! What a crate must not mention or depend on.
+//! Rules of purity: names that a crate must not mention, and crates it must not depend on.
 
 use std::path::Path;
 use std::process::Command;

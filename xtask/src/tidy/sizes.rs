@@ -1,7 +1,7 @@
-//! Size budgets: lines of files and functions, and the allow-list that only shrinks.
+//! Size budgets: lines of files and functions, and the allow-list, which may only shrink.
 //!
-//! A line of `xtask/tidy-allow.txt` is `PATH LINES` or `PATH::FUNCTION LINES`. An entry that is
-//! larger than what it allows is a problem too: the list follows every improvement down.
+//! A line of `xtask/tidy-allow.txt` is `PATH LINES` or `PATH::FUNCTION LINES`. An entry that allows
+//! more lines than its file or function has is a problem too: the list must follow every reduction.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! What comes from elsewhere: licences, sources, bans, copies, and what the binary links.
+//! Rules for the supply chain: licences, sources, bans, copies, and the crates that the binary
+//! links.
 //!
 //! ```text
 //!  cargo metadata ─▶ packages ─▶ licences, sources, bans, copies

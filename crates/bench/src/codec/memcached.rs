@@ -1,4 +1,4 @@
-//! memcached's text protocol from the client's side: get of one or many keys, and set.
+//! memcached's text protocol from the client's side: get of one or more keys, and set.
 
 use std::ops::Range;
 

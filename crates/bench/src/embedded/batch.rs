@@ -1,7 +1,7 @@
-//! One batch of requests of any kind and any sizes: formed, executed, checked.
+//! A batch of requests of any kind and any sizes: forms, executes and checks it.
 //!
-//! Forms in two passes, since values of different lengths lie one after another in one buffer. The
-//! commonest loads have a faster way (`fixed.rs`).
+//! It forms requests in two passes, since values of different lengths lie one after another in one
+//! buffer. The commonest loads have a faster path (`fixed.rs`).
 
 use std::ops::Bound;
 use std::time::Duration;

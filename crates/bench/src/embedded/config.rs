@@ -1,4 +1,4 @@
-//! The settings of a store that suits a plan.
+//! The store settings for a benchmark plan.
 
 use store::{IndexKind, Mode, StoreConfig};
 

@@ -1,7 +1,8 @@
-//! What serves batches: a session of the store, or nothing at all.
+//! The engine that serves batches: a session of the store, or no store at all.
 //!
-//! Nothing at all ([`Nothing`], target `null:`) is how the harness knows its own cost: requests are
-//! drawn, formed and hashed as ever, and a value that lies in the cache is checked for each.
+//! The empty engine ([`Nothing`], target `null:`) measures the harness's own cost: requests are
+//! drawn, formed and hashed as usual, and for each the harness checks a value that lies in the
+//! cache.
 
 use std::hint::black_box;
 use std::ops::Bound;

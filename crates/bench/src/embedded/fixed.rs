@@ -1,13 +1,13 @@
-//! Batches of reads and rewrites whose keys and values have lengths that the compiler knows.
+//! Batches of reads and rewrites whose key and value lengths are compile-time constants.
 //!
 //! ```text
 //!  trace entries ─▶ id ─▶ key, value, hash, request (one pass, no branch) ─▶ engine ─▶ check
 //! ```
 //!
-//! The harness is part of every figure of the embedded store, so the commonest loads pay only for
-//! what a caller would pay for: a request is formed as a write and turned into a read by one
-//! conditional move, since a branch on a mix of half and half is guessed wrong every other time.
-//! `null:` as a target measures what is left.
+//! The harness is part of every figure of the embedded store, so the commonest loads pay only what
+//! a caller would pay too. Each request is formed as a write and turned into a read by one
+//! conditional move: with a mix of half reads and half writes, a branch would be mispredicted every
+//! other time. The target `null:` measures what is left.
 
 use arrayvec::ArrayVec;
 use base::{KeyHasher, UnixMillis};

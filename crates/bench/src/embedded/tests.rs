@@ -1,4 +1,4 @@
-//! Short runs on a small store: what was written is what is read.
+//! Short runs on a small store: reads return what was written.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! One load thread: stores its share of the keys, then serves its lane.
+//! One load thread of the embedded store: stores its share of the keys, then serves its lane.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! One native connection: requests that wait for answers, in no order.
+//! One native connection and its outstanding requests, which complete in any order.
 
 use std::collections::VecDeque;
 use std::io;

@@ -1,4 +1,4 @@
-//! Runs against a scripted server in this process, which knows what it was sent.
+//! Tests of runs against a scripted server in this process, which records its input.
 
 use std::collections::HashMap;
 use std::net::TcpListener;

@@ -1,4 +1,4 @@
-//! Latency over percentiles as an SVG: the tail gets as much width per nine as the body.
+//! Draws latency over percentiles as an SVG; each further nine of the tail is as wide as the body.
 
 use plotters::prelude::{
     BLACK, BLUE, ChartBuilder, Color, IntoDrawingArea, IntoLogRange, LineSeries, SVGBackend, WHITE,

@@ -1,4 +1,4 @@
-//! The report as one JSON object. Names and units are a promise to scripts: add, never rename.
+//! The report as one JSON object. Scripts rely on names and units: add fields, never rename them.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;

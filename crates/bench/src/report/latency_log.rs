@@ -1,4 +1,4 @@
-//! The latencies as an HdrHistogram V2 log, which the usual plotters read.
+//! Writes the latencies as an HdrHistogram V2 log, which the usual plotters read.
 
 use std::time::{Duration, SystemTime};
 

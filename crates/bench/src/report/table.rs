@@ -1,4 +1,4 @@
-//! The report as a person reads it.
+//! The report as a text table.
 
 use std::fmt::Write;
 

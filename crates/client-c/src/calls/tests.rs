@@ -1,4 +1,4 @@
-//! The calls without C: NULL in every place, wrong words, panics, a target that is none.
+//! Tests of the calls without C: NULL in every argument, invalid values, panics, an invalid target.
 #![allow(clippy::multiple_unsafe_ops_per_block)] // A table of calls is one block.
 
 use std::ffi::CStr;

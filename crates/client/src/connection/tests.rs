@@ -1,4 +1,4 @@
-//! The links with the model server behind them: real datagrams, real shared memory.
+//! Tests of the links against the model server: real datagrams, real shared memory.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};

@@ -1,17 +1,18 @@
-//! Frames that were sent and not wholly answered, and which of them are lost.
+//! Sent frames that are not fully answered, and the detection of lost ones.
 //!
 //! ```text
 //!  numbers   first ............................ next
 //!            | waits | answered | waits | waits |       ring of FRAMES_MAX
 //! ```
 //!
-//! A frame is lost when it is older than the retransmission time, or when frames that were sent
-//! [`REORDER_FRAMES`] later to the same worker are answered and it is older than a round trip and
-//! a bit: one worker takes its frames in order, and the network rarely swaps them that far.
+//! A frame counts as lost when it is older than the retransmission timeout. It also counts as lost
+//! when it is older than slightly more than a round trip and frames sent [`REORDER_FRAMES`] later
+//! to the same worker are answered: one worker takes its frames in order, and the network rarely
+//! reorders them that far.
 //!
 //! # Invariants
-//! F1: `first` waits, or there is none (`first == next`).
-//! F2: `in_flight` frames wait.
+//! F1: the frame `first` waits for its answer, or there is none (`first == next`).
+//! F2: exactly `in_flight` frames wait.
 
 /// How many numbers may lie between the oldest unanswered frame and the next.
 pub(super) const FRAMES_MAX: u32 = 1024;

@@ -1,15 +1,15 @@
-//! Requests on one key in their order (K10): one behind an unanswered write of the key waits.
+//! Keeps requests on one key in order (K10): a request waits behind an unanswered write of its key.
 //!
 //! ```text
 //!  place (hash of the key)   writing   first ──▶ next ──▶ last      blocked slots
 //! ```
 //!
-//! Keys that share a place wait for each other without need; there are four places to a request.
-//! Reads do not hold up what follows them: a client that sends a write while a read of its key is
-//! unanswered may see either value.
+//! Keys that share a place wait for each other needlessly; there are four places per request. Reads
+//! do not delay later requests: a client that sends a write while a read of its key is unanswered
+//! may see either value.
 //!
 //! # Invariants
-//! O1: at most one write of a place is under way; nothing is blocked at a place without one.
+//! O1: at most one write of a place is in flight; a place without one blocks no request.
 
 use base::KeyHasher;
 

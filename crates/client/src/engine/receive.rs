@@ -1,7 +1,8 @@
-//! The engine's way in: what a frame from the server changes.
+//! The receiving side of the engine: applies each frame from the server.
 //!
-//! Nothing here believes a server: an id without a request, a status that does not belong to the
-//! op, a length that contradicts itself end in a count or in [`RequestError::BadAnswer`].
+//! It does not trust the server: an id without a request, a status that does not belong to the op,
+//! or a length that contradicts itself is counted or ends the request as
+//! [`RequestError::BadAnswer`].
 
 use base::Instant;
 use wire::native::{Frame, Items, Kind, Replies, Reply, ReplyError, RequestId, Status};

@@ -1,4 +1,4 @@
-//! The engine's way out: time passes, what is lost is queued again, frames are filled.
+//! The sending side of the engine: advances time, queues lost frames again, fills frames.
 
 use base::Instant;
 use wire::native::{FrameWriter, HEADER_LEN_BYTES, Header, Kind, Request, RequestId, SteeringId};

@@ -1,7 +1,7 @@
-//! The at-most-once numbers of a session: the slot of each, and the low-water mark.
+//! The at-most-once numbers of a session: the request slot of each, and the low-water mark.
 //!
 //! # Invariants
-//! Q1: every number below the low-water mark is settled; its own is not, unless it
+//! Q1: every number below the low-water mark is settled; the number at the mark is not, unless it
 //!     is `next`.
 
 use super::slots::NONE;

@@ -1,4 +1,4 @@
-//! How a session begins, and begins again when the server has forgotten it.
+//! Opens a session, and opens a new one when the server has forgotten it.
 //!
 //! ```text
 //!              hello               challenge: cookie, hello again
@@ -7,8 +7,9 @@
 //!     └──────────── refused: unknown session; idle for long; numbers used up ◀──┘
 //! ```
 //!
-//! What was sent in a session that is over: reads are sent again; writes end `Unknown`, unless each
-//! copy was in a frame that was refused whole, which a server says of frames it did not execute.
+//! When a session ends, its outstanding reads are sent again. Its writes end as `Unknown`, unless
+//! every copy of the write was in a frame that the server refused as a whole: the server refuses
+//! only frames it did not execute.
 
 use wire::native::{
     Challenge, Frame, Hello, Once, Reason, Refusal, SessionId, Steering, SteeringId, Versions,

@@ -1,4 +1,4 @@
-//! Outstanding requests: one slot each, with everything that sending it again takes.
+//! The slots of outstanding requests: each holds everything needed to send its request again.
 //!
 //! ```text
 //!            submit          output           input
@@ -9,9 +9,9 @@
 //! ```
 //!
 //! # Invariants
-//! S1: a slot's number changes each time it is taken, so that an answer, or an entry of a queue,
-//!     that is about an earlier user is recognised.
-//! S2: part slots have a parent that is `InParts`; they go when it does.
+//! S1: a slot's number changes each time the slot is taken, so that an answer or a queue entry for
+//!     an earlier request in it is recognised.
+//! S2: the slot of a part has a parent that is `InParts`, and is freed with its parent.
 
 use std::collections::VecDeque;
 use std::ops::Bound;

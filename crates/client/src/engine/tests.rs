@@ -1,4 +1,4 @@
-//! The engine against a model server over a simulated network: one seed, one run.
+//! Tests of the engine against a model server over a simulated network: one seed gives one run.
 
 mod hostile;
 mod network;

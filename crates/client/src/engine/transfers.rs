@@ -1,14 +1,14 @@
-//! Large values in parts: pulled by a get, pushed by a set, a few parts under way at once.
+//! Large values in parts: a get pulls them, a set pushes them, with a few parts in flight at once.
 //!
 //! ```text
 //!  get ──▶ first part ──▶ parent InParts ──▶ pulls, one slot each ──▶ whole ──▶ Done
 //!  set too long for a frame ──▶ parent InParts ──▶ parts, one slot each ──▶ last answer ──▶ Done
 //! ```
 //!
-//! The oldest transfer has the part slots first: with turns, hundreds of pushes would all hold a
-//! part of the server's memory for transfers, or be refused it, and few would end. A pull whose
-//! value changes under it begins again; a push that the server gave up is pushed again, under the
-//! same at-most-once number.
+//! The oldest transfer gets the part slots first. If transfers took turns, hundreds of pushes would
+//! each hold or be refused a part of the server's transfer memory, and few would end. A pull whose
+//! value changes meanwhile starts over. A push that the server has abandoned is pushed again under
+//! the same at-most-once number.
 
 use wire::native::{Expiry, Pull, PullError, PullStep, Reply, Span, Status, part_room_bytes};
 

@@ -1,4 +1,4 @@
-//! Words into an order: which command, with its arguments checked.
+//! Parses the words of a line into an order: the command and its checked arguments.
 
 use std::ops::Bound;
 

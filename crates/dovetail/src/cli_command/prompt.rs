@@ -1,9 +1,9 @@
-//! Lines from standard input, each an order, until they end.
+//! The prompt: reads lines from standard input until its end and runs each as an order.
 //!
-//! At a terminal there is a prompt, and errors stand among the answers. Otherwise errors are lines
-//! on standard error with the number of their line, and one of them makes the exit status 1.
+//! At a terminal it prints a prompt and shows errors between the replies. Otherwise it writes each
+//! error to standard error with its line number, and any error makes the exit status 1.
 //!
-//! No line editor: the crates for that are larger than this command, and `rlwrap` adds one.
+//! It has no line editor: the crates for that are larger than this command, and `rlwrap` adds one.
 
 use std::io::{BufRead, IsTerminal, Write};
 

@@ -1,4 +1,4 @@
-//! What is printed: as redis-cli does where output is no terminal, and where it is one.
+//! Prints replies as redis-cli does: raw if the output is not a terminal, with types if it is.
 //!
 //! ```text
 //!            raw              typed

@@ -1,5 +1,5 @@
-//! The connection behind the prompt: asks the server, by RESP or by the native protocol, and comes
-//! back after the server was away.
+//! The connection behind the prompt: sends commands over RESP or the native protocol, and
+//! reconnects when the server is back after an outage.
 
 use client::{
     Client, ClientError, Config, ConnectError, RangeItems, Reason, RequestError, Stats, TagKey,

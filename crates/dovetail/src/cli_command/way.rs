@@ -1,4 +1,5 @@
-//! Which server `dovetail cli` asks, and how: by its arguments, else by the server's settings.
+//! Chooses the server and the protocol of `dovetail cli`: from its arguments, else from the
+//! server's settings.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -1,4 +1,4 @@
-//! A line into words: blanks part them, quotes keep blanks, as redis-cli reads them.
+//! Splits a line into words as redis-cli does: blanks separate words, quotes keep blanks.
 //!
 //! ```text
 //!  set k "a b"       a closing quote stands before a blank or the end

@@ -1,4 +1,4 @@
-//! `--ablate`: what each part of the design is worth, by switching it off alone.
+//! `--ablate`: measures what each part of the design is worth by switching off that part alone.
 //!
 //! ```text
 //!  --serve "--threads 4 --cr-threads 1 --write-policy d-crew --dispatch jbsq:2"
@@ -7,8 +7,8 @@
 //!  dovetail, dovetail again, without d-crew, without compaction, without two-layers
 //! ```
 //!
-//! The second server is a control: it differs from the first in nothing, so that the spread of its
-//! ratio is what the machine does by itself, and no smaller difference means anything.
+//! The second server is a control: its settings are those of the first, so the spread of its ratio
+//! is the machine's own noise, and a smaller difference means nothing.
 
 use std::process::{Command, Stdio};
 

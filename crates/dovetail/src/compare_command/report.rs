@@ -1,4 +1,4 @@
-//! What a comparison prints: medians, their spread, and ratios within rounds.
+//! The report of a comparison: medians, their spread, and ratios within rounds.
 
 use std::fmt::Write;
 

@@ -1,4 +1,5 @@
-//! The servers of a comparison: child processes on free ports, ended with their handle.
+//! The servers of a comparison: child processes on free ports. Dropping the handle ends the
+//! process.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;

@@ -1,14 +1,14 @@
-//! `dovetail config import`: redis.conf, or memcached's flags, as TOML.
+//! `dovetail config import`: translates redis.conf, or memcached's flags, into TOML.
 //!
 //! ```text
 //!  dovetail config import /etc/redis/redis.conf          -: standard input
 //!  dovetail config import --memcached -m 1024 -c 4096    all that follows is memcached's
 //! ```
 //!
-//! Users go to a file of their own, if `--acl-file` names one: they hold passwords.
+//! Users hold passwords, so they go to a separate file, and only if `--acl-file` names one.
 //!
-//! What was translated goes to standard output, with what was not as comments behind it, so that
-//! the output is a configuration file; a summary goes to standard error.
+//! Standard output gets the translated settings, followed by the untranslated directives as
+//! comments, so that it is a valid configuration file. Standard error gets a summary.
 
 use std::fmt::Write;
 use std::fs::OpenOptions;

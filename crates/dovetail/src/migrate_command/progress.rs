@@ -1,4 +1,4 @@
-//! What a copy says while it runs, and at its end.
+//! The progress lines of a running copy, and its summary at the end.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! What `plan` prints and writes: the table, and settings as TOML.
+//! The output of `plan`: the table, and the settings as TOML.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Where `plan` takes its workload from: a name, a file, or a server.
+//! The source of the workload for `plan`: a name, a file, or a server.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Write};

@@ -1,4 +1,4 @@
-//! The configuration file: TOML, one flat table, each key a row of the settings table.
+//! The configuration file: one flat TOML table whose keys are rows of the settings table.
 
 use std::path::{Path, PathBuf};
 

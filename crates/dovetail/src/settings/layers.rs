@@ -1,4 +1,5 @@
-//! Layers: flag over environment over file over preset over default, each value with its origin.
+//! Layers of settings: flag over environment over file over preset over default. Each value keeps
+//! its origin.
 
 use std::collections::BTreeMap;
 use std::fmt;

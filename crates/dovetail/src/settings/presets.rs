@@ -5,9 +5,9 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a preset holds nothing but settings of the table: no other code asks which preset is on.
-//! I2: what `--preset NAME --print-config` prints gives the same server without `--preset`.
-//! I3: a preset of a cluster needs `--cluster`, whose settings it must not contradict.
+//! I1: a preset contains settings of the table only: no other code asks which preset is active.
+//! I2: the output of `--preset NAME --print-config` gives the same server without `--preset`.
+//! I3: a preset for a cluster needs `--cluster`, and must not contradict the cluster's settings.
 
 use crate::settings::suggest::closest;
 

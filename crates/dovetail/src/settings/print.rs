@@ -1,4 +1,4 @@
-//! Settings as text: TOML that reads back (I3), and the help of flags.
+//! Settings as text: TOML that reads back to the same values (I3), and the help of flags.
 
 use std::fmt::Write;
 

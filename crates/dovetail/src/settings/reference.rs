@@ -1,4 +1,4 @@
-//! docs/settings.md, made from the table; a test compares the two.
+//! Generates docs/settings.md from the table; a test compares the two.
 
 use std::fmt::Write;
 

@@ -1,13 +1,13 @@
-//! CONFIG REWRITE: puts values into the configuration file and leaves all else in it as it is:
-//! comments, order, spacing, and what was not changed.
+//! CONFIG REWRITE: writes values into the configuration file and keeps everything else in it:
+//! comments, order, spacing, and unchanged settings.
 //!
 //! ```text
 //!  dovetail.toml ─▶ edited ─▶ dovetail.toml.PID.tmp ─fsync─ rename ─▶ dovetail.toml
 //! ```
 //!
 //! # Invariants
-//! I1: a reader of the file finds the old one or the new one, whole.
-//! I2: a file that says so already is not written.
+//! I1: a reader of the file sees the complete old file or the complete new one.
+//! I2: a file that already has the values is not written.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, Permissions};

@@ -1,4 +1,4 @@
-//! The settings that hold, typed, and what the server is started with.
+//! The effective settings as typed values, and the server configuration made from them.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

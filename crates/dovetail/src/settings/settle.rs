@@ -1,4 +1,4 @@
-//! What `auto` means here: by the machine, or by other settings.
+//! Replaces `auto` by a value derived from the machine or from other settings.
 //!
 //! ```text
 //!  combined layers ──settle──▶ what is printed, shown by CONFIG GET, and started with

@@ -1,4 +1,4 @@
-//! Did you mean: the closest of a few names by edit distance.
+//! "Did you mean": the closest of a few names by edit distance.
 
 /// The candidate that differs least from `name`, if it is close enough to be a typing mistake.
 pub fn closest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {

@@ -1,4 +1,4 @@
-//! The table, its layers and its printing.
+//! Tests of the settings table, its layers and its printing.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `dovetail sim cache`: a trace through caches, the real store among them.
+//! `dovetail sim cache`: replays a trace through several caches, including the real store.
 
 use std::path::{Path, PathBuf};
 

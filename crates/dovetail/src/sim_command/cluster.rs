@@ -1,11 +1,11 @@
-//! `dovetail sim cluster`: whole clusters under simulated faults, seed by seed.
+//! `dovetail sim cluster`: runs whole clusters under simulated faults, one run per seed.
 //!
 //! ```text
 //!  sim cluster --seed 7                one seed, one line
 //!  sim cluster --seed 1 --seeds 1000   a thousand from 1 on; one line for each that fails
 //! ```
 //!
-//! A seed that fails is made smaller, and the last line of it is the command that replays it.
+//! A failing run is shrunk, and its last line is the command that replays it.
 
 use std::num::NonZeroU64;
 use std::time::Instant;

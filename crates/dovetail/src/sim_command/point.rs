@@ -1,4 +1,4 @@
-//! `dovetail sim point` and `minos-point`: one run, one JSON object.
+//! `dovetail sim point` and `minos-point`: run one point and print one JSON object.
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Two looks at `/stats` as one screen of text.
+//! Renders two successive `/stats` replies as one screen of text.
 //!
 //! ```text
 //!  dovetail 0.1.0   cache   4 threads: 1 cache-resident, 3 memory-resident   up 61 s   RW_sk

@@ -1,4 +1,5 @@
-//! The checker: is there one order of a key's requests that explains all their answers?
+//! The linearizability checker: searches for one order of a key's requests that explains all
+//! answers.
 //!
 //! ```text
 //!  connection 0   [Set 1 ─────────]      [Get ▶ 2 ──]        ─▶ time
@@ -7,18 +8,18 @@
 //!                  began before everything that is left has ended, and its answer is right
 //! ```
 //!
-//! Wing and Gong's search with Lowe's memory: a set of requests that were taken, with the state
-//! that they led to, is looked at once. As each connection's requests are taken in its order, such
-//! a set is one number for each connection.
+//! The search is Wing and Gong's with Lowe's memory: a state is a set of taken requests and the
+//! value that they led to, and each state is visited once. Each connection's requests are taken in
+//! order, so such a set is one number per connection.
 //!
 //! # Invariants
-//! I1: a request without an answer may be left out, and then all later ones of its connection are:
-//!     what a connection sent first was read first.
-//! I2: a read that the state explains is taken at once: it is in no other request's way.
+//! I1: a request without an answer may be left out, and then all later ones of its connection are
+//!     left out too: the server reads what a connection sent in order.
+//! I2: a read that the state explains is taken at once: it blocks no other request.
 //!
 //! # Limits
-//! The search is exponential in the connections that have requests at the same time, at worst, and
-//! gives up with a panic after [`STEPS_MAX`] steps rather than say what it does not know.
+//! At worst the search is exponential in the number of connections with concurrent requests. After
+//! [`STEPS_MAX`] steps it panics instead of giving a wrong verdict.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};

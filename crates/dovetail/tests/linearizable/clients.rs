@@ -1,4 +1,4 @@
-//! Clients of the three protocols: each sends a pipeline and tells the answers as they come.
+//! Clients of the three protocols: each sends a pipeline and reports the answers as they arrive.
 //!
 //! ```text
 //!  pipeline ─▶ encode ─▶ one write, or several with a cut anywhere

@@ -1,4 +1,4 @@
-//! Histories over the embedded store: batches of several threads, while a cleaner moves entries.
+//! Histories of the embedded store: several threads execute batches while a cleaner moves entries.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

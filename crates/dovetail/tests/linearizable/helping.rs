@@ -1,5 +1,5 @@
-//! Large workers that take small requests, under recorded load: they are there only after an epoch
-//! or two, and take only what waits in long pipelines on many keys.
+//! Large workers that help with small requests, under recorded load. They exist only after an epoch
+//! or two, and they take only requests that wait in long pipelines on many keys.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

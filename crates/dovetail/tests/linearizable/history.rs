@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Rounds keep a key's history short, because the checker's worst case grows exponentially. No
-//! client waits at a round's end: one that is late meets the earlier ones' keys alone.
+//! client waits at the end of a round: a late client uses the earlier round's keys alone.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

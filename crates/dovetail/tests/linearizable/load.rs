@@ -1,4 +1,4 @@
-//! What clients ask: few keys, values of all sizes, pipelines.
+//! The load of the clients: few keys, values of all sizes, pipelines.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};

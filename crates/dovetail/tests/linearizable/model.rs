@@ -1,4 +1,4 @@
-//! One key as a sequential object: what each request does to it and what it answers.
+//! A model of one key as a sequential object: the effect and the answer of each request.
 
 use crate::linearizable::value::Value;
 

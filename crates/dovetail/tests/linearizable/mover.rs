@@ -1,4 +1,5 @@
-//! Threads that change their roles while clients are served: a restless operator.
+//! Changes the roles of the server's threads while clients are served, as a restless operator
+//! would.
 
 use std::io::{BufRead, BufReader, Error, Result, Write};
 use std::net::{SocketAddr, TcpStream};

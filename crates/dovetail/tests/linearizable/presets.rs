@@ -1,4 +1,4 @@
-//! Every preset's server under recorded load.
+//! Runs a server of every preset under recorded load.
 //!
 //! | variable | what it says |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! The real binary as a child process, ended with its handle.
+//! The real binary as a child process, which ends when its handle is dropped.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Values as the model knows them: a length and a digest, so that 8 MiB cost as much as one byte.
+//! Values in the model: a length and a digest, so that 8 MiB cost as much as one byte.
 
 /// The largest prime below 2^64.
 const PRIME: u64 = u64::MAX - 58;

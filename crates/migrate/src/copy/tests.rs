@@ -1,4 +1,4 @@
-//! The loop over sources and targets that break, refuse and end.
+//! Tests of the copy loop with sources and targets that break, refuse and end.
 
 use std::cell::Cell;
 use std::io;

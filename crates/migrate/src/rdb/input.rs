@@ -1,4 +1,4 @@
-//! A stream of bytes with its place and its checksum, and the strings of RDB in it.
+//! The input stream with its position and checksum, and RDB's string encodings.
 
 use std::fmt;
 use std::io::{ErrorKind, Read};

@@ -1,4 +1,4 @@
-//! A file that Redis 7.0.15 has written, and others made by hand.
+//! Tests with a file written by Redis 7.0.15, and with files made by hand.
 
 use super::*;
 

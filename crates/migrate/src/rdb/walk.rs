@@ -1,4 +1,4 @@
-//! Values: strings are read, what is of another type is walked over.
+//! Values of RDB: strings are read, values of other types are skipped.
 //!
 //! ```text
 //!  list, set, quicklist              count, strings

@@ -1,4 +1,4 @@
-//! Directives of redis.conf as settings of ours.
+//! Translates directives of redis.conf into Dovetail's settings.
 
 use super::{Directive, Mistake, directives};
 use crate::imported::{Imported, User};

@@ -1,4 +1,4 @@
-//! Words of a line, as Redis splits them.
+//! Splits a line into words as Redis does.
 
 /// The words; `None`: quotes are not balanced.
 pub(super) fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {

@@ -1,4 +1,4 @@
-//! The published artifact's own random streams and its map from keys to buckets, number for number.
+//! The random streams of the published artifact, and its map from keys to buckets, bit for bit.
 //!
 //! ```text
 //!  gaps      NumPy  Generator(PCG64(0xdeadbeef)).exponential    ziggurat of 256 layers

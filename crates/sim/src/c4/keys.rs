@@ -1,4 +1,4 @@
-//! Which key a request names: ranks by popularity, and the partition of each rank.
+//! The keys of requests: ranks by popularity, and the partition of each rank.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! The run of one point: the balancer's side; the cores' side is [`cores`].
+//! One run of the model, for one point: the balancer's side; [`cores`] has the cores' side.
 //!
 //! ```text
 //!            input ring                    AT_CORE lane               DONE lane
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a request is counted in the depths from its dispatch to its completion's arrival.
-//! I2: every dispatched request is finished once at the router.
+//! I1: a request counts in the queue depths from its dispatch until its completion arrives.
+//! I2: every dispatched request is finished exactly once at the router.
 //! I3: an honest run ends when every request that arrived has been answered.
 
 mod cores;

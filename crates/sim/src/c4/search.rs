@@ -1,4 +1,4 @@
-//! The highest load that keeps the SLO, as the artifact searches for it: 24 loads, from below.
+//! Searches for the highest load that keeps the SLO as the artifact does: 24 loads, from below.
 
 use super::{PointOptions, PointResult, point};
 use crate::SimError;

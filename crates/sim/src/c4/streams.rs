@@ -1,4 +1,4 @@
-//! Where a run's random numbers come from: the artifact's streams, or our own.
+//! The random numbers of a run: the artifact's streams, or our own.
 
 use std::sync::Arc;
 

@@ -7,13 +7,13 @@
 //!  cells   [w][ ][ww][ ]...   partition modulo CELLS: the writes that a reader can still notice
 //! ```
 //!
-//! Both bumps are known when the write starts, so no event stands for them. Only writes of the last
-//! microseconds matter to anyone, so they are kept in a table that stays in the cache instead of a
-//! counter for each of a million buckets.
+//! Both version changes are known when the write starts, so they need no event. Only the writes of
+//! the last microseconds can still be noticed, so they are kept in a table that stays in the cache
+//! instead of a counter for each of a million buckets.
 //!
 //! # Invariants
-//! I1: writes of one bucket do not overlap: one core holds it at a time.
-//! I2: a write is kept until no read that began before its end can still be running.
+//! I1: writes of one bucket do not overlap: one core at a time holds it.
+//! I2: a write is kept as long as a read that began before the write's end may still run.
 
 use base::PartitionId;
 

@@ -1,4 +1,4 @@
-//! C-4 Fig. 12: each thread's throughput and how busy it is, in decreasing order.
+//! C-4 Fig. 12: the throughput and the utilisation of each thread, in decreasing order.
 
 use std::fmt::Write as _;
 

@@ -1,6 +1,6 @@
-//! The two machines that the hot thread is drawn on: the paper's and the one that was measured.
+//! The two machines of the hot-thread model: the paper's, and the one that was measured.
 //!
-//! What the paper's machine costs, and where each number comes from:
+//! The costs of the paper's machine, and the origin of each number:
 //!
 //! | number | value | from |
 //! |---|---|---|
@@ -13,9 +13,9 @@
 //! | `join_ns` | 100 | T_comp, §3.2 |
 //! | cached 16/512 | 173 | calibrated: the hottest thread unloaded, 908 / 2.4 = 378 ns (Fig. 11b) |
 //!
-//! The contention is not calibrated: it follows from the first four. By size, the cached and the
-//! uncached part grow with the number of lines; the constant of 45 ns is what Table 2's 363 MRPS
-//! for 8/8 items leaves.
+//! The contention is not calibrated: it follows from the first four numbers. Over item sizes, the
+//! cached and the uncached part grow with the number of lines; the constant of 45 ns is the
+//! remainder of Table 2's 363 MRPS for 8/8 items.
 
 use policy::Access;
 use policy::window::{CloseWhen, WindowRules};

@@ -1,4 +1,5 @@
-//! 64 cores, CREW, and the lines of hot items moving between them: one run of the model.
+//! One run of the hot-thread model: 64 cores, CREW, and the lines of hot items that move between
+//! them.
 //!
 //! ```text
 //!  arrivals ─▶ balancer ── reads: shortest queue below 2, writes: owner ─▶ core's FIFO
@@ -8,15 +9,16 @@
 //!   compacted write: T_comp ... window closes: one write, then T_fixed for each reply
 //! ```
 //!
-//! A store that swaps instead of writing in place has neither the spin nor the second read.
+//! A store that swaps entries instead of writing in place has neither the spin nor the second read.
 //!
 //! # Invariants
 //! I1: every request that arrives before the end is completed and counted once.
-//! I2: a core does one thing at a time; what it does is in `Core::work`.
+//! I2: a core does one thing at a time; `Core::work` is its current work.
 //!
 //! # Trade-offs
-//! Flight times and a bound on the owner's queue are left out: an overloaded run shows as such.
-//! Lines are followed for the items that fit a core's own cache; the others' misses are in T_kvs.
+//! Flight times and a bound on the owner's queue are left out: an overloaded run shows as
+//! overloaded. Lines are followed for the items that fit a core's own cache; misses on the others
+//! are part of T_kvs.
 
 use std::cell::Cell;
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! Runs of the model over loads: what the figures share.
+//! Runs the model over a range of loads: the code that the figures share.
 
 use policy::window::WindowRules;
 

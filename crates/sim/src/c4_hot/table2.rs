@@ -1,4 +1,4 @@
-//! C-4 Table 2: what compaction gains by item size.
+//! C-4 Table 2: the gain of compaction by item size.
 
 use std::fmt::Write as _;
 

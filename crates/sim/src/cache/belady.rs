@@ -1,10 +1,11 @@
-//! Belady's choice: the item that is wanted again last goes; a newcomer may be that one.
+//! Belady's policy: evicts the item whose next use is furthest away, which may be the new item
+//! itself.
 //!
-//! With items that weigh alike this is the least number of misses that any policy can have. With
-//! sizes the best choice is hard to find (NP-hard), and what is done here is the usual approach
-//! and no bound: of the item of each weight class that is wanted last, the one with the largest
-//! product of weight and time to its next use goes (libCacheSim calls it BeladySize). A class
-//! spans a quarter of a doubling.
+//! With items of equal weight this gives the least number of misses that any policy can have. With
+//! different sizes the optimum is NP-hard, and the code uses the common heuristic, which is no
+//! bound: each weight class (a quarter of a doubling) nominates its item with the furthest next
+//! use, and the nominee with the largest product of weight and time to its next use is evicted
+//! (libCacheSim calls this BeladySize).
 
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::BuildHasherDefault;

@@ -1,4 +1,4 @@
-//! One queue: LRU, FIFO and CLOCK, which differ in what a use does.
+//! Policies of one queue: LRU, FIFO and CLOCK, which differ in the effect of a use.
 
 use crate::cache::queues::Queues;
 use crate::cache::{Cache, Exact, Held, Item};

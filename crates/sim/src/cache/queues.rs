@@ -1,4 +1,4 @@
-//! Queues of items that share one table: any item is found, moved and removed in constant time.
+//! Queues of items over one shared table: any item is found, moved and removed in constant time.
 //!
 //! ```text
 //!  key ─▶ index ─▶ nodes: [key, weight, expiry, mark, queue, older, newer]
@@ -6,7 +6,8 @@
 //! ```
 //!
 //! # Invariants
-//! Q1: every node of the index is in exactly one queue; a queue's count and weight are its nodes'.
+//! Q1: every node of the index is in exactly one queue; a queue's count and weight are the sums
+//!     over its nodes.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -1,10 +1,10 @@
-//! The store of this project under the trace: one session, one request at a time, kept as a server
-//! keeps it, on the trace's clock.
+//! The project's own store under the trace: one session, one request at a time, maintained as in a
+//! server, on the trace's clock.
 //!
-//! A size in bytes is the store's memory: log and index. A size in objects is harder: the log takes
-//! whole segments and the cleaner wants a few of them free. So the log is cut into a few hundred
-//! segments that hold a whole number of equal items each, the trace is replayed, and the number of
-//! segments is corrected until the store holds as many items as were asked for.
+//! A size in bytes is the store's memory: log and index. A size in objects is harder, because the
+//! log takes whole segments and the cleaner needs a few free ones. So the log is cut into a few
+//! hundred segments that each hold a whole number of equal items. The trace is replayed, and the
+//! number of segments is corrected, until the store holds the requested number of items.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a replay prints: a table, CSV, JSON and a picture of miss ratio over size.
+//! The output of a replay: a table, CSV, JSON, and a chart of miss ratio over size.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! S3-FIFO, as libCacheSim has it.
+//! S3-FIFO as implemented in libCacheSim.
 //!
 //! ```text
 //!  new ─▶ small (10 %) ─used enough─▶ main (90 %) ─used─▶ main again, one use less
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! # References
-//! J. Yang et al., SOSP 2023, Algorithm 1; a use counts at most 3.
+//! J. Yang et al., SOSP 2023, Algorithm 1; the use counter saturates at 3.
 
 use crate::cache::queues::Queues;
 use crate::cache::{Cache, Held, Item, NEVER};

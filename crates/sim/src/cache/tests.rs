@@ -1,4 +1,5 @@
-//! Policies against what a pencil gives, and the real store against the policy it approximates.
+//! Tests of the policies against results by hand, and of the real store against the policy it
+//! approximates.
 
 use super::*;
 

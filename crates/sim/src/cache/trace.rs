@@ -1,4 +1,4 @@
-//! A trace in memory, with the future of each request.
+//! A trace in memory, with the next access of each request.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;

@@ -1,8 +1,9 @@
-//! A client: one request at a time, sent again until it is answered or given up.
+//! A simulated client: sends one request at a time, again and again until it is answered or given
+//! up.
 //!
 //! It follows a map that may be stale, asks managers for a new one when no server answers, and
-//! sends a request again under the same sequence number (K24). What it gave up may still be
-//! executed.
+//! sends a request again under the same sequence number (K24). A request that it gave up may still
+//! be executed.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Chance from one seed: SplitMix64, with a stream of its own for each purpose.
+//! Random numbers from one seed: SplitMix64, with a separate stream for each purpose.
 
 use base::hash::mix;
 

@@ -1,4 +1,4 @@
-//! Faults strike, and are healed.
+//! Injects faults and heals them.
 
 use cluster::{Configuration, Node, NodeId, manager};
 

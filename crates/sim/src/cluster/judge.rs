@@ -1,4 +1,5 @@
-//! The end of a run: does everything serve again, are copies alike, does one order explain it all?
+//! The checks at the end of a run: all shards serve again, copies are equal, and one order explains
+//! every answer.
 
 use std::collections::BTreeMap;
 

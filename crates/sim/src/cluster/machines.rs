@@ -1,4 +1,4 @@
-//! What a server stands on: a clock that is never quite right, a disk, a replica store.
+//! The simulated machine of a server: a clock with an error, a disk, a replica store.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -1,5 +1,5 @@
-//! Bugs that can be planted, each at the border of the state machines: a simulation that does not
-//! notice them proves nothing.
+//! Bugs to plant, each at the border of the state machines: a simulation that does not find them
+//! proves nothing.
 
 use base::Instant;
 use cluster::message::Lane;

@@ -1,4 +1,4 @@
-//! What is to happen in a run: drawn from the seed, and small enough to be shrunk.
+//! The scenario of a run: drawn from the seed, and small enough to be shrunk.
 //!
 //! ```text
 //!  0        60 ms                        faults_end          all healed       judged

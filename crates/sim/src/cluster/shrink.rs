@@ -1,4 +1,4 @@
-//! A run that fails, made smaller while it fails.
+//! Shrinks a failing run as long as it still fails.
 
 use crate::cluster::scenario::Scenario;
 use crate::cluster::{Options, Report, run};

@@ -1,4 +1,4 @@
-//! A few runs; crates/sim/tests/cluster.rs has hundreds.
+//! A few short runs; crates/sim/tests/cluster.rs has hundreds.
 
 use super::*;
 

@@ -1,11 +1,11 @@
-//! What must hold all the time, looked at while a run goes on.
+//! The invariants that are checked continuously while a run goes on.
 //!
 //! # Invariants
-//! W1: at most one server would answer clients from a shard at any time (K22).
+//! W1: at any time at most one server would answer clients for a shard (K22).
 //! W2: under one term a shard has one primary.
-//! W3: versions of a shard never go back, whichever primary gives them (K19).
-//! W4: the config store never forgets which nodes had all of a shard while too few others have it
-//!     (C6), but for a primary that has said that it goes on alone.
+//! W3: versions of a shard never go back, whichever primary assigns them (K19).
+//! W4: the config store keeps the list of nodes that had all of a shard while too few other nodes
+//!     have it (C6), except for a primary that has said that it goes on alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Servers, managers, a config store and clients in one queue of events, from one seed.
+//! The simulated world: servers, managers, a config store and clients in one event queue, from one
+//! seed.
 //!
 //! ```text
 //!  queue ─▶ deliver ─▶ Node::input, Manager::input, Client::wake ─▶ actions ─▶ network, disk
@@ -6,8 +7,8 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a run is a function of its options: no time, no thread, no map in random order.
-//! I2: a message to a process that is paused waits; one to an incarnation that is over is lost.
+//! I1: a run is a function of its options: it uses no time, no thread, and no map in random order.
+//! I2: a message to a paused process waits; a message to an ended incarnation is lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A calendar queue: a ring of days, each a handful of events; a heap for what is years away.
+//! A calendar queue: a ring of days with a handful of events each, and a heap for events far ahead.
 //!
 //! ```text
 //!            first (today)
@@ -8,12 +8,12 @@
 //!  far     heap of events from first + DAYS on; they move into days as `first` goes on
 //! ```
 //!
-//! The width follows the events: about one event a day, estimated from the pops. An event costs
-//! some ten nanoseconds whatever the number of waiting events (R. Brown, "Calendar queues",
-//! CACM 31(10), 1988).
+//! The width of a day adapts to about one event a day, estimated from the pops. An event costs some
+//! ten nanoseconds whatever the number of waiting events (R. Brown, "Calendar queues", CACM 31(10),
+//! 1988).
 //!
 //! # Invariants
-//! I1: days in the ring are `first .. first + DAYS`; every event of an earlier day has left.
+//! I1: the ring holds the days `first .. first + DAYS`; every event of an earlier day has left.
 //! I2: every event in `far` is of day `first + DAYS` or later.
 //! I3: the order of pops does not depend on the width.
 

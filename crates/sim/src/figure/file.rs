@@ -1,4 +1,5 @@
-//! Files that are whole or not there: written beside their place, then renamed into it.
+//! Writes files that are complete or absent: each is written beside its place, then renamed into
+//! it.
 
 use std::fs;
 use std::io;

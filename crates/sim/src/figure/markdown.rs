@@ -1,4 +1,5 @@
-//! The page of a figure: how it was made, what it shows, and the numbers when they are few.
+//! The Markdown page of a figure: the command that made it, what it shows, and the numbers if they
+//! are few.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! The picture: panels in a grid, one legend for all of them.
+//! The SVG of a figure: panels in a grid, one legend for all of them.
 //!
 //! ```text
 //!  +--------------- title ---------------+

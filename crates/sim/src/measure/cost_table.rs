@@ -1,4 +1,5 @@
-//! A table of measured costs: histograms of service times by item size, and the moving of lines.
+//! A table of measured costs: histograms of service times by item size, and costs of line
+//! transfers.
 //!
 //! ```text
 //!  { "machine": "...", "date": "...", "commit": "...", "command": "...", "unit": "ns",
@@ -8,13 +9,13 @@
 //! ```
 //!
 //! # Invariants
-//! I1: for each access and batching there is at least one row, and no two of one size.
+//! I1: each pair of access and batch size has at least one row, and no two rows of one item size.
 //! I2: the classes of a row are in ascending order, do not overlap and count at least one sample.
 //!
 //! # Trade-offs
-//! Between two sizes a quantile is interpolated by size: both rows are asked for the same quantile.
-//! Beyond the largest size the two largest rows are extended by their slope, below the smallest
-//! the smallest holds.
+//! Between two sizes a quantile is interpolated between the same quantiles of both rows. Beyond the
+//! largest size the slope of the two largest rows is extended; below the smallest size the smallest
+//! row is used.
 
 use std::path::Path;
 

@@ -1,13 +1,14 @@
-//! Times what two cores pay for sharing lines: one line back and forth, and an item of many lines.
+//! Measures the cost for two cores to share lines: one line back and forth, and an item of many
+//! lines.
 //!
 //! ```text
 //!  core 0: write the item ─▶ turn = 1 ─┐       ┌▶ time nothing: wait ─▶ write again ...
 //!  core 1:      wait ◀─────────────────┘ read the item ─▶ turn = 0
 //! ```
 //!
-//! The turn is one line that both write: half its round trip is one transfer. The item has 1 to
-//! `LINE_COUNT_MAX` lines beside it: each side times its own pass, and the slope over the number
-//! of lines is what a further line costs when the core may overlap it with the one before.
+//! The turn is one line that both cores write: half its round trip is one transfer. The item beside
+//! it has 1 to `LINE_COUNT_MAX` lines. Each side times its own pass; the slope over the number of
+//! lines is the cost of a further line when the core may overlap it with the previous one.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};

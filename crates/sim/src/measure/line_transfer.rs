@@ -1,4 +1,4 @@
-//! What it costs that several cores use the same item: the law of moving cache lines.
+//! The cost of sharing an item between cores: the law of moving cache lines.
 //!
 //! ```text
 //!            reader 1 ─┐  fetch: first line transfer_ns, each further one next_line_ns;
@@ -9,16 +9,16 @@
 //! ```
 //!
 //! # Invariants
-//! I1: an access whose core holds a current copy costs nothing here.
-//! I2: a write leaves exactly one copy, the writer's; a read adds its reader's.
-//! I3: transfers of one item begin in the order in which they are asked for.
+//! I1: an access by a core that holds a current copy costs nothing here.
+//! I2: a write leaves exactly one copy, the writer's; a read adds the reader's copy.
+//! I3: transfers of one item begin in the order of their requests.
 //!
 //! # Trade-offs
-//! The law knows capacity misses only as part of the service time: a hot item stays in every
-//! reader's cache until somebody writes it. It moves an item as one thing, because its readers ask
-//! for its lines in the same order, and a written item has one supplier, its last writer's cache,
-//! so that a longer item keeps its readers waiting for each other longer. Hops are a mean within
-//! one socket; several sockets are left out.
+//! The law has capacity misses only as part of the service time: a hot item stays in every reader's
+//! cache until a core writes it. It moves an item as a whole, because its readers ask for its lines
+//! in the same order. A written item has one supplier, the cache of its last writer, so that
+//! readers wait longer for each other when the item is longer. Hops are a mean within one socket;
+//! several sockets are left out.
 //!
 //! # References
 //! C-4 §4.3 (why the hot thread slows down), §7.2 and Fig. 11b; simulated machine: C-4 Table 1.

@@ -1,4 +1,4 @@
-//! Times the real store: GET and SET by item size, one at a time and in batches of 32.
+//! Measures the real store: GET and SET by item size, one at a time and in batches of 32.
 //!
 //! ```text
 //!  open ─▶ touch all memory ─▶ for each size: empty, populate, { GET, SET } x { 1, 32 }
@@ -7,17 +7,17 @@
 //!
 //! A GET copies its value into a buffer, as a server's reply does; a SET's value comes from one.
 //! Keys are drawn uniformly from a data set that exceeds the first and second cache, so a small
-//! item's row holds the misses on its bucket and its entry. The set has the same bytes at every
+//! item's row includes the misses on its bucket and its entry. The set has the same bytes at every
 //! size: large items are few, and their buckets stay in the second cache. Keys are drawn before the
-//! clock runs, and all memory is written once before anything is timed, because the first touch of
-//! a page costs far more than any SET.
+//! clock runs, and all memory is written once before the measurement, because the first touch of a
+//! page costs far more than any SET.
 //!
 //! # Invariants
-//! I1: a chunk of calls during which the kernel gave the core to another thread is not counted:
-//! its time is the neighbour's. A table therefore needs no empty machine, only some whole chunks.
+//! I1: a chunk of calls is discarded if the kernel gave the core to another thread meanwhile. A
+//! table therefore needs no idle machine, only some undisturbed chunks.
 //!
 //! # Limits
-//! A virtual machine whose host takes the core away unseen shows that in the upper classes.
+//! In a virtual machine, time that the host takes away unseen shows in the upper classes.
 
 use std::hint::black_box;
 use std::sync::Arc;

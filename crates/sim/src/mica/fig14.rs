@@ -1,4 +1,4 @@
-//! MICA Fig. 14: how unevenly a skewed workload loads the cores.
+//! MICA Fig. 14: the uneven load of the cores under a skewed workload.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! How much of a skewed workload falls on each partition, and how much of that stays in a cache.
+//! The share of a skewed workload on each partition, and how much of it is served from a cache.
 //!
 //! Keys go to partitions by a seeded hash. The hottest `HEAD_KEYS` are placed one by one; the
 //! rest, each below a millionth of the load, are spread evenly (their own spread would move a

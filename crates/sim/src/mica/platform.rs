@@ -1,4 +1,4 @@
-//! The paper's three servers: cores, caches and ports, and what one request costs a core.
+//! The paper's three servers: cores, caches and ports, and the CPU cost of one request.
 //!
 //! ```text
 //!  a core's turn:  poll ─▶ take up to 32 packets ─▶ request, request, ... ─▶ send all replies
@@ -7,15 +7,16 @@
 //! ```
 //!
 //! The costs follow from four numbers of §5.3 and Fig. 8, measured on 24 cores: 5.02 million
-//! requests a second on a core under the uniform workload, taken 12.5 at a time; batches of 32
-//! save a hot core 14 % of the instructions of a request; the hot core reaches 143 %.
+//! requests a second per core under the uniform workload, taken 12.5 at a time; batches of 32 save
+//! a hot core 14 % of the instructions of a request; the hot core reaches 143 %.
 //!
 //! - A poll costs as much as `P` requests: `(1 + P/32) / (1 + P/12.5) = 0.86`, so `P` = 3.7.
 //! - A core that takes 12.5 at a time is busy with requests 77 % of its time: 153 ns each.
-//! - Batches give the hot core 116 %; the rest of the 143 % is what it no longer waits for memory.
-//!   Its cache holds the keys of about four fifths of its requests, so that stalls are about a
-//!   quarter of a request. On 120 and 240 cores nothing is set: what the hottest cores gain comes
-//!   out. A uniform load is carried by the ports, two cores each: 24 cores could do 16 % more.
+//! - Batches give the hot core 116 %; the rest of the 143 % is memory wait that it saves. Its cache
+//!   holds the keys of about four fifths of its requests, so stalls are about a quarter of a
+//!   request. For 120 and 240 cores no parameter is set: the gain of the hottest cores is a result
+//!   of the model. The ports limit a uniform load, one port per two cores: 24 cores could do 16 %
+//!   more.
 
 /// The largest receive batch (Fig. 8).
 pub const BATCH_MAX: usize = 32;

@@ -1,18 +1,18 @@
-//! One server under load: open-loop clients, ports, receive queues, cores; and the highest load
-//! that it carries.
+//! One MICA server under load (open-loop clients, ports, receive queues, cores), and the search for
+//! the highest load that it carries.
 //!
 //! ```text
 //!  Poisson requests ─▶ partition, GET or PUT ─▶ policy::Router ─▶ core's port ─▶ queue ─▶ core
 //! ```
 //!
-//! A core depends on nothing but its own queue, so it is moved on only when a request reaches it:
-//! no event queue is needed, and a probe of a million requests takes a tenth of a second.
+//! A core depends only on its own queue, so it is advanced only when a request reaches it. No event
+//! queue is needed, and a probe of a million requests takes a tenth of a second.
 //!
-//! A load is carried when no core drops more than 1 % of its requests or ends with a growing
-//! queue, and the 95th percentile of latency is within 100 µs (§5.4: "all the results shown so far
-//! are guaranteed with the 95th percentile of latency being less than 100 µs"). The paper names
-//! no share of losses; its clients slow down before packets are lost, and
-//! so one overloaded core limits the server, which is what makes the cold cores starve.
+//! A load is carried when no core drops more than 1 % of its requests or ends with a growing queue,
+//! and the 95th percentile of latency is within 100 µs (§5.4: "all the results shown so far are
+//! guaranteed with the 95th percentile of latency being less than 100 µs"). The paper states no
+//! share of losses. Its clients slow down before packets are lost, so one overloaded core limits
+//! the server, and the cold cores starve.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Short ways to say what a chart of Minos shows.
+//! Short helpers that describe the charts of Minos.
 
 use crate::figure::{Axis, Scale, Series, Style};
 

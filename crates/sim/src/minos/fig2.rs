@@ -1,4 +1,4 @@
-//! Minos Fig. 2: the 99th percentile of size-unaware sharding, and of Minos, against the load.
+//! Minos Fig. 2: the 99th percentile of size-unaware sharding and of Minos, over the load.
 
 use std::fmt::Write as _;
 

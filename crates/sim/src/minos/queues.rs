@@ -7,7 +7,7 @@
 //!  size-aware  early, with the size plan choosing the core; or under d-CREW, see `routed`
 //! ```
 //!
-//! Nothing but waiting and service is modelled: no cost of dispatch, of stealing, of cold caches
+//! The models contain only waiting and service: no cost of dispatch, of stealing, of cold caches
 //! (Minos §2.2: "an idealized scenario").
 
 mod routed;

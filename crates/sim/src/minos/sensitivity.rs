@@ -1,4 +1,4 @@
-//! Minos Figs 6 and 7: throughput under an SLO as large requests become more, or larger.
+//! Minos Figs 6 and 7: throughput under an SLO as large requests become more frequent, or larger.
 
 use std::fmt::Write as _;
 

@@ -9,13 +9,13 @@
 //! ```
 //!
 //! # Calibration
-//! The paper prints no cost. Those of [`Costs`] follow from its peaks: 7.0 Mops of HKH and 6.3 Mops
-//! of Minos where cores are the limit (§6.2), 6.2 Mops at 93 % of the wire (§6.1, §6.4), 5.6 Mops
-//! of SHO, a mean of 5 µs end to end without load (§5.4). Latencies under load are not fitted.
+//! The paper states no costs. [`Costs`] is derived from its peaks: 7.0 Mops of HKH and 6.3 Mops of
+//! Minos where cores are the limit (§6.2), 6.2 Mops at 93 % of the wire (§6.1, §6.4), 5.6 Mops of
+//! SHO, a mean of 5 µs end to end without load (§5.4). Latencies under load are not fitted.
 //!
 //! # Trade-offs
-//! Left out: what PUTs occupy of the wire towards the server, finite rings (no packet is lost),
-//! cache misses of stolen and handed-over requests beyond a constant, the spinlocks of §4.2.
+//! Left out: the share of the wire that PUTs take towards the server, finite rings (no packet is
+//! lost), cache misses of stolen and handed-over requests beyond a constant, the spinlocks of §4.2.
 
 mod cores;
 mod link;

@@ -1,4 +1,4 @@
-//! The requests that every preset is offered: drawn once, so that presets differ in nothing else.
+//! The requests for all presets: drawn once, so that presets differ in nothing else.
 
 use std::collections::HashMap;
 

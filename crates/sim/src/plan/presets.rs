@@ -1,4 +1,4 @@
-//! The presets that are about one machine, as shapes of a simulated server.
+//! The presets for a single machine, as shapes of a simulated server.
 
 use base::WorkerId;
 use base::sync::Arc;

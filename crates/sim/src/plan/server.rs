@@ -1,4 +1,5 @@
-//! One simulated server under one load: workers, queues, windows, stealing, hand-off, moving lines.
+//! One simulated server under one load: workers, queues, windows, stealing, hand-off, line
+//! transfers.
 //!
 //! ```text
 //!  arrivals ─▶ (hand-off cores) ─▶ policy::Router, policy::Depths ─▶ queue ─▶ worker ─▶ latency
@@ -7,12 +8,13 @@
 //!                  └───────────────────── replies, with two layers ◀────────────┘
 //! ```
 //!
-//! A request costs its worker the network's share, the store's measured time, a forwarding when
-//! another worker received it, and the transfer of lines that others hold. Depths are seen exactly.
+//! A request costs its worker the network's share, the measured time of the store, a forwarding if
+//! another worker received it, and the transfer of lines that other cores hold. Depths are seen
+//! exactly.
 //!
 //! # Invariants
 //! I1: every request that arrives is answered once and counted once.
-//! I2: a busy worker has exactly one event on its way, an idle one has an empty queue.
+//! I2: a busy worker has exactly one pending event; an idle one has an empty queue.
 
 mod dispatchers;
 mod help;

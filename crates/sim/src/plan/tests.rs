@@ -1,4 +1,4 @@
-//! Plans whose answer is known beforehand.
+//! Tests with plans whose answer is known beforehand.
 
 use super::jobs::Jobs;
 use super::presets::Setting;

@@ -1,4 +1,4 @@
-//! Where a workload comes from: a name, a trace, or what a server has counted.
+//! The workload of a plan: from a name, a trace, or a server's statistics.
 //!
 //! ```text
 //!  twitter-12            ─▶ workload::Profile ─┐
@@ -6,7 +6,7 @@
 //!  a server's /stats     ─▶ shares and means ──┘
 //! ```
 //!
-//! A trace is the public Twitter format, one request a line:
+//! A trace has the public Twitter format, one request per line:
 //! `timestamp,key,key size,value size,client,operation,TTL`. Key, sizes and operation are used.
 
 use std::io::BufRead;

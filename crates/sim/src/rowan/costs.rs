@@ -1,4 +1,5 @@
-//! What a request costs whose CPU, by replication scheme: the paper's, or measured ones in a file.
+//! The CPU cost of a request in each role, by replication scheme: the paper's, or measured ones in
+//! a file.
 //!
 //! ```text
 //!  scheme,role,us_per_put
@@ -9,8 +10,8 @@
 //!  rpc,get_worker,0.92              a GET
 //! ```
 //!
-//! A role that a scheme has no line of costs nothing; without `get_worker` a GET costs what the
-//! paper's does. Lines of other schemes and roles are for others.
+//! A role without a line for the scheme costs nothing; without `get_worker` a GET costs what the
+//! paper's does. Lines of other schemes and roles are ignored.
 
 use std::path::Path;
 

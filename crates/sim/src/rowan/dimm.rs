@@ -8,8 +8,8 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a line leaves the buffer once; what is written to it later begins a new one.
-//! I2: held and draining lines together are never more than the buffer has.
+//! I1: a line leaves the buffer once; a later write to it begins a new line.
+//! I2: held and draining lines together never exceed the buffer's size.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 

@@ -1,4 +1,5 @@
-//! Rowan-KV Fig. 11 and Table 2: how long a remote write takes, and other objects' throughput.
+//! Rowan-KV Fig. 11 and Table 2: the latency of a remote write, and the throughput with other item
+//! sizes.
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,7 @@
-//! What Figs 9, 11, 13 and Table 2 share: throughput and latency by how many clients ask.
+//! The shared part of Figs 9, 11, 13 and Table 2: throughput and latency by number of clients.
 //!
-//! Latency at saturation is as long as there are clients, so "at the peak" is said of the least
-//! number of clients that get nine tenths of the most.
+//! Latency at saturation grows with the number of clients. So the peak is taken at the smallest
+//! number of clients that reaches nine tenths of the highest throughput.
 
 use workload::Profile;
 

@@ -7,15 +7,15 @@
 //!     └── answer ── the same worker: CPU
 //! ```
 //!
-//! Clients are a closed loop: each waits for its answer and asks again at once. Keys are spread by
-//! hashes, so which server a request goes to is even (§6.3 saw no imbalance either).
+//! Clients are a closed loop: each waits for its answer and then asks again at once. Keys are
+//! spread by hash, so requests are even over the servers (§6.3 saw no imbalance either).
 //!
 //! # What is known and what is fitted
-//! Known: §6.1's servers, the memory of [`super::dimm`], a round trip of 2 us, 18 ns a message.
-//! CPU costs: see [`super::costs`]. Fitted: what it takes until a remote write is persisted,
-//! beside the round trip (Fig. 11: 6.6 us), and what amplification costs: memory that reads and
-//! writes lines for nothing answers later than the buffer's model says, and the paper gives its
-//! effect at two places (Fig. 11: 11.5 us; 1.61 times fewer PUTs).
+//! Known: §6.1's servers, the memory of [`super::dimm`], a round trip of 2 us, 18 ns a message. CPU
+//! costs: see [`super::costs`]. Fitted: the time until a remote write is persisted, beside the
+//! round trip (Fig. 11: 6.6 us), and the cost of amplification: memory that reads and writes lines
+//! needlessly answers later than the buffer's model says, and the paper gives the effect in two
+//! places (Fig. 11: 11.5 us; 1.61 times fewer PUTs).
 //!
 //! # Trade-offs
 //! Left out: digest and clean threads, which have cores of their own; caches, so skewed and

@@ -1,4 +1,5 @@
-//! Writers in a closed loop: each issues, waits for the acknowledgement, thinks, and issues again.
+//! Writers in a closed loop: each issues a write, waits for the acknowledgement, thinks, and
+//! repeats.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};

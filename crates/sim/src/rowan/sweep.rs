@@ -1,4 +1,5 @@
-//! What Figs 2 and 8 share: remote streams of 64 and 128 bytes, with and without local writers.
+//! The shared part of Figs 2 and 8: remote streams of 64 and 128 bytes, with and without local
+//! writers.
 
 use super::streams::{self, Outcome, Place, Sizes, Writer};
 use crate::figure::{Axis, Chart, Options, Scale, Series, Style, Table};

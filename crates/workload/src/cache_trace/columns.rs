@@ -1,4 +1,4 @@
-//! Which column of a CSV trace holds what: by number, by the header's word, or by habit.
+//! The meaning of the columns of a CSV trace: by number, by the header's word, or by convention.
 
 use std::str::FromStr;
 

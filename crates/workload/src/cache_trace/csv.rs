@@ -1,4 +1,4 @@
-//! Traces as lines of fields.
+//! Reads CSV traces: one request per line.
 
 use std::io::{BufRead, Read};
 

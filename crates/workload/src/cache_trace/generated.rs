@@ -1,17 +1,17 @@
-//! A Twitter cluster as a stream of requests, made from its published numbers.
+//! Generates the request stream of a Twitter cluster from its published numbers.
 //!
 //! ```text
 //!  operation by its share ─▶ write: a key with no request after this? ─yes─▶ the next new key
 //!                            read, or no ────────────────────────────────▶ Zipf over lasting keys
 //! ```
 //!
-//! The table says how many keys were asked for once and how many requests were the first of their
-//! key: the first number times the second is the share of requests for passing keys. They are drawn
-//! for writes first (memcached's clients store what they made), for reads only when the writes do
-//! not suffice. The other first requests give the number of lasting keys. Which keys are popular
-//! does not change beyond that: the table says nothing about it.
+//! The table gives the share of keys that were requested once, and the share of requests that were
+//! the first for their key; their product is the share of requests for passing keys. Passing keys
+//! are drawn for writes first (memcached's clients store what they computed), and for reads only if
+//! writes do not suffice. The other first requests give the number of lasting keys. The popularity
+//! of keys does not change otherwise: the table says nothing about it.
 //!
-//! A key has one length of value and one lifetime, drawn from the published shares.
+//! Each key has one value length and one lifetime, drawn from the published shares.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};

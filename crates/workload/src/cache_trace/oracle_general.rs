@@ -1,4 +1,4 @@
-//! libCacheSim's oracleGeneral: records of 24 bytes, little-endian.
+//! Reads libCacheSim's oracleGeneral format: records of 24 bytes, little-endian.
 //!
 //! ```text
 //!  0        4                 12       16                24
@@ -7,8 +7,8 @@
 //!  +--------+-----------------+--------+-----------------+
 //! ```
 //!
-//! The next access is passed over: code that needs it finds it from the keys, so that every format
-//! has it and a cut file does not mislead.
+//! The next-access field is ignored: code that needs it computes it from the keys, so that every
+//! format has it and a truncated file does not mislead.
 
 use std::io::{BufRead, ErrorKind};
 

@@ -1,4 +1,5 @@
-//! Readers of traces: what they read, what they refuse, and that nothing makes them panic.
+//! Tests of the trace readers: what they read, what they refuse, and that no input makes them
+//! panic.
 
 use std::io::Cursor;
 

@@ -4,7 +4,7 @@
 //!  id ─▶ multiply, fold, multiply, fold (31 bits) ─▶ number ─▶ 1 to 10 digits
 //! ```
 //!
-//! Every step can be undone, so that the reader of a key in a scan can tell which value belongs to
+//! Every step is invertible, so the reader of a key in a scan can compute the value that belongs to
 //! it.
 
 /// How many ids there are keys for.

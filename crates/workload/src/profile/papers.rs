@@ -1,4 +1,4 @@
-//! The named workloads, each with what its source says.
+//! The named workloads, each with the numbers of its source.
 
 use crate::mix::{Mix, Reads};
 use crate::popularity::{Popularity, Rare};

@@ -1,4 +1,4 @@
-//! Names, and the means that the sources state.
+//! Tests of the names, and of the means that the sources state.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! The admin port: readers that do not read, heads that do not end, and connections that stay.
+//! Attacks on the admin port: clients that do not read, endless request heads, connections that
+//! stay.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

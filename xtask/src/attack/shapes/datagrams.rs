@@ -1,4 +1,4 @@
-//! Doors without connections: memcached over UDP, the native protocol, shared memory.
+//! Attacks on doors without connections: memcached over UDP, the native protocol, shared memory.
 
 use anyhow::{Result, ensure};
 

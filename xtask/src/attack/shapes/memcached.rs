@@ -1,4 +1,5 @@
-//! memcached's port: replies that are not read, requests that are never whole, and what it tells.
+//! Attacks on memcached's port: unread replies, incomplete requests, and its event stream
+//! (`watch`).
 
 use anyhow::Result;
 

@@ -1,4 +1,4 @@
-//! Short requests of RESP whose replies are long, and clients that leave them unread.
+//! Attacks by short RESP requests with long replies, and by clients that leave them unread.
 
 use anyhow::Result;
 

@@ -1,4 +1,4 @@
-//! Requests of RESP that are long, never whole, malformed, or much work.
+//! Attacks by RESP requests that are long, incomplete, malformed, or expensive.
 
 use anyhow::Result;
 

@@ -1,4 +1,4 @@
-//! The ports of TLS: handshakes that stop, sessions that idle, and bytes that are no TLS.
+//! Attacks on the TLS ports: handshakes that stop, sessions that idle, and bytes that are not TLS.
 
 use anyhow::{Context, Result};
 

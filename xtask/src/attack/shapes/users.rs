@@ -1,4 +1,5 @@
-//! Attacks on logins and users, and by clients that are told things: tracking, MONITOR, SUBSCRIBE.
+//! Attacks on logins and users, and by clients that receive pushed messages: tracking, MONITOR,
+//! SUBSCRIBE.
 
 use anyhow::Result;
 

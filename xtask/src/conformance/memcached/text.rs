@@ -1,4 +1,4 @@
-//! Steps of the text protocol: templates whose small words stand for arguments.
+//! Steps of the text protocol: templates with short placeholders for arguments.
 
 use super::{NUMBER, Step, TOKEN, binary};
 use crate::conformance::Protocol;

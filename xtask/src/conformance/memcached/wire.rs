@@ -1,4 +1,5 @@
-//! A connection that reads the replies up to a fence, without what two servers never agree on.
+//! A connection that reads the replies up to a fence, and drops the parts in which two servers
+//! never agree.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;

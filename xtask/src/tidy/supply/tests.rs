@@ -1,4 +1,4 @@
-//! Bad samples for each rule about what comes from elsewhere.
+//! Bad samples for each rule of the supply chain.
 
 use serde_json::json;
 

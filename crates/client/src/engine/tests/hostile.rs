@@ -1,4 +1,4 @@
-//! A server that means harm: no panic, no loop, bounded memory.
+//! Tests against a hostile server: no panic, no loop, bounded memory.
 
 use base::Instant;
 use wire::native::{

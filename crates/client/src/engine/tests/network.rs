@@ -1,4 +1,5 @@
-//! A simulated network between one engine and the model server: delay, loss, repeats, overtaking.
+//! A simulated network between one engine and the model server: delay, loss, duplicates,
+//! reordering.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

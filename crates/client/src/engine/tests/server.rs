@@ -1,4 +1,4 @@
-//! A model of a server: one map, executed in order of arrival, over the real codec.
+//! A model of a server: one map, requests executed in order of arrival, over the real codec.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 

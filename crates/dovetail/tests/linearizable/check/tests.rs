@@ -1,4 +1,4 @@
-//! Histories that are known to be good or bad.
+//! Tests of the checker with histories that are known to be good or bad.
 
 use super::*;
 use crate::linearizable::model::Swap;

@@ -1,4 +1,4 @@
-//! The native protocol, by the project's own client, over UDP and in shared memory.
+//! A client of the native protocol, over UDP and shared memory, built on the crate `client`.
 
 use std::io::{Error, Result};
 

@@ -1,4 +1,4 @@
-//! The Redis protocol, each request in one of its spellings.
+//! A client of the Redis protocol; each request uses one of its spellings.
 
 use std::io::Result;
 

@@ -1,4 +1,4 @@
-//! memcached's text protocol; half of the writes ask for no reply.
+//! A client of memcached's text protocol; half of the writes use `noreply`.
 
 use std::io::Result;
 

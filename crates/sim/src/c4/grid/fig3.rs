@@ -1,4 +1,4 @@
-//! Fig. 3: what write partitioning costs with uniform keys, by share of writes.
+//! Fig. 3: the cost of write partitioning with uniform keys, by share of writes.
 
 use super::super::search::{Found, LOAD_COUNT, SLO_NS, load, max_load};
 use super::super::{Balance, PointOptions, Policy};

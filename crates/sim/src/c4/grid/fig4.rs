@@ -1,4 +1,4 @@
-//! Fig. 4: what CREW loses to skewed writes, and what compaction gives back.
+//! Fig. 4: the loss of CREW under skewed writes, and how much of it compaction recovers.
 
 use super::super::search::{Found, LOAD_COUNT, SLO_NS, max_load};
 use super::super::{Balance, PointOptions, Policy};

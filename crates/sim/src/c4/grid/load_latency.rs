@@ -1,5 +1,5 @@
-//! Figs 9 and 10: p99 over load, by the queueing model that the artifact offers beside the paper's
-//! cycle-level simulation.
+//! Figs 9 and 10: p99 over load, from the queueing model that the artifact contains beside the
+//! paper's cycle-level simulation.
 
 use super::super::search::{FULL_LOAD_RPS, SLO_NS, load};
 use super::super::{Balance, PointOptions, PointResult, Policy, point};

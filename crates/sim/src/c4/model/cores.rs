@@ -10,7 +10,7 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a busy core has exactly one event of its own on the way.
+//! I1: a busy core has exactly one pending event of its own.
 //! I2: a window's requests are answered exactly once, in the order they joined.
 
 use std::collections::{HashMap, VecDeque};

@@ -1,4 +1,4 @@
-//! Axes: where numbers go, and which of them are written there.
+//! Axes: the positions of values, and which values are labelled.
 
 use std::ops::Range;
 

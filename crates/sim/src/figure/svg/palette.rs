@@ -1,4 +1,4 @@
-//! Colours: one for each label, told apart also by colour-blind readers.
+//! Colours: one for each label, distinguishable also by colour-blind readers.
 
 use plotters::style::RGBColor;
 

@@ -1,4 +1,4 @@
-//! One panel: axes, our lines and bars, and the paper's numbers as rings over them.
+//! One panel: axes, our lines and bars, and the paper's numbers as rings on top.
 
 use plotters::coord::Shift;
 use plotters::prelude::{

@@ -1,4 +1,4 @@
-//! What must be in a picture whatever it looks like.
+//! Tests of the parts that every picture must contain.
 
 use super::{draw, grid};
 use crate::figure::{Axis, Chart, Scale, Series, Style};

@@ -1,4 +1,4 @@
-//! One dispatcher and a policy's router, as the server has them: d-CREW over the size plan.
+//! One dispatcher and a router of `policy`, as in the server: d-CREW over the size plan.
 //!
 //! ```text
 //!  arrivals ─▶ waiting, in order ─▶ Router::route ─▶ queue of a core ─▶ finish ─▶ Router::finish

@@ -1,4 +1,4 @@
-//! The cores: which request each takes next, under each design, and how long it works on it.
+//! The cores: the next request of each under each design, and its service time.
 //!
 //! ```text
 //!  receive[core] ──▶ batch[core] ──▶ work ──▶ link, or large[other core]
@@ -6,8 +6,8 @@
 //!     Minos: a large core's receive ──▶ a share to each small core's batch
 //! ```
 //!
-//! A reply of many packets is worked on [`BATCH_MAX`] packets at a time, so that the wire starts
-//! before the core is done.
+//! A core processes a reply of many packets [`BATCH_MAX`] packets at a time, so that the wire
+//! starts before the core is done.
 
 mod take;
 

@@ -1,4 +1,5 @@
-//! The network card's send side: a queue per core, and one wire that serves them packet by packet.
+//! The send side of the network card: a queue per core, and one wire that serves them packet by
+//! packet.
 //!
 //! ```text
 //!  core 0 ─▶ [ p p p ] ─┐
@@ -6,8 +7,8 @@
 //!  core 7 ─▶ [ ]       ─┘
 //! ```
 //!
-//! This is the head-of-line blocking that stealing cannot undo: what a core answers after a large
-//! reply stands behind its packets, for up to 100 µs, whichever core received the request.
+//! This is the head-of-line blocking that stealing cannot undo: a reply that follows a large reply
+//! of the same core waits for all its packets, up to 100 µs, whichever core received the request.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Two layers: cores that receive and reply, before the workers that execute (μTPS §3).
+//! Two layers: cores that receive and reply, in front of the workers that execute (μTPS §3).
 //!
 //! ```text
 //!  arrival ─▶ dispatcher: receive ─▶ hot read? ─yes─▶ store, reply ─────────────────▶ latency
@@ -6,8 +6,8 @@
 //!                                      └▶ router ─▶ worker ─▶ dispatcher: reply ┘
 //! ```
 //!
-//! A dispatcher does one thing after another in the order in which it falls due, so when it is free
-//! says all about it. Half of a request's network cost is receiving it, half replying.
+//! A dispatcher does its work in the order in which it becomes due, so the time at which it is free
+//! describes it fully. Half of a request's network cost is receiving, half replying.
 
 use policy::Access;
 

@@ -1,7 +1,7 @@
-//! Idle large workers, which take small requests one at a time (Minos §6.1's alternative).
+//! Idle large workers that take small requests one at a time (Minos §6.1's alternative).
 //!
-//! A request that is taken counts with its helper from then on, so that the worker that it was sent
-//! to has room for another.
+//! A taken request counts for its helper from then on, so that the worker it was sent to has room
+//! for another.
 
 use base::WorkerId;
 use policy::Router;

@@ -1,4 +1,4 @@
-//! Which request an idle core takes next: the whole difference between the four designs.
+//! The choice of the next request for an idle core: the whole difference between the four designs.
 
 use base::WorkerId;
 use policy::size_class::{Helping, LargeHelp};
