@@ -16,14 +16,14 @@ use crate::error::{RequestError, SubmitError};
 use crate::stats::Stats;
 use crate::target::{BadTarget, Target};
 
-/// How long connecting may take at most.
+/// The longest time for connecting.
 const CONNECT_TIMEOUT_MAX: Duration = Duration::from_secs(5);
 
-/// Why a call failed.
+/// The reasons for which a call fails.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The target is none.
+    /// The target is invalid.
     #[error(transparent)]
     BadTarget(#[from] BadTarget),
     /// There is no connection.
@@ -56,12 +56,12 @@ fn status_words(status: Status) -> &'static str {
     }
 }
 
-/// What an item is stored with.
+/// The options of a write.
 #[derive(Clone, Copy, Debug)]
 pub struct SetOptions {
     /// When it expires.
     pub expiry: Expiry,
-    /// What must hold for the write to happen.
+    /// The condition of the write.
     pub condition: Condition,
     /// Opaque to the server.
     pub client_flags: u32,
@@ -73,7 +73,7 @@ impl Default for SetOptions {
     }
 }
 
-/// An item as the server has it.
+/// An item as stored on the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     /// The value.
@@ -89,10 +89,10 @@ pub struct Item {
 /// One item of a range.
 pub type KeyAndValue = (Vec<u8>, Vec<u8>);
 
-/// What became of a conditional write.
+/// The result of a conditional write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// It happened.
+    /// The write was executed.
     Stored,
     /// The condition does not hold.
     NotStored,
@@ -102,7 +102,7 @@ pub enum Written {
     Missing,
 }
 
-/// A client whose calls wait for their answers.
+/// A client whose calls block until the answer.
 #[derive(Debug)]
 pub struct Client {
     connection: Connection,
@@ -114,25 +114,25 @@ impl Client {
         Client::connect_with(target, Config::default())
     }
 
-    /// The same, with settings.
+    /// Connects with a configuration.
     pub fn connect_with(target: &str, config: Config) -> Result<Client, ClientError> {
         let target: Target = target.parse()?;
         let timeout = Duration::from_nanos(config.timeout_ns).min(CONNECT_TIMEOUT_MAX);
         Ok(Client { connection: Connection::open(&target, config, timeout)? })
     }
 
-    /// The connection, to submit and poll by oneself. Nothing may be outstanding at the next call
-    /// of a blocking method.
+    /// The connection, for submitting and polling directly. No request may be outstanding when a
+    /// blocking method is called next.
     pub fn connection(&mut self) -> &mut Connection {
         &mut self.connection
     }
 
-    /// What was done so far.
+    /// The counters so far.
     pub fn stats(&self) -> &Stats {
         self.connection.stats()
     }
 
-    /// Asks one thing and hands its answer over.
+    /// Sends one request and passes its answer to a closure.
     pub fn ask<T>(
         &mut self,
         op: &Op<'_>,
@@ -157,7 +157,7 @@ impl Client {
         found_or_missing(found)
     }
 
-    /// The value of a key with everything beside it.
+    /// The value of a key with its version, flags and expiry.
     pub fn get_item(&mut self, key: &[u8]) -> Result<Option<Item>, ClientError> {
         let want = Want::VERSION | Want::CLIENT_FLAGS | Want::EXPIRY;
         let found = self.ask(&Op::Get { key, touch: None }, want, |answer| {
@@ -172,7 +172,7 @@ impl Client {
         found_or_missing(found)
     }
 
-    /// The values of several keys, in their order, asked for together.
+    /// The values of several keys, in order, read in one pipeline.
     pub fn mget(&mut self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, ClientError> {
         let mut values = vec![None; keys.len()];
         let mut waiting: Vec<(Token, usize)> = Vec::new();
@@ -189,7 +189,7 @@ impl Client {
                 }
                 next += 1;
             }
-            // With nothing under way there is nothing to wait for.
+            // If no request is in flight, there is nothing to wait for.
             if !waiting.is_empty() {
                 self.connection.wait(None)?;
             }
@@ -209,7 +209,7 @@ impl Client {
         failed.map_or(Ok(values), Err)
     }
 
-    /// Stores a value for good.
+    /// Stores a value without expiry or condition.
     pub fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), ClientError> {
         match self.set_with(key, value, SetOptions::default())? {
             Written::Stored => Ok(()),
@@ -217,7 +217,7 @@ impl Client {
         }
     }
 
-    /// Stores a value under conditions.
+    /// Stores a value with options.
     pub fn set_with(
         &mut self,
         key: &[u8],
@@ -235,13 +235,13 @@ impl Client {
         self.set_with(key, value, SetOptions { condition, ..SetOptions::default() })
     }
 
-    /// Deletes a key; whether it was there.
+    /// Deletes a key; returns whether it existed.
     pub fn delete(&mut self, key: &[u8]) -> Result<bool, ClientError> {
         let op = Op::Delete { key, version: None };
         done_or_missing(self.ask(&op, Want::PLAIN, |answer| answer.status)?)
     }
 
-    /// Adds to a number and answers the sum; an absent key counts as 0.
+    /// Adds to a number and returns the sum; an absent key counts as 0.
     pub fn incr(&mut self, key: &[u8], delta: i64) -> Result<i64, ClientError> {
         self.ask_number(&Op::Incr { key, delta })
     }
@@ -252,23 +252,23 @@ impl Client {
         self.ask_number(&Op::Incr { key, delta })
     }
 
-    /// Puts bytes behind a value and answers its new length.
+    /// Appends bytes to a value and returns its new length.
     pub fn append(&mut self, key: &[u8], value: &[u8]) -> Result<i64, ClientError> {
         self.ask_number(&Op::Append { key, value })
     }
 
-    /// Puts bytes in front of a value and answers its new length.
+    /// Prepends bytes to a value and returns its new length.
     pub fn prepend(&mut self, key: &[u8], value: &[u8]) -> Result<i64, ClientError> {
         self.ask_number(&Op::Prepend { key, value })
     }
 
-    /// Sets the expiry of a key; whether it is there.
+    /// Sets the expiry of a key; returns whether the key exists.
     pub fn touch(&mut self, key: &[u8], expiry: Expiry) -> Result<bool, ClientError> {
         done_or_missing(self.ask(&Op::Touch { key, expiry }, Want::PLAIN, |answer| answer.status)?)
     }
 
     /// The items whose keys lie in a range, in order, at most `limit`. A value too long for a reply
-    /// is got by itself, so it may be newer than its neighbours.
+    /// is read separately, so it may be newer than its neighbours.
     pub fn range(
         &mut self,
         start: Bound<&[u8]>,
@@ -279,7 +279,7 @@ impl Client {
         self.range_with(Range { start, end, direction, items, item_limit: limit })
     }
 
-    /// The same in either direction, and of keys alone: then all values are empty.
+    /// As [`Client::range`], in either direction; with keys only, all values are empty.
     pub fn range_with(&mut self, asked: Range<'_>) -> Result<Vec<KeyAndValue>, ClientError> {
         let limit = asked.item_limit as usize;
         let mut items: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
@@ -310,7 +310,8 @@ impl Client {
         self.whole(items)
     }
 
-    /// Gets what was too long for the replies; what is gone by then is left out.
+    /// Reads the values that were too long for the replies; an item that is gone by then is left
+    /// out.
     fn whole(
         &mut self,
         items: Vec<(Vec<u8>, Option<Vec<u8>>)>,

@@ -28,20 +28,20 @@ use crate::engine::Answer;
 use crate::error::RequestError;
 use crate::target::{BadTarget, Target};
 
-/// The first rest after a failure; it doubles, ...
+/// The first pause after a failure; it doubles up to [`REST_MAX`].
 const REST_FIRST: Duration = Duration::from_millis(2);
-/// ... to this.
+/// The longest pause.
 const REST_MAX: Duration = Duration::from_millis(100);
-/// Redirects in a row after which the map counts as unsettled: then there is a rest.
+/// Redirects in a row after which the map counts as unsettled and the client pauses.
 const MOVES_IN_A_ROW_MAX: u32 = 3;
 
-/// How a client of a cluster behaves.
+/// The configuration of a client of a cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
-    /// Of each connection; its time-out is that of one attempt. Shorter than a failover, it ends
-    /// writes as unknown that a server holds back until it serves.
+    /// The configuration of each connection; its timeout is that of one attempt. If it is shorter
+    /// than a failover, writes that a server holds back until it serves end as unknown.
     pub connection: Config,
-    /// How long a request that was not executed is tried again: a failover takes a few leases.
+    /// How long a request that was not executed is retried: a failover takes a few leases.
     pub patience: Duration,
 }
 
@@ -51,19 +51,19 @@ impl Default for ClusterConfig {
     }
 }
 
-/// The server that has a slot, as far as is known.
+/// The server of a slot, as far as the client knows.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// Position among the servers.
+    /// Its position among the servers.
     server: Option<u16>,
     term: u64,
 }
 
-/// A client of a cluster, whose calls wait for their answers.
+/// A client of a cluster, whose calls block until the answer.
 #[derive(Debug)]
 pub struct Cluster {
     config: ClusterConfig,
-    /// All that were ever heard of, as HOST:PORT.
+    /// All servers ever learned, as HOST:PORT.
     servers: Vec<String>,
     connections: HashMap<u16, Client>,
     slots: Box<[Known]>,
@@ -71,19 +71,19 @@ pub struct Cluster {
     next: usize,
 }
 
-/// What an answer came to.
+/// The effect of an answer.
 enum Asked<T> {
     Answered(T),
-    /// Whether the map knows more now.
+    /// Whether the map has learned something.
     Moved(bool),
 }
 
 impl Cluster {
-    /// A client of the cluster that these servers are of; one that lives is enough. Nothing is sent
-    /// before the first request.
+    /// A client of the cluster of these servers; one live server is enough. It sends nothing before
+    /// the first request.
     ///
     /// # Errors
-    /// A target is no `native://HOST:PORT`: other servers are reached by the network only.
+    /// A target is not a `native://HOST:PORT`: other servers can only be reached over the network.
     pub fn new(targets: &[&str], config: ClusterConfig) -> Result<Cluster, ClientError> {
         let mut servers = Vec::new();
         for text in targets {
@@ -99,10 +99,10 @@ impl Cluster {
         Ok(Cluster { config, servers, connections: HashMap::new(), slots, next: 0 })
     }
 
-    /// Asks the server that has the key, and hands the answer over.
+    /// Sends the request to the server that has the key, and passes the answer to a closure.
     ///
     /// # Errors
-    /// The request's own, or no server executed it for as long as there was patience.
+    /// The request's own error, or the last one if no server executed it within the patience.
     pub fn ask<T>(
         &mut self,
         op: &Op<'_>,
@@ -174,14 +174,15 @@ impl Cluster {
             None => {
                 let place = place.as_deref().and_then(Moved::parse);
                 let slot = op.key().map(Slot::of).filter(|_| place.is_none());
-                // It knows of no configuration, or the value came in parts: somebody else may.
+                // The server has no configuration, or the value came in parts: another server may
+                // do better.
                 slot.into_iter().for_each(|slot| self.slots[usize::from(slot.0)].server = None);
                 Asked::Moved(place.is_some_and(|place| self.learn(&place)))
             }
         })
     }
 
-    /// Whether that is news (C3).
+    /// Stores the information if it is newer (C3); returns whether it was.
     fn learn(&mut self, place: &Moved<'_>) -> bool {
         let server = place.address.and_then(|address| {
             let known = self.servers.iter().position(|server| server == address);
@@ -202,7 +203,7 @@ impl Cluster {
         is_news
     }
 
-    /// A server that does not answer: others are asked for what it had.
+    /// Forgets the slots of a server that does not answer: other servers are asked for them.
     fn forget(&mut self, server: u16) {
         self.connections.remove(&server);
         let of_server = self.slots.iter_mut().filter(|known| known.server == Some(server));
@@ -216,7 +217,7 @@ impl Cluster {
         found_or_missing(found)
     }
 
-    /// The values of several keys, in their order: those of one server are asked for together.
+    /// The values of several keys, in order; keys of one server are read in one pipeline.
     pub fn mget(&mut self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, ClientError> {
         let mut by_server: HashMap<u16, Vec<usize>> = HashMap::new();
         for (place, key) in keys.iter().enumerate() {
@@ -231,7 +232,7 @@ impl Cluster {
                 Ok(found) => {
                     places.iter().zip(found).for_each(|(place, value)| values[*place] = value);
                 }
-                // Some keys have moved, or the server does not answer: each key finds its own way.
+                // Some keys have moved, or the server does not answer: each key is read by itself.
                 Err(_) => {
                     for place in places {
                         values[place] = self.get(keys[place])?;
@@ -242,7 +243,7 @@ impl Cluster {
         Ok(values)
     }
 
-    /// Stores a value for good.
+    /// Stores a value without expiry or condition.
     pub fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), ClientError> {
         match self.set_with(key, value, SetOptions::default())? {
             Written::Stored => Ok(()),
@@ -250,7 +251,7 @@ impl Cluster {
         }
     }
 
-    /// Stores a value under conditions.
+    /// Stores a value with options.
     pub fn set_with(
         &mut self,
         key: &[u8],
@@ -262,13 +263,13 @@ impl Cluster {
         written(self.ask(&op, Want::PLAIN, |answer| answer.status)?)
     }
 
-    /// Deletes a key; whether it was there.
+    /// Deletes a key; returns whether it existed.
     pub fn delete(&mut self, key: &[u8]) -> Result<bool, ClientError> {
         let op = Op::Delete { key, version: None };
         done_or_missing(self.ask(&op, Want::PLAIN, |answer| answer.status)?)
     }
 
-    /// Adds to a number and answers the sum; an absent key counts as 0.
+    /// Adds to a number and returns the sum; an absent key counts as 0.
     pub fn incr(&mut self, key: &[u8], delta: i64) -> Result<i64, ClientError> {
         let op = Op::Incr { key, delta };
         match self.ask(&op, Want::PLAIN, |answer| (answer.status, answer.number))? {
@@ -278,13 +279,13 @@ impl Cluster {
         }
     }
 
-    /// Servers that were ever heard of.
+    /// The number of servers ever learned.
     pub fn servers(&self) -> &[String] {
         &self.servers
     }
 }
 
-/// Whether a request surely was not executed, or may be executed again (C1).
+/// Whether a request certainly was not executed, or may be executed again (C1).
 fn is_unexecuted(error: &ClientError, op: &Op<'_>) -> bool {
     match error {
         ClientError::Connect(_) => true,

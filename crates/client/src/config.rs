@@ -2,68 +2,69 @@
 
 use wire::native::{FRAME_MAX_BYTES, TagKey};
 
-/// Whether what is sent arrives.
+/// The reliability of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// Datagrams: frames are lost, repeated and overtaken.
+    /// Datagrams: frames may be lost, duplicated and reordered.
     Lossy,
     /// Shared memory: everything arrives once, in order, or the connection ends.
     Reliable,
 }
 
-/// In which order the requests of one connection take effect.
+/// The order in which the requests of one connection take effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyOrder {
     /// A request waits until earlier writes of its key are answered, so that it sees their effect
     /// (K10).
     #[default]
     Kept,
-    /// Requests that are outstanding together take effect in any order: for callers each of whose
-    /// requests stands for somebody else.
+    /// Outstanding requests take effect in any order: for callers whose requests belong to
+    /// independent clients.
     Free,
 }
 
-/// Which worker reads go to.
+/// The worker for reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadSteering {
-    /// Any: frames fill up without regard to keys, each for a worker drawn at random.
+    /// Any worker: frames fill up without regard to keys, each for a worker drawn at random.
     #[default]
     Any,
     /// The key's own worker, as writes.
     Owner,
 }
 
-/// How a connection behaves. The default suits a data centre.
+/// The configuration of a connection. The default suits a data centre.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Both sides' secret; see `--native-key-file` of the server.
+    /// The shared secret; see `--native-key-file` of the server.
     pub tag_key: Option<TagKey>,
     /// The longest frame, to send and to receive; `None`: what fits a datagram on the way to the
     /// server (8192 bytes on one host, 1448 elsewhere) or its shared memory.
     pub frame_max_bytes: Option<usize>,
-    /// How many requests may be outstanding; the rest is refused ([`crate::SubmitError::Full`]).
+    /// How many requests may be outstanding; further ones are refused
+    /// ([`crate::SubmitError::Full`]).
     pub outstanding_max: usize,
     /// How many frames may be unanswered, whatever the round trips say.
     pub window_max_frames: u32,
-    /// A request ends after so long without an answer, a large value without a part of it;
-    /// `u64::MAX`: never. A blocking client gives up connecting after so long, at most 5 s.
+    /// A request ends after this time without an answer, a large value after this time without a
+    /// part; `u64::MAX`: never. A blocking client gives up connecting after this time, at most 5 s.
     pub timeout_ns: u64,
-    /// The shortest time after which a frame counts as lost. Below what a server takes for its
-    /// slowest requests, those are executed twice (reads) or asked for twice (writes).
+    /// The shortest time after which a frame counts as lost. If it is below the server's time for
+    /// its slowest requests, those are executed twice (reads) or sent twice (writes).
     pub retransmit_min_ns: u64,
-    /// The same before the first round trip was measured.
+    /// The same time before the first round trip is measured.
     pub retransmit_first_ns: u64,
-    /// The longest, after doubling.
+    /// The longest such time, after doubling.
     pub retransmit_max_ns: u64,
-    /// The largest value that is taken from a server.
+    /// The largest value that the client accepts from a server.
     pub value_max_bytes: u32,
-    /// Memory for large values that are on their way, all together.
+    /// Memory for all large values in flight together.
     pub transfers_max_bytes: u64,
     /// Order of requests on one key.
     pub key_order: KeyOrder,
-    /// Where reads go.
+    /// The worker for reads.
     pub read_steering: ReadSteering,
-    /// After so many writes a session is renewed.
+    /// The number of writes after which a session is renewed.
     pub writes_per_session_max: u32,
 }
 

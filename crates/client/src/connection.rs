@@ -19,27 +19,27 @@ use crate::link::{Link, ShmLink, UdpLink};
 use crate::stats::Stats;
 use crate::target::{Target, frame_bytes_to, resolve};
 
-/// The server takes a client's longest frame for this at least.
+/// The least length that the server takes as a client's longest frame.
 const FRAME_MIN_BYTES: usize = 256;
 
-/// Why there is no connection.
+/// The reasons for which there is no connection.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The system said no.
+    /// The system refused.
     #[error("cannot connect to {target}: {source}")]
     System {
         /// The server.
         target: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The server's shared memory cannot be had.
+    /// The server's shared memory is not available.
     #[error("cannot connect to shm:{}: {source}", path.display())]
     Shm {
         /// The server's socket.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: landing::shm::ConnectError,
     },
     /// No socket listens at the address.
@@ -54,22 +54,22 @@ pub enum ConnectError {
         /// The server.
         target: String,
     },
-    /// The server will not grant a session.
+    /// The server refuses a session.
     #[error("cannot connect to {target}: {reason}")]
     NoSession {
         /// The server.
         target: String,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
 }
 
-/// How long [`Connection::wait`] looks before it sleeps.
+/// How long [`Connection::wait`] spins before it sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
     /// Not at all.
     Sleep,
-    /// So long: a little longer than falling asleep and being woken takes.
+    /// For this time: a little longer than falling asleep and being woken takes.
     SpinThenSleep(Duration),
     /// Always: a core for the shortest round trips.
     Spin,
@@ -83,9 +83,9 @@ impl Default for Waiting {
 
 /// A connection to one server, with any number of requests outstanding.
 ///
-/// [`submit`](Connection::submit) requests, [`poll`](Connection::poll) to send them and to take
-/// what has arrived, then take completions until there are none. Requests that are submitted before
-/// one poll share datagrams.
+/// [`submit`](Connection::submit) requests, [`poll`](Connection::poll) to send them and to receive
+/// datagrams, then take completions until there are none. Requests submitted before one poll share
+/// datagrams.
 pub struct Connection {
     engine: Engine,
     link: Link,
@@ -94,8 +94,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Begins a connection; requests may be submitted at once, and are sent when it is open. Of a
-    /// name with several addresses it takes the first.
+    /// Begins a connection; requests may be submitted at once, and are sent when it is open. If a
+    /// name has several addresses, the first is used.
     pub fn begin(target: &Target, config: Config) -> Result<Connection, ConnectError> {
         match target {
             Target::Udp(address) => Connection::begin_at(resolve(address)?[0], target, config),
@@ -126,8 +126,8 @@ impl Connection {
         Connection { engine, link, start: Clock::now(), waiting: Waiting::default() }
     }
 
-    /// Begins a connection and waits until it is open. Of a name with several addresses it takes
-    /// the first at which somebody listens.
+    /// Begins a connection and waits until it is open. If a name has several addresses, the first
+    /// with a listening server is used.
     pub fn open(
         target: &Target,
         config: Config,
@@ -181,7 +181,7 @@ impl Connection {
         }
     }
 
-    /// How [`wait`](Connection::wait) waits.
+    /// Sets how [`wait`](Connection::wait) waits.
     pub fn set_waiting(&mut self, waiting: Waiting) {
         self.waiting = waiting;
     }
@@ -190,26 +190,27 @@ impl Connection {
         Instant { ns: self.start.elapsed().as_nanos() as u64 + 1 }
     }
 
-    /// Takes a request; it is sent by the next [`poll`](Connection::poll) or wait.
+    /// Submits a request; the next [`poll`](Connection::poll) or wait sends it.
     #[inline]
     pub fn submit(&mut self, op: &Op<'_>, want: Want) -> Result<Token, SubmitError> {
         self.engine.submit(op, want)
     }
 
-    /// Sends what is to be sent and takes what has arrived, without waiting; how many frames came.
+    /// Sends queued frames and receives datagrams, without waiting; returns the number of frames
+    /// received.
     pub fn poll(&mut self) -> io::Result<usize> {
         let now = self.now();
         self.link.send(&mut self.engine, now)?;
         let count = self.link.receive(&mut self.engine, now)?;
         if count > 0 {
-            // Answers make room, and may ask for more.
+            // Answers make room in the window, and may queue more to send.
             self.link.send(&mut self.engine, now)?;
         }
         Ok(count)
     }
 
-    /// Polls, then waits until something arrives, a timer of the protocol is due, or the time is
-    /// over; and polls again.
+    /// Polls, waits until a datagram arrives, a timer of the protocol is due, or the time is over,
+    /// and polls again.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         if self.poll()? > 0 || self.engine.has_completion() {
             return Ok(());
@@ -257,18 +258,18 @@ impl Connection {
         }
     }
 
-    /// The next request that has ended.
+    /// The completion of the next ended request.
     #[inline]
     pub fn next_completion(&mut self) -> Option<Completion<'_>> {
         self.engine.next_completion()
     }
 
-    /// Whether a request has ended and was not taken.
+    /// Whether there is a completion to take.
     pub fn has_completion(&self) -> bool {
         self.engine.has_completion()
     }
 
-    /// Requests that were taken and whose completions were not.
+    /// Submitted requests whose completions are not taken yet.
     pub fn outstanding_count(&self) -> usize {
         self.engine.outstanding_count()
     }
@@ -278,7 +279,7 @@ impl Connection {
         self.engine.is_open()
     }
 
-    /// What was done so far.
+    /// The counters so far.
     pub fn stats(&self) -> &Stats {
         self.engine.stats()
     }
@@ -292,19 +293,19 @@ impl Connection {
         self.link.as_fd()
     }
 
-    /// Call it before waiting for the descriptor. False: poll again instead.
+    /// Call this before waiting for the descriptor. If it returns false, poll again instead.
     pub fn prepare_sleep(&mut self) -> bool {
         let now = self.now();
         self.link.may_sleep(&mut self.engine, now)
     }
 
-    /// Call it after waiting for the descriptor.
+    /// Call this after waiting for the descriptor.
     pub fn end_sleep(&mut self) {
         let now = self.now();
         self.link.wake(&mut self.engine, now);
     }
 
-    /// After how long to poll although nothing arrives.
+    /// The time after which to poll even if nothing arrives.
     pub fn next_timer(&self) -> Option<Duration> {
         let at = self.link.timer(self.engine.next_timer()?);
         Some(Duration::from_nanos(at.ns.saturating_sub(self.now().ns)))

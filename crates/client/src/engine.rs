@@ -51,10 +51,10 @@ use crate::rtt::RttEstimate;
 use crate::stats::Stats;
 use crate::window::{Pacer, Window};
 
-/// Queues for owners; workers beyond share them.
+/// The number of queues for owners; further workers share them.
 const ROUTES_MAX: usize = 64;
 
-/// Names a request until its completion was taken.
+/// Identifies a request until its completion is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token {
     index: u32,
@@ -62,38 +62,38 @@ pub struct Token {
 }
 
 impl Token {
-    /// Less than [`Config::outstanding_max`], and no other outstanding request's: a place in the
-    /// caller's own table.
+    /// Less than [`Config::outstanding_max`], and unique among outstanding requests: an index for
+    /// the caller's own table.
     pub fn index(self) -> usize {
         self.index as usize
     }
 }
 
-/// What a server answered.
+/// A server's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer<'a> {
-    /// How the request ended.
+    /// The status of the request.
     pub status: Status,
-    /// The item's version, where it was wanted.
+    /// The item's version, if it was requested.
     pub version: Option<u64>,
-    /// The item's client flags, where they were wanted.
+    /// The item's client flags, if they were requested.
     pub client_flags: u32,
-    /// When the item expires, where that was wanted.
+    /// The item's expiry, if it was requested.
     pub expires_at: Option<UnixMillis>,
-    /// The sum of an incr, the length of a value.
+    /// The sum of an incr, or the length of a value.
     pub number: Option<i64>,
-    /// The value; of a range its items ([`wire::native::Items`]).
+    /// The value; for a range, its items ([`wire::native::Items`]).
     pub value: &'a [u8],
-    /// Where a range goes on.
+    /// The key at which a range continues.
     pub resume_key: Option<&'a [u8]>,
 }
 
-/// A request that has ended.
+/// The completion of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion<'a> {
-    /// Which.
+    /// The request.
     pub token: Token,
-    /// How.
+    /// Its answer or error.
     pub result: Result<Answer<'a>, RequestError>,
 }
 
@@ -121,28 +121,28 @@ pub struct Engine {
     session: Session,
     sequences: Sequences,
     frames: Frames,
-    /// For owners; with one route for everything.
+    /// The queues for owners; with a single route, one for everything.
     routes: Vec<VecDeque<u32>>,
-    /// For any worker.
+    /// The queue for any worker.
     reads: VecDeque<u32>,
-    /// How many entries all queues have.
+    /// The number of entries in all queues.
     queued_count: usize,
     next_route: usize,
     /// Writes that wait for an at-most-once number.
     numberless: VecDeque<u32>,
-    /// Large values that still have parts to send or to ask for.
+    /// Large values that still have parts to send or to request.
     transfers: VecDeque<u32>,
     transfer_bytes: u64,
     hasher: KeyHasher,
     rtt: RttEstimate,
     window: Window,
     pacer: Pacer,
-    /// Doublings of the retransmission time since the last answer.
+    /// Doublings of the retransmission timeout since the last answer.
     silences: u32,
-    /// Until when a busy server is left alone, and how often it has said so in a row.
+    /// Until when the client leaves a busy server alone, and how often in a row it was busy.
     quiet_until_ns: u64,
     busy_streak: u32,
-    /// When deadlines are looked at next.
+    /// The time of the next check of deadlines.
     scan_at_ns: u64,
     last_sent_ns: u64,
     done: VecDeque<u32>,
@@ -151,8 +151,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// A connection that has not begun. `frame_fitting_bytes` is the longest frame that its way to
-    /// the server carries; `seed` must be drawn anew for each connection outside tests.
+    /// A connection that has not begun. `frame_fitting_bytes` is the longest frame that fits the
+    /// path to the server; `seed` must be drawn anew for each connection outside tests.
     pub fn new(
         config: Config,
         delivery: Delivery,
@@ -161,8 +161,8 @@ impl Engine {
     ) -> Engine {
         let count = config.outstanding_count();
         let mut draw = Draw(seed);
-        // In shared memory too: a value in parts, or a write that a busy server sent back, would
-        // be overtaken by what follows it in the ring.
+        // This holds in shared memory too: later requests in the ring would overtake a value in
+        // parts, or a write that a busy server returned.
         let is_kept = config.key_order == KeyOrder::Kept;
         let session = Session::greeting(&mut draw, None);
         Engine {
@@ -198,7 +198,7 @@ impl Engine {
         }
     }
 
-    /// Takes a request. Its bytes are copied; they leave with the next [`Engine::output`].
+    /// Submits a request. Its bytes are copied; the next [`Engine::output`] sends them.
     pub fn submit(&mut self, op: &Op<'_>, want: Want) -> Result<Token, SubmitError> {
         let (stored, key, value) = Stored::of(op);
         if key.len() > wire::native::KEY_MAX_BYTES {
@@ -228,7 +228,7 @@ impl Engine {
         Ok(token)
     }
 
-    /// The next request that has ended; its place is free when this is called again.
+    /// The next completion; its slot is free when this is called again.
     pub fn next_completion(&mut self) -> Option<Completion<'_>> {
         self.take_lent_back();
         let index = self.done.pop_front()?;
@@ -256,12 +256,12 @@ impl Engine {
         }
     }
 
-    /// Whether a request has ended and was not taken.
+    /// Whether there is a completion to take.
     pub fn has_completion(&self) -> bool {
         !self.done.is_empty()
     }
 
-    /// Requests that were taken and whose completions were not, the one being looked at included.
+    /// Submitted requests whose completions are not taken yet, including the one being read.
     pub fn outstanding_count(&self) -> usize {
         self.slots.outstanding_count()
     }
@@ -271,7 +271,7 @@ impl Engine {
         matches!(self.session, Session::Open(_))
     }
 
-    /// Why there will be no session, if that is so.
+    /// The reason for which there will be no session, if there is one.
     pub fn failure(&self) -> Option<wire::native::Reason> {
         match self.session {
             Session::Failed(reason) => Some(reason),
@@ -279,7 +279,7 @@ impl Engine {
         }
     }
 
-    /// What was done so far.
+    /// The counters so far.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
@@ -294,7 +294,7 @@ impl Engine {
         self.queued_count += 1;
     }
 
-    /// The same, in front of what was never sent.
+    /// The same, in front of requests that were never sent.
     fn enqueue_again(&mut self, index: u32) {
         let route = self.route_of(index);
         let slot = self.slots.get_mut(index);
@@ -311,7 +311,7 @@ impl Engine {
         }
     }
 
-    /// `None`: any worker's.
+    /// The queue of a request; `None`: that for any worker.
     fn route_of(&self, index: u32) -> Option<usize> {
         if self.routes.len() == 1 {
             return Some(0);
@@ -329,7 +329,8 @@ impl Engine {
         has_key && self.config.read_steering == crate::config::ReadSteering::Owner
     }
 
-    /// A request ends: its number is settled, its place in the order free, its completion ready.
+    /// Ends a request: settles its number, frees its place in the order, and makes its completion
+    /// available.
     fn finish(&mut self, index: u32, ending: Ending) {
         self.leave_frame(index);
         self.end_transfer(index);
@@ -357,7 +358,7 @@ impl Engine {
         }
     }
 
-    /// The frame that carries this request need not be answered on its account.
+    /// The frame with this request no longer needs an answer for it.
     fn leave_frame(&mut self, index: u32) {
         let slot = self.slots.get_mut(index);
         if slot.state != State::Sent {
@@ -370,7 +371,7 @@ impl Engine {
         }
     }
 
-    /// How a request ends that got no answer.
+    /// The error of a request that got no answer.
     fn error_without_answer(&self, index: u32) -> RequestError {
         let slot = self.slots.get(index);
         let may_have_happened = match slot.transfer.as_deref() {

@@ -3,20 +3,20 @@
 use thiserror::Error;
 use wire::native::Reason;
 
-/// Why a request was not taken.
+/// The reasons for which a request is not accepted.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SubmitError {
-    /// As many requests are outstanding as may be: poll, take completions, try again.
+    /// The maximum of requests is outstanding: poll, take completions, try again.
     #[error("as many requests are outstanding as may be; take completions first")]
     Full,
-    /// No key is so long.
+    /// The key is too long.
     #[error("a key of {len_bytes} bytes is longer than the 65535 that a key may have")]
     KeyTooLong {
         /// The key's length.
         len_bytes: usize,
     },
-    /// No value is so long.
+    /// The value is too long.
     #[error("a value of {len_bytes} bytes is longer than the {max_bytes} that a value may have")]
     ValueTooLong {
         /// The value's length.
@@ -26,21 +26,21 @@ pub enum SubmitError {
     },
 }
 
-/// Why a request that was taken ended without an answer.
+/// The reasons for which an accepted request ends without an answer.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequestError {
     /// No answer in time, and nothing was changed.
     #[error("no answer in time; nothing was changed")]
     TimedOut,
-    /// A write that was sent and not answered: it took effect once or never. What is sent from now
-    /// on comes after it.
+    /// A write that was sent and not answered: it took effect once or never. Requests sent from now
+    /// on come after it.
     #[error("no answer: the write took effect once or not at all")]
     Unknown,
-    /// The server had too much to do for as long as there was time; nothing was changed.
+    /// The server was overloaded until the deadline; nothing was changed.
     #[error("the server is busy; nothing was changed")]
     Busy,
-    /// Key, value or both fit no frame, and only values of set travel in parts.
+    /// Key, value or both fit no frame; only values of set can travel in parts.
     #[error(
         "the request is longer than a frame of {frame_max_bytes} bytes; only set takes such values"
     )]
@@ -48,13 +48,13 @@ pub enum RequestError {
         /// The longest frame of this session.
         frame_max_bytes: u32,
     },
-    /// The value that the server holds is longer than this client takes.
+    /// The value on the server is longer than this client accepts.
     #[error("the value is longer than this client takes")]
     ValueTooLong,
-    /// The server's answer is none to what was asked.
+    /// The server's answer does not fit the request.
     #[error("the server's answer is not an answer to the request")]
     BadAnswer,
-    /// The server does not grant a session, and will not.
+    /// The server refuses a session for good.
     #[error("{0}")]
     NoSession(Reason),
 }

@@ -22,7 +22,7 @@ const RING_BYTES: usize = 512 << 10;
 const RECEIVES_MAX: usize = 16;
 /// Frames taken from shared memory in one exchange.
 const FRAMES_MAX: usize = 256;
-/// How often a server that has gone is looked for.
+/// The interval of checks for a server that has gone.
 const RECONNECT_NS: u64 = 100_000_000;
 
 pub(crate) enum Link {
@@ -33,7 +33,7 @@ pub(crate) enum Link {
 pub(crate) struct UdpLink {
     udp: Udp,
     zone: Zone,
-    /// Whether the host said that no socket listens, since the last look.
+    /// Whether the host has reported that no socket listens, since the last check.
     is_refused: bool,
 }
 
@@ -56,7 +56,7 @@ impl UdpLink {
         let udp = Udp::connect(local, server, config)?;
         let buffer_bytes = udp.buffer_bytes_min().max(RING_BYTES / 4);
         let size = ZoneSize { buffer_bytes, buffer_count: 4, completions_max: 8192 };
-        // A frame that was cut fails its length check in the engine.
+        // A truncated frame fails its length check in the engine.
         let zone = Zone::ring(size, Box::new(|_| true))?;
         Ok(UdpLink { udp, zone, is_refused: false })
     }
@@ -107,7 +107,7 @@ impl UdpLink {
         Ok(())
     }
 
-    /// A host that says that no socket listens may have a server again soon: retries go on.
+    /// If the host reports that no socket listens, a server may listen again soon: retries go on.
     fn forgive(&mut self, result: io::Result<usize>) -> io::Result<usize> {
         match result {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -171,7 +171,7 @@ impl ShmLink {
 
     fn send(&mut self, engine: &mut Engine, now: Instant) {
         if !self.reconnect(now) {
-            // Time passes all the same.
+            // Time passes nevertheless.
             engine.advance(now);
             return;
         }
@@ -205,7 +205,7 @@ impl Link {
         }
     }
 
-    /// Hands everything that has arrived to the engine; how many frames.
+    /// Passes all arrived frames to the engine; returns their number.
     #[inline]
     pub fn receive(&mut self, engine: &mut Engine, now: Instant) -> io::Result<usize> {
         match self {
@@ -214,7 +214,7 @@ impl Link {
         }
     }
 
-    /// Sends what the engine has to send, as far as there is room.
+    /// Sends the engine's output, as far as there is room.
     #[inline]
     pub fn send(&mut self, engine: &mut Engine, now: Instant) -> io::Result<()> {
         match self {
@@ -226,7 +226,7 @@ impl Link {
         }
     }
 
-    /// Whether the host said that no socket listens, since the last call.
+    /// Whether the host has reported that no socket listens, since the last call.
     pub fn take_refused(&mut self) -> bool {
         match self {
             Link::Udp(link) => std::mem::take(&mut link.is_refused),
@@ -241,7 +241,7 @@ impl Link {
         match self {
             Link::Udp(link) => {
                 let queued = link.udp.queue(Lane(0).into(), &frame[..len_bytes]);
-                // A server that does not hear it forgets the session by itself.
+                // A server that does not receive it forgets the session by itself.
                 let _ = queued.map(|()| link.udp.flush());
             }
             // The server sees that the ring is closed.
@@ -249,8 +249,8 @@ impl Link {
         }
     }
 
-    /// Makes sure that the next arrival wakes the thread that waits for the descriptor. False:
-    /// something has arrived already.
+    /// Makes sure that the next arrival wakes the thread that waits for the descriptor. Returns
+    /// false if something has arrived already.
     pub fn may_sleep(&mut self, engine: &mut Engine, now: Instant) -> bool {
         match self {
             Link::Udp(link) => link.udp.may_sleep(),
@@ -274,8 +274,8 @@ impl Link {
         }
     }
 
-    /// When to poll although nothing arrives, if the engine would like to at `wanted`: while there
-    /// is no server in shared memory it can do nothing before the next look for one.
+    /// The time at which to poll even if nothing arrives, if the engine wants that at `wanted`:
+    /// while there is no server in shared memory it can do nothing before the next check for one.
     pub fn timer(&self, wanted: Instant) -> Instant {
         match self {
             Link::Shm(link) if link.end.is_none() => {
@@ -285,7 +285,7 @@ impl Link {
         }
     }
 
-    /// What to wait for; `None` while there is no server.
+    /// The descriptor to wait for; `None` while there is no server.
     pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Link::Udp(link) => Some(link.udp.as_fd()),

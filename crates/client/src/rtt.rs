@@ -2,8 +2,8 @@
 
 /// Smoothed round-trip time and its variation (RFC 6298 §2).
 ///
-/// A frame that is sent again has a new number, so every sample is of one transmission and Karn's
-/// rule has nothing to forbid.
+/// A retransmitted frame has a new number, so every sample is of one transmission and Karn's rule
+/// is not needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RttEstimate {
     /// 0: no sample yet.
@@ -12,7 +12,7 @@ pub(crate) struct RttEstimate {
 }
 
 impl RttEstimate {
-    /// Takes a sample.
+    /// Adds a sample.
     pub fn observe(&mut self, rtt_ns: u64) {
         if self.smoothed_ns == 0 {
             self.smoothed_ns = rtt_ns.max(1);
@@ -29,7 +29,8 @@ impl RttEstimate {
         (self.smoothed_ns > 0).then_some(self.smoothed_ns)
     }
 
-    /// When what was not answered counts as lost, within bounds; the upper one before any sample.
+    /// The time after which an unanswered frame counts as lost, within bounds; the upper bound
+    /// before any sample.
     pub fn retransmit_after_ns(&self, min_ns: u64, first_ns: u64) -> u64 {
         match self.smoothed_ns() {
             None => first_ns,
@@ -60,12 +61,12 @@ impl RttHistogram {
         self.counts[bucket] = self.counts[bucket].saturating_add(1);
     }
 
-    /// How many round trips were measured.
+    /// The number of measured round trips.
     pub fn count(&self) -> u64 {
         self.counts.iter().map(|count| u64::from(*count)).sum()
     }
 
-    /// The upper end of the bucket in which this quantile (0 to 1) lies; `None` without samples.
+    /// The upper end of the bucket with this quantile (0 to 1); `None` without samples.
     pub fn quantile_ns(&self, quantile: f64) -> Option<u64> {
         let count = self.count();
         if count == 0 {

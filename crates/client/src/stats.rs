@@ -5,30 +5,30 @@ use crate::rtt::RttHistogram;
 /// Counts since the connection was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Requests that were taken.
+    /// Accepted requests.
     pub requests: u64,
-    /// Requests that ended, with an answer or without.
+    /// Ended requests, with an answer or without.
     pub completions: u64,
-    /// Of these, without one in time.
+    /// Of the ended ones, those without an answer in time.
     pub timeouts: u64,
-    /// Of these, writes of which it is not known whether they happened.
+    /// Of the ended ones, writes with an unknown outcome.
     pub unknowns: u64,
-    /// Messages that were sent again.
+    /// Retransmitted messages.
     pub retries: u64,
-    /// Messages and frames that the server was too busy for.
+    /// Messages and frames that a busy server refused.
     pub busy: u64,
     /// Frames sent, hellos among them.
     pub frames_sent: u64,
-    /// Frames that were not answered, or not wholly.
+    /// Frames that were not, or not fully, answered.
     pub frames_lost: u64,
-    /// Frames taken.
+    /// Frames received.
     pub frames_received: u64,
-    /// Datagrams that are no frame of the server's, or of a session that is over.
+    /// Datagrams that are not a frame of the server, or belong to an ended session.
     pub frames_dropped: u64,
-    /// Replies that no request waits for: answers to what was sent twice.
+    /// Replies without a waiting request: answers to duplicates.
     pub replies_late: u64,
     /// Sessions begun.
     pub sessions: u64,
-    /// From a frame's sending to its first answer.
+    /// The time from sending a frame to its first answer.
     pub rtt: RttHistogram,
 }

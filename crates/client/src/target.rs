@@ -7,15 +7,15 @@ use std::str::FromStr;
 
 use crate::connection::ConnectError;
 
-/// The port that servers listen at unless told otherwise.
+/// The default port of servers.
 const PORT_DEFAULT: u16 = 7379;
-/// Of a datagram between hosts of one network: 1500 bytes of an Ethernet frame without IPv6's and
-/// UDP's headers, rounded down.
+/// The longest datagram between hosts of one network: 1500 bytes of an Ethernet frame without
+/// IPv6's and UDP's headers, rounded down.
 const FRAME_BYTES_ETHERNET: usize = 1448;
-/// Of a datagram that stays on its host, where only copying counts.
+/// The longest datagram within a host, where only copying counts.
 const FRAME_BYTES_LOOPBACK: usize = 8192;
 
-/// A server's place: `native://HOST:PORT` or `shm:PATH`.
+/// A server's location: `native://HOST:PORT` or `shm:PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// HOST:PORT, to be resolved.
@@ -24,7 +24,7 @@ pub enum Target {
     Shm(PathBuf),
 }
 
-/// The text names no server.
+/// The error of a text that names no server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no native target: write native://HOST:PORT or shm:PATH")]
 pub struct BadTarget(String);
@@ -60,7 +60,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// HOST:PORT, with the default port where there is none.
+/// Adds the default port if the text has none.
 fn with_port(text: &str) -> Option<String> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return (address.port() != 0).then(|| address.to_string());
@@ -87,7 +87,7 @@ pub(crate) fn resolve(address: &str) -> Result<Vec<SocketAddr>, ConnectError> {
     Ok(found)
 }
 
-/// The longest frame that surely travels there in one piece.
+/// The longest frame that certainly fits the path in one piece.
 pub(crate) fn frame_bytes_to(address: SocketAddr) -> usize {
     if address.ip().is_loopback() { FRAME_BYTES_LOOPBACK } else { FRAME_BYTES_ETHERNET }
 }

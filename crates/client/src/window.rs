@@ -15,16 +15,16 @@
 //! W1: the window is between [`WINDOW_MIN`] and the limit given at its creation.
 //! W2: one round trip shrinks it at most once.
 
-/// Frames that a round trip of silence leaves.
+/// The window, in frames, after a round trip of silence.
 const WINDOW_MIN: u32 = 2;
-/// Frames before anything is known.
+/// The first window, in frames.
 const WINDOW_START: u32 = 32;
-/// Frames that may leave back to back.
+/// The most frames to send back to back.
 const BURST_FRAMES: u64 = 32;
-/// The window's unit, so that fractions of a frame add up.
+/// The window's unit: fractions of a frame add up.
 const SCALE: u32 = 256;
 
-/// How many frames may be unanswered.
+/// The most unanswered frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     /// In 256ths of a frame.
@@ -32,7 +32,8 @@ pub(crate) struct Window {
     scaled_max: u32,
     /// Below it the window grows by a frame for each answered one.
     slow_start_below: u32,
-    /// Losses of frames before this number belong to the round trip that was paid for (W2).
+    /// Losses of frames before this number belong to the round trip that already shrank the window
+    /// (W2).
     recover_at: Option<u32>,
 }
 
@@ -47,7 +48,7 @@ impl Window {
         self.scaled / SCALE
     }
 
-    /// A frame was answered, while so many were under way.
+    /// Records an answered frame, while `in_flight` were in flight.
     pub fn answered(&mut self, in_flight: u32) {
         // A client that does not fill the window learns nothing about a larger one.
         if in_flight * 2 < self.frames() {
@@ -71,14 +72,14 @@ impl Window {
         self.slow_start_below = self.scaled;
     }
 
-    /// Nothing was answered for a whole retransmission time.
+    /// Records a whole retransmission timeout without an answer.
     pub fn silence(&mut self, next: u32) {
         self.recover_at = Some(next);
         self.slow_start_below = (self.scaled / 2).max(WINDOW_MIN * SCALE);
         self.scaled = WINDOW_MIN * SCALE;
     }
 
-    /// Frame numbers begin again.
+    /// Frame numbers restart.
     pub fn restart(&mut self) {
         self.recover_at = None;
     }
@@ -88,28 +89,28 @@ impl Window {
     }
 }
 
-/// When the next frame may leave: a window's frames in a round trip, a quarter faster so that the
-/// window, not the pace, is what limits; twice as fast in slow start (RFC 9002 §7.7).
+/// The pace: a window's frames in a round trip, a quarter faster so that the window and not the
+/// pace is the limit; twice as fast in slow start (RFC 9002 §7.7).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pacer {
-    /// The time at which all that has left would have left at an even pace.
+    /// The time at which all sent frames would have left at an even pace.
     paid_until_ns: u64,
 }
 
 impl Pacer {
-    /// How long one frame takes at this pace.
+    /// The time for one frame at this pace.
     fn gap_ns(window: &Window, rtt_ns: u64) -> u64 {
         let (times, of) = if window.is_in_slow_start() { (1, 2) } else { (4, 5) };
         rtt_ns * times / of / u64::from(window.frames())
     }
 
-    /// When a frame may leave; in the past: now.
+    /// The time at which a frame may leave; in the past: now.
     pub fn ready_at_ns(&self, window: &Window, rtt_ns: Option<u64>) -> u64 {
         let Some(rtt_ns) = rtt_ns else { return 0 };
         self.paid_until_ns.saturating_sub(Self::gap_ns(window, rtt_ns) * BURST_FRAMES)
     }
 
-    /// A frame leaves.
+    /// Records a sent frame.
     pub fn sent(&mut self, now_ns: u64, window: &Window, rtt_ns: Option<u64>) {
         let gap_ns = rtt_ns.map_or(0, |rtt_ns| Self::gap_ns(window, rtt_ns));
         self.paid_until_ns = self.paid_until_ns.max(now_ns) + gap_ns;

@@ -86,7 +86,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     ))
 }
 
-/// Whether a path, of which the end may not be there yet, lies in a directory or is it.
+/// Whether a path, whose last parts may not exist yet, is a directory or lies in it.
 fn is_inside(path: &Path, directory: &Path) -> bool {
     let Ok(directory) = directory.canonicalize() else { return false };
     let Ok(path) = std::path::absolute(path) else { return false };
@@ -94,7 +94,7 @@ fn is_inside(path: &Path, directory: &Path) -> bool {
     found.is_some_and(|ancestor| ancestor.starts_with(directory))
 }
 
-/// Whether the copy is what a server would start from; its items.
+/// Checks that a server could start from the copy; returns its items.
 fn check(to: &Path, bar: &ProgressBar) -> Result<u64, String> {
     let report = server::check_data(to, &mut |done, all| {
         bar.set_length(all);

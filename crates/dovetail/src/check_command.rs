@@ -20,7 +20,7 @@ use server::{CheckpointState, DataReport};
 
 use crate::failure::{Failure, print};
 
-/// Damage that is shown line by line.
+/// Most lines of damage to print.
 const DAMAGE_SHOWN_MAX: usize = 100;
 
 /// The subcommand.

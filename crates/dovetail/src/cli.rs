@@ -16,7 +16,7 @@ use crate::{
     sim_command, top_command,
 };
 
-/// Parses the command line and runs what it names.
+/// Parses the command line and runs the named subcommand.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
     let mut command = command();
     let arguments: Vec<OsString> = arguments.into_iter().collect();
@@ -44,7 +44,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<(), Failure>
         Some(("completions", matches)) => shell_command::completions(matches, self::command()),
         Some(("man", matches)) => shell_command::man(matches, self::command()),
         _ => {
-            // Help on standard error, because it was not asked for.
+            // Help goes to standard error, because the user did not ask for it.
             note(command.render_help().to_string().trim_end());
             Err(Failure::Silent(2))
         }
@@ -130,11 +130,11 @@ pub fn with_settings(command: Command) -> Command {
     })
 }
 
-/// The settings that hold after all layers, and the file that was read.
+/// The effective settings of all layers, and the file that was read.
 pub struct Gathered {
     /// In the order of the table.
     pub settings: Vec<Layered>,
-    /// What `--config`, `DOVETAIL_CONFIG` or the default path gave.
+    /// The file of `--config`, `DOVETAIL_CONFIG` or the default path.
     pub config_file: Option<PathBuf>,
 }
 
@@ -151,14 +151,14 @@ pub fn gather(matches: &ArgMatches, machine: &Machine) -> Result<Gathered, Failu
     gather_with(explicit, &flags, machine)
 }
 
-/// The same by these flags and that file.
+/// Combines these flags with that file.
 pub fn gather_with(
     explicit: Option<PathBuf>,
     flags: &BTreeMap<&'static str, String>,
     machine: &Machine,
 ) -> Result<Gathered, Failure> {
     let entries = file::load(explicit.as_deref())?;
-    // What is not UTF-8 is no value of any setting; its kind says so.
+    // No setting accepts a value that is not UTF-8; its kind reports the error.
     let environment =
         |name: &str| std::env::var_os(name).map(|text| text.to_string_lossy().into_owned());
     let mut settings = layers::combine(flags, &environment, &entries)?;
@@ -168,7 +168,7 @@ pub fn gather_with(
     Ok(Gathered { settings, config_file })
 }
 
-/// The flags of the command that was meant, where they are few enough for one line.
+/// The flags of the subcommand, if they are few enough for one line.
 fn flags_to_list(command: &Command, arguments: &[OsString]) -> Option<String> {
     let mut words = arguments.iter().skip(1).map_while(|word| word.to_str());
     let first = words.next().filter(|word| matches!(*word, "sim" | "plan"))?;
@@ -188,13 +188,13 @@ fn usage(error: &clap::Error, flags: Option<&str>) -> Result<(), Failure> {
     }
 }
 
-/// The first line of a message of clap and what would be right, without its usage block.
+/// The first line of clap's message, with the correct usage but without its usage block.
 pub fn one_line(error: &clap::Error, flags: Option<&str>) -> String {
     let text = error.render().to_string();
     let first = text.lines().next().unwrap_or_default();
     let mut line = first.strip_prefix("error: ").unwrap_or(first).trim_end().to_owned();
     if error.kind() == ErrorKind::MissingRequiredArgument {
-        // The names of what is missing stand on lines of their own.
+        // The names of missing arguments are on lines of their own.
         let missing = text.lines().skip(1).take_while(|line| line.starts_with("  "));
         for name in missing {
             line = format!("{line} {}", name.trim());

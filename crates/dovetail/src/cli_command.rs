@@ -85,7 +85,7 @@ pub fn command() -> Command {
         ))
 }
 
-/// Asks once, or until the lines end.
+/// Runs one command, or each line of standard input until it ends.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let args = CliArgs::from_arg_matches(matches)
         .map_err(|error| Failure::Usage(one_line(&error, None)))?;
@@ -101,7 +101,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if words.is_empty() {
         return prompt::run(&mut Session::connect(way)?, form);
     }
-    // Wrong words cost no connection.
+    // Wrong words are reported before a connection is made.
     check(&way, &words).map_err(|reason| Failure::Usage(format!("cli: {reason}")))?;
     let reply = match Session::connect(way)?.ask(&words) {
         Ok(Reply::Error(reason)) | Err(NoReply::Asking(reason)) => {

@@ -100,7 +100,7 @@ enum Action {
     },
 }
 
-/// Between two looks at a node that leaves.
+/// Interval between two checks of a node that leaves.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// The subcommand.
@@ -111,7 +111,7 @@ pub fn command() -> Command {
         .disable_help_subcommand(true)
 }
 
-/// Asks, and prints the answer.
+/// Sends the request to the manager and prints the answer.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let action = Action::from_arg_matches(matches)
         .map_err(|error| Failure::Usage(one_line(&error, None)))?;
@@ -145,7 +145,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// None for `lost`.
+/// Parses the shard numbers; none for `lost`.
 fn numbers(shards: &[String]) -> Result<Vec<u16>, Failure> {
     if shards == ["lost"] {
         return Ok(Vec::new());
@@ -181,7 +181,7 @@ fn told(common: &Common, reply: &Reply) -> Result<(), Failure> {
     }
 }
 
-/// Asks again until the node may stop. Another manager that takes over is told too.
+/// Repeats the request until the node may stop, so that a manager that takes over learns of it too.
 fn wait(common: &Common, question: &Question) -> Result<(), Failure> {
     let mut last = String::new();
     loop {
@@ -220,7 +220,7 @@ fn add(common: &Common) -> Result<(), Failure> {
     print(&lines)
 }
 
-/// A cluster that does not serve all is a failure, for scripts.
+/// For scripts, the status is a failure if the cluster does not serve all shards.
 fn health(report: &Report) -> Result<(), Failure> {
     match report.shards.iter().filter(|one| !one.is_served).count() {
         0 => Ok(()),
@@ -231,7 +231,7 @@ fn health(report: &Report) -> Result<(), Failure> {
     }
 }
 
-/// What no node has, and what to do about it: a line each.
+/// One line for each shard that no node has, with the remedy.
 fn lost(report: &Report) -> String {
     let mut out = String::new();
     let lost = report.shards.iter().filter(|one| one.is_lost);
@@ -306,7 +306,7 @@ fn node_line(one: &NodeReport, out: &mut String) {
     );
 }
 
-/// Nothing of a shard that is as it should be, unless it is wanted.
+/// Omits a healthy shard, unless all are wanted.
 fn shard_line(one: &ShardReport, is_wanted: bool, out: &mut String) {
     let change = match (&one.joining, &one.filling_from) {
         (Some(node), _) => format!("  {node} joins"),

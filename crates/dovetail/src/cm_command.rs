@@ -163,8 +163,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         "ready",
     );
     notify::tell(notify::State::Ready);
-    // An error means that no thread watches for signals any more; stopping is then all that is
-    // left.
+    // An error means that the signal thread is gone; the manager can only stop.
     let reason = stop_requests.recv().unwrap_or("no watcher is left");
     info!(reason, "stopping: the claim is handed back");
     notify::tell(notify::State::Stopping);
@@ -190,7 +189,7 @@ fn announce(stored: &Stored) {
     );
 }
 
-/// The place that `--config-store`, or `--zookeeper` and `--path`, name.
+/// The location of the config store, from `--config-store`, or from `--zookeeper` and `--path`.
 pub fn place(text: &str) -> Result<Place, Failure> {
     text.parse().map_err(|error| Failure::Usage(format!("--config-store: {error}")))
 }
@@ -243,7 +242,8 @@ fn wanted(args: &CmArgs) -> Wanted {
     }
 }
 
-/// A thread that turns signals into the reason to stop; a second one leaves at once.
+/// Starts a thread that turns signals into the reason to stop; a second signal ends the process at
+/// once.
 fn watch() -> Result<mpsc::Receiver<&'static str>, Failure> {
     let failed = |error| Failure::Runtime(format!("cannot wait for signals: {error}"));
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(failed)?;

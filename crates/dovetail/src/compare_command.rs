@@ -29,10 +29,10 @@ use crate::failure::{Failure, note, print};
 use crate::settings::presets;
 use servers::Running;
 
-/// Options of this command, which the runs themselves do not get.
+/// Options of this command with a value; they are not passed to the runs.
 const OWN_OPTIONS: [&str; 4] = ["--compare", "--rounds", "--serve", "--json"];
 
-/// The same, of those that take no value.
+/// Options of this command without a value.
 const OWN_SWITCH: &str = "--ablate";
 
 /// Adds the options to those of `bench`.
@@ -78,7 +78,7 @@ pub fn with_options(command: ClapCommand) -> ClapCommand {
         )
 }
 
-/// Whether a comparison was asked for.
+/// Whether the user asked for a comparison.
 pub fn is_wanted(matches: &ArgMatches) -> bool {
     is_ablation(matches)
         || (matches.contains_id("compare") && matches.get_many::<String>("compare").is_some())
@@ -88,17 +88,17 @@ fn is_ablation(matches: &ArgMatches) -> bool {
     matches!(matches.try_get_one::<bool>("ablate"), Ok(Some(true)))
 }
 
-/// A server that takes part.
+/// A server of the comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Contender {
-    /// In tables and messages.
+    /// Its name in tables and messages.
     name: String,
     preset: &'static str,
     /// Further flags of `serve`.
     flags: Vec<String>,
 }
 
-/// What one window found.
+/// The result of one window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Window {
     ops_per_second: f64,
@@ -141,7 +141,7 @@ pub fn run(matches: &ArgMatches, arguments: &[OsString]) -> Result<(), Failure> 
     print(&table)
 }
 
-/// The servers, the one that ratios are to first.
+/// The servers; the first is the reference for ratios.
 fn contenders(matches: &ArgMatches) -> Result<Vec<Contender>, Failure> {
     let flags = matches.get_one::<String>("serve").map_or("", String::as_str);
     let flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
@@ -170,7 +170,7 @@ fn names(matches: &ArgMatches) -> Result<Vec<&'static str>, Failure> {
     }
 }
 
-/// The command line without what is only for the comparison.
+/// The command line without the options of the comparison.
 fn options_of_runs(arguments: &[OsString]) -> Vec<OsString> {
     let mut options = Vec::new();
     let mut words = arguments.iter().skip_while(|word| *word != "bench").skip(1);
@@ -214,7 +214,7 @@ fn measure(server: &Running, options: &[OsString], is_first: bool) -> Result<Win
         });
     }
     let window = read(&path);
-    // Only a leftover in the directory for such.
+    // On an error only a temporary file is left over.
     let _ = std::fs::remove_file(&path);
     window.ok_or_else(|| Failure::Runtime(format!("{}: bench wrote no report", server.name())))
 }

@@ -49,12 +49,12 @@ impl Verdict {
     }
 }
 
-/// What one check found.
+/// The result of one check.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Finding {
     pub name: &'static str,
     pub verdict: Verdict,
-    /// What is there and, unless it is fine, what would be right.
+    /// The value found and, unless it is fine, how to fix it.
     pub text: String,
 }
 
@@ -77,7 +77,7 @@ pub fn command() -> Command {
         )
 }
 
-/// Runs all checks and prints what they found.
+/// Runs all checks and prints the results.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let machine = Machine::detect();
     let gathered = cli::gather(matches, &machine)?;
@@ -97,7 +97,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// What a container's health check wants to know, where there is no curl.
+/// The health check of a container without curl.
 fn ask_whether_ready(config: &Config) -> Result<(), Failure> {
     let Some(mut address) = config.admin else {
         let text = "doctor: --quick asks the admin port, and --admin is off";
@@ -119,7 +119,7 @@ fn ask_whether_ready(config: &Config) -> Result<(), Failure> {
 
 fn examine(config: &Config, machine: &Machine) -> Vec<Finding> {
     let mut findings = check_machine(config, machine);
-    // The server finds out about these as it starts.
+    // The server itself checks these at its start.
     let ports = [("resp", config.resp), ("memcached", config.memcached), ("admin", config.admin)];
     for (name, address) in ports {
         findings.extend(address.map(|address| port(name, address)));
@@ -128,7 +128,7 @@ fn examine(config: &Config, machine: &Machine) -> Vec<Finding> {
     findings
 }
 
-/// Holds the machine against the settings, without a change to either: `serve` refuses what is bad.
+/// Compares the machine with the settings, and changes neither: `serve` refuses to start on `bad`.
 pub fn check_machine(config: &Config, machine: &Machine) -> Vec<Finding> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let mut findings = vec![
@@ -170,7 +170,7 @@ fn memory(wanted_bytes: u64, machine_bytes: u64) -> Finding {
             format!("{found}: the kernel would end the process; give --memory at most {most}");
         return finding("memory", Verdict::Bad, text);
     }
-    // An eighth is left to code, stacks, the kernel's socket buffers and everybody else.
+    // An eighth is left for code, stacks, the kernel's socket buffers and other processes.
     if wanted_bytes > machine_bytes / 8 * 7 {
         let text = format!("{found}: socket buffers come on top; leave an eighth");
         return finding("memory", Verdict::Warn, text);
@@ -248,7 +248,7 @@ fn backlog(somaxconn: &str) -> Finding {
     }
 }
 
-/// They help only where there are two layers, so that their lack is no fault.
+/// Ways of the cache help only with two layers, so that their absence is no fault.
 fn cache_ways(root: &Path) -> Finding {
     let mask = std::fs::read_to_string(root.join("info/L3/cbm_mask")).unwrap_or_default();
     let ways = u64::from_str_radix(mask.trim(), 16).map_or(0, u64::count_ones);
@@ -267,7 +267,7 @@ fn native_port(address: SocketAddr) -> Finding {
     bound("native", address, UdpSocket::bind(address).map(drop))
 }
 
-/// A burst of datagrams waits in the kernel until its worker comes round.
+/// A burst of datagrams waits in the kernel until its worker polls.
 fn socket_buffers(rmem_max: &str) -> Finding {
     match rmem_max.parse::<u64>() {
         Ok(bytes) if bytes < 1 << 20 => finding(
@@ -282,7 +282,7 @@ fn socket_buffers(rmem_max: &str) -> Finding {
     }
 }
 
-/// Other users that can read the key can speak for its holders.
+/// Any user that can read the key can impersonate its clients.
 fn key_file(path: &Path) -> Finding {
     use std::os::unix::fs::PermissionsExt;
     match std::fs::metadata(path) {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use crate::settings::SettingError;
 
-/// Why a command did not do what it was asked.
+/// The reason for which a command failed.
 #[derive(Debug)]
 pub enum Failure {
     /// The command line or the configuration is wrong: exit status 2.
@@ -45,13 +45,13 @@ impl From<SettingError> for Failure {
     }
 }
 
-/// A line on standard error. `eprintln!` would end the program where that is closed, as behind
-/// `2>&1 | head`: nothing is left to be done about it, and the work goes on.
+/// Prints a line on standard error. `eprintln!` would end the program if standard error is closed,
+/// as after `2>&1 | head`; this function ignores that, and the work goes on.
 pub fn note(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Prints to standard output; a reader that went away is no failure.
+/// Prints to standard output; a closed pipe is not a failure.
 pub fn print(text: &str) -> Result<(), Failure> {
     print_bytes(text.as_bytes())
 }

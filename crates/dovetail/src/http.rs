@@ -22,19 +22,19 @@ use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme, Stream,
 };
 
-/// For each step of an exchange.
+/// Time limit for each step of an exchange.
 const STEP_MAX: Duration = Duration::from_secs(5);
 
-/// What is read of an answer; `/stats` has some tens of kilobytes.
+/// The most bytes read of an answer; `/stats` has some tens of kilobytes.
 const ANSWER_MAX_BYTES: u64 = 16 << 20;
 
-/// An admin port, and how it is spoken to.
+/// An admin port, with its TLS file and login.
 #[derive(Clone, Debug)]
 pub struct AdminPort {
-    /// Where it is.
+    /// Its address.
     pub address: SocketAddr,
-    /// A file with the certificate that it shows, or with an authority that signed it, in PEM;
-    /// `None`: it speaks in the clear.
+    /// A PEM file with the certificate that it shows, or with an authority that signed it; `None`:
+    /// it does not use TLS.
     pub tls: Option<PathBuf>,
     /// `name:password`.
     pub login: Option<String>,
@@ -75,7 +75,7 @@ fn exchange(stream: &mut (impl Read + Write), request: &str) -> std::io::Result<
     let mut answer = Vec::new();
     let read = stream.take(ANSWER_MAX_BYTES).read_to_end(&mut answer);
     match read {
-        // Behind an answer with a length, a server need not end TLS by its own rules.
+        // After an answer with a length, a server need not close TLS properly.
         Err(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => Err(error),
         _ => Ok(answer),
     }
@@ -111,7 +111,7 @@ fn client_config(trusted: &Path) -> Result<Arc<ClientConfig>, String> {
     Ok(Arc::new(builder.with_no_client_auth()))
 }
 
-/// Trusts the certificates of a file, and what they have signed for the address.
+/// Trusts the certificates of a file, and certificates for the address that they have signed.
 #[derive(Debug)]
 struct Trusted {
     certificates: Vec<CertificateDer<'static>>,

@@ -34,7 +34,7 @@ const LEVELS: [(&str, LevelFilter); 6] = [
     ("trace", LevelFilter::TRACE),
 ];
 
-/// Of what was started.
+/// The level at the start.
 static HANDLE: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
 
 impl Level {
@@ -57,7 +57,7 @@ impl Level {
 /// Lines of that level are written from now on, and above; a word of the setting `log`.
 pub fn change(name: &'static str) {
     if let Some(handle) = HANDLE.get() {
-        // There is a subscriber, for it is never dropped.
+        // There is always a subscriber, since it is never dropped.
         let _ = handle.reload(LEVELS[Level::named(name).0].1);
     }
 }
@@ -98,7 +98,7 @@ pub fn start(level: Level, format: Format) {
     } else {
         registry.with(lines.event_format(Json)).init();
     }
-    // Once: the subscriber is there for good.
+    // This happens once: the subscriber lives until the process ends.
     let _ = HANDLE.set(handle);
 }
 
@@ -197,7 +197,7 @@ where
     ) -> fmt::Result {
         let mut time = String::new();
         SystemTime.format_time(&mut Writer::new(&mut time))?;
-        // 2026-11-21T13:22:01.512345Z: a person wants the time of day.
+        // From 2026-11-21T13:22:01.512345Z the text format shows only the time of day.
         write!(writer, "{} ", time.get(11..19).unwrap_or(&time))?;
         let level = event.metadata().level();
         let colour = match *level {

@@ -25,12 +25,12 @@ pub struct Machine {
     pub huge_pages: HugePages,
 }
 
-/// What the kernel offers in pages above 4 KiB.
+/// The kernel's pages larger than 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HugePages {
     /// Reserved pages, used or not.
     pub reserved_count: u64,
-    /// Of these, free.
+    /// Those of them that are free.
     pub free_count: u64,
     /// Whether `madvise` gets transparent huge pages.
     pub transparent: bool,
@@ -40,7 +40,7 @@ const DEFAULT_MEMORY_MAX_BYTES: u64 = 1 << 30;
 const DEFAULT_MEMORY_MIN_BYTES: u64 = 64 << 20;
 
 impl Machine {
-    /// Looks around. What cannot be read does not limit.
+    /// Reads the limits. A limit that cannot be read does not count.
     pub fn detect() -> Machine {
         let affinity_count = match rustix::thread::sched_getaffinity(None) {
             Ok(set) => set.count() as usize,
@@ -67,13 +67,14 @@ impl Machine {
         }
     }
 
-    /// What `--memory auto` means: 1 GiB, or half of what there is, if that is less.
+    /// The value of `--memory auto`: 1 GiB, or half of the memory if that is less.
     pub fn default_memory_bytes(&self) -> u64 {
         let half_bytes = (self.memory_bytes / 2) >> 20 << 20;
         half_bytes.clamp(DEFAULT_MEMORY_MIN_BYTES, DEFAULT_MEMORY_MAX_BYTES)
     }
 
-    /// What `--threads auto` means: one core is left for clients, the kernel and the admin port.
+    /// The value of `--threads auto`: all cores but one, which is left for clients, the kernel and
+    /// the admin port.
     pub fn default_thread_count(&self) -> usize {
         (self.core_count - 1).max(1)
     }
@@ -107,7 +108,7 @@ fn meminfo_value(meminfo: &str, name: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// A directory that looks like the root of a machine.
+    /// A directory laid out like the root of a machine.
     fn fake_root(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for (name, text) in files {

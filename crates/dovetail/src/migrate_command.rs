@@ -113,7 +113,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Error::Resume { .. } => Failure::Usage(format!("migrate: {error}")),
         _ => Failure::Runtime(format!("migrate: {error}")),
     };
-    // First the target: a list of a million keys is of no use without one.
+    // The target is opened first: a list of a million keys is useless without one.
     let mut target = target(&args, &to).map_err(failed)?;
     let mut source = source(&args, &from).map_err(failed)?;
     let options = Options {
@@ -143,7 +143,8 @@ fn address(args: &MigrateArgs, flag: &str, text: &str) -> Result<Address, Failur
     Ok(address)
 }
 
-/// What goes where: memcached's flags have no place in RESP, a file takes nothing.
+/// Checks that source and target fit: RESP cannot carry memcached's flags, a file cannot be a
+/// target.
 fn check_pair(args: &MigrateArgs, from: &Address, to: &Address) -> Result<(), Failure> {
     let wrong = |text: &str| Err(Failure::Usage(format!("migrate: {text}")));
     let is_tls = |address: &Address| match address {
@@ -190,7 +191,7 @@ fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
 fn source(args: &MigrateArgs, from: &Address) -> Result<Box<dyn Source>, Error> {
     let pattern = args.pattern.as_ref().map(|text| text.clone().into_bytes());
     let (is_dry, resume) = (args.dry_run, args.resume.as_deref());
-    // A slow copy goes key by key rather than by leaps.
+    // A slow copy goes key by key rather than in large steps.
     let chunk_keys = args.rate.map_or(CHUNK_KEYS_MAX, |rate| (rate / 10).clamp(1, CHUNK_KEYS_MAX));
     let chunk_keys = chunk_keys as usize;
     Ok(match from {
@@ -233,8 +234,8 @@ fn verdict(outcome: Outcome) -> Result<(), Failure> {
     }
 }
 
-/// Whether somebody said stop.
+/// Whether the user asked to stop.
 fn is_set(flag: &AtomicBool) -> bool {
-    // Nothing is published with it.
+    // Relaxed: the flag publishes no other data.
     flag.load(Ordering::Relaxed)
 }

@@ -8,7 +8,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// What a service manager is told.
+/// A state to report to the service manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Clients can connect.
@@ -17,7 +17,7 @@ pub enum State {
     Stopping,
 }
 
-/// Sends the state, if anybody asked for it; a manager that is gone is no reason to fail.
+/// Sends the state if `NOTIFY_SOCKET` is set; a missing manager is not a failure.
 pub fn tell(state: State) {
     if let Some(name) = std::env::var_os("NOTIFY_SOCKET")
         && let Err(error) = send(&name, state)

@@ -82,7 +82,7 @@ pub fn command() -> Command {
         .about("Simulate a workload under every preset and recommend settings")
 }
 
-/// Plans, prints, and writes what was asked for.
+/// Makes the plan, prints it, and writes the requested files.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let args = PlanArgs::from_arg_matches(matches)
         .map_err(|error| Failure::Usage(one_line(&error, None)))?;
@@ -97,7 +97,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         seed: args.seed,
         threads: args.threads.unwrap_or(core_count),
     };
-    // Before 15 seconds of measuring: everything that may be wrong about the command line.
+    // Checks the whole command line before 15 seconds of measuring.
     options.check().map_err(failure)?;
     for path in [&args.write, &args.save_costs].into_iter().flatten() {
         output::check_file(path)?;
@@ -130,7 +130,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     Ok(())
 }
 
-/// This machine's, with a bar on a terminal.
+/// Measures this machine, with a bar on a terminal.
 fn measured() -> Result<CostTable, Failure> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let date = output::date(since.as_secs());
@@ -144,7 +144,7 @@ fn failure(error: SimError) -> Failure {
     }
 }
 
-/// Below 1000 a 99th percentile is made of too few; above ten million memory runs out.
+/// Below 1000 a 99th percentile has too few samples; above ten million memory runs out.
 fn parse_requests(text: &str) -> Result<usize, String> {
     parse_count(text, 1000, 10_000_000).map(|count| count as usize)
 }

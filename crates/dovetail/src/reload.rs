@@ -22,30 +22,30 @@ use crate::cli;
 use crate::machine::Machine;
 use crate::settings::{Layered, ServeSettings, Value};
 
-/// What it takes to read everything anew.
+/// The state that is needed to reread everything.
 pub struct Reload {
     matches: ArgMatches,
-    /// As they were read last.
+    /// The settings of the last reading.
     last: Vec<Layered>,
     shared: Arc<Shared>,
 }
 
-/// What has changed in the settings.
+/// The changes of the settings.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Changes {
-    /// In the words of CONFIG SET.
+    /// Live changes, in the form of CONFIG SET.
     live: Vec<(&'static str, String)>,
-    /// What only a restart changes.
+    /// Settings that only a restart changes.
     restart: Vec<&'static str>,
 }
 
 impl Reload {
-    /// After a start with these settings.
+    /// The state after a start with these settings.
     pub fn new(matches: &ArgMatches, settings: Vec<Layered>, shared: Arc<Shared>) -> Reload {
         Reload { matches: matches.clone(), last: settings, shared }
     }
 
-    /// Reads all of it.
+    /// Rereads everything.
     pub fn run(&mut self) {
         match self.read_settings() {
             Ok(line) => info!("SIGHUP: {line}"),
@@ -68,13 +68,13 @@ impl Reload {
         if let Some(path) = &self.shared.config().origin.file
             && std::fs::metadata(path).is_ok_and(|file| !file.is_file() && !file.is_dir())
         {
-            // What wrote into a pipe is gone, and signals would wait for it.
+            // The writer of a pipe is gone, and signals would wait for it.
             return Err(format!("config {}: no regular file, and not read again", path.display()));
         }
         let machine = Machine::detect();
         let gathered =
             cli::gather(&self.matches, &machine).map_err(|failure| failure.to_string())?;
-        // I1: what contradicts itself is told now, and not at the next start.
+        // I1: contradictions are reported now, not at the next start.
         ServeSettings::new(&gathered.settings, gathered.config_file, &machine)
             .map_err(|error| error.to_string())?;
         let changes = changes(&self.last, &gathered.settings);
@@ -83,7 +83,7 @@ impl Reload {
             let keys = changes.restart.join(", ");
             warn!("SIGHUP: a change of {keys} needs a restart, and does not hold yet");
         }
-        // What needs a restart is told each time until there was one.
+        // Settings that need a restart are reported each time until there was one.
         for (last, new) in self.last.iter_mut().zip(gathered.settings) {
             if is_live(new.setting.key) {
                 *last = new;
@@ -114,7 +114,7 @@ fn changes(last: &[Layered], new: &[Layered]) -> Changes {
     changes
 }
 
-/// Redis's units, where CONFIG SET has a name of Redis's.
+/// Converts to Redis's units for settings with a name of Redis's.
 fn in_words_of_config_set(key: &str, value: &Value) -> String {
     match (key, value) {
         ("slowlog-log-slower-than", Value::Time(time)) => time.as_micros().to_string(),

@@ -31,13 +31,13 @@ use crate::settings::ServeSettings;
 use crate::settings::print::{Listing, toml};
 use crate::signals::{self, Running};
 
-/// How long a stopping server waits for its clients to take their answers.
+/// How long a stopping server waits for clients to read pending replies.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
-/// How long a node of a cluster waits for others to take over what it serves.
+/// How long a node of a cluster waits for other nodes to take over its shards.
 const LEAVE_MAX: Duration = Duration::from_secs(3);
 
-/// Runs the server until it is told to stop.
+/// Runs the server until a signal or SHUTDOWN stops it.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     signals::watch()?;
     let machine = Machine::detect();
@@ -61,10 +61,10 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     })?;
     let reload = Reload::new(matches, gathered.settings, Arc::clone(server.shared()));
     let stop_requests = stop_requests(&server, reload)?;
-    // Last: from `ready` on, signals act on the server.
+    // This comes last: from `ready` on, signals act on the server.
     announce(&server, &machine);
     notify::tell(notify::State::Ready);
-    // An error means that every watcher is gone; stopping is then all that is left.
+    // An error means that every sender is gone; the server can only stop.
     let reason = stop_requests.recv().unwrap_or("no watcher is left");
     info!(reason, "stopping, at most 10 s for clients to take their answers");
     notify::tell(notify::State::Stopping);
@@ -86,7 +86,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// Hands signals and SHUTDOWN on as the reason to stop.
+/// Passes signals and SHUTDOWN on as the reason to stop.
 fn stop_requests(server: &Server, reload: Reload) -> Result<mpsc::Receiver<&'static str>, Failure> {
     let (stop, stop_requests) = mpsc::channel();
     let stop_by_client = stop.clone();
@@ -103,8 +103,8 @@ fn stop_requests(server: &Server, reload: Reload) -> Result<mpsc::Receiver<&'sta
     Ok(stop_requests)
 }
 
-/// What `doctor` says of this machine and these settings: the first fault that is bad, and a line
-/// for each that is not.
+/// The results of `doctor` for this machine and these settings: the first fault that is bad, and a
+/// line for each other fault.
 fn refuse_what_is_bad(config: &Config, machine: &Machine) -> Result<(), Failure> {
     for finding in doctor::check_machine(config, machine) {
         match finding.verdict {
@@ -118,7 +118,7 @@ fn refuse_what_is_bad(config: &Config, machine: &Machine) -> Result<(), Failure>
     Ok(())
 }
 
-/// The start block: what was found and chosen, and then that clients may come.
+/// The start block: the values found and chosen, and then the line that the server is ready.
 fn announce(server: &Server, machine: &Machine) {
     let config = server.shared().config();
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "dovetail");
@@ -183,7 +183,7 @@ fn announce(server: &Server, machine: &Machine) {
     );
 }
 
-/// Where memcached's datagrams go.
+/// The address for memcached's datagrams.
 fn udp_address(server: &Server, config: &Config) -> Option<SocketAddr> {
     let address = server.memcached_addr().filter(|_| config.udp.port != 0)?;
     Some(SocketAddr::new(address.ip(), config.udp.port))

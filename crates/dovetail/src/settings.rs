@@ -40,9 +40,9 @@ use server::{SLO_MAX, SLO_MIN};
 pub struct Setting {
     /// The flag without its dashes, and the TOML key.
     pub key: &'static str,
-    /// What the help shows for the value.
+    /// The placeholder of the value in the help.
     pub value_name: &'static str,
-    /// What may be written.
+    /// The accepted values.
     pub kind: Kind,
     /// The default as a user would write it; empty when unset.
     pub default: &'static str,
@@ -62,7 +62,7 @@ pub fn find(key: &str) -> Option<&'static Setting> {
     TABLE.iter().find(|setting| setting.key == key)
 }
 
-/// The key that a mistyped one was likely meant to be.
+/// The key that was probably meant by a mistyped one.
 pub fn closest_key(key: &str) -> Option<&'static str> {
     suggest::closest(key, TABLE.iter().map(|setting| setting.key))
 }
@@ -70,7 +70,7 @@ pub fn closest_key(key: &str) -> Option<&'static str> {
 const MEMORY_MIN_BYTES: u64 = 64 << 20;
 const MEMORY_MAX_BYTES: u64 = 1 << 44;
 const DAY: Duration = Duration::from_secs(86_400);
-/// The longest that a connection may be asked to be idle.
+/// The longest idle time that can be set for a connection.
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 const ITEM_MIN_BYTES: u64 = 1 << 10;
 const ITEM_MAX_BYTES: u64 = 512 << 20;

@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use crate::failure::{Failure, print_bytes};
 use crate::settings::file::reason_of;
 
-/// `completions`.
+/// The subcommand `completions`.
 pub fn completions_command() -> Command {
     Command::new("completions")
         .about("Print a shell's completions")
@@ -23,7 +23,7 @@ pub fn completions_command() -> Command {
         )
 }
 
-/// `man`.
+/// The subcommand `man`.
 pub fn man_command() -> Command {
     Command::new("man").about("Write the man pages, one for each command, into a directory").arg(
         Arg::new("dir")

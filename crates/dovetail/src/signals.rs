@@ -28,7 +28,7 @@ struct State {
     stage: Stage,
     /// The first signal that asked the server to stop.
     asked: Option<&'static str>,
-    /// SIGHUP came before there was a server: its file may have been read already.
+    /// SIGHUP came before the server ran: its file may have been read already.
     is_reload_asked: bool,
 }
 
@@ -38,9 +38,9 @@ enum Stage {
     Running(Running),
 }
 
-/// What signals act on.
+/// The state that signals act on.
 pub struct Running {
-    /// Takes the reason to stop.
+    /// Receives the reason to stop.
     pub stop: mpsc::Sender<&'static str>,
     pub reload: Reload,
     pub shared: Arc<Shared>,
@@ -50,7 +50,7 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes signals from now on.
+/// Handles signals from now on.
 pub fn watch() -> Result<(), Failure> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])
         .map_err(|error| Failure::Runtime(format!("cannot wait for signals: {error}")))?;
@@ -61,19 +61,19 @@ pub fn watch() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The server is about to take over what is kept (I1).
+/// The server is about to use the data on disk (I1).
 pub fn begin() {
     state().stage = Stage::Begun;
 }
 
-/// The server runs; a signal that came too early is heard now.
+/// The server runs; a signal that came too early takes effect now.
 pub fn run(mut running: Running) {
     let mut state = state();
     if std::mem::take(&mut state.is_reload_asked) {
         running.reload.run();
     }
     if let Some(reason) = state.asked {
-        // The receiver is the caller, which looks at it next.
+        // The receiver is the caller, which reads it next.
         let _ = running.stop.send(reason);
     }
     state.stage = Stage::Running(running);

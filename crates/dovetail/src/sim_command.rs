@@ -28,7 +28,7 @@ use crate::cli::one_line;
 use crate::failure::{Failure, print};
 use crate::machine::Machine;
 
-/// More requests than anyone waits for.
+/// The upper limit of requests: more would take too long.
 const REQUESTS_MAX: u64 = 10_000_000_000;
 const THREADS_MAX: u64 = 1024;
 
@@ -116,7 +116,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// Runs one figure, and says where it is and how long it took.
+/// Runs one figure, and prints its path and the time it took.
 fn draw(figure: &Figure, options: &Options, out: &std::path::Path) -> Result<(), Failure> {
     figure.prepare(out).map_err(failure)?;
     let started = Instant::now();
@@ -142,7 +142,7 @@ fn failure(error: SimError) -> Failure {
     }
 }
 
-/// One of the names, as what it stands for.
+/// Turns a name into its value.
 fn choice<T: Copy + Send + Sync + 'static>(
     named: &'static [(&'static str, T)],
 ) -> impl TypedValueParser<Value = T> {
@@ -175,7 +175,7 @@ fn parse_requests(text: &str) -> Result<u64, String> {
     parse_count(text, 1, REQUESTS_MAX)
 }
 
-/// How many threads to use.
+/// The number of threads to use.
 pub fn parse_threads(text: &str) -> Result<usize, String> {
     parse_count(text, 1, THREADS_MAX).map(|count| count as usize)
 }

@@ -40,10 +40,10 @@ struct TopArgs {
     once: bool,
 }
 
-/// Between two looks.
+/// Interval between two requests.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Puts the cursor into the corner and clears what follows.
+/// Moves the cursor to the corner and clears the rest.
 const HOME: &str = "\x1b[H\x1b[J";
 
 /// The subcommand.
@@ -52,7 +52,7 @@ pub fn command() -> Command {
         .about("Watch what a server does and decides, in a terminal")
 }
 
-/// Looks until interrupted, or twice.
+/// Refreshes until interrupted, or prints one screen from two requests.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let args = TopArgs::from_arg_matches(matches)
         .map_err(|error| Failure::Usage(one_line(&error, None)))?;

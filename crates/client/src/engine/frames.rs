@@ -14,9 +14,9 @@
 //! F1: the frame `first` waits for its answer, or there is none (`first == next`).
 //! F2: exactly `in_flight` frames wait.
 
-/// How many numbers may lie between the oldest unanswered frame and the next.
+/// The most numbers between the oldest unanswered frame and the next.
 pub(super) const FRAMES_MAX: u32 = 1024;
-/// After so many later frames were answered, a frame is not merely late.
+/// After this many answered later frames, a frame is not merely late.
 const REORDER_FRAMES: u32 = 3;
 
 #[derive(Clone, Debug, Default)]
@@ -26,16 +26,16 @@ struct SentFrame {
     waiting: u32,
     is_measured: bool,
     route: u16,
-    /// Counts the frames of its route.
+    /// Its number among the frames of its route.
     route_number: u32,
-    /// Numbers of the slots that it carried.
+    /// The numbers of the slots in it.
     slots: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Route {
     sent: u32,
-    /// One above the newest that was answered.
+    /// One above the newest answered frame.
     answered: u32,
 }
 
@@ -46,14 +46,14 @@ pub(super) struct Frames {
     next: u32,
     in_flight: u32,
     routes: Vec<Route>,
-    /// Whether an answer came since the last look for losses.
+    /// Whether an answer came since the last check for losses.
     has_news: bool,
 }
 
-/// What the first answer to a frame tells.
+/// The information in the first answer to a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Echo {
-    /// How long it took.
+    /// The round-trip time.
     Measured { rtt_ns: u64 },
     /// Nothing new.
     Known,
@@ -93,7 +93,7 @@ impl Frames {
         number.wrapping_sub(self.first) < self.next.wrapping_sub(self.first)
     }
 
-    /// The list that the next frame's slots are put into.
+    /// The list for the slots of the next frame.
     pub fn take_list(&mut self) -> Vec<u32> {
         let next = self.next;
         let mut list = std::mem::take(&mut self.at(next).slots);
@@ -101,7 +101,7 @@ impl Frames {
         list
     }
 
-    /// A frame leaves; answers its number.
+    /// Records a sent frame; returns its number.
     pub fn sent(&mut self, now_ns: u64, route: u16, slots: Vec<u32>) -> u32 {
         debug_assert!(self.has_room() && !slots.is_empty());
         let number = self.next;
@@ -117,10 +117,11 @@ impl Frames {
         number
     }
 
-    /// An answer names this frame.
+    /// Records an answer that names this frame.
     pub fn echo(&mut self, number: u32, now_ns: u64) -> Echo {
         if !self.is_known(number) {
-            // Long answered, or nonsense; only the former can be told from numbers alone.
+            // The frame was answered long ago, or the number is nonsense; the number alone
+            // identifies only the former.
             return if self.next.wrapping_sub(number) as i32 > 0 {
                 Echo::Known
             } else {
@@ -139,7 +140,8 @@ impl Frames {
         if was_measured { Echo::Known } else { Echo::Measured { rtt_ns } }
     }
 
-    /// One of a frame's messages needs no answer from it any more; whether it was the last.
+    /// Records that one message of a frame needs no further answer; returns whether it was the
+    /// last.
     pub fn settle(&mut self, number: u32) -> bool {
         if !self.is_known(number) {
             return false;
@@ -157,8 +159,8 @@ impl Frames {
         is_last
     }
 
-    /// Gives a frame up: the numbers of the slots that it carried, answered ones among them, to be
-    /// handed back by [`Frames::give_back`].
+    /// Gives a frame up: returns the numbers of its slots, answered ones included; pass the list to
+    /// [`Frames::give_back`].
     pub fn give_up(&mut self, number: u32) -> Option<Vec<u32>> {
         if !self.is_known(number) || self.at(number).waiting == 0 {
             return None;
@@ -168,7 +170,7 @@ impl Frames {
         Some(std::mem::take(&mut self.at(number).slots))
     }
 
-    /// Keeps the list's memory, and moves on.
+    /// Reuses the list's memory, and moves on.
     pub fn give_back(&mut self, number: u32, slots: Vec<u32>) {
         self.at(number).slots = slots;
         self.close();
@@ -181,7 +183,7 @@ impl Frames {
         }
     }
 
-    /// When the oldest frame was sent.
+    /// The send time of the oldest frame.
     pub fn oldest_ns(&self) -> Option<u64> {
         (self.first != self.next).then(|| self.ring[(self.first % FRAMES_MAX) as usize].sent_at_ns)
     }
@@ -191,8 +193,8 @@ impl Frames {
         self.oldest_ns().is_some_and(|sent_ns| sent_ns < before_ns).then_some(self.first)
     }
 
-    /// The next frame from `from` on that was sent before `before_ns`, and was overtaken. Looks at
-    /// each frame once, and at none if nothing was answered since the last look.
+    /// The next frame from `from` on that was sent before `before_ns` and was overtaken. Checks
+    /// each frame once, and none if no answer came since the last check.
     pub fn overtaken(&mut self, from: Option<u32>, before_ns: u64) -> Option<u32> {
         if from.is_none() && !std::mem::take(&mut self.has_news) {
             return None;
@@ -201,7 +203,7 @@ impl Frames {
         while number != self.next {
             let frame = &self.ring[(number % FRAMES_MAX) as usize];
             if frame.sent_at_ns >= before_ns {
-                // Later ones are younger still; look again when they are old enough.
+                // Later frames are younger still; check again when they are old enough.
                 self.has_news |= self.in_flight > 0;
                 return None;
             }

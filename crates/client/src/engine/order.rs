@@ -26,7 +26,7 @@ const EMPTY: Place = Place { is_writing: false, first: NONE, last: NONE };
 
 #[derive(Debug)]
 pub(super) struct Order {
-    /// Empty where order is not kept.
+    /// Empty if order is not kept.
     places: Vec<Place>,
     hasher: KeyHasher,
 }
@@ -37,7 +37,7 @@ impl Order {
         Order { places: vec![EMPTY; count], hasher: KeyHasher::new(seed) }
     }
 
-    /// Whether the request may be sent; otherwise it is blocked now.
+    /// Returns whether the request may be sent; otherwise it is blocked now.
     pub fn admit(&mut self, slots: &mut Slots, index: u32) -> bool {
         if self.places.is_empty() {
             return true;
@@ -63,8 +63,8 @@ impl Order {
         true
     }
 
-    /// A write is over: takes a blocked request of its place that may be sent now. Call it until
-    /// there is none.
+    /// After the end of a write, takes a blocked request of its place that may be sent now. Call
+    /// this until it returns none.
     pub fn release(&mut self, slots: &mut Slots, place: u32) -> Option<u32> {
         let place = self.places.get_mut(place as usize)?;
         let index = place.first;
@@ -84,7 +84,7 @@ impl Order {
         Some(index)
     }
 
-    /// The write of this place is over.
+    /// Records the end of the write of this place.
     pub fn settle(&mut self, place: u32) {
         if let Some(place) = self.places.get_mut(place as usize) {
             debug_assert!(place.is_writing, "O1");

@@ -14,7 +14,7 @@ use super::{Engine, NONE};
 use crate::error::RequestError;
 
 impl Engine {
-    /// Takes a datagram that arrived.
+    /// Processes a datagram from the server.
     pub fn input(&mut self, datagram: &[u8], now: Instant) {
         self.now_ns = self.now_ns.max(now.ns);
         let key = self.config.tag_key;
@@ -62,7 +62,7 @@ impl Engine {
         true
     }
 
-    /// The request that a reply is about, if it waits for one.
+    /// The request of a reply, if it waits for one.
     fn find(&self, id: RequestId) -> Option<u32> {
         let index = match id {
             RequestId::Free(number) => self.slots.find(number).filter(|index| {
@@ -74,7 +74,7 @@ impl Engine {
         let slot = self.slots.get(index);
         let waits = match slot.state {
             State::Sent => true,
-            // Given up for lost, and answered after all.
+            // The frame counted as lost, and is answered after all.
             State::Queued => slot.sent_count > 0,
             State::InParts => matches!(id, RequestId::Once(_)),
             State::Free | State::Blocked | State::Done => false,
@@ -82,7 +82,7 @@ impl Engine {
         waits.then_some(index)
     }
 
-    /// Takes what frame `number` of ours was answered.
+    /// Records the answer to our frame `number`.
     fn take_reply(&mut self, number: u32, reply: &Reply<'_>) {
         let Some(index) = self.find(reply.id) else {
             self.stats.replies_late += 1;
@@ -104,14 +104,14 @@ impl Engine {
         }
     }
 
-    /// The server did not execute the copy of a request that was in frame `number`. It is counted
-    /// once, however often the network repeats the answer: with more refusals counted than there
-    /// were, a copy that was executed is taken for one that was not.
+    /// The server did not execute the copy of a request in frame `number`. The refusal counts once,
+    /// however often the network repeats the answer: with too many refusals counted, an executed
+    /// copy would be taken for one that was not executed.
     fn take_refused(&mut self, index: u32, number: u32) {
         self.stats.busy += 1;
         self.back_off(0);
         let slot = self.slots.get_mut(index);
-        // Another frame's copy is under way, or this one's refusal was taken already.
+        // Another frame's copy is in flight, or this one's refusal is already recorded.
         if slot.frame != number {
             return;
         }
@@ -145,7 +145,7 @@ impl Engine {
         self.finish(index, Ending::of(reply));
     }
 
-    /// The server has answered, and this side cannot tell what.
+    /// The server has answered, and the client cannot read the answer.
     fn take_nonsense(&mut self, id: RequestId) {
         let Some(index) = self.find(id) else {
             self.stats.replies_late += 1;
@@ -156,7 +156,7 @@ impl Engine {
         self.finish(index, Ending::error(RequestError::BadAnswer));
     }
 
-    /// A request that was sent and not executed is queued again.
+    /// Queues again a request that was sent and not executed.
     pub(super) fn take_back(&mut self, index: u32) {
         self.leave_frame(index);
         self.enqueue_if_sent(index);
@@ -170,7 +170,7 @@ impl Engine {
     }
 }
 
-/// Where a range goes on: the empty key is short for the last item's.
+/// The key at which a range continues: an empty one stands for the last item's key.
 fn resume_key_of<'a>(reply: &Reply<'a>) -> &'a [u8] {
     match reply.resume_key {
         None => &[],

@@ -9,15 +9,15 @@ use super::slots::{Ending, State, Stored};
 use crate::config::Delivery;
 use crate::error::RequestError;
 
-/// Looks at deadlines within one timeout.
+/// Number of deadline checks within one timeout.
 const SCANS_PER_TIMEOUT: u64 = 16;
-/// The first wait of a busy server, doubled each time.
+/// The first wait for a busy server, doubled each time.
 const BACK_OFF_NS: u64 = 1_000_000;
 const BACK_OFF_MAX_NS: u64 = 100_000_000;
-/// The most that a server may ask for.
+/// The longest wait that a server may request.
 const RETRY_AFTER_MAX_NS: u64 = 1_000_000_000;
 
-/// What filling a frame came to.
+/// The result of filling a frame.
 enum Filled {
     /// No room for the next message.
     Full,
@@ -26,7 +26,7 @@ enum Filled {
 }
 
 impl Engine {
-    /// Writes the next datagram into `out`, which holds the longest frame, and answers its length;
+    /// Writes the next datagram into `out`, which holds the longest frame, and returns its length;
     /// `None`: there is nothing to send now.
     pub fn output(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
         self.advance(now);
@@ -47,11 +47,12 @@ impl Engine {
             if let Some(len_bytes) = self.write_frame(&open, route, out) {
                 return Some(len_bytes);
             }
-            // What that queue held was answered meanwhile, or waits for numbers: it is empty now.
+            // The entries of that queue were answered meanwhile, or wait for numbers: it is empty
+            // now.
         }
     }
 
-    /// When [`Engine::output`] has something to do although nothing arrives.
+    /// The time at which [`Engine::output`] has work even if nothing arrives.
     pub fn next_timer(&self) -> Option<Instant> {
         let mut at_ns = self.scan_at_ns;
         match &self.session {
@@ -72,7 +73,8 @@ impl Engine {
         (at_ns != u64::MAX).then_some(Instant { ns: at_ns })
     }
 
-    /// Lets time pass: deadlines end, lost frames are queued again. [`Engine::output`] does it too.
+    /// Advances time: ends requests past their deadline and queues lost frames again.
+    /// [`Engine::output`] does this too.
     pub fn advance(&mut self, now: Instant) {
         self.now_ns = self.now_ns.max(now.ns);
         if self.now_ns >= self.scan_at_ns {
@@ -94,7 +96,7 @@ impl Engine {
             if slot.deadline_ns == 0 {
                 slot.deadline_ns = self.now_ns.saturating_add(timeout_ns);
             }
-            // A blocked one is over soon after the one that it waits for.
+            // A blocked request ends soon after the one that it waits for.
             if slot.deadline_ns <= self.now_ns && slot.state != State::Blocked {
                 let error = self.error_without_answer(index);
                 self.finish(index, Ending::error(error));
@@ -133,7 +135,7 @@ impl Engine {
         }
     }
 
-    /// Queues the unanswered messages of a frame that is lost.
+    /// Queues the unanswered messages of a lost frame.
     fn send_again(&mut self, number: u32) {
         let Some(list) = self.frames.give_up(number) else { return };
         self.stats.frames_lost += 1;
@@ -149,15 +151,15 @@ impl Engine {
         self.frames.give_back(number, list);
     }
 
-    /// The server has too much to do: nothing is sent for a while.
+    /// The server is overloaded: nothing is sent for a while.
     pub(super) fn back_off(&mut self, retry_after_ns: u64) {
         if self.now_ns < self.quiet_until_ns {
-            // Said of frames that left before it was heard the first time.
+            // This refers to frames that left before the first busy answer arrived.
             return;
         }
         let wait_ns = (BACK_OFF_NS << self.busy_streak.min(16)).min(BACK_OFF_MAX_NS);
         self.busy_streak += 1;
-        // Between half and all of it, so that clients do not come back together.
+        // Waits between half and all of that time, so that clients do not come back together.
         let wait_ns = wait_ns / 2 + self.draw.next() % (wait_ns / 2);
         self.quiet_until_ns = self.now_ns + wait_ns.max(retry_after_ns.min(RETRY_AFTER_MAX_NS));
     }
@@ -176,7 +178,7 @@ impl Engine {
         self.frames.in_flight() >= window || !self.frames.has_room()
     }
 
-    /// When the pace allows a frame; 0: any time.
+    /// The time at which the pace allows a frame; 0: any time.
     fn paced_ns(&self) -> u64 {
         match self.delivery {
             Delivery::Lossy => self.pacer.ready_at_ns(&self.window, self.rtt.smoothed_ns()),
@@ -184,7 +186,7 @@ impl Engine {
         }
     }
 
-    /// The next owner's queue that has something, in turn; `None`: only reads are left.
+    /// The next non-empty owner's queue, in turn; `None`: only reads are left.
     fn choose_route(&mut self) -> Option<usize> {
         let count = self.routes.len();
         let places = (0..count).map(|step| (self.next_route + step) % count);
@@ -193,7 +195,7 @@ impl Engine {
         Some(found)
     }
 
-    /// Fills a frame from a queue, and with reads as far as there is room. `None`: nothing in them
+    /// Fills a frame from a queue, and with reads as far as there is room. `None`: no entry in them
     /// is to be sent.
     fn write_frame(&mut self, open: &Open, route: Option<usize>, out: &mut [u8]) -> Option<usize> {
         let (route_index, steering) = self.aim(open, route);
@@ -237,7 +239,8 @@ impl Engine {
         // A worker's own number is one of its partitions.
         let mut steering = SteeringId(route as u16);
         if usize::from(worker_count) > route_count {
-            // Some may have been answered while they were queued again: their keys are gone.
+            // Some requests may have been answered while they were queued again: their keys are
+            // gone.
             let is_queued = |index: &u32| self.slots.get(*index).state == State::Queued;
             let mut slots = self.routes[route].iter().filter_map(|number| self.slots.find(*number));
             let first = slots.find(is_queued).and_then(|index| self.steering_of(index));
@@ -292,7 +295,7 @@ impl Engine {
         }
     }
 
-    /// The request's name on the wire; `None`: it has to wait for an at-most-once number.
+    /// The request's id on the wire; `None`: it has to wait for an at-most-once number.
     fn id_of(&mut self, index: u32) -> Option<RequestId> {
         let slot = self.slots.get(index);
         if let Stored::PushPart { .. } = slot.stored {
@@ -305,7 +308,7 @@ impl Engine {
         self.sequence_of(index).map(RequestId::Once)
     }
 
-    /// The at-most-once number that a write has, or one for it.
+    /// The write's at-most-once number, or a new one for it.
     pub(super) fn sequence_of(&mut self, index: u32) -> Option<u32> {
         if let Some(sequence) = self.slots.get(index).sequence {
             return Some(sequence);
@@ -318,8 +321,8 @@ impl Engine {
         Some(sequence)
     }
 
-    /// Numbers may have become free, many at once where the lowest was answered last: as many
-    /// writes that wait for one are queued.
+    /// Numbers may have become free, many at once if the lowest was answered last: queues as many
+    /// of the writes that wait for one.
     pub(super) fn enqueue_numberless(&mut self) {
         if self.are_numbers_used_up() {
             return;
@@ -337,7 +340,7 @@ impl Engine {
         }
     }
 
-    /// A request that fits no frame: a set goes in parts, anything else not at all.
+    /// Handles a request that fits no frame: a set goes in parts, others fail.
     fn cut(&mut self, index: u32) {
         let Session::Open(open) = self.session else { return };
         let is_set = matches!(self.slots.get(index).stored, Stored::Set { .. });

@@ -41,12 +41,12 @@ impl Sequences {
         sequence as usize & (self.ring.len() - 1)
     }
 
-    /// How many numbers may be taken.
+    /// The number of free numbers.
     pub fn room(&self) -> u32 {
         self.window - (self.next - self.low_water)
     }
 
-    /// A number for a slot; `None`: the window is full.
+    /// Assigns a number to a slot; `None`: the window is full.
     pub fn take(&mut self, slot: u32) -> Option<u32> {
         if self.room() == 0 {
             return None;

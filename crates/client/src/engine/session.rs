@@ -25,7 +25,7 @@ use super::{Draw, Engine, ROUTES_MAX};
 use crate::config::Delivery;
 use crate::error::RequestError;
 
-/// The shortest frame that a server may insist on: a header, a message's head and 64 bytes.
+/// The shortest frame length that a server may require: a header, a message's head and 64 bytes.
 const FRAME_BYTES_MIN: usize = 128;
 /// The first wait for the answer to a hello, doubled each time.
 const HELLO_AGAIN_NS: u64 = 100_000_000;
@@ -35,7 +35,7 @@ const HELLO_AGAIN_MAX_NS: u64 = 1_000_000_000;
 pub(super) enum Session {
     Greeting(Greeting),
     Open(Open),
-    /// The server will not grant one.
+    /// The server refuses a session.
     Failed(Reason),
 }
 
@@ -43,9 +43,9 @@ pub(super) enum Session {
 pub(super) struct Greeting {
     nonce: u64,
     cookie: Option<u64>,
-    /// The session that is over.
+    /// The ended session.
     replaces: Option<SessionId>,
-    /// Of the last hello; begins anywhere, so that a stranger cannot refuse it.
+    /// The nonce of the last hello; begins anywhere, so that a stranger cannot refuse it.
     number: u32,
     pub again_at_ns: u64,
     tries: u32,
@@ -76,21 +76,22 @@ impl Session {
 }
 
 impl Engine {
-    /// The connection under the session was made anew: nothing of the old one will be answered.
+    /// The connection under the session was made anew: requests on the old one will not be
+    /// answered.
     pub fn restart(&mut self) {
         self.session = Session::greeting(&mut self.draw, None);
         self.end_session();
     }
 
-    /// Says goodbye, so that the server forgets the session at once. Nothing may be outstanding
-    /// that is still wanted.
+    /// Says goodbye, so that the server forgets the session at once. No outstanding request may
+    /// still be wanted.
     pub fn farewell(&mut self, out: &mut [u8]) -> Option<usize> {
         let Session::Open(open) = self.session else { return None };
         let (number, key) = (self.frames.next(), self.config.tag_key.as_ref());
         wire::native::encode_bye(open.id, number, key, out).ok()
     }
 
-    /// A hello, if one is due.
+    /// Writes a hello, if one is due.
     pub(super) fn greet(&mut self, out: &mut [u8]) -> Option<usize> {
         let frame_max_bytes = self.frame_max_bytes as u32;
         let Session::Greeting(greeting) = &mut self.session else { return None };
@@ -113,7 +114,8 @@ impl Engine {
         Some(len_bytes)
     }
 
-    /// A challenge: the next hello has its cookie. Whether it was ours.
+    /// Handles a challenge: the next hello contains its cookie. Returns whether the challenge was
+    /// for us.
     pub(super) fn take_challenge(&mut self, frame: &Frame<'_>) -> bool {
         let Session::Greeting(greeting) = &mut self.session else { return false };
         let Ok(challenge) = Challenge::parse(frame) else { return false };
@@ -124,8 +126,8 @@ impl Engine {
             self.fail(Reason::Version);
             return true;
         }
-        // A cookie that was refused silently is replaced by the next one; the same one again says
-        // that the answer to our hello is on its way.
+        // The next cookie replaces one that was refused silently; the same cookie again means that
+        // the answer to our hello is on its way.
         if greeting.cookie != Some(challenge.cookie) {
             greeting.cookie = Some(challenge.cookie);
             greeting.again_at_ns = 0;
@@ -133,7 +135,7 @@ impl Engine {
         true
     }
 
-    /// A welcome: the session is open. Whether it was ours.
+    /// Handles a welcome: the session is open. Returns whether it was for us.
     pub(super) fn take_welcome(&mut self, frame: &Frame<'_>) -> bool {
         let Session::Greeting(greeting) = self.session else { return false };
         let Ok(welcome) = Welcome::parse(frame) else { return false };
@@ -158,7 +160,7 @@ impl Engine {
         let is_steered = self.delivery == Delivery::Lossy;
         let worker_count = usize::from(welcome.steering.worker_count());
         let route_count = if is_steered { worker_count.min(ROUTES_MAX) } else { 1 };
-        // Old routes may hold what is queued: it is sorted anew.
+        // Old routes may hold queued requests: they are sorted again.
         self.routes.resize_with(route_count, Default::default);
         self.end_session();
         self.sequences = Sequences::new(welcome.once_window.min(Once::WINDOW_MAX));
@@ -167,7 +169,7 @@ impl Engine {
         true
     }
 
-    /// A refusal: of a frame of this session, or of a hello. Whether it was ours.
+    /// Handles a refusal of a frame of this session, or of a hello. Returns whether it was for us.
     pub(super) fn take_refusal(&mut self, frame: &Frame<'_>) -> bool {
         let Ok(refusal) = Refusal::parse(frame) else { return false };
         let header = frame.header;
@@ -179,7 +181,7 @@ impl Engine {
                 let retry_ns = u64::from(refusal.retry_after_us) * 1000;
                 match refusal.reason {
                     reason @ (Reason::Version | Reason::Closed) => self.fail(reason),
-                    // Our cookie grew old, or the session that it stood for has ended.
+                    // Our cookie has expired, or its session has ended.
                     Reason::UnknownSession => {
                         let replaces = greeting.replaces;
                         self.session = Session::greeting(&mut self.draw, replaces);
@@ -191,7 +193,7 @@ impl Engine {
                 }
                 true
             }
-            // Further frames of the session that is being replaced.
+            // These refuse further frames of the session that is being replaced.
             Session::Greeting(greeting) if greeting.replaces == Some(header.session) => {
                 self.take_back_refused(header.answered);
                 true
@@ -220,7 +222,7 @@ impl Engine {
         }
     }
 
-    /// Nothing of this frame was executed: it is queued again, and its copies do not count.
+    /// No request of this frame was executed: queues them again, and their copies do not count.
     fn take_back_refused(&mut self, number: u32) {
         let Some(list) = self.frames.give_up(number) else { return };
         for slot_number in list.iter().rev() {
@@ -243,9 +245,9 @@ impl Engine {
         }
     }
 
-    /// Whether what is to be sent needs another session: the server has probably forgotten this
-    /// one, or it has no numbers left. Nothing of it may be under way that its end would leave
-    /// unknown.
+    /// Whether the queued requests need another session: the server has probably forgotten this
+    /// one, or it has no numbers left. No request whose outcome the end would leave unknown may be
+    /// in flight.
     pub(super) fn is_session_worn(&self) -> bool {
         let Session::Open(open) = &self.session else { return false };
         let silent_ns = self.now_ns.saturating_sub(self.last_sent_ns);
@@ -286,7 +288,7 @@ impl Engine {
         self.queued_count = 0;
     }
 
-    /// Settles what was sent in the session that is over, and queues the rest anew.
+    /// Settles the requests sent in the ended session, and queues the rest again.
     fn end_session(&mut self) {
         self.frames = Frames::new(self.routes.len());
         self.clear_queues();

@@ -26,13 +26,13 @@ use crate::error::RequestError;
 /// No slot, no frame.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// How large a buffer a free slot may keep.
+/// The largest buffer that a free slot keeps.
 const KEPT_BYTES_MAX: usize = 16 << 10;
 
-/// Slots for parts of large values, of all transfers together.
+/// Slots for parts of large values, for all transfers together.
 pub(super) const PART_SLOTS: usize = 64;
 
-/// What a request asks, without its bytes.
+/// The operation of a request, without its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stored {
     Ping,
@@ -62,12 +62,12 @@ pub(super) enum Stored {
         items: RangeItems,
         item_limit: u32,
     },
-    /// A part of the parent's value that is asked for.
+    /// A part of the parent's value to pull.
     PullPart {
         span: Span,
         version: u64,
     },
-    /// A part of the parent's value that is handed over.
+    /// A part of the parent's value to push.
     PushPart {
         span: Span,
     },
@@ -100,12 +100,12 @@ impl Edge {
 }
 
 impl Stored {
-    /// What is kept of an op, its key, and its value (of a range: the upper bound).
+    /// Splits an op into the stored part, its key, and its value (for a range: the upper bound).
     pub fn of<'a>(op: &Op<'a>) -> (Stored, &'a [u8], &'a [u8]) {
         match *op {
             Op::Ping => (Stored::Ping, &[], &[]),
             Op::Get { key, touch } => (Stored::Get { touch }, key, &[]),
-            // Only this crate asks for it, and by another way.
+            // Only this crate requests it, and by another way.
             Op::Pull { key, .. } => (Stored::Get { touch: None }, key, &[]),
             Op::Set(Set { key, value, client_flags, expiry, condition, .. }) => {
                 (Stored::Set { client_flags, expiry, condition }, key, value)
@@ -156,7 +156,7 @@ impl Stored {
         )
     }
 
-    /// Whether executing it twice could do harm.
+    /// Whether a second execution could do harm.
     pub fn changes_data(&self) -> bool {
         self.is_for_owner() && !matches!(self, Stored::Get { .. })
     }
@@ -173,26 +173,26 @@ pub(super) enum State {
     Done,
 }
 
-/// A large value on its way.
+/// A large value in transfer.
 #[derive(Debug)]
 pub(super) enum Transfer {
     Pull { pull: Pull, total: u64 },
     Push(Push),
 }
 
-/// A value that is handed over in parts.
+/// A value that is pushed in parts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Push {
     pub total: u32,
     pub part_bytes: u32,
     pub next_offset: u32,
-    /// Bytes of parts that were not answered.
+    /// Bytes of unanswered parts.
     pub unanswered_bytes: u32,
     /// Whether all parts were sent once, so that the server may have executed the write.
     pub was_sent: bool,
 }
 
-/// What an answer was, but for its bytes.
+/// An answer without its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ending {
     pub result: Result<Status, RequestError>,
@@ -233,26 +233,26 @@ impl Ending {
 #[derive(Debug)]
 pub(super) struct Slot {
     pub state: State,
-    /// S1.
+    /// The slot's number (S1).
     pub number: u32,
     pub stored: Stored,
     pub want: Want,
     pub key_len_bytes: u32,
     /// Key and value; once it is done, the answer's value and resume key.
     pub bytes: Vec<u8>,
-    /// Its at-most-once number in this session, from its first sending on.
+    /// Its at-most-once number in this session, from its first transmission on.
     pub sequence: Option<u32>,
-    /// The frame that carries it, while `Sent`; while it is `Queued` again the one that was lost
-    /// with it, until that turns out to have been refused.
+    /// The frame with it, while `Sent`; while it is `Queued` again, the frame that was lost with
+    /// it, until that one turns out to have been refused.
     pub frame: u32,
-    /// How often it was sent in this session, and how many of these were refused unexecuted.
+    /// How often it was sent in this session, and how many of these copies were refused unexecuted.
     pub sent_count: u32,
     pub refused_count: u32,
-    /// When it ends without an answer; 0: not yet decided.
+    /// The deadline; 0: not yet decided.
     pub deadline_ns: u64,
-    /// Which place of the order table it writes to ([`NONE`]: none).
+    /// The place of the order table that it writes to ([`NONE`]: none).
     pub order_place: u32,
-    /// The next of a chain of blocked ones.
+    /// The next in a chain of blocked requests.
     pub next: u32,
     pub parent: u32,
     pub transfer: Option<Box<Transfer>>,
@@ -349,7 +349,7 @@ impl Slots {
         let step = self.index_mask + 1;
         let slot = &mut self.slots[index as usize];
         debug_assert_eq!(slot.state, State::Free);
-        // With all 32 bits in the index there would be no step; there are 17 at most.
+        // With all 32 bits in the index there would be no step; the index has 17 at most.
         slot.number = slot.number.wrapping_add(step);
         slot.sequence = None;
         (slot.sent_count, slot.refused_count, slot.deadline_ns) = (0, 0, 0);
@@ -380,7 +380,7 @@ impl Slots {
         &mut self.slots[index as usize]
     }
 
-    /// What is to be written into a frame for this slot.
+    /// The message to write into a frame for this slot.
     pub fn op(&self, index: u32) -> Op<'_> {
         let slot = self.get(index);
         if slot.parent == NONE {
@@ -404,7 +404,7 @@ impl Slots {
         0..self.request_count as u32
     }
 
-    /// The parts of a parent that are on their way.
+    /// The parts of a parent that are in flight.
     pub fn parts_of(&self, parent: u32) -> impl Iterator<Item = u32> + '_ {
         let parts = self.request_count as u32..self.slots.len() as u32;
         parts.filter(move |index| {

@@ -18,7 +18,7 @@ use super::slots::{Ending, Push, State, Stored, Transfer};
 use crate::error::RequestError;
 
 impl Engine {
-    /// Begins to hand a value over in parts; false: not even parts fit.
+    /// Begins to push a value in parts; returns false if not even parts fit.
     pub(super) fn begin_push(&mut self, index: u32, open: &Open) -> bool {
         let slot = self.slots.get(index);
         let part_bytes = part_room_bytes(open.frame_max_bytes, slot.key().len()) as u32;
@@ -40,13 +40,13 @@ impl Engine {
         true
     }
 
-    /// A get was answered by the first part of a value.
+    /// Handles the answer to a get with the first part of a value.
     pub(super) fn begin_pull(&mut self, index: u32, reply: &Reply<'_>, open: &Open) {
         let part_bytes = part_room_bytes(open.frame_max_bytes, 0).max(64) as u32;
         let max_bytes = self.config.value_max_bytes;
         let total = reply.part.map_or(0, |part| u64::from(part.total));
         if self.transfer_bytes + total > self.config.transfers_max_bytes.max(u64::from(max_bytes)) {
-            // It is asked for again when others are done.
+            // It is requested again when other transfers are done.
             self.back_off(0);
             self.take_back(index);
             return;
@@ -65,8 +65,8 @@ impl Engine {
         }
     }
 
-    /// Gives free part slots to transfers, one after the other: a server promises memory to a
-    /// transfer with its first part, so those that were begun go first.
+    /// Gives free part slots to transfers, one after the other. A server reserves memory for a
+    /// transfer with its first part, so transfers that have begun go first.
     pub(super) fn feed_transfers(&mut self, open: &Open) {
         while self.slots.has_free_part()
             && let Some(number) = self.transfers.pop_front()
@@ -124,13 +124,13 @@ impl Engine {
         self.enqueue(index);
     }
 
-    /// A part's slot is done with.
+    /// Frees the slot of a part.
     fn end_part(&mut self, index: u32) {
         self.leave_frame(index);
         self.slots.give_back(index);
     }
 
-    /// The parts of a request go, and what it had of a value.
+    /// Drops the parts of a request, and the received part of its value.
     pub(super) fn end_transfer(&mut self, parent: u32) {
         let slot = self.slots.get_mut(parent);
         let number = slot.number;
@@ -148,7 +148,7 @@ impl Engine {
         }
     }
 
-    /// The answer to a pulled part.
+    /// Handles the answer to a pulled part.
     pub(super) fn take_pulled(&mut self, index: u32, reply: &Reply<'_>) {
         let slot = self.slots.get(index);
         let (parent, stored) = (slot.parent, slot.stored);
@@ -159,7 +159,7 @@ impl Engine {
         else {
             return self.finish(parent, Ending::error(RequestError::BadAnswer));
         };
-        // After a short answer the slot asks for what was left out; a copy of it is late.
+        // After a short answer the slot requests the rest; this is a late copy of it.
         if reply.part.is_some_and(|part| part.offset != span.offset) {
             self.stats.replies_late += 1;
             return;
@@ -197,7 +197,8 @@ impl Engine {
         self.finish(parent, ending);
     }
 
-    /// The value changed while it was pulled: it is got anew, the expiry not set a second time.
+    /// The value changed while it was pulled: pulls it again, without setting the expiry a second
+    /// time.
     fn pull_again(&mut self, parent: u32) {
         self.end_transfer(parent);
         let slot = self.slots.get_mut(parent);
@@ -207,7 +208,7 @@ impl Engine {
         self.enqueue(parent);
     }
 
-    /// An answer to a pushed part, or to the whole.
+    /// Handles the answer to a pushed part, or to the whole.
     pub(super) fn take_pushed(&mut self, parent: u32, reply: &Reply<'_>) {
         let offset = reply.part.map(|part| part.offset);
         match reply.status {
@@ -246,14 +247,14 @@ impl Engine {
         slot.deadline_ns = deadline_ns;
         if let Some(Transfer::Push(push)) = slot.transfer.as_deref_mut() {
             push.unanswered_bytes = push.unanswered_bytes.saturating_sub(part_bytes);
-            // Every part was answered and none by the outcome: the server dropped what it had.
+            // Every part was answered and none with the outcome: the server has dropped the value.
             if is_last_gone && push.next_offset == push.total {
                 self.push_again(parent);
             }
         }
     }
 
-    /// Begins a push anew, under the number that it has.
+    /// Begins a push again, under the same number.
     fn push_again(&mut self, parent: u32) {
         self.end_parts(parent);
         let slot = self.slots.get_mut(parent);

@@ -7,7 +7,7 @@ use client::{Condition, Direction, Expiry, Range, RangeItems, SetOptions};
 
 use crate::settings::closest;
 
-/// Every command: its name, what stands behind it, what it does.
+/// Every command: its name, its arguments, and a description.
 const COMMANDS: [(&str, &str, &str); 19] = [
     ("get", "KEY", "the value"),
     ("gets", "KEY", "the value and its version"),
@@ -30,21 +30,21 @@ const COMMANDS: [(&str, &str, &str); 19] = [
     ("help", "", "this list, at the prompt; there also quit"),
 ];
 
-/// Why words are no order.
+/// The reasons for which words are not a valid order.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadOrder {
     /// No such command.
     #[error("`{name}` is no command{}", did_you_mean(name))]
     Unknown {
-        /// As written.
+        /// The word as the user wrote it.
         name: String,
     },
-    /// Too few arguments, too many, or others than these.
+    /// Too few arguments, too many, or different ones.
     #[error("write {name} {arguments}")]
     Arguments {
         /// The command.
         name: &'static str,
-        /// What stands behind it.
+        /// Its arguments.
         arguments: &'static str,
     },
     /// Not a number, or not in its range.
@@ -52,9 +52,9 @@ pub enum BadOrder {
     Value {
         /// The command.
         name: &'static str,
-        /// As written.
+        /// The word as the user wrote it.
         text: String,
-        /// What would be right.
+        /// The correct form.
         want: &'static str,
     },
 }
@@ -70,28 +70,28 @@ fn did_you_mean(name: &str) -> String {
     }
 }
 
-/// The list of commands, for people.
+/// The list of commands as readable text.
 pub fn listing() -> String {
     let forms = COMMANDS.map(|(name, arguments, about)| (format!("{name} {arguments}"), about));
     forms.iter().fold(String::new(), |text, (form, about)| {
-        // What is longer than the column has its words on the next line.
+        // An entry longer than the column has its description on the next line.
         let gap = if form.len() > 20 { format!("\n{:23}", "") } else { String::new() };
         format!("{text}  {form:20}{gap} {about}\n")
     })
 }
 
-/// A command that can be carried out.
+/// A valid command.
 #[derive(Clone, Debug)]
 pub enum Order {
-    /// Is the server there?
+    /// Checks that the server answers.
     Ping,
-    /// A value.
+    /// Reads a value.
     Get(Vec<u8>),
-    /// A value and its version.
+    /// Reads a value and its version.
     Gets(Vec<u8>),
-    /// Several values.
+    /// Reads several values.
     Mget(Vec<Vec<u8>>),
-    /// Store.
+    /// Stores a value.
     Set {
         /// The key.
         key: Vec<u8>,
@@ -100,50 +100,50 @@ pub enum Order {
         /// Condition and expiry.
         options: SetOptions,
     },
-    /// Store over a version.
+    /// Stores a value if the item has this version.
     Cas {
         /// The key.
         key: Vec<u8>,
         /// The value.
         value: Vec<u8>,
-        /// The version that must be there.
+        /// The required version of the item.
         version: u64,
     },
-    /// Delete.
+    /// Deletes a key.
     Del(Vec<Vec<u8>>),
-    /// Add to a number.
+    /// Adds to a number.
     Add {
         /// The key.
         key: Vec<u8>,
         /// May be negative.
         delta: i64,
     },
-    /// Put bytes behind.
+    /// Appends bytes.
     Append {
         /// The key.
         key: Vec<u8>,
         /// The bytes.
         value: Vec<u8>,
     },
-    /// Put bytes in front.
+    /// Prepends bytes.
     Prepend {
         /// The key.
         key: Vec<u8>,
         /// The bytes.
         value: Vec<u8>,
     },
-    /// Another expiry.
+    /// Changes the expiry.
     Touch {
         /// The key.
         key: Vec<u8>,
         /// The new one.
         expiry: Expiry,
     },
-    /// A part of the key order.
+    /// Reads a range of keys in order.
     Range(OwnedRange),
-    /// What the connection has done.
+    /// Shows the counters of the connection.
     Stats,
-    /// The list of commands.
+    /// Shows the list of commands.
     Help,
 }
 
@@ -158,7 +158,7 @@ pub struct OwnedRange {
 }
 
 impl OwnedRange {
-    /// As the client takes it.
+    /// The range in the client's form.
     pub fn asked(&self) -> Range<'_> {
         Range {
             start: self.start.as_ref().map(Vec::as_slice),
@@ -171,7 +171,7 @@ impl OwnedRange {
 }
 
 impl Order {
-    /// Understands the words of a command line or of a line at the prompt.
+    /// Parses the words of a command line or of a line at the prompt.
     pub fn from_words(words: &[Vec<u8>]) -> Result<Order, BadOrder> {
         let (name, arguments) =
             words.split_first().map_or((&[][..], words), |(name, rest)| (name.as_slice(), rest));
@@ -234,7 +234,7 @@ fn number<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// A time of 1 and more in units of `unit_ms`.
+/// A time of at least 1, in units of `unit_ms`.
 fn milliseconds(name: &'static str, text: &[u8], unit_ms: u64) -> Result<u64, BadOrder> {
     let time = number::<u64>(text).filter(|time| *time > 0);
     // The largest time that the server's clock can add to itself.
@@ -242,7 +242,7 @@ fn milliseconds(name: &'static str, text: &[u8], unit_ms: u64) -> Result<u64, Ba
     time_ms.ok_or_else(|| bad(name, text, "a time of 1 or more"))
 }
 
-/// `None`: the words are no options, or exclude each other.
+/// Returns `None` if the words are not options, or exclude each other.
 fn set_options(mut words: &[Vec<u8>]) -> Result<Option<SetOptions>, BadOrder> {
     let mut options = SetOptions::default();
     while let [word, rest @ ..] = words {
@@ -274,7 +274,7 @@ fn set_options(mut words: &[Vec<u8>]) -> Result<Option<SetOptions>, BadOrder> {
     Ok(Some(options))
 }
 
-/// `None`: the words are no options.
+/// Returns `None` if the words are not options.
 fn range(start: &[u8], end: &[u8], mut words: &[Vec<u8>]) -> Result<Option<OwnedRange>, BadOrder> {
     let (direction, items) = (Direction::Forward, RangeItems::Whole);
     let (start, end) = (bound(start, b"-")?, bound(end, b"+")?);
@@ -300,7 +300,7 @@ fn range(start: &[u8], end: &[u8], mut words: &[Vec<u8>]) -> Result<Option<Owned
     Ok(Some(range))
 }
 
-/// A bound as KV.RANGE has it: `[key` with the key, `(key` without, or the open end.
+/// A bound in the syntax of KV.RANGE: `[key` includes the key, `(key` excludes it, or the open end.
 fn bound(text: &[u8], open: &[u8]) -> Result<Bound<Vec<u8>>, BadOrder> {
     match text {
         [b'[', key @ ..] => Ok(Bound::Included(key.to_vec())),

@@ -12,7 +12,7 @@ use super::session::{NoReply, Session};
 use super::words;
 use crate::failure::{Failure, print, print_bytes};
 
-/// Answers line after line.
+/// Reads and answers one line after another.
 pub fn run(session: &mut Session, form: Form) -> Result<(), Failure> {
     let mut input = std::io::stdin().lock();
     let is_terminal = input.is_terminal();
@@ -40,7 +40,7 @@ pub fn run(session: &mut Session, form: Form) -> Result<(), Failure> {
             }
             Ok(Answer::Reply(Reply::Error(error))) | Err(error) => {
                 failed_count += 1;
-                // Nothing is left to be done about a standard error that is closed.
+                // If standard error is closed, the message cannot be shown at all.
                 let _ = writeln!(std::io::stderr(), "dovetail: line {line_number}: {error}");
             }
             Ok(Answer::Reply(reply)) => reply.write(form, &mut out),
@@ -51,9 +51,9 @@ pub fn run(session: &mut Session, form: Form) -> Result<(), Failure> {
 }
 
 enum Answer {
-    /// To an empty line.
+    /// The answer to an empty line.
     Nothing,
-    /// To `quit` and `exit`.
+    /// The answer to `quit` and `exit`.
     Quit,
     Reply(Reply),
 }

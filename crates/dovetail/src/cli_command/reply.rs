@@ -17,20 +17,20 @@ use migrate::resp;
 /// How a reply is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// For programs: values as they are.
+    /// For programs: raw values.
     Raw,
     /// For people: types and quotes.
     Typed,
 }
 
-/// What an order answers.
+/// The reply to an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// A word of the protocol.
+    /// A status word of the protocol.
     Status(Cow<'static, str>),
-    /// What the server says is wrong.
+    /// An error message of the server.
     Error(String),
-    /// There is none.
+    /// No value.
     Nil,
     /// A number.
     Integer(i64),
@@ -38,7 +38,7 @@ pub enum Reply {
     Version(u64),
     /// Bytes.
     Bulk(Vec<u8>),
-    /// Several.
+    /// Several replies.
     Array(Vec<Reply>),
     /// Text for people in either form.
     Lines(Vec<String>),
@@ -50,7 +50,8 @@ impl Reply {
         self.write_at(form, 0, out);
     }
 
-    /// The same where what an array numbers begins `indent` blanks from the left.
+    /// The same for a reply nested in an array, whose numbering begins `indent` blanks from the
+    /// left.
     fn write_at(&self, form: Form, indent: usize, out: &mut Vec<u8>) {
         match (self, form) {
             (Reply::Array(items), Form::Typed) if items.is_empty() => {
@@ -115,7 +116,7 @@ fn append(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(text);
 }
 
-/// In double quotes, such that `words` reads the same bytes back.
+/// Quotes the bytes so that `words` reads the same bytes back.
 fn quote(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for byte in bytes {

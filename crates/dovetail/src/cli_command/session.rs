@@ -15,12 +15,12 @@ use crate::failure::Failure;
 /// Commands that are answered more than once.
 const STREAMS: [&str; 3] = ["monitor", "subscribe", "psubscribe"];
 
-/// Which server, and how it is asked.
+/// The server and the protocol to use.
 #[derive(Clone, Debug)]
 pub enum Way {
-    /// By RESP: any command that the server has.
+    /// RESP: any command that the server has.
     Resp(Place),
-    /// By the native protocol, with the server's key: the commands of [`order`].
+    /// The native protocol, with the server's key: the commands of [`order`].
     Native(Target, Option<TagKey>),
 }
 
@@ -29,7 +29,7 @@ pub enum Way {
 pub enum NoReply {
     /// The words are wrong: nothing was sent.
     Words(String),
-    /// Asking failed.
+    /// The request failed.
     Asking(String),
 }
 
@@ -41,7 +41,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Connects, or says in one line what, where, and what would be right.
+    /// Connects, or returns one line with the operation, the address, and how to fix it.
     pub fn connect(way: Way) -> Result<Session, Failure> {
         let mut session = Session { way, client: None, link: None };
         session.reach().map_err(Failure::Runtime)?;
@@ -62,7 +62,7 @@ impl Session {
         }
     }
 
-    /// What the prompt shows: the address alone where it is one.
+    /// The text of the prompt: the address alone if it is one.
     pub fn name(&self) -> String {
         match &self.way {
             Way::Resp(place) => place.to_string(),
@@ -71,7 +71,7 @@ impl Session {
         }
     }
 
-    /// Asks the server. After a connection that failed the next words connect anew.
+    /// Sends the words to the server. After a failed connection the next call connects again.
     pub fn ask(&mut self, words: &[Vec<u8>]) -> Result<Reply, NoReply> {
         match self.way.clone() {
             Way::Resp(place) => {
@@ -123,7 +123,7 @@ impl Session {
     }
 }
 
-/// What can be wrong with the words of a command of RESP, before they are sent.
+/// Checks the words of a RESP command before they are sent.
 pub fn check_words(words: &[Vec<u8>]) -> Result<(), NoReply> {
     let name = words.first().map(|word| String::from_utf8_lossy(word).into_owned());
     let name = name.unwrap_or_default();

@@ -16,10 +16,10 @@ use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::settings::{Layered, Value};
 
-/// Where a native port is by custom.
+/// The usual address of a native port.
 const NATIVE_TARGET: &str = "native://127.0.0.1:7379";
 
-/// The way that the arguments name, or the settings.
+/// The server and protocol from the arguments, else from the settings.
 pub fn choose(args: &CliArgs) -> Result<Way, Failure> {
     match &args.target {
         Some(text) if text.starts_with("native:") || text.starts_with("shm:") => {
@@ -63,7 +63,7 @@ fn resp(text: &str, args: &CliArgs) -> Result<Place, Failure> {
     }
 }
 
-/// A target as messages may show it.
+/// A target in a form that is safe for messages.
 fn without_login(text: &str) -> String {
     match (text.split_once("://"), text.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, place))) => format!("{scheme}://{place}"),
@@ -72,7 +72,7 @@ fn without_login(text: &str) -> String {
     }
 }
 
-/// Files for TLS, where the place is reached by that.
+/// The files for TLS, if the address uses TLS.
 fn with_files(mut place: Place, args: &CliArgs, authority: Option<PathBuf>) -> Place {
     place.tls = place.tls.map(|_| TlsFiles {
         authority: args.tls_ca.clone().or(authority),
@@ -82,7 +82,7 @@ fn with_files(mut place: Place, args: &CliArgs, authority: Option<PathBuf>) -> P
     place
 }
 
-/// As a client of the server that these settings start.
+/// The connection of a client to the server that these settings start.
 fn by_settings(args: &CliArgs) -> Result<Way, Failure> {
     let explicit =
         args.config.clone().or_else(|| std::env::var_os("DOVETAIL_CONFIG").map(PathBuf::from));
@@ -115,7 +115,7 @@ fn by_settings(args: &CliArgs) -> Result<Way, Failure> {
     Ok(Way::Resp(with_files(place, args, settings.path("tls-ca"))))
 }
 
-/// Where a client on this machine finds a server that is bound to that address.
+/// The address by which a client on this machine reaches a server bound to `address`.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(match address {
@@ -126,7 +126,7 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// The settings that matter here.
+/// The relevant settings.
 struct Known<'a>(&'a [Layered]);
 
 impl Known<'_> {

@@ -6,7 +6,7 @@
 //!  '...'  \' is a quote; all else is as it stands
 //! ```
 
-/// A quote that is not closed, or closed within a word.
+/// An error: a quote is not closed, or is closed within a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unbalanced quotes: close each before a blank or the line's end")]
 pub struct Unbalanced;
@@ -39,7 +39,7 @@ fn take_word(mut rest: &[u8]) -> Result<(Vec<u8>, &[u8]), Unbalanced> {
     Ok((word, rest))
 }
 
-/// What follows the closing quote.
+/// Reads the byte after the closing quote.
 fn take_quoted<'a>(
     mut rest: &'a [u8],
     quote: u8,
@@ -61,7 +61,7 @@ fn take_quoted<'a>(
     }
 }
 
-/// The byte that stands behind a backslash.
+/// The byte for an escape: the character after the backslash.
 fn take_escaped(rest: &[u8]) -> Result<(u8, &[u8]), Unbalanced> {
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
     if let [b'x', high, low, after @ ..] = rest

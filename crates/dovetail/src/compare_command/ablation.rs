@@ -18,19 +18,19 @@ use super::{Contender, servers};
 use crate::failure::{Failure, note};
 use crate::settings::{find, presets};
 
-/// A part of the design, and the setting that it is.
+/// A part of the design, and the setting that controls it.
 struct Part {
     name: &'static str,
     setting: &'static str,
-    /// Whether that value of the setting has it on.
+    /// Whether this value of the setting turns the part on.
     is_on: fn(&str) -> bool,
-    /// What switches it off, and leaves all others as they are.
+    /// The value that turns the part off and leaves all others as they are.
     off: &'static str,
 }
 
-/// Parts whose setting is not in the table are not built.
+/// The parts. A part whose setting is not in the table is not built.
 const PARTS: [Part; 5] = [
-    // Each partition has a writer all the same, but always the same one.
+    // Each partition still has one writer, but always the same one.
     Part { name: "d-crew", setting: "write-policy", is_on: |value| value == "d-crew", off: "crew" },
     Part { name: "compaction", setting: "compaction", is_on: |value| value != "off", off: "off" },
     Part {
@@ -74,7 +74,7 @@ pub fn contenders(flags: &[String]) -> Result<Vec<Contender>, Failure> {
     Ok(contenders)
 }
 
-/// The flags with another value of one of them.
+/// The flags with one value replaced.
 fn with(flags: &[String], setting: &str, value: &str) -> Vec<String> {
     let flag = format!("--{setting}");
     let joined = format!("{flag}=");
@@ -91,7 +91,7 @@ fn with(flags: &[String], setting: &str, value: &str) -> Vec<String> {
     kept
 }
 
-/// What would hold in a server with these flags, of all layers, as text.
+/// The effective settings, from all layers, of a server with these flags, as text.
 fn settings(preset: &str, flags: &[String]) -> Result<Vec<(String, String)>, Failure> {
     let mut command = Command::new(servers::own_program()?);
     command.args(["serve", "--preset", preset]).args(flags).arg("--print-config");
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(with(&given, "batch", "1"), want);
     }
 
-    /// A part that is renamed would be left out without a word of why.
+    /// If a part's setting were renamed, the part would be left out silently.
     #[test]
     fn what_switches_a_part_off_can_be_read_and_has_it_off() {
         for part in &PARTS {

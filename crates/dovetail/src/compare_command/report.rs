@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::Window;
 
-/// A middle value and its neighbours at both ends.
+/// A median with the minimum and the maximum.
 struct Spread {
     least: f64,
     median: f64,
@@ -14,7 +14,7 @@ struct Spread {
 }
 
 impl Spread {
-    /// Of at least one number.
+    /// Computes the spread; needs at least one number.
     fn of(mut numbers: Vec<f64>) -> Spread {
         numbers.sort_by(f64::total_cmp);
         let at = |index: usize| numbers.get(index).copied().unwrap_or(f64::NAN);
@@ -36,7 +36,7 @@ fn spread(windows: &[Window], of: impl Fn(&Window) -> f64) -> Spread {
     Spread::of(windows.iter().map(of).collect())
 }
 
-/// Of each round's window to the first preset's in the same round.
+/// The ratio of each round's window to the first preset's in the same round.
 fn ratios(windows: &[Window], first: &[Window], of: impl Fn(&Window) -> f64) -> Spread {
     Spread::of(windows.iter().zip(first).map(|(own, first)| of(own) / of(first)).collect())
 }

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use super::Contender;
 use crate::failure::Failure;
 
-/// How long a server may take until it answers.
+/// Time limit until a server answers.
 const START_TIME_MAX: Duration = Duration::from_secs(30);
-/// Between two looks whether it does.
+/// Interval between two checks of that.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// This program.
+/// The path of this program.
 pub fn own_program() -> Result<PathBuf, Failure> {
     std::env::current_exe()
         .map_err(|error| Failure::Runtime(format!("the path of this program: {error}")))
@@ -57,22 +57,22 @@ impl Running {
         Ok(running)
     }
 
-    /// As in the report.
+    /// Its name in the report.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where its load goes.
+    /// The target of the load.
     pub fn target(&self) -> String {
         format!("resp://{}", self.address)
     }
 
-    /// The process.
+    /// The id of the process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// What a server that has ended said last.
+    /// The last message of a server that has ended.
     fn last_words(&mut self) -> String {
         let words =
             self.child.stderr.take().and_then(|errors| std::io::read_to_string(errors).ok());

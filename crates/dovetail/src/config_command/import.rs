@@ -73,7 +73,7 @@ pub fn run(matches: &ArgMatches, machine: &Machine) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Users become a file of their own, and a setting; without a path they are named as not
+/// Writes users to a file of their own and adds the setting; without a path they are listed as not
 /// translated.
 fn take_users(imported: &mut Imported, path: Option<&Path>) -> Result<(), Failure> {
     let users = std::mem::take(&mut imported.users);
@@ -141,7 +141,7 @@ fn read(file: &str) -> Result<Vec<u8>, Failure> {
     })
 }
 
-/// The configuration file, and a line of what became of it.
+/// The text of the configuration file, and a one-line summary.
 fn render(mut imported: Imported, machine: &Machine) -> (String, String) {
     let mut text = String::new();
     let (mut entries, mut translated_count) = (Vec::new(), 0);
@@ -181,7 +181,7 @@ fn render(mut imported: Imported, machine: &Machine) -> (String, String) {
     (text, format!("{translated_count} settings translated, {ignored_count} directives not"))
 }
 
-/// Why a server would not start with these.
+/// The reason for which a server would not start with these settings.
 fn refusal(entries: &[FileEntry], machine: &Machine) -> Option<String> {
     let combined = layers::combine(&Default::default(), &|_| None, entries);
     let checked = combined.and_then(|mut settings| {
@@ -191,7 +191,7 @@ fn refusal(entries: &[FileEntry], machine: &Machine) -> Option<String> {
     checked.err().map(|error| one_line(&error.to_string()))
 }
 
-/// Comments end with their line.
+/// A comment must not contain a line break.
 fn one_line(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }

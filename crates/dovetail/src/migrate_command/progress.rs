@@ -13,9 +13,9 @@ use migrate::{Error, Tally, Watch};
 use super::is_set;
 use crate::failure::note;
 
-/// Between two lines where standard error is no terminal.
+/// Interval between two lines if standard error is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
-/// Keys of one reason or type are named up to so many reasons.
+/// The most reasons or types to list.
 const REASONS_SHOWN_MAX: usize = 10;
 
 /// A bar on a terminal, lines elsewhere.
@@ -27,14 +27,14 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Begins to count the time.
+    /// Starts the clock.
     pub fn new(stop: Arc<AtomicBool>) -> Progress {
         let bar = std::io::stderr().is_terminal().then(ProgressBar::no_length);
         let start = Instant::now();
         Progress { stop, bar, start, line_at: start + LINE_EVERY }
     }
 
-    /// Takes the bar away; how many seconds it took.
+    /// Removes the bar; returns the seconds it took.
     pub fn finish(&self) -> f64 {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -99,7 +99,7 @@ fn size(bytes: u64) -> String {
     format!("{amount:.1} GiB")
 }
 
-/// What became of all keys: a line for each thing that happened.
+/// The summary of all keys: one line for each kind of result.
 pub fn summary(tally: &Tally, is_dry: bool, seconds: f64) -> String {
     let mut text = String::new();
     let verb = if is_dry { "would copy" } else { "copied" };

@@ -9,7 +9,7 @@ use sim::plan::{NOT_SIMULATED, Plan, PlanOptions, Row, Workload, find};
 use crate::failure::Failure;
 use crate::settings;
 
-/// The table with what it rests on.
+/// The table and its assumptions.
 pub(super) fn table(
     plan: &Plan,
     workload: &Workload,
@@ -61,7 +61,7 @@ pub(super) fn table(
     text
 }
 
-/// The row's settings as TOML that `serve` accepts; what it does not accept yet as comments.
+/// The row's settings as TOML for `serve`; settings that it does not accept yet are comments.
 pub(super) fn settings(row: &Row, options: &PlanOptions, workload: &str) -> String {
     let is_compacting = find(row.preset).is_some_and(|preset| preset.is_compacting);
     let write_policy =
@@ -82,7 +82,7 @@ pub(super) fn settings(row: &Row, options: &PlanOptions, workload: &str) -> Stri
     let (active, waiting): (Vec<_>, Vec<_>) = pairs.into_iter().partition(|(key, value)| {
         settings::find(key).is_some_and(|setting| setting.kind.read(value).is_ok())
     });
-    // One line, whatever the workload's name is.
+    // Keeps the name of the workload on one line.
     let workload: String = workload.chars().filter(|letter| !letter.is_control()).collect();
     let mut text = format!(
         "# Recommended by `dovetail plan --workload {workload}` on {} cores: the preset `{}`, {} \
@@ -99,7 +99,7 @@ pub(super) fn settings(row: &Row, options: &PlanOptions, workload: &str) -> Stri
     text
 }
 
-/// Numbers stand bare in TOML.
+/// Numbers have no quotes in TOML.
 fn line((key, value): &(&str, String)) -> String {
     if value.bytes().all(|byte| byte.is_ascii_digit()) {
         format!("{key} = {value}\n")
@@ -158,7 +158,7 @@ pub(super) fn date(unix_seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// Finds out before a long run whether the file can be written; leaves it as it is.
+/// Checks before a long run that the file can be written; does not change it.
 pub(super) fn check_file(path: &Path) -> Result<(), Failure> {
     let is_new = !path.exists();
     let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
@@ -166,7 +166,7 @@ pub(super) fn check_file(path: &Path) -> Result<(), Failure> {
     checked.map_err(|error| Failure::Runtime(format!("plan: {}: {error}", path.display())))
 }
 
-/// Beside its place, then renamed into it: a file that is there is whole.
+/// Writes beside its place, then renames: an existing file is complete.
 pub(super) fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
     let mut partial = path.as_os_str().to_owned();
     partial.push(format!(".{}.partial", std::process::id()));

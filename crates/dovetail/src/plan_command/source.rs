@@ -15,7 +15,8 @@ const SERVER_WAIT_MAX: Duration = Duration::from_secs(5);
 /// A server's statistics are a few kilobytes.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
 
-/// `text` names a server if it is an address, a trace if there is such a file, else a workload.
+/// Reads the workload: `text` is a server if it is an address, a trace if there is such a file,
+/// else a name.
 pub(super) fn read(
     text: &str,
     request_count: usize,
@@ -56,7 +57,7 @@ fn statistics(address: &str) -> Result<String, String> {
     let socket_address = found.next().ok_or("the host has no address")?;
     let mut stream = TcpStream::connect_timeout(&socket_address, SERVER_WAIT_MAX).map_err(text)?;
     stream.set_read_timeout(Some(SERVER_WAIT_MAX)).map_err(text)?;
-    // HTTP/1.0: the answer is whole and ends with the connection.
+    // HTTP/1.0: the connection's end marks the end of the answer.
     let request = format!("GET /stats HTTP/1.0\r\nHost: {address}\r\n\r\n");
     stream.write_all(request.as_bytes()).map_err(text)?;
     let mut answer = Vec::new();

@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 use crate::settings::layers::{Origin, SettingError};
 use crate::settings::{Kind, closest_key, find};
 
-/// Read when no other file is named and this one exists.
+/// The file to read if no other is named and this one exists.
 pub const DEFAULT_PATH: &str = "/etc/dovetail/dovetail.toml";
 
 /// One key of a file, its value spelled as on the command line.
@@ -22,7 +22,7 @@ pub struct FileEntry {
     pub origin: Origin,
 }
 
-/// The file's entries. `explicit` is what `--config` or `DOVETAIL_CONFIG` named.
+/// The file's entries. `explicit` is the path from `--config` or `DOVETAIL_CONFIG`.
 pub fn load(explicit: Option<&Path>) -> Result<Vec<FileEntry>, SettingError> {
     let default = PathBuf::from(DEFAULT_PATH);
     let path = match explicit {
@@ -43,7 +43,7 @@ pub fn load(explicit: Option<&Path>) -> Result<Vec<FileEntry>, SettingError> {
     parse(path, &text)
 }
 
-/// The system's words, in the case of the rest of the line and without the error number.
+/// The system's message, in lower case and without the error number.
 pub fn reason_of(error: &std::io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);
@@ -87,7 +87,7 @@ fn read_entry(key: &str, value: &DeValue<'_>, origin: Origin) -> Result<FileEntr
     Ok(FileEntry { key: setting.key, text, origin })
 }
 
-/// The value as the command line would have it, when its TOML type fits the kind.
+/// The value as it would be on the command line, if its TOML type fits the kind.
 fn spell(value: &DeValue<'_>, kind: Kind) -> Option<String> {
     match (value, kind) {
         (DeValue::String(text), Kind::Count { .. }) if text.parse::<u64>().is_ok() => None,

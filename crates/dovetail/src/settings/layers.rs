@@ -10,7 +10,7 @@ use crate::settings::presets::{self, Preset};
 use crate::settings::value::Value;
 use crate::settings::{Setting, TABLE, find};
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The command line.
@@ -19,14 +19,14 @@ pub enum Origin {
     Environment,
     /// A line of the configuration file.
     File {
-        /// As it was given.
+        /// The path as it was given.
         path: PathBuf,
-        /// Counted from 1; 0: it is no line of a file, and is not shown.
+        /// The line, counted from 1; 0 stands for no line and is not shown.
         line: usize,
     },
-    /// A set of settings.
+    /// A preset.
     Preset(&'static str),
-    /// The table, or what this machine has.
+    /// The default of the table, or a property of this machine.
     Default,
 }
 
@@ -43,24 +43,24 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What is wrong with the configuration; one line, exit status 2.
+/// An error in the configuration; one line, exit status 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {reason}")]
 pub struct SettingError {
     /// A flag, a variable, or a file and its line.
     pub place: String,
-    /// What is wrong and what would be right.
+    /// The error and the correct form.
     pub reason: String,
 }
 
-/// One setting's value and where it comes from.
+/// One setting's value and its origin.
 #[derive(Clone, Debug)]
 pub struct Layered {
     /// The row.
     pub setting: &'static Setting,
-    /// What holds.
+    /// The effective value.
     pub value: Value,
-    /// The layer that says so.
+    /// The layer that provides it.
     pub origin: Origin,
 }
 
@@ -91,7 +91,8 @@ fn combine_one(
         Ok(value) => Ok(Layered { setting, value, origin }),
         Err(reason) => Err(SettingError { place, reason }),
     };
-    // A mistake in a lower layer is reported too: it would bite when the higher one goes away.
+    // An error in a lower layer is reported too: it would take effect when the higher layer is
+    // removed.
     let mut from_file = None;
     if let Some(entry) = file.iter().find(|entry| entry.key == setting.key) {
         let place = format!("{}: {}", entry.origin, setting.key);

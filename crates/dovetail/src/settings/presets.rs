@@ -14,16 +14,16 @@ use crate::settings::suggest::closest;
 /// A named set of settings.
 #[derive(Debug)]
 pub struct Preset {
-    /// As in `--preset`.
+    /// The name for `--preset`.
     pub name: &'static str,
-    /// Where it comes from, for the docs.
+    /// Its source, for the docs.
     pub about: &'static str,
-    /// Settings that differ from the table's defaults, or that the design rests on.
+    /// The settings that differ from the table's defaults, or that the design depends on.
     pub settings: &'static [(&'static str, &'static str)],
 }
 
 impl Preset {
-    /// What the preset says of a setting.
+    /// The preset's value of a setting.
     pub fn text_of(&self, key: &str) -> Option<&'static str> {
         self.settings.iter().find(|(own, _)| *own == key).map(|(_, text)| *text)
     }
@@ -51,7 +51,7 @@ const MUTPS_TREE: &[(&str, &str)] = &[
     ("hot-set", "auto"),
 ];
 
-/// The first is the default.
+/// All presets; the first is the default.
 pub const PRESETS: &[Preset] = &[
     Preset { name: "dovetail", about: "the settings' own defaults", settings: &[] },
     Preset {
@@ -306,7 +306,7 @@ pub const PRESETS: &[Preset] = &[
     },
 ];
 
-/// The preset of that name; the error says what would be right.
+/// The preset of that name; the error lists the valid names.
 pub fn read(name: &str) -> Result<&'static Preset, String> {
     if let Some(preset) = PRESETS.iter().find(|preset| preset.name == name) {
         return Ok(preset);

@@ -4,14 +4,14 @@ use std::fmt::Write;
 
 use crate::settings::{Kind, Layered, Origin, Setting, Value, presets};
 
-/// What a listing shows besides the values.
+/// The form of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listing {
-    /// Complete, passwords too: it reads back to the same server.
+    /// Complete, with passwords: it reads back to the same server.
     Complete,
-    /// For looking at: passwords are masked.
+    /// For display: passwords are masked.
     Masked,
-    /// For looking at, and each line ends in the origin of its value.
+    /// For display, with the origin of the value at the end of each line.
     WithOrigin,
 }
 
@@ -35,7 +35,7 @@ pub fn toml(settings: &[Layered], listing: Listing) -> String {
     out
 }
 
-/// What a preset is, as a comment.
+/// The description of a preset, as a comment.
 fn about(layered: &Layered) -> String {
     match (layered.setting.kind, &layered.value) {
         (Kind::Preset, Value::Choice(name)) => presets::read(name)

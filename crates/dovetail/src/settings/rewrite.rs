@@ -24,8 +24,8 @@ use crate::settings::value::Value;
 /// Only the server's own user reads the file, whatever the umask.
 const MODE: u32 = 0o600;
 
-/// Rewrites the file at `path`, which a link may lead to. One that is gone is made anew, of what
-/// has changed since the start only; Redis would write all that is no default.
+/// Rewrites the file at `path`, which may be a link. A missing file is created with only the
+/// changes since the start; Redis would write all settings that differ from the default.
 pub fn rewrite(path: &Path, changes: &BTreeMap<&'static str, String>) -> io::Result<()> {
     let path = match fs::canonicalize(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => path.to_owned(),
@@ -41,21 +41,21 @@ pub fn rewrite(path: &Path, changes: &BTreeMap<&'static str, String>) -> io::Res
     if edited == text { Ok(()) } else { replace(&path, &edited) }
 }
 
-/// I1.
+/// Writes the file atomically (I1).
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.tmp", std::process::id()));
     let temporary = path.with_file_name(name);
     let written = write(path, &temporary, text);
     if written.is_err() {
-        // What is left of it does no harm; the error says what happened.
+        // A leftover temporary file does no harm; the error says what happened.
         let _ = fs::remove_file(&temporary);
     }
     written
 }
 
 fn write(path: &Path, temporary: &Path, text: &str) -> io::Result<()> {
-    // One that was left by a process of the same number.
+    // Removes a file left over by a process with the same number.
     match fs::remove_file(temporary) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -73,7 +73,7 @@ fn write(path: &Path, temporary: &Path, text: &str) -> io::Result<()> {
     File::open(folder.map_or_else(|| PathBuf::from("."), Path::to_owned))?.sync_all()
 }
 
-/// The file with those values; keys that it does not have come last.
+/// The file with those values; keys that it does not have are added at the end.
 fn edit(text: &str, changes: &BTreeMap<&'static str, String>) -> Result<String, String> {
     let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
         format!("the file is no TOML any more: {}", error.message().replace('\n', ", "))
@@ -97,7 +97,7 @@ fn edit(text: &str, changes: &BTreeMap<&'static str, String>) -> Result<String, 
     Ok(document.to_string())
 }
 
-/// As `--print-config` writes it.
+/// The value in the form of `--print-config`.
 fn spell(key: &str, text: &str) -> Result<toml_edit::Value, String> {
     let setting = find(key).ok_or_else(|| format!("there is no setting `{key}`"))?;
     Ok(match setting.kind.read(text)? {
@@ -106,7 +106,7 @@ fn spell(key: &str, text: &str) -> Result<toml_edit::Value, String> {
     })
 }
 
-/// Whether the file says so already, in whatever spelling of its type.
+/// Whether the file has the value already, in any spelling of its type.
 fn is_same(present: &toml_edit::Value, wanted: &toml_edit::Value) -> bool {
     match (present.as_integer(), present.as_str()) {
         (Some(present), _) => wanted.as_integer() == Some(present),

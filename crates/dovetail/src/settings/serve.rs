@@ -27,21 +27,21 @@ const SMALL_SHARE: f64 = 0.99;
 /// The constant of `--size-cost constant+bytes`: a request costs as much as a packet's payload.
 const REQUEST_BYTES: u64 = 1472;
 
-/// Everything that `dovetail serve` acts on.
+/// Everything that `dovetail serve` needs.
 #[derive(Clone, Debug)]
 pub struct ServeSettings {
-    /// What the server is started with.
+    /// The configuration of the server.
     pub config: Config,
     /// Least level of log lines.
     pub log_level: Level,
     /// Form of log lines.
     pub log_format: Format,
-    /// Settings that were given and are never read, a line each.
+    /// Settings that were given but have no effect, one line each.
     pub without_effect: Vec<String>,
 }
 
 impl ServeSettings {
-    /// Checks what no single setting can say alone and builds the server's configuration.
+    /// Checks the combinations of settings and builds the server's configuration.
     pub fn new(
         settings: &[Layered],
         config_file: Option<PathBuf>,
@@ -116,7 +116,7 @@ impl ServeSettings {
     }
 }
 
-/// Which clients are let in; all else comes from [`routing`].
+/// The rules for accepting clients; [`routing`] and the other functions give the rest.
 fn secured(lookup: &Lookup<'_>) -> Result<Config, SettingError> {
     let requirepass = lookup.text("requirepass");
     let too_long = requirepass.as_ref().filter(|password| password.len() > PASSWORD_MAX_BYTES);
@@ -151,7 +151,7 @@ fn secured(lookup: &Lookup<'_>) -> Result<Config, SettingError> {
     })
 }
 
-/// Certificates, where a port asks for them.
+/// The certificates, if a port needs them.
 fn tls_of(lookup: &Lookup<'_>) -> Result<Option<TlsConfig>, SettingError> {
     let ports = ["tls-resp", "tls-memcached"];
     let port = ports.into_iter().find(|key| lookup.address(key).is_some());
@@ -187,7 +187,7 @@ fn tls_of(lookup: &Lookup<'_>) -> Result<Option<TlsConfig>, SettingError> {
     Ok(Some(TlsConfig { certificate, key, authority, clients }))
 }
 
-/// Where the data outlives the server.
+/// The settings of durability.
 fn data_of(lookup: &Lookup<'_>) -> Option<DataConfig> {
     Some(DataConfig {
         path: lookup.path("data-dir")?,
@@ -221,7 +221,7 @@ fn cluster_of(lookup: &Lookup<'_>) -> Result<Option<ClusterConfig>, SettingError
     }))
 }
 
-/// A scheme says how writes get to other servers.
+/// Checks the scheme of replication, which only a cluster uses.
 fn refuse_lonely_replication(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
     if config.cluster.is_some() || lookup.word("replication") == "auto" {
         return Ok(());
@@ -230,7 +230,7 @@ fn refuse_lonely_replication(lookup: &Lookup<'_>, config: &Config) -> Result<(),
     Err(SettingError { place: lookup.place("replication"), reason })
 }
 
-/// A cache forgets what a disk would have to keep, and has no other server to replicate to.
+/// A cache drops items that a disk would have to keep, and has no other server to replicate to.
 fn refuse_data(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
     let refuse = |key: &str, reason: &str| {
         Err(SettingError { place: lookup.place(key), reason: reason.to_owned() })
@@ -276,7 +276,7 @@ fn refuse_warm(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError>
     }
 }
 
-/// Which workers receive, which execute, and what is put together.
+/// The routing: which workers receive, which execute, and which writes are combined.
 fn routing(lookup: &Lookup<'_>) -> Config {
     Config {
         cr_threads: lookup.count("cr-threads"),
@@ -320,7 +320,7 @@ fn routing(lookup: &Lookup<'_>) -> Config {
     }
 }
 
-/// What no single setting can say alone.
+/// The checks of combinations of settings.
 fn refuse_misfits(
     lookup: &Lookup<'_>,
     config: &Config,
@@ -337,7 +337,7 @@ fn refuse_misfits(
     refuse_open_doors(lookup, config)
 }
 
-/// What was given beside settings that make it mean nothing. A preset's own are no news.
+/// Settings that have no effect beside the others. A preset's own are not reported.
 fn without_effect(lookup: &Lookup<'_>, config: &Config) -> Vec<String> {
     let by_size = (config.dispatch != Dispatch::SizeAware).then_some("give --dispatch size-aware");
     let by_size = by_size.map(str::to_owned);
@@ -378,7 +378,7 @@ fn without_effect(lookup: &Lookup<'_>, config: &Config) -> Vec<String> {
     told.collect()
 }
 
-/// A lossy index drops keys of full buckets, and a tree has none.
+/// A lossy index drops keys of full buckets, and a tree has no buckets.
 fn refuse_lossy_tree(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
     if !config.lossy_index || config.index == IndexKind::Hash {
         return Ok(());
@@ -389,7 +389,7 @@ fn refuse_lossy_tree(lookup: &Lookup<'_>, config: &Config) -> Result<(), Setting
     })
 }
 
-/// Compaction that was asked for rests on one writer for each key (C-4 §4.3).
+/// Explicit compaction needs one writer for each key (C-4 §4.3).
 fn refuse_shared_compaction(lookup: &Lookup<'_>) -> Result<(), SettingError> {
     if lookup.word("compaction") != "on" || lookup.word("write-policy") != "crcw" {
         return Ok(());
@@ -399,7 +399,7 @@ fn refuse_shared_compaction(lookup: &Lookup<'_>) -> Result<(), SettingError> {
     Err(SettingError { place: lookup.place("compaction"), reason: reason.to_owned() })
 }
 
-/// More pinned threads than cores, and a tuner with nothing to turn.
+/// Reports more pinned threads than cores, and a tuner with nothing to tune.
 fn refuse_control(
     lookup: &Lookup<'_>,
     config: &Config,
@@ -416,7 +416,7 @@ fn refuse_control(
     config.check_tuning().map_err(|error| refuse("tuner", error.to_string()))
 }
 
-/// Without compaction no writes are put together, short or long.
+/// Without compaction no writes are combined, short or long.
 fn refuse_short_without_compaction(
     lookup: &Lookup<'_>,
     config: &Config,
@@ -443,7 +443,7 @@ fn refuse_contradictions(lookup: &Lookup<'_>, config: &Config) -> Result<(), Set
     })
 }
 
-/// No door may be open to strangers but by an explicit word (K29).
+/// No port may be open to other hosts without an explicit setting (K29).
 fn refuse_open_doors(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
     if config.udp.port != 0 && config.memcached.is_none() {
         let reason = "there is no address for it; give --memcached ADDR".to_owned();
@@ -474,7 +474,7 @@ fn shown_by_config_get(settings: &[Layered]) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Typed access by key. A key that is not in the table is a mistake that the tests see.
+/// Typed access by key. The tests find a key that is not in the table.
 pub(super) struct Lookup<'a>(pub(super) &'a [Layered]);
 
 impl Lookup<'_> {
@@ -511,7 +511,7 @@ impl Lookup<'_> {
         }
     }
 
-    /// What the word of a setting stands for.
+    /// The meaning of a setting's word.
     fn choice<T: Copy>(&self, key: &str, otherwise: T, choices: &[(&str, T)]) -> T {
         let word = self.word(key);
         choices.iter().find(|(name, _)| *name == word).map_or(otherwise, |(_, chosen)| *chosen)
@@ -600,7 +600,7 @@ impl Lookup<'_> {
         self.layered(key).value == Value::On
     }
 
-    /// Where the value was written, for messages.
+    /// The origin of the value, for messages.
     fn place(&self, key: &str) -> String {
         let layered = self.layered(key);
         match &layered.origin {

@@ -11,8 +11,8 @@ use crate::machine::Machine;
 use crate::settings::serve::Lookup;
 use crate::settings::{Layered, Origin, Value};
 
-/// Replaces what depends on the machine or on other settings, so that what is printed is what
-/// holds.
+/// Replaces values that depend on the machine or on other settings, so that the printed values are
+/// the effective ones.
 pub fn settle(settings: &mut [Layered], machine: &Machine) {
     settle_memory(settings, machine);
     settle_cluster(settings);
@@ -20,7 +20,7 @@ pub fn settle(settings: &mut [Layered], machine: &Machine) {
     settle_compaction(settings);
 }
 
-/// `--compaction on` beside a write policy that was not named means what is there: `auto`.
+/// If the write policy is not set, `--compaction on` means `auto`.
 fn settle_compaction(settings: &mut [Layered]) {
     let lookup = Lookup(settings);
     let is_unnamed = lookup.layered("write-policy").origin == Origin::Default;
@@ -33,8 +33,8 @@ fn settle_compaction(settings: &mut [Layered]) {
     }
 }
 
-/// A node of a cluster keeps what it was given, unless the settings say that it is a cache. Its
-/// writes go through one thread, whichever thread receives them.
+/// A node of a cluster keeps its data, unless the settings make it a cache. Its writes go through
+/// one thread, whichever thread receives them.
 fn settle_cluster(settings: &mut [Layered]) {
     if Lookup(settings).text("cluster").is_none() {
         return;
@@ -50,7 +50,7 @@ fn settle_cluster(settings: &mut [Layered]) {
     }
 }
 
-/// Puts a number in the place of `--memory auto`.
+/// Replaces `--memory auto` by a number.
 fn settle_memory(settings: &mut [Layered], machine: &Machine) {
     for layered in settings {
         if layered.setting.key == "memory" && layered.value == Value::Auto {
@@ -59,9 +59,9 @@ fn settle_memory(settings: &mut [Layered], machine: &Machine) {
     }
 }
 
-/// `--write-policy auto` and `--dispatch auto`: d-CREW and size-aware where threads have a core
-/// each and are enough for it to pay, run to completion elsewhere (decision 0047). What was named
-/// keeps its word, and the other gets what goes with it.
+/// `--write-policy auto` and `--dispatch auto`: d-CREW and size-aware if the threads have a core
+/// each and are enough for it to pay, else run to completion (decision 0047). If only one of the
+/// two is set, the other is derived from it.
 fn settle_policies(settings: &mut [Layered], machine: &Machine) {
     let lookup = Lookup(settings);
     let named_policy = match lookup.word("write-policy") {

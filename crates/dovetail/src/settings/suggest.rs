@@ -1,6 +1,6 @@
 //! "Did you mean": the closest of a few names by edit distance.
 
-/// The candidate that differs least from `name`, if it is close enough to be a typing mistake.
+/// The candidate closest to `name`, if it is close enough to be a typing mistake.
 pub fn closest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_ascii_lowercase().replace('_', "-");
     let distance_max = (name.len() / 3).max(1);

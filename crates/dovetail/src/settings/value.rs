@@ -9,7 +9,7 @@ use server::Dispatch;
 
 use crate::settings::presets;
 
-/// What may be written for a setting.
+/// The kinds of values.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// `HOST:PORT`, a port alone (loopback), or `off`.
@@ -24,7 +24,7 @@ pub enum Kind {
     SocketPath,
     /// The mode of a file, octal.
     Mode,
-    /// A network device and how many of its queues, or `off`.
+    /// A network device and the number of its queues, or `off`.
     Device,
     /// A size within bounds.
     Size {
@@ -54,7 +54,7 @@ pub enum Kind {
         /// Largest.
         max: u64,
     },
-    /// `auto`, `on`, `off`, or ways of a cache.
+    /// `auto`, `on`, `off`, or a number of cache ways.
     CacheWays,
     /// `auto`, `off` or a whole number within bounds.
     SwitchedCount {
@@ -72,7 +72,7 @@ pub enum Kind {
     },
     /// One of a few words.
     Choice(&'static [&'static str]),
-    /// Which worker executes a request; some words carry a number.
+    /// The dispatch rule for requests; some words carry a number.
     Dispatch,
     /// The name of a preset.
     Preset,
@@ -118,13 +118,13 @@ pub enum Value {
     Device {
         /// Its name.
         name: String,
-        /// How many of its queues, from the first on; `None`: all.
+        /// The number of its queues, from the first on; `None`: all.
         queues: Option<u32>,
     },
 }
 
 impl Kind {
-    /// Reads what a user wrote in any layer; the error is what would be right.
+    /// Parses a value of any layer; the error says what is valid.
     pub fn read(self, text: &str) -> Result<Value, String> {
         match self {
             Kind::Address => read_address(text),
@@ -174,12 +174,12 @@ impl Kind {
     }
 }
 
-/// The kernel's structure for an address has room for so many bytes and a zero.
+/// The kernel's address structure has room for this many bytes and a zero.
 fn is_socket_path(text: &str) -> bool {
     (1..=107).contains(&text.len()) && !text.contains('\0')
 }
 
-/// As the kernel allows: 1 to 15 bytes, no slash, no colon, no blank.
+/// The kernel's rule for names: 1 to 15 bytes, no slash, no colon, no blank.
 fn read_hosts(text: &str) -> Result<Value, String> {
     let is_name = |host: &str| {
         let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');

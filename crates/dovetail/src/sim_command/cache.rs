@@ -14,7 +14,7 @@ use crate::failure::{Failure, note, print};
 use crate::machine::Machine;
 use crate::sim_command::{REQUESTS_MAX, failure, parse_requests, parse_threads};
 
-/// Of a generated workload, unless the user says otherwise.
+/// The default number of requests of a generated workload.
 const REQUESTS_DEFAULT: u64 = 1_000_000;
 
 /// What `dovetail sim cache` takes.
@@ -104,7 +104,7 @@ fn about(named: &Named) -> &'static str {
     }
 }
 
-/// Reads, replays, prints.
+/// Reads the trace, replays it, prints the results.
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let args = CacheArgs::from_arg_matches(matches)
         .map_err(|error| Failure::Usage(one_line(&error, None)))?;
@@ -123,7 +123,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     print(&report::text(&name, &trace, &rows))
 }
 
-/// A running server in the place of a policy. It keeps its own clock: lifetimes count from now.
+/// Replays against a running server instead of a policy. The server keeps its own clock: lifetimes
+/// count from now.
 fn replay_at(address: &str, trace: &Trace) -> Result<Row, Failure> {
     let found = look_aside::replay(address, trace.requests())
         .map_err(|error| Failure::Runtime(format!("sim: {error}")))?;
@@ -148,7 +149,7 @@ fn replay_at(address: &str, trace: &Trace) -> Result<Row, Failure> {
     })
 }
 
-/// The requests, and what to call them.
+/// The requests, and their name.
 fn read(args: &CacheArgs) -> Result<(String, Trace), Failure> {
     let Some(path) = &args.trace else {
         let Some(name) = args.workload.clone() else {

@@ -20,7 +20,7 @@ use crate::failure::{Failure, print};
 use crate::machine::Machine;
 use crate::sim_command::{choice, parse_threads};
 
-/// Runs between two looks at what has failed.
+/// Number of runs between two checks for failures.
 const CHUNK_SEEDS: usize = 1_000;
 
 #[derive(Debug, Args)]
@@ -89,7 +89,7 @@ pub(super) fn command() -> Command {
         .after_help(lists())
 }
 
-/// What `--faults` and `--plant` may name.
+/// The help with the names for `--faults` and `--plant`.
 fn lists() -> String {
     let line = |(name, about): (&str, &str)| format!("  {name:10} {about}\n");
     let faults = FAULT_KINDS.iter().map(|(name, kind)| line((name, kind.about())));
@@ -143,7 +143,7 @@ fn options(args: &ClusterArgs, seed: u64) -> Options {
     }
 }
 
-/// What is wrong, and how to see it again.
+/// The failure, and the command that repeats it.
 fn explain(options: &Options) -> String {
     let (smaller, report) = shrink(&Options { trace: false, ..options.clone() });
     let failure = report.failure.unwrap_or_default();
@@ -208,7 +208,7 @@ fn parse_positions(text: &str) -> Result<Positions, String> {
     numbers.map(Positions).map_err(|_| "write positions with commas, e.g. 0,3, or none".to_owned())
 }
 
-/// Of all seeds.
+/// The sums over all seeds.
 #[derive(Default)]
 struct Total {
     seeds: u64,

@@ -15,14 +15,14 @@ use std::time::Duration;
 use base::ByteSize;
 use serde_json::Value;
 
-/// Entries of the decision log that are shown.
+/// Most entries of the decision log to show.
 const JOURNAL_LINES_MAX: usize = 10;
-/// Commands that are shown, those first that are called most.
+/// Most commands to show, the most frequent first.
 const COMMAND_LINES_MAX: usize = 8;
-/// Hot keys that are shown.
+/// Most hot keys to show.
 const HOT_LINES_MAX: usize = 8;
 
-/// The whole screen. What a server does not have is left out.
+/// The whole screen. Parts that a server does not have are left out.
 pub fn text(now: &Value, before: &Value) -> String {
     let mut out = String::new();
     let seconds = number(now, "/uptime_seconds") - number(before, "/uptime_seconds");
