@@ -6,18 +6,18 @@
 pub(crate) mod memcached;
 pub(crate) mod resp;
 
-/// What stands at the front of the bytes that came in.
+/// The result of parsing the front of the input.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Parsed<'a> {
     Done {
         reply: Reply<'a>,
         consumed_bytes: usize,
     },
-    /// Not yet a whole reply; it will have at least this many bytes.
+    /// An incomplete reply, which will have at least this many bytes.
     NeedMore {
         at_least_bytes: usize,
     },
-    /// Not the protocol.
+    /// A violation of the protocol.
     Bad {
         reason: String,
     },
@@ -28,21 +28,21 @@ pub(crate) enum Parsed<'a> {
 pub(crate) enum Reply<'a> {
     /// A multi-get's reply begins; this many `Value`s and `Miss`es follow (RESP).
     Many { count: usize },
-    /// The value of the next key that was asked for (RESP).
+    /// The value of the next requested key (RESP).
     Value(&'a [u8]),
-    /// The next key that was asked for does not exist (RESP).
+    /// The next requested key does not exist (RESP).
     Miss,
     /// The value of the named key; keys before it do not exist (memcached).
     ValueOf { key: &'a [u8], value: &'a [u8] },
     /// No further values (memcached).
     End,
-    /// A write happened.
+    /// A write was executed.
     Stored,
-    /// The request was refused, in the server's words.
+    /// The request was refused, with the server's message.
     Refused(&'a [u8]),
 }
 
-/// One protocol, as a client speaks it.
+/// The client's side of one protocol.
 pub(crate) trait Codec {
     /// Appends a read of `key`.
     fn write_get(&self, key: &[u8], out: &mut Vec<u8>);
@@ -52,10 +52,10 @@ pub(crate) trait Codec {
     fn write_many_key(&self, key: &[u8], out: &mut Vec<u8>);
     /// Appends the end of a multi-get.
     fn write_many_end(&self, out: &mut Vec<u8>);
-    /// Appends a write of `key`; returns where in `out` its value of `len_bytes` is to be put.
+    /// Appends a write of `key`; returns the place in `out` for its value of `len_bytes`.
     fn write_set(&self, key: &[u8], len_bytes: usize, out: &mut Vec<u8>) -> std::ops::Range<usize>;
     /// Appends a read of up to `limit` items from `key` on, answered by `Many` and then a key and a
-    /// value for each. False: the protocol has no such request.
+    /// value for each. Returns false if the protocol has no such request.
     fn write_range(&self, key: &[u8], limit: u64, out: &mut Vec<u8>) -> bool;
     /// Reads one reply from the front of `input`.
     fn parse<'a>(&self, input: &'a [u8]) -> Parsed<'a>;
@@ -79,7 +79,7 @@ pub(crate) fn printable(bytes: &[u8]) -> String {
     bytes[..bytes.len().min(SHOWN_MAX_BYTES)].escape_ascii().to_string()
 }
 
-/// A body of `len` bytes at `start`, ended by CR LF: its end, if it is all there.
+/// A body of `len` bytes at `start`, ended by CR LF: returns its end, if it is complete.
 fn body_end(input: &[u8], start: usize, len: usize) -> Result<Option<usize>, String> {
     let end = start.checked_add(len).and_then(|end| end.checked_add(2));
     let end = end.ok_or("a length is out of range")?;

@@ -21,7 +21,7 @@ use crate::items::{is_large, is_right};
 use crate::lane::{Lane, Step};
 use crate::tally::Tally;
 
-/// What all connections of a thread share.
+/// The state that all connections of a thread share.
 pub(crate) struct Shape<'a, C> {
     pub(crate) codec: &'a C,
     pub(crate) key_format: KeyFormat,
@@ -36,7 +36,7 @@ impl<C> Shape<'_, C> {
     }
 }
 
-/// Where a connection's operations come from.
+/// The source of a connection's operations.
 pub(crate) enum Source<'a> {
     /// Stores the ids `next, next + step, ...` below `end`.
     Populate {
@@ -63,13 +63,13 @@ impl Source<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Read,
-    /// The read of a read-modify-write: its write is sent when the reply is here.
+    /// The read of a read-modify-write: its write is sent when the reply has arrived.
     ReadToModify,
     Write,
     Insert,
     /// The write of a read-modify-write.
     WriteBack,
-    /// A range: a key and a value in turn, at most as many as were asked for.
+    /// A range: keys and values alternate, at most as many as requested.
     Scan,
 }
 
@@ -77,11 +77,11 @@ enum Kind {
 struct Pending {
     kind: Kind,
     key_count: u32,
-    /// Keys of a multi-get that are settled already.
+    /// The number of keys of a multi-get that are settled already.
     settled_count: u32,
-    /// When it was sent, or meant to be sent.
+    /// The time when it was sent, or meant to be sent.
     start_ns: u64,
-    /// Of a value that counts as large, or of several of which one is.
+    /// Whether its value, or one of its values, counts as large.
     is_large: bool,
 }
 
@@ -92,7 +92,7 @@ struct WriteBack {
     start_ns: u64,
 }
 
-/// Why a connection cannot go on.
+/// The reasons for which a connection fails.
 #[derive(Debug)]
 pub(crate) enum Broken {
     Lost(String),
@@ -109,7 +109,7 @@ pub(crate) struct Connection<'a> {
     out_sent_bytes: usize,
     input: Input,
     key: Vec<u8>,
-    /// The key of the scan's value that comes next.
+    /// The key of the scan's next value.
     scanned_key: Option<Vec<u8>>,
     /// The version of the next write.
     version: u32,
@@ -146,14 +146,14 @@ impl<'a> Connection<'a> {
         &self.socket
     }
 
-    /// From populating to load, with nothing outstanding.
+    /// Switches from populating to load, with no request outstanding.
     pub(crate) fn set_source(&mut self, source: Source<'a>) {
         debug_assert!(self.is_idle());
         self.source = source;
         self.version = 1;
     }
 
-    /// Requests that have no answer, read-modify-writes between their halves among them.
+    /// The number of requests without an answer, including read-modify-writes between their halves.
     pub(crate) fn outstanding_count(&self) -> usize {
         self.pending.len() + self.write_backs.len()
     }
@@ -171,7 +171,7 @@ impl<'a> Connection<'a> {
         self.out_sent_bytes < self.out.len()
     }
 
-    /// Start times of everything that is outstanding.
+    /// Start times of all outstanding requests.
     pub(crate) fn outstanding_start_ns(&self) -> impl Iterator<Item = u64> + '_ {
         let backs = self.write_backs.iter().map(|back| back.start_ns);
         self.pending.iter().map(|pending| pending.start_ns).chain(backs)
@@ -187,7 +187,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Appends the writes of read-modify-writes whose read is back.
+    /// Appends the writes of read-modify-writes whose read is answered.
     pub(crate) fn push_write_backs<C: Codec>(&mut self, shape: &Shape<'_, C>) {
         while let Some(back) = self.write_backs.pop_front() {
             self.write_set(shape, back.id, back.version);
@@ -277,7 +277,7 @@ impl<'a> Connection<'a> {
         });
     }
 
-    /// Writes what is formed; what the socket does not take now stays.
+    /// Writes the formed bytes; those that the socket does not take now stay.
     pub(crate) fn flush(&mut self) -> Result<(), Broken> {
         while self.has_unsent_bytes() {
             match self.socket.write(&self.out[self.out_sent_bytes..]) {
@@ -293,7 +293,7 @@ impl<'a> Connection<'a> {
         Ok(())
     }
 
-    /// Reads once and settles what came in.
+    /// Reads once and settles the replies.
     pub(crate) fn receive<C: Codec>(
         &mut self,
         shape: &Shape<'_, C>,
@@ -395,7 +395,7 @@ impl<'a> Connection<'a> {
         let Some(front) = self.pending.front_mut() else { return Ok(()) };
         match (reply, self.scanned_key.take()) {
             (Reply::Many { count }, None) if count % 2 == 0 && front.settled_count == 0 => {
-                // The request's own place in `ids`, and what is to come.
+                // The request's own place in `ids`, and the keys still to come.
                 front.key_count = 1 + count as u32;
                 front.settled_count = 1;
                 self.ids.pop_front();
@@ -443,7 +443,7 @@ impl<'a> Connection<'a> {
                 self.finish_if_last(tally, now_ns);
             }
             Reply::ValueOf { key, value } => {
-                // Keys come back in the order they were asked for, those that exist.
+                // Existing keys come back in the order of the request.
                 while !self.is_next_key(shape, key)? {
                     self.settle_key(shape, tally, None);
                 }
@@ -511,7 +511,8 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// The front request is answered. The first half of a read-modify-write is no request yet.
+    /// Settles the front request. The first half of a read-modify-write does not count as a request
+    /// yet.
     fn finish(&mut self, front: Pending, tally: &mut Tally, now_ns: u64) {
         self.pending.pop_front();
         if front.kind == Kind::Insert
@@ -536,7 +537,7 @@ impl<'a> Connection<'a> {
 const OUT_MAX_BYTES: usize = 4 << 20;
 
 impl Input {
-    /// Moves what is left to the front when the end is near, and grows for one large reply.
+    /// Moves the unparsed bytes to the front when the end is near, and grows for one large reply.
     fn make_room(&mut self, wanted_bytes: usize) {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);

@@ -8,7 +8,7 @@ use base::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::error::BenchError;
 
-/// Where a run stands.
+/// The phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     Populate,
@@ -17,19 +17,19 @@ pub(crate) enum Phase {
     Stop,
 }
 
-/// Shared by all threads of a run. One writer per field, or idempotent writes; nothing is
-/// published through it but the values themselves, hence `Relaxed` throughout.
+/// The state shared by all threads of a run. Each field has one writer, or idempotent writes; it
+/// publishes no other data, hence `Relaxed` throughout.
 pub(crate) struct Control {
     clock: Instant,
     phase: AtomicU32,
     interrupted: Arc<AtomicBool>,
     /// Keys stored so far, for the progress bar.
     populated_count: AtomicU64,
-    /// Threads that are ready for the next phase.
+    /// The number of threads that are ready for the next phase.
     ready_count: AtomicU32,
 }
 
-/// How often the main thread looks up.
+/// The interval of the main thread's checks.
 const TICK: Duration = Duration::from_millis(20);
 
 impl Control {
@@ -59,7 +59,7 @@ impl Control {
         }
     }
 
-    /// Moves on; a stop is final.
+    /// Sets the next phase; a stop is final.
     pub(crate) fn enter(&self, phase: Phase) {
         self.phase.fetch_max(phase as u32, Ordering::Relaxed);
     }
@@ -81,7 +81,7 @@ impl Control {
         self.populated_count.load(Ordering::Relaxed)
     }
 
-    /// A thread says that it has stored its keys, and waits for the others.
+    /// A thread reports that it has stored its keys, and waits for the others.
     pub(crate) fn ready(&self) {
         self.ready_count.fetch_add(1, Ordering::Relaxed);
         while self.phase() == Phase::Populate {
@@ -103,7 +103,7 @@ impl Control {
         }
     }
 
-    /// The main thread lets `length` pass, unless the run stops earlier.
+    /// The main thread waits for `length`, unless the run stops earlier.
     pub(crate) fn pass(&self, length: Duration, mut tick: impl FnMut(Duration)) {
         let start = Instant::now();
         while self.phase() != Phase::Stop && !self.is_interrupted() {

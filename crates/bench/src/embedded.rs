@@ -39,7 +39,7 @@ use crate::target::Target;
 use engine::{Engine, Nothing, StoreEngine};
 use thread::Thread;
 
-/// A kind of operations, formed a batch at a time.
+/// A kind of operations, formed in batches.
 trait Work {
     /// Serves the lane's next operations, at most `count`.
     fn serve<E: Engine>(
@@ -52,7 +52,7 @@ trait Work {
     );
 }
 
-/// Opens what `plan` loads and runs it.
+/// Opens the store of `plan` and runs the load.
 pub(crate) fn run(
     plan: &Plan,
     control: &Control,
@@ -63,7 +63,7 @@ pub(crate) fn run(
         let hasher = KeyHasher::new(workload::scramble::mix(plan.draw.seed));
         let value_len_bytes = plan.value_sizes.len_mean_bytes() as usize;
         let mut summary = run.drive(&hasher, || Ok(Nothing::new(value_len_bytes)))?;
-        // Every read found the one value that there is.
+        // With `null:` every read finds the only value.
         summary.total.mismatch_count = 0;
         return Ok(summary);
     }
@@ -133,7 +133,7 @@ impl Run<'_> {
         Ok(summary)
     }
 
-    /// The main thread's part: moves the phases on.
+    /// The main thread's part: sets the phases.
     fn conduct(&self) -> Result<(), BenchError> {
         let Run { plan, control, progress } = *self;
         progress.start_populating(if plan.populate { plan.draw.key_count } else { 0 });

@@ -3,14 +3,15 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why `bench::run` gave up. [`BenchError::exit_code`] is the process's exit status.
+/// The reasons for which `bench::run` fails. [`BenchError::exit_code`] is the process's exit
+/// status.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
     /// The settings contradict each other or ask for what does not exist.
     #[error("{message}")]
     Usage {
-        /// What is wrong and what would be right.
+        /// The error and the correct form.
         message: String,
     },
     /// The server cannot be reached.
@@ -21,13 +22,13 @@ pub enum BenchError {
     Connect {
         /// HOST:PORT.
         address: String,
-        /// What the system said.
+        /// The system's message.
         source: io::Error,
     },
     /// The native client has no connection.
     #[error("{reason}: is the server running, with --native or --shm?")]
     ConnectNative {
-        /// What the client said.
+        /// The client's message.
         reason: String,
     },
     /// A connection broke while requests were outstanding.
@@ -35,31 +36,31 @@ pub enum BenchError {
     ConnectionLost {
         /// HOST:PORT.
         address: String,
-        /// What the system said, or "closed by the server".
+        /// The system's message, or "closed by the server".
         reason: String,
     },
-    /// The server refused what the run cannot do without (logging in, storing the key set).
+    /// The server refused a request that the run needs (logging in, storing the key set).
     #[error("the server refused {request}: {reply}")]
     Refused {
         /// The request, e.g. "AUTH".
         request: &'static str,
-        /// The server's own words.
+        /// The server's message.
         reply: String,
     },
-    /// The bytes that came back are not the protocol's.
+    /// The reply is not valid in the protocol.
     #[error("{address} does not speak {protocol}: {reason}")]
     Protocol {
         /// HOST:PORT.
         address: String,
         /// "RESP" or "memcached text".
         protocol: &'static str,
-        /// What was seen.
+        /// The bytes received.
         reason: String,
     },
     /// The embedded store could not be opened or used.
     #[error("embedded store: {reason}")]
     Store {
-        /// The store's own words.
+        /// The store's message.
         reason: String,
     },
     /// ^C before anything was measured.
@@ -70,15 +71,15 @@ pub enum BenchError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's message.
         source: io::Error,
     },
     /// The operating system refused something else.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
-        /// What the system said.
+        /// The system's message.
         source: io::Error,
     },
 }

@@ -23,7 +23,8 @@ pub(crate) struct Items {
 }
 
 impl Items {
-    /// The items of `args`; what they leave open is the dataset's, and then the profile's.
+    /// The items of `args`; values that they leave open come from the dataset, and then from the
+    /// profile.
     pub(crate) fn new(args: &Args, profile: &Profile) -> Result<Items, BenchError> {
         let dataset: Option<Dataset> =
             args.dataset.as_deref().map(str::parse).transpose().map_err(usage)?;
@@ -55,11 +56,11 @@ fn usage(error: WorkloadError) -> BenchError {
     BenchError::usage(error.to_string())
 }
 
-/// Of a scan's items one in this many is held against its key; of the others every byte is read.
-/// Working the id out from the key costs more than finding the item did.
+/// One in this many of a scan's items is checked against its key; of the others every byte is read.
+/// Computing the id from the key costs more than finding the item did.
 pub(crate) const SCAN_CHECK_EVERY: u64 = 16;
 
-/// Whether a scan's item is one that was written: its value is that of its key.
+/// Whether a scan's item was written by this run: its value is that of its key.
 pub(crate) fn is_right(format: &KeyFormat, sizes: &ValueSizes, key: &[u8], value: &[u8]) -> bool {
     let Some(id) = format.id_of(key) else { return false };
     value.len() == sizes.len_of(id) && values::check(id, value).is_some()

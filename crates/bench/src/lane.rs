@@ -5,15 +5,15 @@ use workload::{Cursor, Entry, Operation};
 
 /// One walker of the trace, with the keys that it inserts.
 ///
-/// Lane `l` of `n` inserts the ids that leave remainder `l`, so that it alone knows which of
-/// them exist: everything up to its last *answered* insert.
+/// Lane `l` of `n` inserts the ids with remainder `l`, so that it alone knows which of them exist:
+/// all up to its last *answered* insert.
 pub(crate) struct Lane<'a> {
     cursor: Cursor<'a>,
     lane: u64,
     lane_count: u64,
-    /// Inserts of this lane that were sent, the initial keys among them.
+    /// Inserts that this lane has sent, including the initial keys.
     sent_count: u64,
-    /// Of these, answered.
+    /// The answered ones of these.
     stored_count: u64,
 }
 
@@ -24,7 +24,7 @@ pub(crate) enum Step {
     Update(u64),
     Insert(u64),
     ReadModifyWrite(u64),
-    /// Reads so many keys from this one on.
+    /// Reads this many keys from this one on.
     Scan {
         id: u64,
         keys: u64,
@@ -75,8 +75,8 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// The next trace entries as they are, at most `max`: for mixes of reads and updates, whose
-    /// keys are the trace's.
+    /// The next trace entries unchanged, at most `max`: for mixes of reads and updates, whose keys
+    /// are the trace's.
     #[inline]
     pub(crate) fn entries(&mut self, max: usize) -> &[Entry] {
         self.cursor.advance_many(max)
@@ -87,7 +87,7 @@ impl<'a> Lane<'a> {
         self.cursor.advance_id()
     }
 
-    /// The oldest unanswered insert was answered. (Replies keep a connection's order.)
+    /// Records the answer to the oldest unanswered insert. (Replies keep a connection's order.)
     pub(crate) fn inserted(&mut self) {
         debug_assert!(self.stored_count < self.sent_count);
         self.stored_count += 1;

@@ -20,32 +20,32 @@ use crate::error::BenchError;
 
 /// Requests in flight.
 const BATCH_MAX: usize = 32;
-/// Memcached takes larger numbers for dates.
+/// Memcached treats larger numbers as dates.
 const TTL_MAX_S: u32 = 30 * 86_400;
-/// A server that says nothing for so long is gone.
+/// A server that is silent for this long is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 const LINE_BYTES_MAX: u64 = 4096;
 
-/// What a server did with a trace.
+/// The results of a server with a trace.
 #[derive(Clone, Debug, Default)]
 pub struct LookAside {
     /// Gets.
     pub looks: u64,
     /// Gets that found nothing.
     pub misses: u64,
-    /// Bytes of key and value that were asked for.
+    /// Bytes of requested keys and values.
     pub look_bytes: u64,
-    /// Of those, what was not found.
+    /// The bytes of these that were not found.
     pub miss_bytes: u64,
     /// Sets that the server refused.
     pub refused: u64,
-    /// The first refusal, in the server's words.
+    /// The first refusal's message.
     pub refusal: Option<String>,
-    /// What the server says it holds afterwards.
+    /// The number of items that the server reports afterwards.
     pub items: u64,
     /// Bytes of the items, as the server counts them.
     pub item_bytes: u64,
-    /// Items that had to go for others, in this replay.
+    /// Evicted items in this replay.
     pub evictions: u64,
     /// The server's limit.
     pub limit_bytes: u64,
@@ -106,8 +106,8 @@ impl Client {
         })
     }
 
-    /// The gets of a batch and their replies; then the rest of it and its replies, so that neither
-    /// side waits for the other with full buffers.
+    /// Sends the gets of a batch and reads their replies, then the rest and its replies, so that
+    /// neither side waits for the other with full buffers.
     fn run_batch(
         &mut self,
         batch: &[CacheRequest],

@@ -35,11 +35,11 @@ use crate::worker::Pacing;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Requests outstanding per connection while the keys are stored.
 const POPULATE_DEPTH: usize = 256;
-/// How long `auto` looks for answers before a thread sleeps.
+/// How long `auto` polls for answers before a thread sleeps.
 const SPIN: Duration = Duration::from_micros(50);
-/// How long a thread sleeps at most before it looks at the phase.
+/// The longest sleep of a thread between two checks of the phase.
 const LOOK_UP: Duration = Duration::from_millis(10);
-/// How long an open loop waits after its window for answers that are due.
+/// How long an open loop waits after its window for due answers.
 const DRAIN_NS: u64 = 1_000_000_000;
 
 /// Connects and runs `plan` against the server at `target`.
@@ -198,7 +198,7 @@ impl<'a> Worker<'a> {
         self.drain(end_ns)
     }
 
-    /// Each connection once: answers are settled, and a batch that is over is followed by the next.
+    /// Serves each connection once: settles answers, and follows a finished batch with the next.
     fn turn_closed(&mut self, depth: usize) -> Result<bool, BenchError> {
         let (control, plan, tally) = (self.control, self.plan, &mut self.tally);
         let mut moved = false;
@@ -224,8 +224,8 @@ impl<'a> Worker<'a> {
         Ok(moved)
     }
 
-    /// Submits what is due, up to `until_ns`, to connections with room; returns how long there is
-    /// nothing to submit.
+    /// Submits the due requests, up to `until_ns`, to connections with room; returns the time until
+    /// the next one.
     fn offer(&mut self, until_ns: u64) -> Duration {
         let now_ns = self.control.now_ns().min(until_ns);
         let Pacing::Open(offer) = &mut self.pacing else { return LOOK_UP };
@@ -247,7 +247,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// After the window, an open loop waits a little for answers; what stays out counts as late.
+    /// After the window, an open loop waits a little for answers; missing ones count as late.
     fn drain(&mut self, end_ns: u64) -> Result<(), BenchError> {
         if matches!(self.pacing, Pacing::Closed) {
             return Ok(());
@@ -275,7 +275,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Nothing moved: looks again for a while, then sleeps until something arrives.
+    /// After a round without progress: polls for a while, then sleeps until something arrives.
     fn rest(&mut self, moved: bool, idle: Duration) -> Result<(), BenchError> {
         if moved || idle.is_zero() {
             return Ok(());

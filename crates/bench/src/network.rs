@@ -185,7 +185,7 @@ impl NetworkRun<'_> {
     }
 }
 
-/// The main thread's part: moves the phases on and reads the server's CPU time at both ends.
+/// The main thread's part: sets the phases and reads the server's CPU time at both ends.
 pub(crate) fn conduct(
     plan: &Plan,
     control: &Control,
@@ -218,7 +218,7 @@ pub(crate) fn conduct(
     }))
 }
 
-/// What decides when a thread sends.
+/// The rule by which a thread sends.
 pub(crate) fn pacing(plan: &Plan, thread_index: usize) -> Pacing {
     match plan.open_loop {
         None => Pacing::Closed,
@@ -245,7 +245,7 @@ fn connect(addresses: &[SocketAddr]) -> std::io::Result<TcpStream> {
     Err(last)
 }
 
-/// The server's processes when the other end of `socket` is on this host.
+/// The server's processes, if the other end of `socket` is on this host.
 fn server_processes(socket: &TcpStream) -> Option<ServerProcesses> {
     let (peer, own) = (socket.peer_addr().ok()?, socket.local_addr().ok()?);
     if peer.ip() == own.ip() { ServerProcesses::listening_on(peer) } else { None }

@@ -13,7 +13,7 @@ use crate::error::BenchError;
 use crate::items::Items;
 use crate::target::{Protocol, Target};
 
-/// Everything a run needs to know.
+/// All parameters of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) target: Target,
@@ -44,7 +44,7 @@ pub(crate) struct Plan {
     pub(crate) outputs: Outputs,
 }
 
-/// Offered load that does not wait for answers.
+/// An offered load that does not wait for answers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenLoop {
     pub(crate) per_second: f64,
@@ -52,7 +52,7 @@ pub(crate) struct OpenLoop {
     pub(crate) when_full: WhenFull,
 }
 
-/// What becomes of a request that falls due while every connection is at its depth.
+/// The treatment of a request that becomes due while every connection is at its depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WhenFull {
     /// It is sent later, and its latency runs.
@@ -61,7 +61,7 @@ pub(crate) enum WhenFull {
     Drop,
 }
 
-/// How a client thread waits for answers.
+/// The way a client thread waits for answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Poll {
     Block,
@@ -89,7 +89,7 @@ pub(crate) struct EmbeddedPlan {
     pub(crate) times_calls: bool,
 }
 
-/// Where the report goes besides the table.
+/// The outputs of the report besides the table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outputs {
     pub(crate) json: Option<PathBuf>,
@@ -112,7 +112,7 @@ const PIPELINE_MAX: usize = 65_536;
 const MGET_MAX: usize = 65_536;
 const THREADS_MAX: usize = 1024;
 const CONNECTIONS_MAX: usize = 65_536;
-/// Ids that inserts may reach.
+/// The limit of ids for inserts.
 const INSERT_ID_MAX: u64 = 1 << 40;
 
 impl Plan {
@@ -200,7 +200,7 @@ fn in_range(name: &str, found: usize, min: usize, max: usize) -> Result<usize, B
     Err(BenchError::usage(format!("{name} is {found}; it can be {min} to {max}")))
 }
 
-/// The workload with what the command line changes of it, and what the report calls it.
+/// The workload with the command line's changes, and its name in the report.
 fn profile(
     args: &Args,
     target: &Target,
@@ -260,7 +260,7 @@ fn key_format(
         ));
     }
     let len = in_range("--key-size", items.key_len_bytes, 1, len_max)?;
-    // Inserts go on as long as there are keys.
+    // Inserts go on until the keys of this format are used up.
     let id_count = match style {
         KeyStyle::Binary | KeyStyle::Text if mix.insert > 0 => INSERT_ID_MAX,
         _ => items.key_count,
@@ -345,7 +345,7 @@ const HUGE_PAGES: [(&str, HugePages); 3] =
 const EVICTIONS: [(&str, Eviction); 3] =
     [("fifo", Eviction::Fifo), ("lru-approx", Eviction::LruApprox), ("s3-fifo", Eviction::S3Fifo)];
 
-/// The value that goes with the word which `name` was given.
+/// The value for the word given for `name`.
 fn one_of<T: Copy>(name: &str, found: &str, words: &[(&str, T)]) -> Result<T, BenchError> {
     if let Some((_, value)) = words.iter().find(|(word, _)| *word == found) {
         return Ok(*value);

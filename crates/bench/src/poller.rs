@@ -41,7 +41,7 @@ impl Poller {
         Ok(epoll::add(&self.epoll, socket, data, epoll::EventFlags::IN)?)
     }
 
-    /// Says whether to wake up when the socket takes bytes again.
+    /// Sets whether to wake up when the socket accepts bytes again.
     pub(crate) fn watch_writes(
         &self,
         socket: &TcpStream,

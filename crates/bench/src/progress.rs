@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// One line that tells where the run stands.
+/// One line that shows the phase of the run.
 pub(crate) struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// A bar on stderr; nothing at all where stderr is no terminal.
+    /// A bar on stderr; nothing if stderr is not a terminal.
     pub(crate) fn new() -> Progress {
         Progress { bar: ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr()) }
     }
@@ -21,7 +21,7 @@ impl Progress {
         Progress { bar: ProgressBar::hidden() }
     }
 
-    /// Names what is going on.
+    /// Shows the name of the current step.
     pub(crate) fn phase(&self, what: &'static str) {
         self.bar.set_style(style("{spinner} {msg}"));
         self.bar.set_message(what);

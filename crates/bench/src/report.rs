@@ -37,7 +37,7 @@ pub(crate) fn write(plan: &Plan, summary: &Summary) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Finds out before the run whether its files can be written: a long run must not end in vain.
+/// Checks before the run that its files can be written: a long run must not end in vain.
 pub(crate) fn check_files(plan: &Plan) -> Result<(), BenchError> {
     let outputs = &plan.outputs;
     let json = outputs.json.as_ref().filter(|_| !outputs.json_owns_stdout());
@@ -47,7 +47,7 @@ pub(crate) fn check_files(plan: &Plan) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Leaves what is there as it is, and nothing where nothing was.
+/// Leaves an existing file unchanged, and creates none.
 fn check_file(path: &Path) -> std::io::Result<()> {
     let is_new = match fs::metadata(path) {
         // Opening a pipe twice would show its reader two ends.

@@ -10,14 +10,14 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-/// The processes that serve the target.
+/// The processes of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerProcesses {
     pub(crate) pids: Vec<u32>,
 }
 
 impl ServerProcesses {
-    /// The process that the user named.
+    /// The process named by the user.
     pub(crate) fn of_pid(pid: u32) -> ServerProcesses {
         ServerProcesses { pids: vec![pid] }
     }
@@ -81,7 +81,7 @@ fn holds_socket(process: &Path, inodes: &HashSet<u64>) -> bool {
     })
 }
 
-/// States as the tables write them.
+/// Socket states as written in the tables.
 const LISTENING: &str = "0A";
 const UNCONNECTED: &str = "07";
 

@@ -13,7 +13,7 @@ pub(crate) struct ServerCpu {
     pub(crate) wall_ns: u64,
 }
 
-/// All threads' counts, with the figures that follow from them.
+/// The counts of all threads, with the figures derived from them.
 #[derive(Clone, Debug)]
 pub(crate) struct Summary {
     pub(crate) total: Tally,
@@ -22,9 +22,9 @@ pub(crate) struct Summary {
     pub(crate) server_cpu: Option<ServerCpu>,
     /// Operations per second of CPU time: the embedded store only.
     pub(crate) ops_per_cpu_second: Option<f64>,
-    /// What the embedded store held at the end.
+    /// The state of the embedded store at the end.
     pub(crate) store: Option<StoreStats>,
-    /// Which pages it lay on.
+    /// The pages of its memory.
     pub(crate) pages: Option<PageKind>,
     pub(crate) was_interrupted: bool,
 }
@@ -51,21 +51,21 @@ impl Summary {
         }
     }
 
-    /// CPU time that the server spent for one operation.
+    /// The server's CPU time per operation.
     pub(crate) fn server_cpu_ns_per_op(&self) -> Option<f64> {
         let cpu = self.server_cpu.as_ref()?;
         let count = self.total.operation_count;
         (count > 0).then(|| cpu.cpu_ns as f64 / count as f64)
     }
 
-    /// Cores' worth of CPU that the server had.
+    /// The server's CPU time in cores.
     pub(crate) fn server_cpu_share(&self) -> Option<f64> {
         let cpu = self.server_cpu.as_ref()?;
         Some(cpu.cpu_ns as f64 / cpu.wall_ns.max(1) as f64)
     }
 
-    /// Cores' worth of CPU that a client thread had, on average; near 1 the client may be
-    /// what limits the run.
+    /// A client thread's CPU time in cores, on average; near 1 the client may be what limits the
+    /// run.
     pub(crate) fn client_cpu_share(&self) -> f64 {
         let wall_ns = self.total.wall_seconds() * 1e9 * self.thread_count as f64;
         self.total.cpu_ns as f64 / wall_ns

@@ -13,7 +13,7 @@ pub(crate) struct Tally {
     pub(crate) request_count: u64,
     pub(crate) hit_count: u64,
     pub(crate) miss_count: u64,
-    /// Values that are not what was written under their key.
+    /// Values that differ from the one written under their key.
     pub(crate) mismatch_count: u64,
     pub(crate) write_count: u64,
     /// Items that scans found.
@@ -28,7 +28,7 @@ pub(crate) struct Tally {
     pub(crate) dropped_count: u64,
     /// Nanoseconds from send (closed loop) or intended send (open loop) to the answer.
     pub(crate) latency_ns: Histogram<u64>,
-    /// The part of these that is of large values, where sizes differ.
+    /// The latencies of these for large values, if sizes differ.
     pub(crate) latency_large_ns: Histogram<u64>,
     /// The window, on the run's clock.
     pub(crate) start_ns: u64,
@@ -39,21 +39,21 @@ pub(crate) struct Tally {
     pub(crate) ops_per_second: f64,
     /// The embedded store's calls, when each one is timed.
     pub(crate) calls: Option<CallTimes>,
-    /// The same, of the time in which the keys were stored.
+    /// The same, while the keys were stored.
     pub(crate) populate_calls: Option<CallTimes>,
     cpu_start_ns: u64,
 }
 
-/// How long each call into the store took: on the wall, and of the thread's CPU time, which leaves
-/// out what other processes took.
+/// The time of each call into the store: wall time, and CPU time of the thread, which excludes time
+/// that other processes took.
 #[derive(Clone, Debug)]
 pub(crate) struct CallTimes {
     pub(crate) execute_wall_ns: Histogram<u64>,
     pub(crate) execute_cpu_ns: Histogram<u64>,
     pub(crate) maintain_wall_ns: Histogram<u64>,
     pub(crate) maintain_cpu_ns: Histogram<u64>,
-    /// Arithmetic that touches no memory, for as long in sum as `execute` took: its longest times
-    /// are the machine's.
+    /// The control: arithmetic without memory, for as long in sum as `execute` took; its longest
+    /// times are the machine's.
     pub(crate) control_wall_ns: Histogram<u64>,
     pub(crate) control_cpu_ns: Histogram<u64>,
 }
@@ -98,7 +98,7 @@ fn new_histogram() -> Histogram<u64> {
         .expect("the bounds are constants that the histogram takes")
 }
 
-/// Longest latency told apart: a longer one counts as this.
+/// The longest distinguished latency: a longer one counts as this.
 const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
 const LATENCY_DIGITS: u8 = 3;
 
@@ -222,7 +222,7 @@ impl Tally {
         (self.end_ns.saturating_sub(self.start_ns)).max(1) as f64 / 1e9
     }
 
-    /// Of the keys read, the share that was found.
+    /// The share of read keys that were found.
     pub(crate) fn hit_ratio(&self) -> Option<f64> {
         let reads = self.hit_count + self.miss_count;
         (reads > 0).then(|| self.hit_count as f64 / reads as f64)

@@ -36,12 +36,12 @@ pub(crate) enum Target {
     /// The native protocol, over UDP or shared memory.
     Native(client::Target),
     Embedded,
-    /// Nothing: what the harness of the embedded store costs by itself.
+    /// No store: measures the harness of the embedded store alone.
     Null,
 }
 
 impl Target {
-    /// Whether no server is loaded: requests are served on the threads that form them.
+    /// Whether there is no server: requests are served on the threads that form them.
     pub(crate) fn is_in_process(&self) -> bool {
         matches!(self, Target::Embedded | Target::Null)
     }

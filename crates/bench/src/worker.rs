@@ -21,13 +21,13 @@ use crate::tally::Tally;
 /// Requests outstanding per connection while the keys are stored.
 const POPULATE_DEPTH: usize = 128;
 
-/// How long a thread sleeps at most before it looks at the phase.
+/// The longest sleep of a thread between two checks of the phase.
 const LOOK_UP: Duration = Duration::from_millis(10);
 
-/// How long an open loop waits after its window for answers that are due.
+/// How long an open loop waits after its window for due answers.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// What decides when requests are sent.
+/// The rule by which requests are sent.
 pub(crate) enum Pacing {
     Closed,
     Open(Offer),
@@ -38,7 +38,7 @@ pub(crate) struct Offer {
     clock: ArrivalClock,
     /// The clock's zero on the run's clock.
     zero_ns: u64,
-    /// Where the search for a connection with room starts.
+    /// The start of the search for a connection with room.
     next_connection: usize,
     when_full: WhenFull,
 }
@@ -48,7 +48,7 @@ impl Offer {
         Offer { clock, zero_ns: 0, next_connection: 0, when_full }
     }
 
-    /// The request that is due finds no room; whether it is gone.
+    /// Handles a due request without room; returns whether it is dropped.
     pub(crate) fn gives_up(&mut self, tally: &mut Tally) -> bool {
         let is_gone = self.when_full == WhenFull::Drop;
         if is_gone {
@@ -58,17 +58,17 @@ impl Offer {
         is_gone
     }
 
-    /// When the next request is due.
+    /// The due time of the next request.
     pub(crate) fn due_ns(&self) -> u64 {
         self.zero_ns + self.clock.next_ns()
     }
 
-    /// The clock starts now.
+    /// Starts the clock.
     pub(crate) fn start(&mut self, now_ns: u64) {
         self.zero_ns = now_ns;
     }
 
-    /// The request that was due is sent, or given up.
+    /// Records that the due request is sent, or dropped.
     pub(crate) fn advance(&mut self) {
         self.clock.advance();
     }
@@ -89,7 +89,7 @@ pub(crate) struct Worker<'a, C> {
 }
 
 impl<'a, C: Codec> Worker<'a, C> {
-    /// Stores the keys that the connections' sources name.
+    /// Stores the keys of the connections' sources.
     pub(crate) fn populate(&mut self) -> Result<(), BenchError> {
         self.watch_all()?;
         let mut reported = 0;
@@ -146,8 +146,8 @@ impl<'a, C: Codec> Worker<'a, C> {
         }
     }
 
-    /// Sends what is due, up to `until_ns`, to connections with room; returns how long there is
-    /// nothing to send.
+    /// Sends the due requests, up to `until_ns`, to connections with room; returns the time until
+    /// the next one.
     fn offer(&mut self, until_ns: u64) -> Result<Duration, BenchError> {
         let now_ns = self.control.now_ns().min(until_ns);
         let Pacing::Open(offer) = &mut self.pacing else { return Ok(LOOK_UP) };
@@ -187,13 +187,13 @@ impl<'a, C: Codec> Worker<'a, C> {
         Ok(timeout)
     }
 
-    /// Whether an answer, or a send that was due in the window, is still to come.
+    /// Whether an answer, or a send due in the window, is still missing.
     fn has_unfinished(&self, end_ns: u64) -> bool {
         let is_behind = matches!(&self.pacing, Pacing::Open(offer) if offer.due_ns() <= end_ns);
         is_behind || self.connections.iter().any(|connection| !connection.is_idle())
     }
 
-    /// After the window, an open loop waits a little for answers; what stays out counts as late.
+    /// After the window, an open loop waits a little for answers; missing ones count as late.
     fn drain(&mut self, end_ns: u64) -> Result<(), BenchError> {
         if matches!(self.pacing, Pacing::Closed) {
             return Ok(());

@@ -182,7 +182,7 @@ impl Cluster {
         })
     }
 
-    /// Stores the information if it is newer (C3); returns whether it was.
+    /// Stores the information unless it is older (C3); returns whether it is news.
     fn learn(&mut self, place: &Moved<'_>) -> bool {
         let server = place.address.and_then(|address| {
             let known = self.servers.iter().position(|server| server == address);

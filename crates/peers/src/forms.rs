@@ -10,16 +10,16 @@ use std::hash::{Hash, Hasher};
 use workload::keys::{DECIMAL_LEN_MAX_BYTES, binary_key};
 use workload::{KeyFormat, values};
 
-/// A key or a value as a map holds it.
+/// A key or a value in the form of a map.
 pub trait Form: Borrow<Self::Query> + Clone + Eq + Ord + Hash + Send + Sync + 'static {
-    /// What a lookup is done with.
+    /// The query type of a lookup.
     type Query: ?Sized + Eq + Ord + Hash;
 
     /// A copy for the map to keep.
     fn of(bytes: &[u8]) -> Self;
     /// Calls `with` with a query for these bytes.
     fn query<R>(bytes: &[u8], with: impl FnOnce(&Self::Query) -> R) -> R;
-    /// Its bytes; an inline form's trailing zeros among them.
+    /// Its bytes, including an inline form's trailing zeros.
     fn bytes(&self) -> &[u8];
 }
 
@@ -80,7 +80,7 @@ impl<const LEN: usize> Form for Inline<LEN> {
     }
 }
 
-/// Which items a run has: keys and values as `dovetail bench` forms them.
+/// The items of a run: keys and values as `dovetail bench` forms them.
 pub trait Items: Copy + Send + Sync {
     /// Calls `with` with the key of `id`.
     fn key<R>(&self, id: u64, with: impl FnOnce(&[u8]) -> R) -> R;

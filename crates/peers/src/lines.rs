@@ -20,12 +20,12 @@ use crate::load::{pin, thread_cpu};
 #[repr(align(64))]
 struct Line([u64; 8]);
 
-/// What one thread, or all together, found.
+/// The result of one thread, or of all together.
 #[derive(Clone, Copy, Serialize)]
 struct Report {
     /// The mean over the threads.
     lines_per_cpu_second: f64,
-    /// Of the thread that got least of its core.
+    /// The share of the thread that got least of its core.
     cpu_share: f64,
 }
 

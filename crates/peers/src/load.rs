@@ -14,7 +14,7 @@ use workload::{Operation, Trace, values};
 use crate::forms::{Form, Items, is_right};
 use crate::maps::Map;
 
-/// What one window found.
+/// The result of one window.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Report {
     /// Operations over the CPU time of the threads that ran them.
@@ -29,25 +29,25 @@ pub struct Report {
     pub scanned: u64,
     /// Reads that found nothing.
     pub misses: u64,
-    /// Values that are not what was written under their key.
+    /// Values that differ from the one written under their key.
     pub mismatches: u64,
 }
 
-/// Operations between two looks at the clock's verdict.
+/// Operations between two checks of the clock.
 const LOOK_UP_OPERATIONS: u32 = 4096;
 
-/// Of a scan's items one in this many is held against its key, as `dovetail bench` does; of the
+/// One in this many of a scan's items is checked against its key, as in `dovetail bench`; of the
 /// others every byte is read.
 const SCAN_CHECK_EVERY: u64 = 16;
 
-/// How a window is run.
+/// The parameters of a window.
 #[derive(Clone, Copy)]
 pub struct Window<'a> {
-    /// What to do.
+    /// The operations.
     pub trace: &'a Trace,
     /// Keys that exist at the start.
     pub key_count: u64,
-    /// How long.
+    /// The length.
     pub length: Duration,
     /// CPUs that threads are pinned to in turn; empty: not pinned.
     pub cpus: &'a [usize],

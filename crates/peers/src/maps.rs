@@ -10,13 +10,13 @@ use rapidhash::fast::RandomState;
 
 use crate::forms::Form;
 
-/// A thread's way into a map of keys `K` and values `V`.
+/// A thread's handle to a map of keys `K` and values `V`.
 pub trait Map<K: Form, V: Form>: Send {
-    /// Shows the value of `key`; false when it is not there.
+    /// Passes the value of `key` on; false if it is not there.
     fn get(&mut self, key: &[u8], show: impl FnOnce(&V)) -> bool;
     /// Writes `value` under `key`.
     fn put(&mut self, key: &[u8], value: &[u8]);
-    /// Shows up to `count` items from `key` on; how many.
+    /// Passes up to `count` items from `key` on; returns their number.
     fn scan(&mut self, key: &[u8], count: usize, show: impl FnMut(&K, &V)) -> usize;
 }
 

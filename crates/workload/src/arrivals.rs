@@ -43,7 +43,7 @@ impl fmt::Display for Arrivals {
 pub struct ArrivalClock {
     arrivals: Arrivals,
     gap_mean_ns: f64,
-    /// A fraction is kept, so that no rate drifts.
+    /// The next time with its fraction, so that no rate drifts.
     next_ns: f64,
     random: SmallRng,
 }
@@ -67,7 +67,7 @@ impl ArrivalClock {
         self.next_ns as u64
     }
 
-    /// Moves on to the one after it.
+    /// Advances to the next one.
     pub fn advance(&mut self) {
         let gaps = match self.arrivals {
             Arrivals::Constant => 1.0,

@@ -35,28 +35,28 @@ pub use oracle_general::{OracleGeneralReader, RECORD_BYTES};
 pub struct CacheRequest {
     /// Milliseconds on the trace's own clock.
     pub time_ms: u64,
-    /// A number as it stands in the trace; any other text hashed.
+    /// A number as written in the trace; other text is hashed.
     pub key: u64,
-    /// 0: the trace does not say.
+    /// Length of the key; 0: the trace does not give it.
     pub key_len_bytes: u32,
-    /// Of the value that is there, or that the client would store.
+    /// Length of the value that is stored, or that the client would store.
     pub value_len_bytes: u32,
-    /// From the write on; 0: for ever.
+    /// Lifetime from the write on; 0: for ever.
     pub ttl_s: u32,
-    /// What the client does.
+    /// The operation.
     pub access: Access,
 }
 
 /// Length of a key where the trace has none.
 const KEY_LEN_UNKNOWN_BYTES: u32 = 16;
-/// Sixty-four letters that every protocol takes in a key: eleven of them name 64 bits.
+/// Sixty-four letters that every protocol allows in a key: eleven of them encode 64 bits.
 const KEY_LETTERS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
 const KEY_LETTERS_MIN: u32 = 11;
-/// The most that memcached takes.
+/// The longest key of memcached.
 const KEY_LETTERS_MAX: u32 = 250;
 
 impl CacheRequest {
-    /// The length of the key that stands for this one: at least 11, at most 250.
+    /// The length of the key for this number: at least 11, at most 250.
     pub fn key_text_len_bytes(&self) -> u32 {
         let len = if self.key_len_bytes == 0 { KEY_LEN_UNKNOWN_BYTES } else { self.key_len_bytes };
         len.clamp(KEY_LETTERS_MIN, KEY_LETTERS_MAX)
@@ -76,7 +76,7 @@ impl CacheRequest {
     }
 }
 
-/// What a client does with a key.
+/// The operation of a client on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Looks the key up, and stores it when it is not there (look-aside).
@@ -87,7 +87,7 @@ pub enum Access {
     Delete,
 }
 
-/// How a trace is written.
+/// The format of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Lines of fields.
@@ -109,7 +109,7 @@ impl FromStr for Format {
 }
 
 impl Format {
-    /// What the name of a file says; CSV when it says nothing.
+    /// The format by the file's name; CSV if the name does not show it.
     pub fn of_path(path: &Path) -> Format {
         let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase());
         let is_binary = name.is_some_and(|name| {
@@ -119,17 +119,17 @@ impl Format {
     }
 }
 
-/// Why a trace could not be read.
+/// The reasons for which a trace cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
     /// A word that names no format.
     #[error("`{text}` is no trace format: write csv or oracle-general")]
     UnknownFormat {
-        /// What was written.
+        /// The word as written.
         text: String,
     },
-    /// Column flags that cannot be understood.
+    /// Invalid column flags.
     #[error(
         "`{text}` is no column: write NAME=NUMBER or NAME=HEADER with a NAME of time, key, size, \
          key-size, op, ttl, delimiter or has-header, e.g. time=2,size=4,key=lbn"
@@ -138,38 +138,38 @@ pub enum TraceError {
         /// The part that is wrong.
         text: String,
     },
-    /// The file has no such column, or no option said which it is.
+    /// The file has no such column, or no option named it.
     #[error("the trace has no column for {what}: say which it is, e.g. --columns {what}=2")]
     NoColumn {
-        /// What the column holds.
+        /// The content of the column.
         what: &'static str,
     },
     /// The file could not be opened or read.
     #[error("{source}")]
     Read {
-        /// Why.
+        /// The reason.
         #[from]
         source: std::io::Error,
     },
-    /// A line that is no request.
+    /// A line that is not a request.
     #[error("line {line}: {reason}")]
     BadLine {
-        /// From 1.
+        /// Its number, from 1.
         line: u64,
-        /// What is wrong and what would be right.
+        /// The error and the correct form.
         reason: String,
     },
-    /// A record that is no request.
+    /// A record that is not a request.
     #[error("record {record}: {reason}")]
     BadRecord {
-        /// From 1.
+        /// Its number, from 1.
         record: u64,
-        /// What is wrong and what would be right.
+        /// The error and the correct form.
         reason: String,
     },
 }
 
-/// What every reader is: requests, or one error and then nothing.
+/// The common type of readers: requests, or one error and then nothing.
 pub type Requests = Box<dyn Iterator<Item = Result<CacheRequest, TraceError>>>;
 
 /// Opens a trace. A file that starts as zstd does is decompressed on the way.

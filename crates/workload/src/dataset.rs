@@ -4,16 +4,16 @@ use std::str::FromStr;
 
 use crate::WorkloadError;
 
-/// How many items of which size.
+/// The number of items and their sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dataset {
-    /// As on the command line.
+    /// The name on the command line.
     pub name: &'static str,
-    /// Items in the paper.
+    /// The number of items in the paper.
     pub paper_item_count: u64,
-    /// Every key.
+    /// Length of every key.
     pub key_len_bytes: usize,
-    /// Every value.
+    /// Length of every value.
     pub value_len_bytes: usize,
 }
 

@@ -9,12 +9,12 @@ use crate::scramble::mix;
 
 pub use decimal::DECIMAL_LEN_MAX_BYTES;
 
-/// What key bytes look like.
+/// The style of key bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyStyle {
     /// The id's bytes, least significant first; cheapest, for the embedded store.
     Binary,
-    /// Digits, letters, `-` and `_`: what memcached's text protocol takes and a person can read.
+    /// Digits, letters, `-` and `_`: allowed by memcached's text protocol and readable.
     Text,
     /// Random-looking numbers below 2^31 in decimal, without leading zeros: 1 to 10 digits, four
     /// of five keys with 9 or 10. Masstree's own test has these (Mao, Kohler and Morris,
@@ -23,7 +23,7 @@ pub enum KeyStyle {
 }
 
 impl KeyStyle {
-    /// As on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             KeyStyle::Binary => "binary",
@@ -43,7 +43,7 @@ impl FromStr for KeyStyle {
     }
 }
 
-/// Writes keys of one style: of one length, or decimal ones of up to that.
+/// Writes keys of one style: of a fixed length, or decimal ones of up to a length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyFormat {
     style: KeyStyle,
@@ -54,7 +54,7 @@ const DIGITS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 const DIGIT_BITS: usize = 6;
 
 impl KeyFormat {
-    /// A format whose keys tell the ids `0..id_count` apart (W1).
+    /// A format whose keys are distinct for the ids `0..id_count` (W1).
     pub fn new(
         style: KeyStyle,
         len_bytes: usize,
@@ -81,7 +81,7 @@ impl KeyFormat {
         Ok(KeyFormat { style: KeyStyle::Decimal, len_max_bytes })
     }
 
-    /// What the keys look like.
+    /// The style of the keys.
     pub fn style(&self) -> KeyStyle {
         self.style
     }
@@ -91,7 +91,8 @@ impl KeyFormat {
         self.len_max_bytes
     }
 
-    /// Writes the key of `id` to the front of `key`, which has room for the longest; its length.
+    /// Writes the key of `id` to the front of `key`, which has room for the longest; returns its
+    /// length.
     #[inline]
     pub fn write(&self, id: u64, key: &mut [u8]) -> usize {
         debug_assert_eq!(key.len(), self.len_max_bytes);
@@ -103,7 +104,7 @@ impl KeyFormat {
         key.len()
     }
 
-    /// The id whose key this is; of keys of another format, any id or none.
+    /// The id of this key; for keys of another format, any id or none.
     pub fn id_of(&self, key: &[u8]) -> Option<u64> {
         match self.style {
             KeyStyle::Binary => {
@@ -121,7 +122,7 @@ impl KeyFormat {
     }
 }
 
-/// The binary key of `id`, for a length that the compiler knows: as [`KeyFormat::write`] does it.
+/// The binary key of `id`, for a compile-time length: as [`KeyFormat::write`] writes it.
 #[inline(always)]
 pub fn binary_key<const LEN: usize>(id: u64) -> [u8; LEN] {
     let mut key = [0; LEN];
@@ -129,7 +130,7 @@ pub fn binary_key<const LEN: usize>(id: u64) -> [u8; LEN] {
     key
 }
 
-/// The id, then words that follow from it, so that long keys differ in more than their start.
+/// The id, then words derived from it, so that long keys differ in more than their start.
 #[inline(always)]
 fn write_binary(id: u64, key: &mut [u8]) {
     let mut word = id;

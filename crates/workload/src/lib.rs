@@ -44,14 +44,14 @@ pub use scramble::Scramble;
 pub use sizes::ValueSizes;
 pub use trace::{Cursor, Draw, Entry, Operation, Trace};
 
-/// Why a workload cannot be built from what the user wrote.
+/// The reasons for which a workload cannot be built from the user's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkloadError {
     /// A word that names no workload.
     #[error("`{text}` is no workload: write one of {known}")]
     UnknownWorkload {
-        /// What was written.
+        /// The word as written.
         text: String,
         /// All names.
         known: String,
@@ -65,7 +65,7 @@ pub enum WorkloadError {
     /// A word that names no item set.
     #[error("`{text}` is no dataset: write tiny, small, large or x-large")]
     UnknownDataset {
-        /// What was written.
+        /// The word as written.
         text: String,
     },
     /// YCSB's E scans ranges.
@@ -80,25 +80,25 @@ pub enum WorkloadError {
     /// A word that names no kind of keys.
     #[error("`{text}` is no key style: write binary, text or decimal")]
     UnknownKeyStyle {
-        /// What was written.
+        /// The word as written.
         text: String,
     },
     /// No usable number of keys.
     #[error("`{text}` is no scan length: write KEYS or LOW-HIGH, 1 to 255, e.g. 50 or 1-100")]
     BadScanKeys {
-        /// What was written.
+        /// The word as written.
         text: String,
     },
     /// Not two numbers around a colon.
     #[error("`{text}` is no ratio: write READS:WRITES, e.g. 95:5")]
     BadRatio {
-        /// What was written.
+        /// The word as written.
         text: String,
     },
     /// Not a popularity.
     #[error("`{text}` is no distribution: write uniform or zipf:EXPONENT, e.g. zipf:0.99")]
     BadPopularity {
-        /// What was written.
+        /// The word as written.
         text: String,
     },
     /// Not a set of sizes.
@@ -107,21 +107,21 @@ pub enum WorkloadError {
          pareto:MEAN:SHAPE, e.g. 64, 1-1024, 64:9,1KiB:1, pareto:43:0.26"
     )]
     BadSizes {
-        /// What was written.
+        /// The word as written.
         text: String,
     },
     /// Not a kind of arrivals.
     #[error("`{text}` is no arrival process: write poisson or constant")]
     BadArrivals {
-        /// What was written.
+        /// The word as written.
         text: String,
     },
     /// More ids than keys of this length.
     #[error("keys of {key_len_bytes} bytes name at most {capacity} keys: make them longer")]
     KeyTooShort {
-        /// The asked length.
+        /// The requested length.
         key_len_bytes: usize,
-        /// How many ids it can tell apart.
+        /// The number of distinct keys of this length.
         capacity: u64,
     },
 }

@@ -15,51 +15,52 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-/// No history of a simulated cluster has needed a tenth of it.
+/// The limit of states; no history of a simulated cluster has needed a tenth of it.
 const STEPS_MAX: usize = 2_000_000;
 
-/// What was asked, in the numbers that values stand for.
+/// A request, with the numbers that values stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// The value.
+    /// Reads the value.
     Get,
-    /// To replace it.
+    /// Writes the value.
     Put(i64),
-    /// To remove it.
+    /// Removes the key.
     Delete,
-    /// To add.
+    /// Adds to the value.
     Increment(i64),
 }
 
-/// What was answered.
+/// An answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// To a get.
+    /// The answer to a get.
     Value(Option<i64>),
-    /// To a put, or to a delete of all keys.
+    /// The answer to a put, or to a delete of all keys.
     Done,
-    /// To a delete.
+    /// The answer to a delete.
     Deleted(bool),
-    /// To an increment.
+    /// The answer to an increment.
     Sum(i64),
-    /// To an increment: there is nothing that could grow, and nothing was made.
+    /// The answer to an increment without a number to add to; nothing was created.
     NotThere,
-    /// To a put that demanded this value before it.
+    /// The answer to a put with the condition that this was the value before.
     Swapped(i64),
-    /// To a delete that no client asked for: this value, if it was still there, was to end by then.
+    /// The answer to a delete that no client sent: this value, if it was still there, was to end by
+    /// then.
     Expired(i64),
 }
 
 /// One request of one client.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// The client that asked.
+    /// The client.
     pub client: u64,
-    /// About what.
+    /// The key.
     pub key: usize,
-    /// What.
+    /// The request.
     pub ask: Ask,
-    /// None: it is unknown whether it was, or will be, executed.
+    /// The answer; `None`: it is unknown whether the request was, or will be, executed.
     pub answer: Option<Answer>,
     /// When it was first sent.
     pub start_ns: u64,
@@ -67,14 +68,14 @@ pub struct Record {
     pub end_ns: u64,
 }
 
-/// What the checker says.
+/// The verdict of the checker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// An order was found for every key.
     Linearizable,
     /// No order explains this key's requests, which are listed.
     Broken {
-        /// Which key.
+        /// The key.
         key: usize,
         /// All its requests.
         history: String,
@@ -111,7 +112,7 @@ fn step(value: Option<i64>, record: &Record) -> Option<Option<i64>> {
         (Ask::Put(new), Some(Answer::Swapped(old))) => {
             return (value == Some(old)).then_some(Some(new));
         }
-        // Of all keys at once: the answer does not say which were there.
+        // This is for all keys at once: the answer does not say which were there.
         (Ask::Delete, Some(Answer::Done)) => return Some(None),
         (Ask::Delete, Some(Answer::Expired(old))) => {
             return Some(value.filter(|value| *value != old));
@@ -130,7 +131,7 @@ fn step(value: Option<i64>, record: &Record) -> Option<Option<i64>> {
     record.answer.is_none_or(|given| given == answer).then_some(next)
 }
 
-/// Which requests were taken: all before `floor`, and those of the bits from there on.
+/// The set of taken requests: all before `floor`, and those of the bits from there on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Taken {
     bits: Vec<u64>,
@@ -171,11 +172,11 @@ fn search(history: &[&Record]) -> Option<bool> {
         let next = left().take_while(|index| history[*index].start_ns <= first_end_ns);
         let steps = next.filter_map(|index| Some((index, step(value, history[index])?)));
         let mut steps: Vec<_> = steps.collect();
-        // A read that fits is in no other step's way.
+        // A read that fits blocks no other step.
         if let Some(read) = steps.iter().find(|(index, _)| history[*index].ask == Ask::Get) {
             steps = vec![*read];
         }
-        // The one that ends first is tried first.
+        // The request that ends first is tried first.
         steps.sort_by_key(|(index, _)| std::cmp::Reverse(history[*index].end_ns));
         waiting.extend(steps.into_iter().map(|(index, value)| (taken.with(index), value)));
     }

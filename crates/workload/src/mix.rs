@@ -15,10 +15,10 @@ use std::str::FromStr;
 
 use crate::WorkloadError;
 
-/// The longest scan that a trace can tell.
+/// The longest scan that a trace entry can encode.
 pub const SCAN_KEYS_MAX: u64 = 255;
 
-/// How many keys scans read: uniform between the two, both included.
+/// The number of keys per scan: uniform between two bounds, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanKeys {
     /// The shortest, at least 1.
@@ -28,7 +28,7 @@ pub struct ScanKeys {
 }
 
 impl ScanKeys {
-    /// YCSB's own; μTPS §5.2.1 says 50 on average.
+    /// YCSB's own range; μTPS §5.2.1 says 50 on average.
     pub const YCSB: ScanKeys = ScanKeys { min: 1, max: 100 };
 }
 
@@ -46,10 +46,10 @@ impl FromStr for ScanKeys {
     }
 }
 
-/// Which keys reads choose.
+/// The keys that reads choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {
-    /// By popularity, wherever the key is.
+    /// By popularity, regardless of age.
     Popular,
     /// Popularity counts back from the newest key.
     Latest,
@@ -68,14 +68,14 @@ pub struct Mix {
     pub read_modify_write: u32,
     /// Reads of a range of keys from one key on.
     pub scan: u32,
-    /// How many keys a scan reads.
+    /// The number of keys per scan.
     pub scan_keys: ScanKeys,
-    /// Which keys reads choose.
+    /// The keys that reads choose.
     pub reads: Reads,
 }
 
 impl Mix {
-    /// No operation at all: what a mix is built from.
+    /// No operation at all: the base for building a mix.
     pub(crate) const NOTHING: Mix = Mix {
         read: 0,
         update: 0,

@@ -12,7 +12,7 @@ use rand::{Rng, RngExt};
 
 use crate::WorkloadError;
 
-/// How requests spread over keys.
+/// The popularity of keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Popularity {
     /// Every key alike.
@@ -25,9 +25,9 @@ pub enum Popularity {
     /// Zipf over most keys; the keys of the last ids are few, asked for rarely and alike
     /// (Minos §5.3: "zipfian on the sets of tiny and small items", large ones uniform).
     ZipfBesideRare {
-        /// Of the Zipf part.
+        /// The exponent of the Zipf part.
         exponent: f64,
-        /// Which keys are rare, and how rare.
+        /// The rare keys, and how rare they are.
         rare: Rare,
     },
 }
@@ -35,9 +35,9 @@ pub enum Popularity {
 /// Keys outside the skewed part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rare {
-    /// Of all keys, above 0 and below 1.
+    /// Their share of all keys, above 0 and below 1.
     pub key_share: f64,
-    /// Of all requests, 0 to 1.
+    /// Their share of all requests, 0 to 1.
     pub request_share: f64,
 }
 
@@ -81,7 +81,8 @@ fn rare_of(text: &str) -> Option<Rare> {
     is_usable.then_some(Rare { key_share, request_share })
 }
 
-/// Beyond this, nearly every request goes to one key and the arithmetic underflows.
+/// The largest exponent: beyond it, nearly every request goes to one key and the arithmetic
+/// underflows.
 const EXPONENT_MAX: f64 = 20.0;
 
 impl fmt::Display for Popularity {

@@ -37,39 +37,39 @@ pub use papers::{MINOS_KEYS, MINOS_LARGE_KEYS, Minos};
 /// A named workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// As on the command line.
+    /// The name on the command line.
     pub name: String,
-    /// One line: what it is, and what was chosen where the source is silent.
+    /// One line: the description, and the assumptions where the source is silent.
     pub about: String,
     /// The paper and section, or the trace.
     pub source: &'static str,
-    /// Keys in the source; `None`: it names none, any number will do.
+    /// Number of keys in the source; `None`: it gives none, any number will do.
     pub source_key_count: Option<u64>,
-    /// How requests spread over keys.
+    /// The popularity of keys.
     pub popularity: Popularity,
-    /// Of every key.
+    /// Length of every key.
     pub key_len_bytes: usize,
     /// Shares of operations.
     pub mix: Mix,
     /// Lifetimes of written items and their shares; empty: they stay.
     pub ttls: Vec<Ttl>,
-    /// Of the values of all keys, or of all but the rare ones.
+    /// Lengths of the values of all keys, or of all but the rare ones.
     regular_sizes: ValueSizes,
-    /// Of the rare keys' values.
+    /// Lengths of the rare keys' values.
     large_sizes: Option<ValueSizes>,
 }
 
-/// A lifetime and how many items have it.
+/// A lifetime and its share of items.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ttl {
-    /// From the write on.
+    /// Seconds from the write on.
     pub seconds: f64,
-    /// Of all items, 0 to 1.
+    /// Its share of all items, 0 to 1.
     pub share: f64,
 }
 
 impl Profile {
-    /// What a trace over `key_count` keys is drawn from.
+    /// The parameters for drawing a trace over `key_count` keys.
     pub fn draw(&self, key_count: u64, seed: u64) -> Draw {
         Draw { mix: self.mix, popularity: self.popularity, key_count, seed }
     }
@@ -85,7 +85,7 @@ impl Profile {
         }
     }
 
-    /// Requests one after the other, without a trace in memory.
+    /// Draws requests one by one, without a trace in memory.
     pub fn requests(&self, key_count: u64, seed: u64) -> Requests {
         Requests::new(&self.draw(key_count, seed), self.value_sizes(key_count))
     }
@@ -97,7 +97,7 @@ impl Profile {
         self.key_len_bytes as f64 + value_mean_bytes
     }
 
-    /// Mean value bytes of what requests touch, if length and popularity of a key are independent.
+    /// Mean value bytes per request, if length and popularity of a key are independent.
     pub fn request_value_mean_bytes(&self) -> f64 {
         let regular_bytes = self.regular_sizes.len_mean_bytes();
         match (&self.large_sizes, self.popularity) {

@@ -9,21 +9,21 @@ use crate::scramble::Scramble;
 use crate::sizes::ValueSizes;
 use crate::trace::{Draw, Operation};
 
-/// One request, with everything that a model of a store asks about it.
+/// One request, with everything that a model of a store needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The key's place by popularity, from 0; of reads of the latest: how far back. An insert's
-    /// key has none yet: its id.
+    /// The key's popularity rank, from 0; for reads of the latest: how far back. An insert's key
+    /// has no rank yet: this is its id.
     pub rank: u64,
     /// The key; for scans, the first.
     pub id: u64,
-    /// What it does.
+    /// The operation.
     pub operation: Operation,
     /// The length of the key's value, read or written.
     pub value_len_bytes: usize,
 }
 
-/// Requests for ever; inserts make the key set grow.
+/// An endless stream of requests; inserts make the key set grow.
 #[derive(Clone, Debug)]
 pub struct Requests {
     drawer: Drawer,
@@ -32,7 +32,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// The requests of `draw`, with the lengths that `value_sizes` gives.
+    /// The requests of `draw`, with the lengths from `value_sizes`.
     pub fn new(draw: &Draw, value_sizes: ValueSizes) -> Requests {
         Requests { drawer: Drawer::new(draw), value_sizes, key_count: draw.key_count }
     }
@@ -75,7 +75,7 @@ pub(crate) struct Drawer {
 impl Drawer {
     pub(crate) fn new(draw: &Draw) -> Drawer {
         let ranks = RankSampler::new(draw.popularity, draw.key_count);
-        // A uniform draw has no hot keys to spread.
+        // With uniform keys there are no hot keys to spread.
         let scramble = match draw.popularity {
             Popularity::Uniform => None,
             _ => Some(Scramble::new(ranks.regular_count(), draw.seed)),
@@ -110,7 +110,7 @@ impl Drawer {
         Drawn { rank, operation }
     }
 
-    /// Rare keys stay where they are: they have no hot ones among them.
+    /// Rare keys are not shuffled: they have no hot ones among them.
     fn id(&self, rank: u64) -> u64 {
         match self.scramble {
             Some(scramble) if rank < self.ranks.regular_count() => scramble.apply(rank),

@@ -16,7 +16,7 @@ pub struct Scramble {
 }
 
 impl Scramble {
-    /// The shuffle of `0..count` that belongs to `seed`.
+    /// The shuffle of `0..count` for `seed`.
     ///
     /// # Panics
     /// When `count` is 0 or above 2^62.
@@ -27,7 +27,7 @@ impl Scramble {
         Scramble { count, mask, shift: bits.div_ceil(2), offset: mix(seed) & mask }
     }
 
-    /// Where `value` goes.
+    /// The image of `value`.
     pub fn apply(&self, value: u64) -> u64 {
         debug_assert!(value < self.count);
         let mut spread = value;
@@ -41,7 +41,7 @@ impl Scramble {
         }
     }
 
-    /// Each step can be undone on the masked bits: add, multiply by an odd number, fold down.
+    /// Each step is invertible on the masked bits: add, multiply by an odd number, fold down.
     fn round(&self, value: u64, odd: u64) -> u64 {
         let moved = value.wrapping_add(self.offset).wrapping_mul(odd) & self.mask;
         moved ^ (moved >> self.shift)

@@ -16,23 +16,23 @@ use crate::mix::{Mix, SCAN_KEYS_MAX};
 use crate::popularity::Popularity;
 use crate::request::Drawer;
 
-/// The fewest entries that a run is drawn with.
+/// The fewest entries of a trace.
 pub const TRACE_LEN_MIN: usize = 4 << 20;
 
-/// What a trace is drawn from.
+/// The parameters of a trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Draw {
     /// Shares of operations.
     pub mix: Mix,
-    /// How reads and updates spread over keys.
+    /// The popularity of keys for reads and updates.
     pub popularity: Popularity,
     /// Keys that exist at the start; ids `0..key_count`.
     pub key_count: u64,
-    /// Decides everything that is drawn.
+    /// The seed of everything that is drawn.
     pub seed: u64,
 }
 
-/// What one trace entry asks for.
+/// The operation of a trace entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Read the key of this id.
@@ -65,7 +65,7 @@ const _: () = assert!(SCAN_KEYS_MAX < 1 << (KIND_SHIFT - SCAN_KEYS_SHIFT));
 pub struct Entry(u64);
 
 impl Entry {
-    /// Whether it reads the key of one id, and nothing else.
+    /// Whether the entry only reads the key of one id.
     #[inline(always)]
     pub fn is_read(self) -> bool {
         self.0 <= ARGUMENT_MASK
@@ -93,10 +93,10 @@ impl Entry {
         Entry(kind << KIND_SHIFT | argument)
     }
 
-    /// What it says.
+    /// Decodes the entry.
     #[inline]
     pub fn unpack(self) -> Operation {
-        // A read is its key and no more: the commonest operation is told apart by one compare.
+        // A read is its key alone, so that one compare recognises the commonest operation.
         if self.is_read() {
             return Operation::Read(self.0);
         }
@@ -125,7 +125,8 @@ impl Trace {
         Trace { entries }
     }
 
-    /// How long a trace must be so that going around it does not shrink the set of touched keys.
+    /// The least length of a trace for which wrapping around does not shrink the set of touched
+    /// keys.
     pub fn len_for(key_count: u64) -> usize {
         const TRACE_LEN_MAX: u64 = 64 << 20;
         key_count.clamp(TRACE_LEN_MIN as u64, TRACE_LEN_MAX) as usize
@@ -136,12 +137,12 @@ impl Trace {
         self.entries.len()
     }
 
-    /// Never: a trace has at least one entry.
+    /// Always false: a trace has at least one entry.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Where lane `lane` of `lane_count` starts.
+    /// The starting point of lane `lane` of `lane_count`.
     pub fn cursor(&self, lane: usize, lane_count: usize) -> Cursor<'_> {
         let len = self.entries.len();
         let next = (len as u128 * lane as u128 / lane_count.max(1) as u128) as usize % len;
@@ -152,7 +153,7 @@ impl Trace {
 /// Walks a trace for ever.
 ///
 /// The trace is far larger than the caches. Entries are copied a window at a time: a copy keeps
-/// many lines on their way at once, where reading one entry an operation waits for each line
+/// many lines in flight at once, while reading one entry per operation would wait for each line
 /// between the misses of the measured work (5 ns an operation on the embedded store).
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
@@ -164,7 +165,7 @@ pub struct Cursor<'a> {
     at: usize,
 }
 
-/// Entries that are copied at once.
+/// The number of entries copied at once.
 const WINDOW_ENTRIES: usize = 512;
 
 impl Cursor<'_> {

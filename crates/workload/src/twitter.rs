@@ -8,7 +8,7 @@ use crate::profile::Ttl;
 
 const TABLE: &str = include_str!("../data/twitter-clusters-2020mar.txt");
 
-/// How many clusters the table has.
+/// The number of clusters in the table.
 pub const CLUSTERS: u32 = 54;
 
 /// One cluster's published numbers.
@@ -20,19 +20,19 @@ pub struct Cluster {
     pub key_len_bytes: usize,
     /// Mean.
     pub value_len_bytes: usize,
-    /// Of the sampled instance, in thousands a second.
+    /// Requests of the sampled instance, in thousands a second.
     pub kilo_requests_per_second: f64,
-    /// In production; `None`: not published.
+    /// Miss ratio in production; `None`: not published.
     pub miss_ratio: Option<f64>,
     /// `None`: not published.
     pub zipf_exponent: Option<f64>,
-    /// Memcached operations and their shares of all requests; what is below 1 % is left out.
+    /// Memcached operations and their shares of all requests; those below 1 % are left out.
     pub operations: Vec<(&'static str, f64)>,
     /// The commonest lifetimes.
     pub ttls: Vec<Ttl>,
-    /// Of all keys: those that were asked for once; `None`: not published.
+    /// The share of keys that were requested once; `None`: not published.
     pub once_key_share: Option<f64>,
-    /// Of all requests: those that were the first for their key; `None`: not published.
+    /// The share of requests that were the first for their key; `None`: not published.
     pub first_request_share: Option<f64>,
 }
 
@@ -46,7 +46,7 @@ impl Cluster {
         parsed.ok_or(WorkloadError::NotPublished { cluster: number })
     }
 
-    /// The share of requests that read, of those that are listed.
+    /// The share of reads in the listed operations.
     pub fn read_share(&self) -> f64 {
         let sum_of = |wanted: fn(&str) -> bool| {
             self.operations

@@ -12,8 +12,8 @@
 
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The upper half of a product: ids below 2^32 rarely share one, and never with a neighbour. Id 0
-/// has one too, so that memory that was never written is no value.
+/// The upper half of a product: ids below 2^32 rarely share one, and neighbours never do. Id 0 has
+/// one too, so that memory that was never written is not a valid value.
 #[inline(always)]
 fn tag(id: u64) -> u64 {
     (id ^ STEP).wrapping_mul(STEP) >> 32
@@ -24,8 +24,8 @@ fn first_word(id: u64, version: u32) -> u64 {
     tag(id) << 32 | u64::from(version)
 }
 
-/// Reads every byte: what a client does at least with what it asked for, and cheaper than
-/// [`check`], which needs the id. The sum says nothing.
+/// Reads every byte: the least that a client does with a value, and cheaper than [`check`], which
+/// needs the id. The sum has no meaning.
 #[inline]
 pub fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
@@ -53,7 +53,7 @@ pub fn fill(id: u64, version: u32, value: &mut [u8]) {
     rest.copy_from_slice(&word.to_le_bytes()[..len]);
 }
 
-/// The version of a value of `id`, or `None` when a byte of it is wrong (W2).
+/// The version of a value of `id`, or `None` if a byte of it is wrong (W2).
 #[inline(always)]
 pub fn check(id: u64, value: &[u8]) -> Option<u32> {
     let Some((first, _)) = value.split_first_chunk::<8>() else {

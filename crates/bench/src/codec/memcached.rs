@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{Codec, Parsed, Reply, body_end, line, number, printable};
 
-/// Needs nothing formed in advance: keys carry no length here.
+/// Has no state: keys carry no length in this protocol.
 pub(crate) struct MemcachedCodec;
 
 impl Codec for MemcachedCodec {

@@ -21,15 +21,15 @@ use crate::lane::{Lane, Step};
 use crate::plan::Plan;
 use crate::tally::Tally;
 
-/// Steps, their keys and the values that they write.
+/// The steps, their keys, and the values of writes.
 pub(super) struct Batch<'a> {
     hasher: KeyHasher,
     key_format: KeyFormat,
     value_sizes: &'a ValueSizes,
     ttl: Option<Duration>,
-    /// Of single keys.
+    /// The requests on single keys.
     steps: ArrayVec<Step, BATCH_MAX>,
-    /// First id and number of keys.
+    /// The ranges: first id and number of keys.
     scans: ArrayVec<(u64, u64), BATCH_MAX>,
     /// Room for the longest key at each place.
     keys: Vec<u8>,
@@ -97,7 +97,7 @@ impl<'a> Batch<'a> {
         self.steps.push(step);
     }
 
-    /// Hands the batch to the engine and counts what came of it.
+    /// Passes the batch to the engine and counts the results.
     pub(super) fn execute<E: Engine>(
         &mut self,
         engine: &mut E,
@@ -114,7 +114,7 @@ impl<'a> Batch<'a> {
         for ((step, key), len) in self.steps.iter().zip(keys).zip(self.key_lens) {
             let key = &key[..len];
             let op = match *step {
-                // `push` keeps scans apart.
+                // `push` puts scans into a list of their own.
                 Step::Read(_) | Step::Scan { .. } => Op::Get,
                 Step::ReadModifyWrite(id) => Op::Update(Rewrite { id }),
                 Step::Update(id) | Step::Insert(id) => {
@@ -135,7 +135,7 @@ impl<'a> Batch<'a> {
     /// Walks the batch's ranges, in one call.
     fn scan<E: Engine>(&mut self, engine: &mut E, now: UnixMillis, tally: &mut Tally) {
         let (format, sizes) = (self.key_format, self.value_sizes);
-        // The requests of single keys are served; their keys' places are free again.
+        // The requests on single keys are done; their keys' places are free again.
         let keys = self.keys.chunks_exact_mut(format.len_max_bytes());
         let ranges: ArrayVec<Range<'_>, BATCH_MAX> = self
             .scans
@@ -190,7 +190,7 @@ impl Work for Batch<'_> {
     }
 }
 
-/// Writes a key's value back one version later.
+/// Writes a key's value back with the next version.
 #[derive(Clone, Copy, Debug)]
 struct Rewrite {
     id: u64,
@@ -208,7 +208,7 @@ impl Update for Rewrite {
     }
 }
 
-/// Reads every byte of what was found and holds it against what was written.
+/// Reads every byte of the found value and compares it with the written one.
 struct Check<'a> {
     steps: &'a [Step],
     sizes: &'a ValueSizes,

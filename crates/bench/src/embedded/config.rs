@@ -6,12 +6,12 @@ use crate::plan::Plan;
 
 /// Index bytes a key: a little over two slots for each, so that few chains overflow.
 const INDEX_BYTES_PER_KEY: u64 = 26;
-/// The same of a tree, whose nodes are part full and have keys' slices in them.
+/// The same for a tree, whose nodes are partly full and contain slices of keys.
 const TREE_BYTES_PER_KEY: u64 = 64;
-/// Log bytes beyond the items: open segments, and room for the reclaimer to work ahead.
+/// Log bytes beyond the items, for open segments and for the reclaimer to work ahead.
 const LOG_SLACK_BYTES: u64 = 64 << 20;
 
-/// Room for all items, unless the plan says how much there is.
+/// Room for all items, unless the plan sets the size.
 pub(super) fn store_config(plan: &Plan) -> StoreConfig {
     let keys = plan.draw.key_count;
     let value_len = plan.value_sizes.len_mean_bytes().ceil() as usize;

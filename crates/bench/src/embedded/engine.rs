@@ -13,26 +13,26 @@ use store::{Item, NoOrder, Op, Range, RangeSink, Request, Session, Sink, Update}
 
 use crate::tally::{CallTimes, thread_cpu_ns};
 
-/// Takes what [`Nothing`] answers, which has no log to borrow an outcome from.
+/// Receives the answers of [`Nothing`], which has no log to borrow an outcome from.
 pub(super) trait Answers {
     /// The read at `place` found `value`.
     fn read(&mut self, place: usize, value: &[u8]);
-    /// So many writes happened.
+    /// This many writes were executed.
     fn wrote(&mut self, count: u64);
 }
 
 /// Serves requests.
 pub(super) trait Engine {
-    /// A request of the batch that is being formed has this hash.
+    /// Announces the hash of a request of the batch that is being formed.
     fn prefetch(&mut self, hash: KeyHash);
-    /// Serves them in order.
+    /// Serves the requests in order.
     fn execute<U: Update, S: Sink<U::Refusal> + Answers>(
         &mut self,
         now: UnixMillis,
         requests: &[Request<'_, U>],
         sink: &mut S,
     );
-    /// Shows key and value of the items of each range, in order.
+    /// Passes key and value of the items of each range, in order.
     fn scan(
         &mut self,
         now: UnixMillis,
@@ -45,7 +45,7 @@ pub(super) trait Engine {
     fn park(&mut self);
     /// After a wait.
     fn unpark(&mut self);
-    /// How long calls took since this was asked last, if somebody wants to know.
+    /// The times of calls since the last query, if they are recorded.
     fn take_calls(&mut self) -> Option<CallTimes>;
 }
 
@@ -53,7 +53,7 @@ pub(super) trait Engine {
 pub(super) struct StoreEngine {
     session: Session,
     calls: Option<CallTimes>,
-    /// CPU time of `execute` that the control has not matched yet.
+    /// CPU time of `execute` for which the control has not run yet.
     control_owed_ns: u64,
 }
 
@@ -64,7 +64,7 @@ impl StoreEngine {
     }
 }
 
-/// Shows items, and remembers the ranges that one call was not enough for.
+/// Passes items on, and records the ranges for which one call was not enough.
 struct Shown<'r, F> {
     ranges: &'r [Range<'r>],
     show: F,
@@ -104,7 +104,7 @@ impl StoreEngine {
         }
     }
 
-    /// What is left of a long range, call after call.
+    /// Reads the rest of a long range, call after call.
     fn scan_rest(
         &mut self,
         now: UnixMillis,
@@ -125,7 +125,7 @@ impl StoreEngine {
     }
 }
 
-/// What the clocks said before a call.
+/// The clocks before a call.
 struct Started {
     wall: Instant,
     cpu_ns: u64,
@@ -214,7 +214,7 @@ impl Engine for StoreEngine {
     }
 }
 
-/// Answers without looking: every read finds the same value, whose check runs and is ignored.
+/// Answers without a look-up: every read finds the same value, whose check runs and is ignored.
 pub(super) struct Nothing {
     value: Vec<u8>,
 }
@@ -239,7 +239,7 @@ impl Engine for Nothing {
         let value = black_box(self.value.as_slice());
         for (place, request) in black_box(requests).iter().enumerate() {
             sink.read(place, value);
-            // No branch: which requests write is the store's to guess wrong, not the harness's.
+            // No branch: the store and not the harness should mispredict which requests write.
             sink.wrote(u64::from(matches!(request.op, Op::Set(_))));
         }
     }

@@ -26,7 +26,7 @@ pub(super) struct Fixed<const KEY: usize, const VALUE: usize, const WRITES: bool
     ids: [u64; BATCH_MAX],
     keys: [[u8; KEY]; BATCH_MAX],
     values: [[u8; VALUE]; BATCH_MAX],
-    /// Of the next write.
+    /// The version of the next write.
     version: u32,
 }
 
@@ -76,7 +76,7 @@ impl<const KEY: usize, const VALUE: usize, const WRITES: bool> Work for Fixed<KE
         let (hasher, version) = (&self.hasher, self.version);
         let entries = lane.entries(count.min(BATCH_MAX));
         let places = self.keys.iter_mut().zip(&mut self.values);
-        // Filled in place: what `collect` returns is moved, all 64 places of it.
+        // Filled in place: the result of `collect` would be moved, all 64 places of it.
         let mut requests = ArrayVec::<_, BATCH_MAX>::new();
         let places = places.zip(&mut self.ids).zip(entries);
         requests.extend(places.map(|((place, id), entry)| {
@@ -105,7 +105,7 @@ struct Counts {
     refused: u64,
 }
 
-/// Reads every byte of what was found. What is neither written nor missed nor refused is a hit.
+/// Reads every byte of the found value. A result that is not a write, a miss or a refusal is a hit.
 struct Check<'a, const VALUE: usize> {
     ids: &'a [u64; BATCH_MAX],
     counts: Counts,

@@ -17,7 +17,7 @@ use crate::pin::pin_thread;
 use crate::plan::Plan;
 use crate::tally::Tally;
 
-/// Operations between two looks at the phase and the wall clock.
+/// Operations between two checks of the phase and the wall clock.
 const LOOK_UP_OPERATIONS: usize = 4096;
 /// Operations between two timed calls.
 const SAMPLE_OPERATIONS: usize = 256;
@@ -49,7 +49,7 @@ impl<'a, E: Engine> Thread<'a, E> {
             self.populate(&mut batch, index)?;
         }
         let populate_calls = self.engine.take_calls();
-        // A thread that waits holds nothing back.
+        // A waiting thread holds no resource of the store.
         self.engine.park();
         self.control.ready();
         self.engine.unpark();
@@ -98,7 +98,7 @@ impl<'a, E: Engine> Thread<'a, E> {
         Ok(())
     }
 
-    /// Chooses once how batches are formed.
+    /// Chooses once the way to form batches.
     fn run_closed(&mut self, lane: Lane<'_>, batch: Batch<'_>) {
         let Plan { key_format, value_sizes, draw, .. } = self.plan;
         let hasher = self.hasher;
@@ -136,7 +136,7 @@ impl<'a, E: Engine> Thread<'a, E> {
         self.close_window();
     }
 
-    /// Serves what is due, at most a batch at a time; latency counts from when it was due.
+    /// Serves the due operations, at most a batch at a time; latency counts from the due time.
     fn run_open(&mut self, mut lane: Lane<'_>, mut batch: Batch<'_>, mut clock: ArrivalClock) {
         let mut phase = self.control.phase();
         self.open_window();

@@ -18,7 +18,7 @@ use crate::tally::Tally;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Read,
-    /// The read of a read-modify-write: its write is submitted when the answer is here.
+    /// The read of a read-modify-write: its write is submitted when the answer has arrived.
     ReadToModify,
     Write,
     Insert,
@@ -31,7 +31,7 @@ enum Kind {
 struct Pending {
     kind: Kind,
     id: u64,
-    /// When it was submitted, or meant to be submitted.
+    /// The time when it was submitted, or meant to be submitted.
     start_ns: u64,
 }
 
@@ -44,7 +44,7 @@ struct WriteBack {
 pub(super) struct Load<'a> {
     pub(super) connection: Connection,
     source: Source<'a>,
-    /// By the token's index.
+    /// The requests, by the token's index.
     pending: Vec<Option<Pending>>,
     pending_count: usize,
     write_backs: VecDeque<WriteBack>,
@@ -69,14 +69,14 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// From populating to load, with nothing outstanding.
+    /// Switches from populating to load, with no request outstanding.
     pub(super) fn set_source(&mut self, source: Source<'a>) {
         debug_assert!(self.pending_count == 0);
         self.source = source;
         self.version = 1;
     }
 
-    /// Nothing is outstanding and nothing follows.
+    /// Whether no request is outstanding or to follow.
     pub(super) fn is_idle(&self) -> bool {
         self.outstanding_count() == 0
     }
@@ -94,7 +94,8 @@ impl<'a> Load<'a> {
         self.pending.iter().flatten().map(|pending| pending.start_ns).chain(backs)
     }
 
-    /// Submits requests until `depth` are outstanding or the source has no more; whether any was.
+    /// Submits requests until `depth` are outstanding or the source is empty; returns whether any
+    /// was submitted.
     pub(super) fn fill(&mut self, plan: &Plan, depth: usize, now_ns: u64) -> bool {
         let before = self.pending_count;
         self.push_write_backs(plan);
@@ -165,7 +166,8 @@ impl<'a> Load<'a> {
     }
 
     fn expect(&mut self, pending: Pending, submitted: Result<Token, SubmitError>) {
-        // There are as many places as requests: only what no server takes is refused here.
+        // There are as many places as requests: a refusal here means that no server would accept
+        // the request.
         let token = submitted.expect("the plan's keys and values fit, and so does the pipeline");
         self.pending[token.index()] = Some(pending);
         self.pending_count += 1;
@@ -176,7 +178,7 @@ impl<'a> Load<'a> {
         Ok(self.connection.poll()? > 0 || self.connection.has_completion())
     }
 
-    /// Sends what was submitted and settles what has ended; whether anything arrived.
+    /// Sends submitted requests and settles the ended ones; returns whether anything arrived.
     pub(super) fn exchange(
         &mut self,
         plan: &Plan,
@@ -210,7 +212,7 @@ impl<'a> Load<'a> {
     }
 }
 
-/// Counts one request that has ended; the write that follows it, if any.
+/// Counts one ended request; returns the write that follows it, if any.
 fn settle(
     plan: &Plan,
     tally: &mut Tally,

@@ -68,7 +68,7 @@ fn draw_into(svg: &mut String, plan: &Plan, summary: &Summary) -> Result<(), Str
     area.present().map_err(|error| text(&error))
 }
 
-/// `1 / (1 - quantile)` as people write it: 100 is 99 %.
+/// `1 / (1 - quantile)` as a readable percentage: 100 is 99 %.
 fn percentile(rarity: f64) -> String {
     let percent = 100.0 * (1.0 - 1.0 / rarity);
     let nines = rarity.log10().floor().max(0.0) as usize;

@@ -17,7 +17,7 @@ struct Report<'a> {
     ops_per_cpu_second: Option<f64>,
     server_cpu_ns_per_op: Option<f64>,
     latency_us: Latency,
-    /// Of values up to 1400 bytes and above, where a run has both.
+    /// Latencies of values up to 1400 bytes and above, if a run has both.
     latency_small_us: Option<Latency>,
     latency_large_us: Option<Latency>,
     operations: u64,
@@ -37,7 +37,7 @@ struct Report<'a> {
     server_cpu_share: Option<f64>,
     server_pids: &'a [u32],
     client_cpu_share: f64,
-    /// Of the embedded store, at the end.
+    /// The state of the embedded store at the end.
     store: Option<Store>,
     pages: Option<String>,
     /// Only with `--latency every`.
@@ -87,14 +87,15 @@ impl Store {
     }
 }
 
-/// Calls into the embedded store, each one timed; CPU time leaves out what others took.
+/// Calls into the embedded store, each timed; CPU time excludes time that other processes took.
 #[derive(Serialize)]
 struct Calls {
     execute_us: CallLatency,
     execute_cpu_us: CallLatency,
     maintain_us: CallLatency,
     maintain_cpu_us: CallLatency,
-    /// Arithmetic without memory, as much of it: what the machine does to such calls.
+    /// The control: as much arithmetic without memory, which shows the machine's effect on such
+    /// calls.
     control_us: CallLatency,
     control_cpu_us: CallLatency,
 }

@@ -4,31 +4,31 @@ use std::str::FromStr;
 
 use crate::cache_trace::TraceError;
 
-/// Which column holds a field.
+/// The column of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// From 1.
+    /// The column's number, from 1.
     Number(usize),
     /// The header's word, in any case.
     Header(String),
 }
 
-/// What times count.
+/// The unit of times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimeUnit {
-    /// The usual.
+    /// Seconds, the default.
     #[default]
     Seconds,
-    /// Thousandths.
+    /// Milliseconds.
     Milliseconds,
-    /// Millionths.
+    /// Microseconds.
     Microseconds,
-    /// Billionths.
+    /// Nanoseconds.
     Nanoseconds,
 }
 
 impl TimeUnit {
-    /// Milliseconds of a number of these; `None`: below 0 or no number.
+    /// Converts to milliseconds; `None`: below 0 or not a number.
     pub(super) fn milliseconds(self, number: f64) -> Option<u64> {
         let factor = match self {
             TimeUnit::Seconds => 1e3,
@@ -41,7 +41,7 @@ impl TimeUnit {
     }
 }
 
-/// Two million years: nothing that is added to it overflows.
+/// Two million years: adding to it cannot overflow.
 const TIME_MS_MAX: f64 = (1_u64 << 56) as f64;
 
 impl FromStr for TimeUnit {
@@ -58,26 +58,26 @@ impl FromStr for TimeUnit {
     }
 }
 
-/// What the user said about the columns; what was not said is looked for in the header.
+/// The user's options for columns; the others are taken from the header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Columns {
-    /// When.
+    /// Time of the request.
     pub time: Option<Place>,
-    /// Which key.
+    /// The key.
     pub key: Option<Place>,
-    /// Bytes of the value.
+    /// Length of the value.
     pub size: Option<Place>,
-    /// Bytes of the key.
+    /// Length of the key.
     pub key_size: Option<Place>,
-    /// What is done.
+    /// The operation.
     pub op: Option<Place>,
-    /// Seconds that the value lives.
+    /// Lifetime of the value in seconds.
     pub ttl: Option<Place>,
-    /// Between fields; `None`: a comma.
+    /// The separator of fields; `None`: a comma.
     pub delimiter: Option<u8>,
-    /// Whether the first line is a header; `None`: it is if it starts with no number.
+    /// Whether the first line is a header; `None`: it is one unless it starts with a number.
     pub has_header: Option<bool>,
-    /// Of the time column.
+    /// The unit of the time column.
     pub time_unit: TimeUnit,
 }
 
@@ -148,7 +148,7 @@ fn switch_of(text: &str) -> Option<bool> {
     }
 }
 
-/// Where everything is, from 0.
+/// The places of all fields, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub time: Option<usize>,
@@ -174,8 +174,8 @@ const OP_WORDS: &[&str] = &["op", "operation"];
 const TTL_WORDS: &[&str] = &["ttl"];
 
 impl Layout {
-    /// From what the user said and the header, if there is one. `fields` counts those of the first
-    /// line.
+    /// Finds the columns by the user's options and the header, if there is one. `fields` is the
+    /// number of fields of the first line.
     pub(super) fn of(
         columns: &Columns,
         header: Option<&[String]>,

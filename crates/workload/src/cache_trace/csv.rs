@@ -7,11 +7,11 @@ use base::KeyHasher;
 use crate::cache_trace::columns::{Columns, Layout, TimeUnit};
 use crate::cache_trace::{Access, CacheRequest, TraceError};
 
-/// No request needs a longer line; a file without line ends is no trace.
+/// The longest line: no request needs more, and a file without line ends is not a trace.
 const LINE_BYTES_MAX: usize = 64 << 10;
 /// More columns than any trace has.
 const FIELDS_MAX: usize = 256;
-/// Value size where the trace has no column for it.
+/// Value size if the trace has no column for it.
 const SIZE_UNKNOWN_BYTES: u32 = 1;
 
 /// Reads requests line by line.
@@ -23,7 +23,7 @@ pub struct CsvReader<R> {
     hasher: KeyHasher,
     line: Vec<u8>,
     line_number: u64,
-    /// The first line, when it was no header.
+    /// The first line, if it was not a header.
     is_line_unread: bool,
     is_done: bool,
 }
@@ -36,7 +36,7 @@ impl<R: BufRead> CsvReader<R> {
             layout: Layout { time: None, key: 0, size: None, key_size: None, op: None, ttl: None },
             delimiter: columns.delimiter.unwrap_or(b','),
             time_unit: columns.time_unit,
-            // Of texts that are no numbers: the same in every run.
+            // The hasher of non-numeric texts: the same in every run.
             hasher: KeyHasher::new(0),
             line: Vec::new(),
             line_number: 0,
@@ -59,7 +59,7 @@ impl<R: BufRead> CsvReader<R> {
         Ok(reader)
     }
 
-    /// False: the end. Lines without content are passed over.
+    /// Reads a line; returns false at the end. Empty lines are skipped.
     fn read_line(&mut self) -> Result<bool, TraceError> {
         loop {
             self.line.clear();
@@ -123,7 +123,7 @@ impl<R: BufRead> CsvReader<R> {
         })
     }
 
-    /// Numbers stay what they are, so that another tool's keys can be compared with ours.
+    /// Keeps numbers as they are, so that another tool's keys can be compared with ours.
     fn key_of(&self, field: &[u8]) -> Result<u64, String> {
         if field.is_empty() {
             return Err("the key is empty".to_owned());
@@ -179,7 +179,7 @@ fn length_of(field: &[u8], what: &str) -> Result<u32, String> {
     length.ok_or_else(|| format!("`{}` is no {what}: write 0 to {}", shown(field), u32::MAX))
 }
 
-/// Memcached's verbs are what they say; whatever else a trace writes (block traces tell reads from
+/// Memcached's verbs keep their meaning; any other word (block traces distinguish reads from
 /// writes) is an access: the block is wanted in the cache.
 fn access_of(field: &[u8]) -> Access {
     match field.to_ascii_lowercase().as_slice() {

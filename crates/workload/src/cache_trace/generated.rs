@@ -24,12 +24,12 @@ use crate::scramble::{Scramble, mix};
 use crate::sizes::ValueSizes;
 use crate::twitter::Cluster;
 
-/// Fewer lasting keys would be no cache's workload.
+/// The fewest lasting keys: fewer would not be a cache's workload.
 const LASTING_KEYS_MIN: u64 = 1000;
-/// Where the table does not say: of all requests.
+/// The share of first requests in all requests, if the table does not give it.
 const FIRST_SHARE_UNKNOWN: f64 = 0.1;
 
-/// The requests of a cluster, as many as were asked for.
+/// The given number of requests of a cluster.
 #[derive(Clone, Debug)]
 pub struct GeneratedRequests {
     left: u64,
@@ -42,15 +42,15 @@ pub struct GeneratedRequests {
     key_len_bytes: u32,
     requests_per_ms: f64,
     write_share: f64,
-    /// Of writes and of reads: what goes to a passing key.
+    /// The shares of writes and of reads that go to passing keys.
     passing_shares: [f64; 2],
     lasting_keys: u64,
     next_passing_key: u64,
 }
 
 impl GeneratedRequests {
-    /// `request_count` requests of Twitter's cluster `number`; `lasting_keys` instead of what
-    /// follows from the table.
+    /// `request_count` requests of Twitter's cluster `number`; `lasting_keys` replaces the number
+    /// that follows from the table.
     pub fn twitter(
         number: u32,
         request_count: u64,
@@ -84,7 +84,7 @@ impl GeneratedRequests {
         })
     }
 
-    /// Keys that are asked for again and again.
+    /// The number of lasting keys, which are requested again and again.
     pub fn lasting_keys(&self) -> u64 {
         self.lasting_keys
     }
@@ -102,10 +102,11 @@ impl GeneratedRequests {
     }
 }
 
-/// Keeps a key's lifetime apart from its size.
+/// Makes a key's lifetime independent of its size.
 const TTL_SALT: u64 = 0x9e6c_63d0_876a_3f6b;
 
-/// Of writes and of reads, so that together `passing_share` of all requests are for passing keys.
+/// The shares of writes and of reads for passing keys, so that together `passing_share` of all
+/// requests are for them.
 fn passing_shares(passing_share: f64, write_share: f64) -> [f64; 2] {
     let by_writes = passing_share.min(write_share);
     let read_share = 1.0 - write_share;

@@ -7,18 +7,18 @@
 //! Every step is invertible, so the reader of a key in a scan can compute the value that belongs to
 //! it.
 
-/// How many ids there are keys for.
+/// The number of ids with distinct keys.
 pub(super) const CAPACITY: u64 = 1 << 31;
 /// Digits of the largest number.
 pub const DECIMAL_LEN_MAX_BYTES: usize = 10;
 
 const MASK: u64 = CAPACITY - 1;
-/// At least half of the bits: then a fold undoes itself.
+/// At least half of the bits, so that a fold is its own inverse.
 const FOLD_BITS: u32 = 16;
 const ODD_FIRST: u64 = 0x9e37_79b9;
 const ODD_SECOND: u64 = 0x85eb_ca6b;
 
-/// The number that multiplies an odd one to 1, modulo 2^64 (Newton's iteration doubles the right
+/// The inverse of an odd number modulo 2^64 (each step of Newton's iteration doubles the correct
 /// bits: 3, 6, 12, 24, 48, 96).
 const fn inverse_of(odd: u64) -> u64 {
     let mut inverse = odd;
@@ -41,7 +41,7 @@ fn number_of(id: u64) -> u64 {
     second ^ (second >> FOLD_BITS)
 }
 
-/// Writes the key of `id` to the front of `key`; its length.
+/// Writes the key of `id` to the front of `key`; returns its length.
 #[inline]
 pub(super) fn write(id: u64, key: &mut [u8]) -> usize {
     let number = number_of(id) as u32;
@@ -54,7 +54,7 @@ pub(super) fn write(id: u64, key: &mut [u8]) -> usize {
     len
 }
 
-/// The id that [`write`] writes as `key`.
+/// The id whose key [`write`] writes as `key`.
 pub(super) fn id_of(key: &[u8]) -> Option<u64> {
     let is_number =
         (1..=DECIMAL_LEN_MAX_BYTES).contains(&key.len()) && key.iter().all(u8::is_ascii_digit);

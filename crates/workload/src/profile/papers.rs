@@ -94,17 +94,17 @@ fn synthetic(name: &str) -> Option<Profile> {
 
 /// Keys of Minos §5.3.
 pub const MINOS_KEYS: u64 = 16_000_000;
-/// Of these, large.
+/// The number of large ones.
 pub const MINOS_LARGE_KEYS: u64 = 10_000;
 
 /// One workload of Minos §5.3, Table 1: three sizes of items, the largest few and rare.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Minos {
-    /// Of all requests, in per cent: 0.0625 to 0.75 in the paper.
+    /// Share of large items in all requests, in per cent: 0.0625 to 0.75 in the paper.
     pub large_requests_pct: f64,
     /// Large items have 1500 bytes to this many.
     pub large_max_bytes: usize,
-    /// Of all requests, in per cent.
+    /// Share of writes in all requests, in per cent.
     pub get_pct: u32,
 }
 
@@ -214,7 +214,7 @@ fn etc(name: &str, variant: &str) -> Option<Profile> {
 /// Atikoglu et al. (SIGMETRICS 2012), §5: the generalized Pareto fit to ETC's values.
 const CACHE_PARETO_SHAPE: f64 = 0.348_238;
 
-/// Where the repository gives no exponent.
+/// The exponent if the repository gives none.
 const ZIPF_EXPONENT_UNKNOWN: f64 = 0.99;
 
 /// Every write is an update here: a memcached `set` or `add` makes the key exist, and a load
