@@ -28,10 +28,10 @@ use crate::SimError;
 use crate::figure::Fidelity;
 use crate::latency::Latencies;
 
-/// How requests find their core.
+/// The policy by which requests find their core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Any core serves any key: JBSQ(2) (C-4 §3.1), or the shortest queue without a bound where
+    /// Any core serves any key: JBSQ(2) (C-4 §3.1), or the shortest queue without a bound if
     /// `balance` says so.
     Ideal,
     /// The key's owner serves reads and writes.
@@ -42,7 +42,7 @@ pub enum Policy {
     DCrew,
 }
 
-/// How balanced requests choose among cores.
+/// The choice of a core for balanced requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Balance {
     /// Join the bounded shortest queue: wait while all hold this many.
@@ -54,27 +54,27 @@ pub enum Balance {
 /// One point: a policy under a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PointOptions {
-    /// Which core serves what.
+    /// The policy.
     pub policy: Policy,
     /// JBSQ(2) in C-4.
     pub balance: Balance,
     /// Cores, 1 to 4096.
     pub workers: usize,
-    /// Of the mean service rate of all cores, above 0.
+    /// Load as a share of the mean service rate of all cores, above 0.
     pub load: f64,
-    /// Writes among the requests, 0 to 100.
+    /// Percentage of writes, 0 to 100.
     pub write_percent: f64,
     /// Exponent of the keys' popularity; 0 is uniform.
     pub zipf: f64,
-    /// Dependent writes are compacted.
+    /// Whether dependent writes are compacted.
     pub compaction: bool,
     /// Distinct keys.
     pub keys: u64,
     /// Requests that arrive.
     pub requests: u64,
-    /// Of our own streams; the artifact's streams have their own.
+    /// Seed of our own streams; the artifact's streams have their own.
     pub seed: u64,
-    /// Which model.
+    /// The model.
     pub fidelity: Fidelity,
 }
 
@@ -97,7 +97,7 @@ impl Default for PointOptions {
     }
 }
 
-/// What a point came to. Times from generation to the end of service.
+/// The result of a point. Times run from generation to the end of service.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct PointResult {
     /// Median latency.
@@ -110,19 +110,20 @@ pub struct PointResult {
     pub p999_ns: u64,
     /// Completed requests a second of simulated time.
     pub throughput_rps: f64,
-    /// Entries of the write table, seen by each dispatched request.
+    /// Mean number of entries of the write table, at each dispatch.
     pub ewt_avg: f64,
-    /// The most of them.
+    /// The highest number of entries.
     pub ewt_max: u64,
     /// Compaction windows opened.
     pub windows: u64,
-    /// Writes that a window saved: joined and not the last.
+    /// Writes that windows saved: joined, and not the last.
     pub writes_compacted: u64,
     /// Requests whose latency was counted.
     pub requests: u64,
-    /// Completed requests a second of real time; the only figure that is not the seed's.
+    /// Completed requests a second of real time; the only figure that does not depend on the seed
+    /// alone.
     pub simulated_requests_per_second: f64,
-    /// Late requests that the artifact's histogram does not hold; always 0 in the honest model.
+    /// Late requests that the artifact's histogram does not contain; always 0 in the honest model.
     pub dropped: u64,
     /// All latencies that were counted.
     #[serde(skip)]
@@ -130,7 +131,7 @@ pub struct PointResult {
 }
 
 impl PointResult {
-    /// p99 with the dropped requests counted as late; `None` when it is among them.
+    /// p99 with the dropped requests counted as late; `None` if it is among them.
     pub fn p99_of_all_ns(&self) -> Option<u64> {
         self.latencies.quantile_beside(0.99, self.dropped)
     }
@@ -145,7 +146,7 @@ pub fn point(options: &PointOptions) -> Result<PointResult, SimError> {
     Ok(model::run(options))
 }
 
-/// Below it times grow until a service is lost in their rounding.
+/// The least load: below it times grow until a service is lost in their rounding.
 const LOAD_MIN: f64 = 1e-6;
 
 fn check(options: &PointOptions) -> Result<(), SimError> {

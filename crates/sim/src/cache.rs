@@ -43,7 +43,7 @@ use belady::Belady;
 use by_use::ByUse;
 use s3_fifo::S3Fifo;
 
-/// What keeps the items.
+/// The cache under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// The store of this project, opened with the size as its memory.
@@ -52,33 +52,34 @@ pub enum Engine {
     Exact(Exact),
 }
 
-/// Policies as their papers have them.
+/// The policies, as in their papers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exact {
-    /// The least recently used goes.
+    /// Evicts the least recently used item.
     Lru,
-    /// The oldest goes.
+    /// Evicts the oldest item.
     Fifo,
-    /// The oldest goes, unless it was used since it was last looked at.
+    /// Evicts the oldest item, unless it was used since the last check.
     Clock,
     /// A small and a main queue, and a list of ghosts; more than one access leads to the main one.
     S3Fifo,
-    /// The same; one access is enough.
+    /// The same; one access leads to the main queue.
     S3FifoEager,
-    /// The item that is wanted again last goes: nothing has fewer misses, if all items are alike.
+    /// Evicts the item whose next use is furthest away: no policy has fewer misses if all items
+    /// weigh alike.
     Belady,
 }
 
-/// A policy as the user writes it.
+/// A policy as named by the user.
 #[derive(Clone, Copy, Debug)]
 pub struct Named {
-    /// Of the policy.
+    /// The name of the policy.
     pub name: &'static str,
-    /// Whose.
+    /// The kind of cache that runs it.
     pub engine: Engine,
 }
 
-/// Everything that can be asked for, in the order of the table.
+/// All policies, in the order of the table.
 pub const POLICIES: &[Named] = &[
     Named { name: "fifo", engine: Engine::Store(store::Eviction::Fifo) },
     Named { name: "lru-approx", engine: Engine::Store(store::Eviction::LruApprox) },
@@ -135,7 +136,7 @@ pub fn policy_names() -> String {
     names.join(", ")
 }
 
-/// What counts against a capacity.
+/// The unit of a capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weigh {
     /// Every item is one.
@@ -153,7 +154,7 @@ impl Weigh {
     }
 }
 
-/// An item as a policy sees it.
+/// An item, as passed to a policy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Item {
     pub key: u64,
@@ -162,33 +163,33 @@ pub(crate) struct Item {
     pub expires_at_ms: u64,
     /// Index of this request.
     pub at: u64,
-    /// The look-up that a copy kept from now on would serve next.
+    /// The next look-up that a copy kept from now on would serve.
     pub next_use: Option<NextUse>,
 }
 
-/// A request of the future.
+/// The next look-up of a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NextUse {
     /// Its index.
     pub at: u64,
-    /// When it comes.
+    /// Its time.
     pub time_ms: u64,
 }
 
-/// In the place of a time.
+/// Stands for "no time".
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// An exact cache. Items larger than the whole of it are not kept.
+/// An exact cache. It does not keep items larger than its whole capacity.
 pub(crate) trait Cache {
-    /// Whether the key is there at this time; counts as a use of it.
+    /// Returns whether the key is there at this time; counts as a use of it.
     fn look(&mut self, item: &Item, now_ms: u64) -> bool;
-    /// Keeps the item, in the place of an older one of its key.
+    /// Stores the item, replacing an older one of its key.
     fn store(&mut self, item: &Item, now_ms: u64);
     /// Forgets the key.
     fn remove(&mut self, key: u64);
-    /// What is there now.
+    /// The present contents.
     fn held(&self) -> Held;
-    /// Items that had to go for others.
+    /// Number of evicted items.
     fn evictions(&self) -> u64;
 }
 
@@ -197,24 +198,24 @@ pub(crate) trait Cache {
 pub struct Held {
     /// Items.
     pub objects: u64,
-    /// What they weigh, in the cache's own terms.
+    /// Their weight, in the cache's unit.
     pub weight: u64,
 }
 
-/// What a replay gave.
+/// The result of a replay.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Look-ups.
     pub looks: u64,
     /// Look-ups that found nothing.
     pub misses: u64,
-    /// Bytes of key and value that were looked up.
+    /// Bytes of key and value of look-ups.
     pub look_bytes: u64,
-    /// Of those, what was not found.
+    /// The bytes of these that were missed.
     pub miss_bytes: u64,
-    /// Items that had to go for others.
+    /// Number of evicted items.
     pub evictions: u64,
-    /// On average since the first eviction; at most if there was none.
+    /// Items held, on average since the first eviction; the maximum if there was none.
     pub objects: f64,
     /// Bytes of keys and values held, the same way.
     pub bytes: f64,
@@ -242,7 +243,7 @@ impl Tally {
     }
 }
 
-/// What is held on average while a cache is full, or at most if it never is.
+/// The average contents while a cache is full, or the maximum if it never is.
 #[derive(Debug, Default)]
 struct Means {
     samples: u64,
@@ -282,13 +283,13 @@ pub struct Row {
     pub engine: &'static str,
     /// The policy's name, or the server's address.
     pub policy: String,
-    /// As the user wrote it.
+    /// The size as the user wrote it.
     pub size: String,
     /// Whether the capacity counts objects; bytes otherwise.
     pub is_objects: bool,
-    /// What the size comes to.
+    /// The size in that unit.
     pub capacity: u64,
-    /// What happened.
+    /// The result.
     pub tally: Tally,
 }
 
@@ -366,7 +367,7 @@ fn replay(trace: &Trace, weigh: Weigh, mut cache: impl Cache) -> Tally {
     tally
 }
 
-/// When what this request stores is gone; `None`: never.
+/// The expiry of the item stored by this request; `None`: never.
 pub(crate) fn expires_at_ms(request: &CacheRequest) -> Option<u64> {
     (request.ttl_s > 0).then(|| request.time_ms + u64::from(request.ttl_s) * 1000)
 }

@@ -37,23 +37,23 @@ use world::World;
 /// One run.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Of everything that is drawn.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Servers; drawn if not said.
+    /// Servers; drawn if not set.
     pub nodes: Option<usize>,
-    /// Shards, and at least as many keys; drawn if not said.
+    /// Shards, and at least as many keys; drawn if not set.
     pub shards: Option<u16>,
-    /// Clients; drawn if not said.
+    /// Clients; drawn if not set.
     pub clients: Option<usize>,
     /// Requests of each client.
     pub requests: Option<usize>,
-    /// Which kinds of faults there may be.
+    /// The allowed kinds of faults.
     pub faults: Vec<FaultKind>,
-    /// Of the faults that are drawn, only these, by their position.
+    /// Only these of the drawn faults, by their position.
     pub only_faults: Option<Vec<usize>>,
-    /// By which scheme entries travel; by the seed if not said.
+    /// The replication scheme; by the seed if not set.
     pub scheme: Option<cluster::Scheme>,
-    /// A bug to notice.
+    /// The planted bug.
     pub plant: Option<Plant>,
     /// One line per event on standard error.
     pub trace: bool,
@@ -67,26 +67,27 @@ impl Options {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Its seed.
     pub seed: u64,
-    /// What was wrong, if anything was.
+    /// The violation, if there was one.
     pub failure: Option<String>,
-    /// The checker gave up.
+    /// Whether the checker gave up.
     pub is_undecided: bool,
-    /// Every full copy of a shard was lost, beyond what is promised: judged up to there.
+    /// Whether every full copy of a shard was lost, beyond what is promised: the run is judged up
+    /// to there.
     pub is_beyond_promise: bool,
     /// Faults that were drawn.
     pub fault_count: usize,
-    /// Those that had something to strike.
+    /// Faults that had an effect.
     pub struck_count: u64,
-    /// Servers that were told to end, and handed over all that they had before they did.
+    /// Servers that were told to end, and handed over everything before they did.
     pub left_count: u64,
     /// Requests of all clients.
     pub request_count: usize,
-    /// Those whose fate no client knows.
+    /// Requests with an unknown outcome.
     pub unanswered_count: usize,
     /// Events of the simulation.
     pub event_count: u64,

@@ -24,7 +24,7 @@ use base::Instant;
 
 pub use calendar::EventQueue;
 
-/// The engine's time as the policies' own, which is in whole nanoseconds.
+/// Converts the engine's time to the policies', which is in whole nanoseconds.
 pub(crate) fn instant(now_ns: f64) -> Instant {
     Instant { ns: now_ns as u64 }
 }
@@ -34,7 +34,7 @@ pub(crate) fn instant(now_ns: f64) -> Instant {
 pub struct Engine<E, const LANES: usize> {
     lanes: [VecDeque<(f64, E)>; LANES],
     queue: EventQueue<E>,
-    /// The earliest event's time of each lane; infinite where there is none.
+    /// The time of each lane's earliest event; infinite if it has none.
     heads: [f64; LANES],
     queue_head: f64,
 }
@@ -51,7 +51,7 @@ impl<E, const LANES: usize> Default for Engine<E, LANES> {
 }
 
 impl<E, const LANES: usize> Engine<E, LANES> {
-    /// Adds an event at any time from now on.
+    /// Adds an event at a time that is not in the past.
     #[inline]
     pub fn push(&mut self, at: f64, event: E) {
         self.queue.push(at, event);
@@ -69,7 +69,7 @@ impl<E, const LANES: usize> Engine<E, LANES> {
         ring.push_back((at, event));
     }
 
-    /// The earliest event's time; infinite when there is none.
+    /// The earliest event's time; infinite if there is none.
     #[inline]
     pub fn next_at(&self) -> f64 {
         self.heads.iter().fold(self.queue_head, |least, head| least.min(*head))

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use crate::SimError;
 
-/// How close to the published artifact's model.
+/// The model: that of a server, or the published artifact's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fidelity {
     /// What a server would do; every request counts.
@@ -30,27 +30,27 @@ pub enum Fidelity {
     Artifact,
 }
 
-/// What the user asked for.
+/// The user's options.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Requests of each point; `None`: the figure's own default.
     pub requests: Option<u64>,
-    /// Of everything that is drawn.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Which model.
+    /// The model.
     pub fidelity: Fidelity,
-    /// How many points run side by side.
+    /// The number of points that run in parallel.
     pub threads: usize,
-    /// A file of CPU costs, where a figure has some; `None`: the paper's.
+    /// A file of CPU costs, if the figure uses some; `None`: the paper's.
     pub costs: Option<PathBuf>,
-    /// Whose objects, where a figure has a choice; `None`: its own.
+    /// The object set, if the figure has a choice; `None`: its own.
     pub objects: Option<String>,
 }
 
-/// One figure that can be asked for.
+/// One figure.
 #[derive(Clone, Copy, Debug)]
 pub struct Figure {
-    /// As the user writes it, e.g. `c4-fig3`.
+    /// Its name on the command line, e.g. `c4-fig3`.
     pub name: &'static str,
     /// One line.
     pub about: &'static str,
@@ -58,14 +58,14 @@ pub struct Figure {
     pub run: fn(&Options) -> Result<Report, SimError>,
 }
 
-/// What a figure's run gives: written as `NAME.csv`, `NAME.svg` and `NAME.md`.
+/// The result of a figure: written as `NAME.csv`, `NAME.svg` and `NAME.md`.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The numbers.
     pub table: Table,
     /// The panels of the picture, side by side.
     pub charts: Vec<Chart>,
-    /// What was run, how far it is from the paper, and why. Markdown.
+    /// What was run, the difference from the paper, and its reasons. Markdown.
     pub text: String,
 }
 
@@ -122,7 +122,7 @@ impl Fidelity {
 }
 
 impl Figure {
-    /// Finds out before a long run whether its files can be written; makes the directory.
+    /// Checks before a long run that its files can be written; creates the directory.
     pub fn prepare(&self, directory: &Path) -> Result<(), SimError> {
         file::check_directory(directory, self.name)
     }

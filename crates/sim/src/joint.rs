@@ -19,7 +19,7 @@ use crate::measure::CostTable;
 use crate::plan::{Item, PRESETS, Plan, PlanOptions, REQUEST_NS_DEFAULT, Workload, plan};
 use crate::{SimError, parallel};
 
-/// What this model draws.
+/// The figures of this model.
 pub const FIGURES: &[Figure] = &[Figure {
     name: "joint",
     about: "the joint default against every preset, by region, size mix and number of cores",
@@ -31,7 +31,7 @@ const CORES: [usize; 5] = [4, 8, 16, 64, 240];
 const KEY_COUNT: u64 = 1_600_000;
 /// Items of the regions: C-4's largest, 16-byte keys and 512-byte values.
 const ITEM_BYTES: u64 = 528;
-/// Drawn in the picture; the table has all.
+/// The presets in the picture; the table has all.
 const DRAWN: [&str; 8] =
     ["dovetail", "c4", "c4-crew", "c4-comp", "hkh-ws", "minos", "basekv", "mica-erew"];
 
@@ -180,7 +180,7 @@ fn chart(results: &[(usize, usize, Plan)], cores: usize) -> Chart {
     }
 }
 
-/// Where the joint default loses, by how much and to which preset.
+/// The cases in which the joint default loses, by how much and to which preset.
 fn text(results: &[(usize, usize, Plan)], request_count: usize) -> String {
     let mut kinds = String::new();
     for traffic in &TRAFFIC {
@@ -190,7 +190,7 @@ fn text(results: &[(usize, usize, Plan)], request_count: usize) -> String {
     let mut wins = 0;
     for (cores, index, plan) in results {
         let (ours, best) = (throughput_rps(plan, "dovetail"), best_rps(plan));
-        // What the search cannot tell apart is no loss.
+        // A difference below the resolution of the search is not a loss.
         if ours >= 0.99 * best {
             wins += 1;
             continue;

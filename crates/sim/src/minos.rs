@@ -44,7 +44,7 @@ pub const FIGURES: &[Figure] = &[
 /// Of all requests, how many are large (Minos §2.2).
 pub const LARGE_SHARE: f64 = 0.00125;
 
-/// How requests find a core (Minos §2.2).
+/// The strategies by which requests find a core (Minos §2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
     /// nxM/G/1: bound to a core on arrival, by hash.
@@ -69,7 +69,7 @@ impl Strategy {
         Strategy::SizeAwareDCrew,
     ];
 
-    /// As the user writes it.
+    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Strategy::Hash => "hash",
@@ -97,21 +97,21 @@ impl std::str::FromStr for Strategy {
 /// One point of Fig. 2.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PointOptions {
-    /// How requests find a core.
+    /// The strategy.
     pub strategy: Strategy,
-    /// How many cores.
+    /// The number of cores.
     pub cores: usize,
     /// Service time of a large request, in those of a small one.
     pub k: f64,
-    /// Of all requests, how many are large; 0: small ones only.
+    /// The share of large requests; 0: small ones only.
     pub large_share: f64,
-    /// Of all requests, how many write: only d-CREW minds (Minos §5.3: 5 or 50 %).
+    /// The share of writes: it matters only to d-CREW (Minos §5.3: 5 or 50 %).
     pub write_share: f64,
     /// Offered load per core, large requests included; below 1 to be stable.
     pub rho: f64,
-    /// How many arrive.
+    /// The number of requests.
     pub requests: u64,
-    /// Of arrivals, services and hashes.
+    /// The seed of arrivals, services and hashes.
     pub seed: u64,
 }
 
@@ -145,7 +145,7 @@ pub struct PointResult {
     pub p99_large: f64,
     /// Cores that served small requests: all of them, unless the strategy is size-aware.
     pub small_cores: usize,
-    /// How many were counted: all that arrived.
+    /// The number of counted requests: all that arrived.
     pub requests: u64,
     /// On this machine.
     pub simulated_requests_per_second: f64,
@@ -154,7 +154,7 @@ pub struct PointResult {
 /// Cores of a point; C-4's model takes as many.
 const CORES_MAX: usize = 4096;
 
-/// Below it times grow until a service is lost in their rounding.
+/// The least load: below it times grow until a service is lost in their rounding.
 const LOAD_MIN: f64 = 1e-6;
 
 /// Latencies are counted in thousandths of a small service.
@@ -232,7 +232,7 @@ fn jobs_of(options: &PointOptions) -> impl Iterator<Item = Job> {
     Jobs::new(SmallRng::seed_from_u64(seed), per_time, service).take(requests as usize)
 }
 
-/// What Minos's controller makes of the workload: a size is a service time, and so is its cost.
+/// The plan of Minos's controller for the workload: a size is a service time, and so is its cost.
 fn plan_of(options: &PointOptions) -> SizePlan {
     const COUNTED: u32 = 100_000;
     let sizes = [WorkerSizes::new(1)];

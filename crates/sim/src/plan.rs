@@ -39,48 +39,49 @@ use jobs::Jobs;
 use presets::{SetUp, Setting};
 use server::Costs;
 
-/// What is asked.
+/// The parameters of a plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlanOptions {
     /// Cores of the planned server: all of them workers or hand-off cores.
     pub cores: usize,
-    /// On the 99th percentile of all requests; `None`: ten times the mean service time.
+    /// The SLO on the 99th percentile of all requests; `None`: ten times the mean service time.
     pub slo_ns: Option<f64>,
-    /// What a request costs a core besides the store: receive, parse, reply.
+    /// The cost of a request besides the store: receive, parse, reply.
     pub request_ns: f64,
-    /// Of everything that is drawn.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// How many presets run side by side.
+    /// The number of presets that run in parallel.
     pub threads: usize,
 }
 
-/// What came of it.
+/// A plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Best first.
+    /// The presets, best first.
     pub rows: Vec<Row>,
-    /// On the 99th percentile.
+    /// The SLO on the 99th percentile.
     pub slo_ns: f64,
-    /// Of a request, all costs but waiting, forwardings and line transfers.
+    /// The mean cost of a request without waiting, forwardings and line transfers.
     pub service_mean_ns: f64,
-    /// The load at which [`Row::p99_common_ns`] is taken: this share of what the best one serves.
+    /// The load at which [`Row::p99_common_ns`] is taken: this share of the best preset's load.
     pub common_rps: f64,
 }
 
-/// One preset.
+/// The result of one preset.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Which.
+    /// The preset.
     pub preset: &'static str,
-    /// The best of what it may be.
+    /// The best of its variants.
     pub dispatch: Dispatch,
     /// Cores that only receive, serve hot reads and reply; 0: all do everything.
     pub dispatchers: usize,
     /// The highest load within the SLO; 0 when there is none.
     pub throughput_rps: f64,
-    /// At that load.
+    /// The 99th percentile at that load.
     pub p99_ns: u64,
-    /// At a load that all presets are asked for; `None`: more work than its busiest core has time.
+    /// The 99th percentile at a load common to all presets; `None`: more work than its busiest core
+    /// has time for.
     pub p99_common_ns: Option<u64>,
 }
 
@@ -109,8 +110,9 @@ const COMMON_SHARE: f64 = 0.7;
 /// The time to add a write to a window and to answer it, of this store
 /// (docs/results/compaction.md); C-4 §5.3 has 100.
 const JOIN_NS: f64 = 35.0;
-/// Of a request that one layer sends to the other: copying it, routing it, the rings, taking the
-/// reply back. What a server of two layers may cost at batches of 20, not what was measured.
+/// The cost of sending a request from one layer to the other: copying it, routing it, the rings,
+/// taking the reply back. It is an estimate for a server of two layers at batches of 20, not a
+/// measurement.
 const LAYER_FORWARDING_NS: f64 = 60.0;
 /// Requests of 16 bytes that travel in one line from core to core (μTPS §3.4).
 const REQUESTS_PER_LINE: f64 = 4.0;
@@ -133,7 +135,7 @@ pub fn plan(
     let jobs = Jobs::draw(&workload.items, costs, options.seed);
     let service_mean_ns = options.request_ns + jobs.store_mean_ns();
     let slo_ns = options.slo_ns.unwrap_or(SLO_RATIO * service_mean_ns);
-    // With one core measured nothing is known of moving lines; then it is left out.
+    // If one core was measured, the cost of moving lines is unknown and left out.
     let lines = costs.line_transfer().unwrap_or(LineTransfer::OFF);
     let setting = Setting {
         cores: options.cores,
@@ -169,13 +171,13 @@ pub fn plan(
         })
     });
     let mut rows = rows.into_iter().collect::<Result<Vec<Row>, SimError>>()?;
-    // A stable sort: of equals the joint default, then the order of the presets.
+    // A stable sort: among equals the joint default comes first, then the order of the presets.
     rows.sort_by(|left, right| right.throughput_rps.total_cmp(&left.throughput_rps));
     Ok(Plan { rows, slo_ns, service_mean_ns, common_rps: common * 1e9 })
 }
 
 impl PlanOptions {
-    /// What [`plan`] would refuse, before there is a workload.
+    /// Checks what [`plan`] would refuse, before there is a workload.
     ///
     /// # Errors
     /// When an option is out of its range.
@@ -206,7 +208,7 @@ fn best(found: Vec<Found>) -> Option<Found> {
     found.into_iter().reduce(|best, other| if other.rate > best.rate { other } else { best })
 }
 
-/// Halves the loads between none and all that the cores could do.
+/// Halves the range of loads between none and the capacity of the cores.
 fn search(jobs: &Jobs, set_up: SetUp, slo_ns: f64, capacity: f64) -> Result<Found, SimError> {
     let (mut low, mut high) = (0.0, capacity);
     let mut p99_ns = 0;

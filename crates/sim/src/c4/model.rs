@@ -27,11 +27,11 @@ use crate::engine::Engine;
 use crate::figure::Fidelity;
 use crate::latency::Latencies;
 
-/// From generation to the balancer.
+/// Delay from generation to the balancer.
 const TO_BALANCER_NS: f64 = 1.0;
-/// From the balancer to a core, and back.
+/// Delay from the balancer to a core, and back.
 const TO_CORE_NS: f64 = 30.0;
-/// Mean service with the fixed cost (C-4 §3.1): what load 1.0 fills.
+/// Mean service time with the fixed cost (C-4 §3.1): it defines load 1.0.
 const SERVICE_MEAN_NS: f64 = 700.0;
 /// T_fixed, and the time to add a write to a window (T_comp).
 const FIXED_NS: f64 = 100.0;
@@ -44,7 +44,7 @@ const DONE: usize = 1;
 const COMPLETED: usize = 2;
 const LANES: usize = 3;
 
-/// Waiting requests that are passed by because their set of the write table is full.
+/// Most waiting requests to skip because their set of the write table is full.
 const LOOK_AHEAD_MAX: usize = 64;
 
 /// One request.
@@ -58,7 +58,7 @@ struct Request {
     is_end: bool,
 }
 
-/// What can happen.
+/// The events.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// A request reaches a core.
@@ -79,22 +79,22 @@ enum Event {
     Completed(u16, Request),
 }
 
-/// What a run needs to know besides its router and its streams.
+/// The parameters of a run besides its router and its streams.
 #[derive(Clone, Copy, Debug)]
 struct Setup {
     /// Cores.
     pub workers: usize,
-    /// Between arrivals.
+    /// Mean time between arrivals.
     pub gap_mean_ns: f64,
-    /// That arrive.
+    /// Number of arriving requests.
     pub requests: u64,
-    /// Which model.
+    /// The model.
     pub fidelity: Fidelity,
-    /// The bound under which the artifact's balancer waits; `None`: it never waits.
+    /// The queue bound for which the artifact's balancer waits; `None`: it never waits.
     pub bound: Option<u32>,
     /// Dependent writes are compacted by these rules.
     pub rules: Option<WindowRules>,
-    /// Readers compare versions, since another core may write.
+    /// Whether readers compare versions, because another core may write.
     pub is_versioned: bool,
 }
 
@@ -143,7 +143,7 @@ fn with_streams(options: &PointOptions, streams: impl Streams) -> PointResult {
     }
 }
 
-/// How many partitions a single dispatcher's table holds.
+/// Number of partitions in a single dispatcher's table.
 fn held<B: policy::routers::Balance>(router: &DCrew<B>) -> u64 {
     router.table().opened().max(0) as u64
 }
@@ -159,7 +159,7 @@ fn entry_count(options: &PointOptions) -> usize {
     options.workers * per_worker
 }
 
-/// Runs a setup to its end; `held` tells how full the router's write table is.
+/// Runs a setup to its end; `held` returns the fill of the router's write table.
 fn simulate<S: Streams, R: Router>(
     setup: Setup,
     streams: S,
@@ -178,7 +178,7 @@ struct Model<S, R> {
     engine: Engine<Event, LANES>,
     cores: Cores,
     balancer: Balancer,
-    /// The next request, which reaches the balancer then.
+    /// The next request, and the time it reaches the balancer.
     arrival: Option<(f64, Request)>,
     generated: u64,
     latencies: Latencies,
@@ -188,17 +188,17 @@ struct Model<S, R> {
     held: Held,
 }
 
-/// What waits at the balancer.
+/// The requests that wait at the balancer.
 #[derive(Default)]
 struct Balancer {
     input: VecDeque<Request>,
-    /// Completions that have arrived and that the balancer has not looked at (artifact).
+    /// Completions that have arrived but the balancer has not read (artifact).
     inbox: VecDeque<(u16, Request)>,
     /// All queues are full.
     is_blocked: bool,
 }
 
-/// How full the write table was.
+/// The fill of the write table.
 #[derive(Default)]
 struct Held {
     sum: u64,
@@ -282,7 +282,7 @@ impl<S: Streams, R: Router> Model<S, R> {
         }
         let goes_on = match self.setup.fidelity {
             Fidelity::Honest => self.generated < self.setup.requests,
-            // Until core 0 has come to the end mark.
+            // The run goes on until core 0 has reached the end mark.
             Fidelity::Artifact => !self.cores.has_ended(),
         };
         if goes_on {
@@ -315,12 +315,12 @@ impl<S: Streams, R: Router> Model<S, R> {
         }
     }
 
-    /// Dispatches all that waits, as the artifact's balancer does.
+    /// Dispatches all waiting requests, as the artifact's balancer does.
     ///
-    /// The artifact's balancer looks at its completions only behind a dispatch, so that a decision
-    /// may rest on a view that is one arrival old, and it waits with all that follows while all
-    /// queues are full. The honest one sees each completion at once, and lets a request that need
-    /// not wait pass those that must.
+    /// The artifact's balancer reads its completions only after a dispatch, so a decision may use a
+    /// view that is one arrival old; and while all queues are full it waits, with all requests
+    /// behind. The honest balancer sees each completion at once, and lets a request that need not
+    /// wait pass those that must.
     fn balance(&mut self, now: f64) {
         while let Some(request) = self.balancer.input.pop_front() {
             // Some queue has room, and the artifact's write table is never full.
@@ -336,7 +336,7 @@ impl<S: Streams, R: Router> Model<S, R> {
         }
     }
 
-    /// Sends what now has room, in the order of arrival.
+    /// Sends the requests that now have room, in the order of arrival.
     fn balance_waiting(&mut self, now: f64) {
         let mut place = 0;
         while let Some(request) = self.balancer.input.get(place).copied() {
@@ -344,7 +344,7 @@ impl<S: Streams, R: Router> Model<S, R> {
                 Ok(()) => {
                     self.balancer.input.remove(place);
                 }
-                // All that wait need a queue with room, or else an entry as well.
+                // All waiting requests need a queue with room, or else an entry as well.
                 Err(Busy::QueuesFull) => return,
                 Err(_) if place < LOOK_AHEAD_MAX => place += 1,
                 Err(_) => return,
@@ -352,12 +352,12 @@ impl<S: Streams, R: Router> Model<S, R> {
         }
     }
 
-    /// Whether nothing can be balanced (JBSQ).
+    /// Whether no request can be balanced (JBSQ).
     fn is_full(&self) -> bool {
         self.setup.bound.is_some_and(|bound| self.depths.all_at_least(bound))
     }
 
-    /// Asks the router, and sends the request where it says.
+    /// Asks the router, and sends the request to its choice.
     fn dispatch(&mut self, now: f64, request: Request) -> Result<(), Busy> {
         let worker = if request.is_end {
             WorkerId(0)
@@ -402,7 +402,7 @@ impl<S: Streams, R: Router> Model<S, R> {
         self.router.finish(&routed(request), worker);
     }
 
-    /// A request's service has ended: its latency is taken, and the balancer will hear of it.
+    /// Ends a request's service: records its latency, and informs the balancer.
     fn answer(&mut self, now: f64, core: u16, request: Request) {
         let latency_ns = now - request.generated_ns;
         self.last_completion_ns = now;
@@ -440,7 +440,7 @@ impl<S: Streams, R: Router> Model<S, R> {
     }
 }
 
-/// What the router may look at.
+/// The state that the router may read.
 fn routed(request: &Request) -> RouteRequest {
     RouteRequest {
         partition: request.partition,

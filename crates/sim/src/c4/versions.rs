@@ -17,7 +17,7 @@
 
 use base::PartitionId;
 
-/// From the start of a write to its first bump, and from its end to the second.
+/// Delay from the start of a write to its first version change, and from its end to the second.
 const BUMP_DELAY_NS: f64 = 50.0;
 
 const CELLS: usize = 4096;
@@ -33,7 +33,7 @@ struct Write {
 #[derive(Debug)]
 pub struct Versions {
     cells: Vec<Vec<Write>>,
-    /// The longest look at a bucket so far: writes are kept for that long behind their end (I2).
+    /// The longest read of a bucket so far: writes are kept for that long after their end (I2).
     look_ns_max: f64,
 }
 
@@ -47,20 +47,20 @@ impl Versions {
         cell.iter().filter(move |write| write.partition == partition)
     }
 
-    /// When the write that is in progress at `now` ends for readers; `None`: the version is even.
+    /// The end, for readers, of the write in progress at `now`; `None`: the version is even.
     #[inline]
     pub fn odd_until(&self, partition: PartitionId, now: f64) -> Option<f64> {
         let is_odd = |write: &&Write| write.odd_from <= now && now < write.odd_until;
         self.of(partition).find(is_odd).map(|write| write.odd_until)
     }
 
-    /// A reader begins a look at a bucket that lasts for `look_ns`.
+    /// Records that a reader begins to read a bucket for `look_ns`.
     #[inline]
     pub fn look(&mut self, look_ns: f64) {
         self.look_ns_max = self.look_ns_max.max(look_ns);
     }
 
-    /// Whether the version at `now` is another than at `since`.
+    /// Whether the version at `now` differs from the one at `since`.
     #[inline]
     pub fn has_moved(&self, partition: PartitionId, since: f64, now: f64) -> bool {
         debug_assert!(now - since <= self.look_ns_max + 1.0, "I2");

@@ -17,18 +17,18 @@ use crate::cache::{Cache, Held, Item};
 struct Kept {
     weight: u64,
     expires_at_ms: u64,
-    /// Index of the look-up that it is kept for.
+    /// Index of the look-up for which it is kept.
     next_use: u64,
 }
 
-/// A cache that knows the future.
+/// A cache that knows future look-ups.
 pub(super) struct Belady {
     capacity: u64,
     kept: HashMap<u64, Kept, BuildHasherDefault<MixHasher>>,
     weight: u64,
     /// For each class: next use and key. An entry that says otherwise than `kept` is stale.
     classes: Vec<BinaryHeap<(u64, u64)>>,
-    /// The use that is being served.
+    /// The current look-up.
     now: u64,
     evictions: u64,
 }
@@ -58,7 +58,7 @@ impl Belady {
         }
     }
 
-    /// The item of this class that is wanted last; drops stale entries on the way.
+    /// The item of this class with the furthest next use; drops stale entries on the way.
     fn last_of(&mut self, class: usize) -> Option<(u64, u64)> {
         let heap = &mut self.classes[class];
         while let Some((next_use, key)) = heap.peek().copied() {

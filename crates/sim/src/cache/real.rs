@@ -19,9 +19,9 @@ use workload::cache_trace::{Access, CacheRequest};
 use crate::SimError;
 use crate::cache::{CacheSize, Means, SAMPLE_EVERY, Tally, Trace, expires_at_ms};
 
-/// What a server's index starts with: docs of `server::memory`.
+/// The initial size of a server's index: docs of `server::memory`.
 const INDEX_PART: u64 = 64;
-/// The least segment of the log, and so that of the smallest stores.
+/// The smallest segment of the log, and so of the smallest stores.
 const SEGMENT_MIN_BYTES: u64 = 64 << 10;
 /// Segments of a log that is made for a number of objects: many, so that a segment is a small part.
 const SEGMENTS_WANTED: u64 = 384;
@@ -29,13 +29,14 @@ const SEGMENTS_WANTED: u64 = 384;
 const SESSIONS: u64 = 4;
 /// Below this many objects, segments that hold one each are few enough for a store of one session.
 const OBJECTS_FEW: u64 = 100;
-/// The store takes no log with fewer: a few objects are then more than were asked for.
+/// The least number of segments that the store accepts: with a few objects it then holds more than
+/// requested.
 const SEGMENTS_PER_SESSION_MIN: u64 = 8;
 /// Segments that are open or kept free, to begin with.
 const SEGMENTS_SPARE: u64 = 12;
 /// Replays of a trace for one number of objects.
 const ATTEMPTS_MAX: usize = 5;
-/// Items held may differ from what was asked by this part of it, or by half a segment.
+/// Items held may differ from the requested number by this share of it, or by half a segment.
 const TOLERANCE_PART: f64 = 0.002;
 /// The trace's clock starts here: a moment of 2023, so that no expiry is 0, which means "never".
 const START_MS: u64 = 1_700_000_000_000;
@@ -78,7 +79,7 @@ fn open(
     opened.map_err(|error| SimError::BadParameter { what: format!("the store: {error}") })
 }
 
-/// How a log holds a number of equal items.
+/// The layout of a log for a number of equal items.
 struct Plan {
     session_max: u64,
     segment_bytes: u64,
@@ -102,7 +103,7 @@ impl Plan {
     }
 }
 
-/// What a header may take beyond that of a plain entry.
+/// The most bytes of a header beyond that of a plain entry.
 const HEADER_EXTRA_BYTES: u64 = 16;
 
 /// The memory that leaves `bytes` to log and index: the ghosts of S3-FIFO are lines of 64 bytes, a
@@ -154,7 +155,7 @@ fn replay_objects(trace: &Trace, eviction: Eviction, objects: u64) -> Result<Tal
 struct Replay<'a> {
     trace: &'a Trace,
     store: &'a Arc<Store>,
-    /// In the place of the trace's sizes.
+    /// A fixed value size, instead of the trace's.
     value_len_bytes: Option<usize>,
     start_ms: u64,
     key: Vec<u8>,

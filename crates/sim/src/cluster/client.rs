@@ -17,7 +17,7 @@ use crate::cluster::scenario::MS;
 const TIMEOUT_NS: u64 = 12 * MS;
 const PAUSE_NS: u64 = 2 * MS;
 const ATTEMPTS_MAX: u32 = 14;
-/// So many deletes in a million are of the key's whole shard.
+/// This many deletes in a million delete the key's whole shard.
 const FLUSHES_PPM: u64 = 200_000;
 /// Values of odd keys are as long as three datagrams.
 const LONG_VALUE_BYTES: usize = 700;
@@ -27,21 +27,21 @@ const LONG_VALUE_BYTES: usize = 700;
 pub(super) struct Client {
     id: ClientId,
     dice: Dice,
-    /// Apart, so that the rest of a run does not depend on what is flushed.
+    /// A separate stream, so that the rest of a run does not depend on flushes.
     flush_dice: Dice,
     configuration: Option<Arc<Configuration>>,
     sizes: Sizes,
     sequence: u64,
     current: Option<Current>,
     left: usize,
-    /// Reads every key once at the end instead, and never gives up.
+    /// Whether it only reads every key once at the end, and never gives up.
     mode: Mode,
-    /// When it next does something by itself.
+    /// The time of its next own action.
     pub(super) wake_ns: u64,
     pub(super) records: Vec<Record>,
 }
 
-/// What clients have to do with.
+/// The state that clients use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
     pub(super) nodes: usize,
@@ -77,13 +77,13 @@ pub(super) enum Mode {
 struct Current {
     request: Request,
     attempts: u32,
-    /// Whether an answer to the last attempt may still come.
+    /// Whether the answer to the last attempt may still come.
     is_sent: bool,
-    /// How many of the last records are about it: a flush is a delete of several keys.
+    /// The number of its records among the last ones: a flush is a delete of several keys.
     record_count: usize,
 }
 
-/// What a client sends.
+/// The actions of a client.
 pub(super) type Sent = (Peer, Message);
 
 impl Client {
@@ -171,7 +171,7 @@ impl Client {
         let is_guess = current.attempts.is_multiple_of(5);
         let known = self.configuration.as_ref().filter(|_| !is_guess);
         let primary = known.and_then(|all| Some(all.shard(all.shard_of(&request.key))?.primary));
-        // Incarnation 0: whichever incarnation is there now.
+        // Incarnation 0 stands for the present incarnation.
         let anyone = NodeId { name: self.dice.index(self.sizes.nodes) as u16, incarnation: 0 };
         let to = Peer::Node(primary.unwrap_or(anyone));
         sent.push((to, Message::Request(request)));
@@ -206,7 +206,7 @@ impl Client {
                 return self.pause(now_ns);
             }
             Outcome::Computed => unreachable!("nothing here computes"),
-            // Not of a number's key: a value that no client wrote. No order will explain it.
+            // This is a value that no client wrote. No order will explain it.
             Outcome::NotAnInteger => Answer::Sum(i64::MIN),
             Outcome::Value(value) => {
                 Answer::Value(value.map(|text| value_of(&text).unwrap_or(i64::MIN)))

@@ -7,7 +7,7 @@ use base::hash::mix;
 pub struct Dice(u64);
 
 impl Dice {
-    /// The stream of a purpose; other purposes do not disturb it.
+    /// The stream for a purpose; it is independent of other purposes.
     pub fn new(seed: u64, purpose: u64) -> Dice {
         Dice(mix(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ mix(purpose.wrapping_add(1))))
     }
@@ -28,7 +28,7 @@ impl Dice {
         low + self.below(high - low + 1)
     }
 
-    /// True so often in a million.
+    /// True with this probability in parts of a million.
     pub fn happens(&mut self, per_million: u64) -> bool {
         self.below(1_000_000) < per_million
     }

@@ -6,7 +6,7 @@ use crate::cluster::Plant;
 use crate::cluster::scenario::{Fault, Ways, What};
 use crate::cluster::world::{Happening, World};
 
-/// Between two looks whether the others can do without a server that is to end.
+/// Interval between two checks whether the others can do without an ending server.
 const END_AGAIN_NS: u64 = 10_000_000;
 
 impl World<'_> {
@@ -21,7 +21,8 @@ impl World<'_> {
         self.push(until_ns, Happening::FaultEnds(index));
     }
 
-    /// False: it had nothing to strike, or more than is promised would be lost.
+    /// Injects a fault. Returns false if it has no target, or if it would lose more than is
+    /// promised.
     fn strike(&mut self, what: What, until_ns: u64) -> bool {
         match what {
             What::Crash { node, rots } => {
@@ -73,7 +74,7 @@ impl World<'_> {
         }
     }
 
-    /// The end of all faults: everything runs, everything is connected.
+    /// Ends all faults: everything runs, everything is connected.
     pub(super) fn heal(&mut self) {
         self.is_quiet = true;
         self.cuts.iter_mut().flatten().for_each(|count| *count = 0);
@@ -106,8 +107,8 @@ impl World<'_> {
         }
     }
 
-    /// Whether this server's death leaves a server that has all of each shard (K23): nothing is
-    /// promised beyond. What is on a good disk is not lost.
+    /// Whether, after this server's death, some server still has all of each shard (K23): beyond
+    /// that nothing is promised. Data on a good disk is not lost.
     fn may_crash(&self, name: usize, rots: bool) -> bool {
         let Some(node) = &self.servers[name].node else { return false };
         let id = node.id();
@@ -122,13 +123,13 @@ impl World<'_> {
         self.has_good_copies(|copy| copy.name == id.name || !lives(copy))
     }
 
-    /// Whether what this incarnation of a server has is on a medium that keeps it, or may be.
+    /// Whether the data of this incarnation of a server is, or may be, on a medium that keeps it.
     fn is_good(&self, copy: NodeId) -> bool {
         copy.incarnation > self.servers[usize::from(copy.name)].rotten_through_incarnation
     }
 
-    /// Whether each shard has a full copy that is good, besides those. Which nodes are full copies
-    /// differs while a new configuration is on its way: in none of them may there be too few.
+    /// Whether each shard has another good full copy. The set of full copies differs while a new
+    /// configuration is on its way: none of the configurations may have too few.
     fn has_good_copies(&self, is_lost: impl Fn(NodeId) -> bool) -> bool {
         let has_good = |all: &Configuration| {
             let is_kept = |copy: NodeId| !is_lost(copy) && self.is_good(copy);
@@ -139,7 +140,8 @@ impl World<'_> {
         known.flatten().all(|all| has_good(all)) && self.stored().is_none_or(has_good)
     }
 
-    /// A bit flips on the disk of each of these, while it runs, if others have all without it.
+    /// Flips a bit on the disk of each of these servers, while it runs, if other servers have all
+    /// data without it.
     fn decay(&mut self, group: u64) -> bool {
         let mut has_struck = false;
         for name in 0..self.servers.len() {
@@ -169,13 +171,13 @@ impl World<'_> {
         true
     }
 
-    /// A server is told to end. It stops when it has left (`World::watch_leaving`), ...
+    /// Tells a server to end. It stops when it has left (`World::watch_leaving`), ...
     fn order_end(&mut self, name: usize) -> bool {
         let node = self.servers[name].node.as_mut();
         node.map(Node::end).is_some()
     }
 
-    /// ... or when its time is over, as soon as it may; then it starts again.
+    /// ... or when its time is over, as soon as that is safe; then it starts again.
     fn end_node(&mut self, index: usize, name: usize) {
         let is_ending = self.servers[name].node.as_ref().is_some_and(Node::is_ending);
         if is_ending && !self.may_crash(name, false) {
@@ -187,7 +189,7 @@ impl World<'_> {
         self.start_node(name);
     }
 
-    /// A node that has left stops, as its process would: what it promised does not rest on it.
+    /// Stops a node that has left, as its process would: no promise depends on it.
     pub(super) fn watch_leaving(&mut self, name: usize) {
         let has_left = self.servers[name].node.as_ref().is_some_and(Node::has_left);
         if has_left && self.may_crash(name, false) && self.crash(name, false) {
@@ -195,7 +197,7 @@ impl World<'_> {
         }
     }
 
-    /// An operator's wish, heard by all managers; the one that leads heeds it.
+    /// Sends an operator's command to all managers; the leading one executes it.
     fn order_move(&mut self, shard: u16, node: usize) -> bool {
         let incarnation = self.servers[node].incarnation;
         let target = NodeId { name: node as u16, incarnation };

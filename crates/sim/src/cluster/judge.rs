@@ -11,18 +11,18 @@ use crate::cluster::linearizable::{self, Record, Verdict};
 use crate::cluster::scenario::MS;
 use crate::cluster::world::{Happening, World};
 
-/// By when everything must serve again, after all was healed.
+/// The time limit for everything to serve again after all faults are healed.
 const PATIENCE_NS: u64 = 5_000 * MS;
-/// Announcements of what is on all copies, and the last retries.
+/// Time for announcements of CommitVer, and for the last retries.
 const SETTLE_NS: u64 = 60 * MS;
 const STEP_NS: u64 = 20 * MS;
 
-/// How a run came to its end.
+/// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
-    /// Everything served again, or was to.
+    /// Everything served again, or should have.
     Whole,
-    /// More died than any design with so many copies survives (K23).
+    /// More servers died than a design with this number of copies survives (K23).
     BeyondPromise,
 }
 
@@ -50,9 +50,9 @@ impl World<'_> {
         self.report(Ending::Whole)
     }
 
-    /// Whether every full copy of a shard that the config store knows of is gone for good, its disk
-    /// rotten if it had one: the manager left out what it could not reach, and the last one that
-    /// it could died too.
+    /// Whether every full copy of a shard that the config store knows is gone for good, its disk
+    /// rotten if it had one: the manager left out the copies that it could not reach, and the last
+    /// one that it could reach died too.
     fn has_lost_a_shard(&self) -> bool {
         let is_gone = |copy: NodeId| {
             let server = &self.servers[usize::from(copy.name)];
@@ -111,7 +111,8 @@ impl World<'_> {
         }
     }
 
-    /// What has begun to be put together ends, or is forgotten: else its memory never comes back.
+    /// Entries of several blocks are completed or forgotten: otherwise their memory would never be
+    /// freed.
     fn look_for_leftovers(&mut self) {
         let nodes = self.servers.iter().filter_map(|server| server.node.as_ref());
         let counts = nodes.map(|node| (node.id(), node.replica_store().assembling_count()));
@@ -143,7 +144,7 @@ impl World<'_> {
         };
         node.digest_all();
         let mut entries = node.replica_store().all_of(shard);
-        // Each forgets deletes as soon as it knows that they are everywhere.
+        // Each node forgets deletes as soon as it knows that they are everywhere.
         entries.retain(|entry| entry.value.is_some());
         let line = |entry: &std::sync::Arc<cluster::record::Entry>| {
             let value = entry.value.as_deref().unwrap_or_default();

@@ -35,18 +35,18 @@ impl Clock {
         Instant { ns: true_ns.saturating_add_signed(self.zero_ns + fast_ns) }
     }
 
-    /// From now on it shows so much more.
+    /// Moves the clock forward by this amount.
     pub(super) fn jump(&mut self, by_ns: i64) {
         self.zero_ns += by_ns;
     }
 }
 
-/// A log on a medium: what was synced stays; of the rest a crash keeps a part, perhaps torn.
+/// A log on a medium: a crash keeps the synced part, and some of the rest, perhaps torn.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Disk {
     bytes: Vec<u8>,
     synced_bytes: usize,
-    /// Where the present incarnation began to append.
+    /// The length at the start of the present incarnation.
     incarnation_start_bytes: usize,
 }
 
@@ -59,8 +59,8 @@ impl Disk {
         self.bytes.len()
     }
 
-    /// A sync that was asked for at that length has ended: what the node is told. A disk that lies
-    /// keeps nothing.
+    /// Ends a sync that was requested at that length; returns the length that the node is told. A
+    /// lying disk keeps nothing.
     pub(super) fn synced(&mut self, len_bytes: usize, lies: bool) -> u64 {
         if !lies {
             self.synced_bytes = self.synced_bytes.max(len_bytes);
@@ -68,7 +68,7 @@ impl Disk {
         (len_bytes - self.incarnation_start_bytes) as u64
     }
 
-    /// The power goes.
+    /// The power fails.
     pub(super) fn crash(&mut self, dice: &mut Dice) {
         let unsynced = self.bytes.len() - self.synced_bytes;
         let kept = dice.below(unsynced as u64 + 1) as usize;
@@ -94,7 +94,7 @@ impl Disk {
         &self.bytes
     }
 
-    /// An incarnation begins: its recovery found so much of the log whole.
+    /// Begins an incarnation whose recovery found this much of the log whole.
     pub(super) fn begin(&mut self, whole_bytes: usize) {
         self.bytes.truncate(whole_bytes);
         self.synced_bytes = whole_bytes;
@@ -102,16 +102,16 @@ impl Disk {
     }
 }
 
-/// Digest threads: what has landed is in the replica store later, in the order of its shard only.
+/// Digest threads: landed entries reach the replica store later, in order only within their shard.
 #[derive(Clone, Debug)]
 pub(super) struct Crew {
     dice: Dice,
-    /// Of each shard, what is to be installed.
+    /// The entries to install, by shard.
     waiting: BTreeMap<ShardId, VecDeque<(Landed, Arc<Entry>)>>,
     /// Shards whose last entry had no room.
     full: BTreeSet<ShardId>,
     done: Vec<Done>,
-    /// Acknowledges what waits.
+    /// Whether it acknowledges entries that still wait.
     is_hasty: bool,
 }
 
@@ -131,25 +131,25 @@ const LOOKS: u32 = 2;
 /// ... and has so many entries at once.
 const ABOVE_ENTRIES: usize = 3;
 
-/// The nodes' replica store, which can be told to forget what was deleted.
+/// The nodes' replica store, with an option to forget deletes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TestReplicaStore {
     pub(super) inner: RefCell<MemoryReplicaStore>,
-    /// The threads that install what has landed; none: the node that takes it in does.
+    /// The threads that install landed entries; `None`: the node installs them itself.
     pub(super) crew: Option<RefCell<Crew>>,
-    /// Whether it is known when the crew goes on.
+    /// Whether the time of the crew's next step is known.
     pub(super) is_woken: Cell<bool>,
-    /// How often it was asked for what is above a version.
+    /// How often it was asked for entries above a version.
     pub(super) looked_count: Cell<u32>,
     /// Of the server.
     pub(super) incarnation: u32,
     pub(super) loses_deletes: bool,
-    /// A flush deletes, and keeps nothing away.
+    /// Whether a flush deletes but rejects no older entry.
     pub(super) loses_flushes: bool,
-    /// Whether it is the node's log; then `unlogged` is what it has to say to the disk.
+    /// Whether it is the node's log; then `unlogged` is the data to write to the disk.
     pub(super) is_log: bool,
     pub(super) unlogged: RefCell<Vec<u8>>,
-    /// Each entry of several blocks that is put together holds it.
+    /// Each incomplete entry of several blocks holds it.
     pub(super) assembling: Arc<()>,
 }
 
@@ -219,7 +219,7 @@ impl ReplicaStore for TestReplicaStore {
         self.finish_shard(shard);
         self.inner.get_mut().clear(shard);
         if self.is_log {
-            // As a node's own mark: what was listed before has more than what follows.
+            // Like a node's own mark: earlier listings have more than later ones.
             let incarnation = Version::from_bits(self.incarnation.into()).unwrap_or(Version::ZERO);
             append_mark(Kind::Reset, shard, incarnation, self.unlogged.get_mut());
         }
@@ -237,12 +237,12 @@ impl ReplicaStore for TestReplicaStore {
 }
 
 impl TestReplicaStore {
-    /// Entries that are being put together.
+    /// The number of incomplete entries.
     pub(super) fn assembling_count(&self) -> usize {
         Arc::strong_count(&self.assembling) - 1
     }
 
-    /// All of a shard, as it is: for the judge.
+    /// All entries of a shard, for the judge.
     pub(super) fn all_of(&self, shard: ShardId) -> Vec<Arc<Entry>> {
         self.finish_shard(shard);
         self.inner.borrow().all_above(shard, Version::ZERO)
@@ -254,7 +254,7 @@ impl TestReplicaStore {
             && let Some(present) = inner.get(entry.shard, &entry.key)
             && present.value.is_none()
         {
-            // The delete is not there: anything goes.
+            // The delete is forgotten: any entry is accepted.
             let version = Version::ZERO;
             let forgotten = Entry { version, ..(*present).clone() };
             inner.replace(Arc::new(forgotten));
@@ -277,12 +277,12 @@ impl TestReplicaStore {
         if crew.is_hasty { Installed::Newest } else { Installed::Later }
     }
 
-    /// Whether something waits for the crew.
+    /// Whether entries wait for the crew.
     pub(super) fn has_waiting(&self) -> bool {
         self.crew.as_ref().is_some_and(|crew| !crew.borrow().waiting.is_empty())
     }
 
-    /// Some of what waits, of any shard; whether there was anything.
+    /// Installs some of the waiting entries, of any shard; returns whether there were any.
     pub(super) fn digest_some(&self) -> bool {
         let Some(crew) = &self.crew else { return false };
         let shard = {
@@ -298,7 +298,7 @@ impl TestReplicaStore {
         true
     }
 
-    /// All that waits of a shard: whatever else is asked of it comes behind that.
+    /// Installs all waiting entries of a shard: any other question about it comes after that.
     fn finish_shard(&self, shard: ShardId) {
         while self.digest_one(shard) {}
     }

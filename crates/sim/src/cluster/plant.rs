@@ -23,7 +23,7 @@ pub enum Plant {
     Lease,
     /// Deletes leave nothing behind.
     Tombstone,
-    /// What is older than a flush may come back.
+    /// Entries older than a flush may come back.
     Flush,
     /// Managers forget which nodes had all of a shard when too few copies are left.
     Forget,
@@ -33,9 +33,9 @@ pub enum Plant {
     Suspend,
     /// A new primary goes on with the versions of the old one's epoch.
     Reuse,
-    /// Disks say that they have what they do not have.
+    /// Disks report syncs that they did not make.
     Sync,
-    /// What a digest thread is given is acknowledged before it has installed it.
+    /// An entry is acknowledged before its digest thread has installed it.
     Early,
 }
 
@@ -57,7 +57,7 @@ pub const PLANTS: &[(&str, Plant)] = &[
 ];
 
 impl Plant {
-    /// What is wrong then, in one line.
+    /// The description of the bug, in one line.
     pub fn about(self) -> &'static str {
         match self {
             Plant::Ack => "some frames are acknowledged and never land",
@@ -78,7 +78,7 @@ impl Plant {
         }
     }
 
-    /// How a manager is set up.
+    /// The settings of a manager.
     pub(super) fn settings(plant: Option<Plant>, settings: Settings) -> Settings {
         match plant {
             Some(Plant::Forget) => Settings { min_copies: 1, ..settings },
@@ -86,7 +86,7 @@ impl Plant {
         }
     }
 
-    /// What a manager's clock shows.
+    /// The reading of a manager's clock.
     pub(super) fn manager_time(plant: Option<Plant>, now: Instant) -> Instant {
         match plant {
             Some(Plant::Hasty) => Instant { ns: 2 * now.ns },
@@ -94,7 +94,7 @@ impl Plant {
         }
     }
 
-    /// What a node gets instead of a message.
+    /// The messages that a node receives instead of a message.
     pub(super) fn distort(
         plant: Option<Plant>,
         node: &Node<TestReplicaStore>,
@@ -109,7 +109,7 @@ impl Plant {
                 let id = node.id();
                 for shard in &mut other.shards {
                     if shard.backups.contains(&id) && shard.filling_from.is_none() {
-                        // Alone: those that know better would not answer it.
+                        // Alone, because nodes that know better would not answer it.
                         shard.primary = id;
                         shard.backups.clear();
                         shard.waiting.clear();
@@ -133,7 +133,7 @@ impl Plant {
         }
     }
 
-    /// What lane a node sees a frame come in on.
+    /// The lane on which a node receives a frame.
     pub(super) fn distort_lane(
         plant: Option<Plant>,
         node: &Node<TestReplicaStore>,
@@ -145,7 +145,7 @@ impl Plant {
         }
     }
 
-    /// An acknowledgement of what never lands.
+    /// An acknowledgement of a frame that never lands.
     pub(super) fn forged_ack(term: Term, bytes: &[u8]) -> Message {
         let mut blocks = Vec::new();
         let mut rest = bytes;

@@ -17,9 +17,9 @@ pub(super) const MS: u64 = 1_000_000;
 pub enum FaultKind {
     /// Messages and frames are lost.
     Loss,
-    /// Some take long, and overtake each other.
+    /// Some are late, and overtake each other.
     Delay,
-    /// Some come twice.
+    /// Some are duplicated.
     Duplicate,
     /// Links are cut, one way or both, for one server or for groups.
     Cut,
@@ -50,7 +50,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// What it does, in one line.
+    /// The description, in one line.
     pub fn about(self) -> &'static str {
         match self {
             FaultKind::Loss => "messages and frames are lost, all along",
@@ -93,14 +93,14 @@ pub const FAULT_KINDS: &[(&str, FaultKind)] = &[
     ("end", FaultKind::End),
 ];
 
-/// Those that are drawn after all others, each from a stream of its own: a run without them is what
-/// it was before they were there.
+/// The kinds that are drawn after all others, each from its own stream: so runs without them are
+/// the same as before they existed.
 const LATER_KINDS: [FaultKind; 4] =
     [FaultKind::Jump, FaultKind::Decay, FaultKind::Stall, FaultKind::End];
-/// So many runs of a million have more than five servers.
+/// This many runs in a million have more than five servers.
 const LARGE_PPM: u64 = 300_000;
 
-/// One thing that goes wrong at one time.
+/// One fault at one time.
 #[derive(Clone, Debug)]
 pub(super) struct Fault {
     pub(super) at_ns: u64,
@@ -172,11 +172,11 @@ pub(super) struct Scenario {
     pub(super) shards: u16,
     pub(super) keys: usize,
     pub(super) is_durable: bool,
-    /// Whether what nodes have installed is what they log, as the server's store does.
+    /// Whether the installed entries of a node are its log, as in the server's store.
     pub(super) replica_store_is_log: bool,
     /// Whether nodes have digest threads.
     pub(super) digests_later: bool,
-    /// By which entries travel: half of the runs are by the default one.
+    /// The replication scheme: half of the runs use the default one.
     pub(super) scheme: Scheme,
     pub(super) loss_ppm: u64,
     pub(super) long_delay_ppm: u64,
@@ -186,7 +186,8 @@ pub(super) struct Scenario {
     pub(super) faults_end_ns: u64,
 }
 
-/// Without a roll, so that the seeds of earlier releases are what they were, but for this.
+/// It is computed without a draw, so that the seeds of earlier releases give the same runs
+/// otherwise.
 fn scheme_of(seed: u64) -> Scheme {
     let others = &Scheme::ALL[1..];
     let place = (seed / 2 % (2 * others.len() as u64)) as usize;
@@ -197,11 +198,11 @@ impl Scenario {
     pub(super) fn draw(options: &Options) -> Scenario {
         let dice = &mut Dice::new(options.seed, 1);
         let has = |kind| options.faults.contains(&kind);
-        // Drawn in any case: what is said by hand changes nothing else.
+        // Drawn in any case: an option set by hand changes nothing else.
         let few = dice.between(3, 5) as usize;
         let node_count = options.nodes.unwrap_or_else(|| large(options.seed).unwrap_or(few));
         let manager_count = 1 + dice.index(3);
-        // Half of the runs keep their data on disks; only those survive that all die.
+        // Half of the runs keep their data on disks; only those survive the death of all servers.
         let is_durable = dice.happens(500_000);
         let chance = |dice: &mut Dice, kind, ppm_max| {
             let ppm = dice.below(ppm_max);
@@ -218,8 +219,8 @@ impl Scenario {
             keys: keys.max(options.shards.unwrap_or(0).into()),
             is_durable,
             replica_store_is_log: options.seed % 2 == 1,
-            // Half of those: what is in the replica store before it is acknowledged may be so
-            // later.
+            // In half of those, entries that are installed before they are acknowledged may be
+            // installed later.
             digests_later: options.seed % 4 == 1,
             scheme: options.scheme.unwrap_or_else(|| scheme_of(options.seed)),
             loss_ppm: chance(dice, FaultKind::Loss, 60_000),
@@ -260,7 +261,7 @@ impl Scenario {
         (at_ns, dice.between(MS, 100 * MS))
     }
 
-    /// None to three of them, in half of the runs none.
+    /// Draws none to three of them; in half of the runs none.
     fn draw_later(&mut self, kind: FaultKind, dice: &mut Dice) {
         let is_of_disks = matches!(kind, FaultKind::Decay | FaultKind::Stall);
         let means_nothing = is_of_disks && !self.is_durable;
@@ -285,7 +286,7 @@ impl Scenario {
         }
     }
 
-    /// Whether the kind comes at a time, not all along, and means anything in this run.
+    /// Whether the kind strikes at a time, not throughout, and has an effect in this run.
     fn strikes(&self, kind: FaultKind) -> bool {
         match kind {
             FaultKind::Loss | FaultKind::Delay | FaultKind::Duplicate | FaultKind::Clock => false,

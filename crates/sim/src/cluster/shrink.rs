@@ -28,7 +28,8 @@ pub fn shrink(options: &Options) -> (Options, Report) {
     }
     for kind in best.faults.clone() {
         let faults = best.faults.iter().copied().filter(|other| *other != kind).collect();
-        // Fewer kinds draw other faults: only those that come all along may go.
+        // With fewer kinds other faults would be drawn: only kinds that act throughout may be
+        // dropped.
         let candidate = Options { faults, ..best.clone() };
         if Scenario::draw(&candidate).node_count == scenario.node_count {
             attempt(candidate, &mut best);

@@ -15,20 +15,20 @@ use cluster::{Configuration, Message, NodeId, ShardId, Term, Version};
 
 use crate::cluster::world::World;
 
-/// What was seen so far.
+/// The observations so far.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    /// Of each shard the highest version, and then its primary under each term.
+    /// For each shard the highest version, and its primary under each term.
     versions: BTreeMap<ShardId, Version>,
     primaries: BTreeMap<(ShardId, Term), NodeId>,
-    /// Shards whose primary goes on without those that wait, by the term that it said so in.
+    /// Shards whose primary goes on without the waiting copies, by the term in which it said so.
     withheld: BTreeSet<(ShardId, Term)>,
-    /// What the config store held last, and its bytes.
+    /// The last configuration in the config store, and its bytes.
     stored: Option<(Arc<[u8]>, Configuration)>,
 }
 
 impl Watch {
-    /// A message that somebody sends.
+    /// Checks a sent message.
     pub(super) fn hear(&mut self, message: &Message) {
         if let Message::Withheld { term, shard } = message {
             self.withheld.insert((*shard, *term));
@@ -72,7 +72,7 @@ impl Watch {
 }
 
 impl World<'_> {
-    /// A server has had time to do something (W1 to W3).
+    /// Checks a server after it has acted (W1 to W3).
     pub(super) fn watch_primaries(&mut self, name: usize) {
         let Some(node) = &self.servers[name].node else { return };
         let Some(configuration) = node.configuration().cloned() else { return };
@@ -101,7 +101,7 @@ impl World<'_> {
         }
     }
 
-    /// Somebody may have written to the config store (W4).
+    /// Checks the config store after a possible write (W4).
     pub(super) fn watch_config_store(&mut self) {
         let Some(bytes) = self.config_store.value(Path::Configuration) else { return };
         if self.watch.stored.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, bytes)) {
@@ -117,7 +117,7 @@ impl World<'_> {
         self.watch.stored = Some((bytes, new));
     }
 
-    /// What the config store holds.
+    /// The configuration in the config store.
     pub(super) fn stored(&self) -> Option<&Configuration> {
         self.watch.stored.as_ref().map(|(_, stored)| stored)
     }

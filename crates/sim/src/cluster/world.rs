@@ -25,11 +25,11 @@ use crate::cluster::watch::Watch;
 use crate::cluster::{Options, Plant};
 use crate::engine::EventQueue;
 
-/// Clients begin when the first configuration stands.
+/// Clients begin when the first configuration is committed.
 const CLIENTS_START_NS: u64 = 60 * MS;
 const TICK_NS: u64 = MS;
 
-/// What happens next.
+/// The events.
 #[derive(Debug)]
 pub(super) enum Happening {
     Node { name: usize, incarnation: u32, what: ToNode },
@@ -61,9 +61,9 @@ pub(super) struct Server {
     pub(super) paused_until_ns: u64,
     pub(super) disk: Disk,
     pub(super) disk_slow_until_ns: u64,
-    /// No sync ends before.
+    /// The earliest end of the next sync.
     pub(super) disk_stalled_until_ns: u64,
-    /// A bit of its disk has flipped: what this incarnation and earlier ones had may be damaged.
+    /// The last incarnation whose data may be damaged, because a bit of the disk has flipped.
     pub(super) rotten_through_incarnation: u32,
 }
 
@@ -76,14 +76,14 @@ pub(super) struct Office {
     pub(super) paused_until_ns: u64,
 }
 
-/// Everything.
+/// The whole simulated world.
 pub(super) struct World<'a> {
     pub(super) options: &'a Options,
     pub(super) scenario: Scenario,
     pub(super) settings: Settings,
     pub(super) now_ns: u64,
     pub(super) queue: EventQueue<u32>,
-    /// What is in the queue, by place: it moves its events about, and these are large.
+    /// The queued events, by place: the queue moves its entries, and events are large.
     happenings: Vec<Option<Happening>>,
     free_places: Vec<u32>,
     pub(super) chance: Dice,
@@ -92,15 +92,15 @@ pub(super) struct World<'a> {
     pub(super) config_store: EmbeddedConfigStore,
     pub(super) sessions: BTreeMap<SessionId, usize>,
     pub(super) clients: Vec<Client>,
-    /// How many cuts lie between two end points, by [`World::end_point`].
+    /// The number of cuts between two end points, by [`World::end_point`].
     pub(super) cuts: Vec<Vec<u32>>,
-    /// From here on nothing is lost, late or doubled.
+    /// From this time on no message is lost, late or duplicated.
     pub(super) is_quiet: bool,
     pub(super) watch: Watch,
     pub(super) failure: Option<String>,
     pub(super) event_count: u64,
     pub(super) struck: u64,
-    /// Servers that were told to end and handed over all that they had.
+    /// The number of servers that were told to end and handed over everything.
     pub(super) left: u64,
 }
 
@@ -190,7 +190,7 @@ impl<'a> World<'a> {
         self.queue.push(at_ns as f64, place);
     }
 
-    /// Runs until that time, or until something is wrong.
+    /// Runs until that time, or until a violation.
     pub(super) fn run_until(&mut self, end_ns: u64) {
         while self.failure.is_none() && self.queue.peek_at().is_some_and(|at| at <= end_ns as f64) {
             let Some((at, place)) = self.queue.pop() else { break };
@@ -475,7 +475,7 @@ impl<'a> World<'a> {
         self.servers.len() + self.offices.len()
     }
 
-    /// When a message arrives: never, once or twice.
+    /// The arrival times of a message: none, one or two.
     fn journeys(&mut self, from: usize, to: usize) -> Vec<u64> {
         let cut = self.cuts.get(from).and_then(|row| row.get(to));
         if cut.is_some_and(|count| *count > 0) {
@@ -561,7 +561,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// Small numbers, so that every limit is met.
+/// Small limits, so that each is reached.
 fn settings_of(scenario: &Scenario) -> Settings {
     let durability = if scenario.is_durable { Durability::Fsync } else { Durability::Replicated };
     Settings {

@@ -23,7 +23,7 @@ use std::collections::BinaryHeap;
 const DAYS: u64 = 512;
 const WORDS: usize = (DAYS / 64) as usize;
 
-/// The width is reconsidered after so many pops, then after twice as many, up to the maximum.
+/// The width is reconsidered after this many pops, then after twice as many, up to the maximum.
 const TUNE_AFTER_MIN: u64 = 64;
 const TUNE_AFTER_MAX: u64 = 1 << 16;
 
@@ -39,7 +39,7 @@ pub struct EventQueue<E> {
     pushed: u64,
     len: usize,
     now: f64,
-    /// When the width was last considered, how many pops ago, and after how many it is again.
+    /// The time of the last reconsideration, the pops since then, and the pops until the next.
     tuned_at: f64,
     pops_since: u64,
     tune_after: u64,
@@ -98,12 +98,12 @@ impl<E> Default for EventQueue<E> {
 }
 
 impl<E> EventQueue<E> {
-    /// How many events wait.
+    /// The number of waiting events.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none waits.
+    /// Whether no event waits.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -201,7 +201,7 @@ impl<E> EventQueue<E> {
         None
     }
 
-    /// Moves into the ring what has come near (I2).
+    /// Moves events that have come near into the ring (I2).
     fn fetch_far(&mut self) {
         while self.far.peek().is_some_and(|far| self.day_of(far.at) - self.first < DAYS) {
             if let Some(entry) = self.far.pop() {
@@ -217,7 +217,7 @@ impl<E> EventQueue<E> {
         self.pops_since = 0;
         self.tuned_at = self.now;
         let ratio = per_unit / self.days_per_unit;
-        // All at one time, or so late that days could not be counted: the width stays.
+        // If all events are at one time, or so late that days cannot be counted, the width stays.
         let is_usable = per_unit.is_finite() && self.now * per_unit < (1_u64 << 52) as f64;
         if !is_usable || (0.5..=2.0).contains(&ratio) {
             return;

@@ -25,10 +25,10 @@ const LINE_COUNT_FEW: usize = 2;
 const CHUNK_TRIPS: u64 = 200;
 /// Chunks of each kind; about a second in all.
 const CHUNK_COUNT: usize = 400;
-/// A side that waits longer than this has lost its partner's core to another program.
+/// Longest wait of a side: beyond it, its partner's core runs another program.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// One cache line, and its neighbour that the hardware fetches with it.
+/// One cache line, and its neighbour, which the hardware fetches with it.
 #[repr(align(128))]
 #[derive(Default)]
 struct Line(AtomicU64);
@@ -79,7 +79,7 @@ struct Passes {
     write_ns: Vec<f64>,
 }
 
-/// `None`: the two threads were not let run side by side.
+/// `None`: the two threads did not get to run side by side.
 fn pass((writer_core, reader_core): (usize, usize), line_count: usize) -> Option<Passes> {
     let shared = Shared::default();
     let (written, read_ns) = std::thread::scope(|scope| {

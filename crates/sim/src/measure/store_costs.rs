@@ -80,9 +80,9 @@ impl Sizes {
 }
 
 const ITEM_COUNT_MAX: usize = 1 << 20;
-/// When to stop although the core was shared most of the time.
+/// The time limit if the core was shared most of the time.
 const ROW_TIME_MAX: Duration = Duration::from_millis(400);
-/// How long calls are made between two looks at the kernel's accounts.
+/// The time between two reads of the kernel's accounts.
 const CHUNK_TIME: Duration = Duration::from_millis(1);
 const SEED: u64 = 0x5e41_11ce;
 
@@ -221,7 +221,8 @@ impl Bench {
         let started = Instant::now();
         self.session.execute(NOW, black_box(&requests), &mut self.reply);
         let elapsed = started.elapsed();
-        // Making room is another time's work in a server: between batches, when no client waits.
+        // Making room is not part of the measurement: a server does it between batches, when no
+        // client waits.
         while self.session.wants_room() && self.session.maintain(NOW) {}
         elapsed
     }
@@ -240,7 +241,7 @@ impl Bench {
             }
             all.merge(&chunk.histogram);
         }
-        // A core that is never ours for a whole chunk still gives a table.
+        // Even if the core is never ours for a whole chunk, there is a table.
         if kept.is_empty() { all } else { kept }
     }
 
@@ -261,17 +262,17 @@ impl Bench {
 
 struct Chunk {
     histogram: Histogram,
-    /// The thread had its core all the time (I1).
+    /// Whether the thread had its core all the time (I1).
     is_whole: bool,
 }
 
-/// How long this thread has waited for a core, by the kernel's accounts; 0 where it keeps none.
+/// The time this thread has waited for a core, by the kernel's accounts; 0 if it keeps none.
 fn waited_for_core_ns() -> u64 {
     let accounts = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     accounts.split_whitespace().nth(1).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// What a timed call of nothing shows: the smallest of many, so that it is never taken off twice.
+/// The time of an empty call: the smallest of many, so that it is never subtracted twice.
 fn clock_cost_ns() -> f64 {
     let once = || {
         let started = Instant::now();

@@ -11,15 +11,15 @@ use workload::scramble::mix;
 
 use crate::measure::{Batching, CostTable};
 
-/// A key that this share of the requests or more goes to stays in a cache, so that it costs a line
-/// transfer when another core has written it. A colder key comes from memory either way, and
-/// that is in the measured times.
+/// The least share of requests of a hot key. A hot key stays in a cache, so that it costs a line
+/// transfer when another core has written it. A colder key comes from memory either way, and that
+/// is in the measured times.
 const HOT_SHARE: f64 = 1e-4;
 const HOT_COUNT_MIN: u32 = 8;
 /// Some workloads draw a key's size from the mix of its number: its owner is drawn from another.
 const PARTITION_SALT: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// One request, before anything is drawn: what a workload is made of.
+/// One request of a workload, before any random draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
     /// Its key, as any number.
@@ -30,10 +30,10 @@ pub struct Item {
     pub size_bytes: u64,
 }
 
-/// One request with all that chance decides about it.
+/// One request with all its random draws.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
-    /// Since the one before, in mean gaps.
+    /// Time since the previous request, in mean gaps.
     pub gap: f64,
     /// Its key, counted from 0.
     pub key: u32,
@@ -42,9 +42,9 @@ pub(super) struct Job {
     pub partition: PartitionId,
     pub access: Access,
     pub size_bytes: u64,
-    /// Of the store alone.
+    /// Service time of the store alone.
     pub store_ns: f64,
-    /// The place of the worker that receives it, from 0 to below 1.
+    /// The position of the receiving worker, from 0 to below 1.
     pub receiver: f64,
 }
 

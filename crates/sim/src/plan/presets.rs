@@ -21,21 +21,21 @@ const HAND_OFF_WORKERS_MAX: u16 = 3;
 const SPLIT_PARTS: usize = 8;
 /// Requests that a worker takes at once.
 const BATCH: u32 = 32;
-/// A window that is open longer gathers no more: it is full by then.
+/// The longest time that a window gathers: it is full by then.
 const SLO_RATIO_MAX: f64 = 100.0;
 
 /// One preset.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
-    /// As in `--preset`.
+    /// The name for `--preset`.
     pub name: &'static str,
-    /// Which workers may write.
+    /// The write policy.
     pub write_policy: WritePolicy,
-    /// Which workers execute what the write policy leaves open.
+    /// The balance for requests that the write policy leaves open.
     pub dispatch: Dispatch,
-    /// Whether dependent writes become one.
+    /// Whether dependent writes are compacted.
     pub is_compacting: bool,
-    /// Which cores receive.
+    /// The receiving cores.
     pub layers: Layers,
     /// Whether idle large cores take small requests.
     pub large_help: LargeHelp,
@@ -44,11 +44,11 @@ pub struct Preset {
 /// Whether some cores only receive, serve hot reads and reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layers {
-    /// Every core does all of it.
+    /// Every core does everything.
     RunToCompletion,
-    /// As many as suit the load best.
+    /// The number that suits the load best.
     Two,
-    /// The better of both, as a tuner that may choose would find.
+    /// The better of both, as a tuner with that choice would find.
     Tuned,
 }
 
@@ -103,7 +103,7 @@ pub fn find(name: &str) -> Option<&'static Preset> {
 pub const NOT_SIMULATED: &[(&str, &str)] =
     &[("mutps-t", "the table of measured costs has no rows of the ordered index")];
 
-/// What a preset is run with.
+/// The parameters of a preset's run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
     /// Dispatchers and workers together.
@@ -113,7 +113,7 @@ pub(super) struct Setting {
 }
 
 impl Preset {
-    /// Every way in which the preset may be set up on this workload: the best of them counts.
+    /// Every variant of the preset for this workload: the best one counts.
     pub(super) fn set_ups(&self, jobs: &Jobs, setting: &Setting) -> Vec<SetUp> {
         let service_ns = setting.costs.request_ns + jobs.store_mean_ns();
         let slo_ratio = (setting.slo_ns / service_ns).clamp(2.0, SLO_RATIO_MAX);
@@ -189,7 +189,7 @@ impl SetUp {
             dispatcher: WorkerId(0),
             worker_count: workers,
             batch: BATCH,
-            // Requests come from a dispatcher that is none of the workers.
+            // Requests come from a dispatcher that is not one of the workers.
             executes: false,
             // Between two layers a bound counts batches (K15).
             bound_unit: if self.shape.dispatchers > 0 { BATCH } else { 1 },
@@ -214,7 +214,7 @@ impl UseRouter for Run<'_> {
     }
 }
 
-/// What Minos's controller makes of the workload's sizes.
+/// The plan of Minos's controller for the workload's sizes.
 fn size_plan(jobs: &Jobs, workers: usize) -> SizePlan {
     // Every request is counted.
     let sizes = [WorkerSizes::new(1)];

@@ -33,16 +33,16 @@ use crate::latency::Latencies;
 use crate::measure::{LineTransfer, SharedItem};
 use crate::plan::jobs::{Job, Jobs};
 
-/// Waiting requests that are passed by because the write table has no room for theirs.
+/// Most waiting requests to skip because the write table has no room for theirs.
 const LOOK_AHEAD_MAX: usize = 64;
 const LINE_BYTES: u64 = 64;
 
-/// What a request costs besides the store's own time. Nanoseconds.
+/// The costs of a request besides the store's own time. Nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Costs {
     /// Receiving, parsing, replying.
     pub request_ns: f64,
-    /// Being passed to another worker than the one that received it.
+    /// A forwarding: passing to another worker than the receiving one.
     pub forwarding_ns: f64,
     /// Crossing from one layer to the other and back, both sides together.
     pub layer_forwarding_ns: f64,
@@ -52,7 +52,7 @@ pub(super) struct Costs {
     pub lines: LineTransfer,
 }
 
-/// What a server is made of, besides its router.
+/// The parameters of a server besides its router.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     pub workers: usize,
@@ -60,7 +60,7 @@ pub(super) struct Shape {
     pub dispatchers: usize,
     /// The first of the workers only receive and hand off; 0: every worker receives.
     pub hand_off_workers: usize,
-    /// How idle workers help themselves; `None`: they do not.
+    /// The way idle workers steal; `None`: they do not.
     pub stealing: Option<Steal>,
     /// Whether idle large workers take small requests, and which workers are large; `None`: they do
     /// not.
@@ -69,17 +69,18 @@ pub(super) struct Shape {
     pub costs: Costs,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub latencies: Latencies,
-    /// Whether the work was done soon after the last arrival: a longer run would look alike.
+    /// Whether the work was done soon after the last arrival, so that a longer run would look
+    /// alike.
     pub is_sustained: bool,
 }
 
-/// Of the run's length: what a server that keeps up may need to finish after the last arrival. How
-/// busy its busiest worker is does not tell: the shortest queue's lowest index, and the owner of
-/// a hot key whose next window waits, are always busy and yet keep up.
+/// The share of the run's length that a server that keeps up may need to finish after the last
+/// arrival. The load of its busiest worker is no measure: the shortest queue's lowest index, and
+/// the owner of a hot key whose next window waits, are always busy and yet keep up.
 const DRAIN_SHARE_MAX: f64 = 0.02;
 
 enum Event {
@@ -96,9 +97,9 @@ enum Event {
 
 #[derive(Default)]
 struct Worker {
-    /// What was sent to it.
+    /// The requests sent to it.
     queue: VecDeque<u32>,
-    /// What it has read and not begun, where idle workers steal.
+    /// The requests that it has read and not begun, if idle workers steal.
     software: VecDeque<u32>,
     is_busy: bool,
     current: u32,
@@ -119,7 +120,7 @@ struct Server<'a, R> {
     depths: Depths,
     events: EventQueue<Event>,
     workers: Vec<Worker>,
-    /// What the workers' two queues hold, where idle workers steal.
+    /// The number of requests in the workers' two queues, if idle workers steal.
     received: Depths,
     read: Depths,
     waiting: VecDeque<u32>,
@@ -127,7 +128,7 @@ struct Server<'a, R> {
     dispatcher_free_at: Vec<f64>,
     shared: Vec<SharedItem>,
     arrived_at: Vec<f64>,
-    /// Where the router sent each request, whichever worker executes it.
+    /// The router's choice for each request, whichever worker executes it.
     sent_to: Vec<WorkerId>,
     latencies: Latencies,
 }
@@ -354,7 +355,7 @@ impl<R: Router> Server<'_, R> {
         self.router.finish(&self.request(&self.jobs.all()[index as usize]), worker);
     }
 
-    /// A worker is free: a window that is due, its queue, someone else's queue, or nothing.
+    /// Gives a free worker its next work: a due window, its queue, another queue, or nothing.
     fn take_next(&mut self, worker: u16, now: f64) {
         // While the worker still counts as busy, so that no request overtakes its worker's queue.
         self.dispatch_waiting(now);
@@ -393,8 +394,8 @@ impl<R: Router> Server<'_, R> {
         }
     }
 
-    /// Sends what now has room, in the order of arrival. A request whose set of the write table is
-    /// full lets others pass.
+    /// Sends the requests that now have room, in the order of arrival. A request whose set of the
+    /// write table is full lets others pass.
     fn dispatch_waiting(&mut self, now: f64) {
         let mut place = 0;
         while place < LOOK_AHEAD_MAX.min(self.waiting.len()) {
@@ -456,7 +457,8 @@ impl<R: Router> Server<'_, R> {
         self.take_next(worker, now);
     }
 
-    /// Closes a window whose time is up or that would gather nothing more; whether there was one.
+    /// Closes a window whose time is up or that would gather nothing more; returns whether there
+    /// was one.
     fn close_due(&mut self, worker: u16, now: f64) -> bool {
         let Some(rules) = self.shape.windows else { return false };
         let of = &self.workers[usize::from(worker)];

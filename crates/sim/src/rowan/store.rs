@@ -80,7 +80,7 @@ pub(super) struct Setup {
     pub seed: u64,
 }
 
-/// What a run found, but for its first third.
+/// The result of a run, without its first third.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub mops: f64,
@@ -102,7 +102,7 @@ struct Request {
     missing: usize,
 }
 
-/// What a worker or control thread does next.
+/// The tasks of a worker or control thread.
 #[derive(Clone, Copy, Debug)]
 enum Task {
     /// Executes a GET, or a PUT up to the own log.
@@ -125,7 +125,7 @@ enum Event {
     Arrive(usize),
     /// The task's CPU time is over.
     Ran { server: usize, thread: usize, task: Task },
-    /// The worker's own log has what it wrote.
+    /// The worker's own log contains its write.
     Logged { server: usize, thread: usize, task: Task },
     /// Entries arrive at a backup's NIC.
     Landed { at: usize, log: usize, address: u64, batch: Batch },
@@ -158,7 +158,7 @@ struct Server {
     /// Logs: own ones, then those of others.
     ends: Vec<u64>,
     nic_free_ns: f64,
-    /// Between two of others' writes, of late.
+    /// The recent mean time between two writes of other servers.
     gap_ns: f64,
     heard_ns: f64,
     /// Of the recent past: bytes asked for, bytes of the media.
@@ -351,7 +351,7 @@ impl<'a> Cluster<'a> {
         self.events.push(at_ns, Event::Logged { server, thread, task });
     }
 
-    /// By how much more the media write than they are asked to, of late.
+    /// The recent amplification: media bytes over requested bytes.
     fn excess(&mut self, server: usize) -> f64 {
         let server = &mut self.servers[server];
         let (request, media) = server.memory.bytes();
@@ -375,7 +375,7 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// The primary tells its backups.
+    /// The primary sends the entry to its backups.
     fn replicate(&mut self, request: usize) {
         let Request { server, worker, len_bytes, missing, .. } = self.requests[request];
         if missing == 0 {
@@ -447,7 +447,7 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// A backup has it: it says so.
+    /// A backup has the entry and acknowledges it.
     fn persisted(&mut self, request: usize, sent_ns: f64, at_ns: f64) {
         let heard_ns = at_ns + self.way_ns();
         self.found.persistence.record((heard_ns - sent_ns) as u64);
@@ -461,7 +461,7 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// All copies are there.
+    /// All copies exist.
     fn finish(&mut self, request: usize) {
         let Request { server, worker, .. } = self.requests[request];
         if self.setup.costs.primary_control_us > 0.0 {
@@ -505,7 +505,7 @@ impl<'a> Cluster<'a> {
     }
 }
 
-/// What the network does to Share-KV's lines.
+/// The network's effect on Share-KV's lines.
 fn least_excess(setup: &Setup) -> f64 {
     let torn = setup.sizes.iter().filter(|bytes| !bytes.is_multiple_of(LINE_BYTES)).count();
     match setup.scheme {

@@ -14,10 +14,10 @@ const INTERLEAVE_BYTES: u64 = 4096;
 const WAITING_MAX: usize = 4;
 /// Of the NIC, a message: 54.5 million a second (Rowan-KV §6.2).
 pub(super) const MESSAGE_NS: f64 = 18.3;
-/// Logs lie so far apart.
+/// The distance between logs.
 pub(super) const LOG_BYTES: u64 = 1 << 32;
 
-/// Where a writer's entries go.
+/// The destination of a writer's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// Behind the last one of this log, in the order of arrival.
@@ -26,7 +26,7 @@ pub(super) enum Place {
     Issue(usize),
 }
 
-/// How long entries are.
+/// The lengths of entries.
 #[derive(Clone, Debug)]
 pub(super) enum Sizes {
     /// All alike.
@@ -40,13 +40,13 @@ pub(super) enum Sizes {
 pub(super) struct Writer {
     pub place: Place,
     pub sizes: Sizes,
-    /// There and back; 0: a core of the machine itself, which needs no NIC.
+    /// The round trip; 0: a core of the machine itself, which needs no NIC.
     pub round_trip_ns: f64,
     /// Mean of the time between an acknowledgement and the next write.
     pub think_ns: f64,
 }
 
-/// What a run found.
+/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome {
     /// Media bytes over request bytes.
@@ -59,7 +59,7 @@ pub(super) struct Outcome {
 /// Three DIMMs, interleaved.
 pub(super) struct Memory {
     dimms: Vec<Dimm>,
-    /// When the last pieces for each will be in.
+    /// The times at which the last pieces for each DIMM will be written.
     waiting: Vec<[f64; WAITING_MAX]>,
     issued_at_ns: f64,
 }
@@ -70,8 +70,8 @@ impl Memory {
         Memory { dimms, waiting: vec![[0.0; WAITING_MAX]; dimm_count], issued_at_ns: 0.0 }
     }
 
-    /// Writes what arrives at `at_ns`; when all of it is persisted. Remote writes keep their order
-    /// (PCIe), so one that waits holds up those behind it.
+    /// Writes the bytes that arrive at `at_ns`; returns the time when all are persisted. Remote
+    /// writes keep their order (PCIe), so a waiting one delays those behind it.
     pub fn write(&mut self, address: u64, len_bytes: u64, at_ns: f64, is_ordered: bool) -> f64 {
         let mut done_at_ns = at_ns;
         for offset in (0..len_bytes).step_by(PIECE_BYTES as usize) {
@@ -104,7 +104,7 @@ enum Event {
     Arrive { writer: usize, address: u64, len_bytes: u64 },
 }
 
-/// Runs so many writes, of which the first third only fills the buffers.
+/// Runs this many writes; the first third only fills the buffers.
 pub(super) fn run(writers: &[Writer], dimm_count: usize, write_count: u64, seed: u64) -> Outcome {
     let mut random = SmallRng::seed_from_u64(mix(seed));
     let log_count = writers.iter().map(|writer| log_of(writer) + 1).max().unwrap_or(0);

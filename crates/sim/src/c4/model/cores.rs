@@ -24,7 +24,7 @@ use super::{DONE, Event, FIXED_NS, Model, Request, Setup};
 use crate::engine::instant;
 use crate::figure::Fidelity;
 
-/// Latencies that tell the artifact that it is overloaded, and how many in a row.
+/// The latencies by which the artifact detects overload, and how many in a row it needs.
 const OVERLOAD_NS: f64 = 1e6;
 const OVERLOAD_COUNT: u32 = 4;
 
@@ -34,7 +34,7 @@ pub(super) struct Cores {
     versions: Option<Versions>,
     rules: Option<WindowRules>,
     fidelity: Fidelity,
-    /// Core 0 has come to the end mark (artifact): it serves nothing more.
+    /// Whether core 0 has reached the end mark (artifact) and serves nothing more.
     has_ended: bool,
     /// Core 0 has answered so many late requests in a row.
     late_count: u32,
@@ -45,16 +45,16 @@ pub(super) struct Cores {
 #[derive(Default)]
 struct Core {
     queue: VecDeque<Request>,
-    /// Of `queue`, how many of each key; kept where windows are searched for without a bound.
+    /// Number of requests in `queue` per key; kept if windows search it without a bound.
     queued_of_key: HashMap<u64, u32>,
     current: Option<Request>,
-    /// When the read in progress began to look at its bucket.
+    /// The time when the read in progress began to read its bucket.
     read_from: f64,
     has_retried: bool,
     windows: Vec<Window>,
-    /// What is still to be answered of a window that closes.
+    /// The remaining replies of a closing window.
     closing: VecDeque<Request>,
-    /// The current request has opened its window.
+    /// Whether the current request has opened its window.
     has_opened: bool,
 }
 
@@ -114,7 +114,7 @@ impl Core {
         Some(request)
     }
 
-    /// What the queue holds for a window on `rank`.
+    /// The queued requests for a window on `rank`.
     fn in_sight(&self, rank: u64, rules: &WindowRules, counts: Dependent) -> InSight {
         let depends = |request: &Request| {
             request.rank == rank && (counts == Dependent::Any || request.access == Access::Write)
@@ -144,7 +144,7 @@ impl<S: Streams, R: Router> Model<S, R> {
         }
     }
 
-    /// Takes up the next request, or a window whose time is up.
+    /// Takes the next request, or a window whose time is up.
     fn next(&mut self, now: f64, index: u16) {
         let counts_keys = self.cores.counts_keys();
         let core = &mut self.cores.cores[usize::from(index)];
@@ -159,7 +159,7 @@ impl<S: Streams, R: Router> Model<S, R> {
         }
     }
 
-    /// Starts on the current request, once its bucket's version is even.
+    /// Starts the current request, once its bucket's version is even.
     pub(super) fn begin(&mut self, now: f64, index: u16) {
         let cores = &mut self.cores;
         let core = &mut cores.cores[usize::from(index)];
@@ -263,7 +263,7 @@ impl<S: Streams, R: Router> Model<S, R> {
         self.engine.push_lane(DONE, now + FIXED_NS, Event::Joined(index));
     }
 
-    /// A write is in its window: does it close? One that has just opened has a follower in sight.
+    /// Decides whether the window of a write closes. A newly opened one has a follower in sight.
     pub(super) fn end_join(&mut self, now: f64, index: u16) {
         let Some(rules) = self.cores.rules else { return };
         let core = &mut self.cores.cores[usize::from(index)];
@@ -281,7 +281,8 @@ impl<S: Streams, R: Router> Model<S, R> {
         self.next(now, index);
     }
 
-    /// Closes a window whose time is up, or that would gather nothing more; whether there was one.
+    /// Closes a window whose time is up, or that would gather nothing more; returns whether there
+    /// was one.
     fn close_due(&mut self, now: f64, index: u16) -> bool {
         let Some(rules) = self.cores.rules else { return false };
         let core = &self.cores.cores[usize::from(index)];
