@@ -76,7 +76,7 @@ pub struct Args {
     list: bool,
 }
 
-/// Attacks; true if all promises held.
+/// Runs the attacks; returns true if every promise held.
 pub fn run(root: &Path, args: &Args) -> Result<bool> {
     let shapes = wanted(&args.shapes)?;
     if args.list {
@@ -105,12 +105,12 @@ pub fn run(root: &Path, args: &Args) -> Result<bool> {
     table::whole(&rows).iter().for_each(|line| println!("{line}"));
     let failed = rows.iter().filter(|row| !row.is_good()).count();
     println!("\n{:.0} s", began.elapsed().as_secs_f64());
-    // The last line of all; machines read it.
+    // This is the last line; machines read it.
     println!("{} passed, {failed} failed", rows.len() - failed);
     Ok(failed == 0)
 }
 
-/// The shapes of these names.
+/// The shapes with these names.
 fn wanted(names: &[String]) -> Result<Vec<&'static Shape>> {
     let all = shapes::all();
     if let Some(name) = names.iter().find(|name| !all.iter().any(|it| it.name.starts_with(*name))) {
@@ -122,7 +122,7 @@ fn wanted(names: &[String]) -> Result<Vec<&'static Shape>> {
     Ok(all.into_iter().filter(is_wanted).collect())
 }
 
-/// Every trial, those that may share a server one after the other.
+/// Every trial, with those that may share a server next to each other.
 fn plan(shapes: Vec<&'static Shape>, args: &Args, connections_max: usize) -> Vec<Trial<'static>> {
     let default = if args.quick { &CAPS[..1] } else { &CAPS[..] };
     let caps = if args.caps.is_empty() { default } else { &args.caps };
@@ -147,7 +147,7 @@ fn plan(shapes: Vec<&'static Shape>, args: &Args, connections_max: usize) -> Vec
     trials
 }
 
-/// Runs all trials, some at the same time; prints each row as it comes.
+/// Runs all trials, some in parallel; prints each row as it comes.
 fn run_all(binary: &Binary, trials: Vec<Trial<'_>>, at_once: usize, may_share: bool) -> Vec<Row> {
     let queue = Mutex::new(trials.into_iter());
     let rows = Mutex::new(Vec::new());
@@ -160,7 +160,7 @@ fn run_all(binary: &Binary, trials: Vec<Trial<'_>>, at_once: usize, may_share: b
             println!("{}", row.line());
             rows.lock().unwrap_or_else(PoisonError::into_inner).push(row);
         }
-        // The last one ends in good order too.
+        // The last server ends in good order too.
         if let Some(Err(error)) = server.map(server::Server::stop)
             && let Some(row) = rows.lock().unwrap_or_else(PoisonError::into_inner).last_mut()
         {

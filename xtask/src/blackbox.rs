@@ -16,16 +16,16 @@ use std::process::{Command, Stdio};
 
 use crate::step::{Report, Step};
 
-/// Servers that route: two layers, owners of keys, writers that change and the tightest useful
-/// bound. The first is what a short pass takes.
+/// Servers that route: two layers, owners of keys, changing writers, and the tightest useful bound.
+/// A short pass uses the first.
 pub const ROUTED: [&str; 3] = [
     "--threads 3 --cr-threads 1",
     "--threads 3 --write-policy erew --dispatch key-hash",
     "--threads 3 --write-policy d-crew --dispatch jbsq:2",
 ];
 
-/// Tests of a short pass: the commands of both protocols, pipelines, and what is malformed, once
-/// and not with each index.
+/// Tests of a short pass: the commands of both protocols, pipelines, and malformed input, once and
+/// not with each index.
 const SHORT_PASS: [&str; 7] = [
     "-k",
     "not tree",
@@ -44,14 +44,14 @@ pub struct Args {
     serve: String,
 }
 
-/// Builds the binary and runs all clients against it; true if none of the tests failed.
+/// Builds the binary and runs all clients against it; returns true if no test failed.
 pub fn run(root: &Path, args: &Args) -> bool {
     let mut report = Report::default();
     let mut is_good = report.take(&binary_step(), root);
     if is_good {
         let clients = prepare(root, Profile::Release);
         clients.skipped.into_iter().for_each(|reason| report.skip(reason));
-        // Each runs, whatever the others say.
+        // Each step runs, whatever the results of the others.
         for step in clients.steps.into_iter().map(|step| step.with(SERVE, &args.serve)) {
             is_good &= report.take(&step, root);
         }
@@ -65,15 +65,15 @@ pub fn binary_step() -> Step {
     Step::new("binary", "cargo build --release --locked -p dovetail")
 }
 
-/// Where the tests look for flags of their servers.
+/// The variable with the flags of the tests' servers.
 pub const SERVE: &str = "BLACKBOX_SERVE";
 
-/// Whose binary the clients meet.
+/// The binary to test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// That of the tests, with assertions: nothing is built for the clients alone.
+    /// The binary of the tests, with assertions: nothing is built for the clients alone.
     Dev,
-    /// What users run.
+    /// The release binary.
     Release,
 }
 
@@ -87,14 +87,14 @@ impl Profile {
     }
 }
 
-/// What can be run and what cannot.
+/// The clients that can run, and the missing ones.
 #[derive(Debug, Default)]
 pub struct Clients {
     /// Ready to run.
     pub steps: Vec<Step>,
-    /// Some of the same against a server that routes.
+    /// Some of the same steps against a server that routes.
     pub short_pass: Option<Step>,
-    /// Why something is missing, one line each.
+    /// The reasons for missing clients, one line each.
     pub skipped: Vec<String>,
 }
 
@@ -117,7 +117,7 @@ pub fn prepare(root: &Path, profile: Profile) -> Clients {
     match python(root, &target) {
         Ok(interpreter) => {
             let pytest = |name, tests: &[&str]| {
-                // As many at once as there are cores: most of a test waits for its server.
+                // As many in parallel as there are cores: most of a test waits for its server.
                 let line = format!("{interpreter} -B -m pytest -p no:cacheprovider -v -n auto");
                 let step = Step::new(name, &line).and(tests).with("DOVETAIL_BIN", &binary);
                 step.inside(root.join("tests/blackbox"))
@@ -161,7 +161,7 @@ fn debian_packages(wanted: &[(&str, &str)]) -> Result<(), String> {
     }
 }
 
-/// The interpreter that has the clients.
+/// The Python interpreter with the clients.
 fn python(root: &Path, target: &Path) -> Result<String, String> {
     let tests = root.join("tests/blackbox");
     let requirements = tests.join("requirements.txt");
@@ -200,7 +200,7 @@ fn go(root: &Path) -> Result<Step, String> {
     Ok(Step::new("go clients", "go test -count=1 -v ./...").inside(module))
 }
 
-/// Runs quietly; a program that is not there does not succeed.
+/// Runs quietly; a missing program counts as a failure.
 fn succeeds(program: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);
     command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");

@@ -50,14 +50,14 @@ pub struct Args {
     output: PathBuf,
 }
 
-/// One server under one workload at one memory.
+/// The result of one server under one workload with one memory size.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// `twitter-12`, or the trace's file name.
     pub workload: String,
-    /// What the server was given.
+    /// The memory given to the server.
     pub memory_mib: u64,
-    /// In tables.
+    /// Its name in tables.
     pub server: String,
     /// Misses of look-ups.
     pub miss_ratio: f64,
@@ -65,9 +65,9 @@ pub struct Row {
     pub byte_miss_ratio: f64,
     /// Items at the end.
     pub items: f64,
-    /// Items that had to go for others.
+    /// Evicted items.
     pub evictions: u64,
-    /// Resident at the end.
+    /// Resident memory at the end.
     pub resident_mib: f64,
 }
 
@@ -123,7 +123,7 @@ fn workloads(args: &Args) -> Vec<Vec<String>> {
     trace.chain(clusters).collect()
 }
 
-/// A fresh server under a workload: its row, and a line about the workload.
+/// Runs a new server under a workload; returns its row, and a line about the workload.
 fn replay(
     binary: &Path,
     args: &Args,

@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 use crate::blackbox::{self, Profile};
 use crate::step::{Report, Step};
 
-/// How much to run.
+/// The extent of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// What needs nothing but the toolchain.
+    /// The steps that need only the toolchain.
     Workspace,
-    /// Also real clients against the real binary.
+    /// Those, and real clients against the real binary.
     WithClients,
 }
 
-/// Runs the steps up to the first that fails; true if none did.
+/// Runs the steps up to the first failure; returns true if none failed.
 pub fn run(root: &Path, scope: Scope) -> bool {
     let mut report = Report::default();
     let is_good = workspace_steps(root).iter().all(|step| report.take(step, root))
@@ -32,7 +32,7 @@ fn run_clients(root: &Path, report: &mut Report) -> bool {
     steps.all(|step| report.take(step, root))
 }
 
-/// AF_XDP alone; true if it conforms, or if this machine cannot say.
+/// Tests AF_XDP alone; returns true if it conforms, or if this machine cannot test it.
 pub fn run_xdp(root: &Path) -> bool {
     let mut report = Report::default();
     let is_good = report.take(&xdp_step(), root);
@@ -40,17 +40,17 @@ pub fn run_xdp(root: &Path) -> bool {
     is_good
 }
 
-/// One build for all tests: of a part of the workspace, or with other features, cargo would build
-/// most of it anew (12 of 33 minutes).
+/// One build for all tests: for a part of the workspace, or with other features, cargo would
+/// rebuild most of it (12 of 33 minutes).
 const TESTS: &str =
     "cargo test --locked --workspace --features landing/xdp,server/xdp,dovetail/xdp";
 
-/// Between network namespaces, without capture: a test that needs root or iproute2 says so.
+/// Runs between network namespaces, without capture: a test that needs root or iproute2 says so.
 pub fn xdp_step() -> Step {
     Step::new("AF_XDP", &format!("{TESTS} --test main xdp -- --nocapture"))
 }
 
-/// A short run beside redis-server; says so where that is missing.
+/// A short run beside redis-server; says so if that is missing.
 fn conformance_step(root: &Path) -> Step {
     let binary = Profile::Dev.binary(&target(root)).display().to_string();
     let line = "cargo run --quiet --locked --package xtask -- conformance --commands 6000";
@@ -90,13 +90,13 @@ fn workspace_steps(root: &Path) -> Vec<Step> {
     ]
 }
 
-/// What the first lane model-checks.
+/// The crates that the first lane model-checks.
 const LOOM_SHORT: &str = "-p base -p policy -p landing";
-/// What `nightly` does.
+/// The crates that `nightly` model-checks.
 const LOOM_ALL: &str = "-p base -p policy -p landing -p store";
 
-/// What takes too long for each change, or needs more than the toolchain: a short form of each is
-/// among the steps above.
+/// The checks that take too long for each change, or need more than the toolchain: a short form of
+/// each is among the steps above.
 pub fn second_lane(root: &Path) -> Vec<Step> {
     vec![
         loom_step(root, "loom", LOOM_ALL),
@@ -116,7 +116,7 @@ pub fn second_lane(root: &Path) -> Vec<Step> {
 fn loom_step(root: &Path, name: &'static str, packages: &str) -> Step {
     Step::new(name, &format!("cargo test --locked --release {packages} --lib"))
         .with("RUSTFLAGS", "--cfg loom")
-        // What a release gains by being linked as a whole is lost on waiting for it.
+        // Link-time optimisation would cost more time than it saves here.
         .with("CARGO_PROFILE_RELEASE_LTO", "off")
         .with("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
         // Another configuration in the same directory would rebuild everything twice.

@@ -51,7 +51,7 @@ pub struct Args {
     output: PathBuf,
 }
 
-/// How a server was left.
+/// The end of the previous server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// By SIGTERM.
@@ -81,7 +81,7 @@ const CASES: &[Case] = &[
 const ON: &str = "--checkpoint 300s";
 const OFF: &str = "--checkpoint off";
 
-/// Measures and writes `cold-start.md`.
+/// Measures, and writes `cold-start.md`.
 pub fn run(root: &Path, args: &Args) -> Result<()> {
     let files = Files {
         binary: args.binary.clone().map_or_else(|| build(root), Ok)?,
@@ -120,8 +120,8 @@ fn fill(files: &Files, args: &Args) -> Result<Duration> {
 
 fn measure(files: &Files, args: &Args, case: &Case, row: &mut Row) -> Result<()> {
     let flags = format!("{} {}", args.flags, case.flags);
-    // Ended well once with the case's flags, so that there is a checkpoint, or none, before the end
-    // that is the case's.
+    // The server is first ended in order with the case's flags, so that there is a checkpoint, or
+    // none, before the end that the case specifies.
     Server::start(files, &flags)?.stop()?;
     let server = Server::start(files, &flags)?;
     match case.end {

@@ -34,7 +34,7 @@ use differences::Hits;
 use run::Runner;
 use servers::Pair;
 
-/// A step's commands are those of one protocol.
+/// A protocol under comparison; the commands of a step belong to one protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
     Resp2,
@@ -45,7 +45,7 @@ enum Protocol {
 }
 
 impl Protocol {
-    /// The real server that speaks it.
+    /// The original server of the protocol.
     fn reference(self) -> &'static str {
         match self {
             Protocol::Resp2 | Protocol::Resp3 => "redis-server",
@@ -54,7 +54,7 @@ impl Protocol {
     }
 }
 
-/// What can be compared.
+/// The protocols that can be compared.
 const PROTOCOLS: [(&str, Protocol); 5] = [
     ("resp2", Protocol::Resp2),
     ("resp3", Protocol::Resp3),
@@ -63,7 +63,7 @@ const PROTOCOLS: [(&str, Protocol); 5] = [
     ("binary", Protocol::Binary),
 ];
 
-/// Commands to Redis from which on a run meets every difference of the list.
+/// The number of commands to Redis from which on a run meets every difference of the list.
 const WHOLE_RUN_COMMANDS: u64 = 100_000;
 
 /// Flags of `cargo xtask conformance`.
@@ -89,7 +89,7 @@ pub struct Args {
     differences: usize,
 }
 
-/// Compares; true if nothing differs, or if there is nothing to compare with.
+/// Compares; returns true if nothing differs, or if there is no original to compare with.
 pub fn run(root: &Path, args: &Args) -> Result<bool> {
     let protocols = wanted(args.only.as_deref())?;
     if protocols.is_empty() {
@@ -126,7 +126,7 @@ pub fn run(root: &Path, args: &Args) -> Result<bool> {
     Ok(found == 0 && stale.is_empty())
 }
 
-/// The protocols to compare, without those whose real server is not there.
+/// The protocols to compare, without those whose original server is missing.
 fn wanted(only: Option<&str>) -> Result<Vec<(&'static str, Protocol)>> {
     let is_wanted = |name: &str| only.is_none_or(|only| only == name);
     let mut protocols: Vec<_> = PROTOCOLS.into_iter().filter(|(name, _)| is_wanted(name)).collect();
@@ -141,7 +141,7 @@ fn wanted(only: Option<&str>) -> Result<Vec<(&'static str, Protocol)>> {
     Ok(protocols)
 }
 
-/// What is known of a run.
+/// The state of a run.
 struct Comparison {
     pair: Pair,
     hits: Hits,
@@ -150,7 +150,7 @@ struct Comparison {
 }
 
 impl Comparison {
-    /// Runs the session of a seed; what shows a difference, if there is one.
+    /// Runs the session of a seed; returns a shrunk difference, if there is one.
     fn session(&mut self, seed: u64, protocol: Protocol) -> Result<Option<String>> {
         if protocol.reference() == "memcached" {
             let checked = memcached::check(self.pair.memcached, seed, protocol)?;

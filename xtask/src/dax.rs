@@ -14,7 +14,7 @@ const NEEDS: Needs = Needs {
     what: "the log on persistent memory",
     command: "test-dax",
     programs: &[("mke2fs", "e2fsprogs")],
-    // What the kernel calls persistent, and the file system over it with its checksums.
+    // The kernel's drivers for persistent memory, and the file system on it with its checksums.
     modules: &["nd_e820", "nd_pmem", "crc32c_generic", "ext4"],
 };
 /// 128 MiB of it, from 512 MiB on.
@@ -27,7 +27,7 @@ pub struct Args {
     install: bool,
 }
 
-/// Runs the tests; true if they pass, or if this machine cannot say.
+/// Runs the tests; returns true if they pass, or if this machine cannot run them.
 pub fn run(root: &Path, args: Args) -> Result<bool> {
     let folder = NEEDS.folder(root);
     if args.install {

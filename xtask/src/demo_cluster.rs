@@ -51,7 +51,7 @@ use judge::Findings;
 use load::Load;
 use timeline::Mark;
 
-/// Between a cluster that is whole and the next fault.
+/// Pause between a whole cluster and the next fault.
 const CALM_MS: u64 = 300;
 
 /// Flags of `cargo xtask demo-cluster`.
@@ -113,7 +113,7 @@ pub struct Args {
     binary: Option<PathBuf>,
 }
 
-/// Runs it; true if the cluster kept its word.
+/// Runs the demo; returns true if the cluster lost nothing and every answer is explained.
 pub fn run(root: &Path, args: &Args) -> Result<bool> {
     let clock = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().subsec_nanos();
     let seed = args.seed.unwrap_or(u64::from(clock));
@@ -221,7 +221,7 @@ fn break_it(
     let (mut marks, mut minutes) = (Vec::new(), 0);
     while started.elapsed() < Duration::from_secs(args.seconds) {
         std::thread::sleep(Duration::from_millis(CALM_MS + dice.below(CALM_MS)));
-        // A lease may have ended meanwhile, for this machine is busy.
+        // A lease may have ended meanwhile, because this machine is busy.
         if let Err(error) = whole::wait(crew) {
             return Err((marks, error.context("while nothing was broken")));
         }

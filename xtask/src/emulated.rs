@@ -18,9 +18,9 @@ use anyhow::{Context, Result, ensure};
 use self::initramfs::Initramfs;
 use self::packages::Kernel;
 
-/// What a command needs of this machine.
+/// The requirements of a command.
 pub struct Needs {
-    /// What is skipped without, in words.
+    /// The description of the skipped tests.
     pub what: &'static str,
     /// The command that installs it with `--install`; also the folder below target.
     pub command: &'static str,
@@ -31,7 +31,7 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// Where the kernel is unpacked and the machine is put together.
+    /// The directory for the unpacked kernel and the machine's files.
     pub fn folder(&self, root: &Path) -> PathBuf {
         let target =
             std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);

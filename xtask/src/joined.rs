@@ -64,9 +64,9 @@ pub(crate) enum Part {
 const PARTS: [(Part, &str); 3] =
     [(Part::Overload, "overload"), (Part::Sizes, "sizes"), (Part::Large, "large")];
 
-/// Of the peak, where a part is about overload.
+/// The shares of the peak for the part about overload.
 const OVERLOAD_SHARES: [f64; 4] = [0.8, 1.0, 1.2, 2.0];
-/// Of the peak, where it is about the tail.
+/// The share of the peak for the parts about the tail.
 const TAIL_SHARE: f64 = 0.5;
 
 /// Measures and writes the results.

@@ -119,7 +119,7 @@ fn run(cli: Cli) -> Result<bool> {
     }
 }
 
-/// The workspace's root, wherever in it the command was given.
+/// The workspace's root, from any directory in it.
 fn root() -> Result<PathBuf> {
     let own = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     own.parent().map(PathBuf::from).context("xtask has no parent directory")

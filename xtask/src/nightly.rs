@@ -42,10 +42,10 @@ const FUZZ_TARGETS: [&str; 23] = [
 /// Cases of each property test.
 const PROPTEST_CASES: &str = "5000";
 
-/// The only target that the sanitizers' steps are for.
+/// The only target of the sanitizers' steps.
 const SANITIZED_TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// How long the parts go on that have no end of their own.
+/// The durations of the parts without an end of their own.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Args {
     /// For each fuzz target
@@ -68,12 +68,12 @@ pub struct Args {
     attack_seconds: u32,
 }
 
-/// Runs every part; true if none failed.
+/// Runs every part; returns true if none failed.
 pub fn run(root: &Path, args: Args) -> bool {
     let mut report = Report::default();
     let mut is_good = true;
     let moved = moved_steps(root, &mut report);
-    // Behind the clients, whose first step builds the binary.
+    // This comes after the clients, whose first step builds the binary.
     let clients = routed_clients(root, &mut report).into_iter().chain([attack_step(root, args)]);
     let advisories = advisories(&mut report);
     for step in moved.into_iter().chain(steps(root, args)).chain(clients).chain(advisories) {
@@ -112,7 +112,7 @@ fn steps(root: &Path, args: Args) -> Vec<Step> {
     steps
 }
 
-/// Known holes in what the binary links, by deny.toml.
+/// Known vulnerabilities in the binary's dependencies, by deny.toml.
 fn advisories(report: &mut Report) -> Option<Step> {
     let mut version = Command::new("cargo-deny");
     let version = version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
@@ -123,7 +123,7 @@ fn advisories(report: &mut Report) -> Option<Step> {
     None
 }
 
-/// What `cargo xtask test` leaves to the night; what this machine lacks is noted.
+/// The long form of tests that `cargo xtask test` shortens; what this machine lacks is noted.
 fn moved_steps(root: &Path, report: &mut Report) -> Vec<Step> {
     let mut steps = ci::second_lane(root);
     for step in [rdma::step(root), dax::step(root), zookeeper::step(root)] {
@@ -183,8 +183,8 @@ fn miri_steps() -> Vec<Step> {
     ]
 }
 
-/// The store's threads, with the standard library itself instrumented. What the tag match reads by
-/// inline assembly is invisible to both.
+/// Sanitizes the store's threads, with the standard library instrumented too. Neither sanitizer
+/// sees the reads of the tag match, which are inline assembly.
 fn sanitizer_steps(root: &Path) -> Vec<Step> {
     let has_source = Command::new("rustc")
         .args(["+nightly", "--print", "sysroot"])
@@ -206,7 +206,7 @@ fn sanitizer_steps(root: &Path) -> Vec<Step> {
     };
     vec![
         sanitized("thread sanitizer", "thread"),
-        // Mappings live as long as their store: what is left at the end is the runtime's own.
+        // Mappings live as long as their store: the rest at the end belongs to the runtime.
         sanitized("address sanitizer", "address").with("ASAN_OPTIONS", "detect_leaks=0"),
     ]
 }

@@ -54,10 +54,10 @@ pub struct Args {
     output: PathBuf,
 }
 
-/// A load that every server is put under.
+/// A load for every server.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
-    /// In tables.
+    /// Its name in tables.
     name: &'static str,
     /// `--workload` of the load generator.
     operation: &'static str,
@@ -105,7 +105,7 @@ const WORKLOADS: [Workload; 4] = [
     },
 ];
 
-/// Attempts at one measurement before the machine is declared too busy.
+/// Attempts at one measurement before the run is given up because the machine is too busy.
 const ATTEMPTS_MAX: usize = 8;
 
 /// Measures and writes the results.

@@ -29,7 +29,7 @@ const NEEDS: Needs = Needs {
     modules: &["crc32_generic", "dummy", "rdma_rxe"],
 };
 const BOOT: Boot = Boot { memory_mib: 768, processor: "qemu64", parameters: "" };
-/// What layouts are held against, where it is there.
+/// The header for checking layouts, if it is installed.
 const HEADER: &str = "/usr/include/infiniband/verbs.h";
 
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -39,7 +39,7 @@ pub struct Args {
     install: bool,
 }
 
-/// Runs the tests; true if they pass, or if this machine cannot say.
+/// Runs the tests; returns true if they pass, or if this machine cannot run them.
 pub fn run(root: &Path, args: Args) -> Result<bool> {
     let folder = NEEDS.folder(root);
     if args.install {
@@ -83,7 +83,7 @@ fn missing_packages() -> Vec<&'static str> {
     packages
 }
 
-/// Everything that the machine's memory holds when it starts.
+/// All files in the machine's memory when it starts.
 fn build(root: &Path, kernel: &packages::Kernel) -> Result<Initramfs> {
     let mut initramfs = Initramfs::default();
     initramfs.add("init", include_bytes!("rdma/init.sh").to_vec());
@@ -105,8 +105,8 @@ fn provider() -> Option<PathBuf> {
     folders.filter_map(|prefix| packages::first_with_prefix(&prefix)).next()
 }
 
-/// Holds the layouts that the crate declares against the library's header, where both a compiler
-/// and the header are there.
+/// Checks the layouts declared by the crate against the library's header, if a compiler and the
+/// header are installed.
 fn check_layout(root: &Path) -> Result<()> {
     if !Path::new(HEADER).exists() {
         println!("skipped: layouts of verbs.h; libibverbs-dev has it");

@@ -47,10 +47,10 @@ pub struct Args {
     output: PathBuf,
 }
 
-/// Requests that a connection has under way.
+/// The number of requests in flight on a connection.
 const PIPELINES: [u64; 2] = [16, 1];
 
-/// Runs it.
+/// Runs the benchmark.
 pub fn run(root: &Path, args: &Args) -> Result<()> {
     let binary = match &args.binary {
         Some(binary) => binary.clone(),

@@ -32,7 +32,7 @@ impl Tally {
 /// One command with a name.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// What the summary calls it.
+    /// The name in the summary.
     pub name: &'static str,
     program: String,
     arguments: Vec<String>,
@@ -71,7 +71,7 @@ impl Step {
         self
     }
 
-    /// What a person types to run this step alone.
+    /// The command line that runs this step alone.
     pub fn shown(&self) -> String {
         let mut parts = Vec::new();
         if let Some(directory) = &self.directory {
@@ -85,7 +85,7 @@ impl Step {
         parts.join(" ")
     }
 
-    /// Runs it outside of a report, as the build of a benchmark is; true if it succeeded.
+    /// Runs it outside of a report, as the build of a benchmark; returns true if it succeeded.
     pub fn run(&self, root: &Path) -> bool {
         Report::default().take(self, root)
     }
@@ -110,7 +110,7 @@ impl Step {
     }
 }
 
-/// What one step took.
+/// The time of one step.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     name: &'static str,
@@ -118,7 +118,7 @@ struct Row {
     cpu_seconds: f64,
 }
 
-/// What the steps of one run took and counted, in their order.
+/// The times and counts of the steps of one run, in order.
 #[derive(Debug, Default)]
 pub struct Report {
     tally: Tally,
@@ -127,7 +127,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Runs a step; true if it succeeded.
+    /// Runs a step; returns true if it succeeded.
     pub fn take(&mut self, step: &Step, root: &Path) -> bool {
         println!("== {}: {}", step.name, step.shown());
         let (started, cpu_before) = (Instant::now(), children_cpu_seconds());
@@ -147,8 +147,8 @@ impl Report {
         is_success
     }
 
-    /// Runs a step that this machine may lack something for: then the reason is noted, and that
-    /// is no failure.
+    /// Runs a step whose requirements this machine may lack: then the reason is noted, and that is
+    /// not a failure.
     pub fn take_if(&mut self, step: Result<Step, String>, root: &Path) -> bool {
         match step {
             Ok(step) => self.take(&step, root),
@@ -159,7 +159,7 @@ impl Report {
         }
     }
 
-    /// Notes what could not be run, and why.
+    /// Notes a skipped step and the reason.
     pub fn skip(&mut self, reason: String) {
         self.skipped.push(reason);
     }
@@ -189,7 +189,7 @@ impl Report {
     }
 }
 
-/// CPU time of all children that have ended, and of theirs; 0 where the system does not say.
+/// CPU time of all ended children, and of theirs; 0 if the system does not report it.
 fn children_cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The name may contain spaces; behind it the fields count from the third.
@@ -217,7 +217,7 @@ fn copy_and_count(from: impl Read, mut to: impl Write) -> Tally {
     tally
 }
 
-/// What one line of output says: cargo's summary, pytest's summary, or one test of `go test -v`.
+/// Parses one line of output: cargo's summary, pytest's summary, or one test of `go test -v`.
 fn tally_of(line: &str) -> Tally {
     let line = line.trim_end();
     if line.starts_with("test result: ") {

@@ -55,7 +55,7 @@ pub struct Args {
 /// One repeated measurement.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// Which row of which table.
+    /// The table and the row.
     pub row: String,
     /// The store with its settings, or a peer.
     pub subject: String,
@@ -87,18 +87,18 @@ pub struct Figure {
 /// Each call's time while housekeeping runs.
 #[derive(Clone, Debug)]
 pub struct Pause {
-    /// What ran.
+    /// The load.
     pub what: String,
     /// In the report of the load generator: `calls` or `populate_calls`.
     pub calls: serde_json::Value,
 }
 
-/// Everything that was found.
+/// All results.
 #[derive(Debug, Default)]
 pub struct Found {
     pub cells: Vec<Cell>,
     pub ablations: Vec<Cell>,
-    /// What the harness itself takes, million operations a CPU-second.
+    /// The harness alone, in million operations a CPU-second.
     pub harness: Vec<Cell>,
     /// Working set in bytes and entry length, for each row.
     pub row_sizes: Vec<(String, u64, f64)>,
@@ -121,7 +121,7 @@ pub struct Session {
 const ATTEMPTS_MAX: usize = 8;
 
 impl Session {
-    /// A window in which every thread had its core; `None` for what cannot be measured here.
+    /// Runs a window until every thread had its core; `None` if it cannot be measured here.
     fn undisturbed(
         &mut self,
         what: &str,

@@ -57,7 +57,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Checks everything and prints what is wrong; true if nothing is.
+/// Checks everything and prints the problems; returns true if there are none.
 pub fn run(root: &Path) -> Result<bool> {
     let repository = Repository::load(root)?;
     let mut problems = check(&repository);
@@ -83,7 +83,7 @@ fn check(repository: &Repository) -> Vec<Problem> {
 }
 
 impl Repository {
-    /// What git knows or would add; files that are not text are left out.
+    /// The files that git tracks or would add; files that are not text are left out.
     fn load(root: &Path) -> Result<Repository> {
         let output = Command::new("git")
             .args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"])
@@ -116,7 +116,7 @@ impl Repository {
     }
 }
 
-/// Whether a Rust file holds nothing but tests.
+/// Whether a Rust file contains only tests.
 fn is_test_file(path: &str) -> bool {
     path.ends_with("/tests.rs") || path.contains("/tests/") || path.contains("/benches/")
 }

@@ -14,7 +14,7 @@ use crate::step::{Report, Step};
 
 const POM: &str = include_str!("zookeeper/pom.xml");
 
-/// Runs the tests; true if they pass, or if this machine cannot say.
+/// Runs the tests; returns true if they pass, or if this machine cannot run them.
 pub fn run(root: &Path) -> bool {
     let mut report = Report::default();
     let is_good = report.take_if(step(root), root);
@@ -35,7 +35,7 @@ pub fn jars(root: &Path) -> Result<PathBuf, String> {
     let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
     let folder = target.join("zookeeper");
     let jars = folder.join("lib");
-    // Written last, so that half a download is not taken for a whole one.
+    // Written last, so that an incomplete download is not taken for a complete one.
     let whole = folder.join("pom.xml");
     if std::fs::read_to_string(&whole).is_ok_and(|found| found == POM) {
         return Ok(jars);

@@ -41,7 +41,7 @@ pub const FIGURES: &[Figure] = &[
     balance::FIG10,
 ];
 
-/// Of all requests, how many are large (Minos §2.2).
+/// The share of large requests (Minos §2.2).
 pub const LARGE_SHARE: f64 = 0.00125;
 
 /// The strategies by which requests find a core (Minos §2.2).

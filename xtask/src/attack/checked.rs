@@ -11,41 +11,42 @@ use super::door::{PASSWORD, USER};
 use crate::conformance::reply::{Reply, Wire};
 use crate::demo_cluster::memcached::{self, Told};
 
-/// A server that says nothing for so long has failed.
+/// A server that is silent for this long has failed.
 pub const ANSWER_MAX: Duration = Duration::from_secs(15);
 /// Keys of each client.
 const KEYS: usize = 64;
-/// Between two requests.
+/// Pause between two requests.
 const PAUSE: Duration = Duration::from_millis(1);
-/// A value is shorter than this and its key.
+/// A value is shorter than this plus its key.
 const LENGTH_MAX: usize = 97;
-/// Of so many requests one is a SET.
+/// One in this many requests is a SET.
 const SET_EVERY: usize = 5;
 
-/// What clients and the trial tell each other.
+/// The state shared by the clients and the trial.
 #[derive(Debug, Default)]
 pub struct Signals {
-    /// Clients whose keys are all stored, or that have failed: the attack may begin.
+    /// The number of clients whose keys are all stored, or that have failed: then the attack may
+    /// begin.
     pub ready: AtomicUsize,
-    /// The attack is over.
+    /// Whether the attack is over.
     pub stop: AtomicBool,
 }
 
-/// What a client has seen.
+/// The results of a client.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
-    /// Of its GETs.
+    /// The waits of its GETs.
     pub waits: Vec<Duration>,
-    /// Of all its requests.
+    /// The longest wait of all its requests.
     pub longest: Duration,
-    /// Keys that were evicted, which is no fault of a cache.
+    /// Evicted keys, which are no fault in a cache.
     pub misses: u64,
-    /// The first reply that was wrong, after which the client ended.
+    /// The first wrong reply, after which the client ended.
     pub wrong: Option<String>,
 }
 
 impl Findings {
-    /// Adds what another client has seen.
+    /// Adds the results of another client.
     pub fn merge(&mut self, other: Findings) {
         self.waits.extend(other.waits);
         self.longest = self.longest.max(other.longest);
@@ -62,7 +63,7 @@ impl Findings {
     }
 }
 
-/// One protocol, as far as a checked client speaks it.
+/// The part of a protocol that a checked client uses.
 trait Speaker {
     fn set(&mut self, key: &str, value: &str) -> Result<()>;
     fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>>;
@@ -116,7 +117,7 @@ impl Speaker for Text {
     }
 }
 
-/// A client of RESP; logs in where the server has a password.
+/// A client of RESP; logs in if the server has a password.
 pub fn resp(at: SocketAddr, has_password: bool, signals: &Signals) -> Findings {
     watch("resp", signals, || {
         let mut wire = Wire::patient(at.port(), ANSWER_MAX)?;
@@ -127,7 +128,7 @@ pub fn resp(at: SocketAddr, has_password: bool, signals: &Signals) -> Findings {
     })
 }
 
-/// The same of memcached's text protocol.
+/// The same for memcached's text protocol.
 pub fn memcached(at: SocketAddr, has_password: bool, signals: &Signals) -> Findings {
     watch("memcached", signals, || {
         let stream = TcpStream::connect_timeout(&at, ANSWER_MAX)?;
@@ -165,7 +166,7 @@ fn watch<S: Speaker>(
 struct Client<'n, S> {
     name: &'n str,
     speaker: S,
-    /// What each key should have.
+    /// The expected value of each key.
     values: Vec<String>,
 }
 
@@ -174,7 +175,7 @@ impl<S: Speaker> Client<'_, S> {
         format!("checked:{}:{at}", self.name)
     }
 
-    /// Stores a value that no key had before.
+    /// Stores a value that no key has had before.
     fn set(&mut self, at: usize) -> Result<()> {
         let key = self.key(at);
         let changes = self.values[at].matches('x').count() + 1;
@@ -194,7 +195,7 @@ impl<S: Speaker> Client<'_, S> {
                 0 => self.set(at),
                 _ => self.get(at, findings),
             };
-            // A wait that ends in an error is one too.
+            // A wait that ends in an error counts too.
             findings.longest = findings.longest.max(began.elapsed());
             result?;
             std::thread::sleep(PAUSE);
@@ -231,7 +232,8 @@ mod tests {
 
     use super::*;
 
-    /// A store that may forget, or lie, and ends the test after some requests.
+    /// A fake store that may lose values or return wrong ones, and ends the test after some
+    /// requests.
     struct Sample<'s> {
         store: HashMap<String, Vec<u8>>,
         left: u32,

@@ -11,16 +11,16 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
-/// A server that is too busy to accept is no reason to wait for long.
+/// The time limit for connecting: a server too busy to accept is not worth a long wait.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
-/// For an answer to a login, or to a handshake.
+/// The time limit for an answer to a login, or to a handshake.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
-/// The user that all servers with passwords have.
+/// The user on all servers with passwords.
 pub const USER: &str = "default";
 /// Its password.
 pub const PASSWORD: &str = "an-attack-is-no-secret";
 
-/// Where a client may come in.
+/// The ports of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Door {
     Resp,
@@ -36,7 +36,7 @@ pub enum Door {
 }
 
 impl Door {
-    /// All, in the order of the documentation.
+    /// All doors, in the order of the documentation.
     pub const ALL: [Door; 10] = [
         Door::Resp,
         Door::RespUnix,
@@ -81,7 +81,7 @@ impl fmt::Display for Door {
     }
 }
 
-/// Where a door is.
+/// The address of a door.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     Ip(SocketAddr),
@@ -112,7 +112,7 @@ impl Stream for StreamOwned<ClientConnection, TcpStream> {
     }
 }
 
-/// Connects; through a port of TLS with a finished handshake if there is a configuration.
+/// Connects; if there is a TLS configuration, with a finished handshake.
 pub fn connect(address: &Address, tls: Option<&Arc<ClientConfig>>) -> io::Result<Box<dyn Stream>> {
     match address {
         Address::Path(path) => {
@@ -157,7 +157,7 @@ pub fn client_hello(address: SocketAddr, config: &Arc<ClientConfig>) -> io::Resu
     Ok(bytes)
 }
 
-/// Logs in as the user that may do everything.
+/// Logs in as the user with all rights.
 pub fn log_in(stream: &mut dyn Stream, door: Door) -> io::Result<()> {
     let (request, want) = match door {
         Door::Resp | Door::RespUnix | Door::RespTls => {

@@ -29,7 +29,7 @@ pub fn frame(kind: u8, session: u64, number: u32, body: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The frame that asks for a session.
+/// The hello frame, which requests a session.
 pub fn hello(cookie: u64, nonce: u64) -> Vec<u8> {
     let mut body = vec![1, 1, 0, 0];
     body.extend_from_slice(&FRAME_MAX.to_le_bytes());
@@ -39,7 +39,7 @@ pub fn hello(cookie: u64, nonce: u64) -> Vec<u8> {
     frame(HELLO, 0, 0, &body)
 }
 
-/// The first part of a value that never comes whole: 1,024 bytes of `whole`, as request `id`.
+/// The first part of a value that is never completed: 1,024 bytes of `whole`, as request `id`.
 pub fn part(key: &[u8], id: u32, whole: u32) -> Vec<u8> {
     const PART_BYTES: u32 = 1024;
     // A set, once, with the word that says which part this is.
@@ -68,7 +68,7 @@ pub fn get(key: &[u8], id: u32) -> Vec<u8> {
     request
 }
 
-/// Opens a session; its number.
+/// Opens a session; returns its number.
 pub fn session(socket: &UdpSocket, nonce: u64) -> Result<u64> {
     let word = |bytes: &[u8], at: usize| -> Option<u64> {
         Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))

@@ -2,16 +2,16 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Files of a trial that are no connection of the attack.
+/// Open files of a trial besides the attack's connections.
 const OTHER_FILES: u64 = 100;
-/// More teach nothing: a server takes 10,000 connections by default.
+/// The most connections: a server takes 10,000 by default, and more prove nothing.
 const CONNECTIONS_MAX: u64 = 9_900;
 
-/// Raises the limit on open files as far as it goes, for this process and the servers it starts.
+/// Raises the limit on open files as far as possible, for this process and the servers it starts.
 /// Returns how many connections each of `at_once` trials may have.
 pub fn raise(at_once: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
-    // A limit that cannot be raised stands: the attack is smaller.
+    // If the limit cannot be raised, the attack is smaller.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     share(getrlimit(Resource::Nofile).current, at_once)
 }

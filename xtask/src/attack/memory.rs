@@ -1,7 +1,7 @@
 //! The memory of a process, as `/proc/PID/status` reports it, and the amount that a cap allows.
 
 const MIB: u64 = 1 << 20;
-/// What a server may take beside its cap: program, stacks, allocator.
+/// The memory that a server may take beside its cap: program, stacks, allocator.
 const BESIDE_THE_CAP_BYTES: u64 = 32 * MIB;
 
 /// One reading.
@@ -9,7 +9,7 @@ const BESIDE_THE_CAP_BYTES: u64 = 32 * MIB;
 pub struct Memory {
     /// `VmHWM`: the most that was ever resident, files of the program included.
     pub peak_bytes: u64,
-    /// `RssAnon` and `RssShmem`: what the process itself has now.
+    /// `RssAnon` and `RssShmem`: the process's own memory now.
     pub own_bytes: u64,
 }
 
@@ -32,12 +32,12 @@ fn parse(status: &str) -> Option<Memory> {
     Some(Memory { peak_bytes: field("VmHWM")?, own_bytes })
 }
 
-/// Makes the present size the peak; false where the kernel does not let us.
+/// Resets the peak to the present size; false if the kernel does not allow it.
 pub fn forget_peak(pid: u32) -> bool {
     std::fs::write(format!("/proc/{pid}/clear_refs"), "5").is_ok()
 }
 
-/// The most that a server with this cap may ever have resident.
+/// The most resident memory that a server with this cap may ever have.
 pub fn allowed_bytes(cap_bytes: u64) -> u64 {
     cap_bytes + cap_bytes / 20 + BESIDE_THE_CAP_BYTES
 }

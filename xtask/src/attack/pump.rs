@@ -8,13 +8,13 @@ use super::script::Script;
 
 /// Bytes that one connection sends or reads before the next one's turn.
 const TURN_BYTES: usize = 256 << 10;
-/// A connection whose peer takes nothing is asked again after so long.
+/// The pause before a connection whose peer takes nothing is tried again.
 const BLOCKED: Duration = Duration::from_millis(5);
-/// Between two looks at connections that are all blocked.
+/// Interval between two checks of connections that are all blocked.
 const PAUSE: Duration = Duration::from_millis(1);
-/// A reading client that hears nothing for so long has heard everything.
+/// A reading client that receives nothing for this long has received everything.
 const SILENCE: Duration = Duration::from_millis(400);
-/// Between two sips of a client that reads slowly.
+/// Interval between two reads of a slow reader.
 const SIP_EVERY: Duration = Duration::from_millis(50);
 const SIP_BYTES: usize = 512;
 
@@ -23,7 +23,7 @@ const SIP_BYTES: usize = 512;
 pub enum Reading {
     /// Not at all.
     Never,
-    /// A few bytes now and then, so that it does not look dead.
+    /// A few bytes now and then, so that the client does not look dead.
     Sip,
     /// Everything.
     All,
@@ -38,7 +38,7 @@ struct Sender {
     is_open: bool,
 }
 
-/// What floods.
+/// A flood over many connections.
 pub struct Flood<'s> {
     pub script: &'s Script,
     pub reading: Reading,
@@ -48,8 +48,8 @@ pub struct Flood<'s> {
 }
 
 impl Flood<'_> {
-    /// Sends until the deadline, or until all is sent and answered where answers are read. Returns
-    /// how many errors were read and connections closed.
+    /// Sends until the deadline, or until everything is sent and, for reading clients, answered.
+    /// Returns the number of errors read and connections closed.
     pub fn run(&self, streams: Vec<Box<dyn Stream>>) -> u64 {
         let now = Instant::now();
         let mut refused = 0;

@@ -17,7 +17,7 @@ impl Script {
         Script { head: head.into(), ..Script::default() }
     }
 
-    /// These bytes, so many times.
+    /// These bytes, repeated.
     pub fn repeat(body: impl Into<Vec<u8>>, times: u64) -> Script {
         Script { body: body.into(), times, ..Script::default() }
     }
@@ -32,7 +32,7 @@ impl Script {
         Script { head, body, times, tail: Vec::new() }
     }
 
-    /// The same behind other bytes.
+    /// The same after other bytes.
     pub fn behind(mut self, before: &[u8]) -> Script {
         self.head.splice(0..0, before.iter().copied());
         self

@@ -19,31 +19,31 @@ use rustls::{ClientConfig, RootCertStore};
 use super::door::{Address, Door, PASSWORD, USER};
 use crate::conformance::reply::{Wire, multibulk};
 
-/// From TERM to the end: a server waits 10 s for clients to take their replies.
+/// The time limit from TERM to the end: a server waits 10 s for clients to read their replies.
 const STOP_MAX: Duration = Duration::from_secs(20);
-/// For a server to notice that clients have gone.
+/// The time limit for a server to notice that clients have gone.
 const NOTICE_MAX: Duration = Duration::from_secs(5);
-/// Values that fill a server, and how many are sent before their replies are read.
+/// The length of values that fill a server, and the number sent before their replies are read.
 const FILLING_BYTES: usize = 50_000;
 const FILLING_PIPELINE: usize = 16;
 /// Lines of the log that are kept to explain an end.
 const LOG_LINES: usize = 8;
-/// Of native clients, where the server asks for a password.
+/// The key of native clients, if the server has a password.
 const NATIVE_KEY: &str = "000102030405060708090a0b0c0d0e0f\n";
 
-/// What does not change from server to server.
+/// The parts that are the same for all servers.
 pub struct Binary {
     pub path: PathBuf,
     pub threads: usize,
-    /// What `serve --help` says: flags that it does not know are not given.
+    /// The output of `serve --help`: flags that it does not list are not used.
     help: String,
     folder: PathBuf,
-    /// Of the ports of TLS; none without the program openssl.
+    /// The certificate of the TLS ports; none without the program openssl.
     pub tls: Option<Arc<ClientConfig>>,
 }
 
 impl Binary {
-    /// Looks at a binary, and makes a certificate for its servers.
+    /// Reads a binary's help, and makes a certificate for its servers.
     pub fn new(path: &Path, threads: usize) -> Result<Binary> {
         let path = path.canonicalize().with_context(|| format!("no binary {}", path.display()))?;
         let output = Command::new(&path).args(["serve", "--help"]).stdin(Stdio::null()).output()?;
@@ -109,7 +109,7 @@ impl Binary {
             flags.push(("auth-file", inside("users.txt")));
             flags.push(("native-key-file", inside("native.key")));
         } else {
-            // It does not open beside a password.
+            // This door does not open together with a password.
             flags.push(("udp-port", udp_port.to_string()));
         }
         let known = flags.into_iter().filter(|(name, _)| self.knows(name));
@@ -125,7 +125,7 @@ impl Binary {
 
 impl Drop for Binary {
     fn drop(&mut self) {
-        // What is left in the folder for temporary files does no harm.
+        // Leftovers in the temporary directory do no harm.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
@@ -141,7 +141,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one, and waits until it says that it is ready.
+    /// Starts a server, and waits until it logs that it is ready.
     pub fn start(binary: &Binary, cap_bytes: u64, is_locked: bool) -> Result<Server> {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
@@ -181,7 +181,7 @@ impl Server {
         self.child.id()
     }
 
-    /// Where ACL LOAD reads.
+    /// The file that ACL LOAD reads.
     pub fn acl_file(&self) -> PathBuf {
         self.folder.join("users.acl")
     }
@@ -192,7 +192,7 @@ impl Server {
         lines.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
     }
 
-    /// Waits until it has noticed that the connections of the trial before are closed; false if it
+    /// Waits until the server has closed the connections of the previous trial; returns false if it
     /// does not.
     pub fn is_left_alone(&self) -> bool {
         let began = Instant::now();
@@ -205,7 +205,7 @@ impl Server {
         false
     }
 
-    /// Stores as much as the cap, so that the log's memory is resident before anything attacks.
+    /// Stores as many bytes as the cap, so that the log's memory is resident before an attack.
     fn fill(&self) -> Result<()> {
         let mut wire = self.operator()?;
         let value = vec![b'f'; FILLING_BYTES];
@@ -231,7 +231,7 @@ impl Server {
         Ok(wire)
     }
 
-    /// Clients that are connected, with the one that asks.
+    /// The number of connected clients, including the asking one.
     fn connected(&self) -> Result<u64> {
         let mut wire = self.operator()?;
         connected_in(&wire.ask(&[b"INFO", b"clients"])?.shown())
@@ -242,7 +242,7 @@ impl Server {
         self.child.try_wait().is_ok_and(|status| status.is_none())
     }
 
-    /// Ends it by TERM; how long that took.
+    /// Ends it by TERM; returns the time it took.
     pub fn stop(mut self) -> Result<Duration> {
         let began = Instant::now();
         if let Some(status) = self.child.try_wait()? {
@@ -284,7 +284,7 @@ fn note(log: &Mutex<VecDeque<String>>, line: String) {
     }
 }
 
-/// What the line of the log that says `ready` tells.
+/// The contents of the log line `ready`.
 fn doors_of(ready: &serde_json::Value) -> BTreeMap<Door, Address> {
     let of = |door: Door| -> Option<Address> {
         let text = ready[door.ready_name()].as_str()?;

@@ -17,20 +17,20 @@ use anyhow::Result;
 use super::door::Door;
 use super::target::{Login, Target};
 
-/// Attacks until the deadline, or as long as it has something to say; how much was refused.
+/// The attack: runs until the deadline, or until its script ends; returns the number of refusals.
 pub type Attack = fn(&Target) -> Result<u64>;
-/// What must hold while the attack is on, besides what holds for all shapes.
+/// The extra condition that must hold during the attack.
 pub type Holds = fn(&Target) -> Result<()>;
 
-/// Of servers with and without a password, by clients that know it and that do not.
+/// For servers with and without a password, and clients that know it or do not.
 const ANY: &[Login] = &[Login::Open, Login::In, Login::Stranger];
 /// The attack needs the server's answers.
 const KNOWN: &[Login] = &[Login::Open, Login::In];
-/// The attack is on the login, or on what stands behind it.
+/// The attack is on the login, or on code behind it.
 const LOCKED: &[Login] = &[Login::In, Login::Stranger];
-/// The door knows no login.
+/// The door has no login.
 const UNNAMED: &[Login] = &[Login::Open, Login::Stranger];
-/// The door is closed beside a password.
+/// The door is closed if there is a password.
 const OPEN: &[Login] = &[Login::Open];
 
 /// One row.
@@ -39,11 +39,11 @@ pub struct Shape {
     pub name: &'static str,
     pub door: Door,
     pub about: &'static str,
-    /// A short run takes the first.
+    /// The kinds of login; a short run takes the first.
     pub logins: &'static [Login],
     pub attack: Attack,
     pub holds: Option<Holds>,
-    /// It leaves something behind on purpose, so that its server serves no other trial.
+    /// Whether it leaves data behind on purpose, so that its server serves no other trial.
     pub spoils: bool,
 }
 

@@ -8,7 +8,7 @@ use super::target::Login;
 /// Rows of the list of the slowest.
 const SLOWEST: usize = 10;
 
-/// What one shape came to against one server.
+/// The result of one shape against one server.
 #[derive(Clone, Debug)]
 pub struct Row {
     pub shape: &'static str,
@@ -20,12 +20,12 @@ pub struct Row {
     /// Replies to the checked client's GETs.
     pub answers: usize,
     pub refused: u64,
-    /// What was broken besides the cap.
+    /// The broken promises besides the cap.
     pub faults: Vec<String>,
 }
 
 impl Row {
-    /// Whether all that is asserted held.
+    /// Whether all assertions held.
     pub fn is_good(&self) -> bool {
         self.verdict().is_empty()
     }
@@ -65,7 +65,7 @@ impl Row {
         )
     }
 
-    /// How much of what is allowed was taken, in millionths.
+    /// The used share of the allowed memory, in millionths.
     fn fatness(&self) -> u64 {
         self.peak_bytes.saturating_mul(1_000_000) / allowed_bytes(self.cap_bytes)
     }
@@ -79,7 +79,7 @@ pub fn head() -> String {
     )
 }
 
-/// The whole, the fattest first, then the slowest once more.
+/// The whole table, by memory, largest first, then the slowest once more.
 pub fn whole(rows: &[Row]) -> Vec<String> {
     let mut sorted: Vec<&Row> = rows.iter().collect();
     sorted.sort_by_key(|row| (row.is_good(), std::cmp::Reverse(row.fatness())));

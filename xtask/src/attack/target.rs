@@ -18,27 +18,27 @@ use crate::conformance::reply::{Reply, Wire};
 const VALUE_MAX_BYTES: u64 = 30_000_000;
 /// And not than this part of the cap, so that several fit.
 const VALUE_CAP_PART: u64 = 20;
-/// For a reply to what a shape prepares.
+/// The time limit for a reply while a shape prepares.
 const PREPARATION_MAX: Duration = Duration::from_secs(10);
 
 /// Whether the server asks for a password, and the attack knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Login {
-    /// The server asks for none.
+    /// The server has no password.
     Open,
     /// The attack has logged in.
     In,
-    /// The attack has not.
+    /// The attack has not logged in.
     Stranger,
 }
 
 impl Login {
-    /// Whether the server asks for a password.
+    /// Whether the server has a password.
     pub fn is_locked(self) -> bool {
         self != Login::Open
     }
 
-    /// For people.
+    /// A readable name.
     pub fn name(self) -> &'static str {
         match self {
             Login::Open => "open",
@@ -55,23 +55,23 @@ pub struct Target {
     pub tls: Option<Arc<ClientConfig>>,
     pub login: Login,
     pub cap_bytes: u64,
-    /// How long the attack goes on once it has begun.
+    /// The duration of the attack, from its first call.
     pub duration: Duration,
-    /// What a shape loads beforehand is no part of its time.
+    /// The start of the attack: loading beforehand does not count.
     pub began: OnceLock<Instant>,
-    /// Connections that the attack may have.
+    /// The most connections of the attack.
     pub connections_max: usize,
-    /// A file of users that ACL LOAD reads, of a server that asks for a password.
+    /// The file of users for ACL LOAD, on a server with a password.
     pub acl_file: std::path::PathBuf,
 }
 
 impl Target {
-    /// Where a door is.
+    /// The address of a door.
     pub fn address(&self, door: Door) -> Result<&Address> {
         self.doors.get(&door).with_context(|| format!("the server has no {door}"))
     }
 
-    /// Where a door is that has a port.
+    /// The socket address of a door with a port.
     pub fn ip(&self, door: Door) -> Result<SocketAddr> {
         match self.address(door)? {
             Address::Ip(address) => Ok(*address),
@@ -79,7 +79,7 @@ impl Target {
         }
     }
 
-    /// When the attack ends; the first call begins it.
+    /// The deadline of the attack; the first call starts it.
     pub fn deadline(&self) -> Instant {
         *self.began.get_or_init(Instant::now) + self.duration
     }
@@ -89,7 +89,7 @@ impl Target {
         Instant::now() >= self.deadline()
     }
 
-    /// One connection, logged in where the attack is.
+    /// One connection, logged in if the attack is.
     pub fn open(&self, door: Door) -> Result<Box<dyn Stream>> {
         let is_encrypted = matches!(door, Door::RespTls | Door::MemcachedTls);
         let tls = self.tls.as_ref().filter(|_| is_encrypted);
@@ -100,8 +100,8 @@ impl Target {
         Ok(stream)
     }
 
-    /// So many connections, or as many as there may be before the deadline; and how many were
-    /// refused.
+    /// Opens this many connections, or as many as possible before the deadline; returns the number
+    /// of refusals too.
     pub fn crowd(&self, door: Door, count: usize) -> (Vec<Box<dyn Stream>>, u64) {
         let (mut streams, mut refused) = (Vec::new(), 0);
         for _ in 0..count.min(self.connections_max) {
@@ -116,7 +116,7 @@ impl Target {
         (streams, refused)
     }
 
-    /// So many connections without a word: no handshake and no login.
+    /// Opens this many connections without handshake and login.
     pub fn silent_crowd(&self, door: Door, count: usize) -> (Vec<Box<dyn Stream>>, u64) {
         // The copy ends when this one does.
         self.deadline();
@@ -126,7 +126,7 @@ impl Target {
         silent.crowd(door, count)
     }
 
-    /// Opens connections and floods them; how much was refused.
+    /// Opens connections and floods them; returns the number of refusals.
     pub fn flood(
         &self,
         door: Door,
@@ -139,12 +139,12 @@ impl Target {
         Ok(refused + self.pump(streams, script, reading))
     }
 
-    /// Floods connections that are open; how much was refused.
+    /// Floods open connections; returns the number of refusals.
     pub fn pump(&self, streams: Vec<Box<dyn Stream>>, script: &Script, reading: Reading) -> u64 {
         self.trickle(streams, script, reading, usize::MAX)
     }
 
-    /// The same, so many bytes at a time.
+    /// The same, with this many bytes at a time.
     pub fn trickle(
         &self,
         streams: Vec<Box<dyn Stream>>,
@@ -155,7 +155,7 @@ impl Target {
         Flood { script, reading, piece, deadline: self.deadline() }.run(streams)
     }
 
-    /// A connection of an operator, for what a shape needs beforehand.
+    /// A connection of an operator, for the preparation of a shape.
     pub fn operator(&self) -> Result<Wire> {
         let mut wire = Wire::patient(self.ip(Door::Resp)?.port(), PREPARATION_MAX)?;
         if self.login.is_locked() {
@@ -202,7 +202,7 @@ impl Target {
         Ok(())
     }
 
-    /// A write that is tried again while connections of the trial before still hold memory.
+    /// A write that is retried while connections of the previous trial still hold memory.
     fn store(&self, wire: &mut Wire, words: &[&[u8]]) -> Result<()> {
         let until = Instant::now() + PREPARATION_MAX;
         loop {
@@ -227,7 +227,8 @@ impl Target {
         Ok(socket)
     }
 
-    /// Sends datagrams until the deadline, or `make` has none; how many found no room.
+    /// Sends datagrams until the deadline, or until `make` returns none; returns the number that
+    /// found no room.
     pub fn shower(
         &self,
         sockets: &[UdpSocket],
@@ -247,7 +248,7 @@ impl Target {
         Ok(refused)
     }
 
-    /// Waits for the deadline, for attacks that have said all.
+    /// Waits for the deadline, for attacks that have sent everything.
     pub fn linger(&self) {
         std::thread::sleep(self.deadline().saturating_duration_since(Instant::now()));
     }

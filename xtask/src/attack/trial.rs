@@ -15,16 +15,16 @@ use super::shapes::{Holds, Shape};
 use super::table::Row;
 use super::target::{Login, Target};
 
-/// Between two looks at the server's memory.
+/// Interval between two checks of the server's memory.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Checked clients go on for so long behind the attack.
+/// The time for which checked clients go on after the attack.
 const AFTERWARDS: Duration = Duration::from_millis(100);
-/// What must hold is looked at after this part of the attack.
+/// The extra condition is checked after this part of the attack.
 const HOLDS_AFTER_PART: u32 = 2;
-/// A server that has kept more than this over a trial does not serve the next one.
+/// A server that keeps more than this after a trial does not serve the next one.
 const KEPT_MAX_BYTES: u64 = 8 << 20;
 
-/// Where and how a shape is tried.
+/// The place and the parameters of a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial<'s> {
     pub shape: &'s Shape,
@@ -35,7 +35,8 @@ pub struct Trial<'s> {
 }
 
 impl Trial<'_> {
-    /// Runs it, on the server of the trial before if that fits; leaves one that the next may take.
+    /// Runs the trial, on the previous trial's server if that fits; leaves a server that the next
+    /// may use.
     pub fn run(&self, binary: &Binary, server: &mut Option<Server>, may_share: bool) -> Row {
         let mut faults = Vec::new();
         if server.as_ref().is_some_and(|it| !self.fits(it) || !it.is_left_alone())
@@ -80,7 +81,7 @@ impl Trial<'_> {
         (server.cap_bytes, server.is_locked) == (self.cap_bytes, self.login.is_locked())
     }
 
-    /// The attack, and all that happens beside it.
+    /// Runs the attack and everything beside it.
     fn attack(&self, binary: &Binary, server: &mut Server, row: &mut Row) {
         let target = Target {
             doors: server.doors.clone(),
@@ -104,7 +105,7 @@ impl Trial<'_> {
             if let Ok(at) = target.ip(Door::Memcached) {
                 clients.push(scope.spawn(move || checked::memcached(at, is_locked, signals)));
             }
-            // A client that cannot store its keys gives up by itself.
+            // A client that cannot store its keys ends by itself.
             while signals.ready.load(Ordering::Relaxed) < clients.len() {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -114,7 +115,7 @@ impl Trial<'_> {
             for client in clients {
                 findings.merge(client.join().unwrap_or_default());
             }
-            // What the server still does for the attack has ended: a GET was answered behind it.
+            // The server's work for the attack has ended: a GET was answered after it.
             is_over.store(true, Ordering::Relaxed);
             if let Ok(Watched { peak_bytes, ended }) = watcher.join() {
                 row.peak_bytes = peak_bytes;
@@ -146,12 +147,12 @@ impl Trial<'_> {
         });
     }
 
-    /// Watches the memory; ends a server that would take the machine's.
+    /// Monitors the memory; ends a server that would use up the machine's.
     fn watch(&self, pid: u32, stop: &AtomicBool) -> Watched {
         let mut watched = Watched::default();
         let limit = 2 * allowed_bytes(self.cap_bytes) + (1 << 30);
         while !stop.load(Ordering::Relaxed) {
-            // A process that has ended has no memory; the trial finds that out by itself.
+            // An ended process has no memory; the trial detects that itself.
             let Some(memory) = Memory::of(pid) else { break };
             watched.peak_bytes = watched.peak_bytes.max(memory.peak_bytes);
             if memory.own_bytes > limit {
@@ -170,7 +171,7 @@ impl Trial<'_> {
     }
 }
 
-/// Looks, while the attack is on, whether what the shape must leave alone still works.
+/// Checks, during the attack, whether the parts that the shape must not affect still work.
 fn hold(target: &Target, is_done: &AtomicBool, holds: Holds) -> anyhow::Result<()> {
     while target.began.get().is_none() && !is_done.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(1));

@@ -14,7 +14,7 @@ use crate::cache_peers::{Args, Row};
 
 const PEER: &str = "memcached";
 
-/// Miss ratios of a replay differ by less when the same replay is repeated: requests of one batch
+/// The resolution of miss ratios: repeated replays differ by less, because requests of one batch
 /// may pass each other.
 const TIE: f64 = 0.0005;
 
@@ -125,7 +125,7 @@ fn page(
     Ok(page)
 }
 
-/// Where ours misses more than memcached.
+/// The rows in which ours misses more than memcached.
 fn losses(page: &mut String, rows: &[Row]) -> Result<()> {
     let lost = |row: &&Row| {
         let peer = ratio_to_peer(rows, row).map_or(row.miss_ratio, |ratio| row.miss_ratio / ratio);

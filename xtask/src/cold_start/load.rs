@@ -11,7 +11,7 @@ const PIPELINE: u64 = 1000;
 const CONNECTIONS: u64 = 2;
 const OK: &[u8] = b"+OK\r\n";
 
-/// Stores every key once; how long it took.
+/// Stores every key once; returns the time it took.
 pub fn fill(port: u16, entries: u64, value_size: usize) -> Result<Duration> {
     let began = Instant::now();
     std::thread::scope(|scope| {
@@ -34,8 +34,8 @@ pub fn fill(port: u16, entries: u64, value_size: usize) -> Result<Duration> {
     Ok(began.elapsed())
 }
 
-/// Stores keys drawn by a fixed seed for so long. The last pipeline is left unread, so that a kill
-/// falls into writes.
+/// Stores keys drawn by a fixed seed for this long. The last pipeline is left unread, so that a
+/// kill hits writes.
 pub fn overwrite(port: u16, (entries, value_size): (u64, usize), time: Duration) -> Result<()> {
     let mut writer = Writer::connect(port, value_size)?;
     let (began, mut state) = (Instant::now(), 1_u64);

@@ -12,17 +12,17 @@ use anyhow::{Context, Result, ensure};
 use crate::peers::servers::free_port;
 
 const START_MAX: Duration = Duration::from_secs(300);
-/// Of `utime` and `stime` in /proc/PID/stat.
+/// The unit of `utime` and `stime` in /proc/PID/stat.
 const TICK_SECONDS: f64 = 0.01;
 
-/// What all servers have in common.
+/// The settings shared by all servers.
 pub struct Files {
     pub binary: PathBuf,
     pub directory: PathBuf,
     pub memory_bytes: u64,
 }
 
-/// What it costs to read some of the file once.
+/// The cost of reading part of the file once.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
     pub seconds: f64,
@@ -30,7 +30,7 @@ pub struct Reading {
 }
 
 impl Files {
-    /// Reads so many bytes of the log, from its start, a MiB at a time.
+    /// Reads this many bytes of the log, from its start, a MiB at a time.
     pub fn read(&self, len_bytes: u64) -> Result<Reading> {
         let file = File::open(self.directory.join("log"))?;
         let (began, cpu_before) = (Instant::now(), own_cpu_seconds()?);
@@ -40,7 +40,7 @@ impl Files {
         Ok(Reading { seconds: began.elapsed().as_secs_f64(), cpu_seconds })
     }
 
-    /// Nothing of the log is in the page cache afterwards.
+    /// Drops the log from the page cache.
     pub fn drop_from_cache(&self) -> Result<()> {
         let mut command = Command::new("dd");
         command.arg(format!("of={}", self.directory.join("log").display()));
@@ -57,14 +57,14 @@ fn own_cpu_seconds() -> Result<f64> {
     Ok(nanoseconds as f64 / 1e9)
 }
 
-/// What a start took.
+/// The cost of a start.
 #[derive(Clone, Debug, Default)]
 pub struct Start {
-    /// From the fork to the first answer.
+    /// Time from the fork to the first answer.
     pub seconds: f64,
-    /// Of all threads, those that have ended too.
+    /// CPU time of all threads, including ended ones.
     pub cpu_seconds: f64,
-    /// As the server says of its recovery.
+    /// The server's own report of its recovery.
     pub recovery_seconds: f64,
     pub entries: u64,
     pub bytes: u64,
@@ -108,7 +108,7 @@ impl Server {
         Ok(Server { child, port, start, _log: log })
     }
 
-    /// Ends it as it should end.
+    /// Ends it in order.
     pub fn stop(mut self) -> Result<()> {
         let pid = self.child.id().to_string();
         ensure!(Command::new("kill").arg(pid).status()?.success(), "the server is not there");
@@ -149,7 +149,7 @@ fn cpu_seconds_of(pid: u32) -> Result<f64> {
     Ok((ticks(12) + ticks(13)) as f64 * TICK_SECONDS)
 }
 
-/// Reads the log up to the line that says what was recovered.
+/// Reads the log up to the line about the recovery.
 fn recovered(log: &mut impl BufRead) -> Result<Start> {
     let (mut line, mut all) = (String::new(), String::new());
     while log.read_line(&mut line)? > 0 {

@@ -89,7 +89,7 @@ const MILLISECONDS: [&str; 9] = [
     "-9223372036854775808",
     "9223370000000000000",
 ];
-/// Never a time that passes meanwhile.
+/// Times, none of which passes during a session.
 const AT_SECONDS: [&str; 8] =
     ["4000000000", "4000000000", "4000000007", "1", "0", "-1", "x", "9223372036854775807"];
 const AT_MILLISECONDS: [&str; 7] =
@@ -128,7 +128,7 @@ const TYPES: [&str; 5] = ["string", "STRING", "list", "nosuch", "hash"];
 const NAMES: [&str; 6] = ["me", "", "a b", "n\u{e4}me", "x-y_z", "line\nend"];
 const DATABASES: [&str; 9] =
     ["0", "0", "1", "-1", "15", "x", "", "2147483648", "9223372036854775807"];
-/// Of commands whose rows both servers have in common.
+/// Names of commands whose rows both servers share.
 const COMMANDS: [&str; 34] = [
     "get",
     "SET",
@@ -165,7 +165,7 @@ const COMMANDS: [&str; 34] = [
     "getdel",
     "nosuch",
 ];
-/// What stands where something else was meant.
+/// Arguments in the place of a different kind.
 const JUNK: [&[u8]; 12] = [
     b"",
     b"x",
@@ -199,7 +199,7 @@ const VALUES: [&[u8]; 16] = [
     b"a value of forty-five bytes, which is one more",
 ];
 
-/// What Redis 7.0.15 has dumped: a text, integers of three widths, a compressed one, an empty one.
+/// Dumps by Redis 7.0.15: a text, integers of three widths, a compressed one, an empty one.
 const DUMPS: [&[u8]; 7] = [
     b"\x00\x05hello\n\x00cr\xdfve4 \n",
     b"\x00\xc0\x0c\n\x00<*\xf8Q\\\x04\xbc\xd5",
@@ -210,8 +210,8 @@ const DUMPS: [&[u8]; 7] = [
     b"\x00\x0b99999999999\n\x00#\xb0H\xfb\x0e\xdb\xef\x7f",
 ];
 
-/// A time from now on, seconds apart from others: which of two equal ones is the later depends on
-/// the milliseconds between the commands, which are each server's own.
+/// A time from now on, seconds apart from others: which of two equal times is the later depends on
+/// the milliseconds between the commands on each server.
 fn apart(drawn: Vec<u8>, step: u64, rng: &mut Rng) -> Vec<u8> {
     let parsed = std::str::from_utf8(&drawn).ok().and_then(|it| it.parse::<u64>().ok());
     match parsed.filter(|time| (1000..=5_000_000).contains(time)) {
@@ -220,7 +220,7 @@ fn apart(drawn: Vec<u8>, step: u64, rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// The argument that a letter of a template stands for; `None`: the word stands for itself.
+/// The argument for a placeholder of a template; `None`: the word stands for itself.
 pub fn draw(word: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     let text = |rng: &mut Rng, from: &[&str]| from[rng.below(from.len())].as_bytes().to_vec();
     Some(match word {

@@ -8,7 +8,7 @@
 use super::arguments::draw;
 use super::rng::Rng;
 
-/// What Redis 7.0 does not know, so that there is nothing to compare with.
+/// Commands that Redis 7.0 does not have, so that there is nothing to compare.
 pub const LATER: [&str; 13] = [
     "SET IFEQ|IFNE|IFDEQ|IFDNE",
     "DELEX",
@@ -25,7 +25,7 @@ pub const LATER: [&str; 13] = [
     "RESTORE of versions above 10",
 ];
 
-/// Drawn the more often, the more often they stand here.
+/// The templates. A repeated template is drawn more often.
 pub const TEMPLATES: &[&str] = &[
     "GET k",
     "GET k",
@@ -229,7 +229,7 @@ const OPTIONS: [(&str, &[&str]); 20] = [
 /// The words of a command.
 pub type Words = Vec<Vec<u8>>;
 
-/// A command of some template, now and then damaged.
+/// A command from a random template, sometimes damaged.
 pub fn draw_command(rng: &mut Rng) -> Words {
     let template = TEMPLATES[rng.below(TEMPLATES.len())];
     let mut words = Words::new();
@@ -275,13 +275,14 @@ fn expand_option(name: &str, rng: &mut Rng, words: &mut Words) {
 
 /// A wrong count, a wrong place, something else.
 fn damage(words: &mut Words, rng: &mut Rng) {
-    // A time, a client, replicas to wait for, and what tells everything: nothing else is put there.
+    // Commands with a time, a client, or replicas to wait for, and commands that print everything,
+    // are not damaged.
     let is_delicate = ["WAIT", "CLIENT", "CONFIG", "COMMAND", "SLOWLOG", "LATENCY"]
         .iter()
         .any(|name| words[0] == name.as_bytes());
     let at = 1 + rng.below(words.len());
     match rng.below(if is_delicate { 1 } else { 4 }) {
-        // The command alone, and its subcommand alone, tell too much.
+        // The command alone, and its subcommand alone, print too much.
         0 if words.len() > if is_delicate { 3 } else { 1 } => {
             words.pop();
         }

@@ -5,7 +5,7 @@
 use super::commands::Words;
 use super::reply::Reply;
 
-/// One entry: its name, and whether it explains two replies to a command.
+/// One entry: its name, and a function that says whether it explains two replies to a command.
 struct Difference {
     name: &'static str,
     explains: fn(&Seen<'_>) -> bool,
@@ -25,7 +25,7 @@ impl Seen<'_> {
             && words.into_iter().all(|(word, name)| word.eq_ignore_ascii_case(name.as_bytes()))
     }
 
-    /// Whether both are bulks, and theirs has this body.
+    /// Whether both are bulk strings, and the original's has this body.
     fn answers(&self, bodies: &[&str]) -> bool {
         let has = |reply: &Reply| {
             let Reply::One(bytes) = reply else { return false };
@@ -40,7 +40,7 @@ impl Seen<'_> {
     }
 }
 
-/// Whether a bulk or a verbatim string begins so.
+/// Whether a bulk or verbatim string begins with this text.
 fn has_body(bytes: &[u8], start: &[u8]) -> bool {
     let body = bytes.splitn(2, |byte| *byte == b'\n').nth(1).unwrap_or_default();
     body.starts_with(start) || body.strip_prefix(b"txt:").is_some_and(|it| it.starts_with(start))
@@ -126,7 +126,7 @@ const DIFFERENCES: [Difference; 11] = [
     },
 ];
 
-/// How often each entry explained something.
+/// The number of differences that each entry explained.
 #[derive(Default)]
 pub struct Hits([u64; DIFFERENCES.len()]);
 

@@ -29,24 +29,25 @@ use wire::Wire;
 /// Stands for a token: as long as one of the binary protocol.
 const TOKEN: &[u8; 8] = b"<token!>";
 
-/// No item has it.
+/// A token that no item has.
 const NO_TOKEN: u64 = 1 << 60;
 
-/// The only key that is counted. Whether memcached pads a number that has become shorter depends on
-/// whether its own threads hold the item just then: nothing is appended to that key, and replies
-/// are compared without the padding.
+/// The only key for incr and decr. Whether memcached pads a number that has become shorter depends
+/// on whether its own threads hold the item just then: so no bytes are appended to that key, and
+/// its replies are compared without the padding.
 const NUMBER: &[u8] = b"n";
 
 /// Steps of a session.
 const STEPS: usize = 150;
 
-/// Tries to make a session smaller.
+/// The most attempts to shrink a session.
 const SHRINK_MAX: usize = 300;
 
-/// memcached counts in seconds: what lives for one is gone behind so many milliseconds.
+/// memcached counts in seconds: an item with a lifetime of one second is gone after this many
+/// milliseconds.
 const PAUSE_MS: u64 = 2_100;
 
-/// What is sent before replies are awaited.
+/// A step: the bytes that are sent before the next replies are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Step {
     bytes: Vec<u8>,
@@ -54,17 +55,17 @@ struct Step {
     key: Vec<u8>,
     /// Commands in it.
     count: u64,
-    /// It is sent in so many pieces.
+    /// The number of pieces in which it is sent.
     pieces: usize,
-    /// The server closes behind it.
+    /// Whether the server closes the connection after it.
     closes: bool,
-    /// A new time: here that is another token, there the same one.
+    /// Whether it sets a new time: that changes the token here, but not in memcached.
     touches: bool,
-    /// When this fails, memcached forgets the replies to what came before it in the same piece.
+    /// Whether memcached, if this fails, drops the replies to earlier commands in the same piece.
     stands_alone: bool,
-    /// Commands on several keys, whose tokens are not taken apart.
+    /// Whether it has commands on several keys, whose tokens are not separated.
     is_many: bool,
-    /// After the replies.
+    /// The pause after the replies.
     pause_ms: u64,
 }
 
@@ -103,7 +104,7 @@ fn make(seed: u64, protocol: Protocol) -> Vec<Step> {
         _ => binary::step,
     };
     let mut steps = Vec::new();
-    // Seconds are long: few sessions wait for some to pass.
+    // Only few sessions wait for seconds to pass.
     let pause_at = rng.one_in(40).then(|| rng.below(STEPS));
     while steps.len() < STEPS {
         let mut step = draw(&mut rng);
@@ -130,10 +131,10 @@ fn make(seed: u64, protocol: Protocol) -> Vec<Step> {
     steps
 }
 
-/// What a session came to.
+/// The result of a session.
 pub struct Checked {
     pub commands: u64,
-    /// As little as shows a difference, for people.
+    /// The shrunk difference, as readable text.
     pub difference: Option<String>,
 }
 
@@ -155,7 +156,7 @@ pub fn check(ports: Ports, seed: u64, protocol: Protocol) -> Result<Checked> {
     Ok(Checked { commands, difference: Some(shown) })
 }
 
-/// Where two servers differ first.
+/// The first difference between two servers.
 struct Difference {
     step: usize,
     ours: Vec<u8>,
@@ -193,7 +194,7 @@ impl Side {
         }
     }
 
-    /// What is to be compared.
+    /// The part of the replies to compare.
     fn receive(&mut self, step: &Step) -> Result<Vec<u8>> {
         if step.touches {
             self.tokens.remove(&step.key);
@@ -230,7 +231,7 @@ fn compare(ports: Ports, session: &[Step], protocol: Protocol) -> Result<Option<
     Ok(None)
 }
 
-/// A difference with fewer steps, which ends in the same one.
+/// Shrinks a difference to fewer steps that end in the same one.
 fn shrink(
     ports: Ports,
     mut session: Vec<Step>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-/// A server that answers nothing for so long is taken to have nothing to say.
+/// A server that is silent for this long has no more to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One reply. Lines and bulks keep their bytes, headers and all.
@@ -27,12 +27,12 @@ impl Reply {
         std::str::from_utf8(bytes.strip_prefix(b":")?).ok()?.trim_end().parse().ok()
     }
 
-    /// Whether none came in time.
+    /// Whether no reply came in time.
     pub fn is_nothing(&self) -> bool {
         *self == Reply::One(b"(nothing)".to_vec())
     }
 
-    /// The same with the items of arrays in some order that depends on nothing but them.
+    /// The reply with the items of arrays in a canonical order.
     pub fn sorted(mut self) -> Reply {
         if let Reply::Many(_, items) = &mut self {
             *items = std::mem::take(items).into_iter().map(Reply::sorted).collect();
@@ -41,7 +41,7 @@ impl Reply {
         self
     }
 
-    /// For people.
+    /// Readable text.
     pub fn shown(&self) -> String {
         match self {
             Reply::One(bytes) if bytes.len() > 300 => {
@@ -67,7 +67,7 @@ impl Wire {
         Wire::patient(port, TIMEOUT)
     }
 
-    /// A connection that waits so long for bytes of a reply.
+    /// A connection with this time limit for bytes of a reply.
     pub fn patient(port: u16, reply_max: Duration) -> Result<Wire> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
@@ -76,7 +76,7 @@ impl Wire {
         Ok(Wire { reader: BufReader::new(stream) })
     }
 
-    /// A server that has closed shows in what is read.
+    /// A closed connection shows when it is read.
     pub fn send(&mut self, bytes: &[u8]) {
         let _ = self.reader.get_mut().write_all(bytes);
     }

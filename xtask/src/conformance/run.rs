@@ -11,13 +11,13 @@ use super::reply::{Reply, Wire};
 use super::servers::Ports;
 use super::session::Step;
 
-/// Two clocks are read one after the other: answers about times may be so far apart.
+/// Two clocks are read one after the other: answers about times may differ by this much.
 const CLOCK_MS: i64 = 3_000;
 
-/// Tries to make a session smaller.
+/// The most attempts to shrink a session.
 const SHRINK_MAX: usize = 400;
 
-/// What runs sessions.
+/// The runner of sessions.
 pub struct Runner<'r> {
     pub ports: Ports,
     pub hits: &'r mut Hits,
@@ -33,7 +33,7 @@ pub struct Difference {
     pub theirs: Reply,
 }
 
-/// A session that differs and as little more as possible.
+/// A shrunk session that differs.
 pub struct Smallest {
     session: Vec<Step>,
     difference: Difference,
@@ -52,7 +52,7 @@ impl fmt::Display for Smallest {
     }
 }
 
-/// What of the transaction is known to both.
+/// The state of the transaction, as known to both.
 #[derive(Default)]
 struct Queue {
     commands: Vec<Words>,
@@ -106,7 +106,7 @@ impl Runner<'_> {
         Ok(None)
     }
 
-    /// Whether two replies are the same, or their difference is meant.
+    /// Whether two replies are equal, or differ as intended.
     fn is_same(&mut self, queue: &mut Queue, words: &Words, ours: &Reply, theirs: &Reply) -> bool {
         let is = |name: &str| words[0].eq_ignore_ascii_case(name.as_bytes());
         let queued = Reply::One(b"+QUEUED\r\n".to_vec());
@@ -137,7 +137,7 @@ impl Runner<'_> {
             || self.hits.explain(words, ours, theirs)
     }
 
-    /// The same difference with fewer steps.
+    /// Shrinks a session to fewer steps with the same difference.
     pub fn shrink(&mut self, mut session: Vec<Step>, first: Difference) -> Result<Smallest> {
         let mut difference = first;
         session.truncate(difference.step + 1);
@@ -165,7 +165,7 @@ impl Runner<'_> {
     }
 }
 
-/// Everything until the server closes.
+/// Reads everything until the server closes.
 fn to_end(wire: &mut Wire) -> Result<Vec<Reply>> {
     let mut replies = Vec::new();
     loop {
@@ -178,7 +178,7 @@ fn to_end(wire: &mut Wire) -> Result<Vec<Reply>> {
     }
 }
 
-/// Answers that depend on a clock, on chance or on an order that is not promised.
+/// Normalises answers that depend on a clock, on chance or on an order that is not promised.
 fn is_equal_loosely(words: &Words, ours: &Reply, theirs: &Reply) -> bool {
     let is = |name: &str| words[0].eq_ignore_ascii_case(name.as_bytes());
     let is_near = |unit_ms: i64| match (ours.integer(), theirs.integer()) {
@@ -206,7 +206,7 @@ fn is_equal_loosely(words: &Words, ours: &Reply, theirs: &Reply) -> bool {
     }
 }
 
-/// Cursors are a server's own; a walk that is over at once must have met the same keys.
+/// Cursors differ by server; a walk that ends at once must have met the same keys.
 fn is_same_scan(words: &Words, ours: &Reply, theirs: &Reply) -> bool {
     let is_made_up = words.get(1).is_none_or(|cursor| cursor != b"0");
     let (Reply::Many(_, left), Reply::Many(_, right)) = (ours, theirs) else {

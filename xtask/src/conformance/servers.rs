@@ -15,18 +15,18 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// Both take values of that length.
 const VALUE_MAX: &str = "33554432";
 
-/// Where the same protocol is spoken.
+/// The addresses of both servers for one protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Ports {
     pub ours: u16,
     pub theirs: u16,
 }
 
-/// Servers that are told the same.
+/// Servers that receive the same commands.
 pub struct Pair {
     pub resp: Ports,
     pub memcached: Ports,
-    /// Ended when they are dropped.
+    /// The processes, which end when they are dropped.
     _children: Vec<Running>,
 }
 
@@ -47,7 +47,7 @@ pub fn has_reference(program: &str) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// The server under test: the one that is named, or a release build.
+/// The server under test: the named one, or a release build.
 pub fn binary(root: &Path, named: Option<&Path>) -> Result<PathBuf> {
     if let Some(named) = named {
         return Ok(named.to_path_buf());
@@ -129,8 +129,8 @@ fn start_memcached() -> Result<(u16, Running)> {
     let port = free_port()?;
     let mut command = Command::new("memcached");
     command.args(["-l", HOST, "-p", &port.to_string(), "-m", "512", "-I", "32m", "-u", "root"]);
-    // What moves items in the background holds them for a moment, and a number that is held is
-    // counted in a copy: whether a shortened one is padded would be a matter of luck.
+    // Threads that move items in the background hold them for a moment, and a held number is
+    // counted in a copy: whether a shortened one is padded would be chance.
     command.args(["-o", "no_lru_maintainer"]);
     Ok((port, start_theirs(command, port)?))
 }

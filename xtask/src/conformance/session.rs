@@ -8,7 +8,7 @@ use super::rng::Rng;
 
 /// Steps of a session.
 const STEPS: usize = 200;
-/// Longer than any expiry that is waited for.
+/// Longer than any expiry that a session waits for.
 const PAUSE_MS: u64 = 15;
 /// Longer lines are refused.
 const INLINE_MAX_BYTES: usize = 60_000;
@@ -17,7 +17,7 @@ const INLINE_MAX_BYTES: usize = 60_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
     pub words: Words,
-    /// CLIENT REPLY leaves some without.
+    /// Whether it is answered: CLIENT REPLY turns replies off.
     pub is_answered: bool,
 }
 
@@ -25,11 +25,11 @@ pub struct Command {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     pub commands: Vec<Command>,
-    /// Sent in the place of the commands' multibulks.
+    /// The bytes to send instead of the commands' multibulks.
     pub raw: Option<Vec<u8>>,
     /// After the replies.
     pub pause_ms: u64,
-    /// The server answers and closes.
+    /// Whether the server answers and closes.
     pub closes: bool,
 }
 
@@ -49,7 +49,7 @@ impl Step {
         multibulks.collect::<Vec<_>>().concat()
     }
 
-    /// As a person types it.
+    /// The command as typed text.
     pub fn shown(&self) -> String {
         if self.closes {
             return format!("(bytes) {}", self.bytes().escape_ascii());
@@ -137,11 +137,12 @@ impl Maker<'_> {
         words
     }
 
-    /// A command that may stand here.
+    /// A command that is allowed here.
     fn command(&mut self) -> Words {
         loop {
             let words = draw_command(self.rng);
-            // What a transaction answers in another protocol is not what it was queued in.
+            // A transaction's reply would be in another protocol version than the one it was queued
+            // in.
             let changes_connection = ["HELLO", "AUTH"].iter().any(|name| name_is(&words, name));
             if self.is_queueing && changes_connection {
                 continue;
@@ -181,7 +182,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Commands that CLIENT REPLY leaves without replies.
+    /// Commands without replies, because of CLIENT REPLY.
     fn silence(&mut self) -> Step {
         let set = self.expanded("SET k v");
         let lines = if self.rng.one_in(2) {
@@ -197,7 +198,7 @@ impl Maker<'_> {
         step
     }
 
-    /// What is no request.
+    /// Input that is not a request.
     fn broken(&mut self) -> Step {
         let broken: [&[u8]; 11] = [
             b"*x\r\n",

@@ -14,7 +14,7 @@ use super::quota::Quota;
 use super::said::{self, Said};
 use super::user::Addresses;
 
-/// RESP, of each server.
+/// The RESP port of each server.
 pub const RESP_PORT: u16 = 7000;
 const ADMIN_PORT: u16 = 7001;
 const PEER_PORT: u16 = 7002;
@@ -26,12 +26,12 @@ const ZOOKEEPER_TIME_MAX: Duration = Duration::from_secs(60);
 
 const LOG_PART_BYTES: u64 = 128 << 10;
 
-/// What is started, and how.
+/// The processes to start, and their settings.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The server's program.
     pub binary: PathBuf,
-    /// Logs and the config store.
+    /// The directory of logs and the config store.
     pub folder: PathBuf,
     /// ZooKeeper's jars; otherwise the config store is a folder.
     pub jars: Option<PathBuf>,
@@ -41,24 +41,24 @@ pub struct Plan {
     pub managers: usize,
     /// Ranges of slots.
     pub shards: u16,
-    /// As the flag has it.
+    /// The durability, as the flag has it.
     pub lease: String,
-    /// Servers write to disks, and acknowledge what is there.
+    /// Whether servers write to disks, and acknowledge synced writes.
     pub is_durable: bool,
-    /// Of a core, for each server; all there is where it is not given.
+    /// Hundredths of a core for each server; `None`: no limit.
     pub cpu_hundredths: Option<u64>,
 }
 
 /// All processes.
 pub struct Crew {
     plan: Plan,
-    /// Where they run.
+    /// The network.
     pub network: Network,
-    /// Where they write to.
+    /// The disks.
     pub disks: Disks,
     zookeeper: Option<Child>,
     members: Vec<(Spot, Option<Child>)>,
-    /// Of the servers.
+    /// The processes of the servers.
     quotas: Vec<Quota>,
 }
 
@@ -84,12 +84,12 @@ impl Crew {
         Ok(crew)
     }
 
-    /// Of its plan.
+    /// The settings.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Where clients reach the servers.
+    /// The addresses of the servers for clients.
     pub fn addresses(&self) -> Addresses {
         let address = |index, port| {
             let host = self.network.address(Spot::Server(index));
@@ -99,7 +99,7 @@ impl Crew {
         Addresses { resp: all(RESP_PORT), memcached: all(MEMCACHED_PORT) }
     }
 
-    /// Where a server tells about itself.
+    /// The address of a server's admin port.
     pub fn admin_address(&self, index: usize) -> String {
         format!("{}:{ADMIN_PORT}", self.network.address(Spot::Server(index)))
     }
@@ -150,7 +150,7 @@ impl Crew {
         }
     }
 
-    /// Starts what does not run.
+    /// Starts the processes that do not run.
     pub fn start_one(&mut self, spot: Spot) -> Result<()> {
         let at = |port: u16| format!("{}:{port}", self.network.address(spot));
         let binary = self.plan.binary.display().to_string();
@@ -203,16 +203,16 @@ impl Crew {
         }
     }
 
-    /// What a server has taken of the processors, in hundredths of a second.
+    /// The CPU time of a server, in hundredths of a second.
     pub fn cpu_ticks(&mut self, index: usize) -> Option<u64> {
         let id = self.child(Spot::Server(index))?.id();
         let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-        // Behind the name, which may have anything in it: user and system time.
+        // The user and system time follow the name, which may contain any character.
         let mut rest = text.rsplit(')').next()?.split_whitespace().skip(11);
         Some(rest.next()?.parse::<u64>().ok()? + rest.next()?.parse::<u64>().ok()?)
     }
 
-    /// What the managers have said with these words, in order.
+    /// The log lines of the managers with these words, in order.
     pub fn managers_said(&self, words: &str) -> Vec<Said> {
         let log = |index| self.plan.folder.join(format!("{}.log", Spot::Manager(index)));
         let all = (0..self.plan.managers).flat_map(|index| said::lines(&log(index), words));
@@ -225,7 +225,7 @@ impl Crew {
     pub fn signal(&mut self, spot: Spot, signal: &str) -> Result<()> {
         let child = self.child(spot).context("it does not run")?;
         if signal == "KILL" {
-            // At once: another process would take milliseconds to start.
+            // The signal is sent directly: another process would take milliseconds to start.
             return Ok(child.kill()?);
         }
         let id = child.id().to_string();
@@ -240,7 +240,7 @@ impl Crew {
         Ok(())
     }
 
-    /// What the manager that leads says of the cluster.
+    /// The leading manager's status of the cluster.
     pub fn status(&self) -> Option<serde_json::Value> {
         let mut command = Command::new(&self.plan.binary);
         command.args(["cluster", "status", "--json", "--config-store", &self.config_store()]);
@@ -248,7 +248,7 @@ impl Crew {
         serde_json::from_slice(&output.stdout).ok()
     }
 
-    /// What an operator would look at first, beside the logs.
+    /// The data that an operator would read first, beside the logs.
     pub fn keep_evidence(&mut self) {
         self.disks.is_kept = true;
         let text = self.status().map(|status| status.to_string()).unwrap_or_default();
@@ -261,7 +261,7 @@ impl Crew {
         }
     }
 
-    /// Processes that have ended by themselves, which is always a fault of theirs.
+    /// Processes that have ended by themselves, which is always an error.
     pub fn fallen(&mut self) -> Vec<Spot> {
         let has_ended = |child: &mut Child| child.try_wait().is_ok_and(|status| status.is_some());
         let members = self.members.iter_mut();
@@ -270,7 +270,7 @@ impl Crew {
         fallen.collect()
     }
 
-    /// The manager that leads, as the servers have heard last.
+    /// The leading manager, as the servers learned last.
     pub fn leader(&self) -> Option<Spot> {
         let told = (0..self.plan.servers).filter_map(|index| {
             let path = self.plan.folder.join(format!("{}.log", Spot::Server(index)));
@@ -284,7 +284,7 @@ impl Crew {
     }
 }
 
-/// Of the log's last part, for runs of an hour write much; else of all of it.
+/// Searches the last part of the log, since runs of an hour write much; then all of it.
 fn last_line(log: &Path, words: &str) -> Option<String> {
     let mut file = File::open(log).ok()?;
     let length = file.metadata().ok()?.len();
@@ -293,7 +293,7 @@ fn last_line(log: &Path, words: &str) -> Option<String> {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).ok()?;
         let text = String::from_utf8_lossy(&bytes);
-        // A line that is being written, or was cut, is not one.
+        // An incomplete or truncated line does not count.
         let lines = text.lines().rev().skip(usize::from(!text.ends_with('\n')));
         if let Some(line) = lines.into_iter().find(|line| line.contains(words)) {
             return Some(line.to_owned());

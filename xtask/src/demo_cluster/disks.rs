@@ -24,12 +24,12 @@ pub struct Disks {
     folder: PathBuf,
     count: usize,
     is_mounted: bool,
-    /// What is on them stays, as evidence.
+    /// Keeps the contents, as evidence.
     pub is_kept: bool,
 }
 
 impl Disks {
-    /// So many; none is made of none.
+    /// Creates this many disks; none for 0.
     pub fn make(folder: &Path, count: usize) -> Result<Disks> {
         let mut disks =
             Disks { folder: folder.to_owned(), count, is_mounted: true, is_kept: false };
@@ -44,7 +44,7 @@ impl Disks {
         Ok(disks)
     }
 
-    /// Whether there are any that can be filled.
+    /// Whether there are disks that can be filled.
     pub fn can_fill(&self) -> bool {
         self.is_mounted && self.count > 0
     }
@@ -53,7 +53,7 @@ impl Disks {
         self.folder.join(format!("n{}-disk", index + 1))
     }
 
-    /// Where a server writes to.
+    /// The data directory of a server.
     pub fn folder(&self, index: usize) -> PathBuf {
         self.root(index).join("data")
     }
@@ -69,7 +69,7 @@ impl Disks {
         Ok(())
     }
 
-    /// Leaves no room.
+    /// Fills the disk.
     pub fn fill(&self, index: usize) -> Result<()> {
         let mut file = File::create(self.root(index).join("fill"))?;
         // Large pieces first: the last blocks go one by one.
@@ -79,7 +79,7 @@ impl Disks {
         Ok(())
     }
 
-    /// Gives it back.
+    /// Frees the disk.
     pub fn empty(&self, index: usize) -> Result<()> {
         Ok(std::fs::remove_file(self.root(index).join("fill"))?)
     }
@@ -88,7 +88,7 @@ impl Disks {
         for index in (0..self.count).filter(|_| self.is_mounted) {
             let mut command = Command::new("umount");
             command.arg("-l").arg(self.root(index)).stdout(Stdio::null()).stderr(Stdio::null());
-            // What was never mounted cannot be unmounted.
+            // An error is expected if the disk was never mounted.
             let _ = command.status();
             if !self.is_kept {
                 let _ = std::fs::remove_file(self.folder.join(format!("n{}.img", index + 1)));

@@ -23,7 +23,7 @@ use super::whole;
 
 const SERVED_TIME_MAX: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(1);
-/// What a manager says of each member that it does without from now on.
+/// A manager's log text for each member that it removes.
 const LEFT_OUT: &str = "no member any more";
 
 /// One failover, in ms since the kill.
@@ -33,7 +33,7 @@ struct Taken {
     served: f64,
 }
 
-/// Looks on for a while, kills `times` times, and prints medians and spread.
+/// Observes for a while, kills `times` times, and prints medians and spread.
 pub fn run(crew: &mut Crew, times: usize, seed: u64, calm: Duration) -> Result<()> {
     let alarms = || crew.managers_said(LEFT_OUT).len();
     let (polled, before) = (Polled::start(crew), alarms());
@@ -77,7 +77,7 @@ fn kill(crew: &mut Crew, victim: Spot) -> Result<Taken> {
     let killed_at = std::time::UNIX_EPOCH.elapsed()?;
     let killed = Instant::now();
     crew.end(victim, "KILL")?;
-    // What began before it was dead may be its own last answer.
+    // A write that began before the server was dead may be its own last answer.
     let served = (polled.wait(Instant::now())? - killed).as_secs_f64() * 1e3;
     let since = |words: &str, from: Duration| {
         let said = crew.managers_said(words).into_iter().map(|said| said.at);
@@ -104,7 +104,7 @@ fn tell(what: &str, taken: &[Taken], of: fn(&Taken) -> f64) {
     );
 }
 
-/// Of each shard, when the last write that was acknowledged began and ended.
+/// For each shard, the begin and the end of the last acknowledged write.
 type Last = Vec<Option<(Instant, Instant)>>;
 
 /// One client per shard that writes without a pause.
@@ -143,9 +143,9 @@ impl Polled {
         polled
     }
 
-    /// When every shard had taken a write that began after `since`.
+    /// The time when every shard had acknowledged a write that began after `since`.
     pub fn wait(&self, since: Instant) -> Result<Instant> {
-        // Of each shard, its first such write.
+        // The first such write of each shard.
         let mut first: Vec<Option<Instant>> = Vec::new();
         loop {
             let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -8,7 +8,7 @@ use super::crew::Crew;
 use super::dice::Dice;
 use super::place::Spot;
 
-/// What can be broken.
+/// The kinds of faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
     /// kill -9 of a server, which starts again later
@@ -61,11 +61,12 @@ pub const ALL: [Kind; 14] = [
 ];
 
 impl Kind {
-    /// Whether this place can have it.
+    /// Whether this fault is possible here.
     pub fn is_possible(self, crew: &Crew) -> bool {
         match self {
             Kind::Cut | Kind::Pair | Kind::OneWay => crew.network.has_cuts(),
-            // A manager that is cut from all servers does not reach ZooKeeper either, but a folder.
+            // A manager cut off from all servers cannot reach ZooKeeper either, but it can reach a
+            // directory.
             Kind::ManagerCut => crew.network.has_cuts() && crew.plan().jars.is_some(),
             Kind::ConfigStore => crew.plan().jars.is_some(),
             Kind::Two => crew.plan().servers >= 3,
@@ -129,9 +130,9 @@ impl Fault {
         Fault { kind, server: Spot::Server(index), others, second, time }
     }
 
-    /// Breaks it, waits, heals it. `mark` is told when it was broken.
+    /// Injects the fault, waits, heals it. `mark` is called with the time of the injection.
     pub fn inject(&self, crew: &mut Crew) -> Result<(Instant, Instant)> {
-        // The first manager, if no manager has said that it leads.
+        // The first manager, if none is known to lead.
         let leader = crew.leader().unwrap_or(Spot::Manager(0));
         let began = Instant::now();
         match self.kind {
@@ -173,7 +174,7 @@ impl Fault {
     }
 
     fn kill(&self, crew: &mut Crew, spots: &[Spot]) -> Result<()> {
-        // All have the signal before one is waited for.
+        // All processes get the signal before any is waited for.
         spots.iter().try_for_each(|spot| crew.signal(*spot, "KILL"))?;
         spots.iter().try_for_each(|spot| crew.end(*spot, "KILL"))?;
         std::thread::sleep(self.time);

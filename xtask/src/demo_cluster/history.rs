@@ -7,31 +7,31 @@ use workload::linearizable::{Ask, Record};
 /// Answers are counted in windows of so long.
 pub const WINDOW_NS: u64 = 10_000_000;
 
-/// A read of a pair that has seen two numbers.
+/// A read of a pair that returned two different numbers.
 #[derive(Clone, Debug)]
 pub struct Half {
-    /// The pair's first.
+    /// The first key of the pair.
     pub key: usize,
-    /// What was seen of both.
+    /// The values of both keys.
     pub seen: [Option<i64>; 2],
-    /// When it was answered.
+    /// The time of the answer.
     pub end_ns: u64,
 }
 
 /// See the module's page.
 #[derive(Debug, Default)]
 pub struct History {
-    /// What was or may have been executed.
+    /// The requests that were or may have been executed.
     pub records: Vec<Record>,
-    /// Reads that have seen half of something.
+    /// Reads that returned half of a write.
     pub halves: Vec<Half>,
     /// Requests answered in each window.
     pub windows: Vec<u32>,
-    /// When more were, which no window counts yet.
+    /// The times of further answers, which no window counts yet.
     answered_ns: Vec<u64>,
-    /// What was answered, by its kind.
+    /// The number of answers by kind.
     pub counts: BTreeMap<&'static str, u64>,
-    /// What else was said, and how often.
+    /// Other messages, and their number.
     pub refusals: BTreeMap<String, u64>,
     /// Answers that no order explains: values that no client wrote.
     pub complaints: Vec<String>,
@@ -40,7 +40,7 @@ pub struct History {
 }
 
 impl History {
-    /// Adds what another has.
+    /// Adds another history.
     pub fn take(&mut self, other: &mut History) {
         self.records.append(&mut other.records);
         self.halves.append(&mut other.halves);
@@ -61,7 +61,7 @@ impl History {
         }
     }
 
-    /// All that was answered.
+    /// The number of all answers.
     pub fn answered(&self) -> u64 {
         self.counts.values().sum()
     }
@@ -72,7 +72,7 @@ impl History {
         self.answered_ns.push(end_ns);
     }
 
-    /// Without what differs from time to time.
+    /// The message without the parts that vary.
     pub fn note(&mut self, line: &str) {
         let line = match line.split_once(' ') {
             Some(("MOVED", _)) => "MOVED, again and again",
@@ -81,7 +81,7 @@ impl History {
         *self.refusals.entry(line.to_owned()).or_default() += 1;
     }
 
-    /// Whether a half that was seen is one of an unanswered request.
+    /// Whether the half of a pair comes from an unanswered request.
     pub fn is_of_unknown(half: &Half, records: &[Record]) -> bool {
         records.iter().any(|record| {
             record.key & !1 == half.key

@@ -22,14 +22,14 @@ use super::history::{Half, History};
 use super::keys::{self, Class, ERA, KEYS_PER_ERA};
 use super::user::User;
 
-/// A request that follows redirections takes no longer.
+/// The time limit of a request that follows redirections.
 const SETTLED: Duration = Duration::from_secs(30);
-/// Of a value that expires.
+/// The longest lifetime of an expiring value.
 const LIFE_TIME_MAX: Duration = Duration::from_secs(3);
-/// To read all keys of an era.
+/// The time limit for reading all keys of an era.
 const READING_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// What was found.
+/// The results.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     /// Eras that were judged.
@@ -40,9 +40,9 @@ pub struct Findings {
     pub undecided: usize,
     /// Halves seen of unanswered writes of pairs.
     pub halves: usize,
-    /// Whether the cluster will not answer any more.
+    /// Whether the cluster no longer answers.
     pub is_broken: bool,
-    /// What no order explains: a line, and the key's requests.
+    /// The histories that no order explains: a line, and the key's requests.
     pub violation: Option<(String, String)>,
 }
 
@@ -51,17 +51,17 @@ pub struct Judge {
     user: User,
     history: Arc<Mutex<History>>,
     findings: Arc<Mutex<Findings>>,
-    /// When each era that was judged had been read.
+    /// The time when each judged era was read.
     read_ns: Vec<u64>,
     kept: Vec<Record>,
     started: Instant,
-    /// Whether servers' logs may keep half of an unanswered write: all of them may end between the
-    /// two. Otherwise a pair lands as one frame.
+    /// Whether servers' logs may keep half of an unanswered write, because all servers may end
+    /// between the two halves. Otherwise a pair lands as one frame.
     may_halve: bool,
 }
 
 impl Judge {
-    /// Of what the clients hand over.
+    /// The channel of the clients' records.
     pub fn new(
         user: User,
         history: Arc<Mutex<History>>,
@@ -72,7 +72,7 @@ impl Judge {
         Judge { user, history, findings, read_ns, kept, started, may_halve }
     }
 
-    /// Judges era after era, and, once the clients have ended, what is left.
+    /// Judges era after era, and, once the clients have ended, the rest.
     pub fn run(mut self, is_over: &AtomicBool) {
         while !is_over.load(Ordering::Relaxed) {
             let era = self.read_ns.len() as u32;
@@ -82,7 +82,7 @@ impl Judge {
                 std::thread::sleep(Duration::from_millis(50));
             }
         }
-        // What expires is gone by then.
+        // Expiring values are gone by then.
         std::thread::sleep(LIFE_TIME_MAX);
         let last = (self.started.elapsed().as_millis() / ERA.as_millis()) as usize;
         while self.read_ns.len() <= last {
@@ -99,7 +99,7 @@ impl Judge {
         if self.findings().is_broken { READING_TIME_MAX / 20 } else { READING_TIME_MAX }
     }
 
-    /// Reads keys; at last only those of which something is kept.
+    /// Reads keys; at the end only those with a kept history.
     fn read(&mut self, keys: std::ops::Range<usize>, is_last: bool) {
         let deadline = Instant::now() + self.reading_time_max();
         let is_kept = |key: &usize| !is_last || keys::class(*key) != Class::Mortal;
@@ -172,7 +172,7 @@ impl Judge {
         }
     }
 
-    /// Of each key its last value, if that was read, and unknown writes (J1).
+    /// The kept part: each key's last value, if it was read, and its unknown writes (J1).
     fn keep(&mut self, records: Vec<Record>, last: &[Record]) {
         let was_read: Vec<usize> = last.iter().map(|record| record.key).collect();
         let is_mortal = |record: &Record| keys::class(record.key) == Class::Mortal;

@@ -8,12 +8,12 @@
 
 use std::time::Duration;
 
-/// Of all classes.
+/// The number of keys of an era, of all classes.
 pub const KEYS_PER_ERA: usize = 64;
 /// How long an era's keys are written.
 pub const ERA: Duration = Duration::from_secs(12);
 
-/// What is done with a key.
+/// The classes of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Numbers, by both protocols.
@@ -49,7 +49,7 @@ pub fn key_of(era: usize, wanted: Class, any: u64) -> usize {
     era * KEYS_PER_ERA
 }
 
-/// As servers know it.
+/// The key's name on the servers.
 pub fn name(key: usize) -> String {
     match class(key) {
         Class::Pair if key.is_multiple_of(2) => format!("{{pair{key}}}a"),
@@ -58,7 +58,8 @@ pub fn name(key: usize) -> String {
     }
 }
 
-/// The value of a number: itself, or, for a large key, as many bytes as it says.
+/// The value for a number: the number itself, or, for a large key, as many bytes as the number
+/// determines.
 pub fn text(key: usize, number: i64) -> String {
     const LENGTHS: [usize; 8] = [2_000, 2_000, 20_000, 20_000, 60_000, 70_000, 250_000, 1_000_000];
     if class(key) != Class::Large {
@@ -75,7 +76,7 @@ pub fn text(key: usize, number: i64) -> String {
     text
 }
 
-/// The number whose value this is; nothing if it is no number's.
+/// The number of this value; `None` if it belongs to no number.
 pub fn number(key: usize, bytes: &[u8]) -> Option<i64> {
     let said = std::str::from_utf8(bytes).ok()?;
     let number = said.split(':').next()?.parse().ok()?;

@@ -25,18 +25,18 @@ use super::place::Spot;
 use super::resp::{Reply, slot_of};
 use super::{Args, whole};
 
-/// All shards are to be served so long after the kill.
+/// The time limit after the kill until all shards are served.
 const SERVED_LIMIT: Duration = Duration::from_secs(15);
-/// All keys are written or read within so long, on a machine that does much else.
+/// The time limit for writing or reading all keys, on a busy machine.
 const KEYS_TIME_MAX: Duration = Duration::from_secs(180);
-/// Requests of one connection that are sent together.
+/// The number of requests in one pipeline.
 const BATCH: usize = 256;
-/// Between two attempts while a shard is not served.
+/// Pause between two attempts while a shard is not served.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Wrong keys that are printed.
+/// Most wrong keys to print.
 const TOLD_MAX: usize = 5;
 
-/// The keys of one writer, and what it knows of them (A1).
+/// The keys of one writer, and their known numbers (A1).
 struct Part {
     first: usize,
     told: Vec<u64>,
@@ -44,7 +44,7 @@ struct Part {
     pipe: Pipe,
 }
 
-/// Kills all servers `rounds` times; true if each round kept the limit and every key.
+/// Kills all servers `rounds` times; returns true if each round kept the limit and every key.
 pub fn run(crew: &mut Crew, rounds: usize, args: &Args, seed: u64) -> Result<bool> {
     ensure!(crew.plan().is_durable, "--kill-all: give --durability fsync, or nothing survives");
     let (mut dice, mut seconds, mut is_good) = (Dice::new(seed), Vec::new(), true);
@@ -106,8 +106,8 @@ fn divide(crew: &Crew, keys: usize, writers: usize) -> Vec<Part> {
     (0..keys).step_by(len).map(part).collect()
 }
 
-/// All writers write the number to their keys until `enough` returns how many acknowledgements are
-/// enough, and these are there.
+/// All writers write the number to their keys until the acknowledgements reach the count that
+/// `enough` returns.
 fn write(
     parts: &mut [Part],
     number: u64,
@@ -126,7 +126,7 @@ fn write(
     });
 }
 
-/// Waits for it, but no longer than this.
+/// Waits for the process, but no longer than this.
 fn until(limit: Duration, is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() && began.elapsed() < limit {
@@ -134,7 +134,7 @@ fn until(limit: Duration, is_so: impl Fn() -> bool) {
     }
 }
 
-/// As a power cut: all have the signal before one is waited for. When that was.
+/// Like a power cut: all processes get the signal before any is waited for. Returns the time.
 fn kill(crew: &mut Crew) -> Result<Instant> {
     let servers: Vec<Spot> = (0..crew.plan().servers).map(Spot::Server).collect();
     let killed = Instant::now();
@@ -143,7 +143,7 @@ fn kill(crew: &mut Crew) -> Result<Instant> {
     Ok(killed)
 }
 
-/// Reads all keys; how many are not as they must be (A1).
+/// Reads all keys; returns the number of wrong ones (A1).
 fn check(parts: &mut [Part]) -> usize {
     std::thread::scope(|scope| {
         let readers: Vec<_> = parts.iter_mut().map(|part| scope.spawn(|| part.check())).collect();
@@ -184,7 +184,7 @@ impl Part {
         }
     }
 
-    /// Each key until it is answered; how many are wrong, or were never answered.
+    /// Reads each key until it is answered; returns the number of wrong or never answered ones.
     fn check(&mut self) -> usize {
         let (began, mut wrong) = (Instant::now(), 0);
         let mut left: Vec<usize> = (0..self.told.len()).rev().collect();
@@ -209,7 +209,7 @@ impl Part {
         wrong + left.len()
     }
 
-    /// 1 if it is wrong. What was found is what counts from now on.
+    /// Returns 1 if the number is wrong. The number found counts from now on.
     fn judge(&mut self, index: usize, value: Option<Vec<u8>>, wrong: usize) -> usize {
         let text = value.and_then(|bytes| String::from_utf8(bytes).ok());
         let found = text.and_then(|text| text.parse().ok()).unwrap_or(0);

@@ -9,11 +9,11 @@ use super::history::History;
 use super::judge::{Findings, Judge};
 use super::user::{Addresses, User};
 
-/// Between two requests of a client: histories must stay short enough to be judged.
+/// Pause between two requests of a client: histories must stay short enough to be judged.
 const THINKING: Duration = Duration::from_micros(1500);
-/// After a refusal.
+/// Pause after a refusal.
 const PAUSE: Duration = Duration::from_millis(5);
-/// What a client has recorded is handed over at least so often.
+/// The longest time between two deliveries of a client's records.
 const HAND_OVER: Duration = Duration::from_secs(1);
 
 /// All clients.
@@ -31,7 +31,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Load {
-    /// Begins; times count from `started`. `is_durable`: servers keep logs.
+    /// Starts the clients; times count from `started`. `is_durable`: servers keep logs.
     pub fn start(
         addresses: &Addresses,
         clients: u64,
@@ -47,7 +47,7 @@ impl Load {
             std::thread::spawn(move || serve(&mut user, &is_over, &history))
         };
         let threads = (0..clients).map(client).collect();
-        // Its index is no client's, and it speaks RESP.
+        // Its index differs from every client's, and it uses RESP.
         let user = User::new(u64::from(u32::MAX) * 3, seed, addresses, started);
         let (judged, told) = (Arc::clone(&history), Arc::clone(&findings));
         let judge = Judge::new(user, judged, told, (started, is_durable));
@@ -56,12 +56,12 @@ impl Load {
         Load { is_over, is_judged, history, findings, clients: threads, judge }
     }
 
-    /// Answered so far.
+    /// The number of answers so far.
     pub fn answered(&self) -> u64 {
         lock(&self.history).answered()
     }
 
-    /// What was found so far.
+    /// The results so far.
     pub fn findings(&self) -> Findings {
         let mut findings = lock(&self.findings).clone();
         if let Some(line) = lock(&self.history).complaints.first() {
@@ -71,8 +71,8 @@ impl Load {
         findings
     }
 
-    /// Ends the clients, lets everything be judged, and gives the record. A cluster that is broken
-    /// is not read for long.
+    /// Ends the clients, waits for the judge, and returns the record. A broken cluster is not read
+    /// for long.
     pub fn end(self, is_broken: bool) -> (History, Findings) {
         lock(&self.findings).is_broken = is_broken;
         self.is_over.store(true, Ordering::Relaxed);
@@ -82,7 +82,7 @@ impl Load {
                 lock(&history).complaints.push("a client panicked".to_owned());
             }
         }
-        // What the judge reads at last is no throughput.
+        // The judge's last reads do not count as throughput.
         let length = lock(&history).windows.len();
         self.is_judged.store(true, Ordering::Relaxed);
         if self.judge.join().is_err() {

@@ -8,21 +8,21 @@ use anyhow::{Context, Result, bail};
 
 use super::resp::connect;
 
-/// What nothing was done of, by its words.
+/// The error texts of requests that changed nothing.
 const SURE: [&str; 4] = ["no node serves", "too few copies", "out of memory", "this key is at"];
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
     /// A line, such as STORED.
     Line(String),
-    /// To a get: the value and its version; or that there is none.
+    /// The answer to a get: the value and its version, or none.
     Value(Option<(Vec<u8>, String)>),
-    /// To a get of several keys: those that are there.
+    /// The answer to a get of several keys: the existing ones.
     Values(Vec<(String, Vec<u8>)>),
     /// It was refused and has changed nothing.
     Refused(String),
-    /// It may have been executed, or not, or will be.
+    /// The outcome is unknown: it may be executed now, later, or never.
     Unknown(String),
 }
 
@@ -36,13 +36,13 @@ pub struct Client {
 }
 
 impl Client {
-    /// Of these servers.
+    /// A client of these servers.
     pub fn new(servers: &[String]) -> Client {
         let connections = servers.iter().map(|_| None).collect();
         Client { servers: servers.to_vec(), connections }
     }
 
-    /// Gets several keys from this server, whichever server has each.
+    /// Gets several keys through this server, whichever server has each.
     pub fn ask_several(&mut self, at: usize, names: &[String]) -> Told {
         let request = format!("get {}\r\n", names.join(" "));
         let values = |found: Found| {
@@ -51,7 +51,7 @@ impl Client {
         self.exchange(at, request.as_bytes(), values)
     }
 
-    /// Asks this server, whichever server has the key.
+    /// Sends the request to this server, whichever server has the key.
     pub fn ask(&mut self, at: usize, request: &[u8]) -> Told {
         let single = |found: Found| {
             Told::Value(found.into_iter().next().map(|(_, value, version)| (value, version)))
@@ -85,7 +85,7 @@ impl Client {
     }
 }
 
-/// Sends a request and reads its answer, by whatever connection.
+/// Sends a request and reads its answer, over any kind of connection.
 pub fn exchange(
     connection: &mut BufReader<TcpStream>,
     request: &[u8],

@@ -22,14 +22,14 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// Of these servers.
+    /// A client of these servers.
     pub fn new(servers: &[String]) -> Pipe {
         let (by_slot, connections) = (HashMap::new(), HashMap::new());
         Pipe { servers: servers.to_vec(), by_slot, connections, next: 0 }
     }
 
-    /// Sends each request, a line, to the server of its slot. In their order what was answered;
-    /// none: the slot is elsewhere or not served, or that is not known.
+    /// Sends each request, a line, to the server of its slot. Returns the answers in the order of
+    /// the requests; `None`: the slot is elsewhere, not served, or unknown.
     pub fn ask(&mut self, requests: &[(u16, String)]) -> Vec<Option<Reply>> {
         let mut by_server: HashMap<String, Vec<usize>> = HashMap::new();
         for (index, (slot, _)) in requests.iter().enumerate() {

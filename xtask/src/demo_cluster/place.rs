@@ -14,10 +14,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Result, ensure};
 
-/// No device has it.
+/// An Ethernet address that no device has.
 const NOWHERE: &str = "02:00:00:00:00:fe";
 
-/// One of the processes, by where it runs.
+/// The place of a process in the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Spot {
     /// The clients and ZooKeeper.
@@ -41,15 +41,15 @@ impl std::fmt::Display for Spot {
 /// The network.
 #[derive(Debug)]
 pub struct Network {
-    /// Tells runs at the same time apart.
+    /// Distinguishes simultaneous runs.
     tag: u32,
     spots: Vec<Spot>,
-    /// Otherwise everything is on the loopback.
+    /// Whether there are namespaces; otherwise everything is on the loopback.
     has_namespaces: bool,
 }
 
 impl Network {
-    /// With namespaces where this user may make them; otherwise says that there will be no cuts.
+    /// Uses namespaces if this user may create them; otherwise says that no link will be cut.
     pub fn make(spots: &[Spot]) -> Network {
         let tag = std::process::id() % 250;
         let mut network = Network { tag, spots: spots.to_vec(), has_namespaces: true };
@@ -77,7 +77,7 @@ impl Network {
         format!("{net}.{}.{host}", self.tag)
     }
 
-    /// A command that runs there.
+    /// A command that runs in that place.
     pub fn command(&self, spot: Spot, program: &str) -> Command {
         // The processes end with this one, even if it is killed.
         let mut command = Command::new("setpriv");
@@ -94,14 +94,14 @@ impl Network {
         ip(&["link", "set", &self.link(spot), if is_up { "up" } else { "down" }])
     }
 
-    /// What `from` sends to `to` is lost.
+    /// Drops everything that `from` sends to `to`.
     pub fn cut(&self, from: Spot, to: Spot) -> Result<()> {
         let (space, to) = (self.namespace(from), self.address(to));
         let lost = ["lladdr", NOWHERE, "dev", "eth0", "nud", "permanent"];
         ip(&[&["-n", &space, "neigh", "replace", &to][..], &lost].concat())
     }
 
-    /// What `from` sends to `to` arrives again.
+    /// Lets everything that `from` sends to `to` arrive again.
     pub fn mend(&self, from: Spot, to: Spot) -> Result<()> {
         let (space, to) = (self.namespace(from), self.address(to));
         ip(&["-n", &space, "neigh", "del", &to, "dev", "eth0"])

@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Short, so that a server that has used its part up is not silent for long.
+/// The period: short, so that a server that has used up its part is not silent for long.
 const PERIOD_US: u64 = 20_000;
 
-/// A group; it goes with this.
+/// A cgroup, which is removed when this is dropped.
 #[derive(Debug)]
 pub struct Quota {
     group: PathBuf,
 }
 
 impl Quota {
-    /// So many hundredths of a core.
+    /// A quota of this many hundredths of a core.
     pub fn make(name: &str, hundredths: u64) -> Result<Quota> {
         let first = Path::new("/sys/fs/cgroup/cpu");
         let (root, is_first) = match first.is_dir() {
@@ -40,7 +40,7 @@ impl Quota {
         Ok(quota)
     }
 
-    /// A process comes in.
+    /// Adds a process.
     pub fn take(&self, process: u32) -> Result<()> {
         Ok(std::fs::write(self.group.join("cgroup.procs"), process.to_string())?)
     }
@@ -48,7 +48,7 @@ impl Quota {
 
 impl Drop for Quota {
     fn drop(&mut self) {
-        // Once all its processes have ended.
+        // This works once all its processes have ended.
         let _ = std::fs::remove_dir(&self.group);
     }
 }

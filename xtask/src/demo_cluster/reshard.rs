@@ -25,38 +25,38 @@ use super::dice::Dice;
 use super::resp::{Reply, connect, exchange, slot_of};
 use super::{reshard_chart, whole};
 
-/// Throughput is counted in windows of so long.
+/// The length of a throughput window.
 pub const WINDOW: Duration = Duration::from_millis(100);
-/// When the load changes.
+/// The time of the change of the load.
 const HOT_AFTER: Duration = Duration::from_secs(4);
 const LENGTH: Duration = Duration::from_secs(14);
-/// So long the manager has to say nothing new after the keys were written.
+/// The time without news from the manager that must pass after the keys were written.
 const QUIET: Duration = Duration::from_secs(3);
 const SETTLING_TIME_MAX: Duration = Duration::from_secs(30);
-/// Of all shards together.
+/// The number of keys of all shards together.
 const KEYS: u32 = 60_000;
-/// As of ZippyDB's objects, some 90 bytes.
+/// The value length: like ZippyDB's objects, some 90 bytes.
 const VALUE_BYTES: usize = 90;
-/// What a mark says.
+/// The label of a mark.
 const MOVED: &str = "it has moved";
 const WRITES_OF_HUNDRED: u64 = 5;
 
-/// What was counted.
+/// The measurements.
 #[derive(Debug, Default)]
 pub struct Course {
     /// Answers of each server, of each window.
     pub windows: Vec<Vec<u32>>,
-    /// When the load changed, and what the manager did then, since the start.
+    /// The change of the load and the later actions of the manager, with times since the start.
     pub marks: Vec<(String, Duration)>,
     /// Hundredths of a second of processor time of each server until each window.
     pub ticks: Vec<Vec<u64>>,
-    /// The servers whose load goes, and comes.
+    /// The servers that lose and gain load.
     pub from: usize,
     /// See `from`.
     pub to: usize,
 }
 
-/// What all clients know.
+/// The data shared by all clients.
 struct Scene {
     servers: Vec<String>,
     /// Keys of each shard.
@@ -70,7 +70,7 @@ struct Scene {
     started: Instant,
 }
 
-/// Runs it, draws it, and prints what it cost.
+/// Runs the demo, draws it, and prints the cost.
 pub fn run(crew: &mut Crew, clients: u64, seed: u64, path: &Path) -> Result<()> {
     let mut scene = Scene::set(crew)?;
     whole::wait(crew)?;
@@ -119,7 +119,7 @@ pub fn run(crew: &mut Crew, clients: u64, seed: u64, path: &Path) -> Result<()> 
 }
 
 impl Scene {
-    /// Writes all keys, and finds which servers serve them.
+    /// Writes all keys, and finds the servers of the shards.
     fn set(crew: &Crew) -> Result<Scene> {
         let servers = crew.addresses().resp;
         let shards = usize::from(crew.plan().shards);
@@ -154,8 +154,8 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Filling was load, too: waits until nothing moves because of it, and finds which server
-    /// serves what.
+    /// Filling was load, too: waits until no shard moves because of it, and finds the servers of
+    /// the shards.
     fn settle(&mut self, crew: &Crew) -> Result<()> {
         let said = || crew.managers_said("\"msg\":\"configuration\"").len();
         let (mut before, began) = (0, Instant::now());
@@ -171,7 +171,7 @@ impl Scene {
         self.owners = user.owners;
         self.hot = self.keys.len() - 1;
         let to = self.owners[self.hot];
-        // One that has no copy of the shard, where there is one: a move to it moves data.
+        // Prefers a server without a copy of the shard: a move to it moves data.
         let others = (1..self.servers.len()).map(|step| (to + step) % self.servers.len());
         let mut others = others.filter(|other| !has_copy(crew, self.hot, &self.servers[*other]));
         self.from = others.next().unwrap_or((to + 1) % self.servers.len());
@@ -179,7 +179,7 @@ impl Scene {
     }
 }
 
-/// Whether a server is a backup of a shard, as the leading manager says.
+/// Whether a server is a backup of a shard, by the leading manager's status.
 fn has_copy(crew: &Crew, shard: usize, server: &str) -> bool {
     let status = crew.status().unwrap_or_default();
     let status = &status["status"];
@@ -199,7 +199,7 @@ struct User<'a> {
     owners: Vec<usize>,
     connections: BTreeMap<usize, BufReader<TcpStream>>,
     windows: Vec<Vec<u32>>,
-    /// What was said last instead of an answer.
+    /// The last error instead of an answer.
     refusal: String,
 }
 
@@ -243,7 +243,7 @@ impl<'a> User<'a> {
         self.ask(shard, &commands)
     }
 
-    /// Whether it was answered and not refused; follows one MOVED.
+    /// Returns whether the request was answered and not refused; follows one MOVED.
     fn ask(&mut self, shard: usize, commands: &[&[&str]]) -> Result<bool> {
         let at = self.owners[shard];
         let connection = match self.connections.entry(at) {

@@ -7,36 +7,36 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-/// A server keeps a request for two seconds at most.
+/// The time limit: a server keeps a request for two seconds at most.
 const ANSWER_TIME_MAX: Duration = Duration::from_millis(3000);
 const CONNECT_TIME_MAX: Duration = Duration::from_millis(300);
 const REDIRECTS_MAX: usize = 5;
-/// Nothing was done of what is answered so.
+/// The errors after which a request has changed nothing.
 const SURE: [&str; 6] = ["CLUSTERDOWN", "NOREPLICAS", "TRYAGAIN", "OOM", "LOADING", "EXECABORT"];
 
-/// What a server said.
+/// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// +OK and the like.
+    /// A status such as +OK.
     Simple(String),
-    /// -ERR and the like.
+    /// An error such as -ERR.
     Error(String),
     /// A number.
     Integer(i64),
-    /// A value, or that there is none.
+    /// A value, or none.
     Bulk(Option<Vec<u8>>),
-    /// Several.
+    /// Several replies.
     Array(Vec<Reply>),
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
     /// It was executed.
     Reply(Reply),
     /// It was refused and has changed nothing.
     Refused(String),
-    /// It may have been executed, or not, or will be.
+    /// The outcome is unknown: it may be executed now, later, or never.
     Unknown(String),
 }
 
@@ -44,19 +44,19 @@ pub enum Told {
 pub struct Client {
     servers: Vec<String>,
     connections: HashMap<String, BufReader<TcpStream>>,
-    /// Where a key was found last.
+    /// The server on which each key was found last.
     known: HashMap<String, String>,
     next: usize,
 }
 
 impl Client {
-    /// Of these servers; `first` says which is asked first.
+    /// A client of these servers, beginning with `first`.
     pub fn new(servers: &[String], first: usize) -> Client {
         let (connections, known) = (HashMap::new(), HashMap::new());
         Client { servers: servers.to_vec(), connections, known, next: first }
     }
 
-    /// Asks the server of the key, its second word.
+    /// Sends the command to the server of its key, its second word.
     pub fn ask(&mut self, words: &[&str]) -> Told {
         self.ask_all(words.get(1).copied().unwrap_or_default(), &[words])
     }
@@ -113,7 +113,7 @@ impl Client {
     }
 }
 
-/// A connection that neither waits nor is waited for too long.
+/// A connection with time limits for reading and writing.
 pub fn connect(at: &str) -> Result<BufReader<TcpStream>> {
     let address: SocketAddr = at.parse()?;
     let stream = TcpStream::connect_timeout(&address, CONNECT_TIME_MAX)?;

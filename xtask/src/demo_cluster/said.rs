@@ -6,7 +6,7 @@ use std::time::Duration;
 /// A line and its time.
 #[derive(Clone, Debug)]
 pub struct Said {
-    /// When, since 1970.
+    /// The time since 1970.
     pub at: Duration,
     /// The whole line.
     pub line: String,

@@ -11,16 +11,16 @@ use plotters::prelude::{
 
 use super::history::WINDOW_NS;
 
-/// A fault, from when to when, since the start.
+/// A fault with its times since the start.
 #[derive(Clone, Debug)]
 pub struct Mark {
-    /// What.
+    /// The kind of fault.
     pub name: String,
-    /// Broken.
+    /// The time of injection.
     pub began_ns: u64,
-    /// Healed.
+    /// The time of healing.
     pub healed_ns: u64,
-    /// Every shard has all its copies again.
+    /// The time when every shard had all its copies again.
     pub whole_ns: u64,
 }
 

@@ -13,11 +13,12 @@ use super::keys::{self, Class, ERA};
 use super::memcached;
 use super::resp::{Client, Reply, Told};
 
-/// A value may end so much before or after what was asked for: clocks are read in turns of a loop.
+/// The tolerance of expiry: a value may end this much before or after the requested time, since
+/// clocks are read once per loop.
 const EARLY_NS: u64 = 50_000_000;
 const LATE_NS: u64 = 200_000_000;
 
-/// Where servers are reached.
+/// The addresses of the servers.
 #[derive(Clone, Debug)]
 pub struct Addresses {
     /// RESP.
@@ -34,12 +35,12 @@ pub struct User {
     memcached: Option<memcached::Client>,
     started: Instant,
     asked: i64,
-    /// What it has recorded.
+    /// Its records.
     pub own: History,
 }
 
 impl User {
-    /// Each third one speaks memcached.
+    /// The protocol: each third user uses memcached.
     pub fn new(index: u64, seed: u64, addresses: &Addresses, started: Instant) -> User {
         let dice = Dice::new(seed ^ index.wrapping_mul(0x9e37_79b9));
         let client = Client::new(&addresses.resp, index as usize % addresses.resp.len());
@@ -52,10 +53,10 @@ impl User {
         self.started.elapsed().as_nanos() as u64
     }
 
-    /// One request; whether it was answered.
+    /// Sends one request; returns whether it was answered.
     pub fn turn(&mut self) -> bool {
         let era = (self.started.elapsed().as_millis() / ERA.as_millis()) as usize;
-        // Sums of different sequences stay apart.
+        // Keeps the sums of different sequences distinct.
         let number = (self.index as i64 + 1) * 1_000_000_000_000 + self.asked * 1000;
         self.asked += 1;
         let (class, any) = (self.dice.below(100), self.dice.below(1 << 32));
@@ -85,7 +86,7 @@ impl User {
         }
     }
 
-    /// Asks by RESP.
+    /// Sends a request over RESP.
     pub fn ask(&mut self, key: usize, ask: Ask) -> bool {
         let (name, start_ns) = (keys::name(key), self.now_ns());
         let (kind, told) = match ask {
@@ -103,7 +104,7 @@ impl User {
         answer.is_some()
     }
 
-    /// None: nothing was done. Some(None): the outcome is unknown.
+    /// `None`: nothing was changed. `Some(None)`: the outcome is unknown.
     fn settle(&mut self, kind: &'static str, told: Told) -> Option<Option<Reply>> {
         match told {
             Told::Reply(reply) => {
@@ -122,7 +123,7 @@ impl User {
         }
     }
 
-    /// Complains of an answer that no request of that kind has.
+    /// Reports an answer that does not fit the kind of request.
     fn fits<T>(
         &mut self,
         kind: &str,
@@ -162,7 +163,7 @@ impl User {
         };
         self.record(key, Ask::Put(number), answer, start_ns);
         let (begin_ns, life_ns) = (self.now_ns(), life_ms * 1_000_000);
-        // A client that does not know when it was written does not know when it ends.
+        // Without a known write time the expiry is unknown.
         let gone = answer.is_some().then_some(Answer::Expired(number));
         let end_ns = if gone.is_some() { begin_ns + life_ns + LATE_NS } else { u64::MAX };
         let start_ns = (start_ns + life_ns).saturating_sub(EARLY_NS);
@@ -231,7 +232,7 @@ impl User {
         answer.is_some()
     }
 
-    /// get of this and the next keys of its class: each is a read of its own.
+    /// Gets this and the next keys of its class: each is a read of its own.
     fn read_several(&mut self, key: usize) -> bool {
         let near = (key..key + 4).filter(|near| keys::class(*near) == keys::class(key));
         let several: Vec<usize> = near.collect();
@@ -253,7 +254,7 @@ impl User {
         true
     }
 
-    /// gets and cas: a put that demands the value that was seen.
+    /// gets and cas: a put that requires the value read before.
     fn swap(&mut self, key: usize, name: &str, text: &str, number: i64) -> bool {
         let (at, start_ns) = (self.dice.below(64) as usize, self.now_ns());
         let Some(told) = self.ask_memcached("gets", at, &format!("gets {name}\r\n")) else {
@@ -270,7 +271,7 @@ impl User {
         let request = set("cas", name, text, &format!(" {version}"));
         let Some(told) = self.ask_memcached("cas", at, &request) else { return false };
         let answer = match told {
-            // Somebody was faster: nothing was done.
+            // Another client was faster: nothing was changed.
             Some(memcached::Told::Line(line)) if line == "EXISTS" || line == "NOT_FOUND" => {
                 return true;
             }
@@ -293,7 +294,7 @@ impl User {
         self.take(told, kind)
     }
 
-    /// Counts what was told; as `settle`.
+    /// Counts the answer; as `settle`.
     fn take(
         &mut self,
         told: memcached::Told,

@@ -8,10 +8,10 @@ use anyhow::{Result, bail};
 use super::crew::Crew;
 use super::resp::page;
 
-/// On a busy machine, with a session of ZooKeeper to wait for.
+/// The time limit on a busy machine, with a session of ZooKeeper to wait for.
 const WHOLE_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// What a server says of itself.
+/// A server's own status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     term: u64,
@@ -22,7 +22,7 @@ pub struct Told {
     joining: u64,
 }
 
-/// Asks one.
+/// Asks one server.
 pub fn ask(crew: &Crew, index: usize) -> Result<Told> {
     let text = page(&crew.admin_address(index), "/metrics")?;
     let number = |name: &str| {
@@ -39,7 +39,8 @@ pub fn ask(crew: &Crew, index: usize) -> Result<Told> {
     })
 }
 
-/// Whether somebody leads and has said nothing newer than this term, under which nothing lacks.
+/// Whether a manager leads and has announced no newer term than this one, under which no copy is
+/// missing.
 fn leader_says_so(crew: &Crew, term: u64, copies: u64) -> bool {
     let Some(status) = crew.status() else { return false };
     let status = &status["status"];
@@ -51,7 +52,7 @@ fn leader_says_so(crew: &Crew, term: u64, copies: u64) -> bool {
         && status["shards"].as_array().is_some_and(|shards| shards.iter().all(has_all))
 }
 
-/// Waits for it; what the servers said last, if it never is.
+/// Waits until the cluster is whole; on failure returns the servers' last status.
 pub fn wait(crew: &mut Crew) -> Result<Duration> {
     let (began, servers) = (Instant::now(), crew.plan().servers as u64);
     let copies = servers.min(3);

@@ -21,18 +21,18 @@ impl Initramfs {
         self.files.insert(path.to_owned(), bytes);
     }
 
-    /// Adds a file of the host where it is there, and what it loads.
+    /// Adds a file of the host if it exists, and the libraries that it loads.
     pub fn add_at_its_place(&mut self, file: &Path) -> Result<()> {
         let path = file.to_string_lossy().trim_start_matches('/').to_owned();
         self.add_program(&path, file)
     }
 
-    /// Adds a file of the host, and the libraries that it loads, each where it is there.
+    /// Adds a file of the host, and the libraries that it loads, at their paths.
     pub fn add_program(&mut self, path: &str, file: &Path) -> Result<()> {
         let bytes =
             std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
         self.add(path, bytes);
-        // Of what is no program, or loads nothing, it prints nothing of use.
+        // For files that are not programs, or load nothing, its output is useless.
         let output = Command::new("ldd").arg(file).output().context("cannot start ldd")?;
         for library in libraries(&String::from_utf8_lossy(&output.stdout)) {
             let bytes =

@@ -8,26 +8,26 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// A run takes a minute or two where nothing else does.
+/// The time limit; a run takes a minute or two on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// The last line of a machine all of whose tests have passed.
+/// The last line of a machine if all tests have passed.
 const GOOD_END: &str = "machine: exit 0";
 
-/// What kind of machine.
+/// The kind of machine.
 pub struct Boot {
     pub memory_mib: u32,
-    /// By qemu's name.
+    /// The machine type of qemu.
     pub processor: &'static str,
-    /// Further words for the kernel.
+    /// Further kernel parameters.
     pub parameters: &'static str,
 }
 
-/// Boots, runs the tests, powers off; true if they passed.
+/// Boots, runs the tests, powers off; returns true if they passed.
 pub fn run(kernel: &Path, initramfs: &Path, boot: &Boot) -> Result<bool> {
     let parameters =
         format!("console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable {}", boot.parameters);
     let mut child = Command::new("qemu-system-x86_64")
-        // Emulation in software: a machine within a machine may have nothing better.
+        // Software emulation: a nested machine may have nothing better.
         .args(["-accel", "tcg", "-smp", "1", "-nographic", "-vga", "none"])
         .args(["-m", &boot.memory_mib.to_string(), "-cpu", boot.processor])
         .args(["-no-reboot", "-net", "none"])
@@ -41,7 +41,7 @@ pub fn run(kernel: &Path, initramfs: &Path, boot: &Boot) -> Result<bool> {
         .spawn()
         .context("cannot start qemu-system-x86_64")?;
     let result = follow(&mut child);
-    // It has ended by itself, or it hangs: either way it is over.
+    // The machine has ended by itself, or it hangs.
     let _ = child.kill();
     child.wait().context("qemu cannot be waited for")?;
     result
@@ -77,7 +77,7 @@ fn follow(child: &mut Child) -> Result<bool> {
     }
 }
 
-/// A console's line without what moves its cursor.
+/// A line of the console without escape sequences.
 fn clean(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     let mut clean = String::with_capacity(text.len());

@@ -14,9 +14,9 @@ const KERNEL_FOLDER: &str = "kernel";
 /// Modules that are part of the image.
 const BUILTIN: &str = "modules.builtin";
 
-/// A kernel that was unpacked.
+/// An unpacked kernel.
 pub struct Kernel {
-    /// What boots.
+    /// The boot image.
     pub image: PathBuf,
     /// lib/modules/VERSION.
     modules: PathBuf,
@@ -28,7 +28,7 @@ pub struct Module {
     pub bytes: Vec<u8>,
 }
 
-/// What is missing, in one line that says how to get it.
+/// The missing programs, in one line that says how to get them.
 pub fn missing(needs: &Needs, folder: &Path, packages: Vec<&'static str>) -> Option<String> {
     let Needs { what, command, .. } = needs;
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
@@ -50,14 +50,14 @@ pub fn missing(needs: &Needs, folder: &Path, packages: Vec<&'static str>) -> Opt
     Some(format!("{what}; `cargo xtask {command} --install` does: {ways}"))
 }
 
-/// Those that have the programs.
+/// The packages of the programs.
 pub fn missing_packages(needs: &Needs) -> Vec<&'static str> {
     let common = [("qemu-system-x86_64", "qemu-system-x86"), ("busybox", "busybox-static")];
     let programs = common.iter().chain(needs.programs);
     programs.filter(|(name, _)| program(name).is_none()).map(|(_, package)| *package).collect()
 }
 
-/// Where a program is.
+/// The path of a program.
 pub fn program(name: &str) -> Option<PathBuf> {
     let folders = std::env::var("PATH").unwrap_or_default();
     let more = ["/usr/sbin", "/sbin", "/bin"];
@@ -65,7 +65,7 @@ pub fn program(name: &str) -> Option<PathBuf> {
     paths.find(|path| path.is_file())
 }
 
-/// The first file, by name, that begins so.
+/// The first file, by name, with this prefix.
 pub fn first_with_prefix(prefix: &Path) -> Option<PathBuf> {
     let start = prefix.file_name()?.to_str()?;
     let entries = std::fs::read_dir(prefix.parent()?).ok()?;
@@ -108,7 +108,7 @@ pub fn install(needs: &Needs, folder: &Path, packages: Vec<&'static str>) -> Res
     keep_needed(needs, &unpacked, &folder.join(KERNEL_FOLDER)).context("cannot keep the kernel")
 }
 
-/// Moves what the machine needs out of an unpacked kernel, whose other modules take 400 MB.
+/// Moves the needed files out of an unpacked kernel, whose other modules take 400 MB.
 fn keep_needed(needs: &Needs, unpacked: &Path, kept: &Path) -> Result<()> {
     let kernel = kernel_in(unpacked).context("the package has no kernel")?;
     let image_name = kernel.image.file_name().context("the image has a name")?;
@@ -119,7 +119,7 @@ fn keep_needed(needs: &Needs, unpacked: &Path, kept: &Path) -> Result<()> {
         std::fs::write(modules.join(format!("{}.ko", module.name)), module.bytes)?;
     }
     std::fs::copy(kernel.modules.join(BUILTIN), modules.join(BUILTIN))?;
-    // The image last: with it the kernel counts as being there.
+    // The image is moved last: it marks the kernel as complete.
     std::fs::create_dir_all(kept.join("boot"))?;
     std::fs::copy(&kernel.image, kept.join("boot").join(image_name))?;
     Ok(std::fs::remove_dir_all(unpacked)?)
@@ -216,7 +216,7 @@ fn read_module(file: &Path) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// What a module says that it needs: `depends=a,b` among its zero-terminated lines.
+/// The dependencies of a module: `depends=a,b` among its zero-terminated lines.
 fn needs(module: &[u8]) -> Vec<String> {
     let lines = module.split(|byte| *byte == 0);
     let names = lines.filter_map(|line| line.strip_prefix(b"depends=")).next().unwrap_or_default();

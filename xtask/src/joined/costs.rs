@@ -45,11 +45,11 @@ pub struct Args {
 struct Table {
     title: &'static str,
     about: &'static str,
-    /// What of the load is the same in all columns, ...
+    /// The options of the load that are the same in all columns, ...
     items: &'static str,
-    /// ... and what is not: a heading, and words of `dovetail bench`.
+    /// ... and those that differ: a heading, and words of `dovetail bench`.
     loads: &'static [(&'static str, &'static str)],
-    /// A name and flags; the first is what others are compared with.
+    /// A name and flags; the first is the reference.
     servers: &'static [(&'static str, &'static str)],
 }
 

@@ -64,10 +64,10 @@ const WORKLOADS: &[(&str, &str)] = &[
     ("ZippyDB", "--workload zippydb"),
 ];
 
-/// Of every workload, so that the store is filled in a second or two.
+/// The number of keys of every workload, so that the store is filled in a second or two.
 const KEYS: &str = "--keys 200k";
 
-/// A name and flags; the first is what others are compared with.
+/// A name and flags; the first is the reference.
 const SERVERS: &[(&str, &str)] = &[
     ("dovetail", ""),
     ("dovetail, again", ""),
@@ -90,10 +90,10 @@ const SERVERS: &[(&str, &str)] = &[
     ("mutps-t", "--preset mutps-t"),
 ];
 
-/// Less is no loss: the least that two rows of one server differ by.
+/// The smallest loss to report: two rows of one server differ by this much.
 const EQUAL_RATIO: f64 = 0.99;
 
-/// Windows that may find nothing answered.
+/// Most windows without an answer.
 const WINDOWS_MAX: usize = 5;
 
 /// One window.
@@ -182,7 +182,7 @@ fn measure(
     Ok(samples)
 }
 
-/// A window in which somebody else had the processors says nothing: then another one.
+/// Repeats a window in which another process had the processors.
 fn measured(
     client: &Client<'_>,
     subject: &mut Subject,
@@ -241,12 +241,13 @@ fn ratios(by_server: &[Vec<Window>], at: usize, field: Field) -> Spread {
     Spread::of(pairs.map(|(own, default)| field(own) / field(default)).collect())
 }
 
-/// Where some preset serves more than the default.
+/// The cases in which a preset serves more than the default.
 fn losses(out: &mut String, workloads: &[&str], samples: &Samples) {
     let mut kept = 0;
     let mut lines = String::new();
     for (workload, by_server) in workloads.iter().zip(samples) {
-        // The rows that are not presets say how far equal servers differ, and what else was asked.
+        // The rows that are not presets show how far equal servers differ, and other requested
+        // settings.
         let presets = SERVERS.iter().enumerate().filter(|(_, (name, _))| !name.starts_with("dov"));
         let best = presets
             .map(|(at, (name, _))| (ratios(by_server, at, |window| window.per_second), *name))

@@ -24,7 +24,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Starts each server whose program is there.
+    /// Starts each server whose program is installed.
     pub fn start_all(
         binary: &Path,
         cpus: &str,
@@ -121,7 +121,7 @@ impl Drop for Subject {
     }
 }
 
-/// What a part asks of each server.
+/// The load of a part on each server.
 pub struct Load {
     part: Part,
     /// Keys, sizes and operations.
@@ -132,7 +132,7 @@ pub struct Load {
 
 impl Load {
     /// Requests of one connection wait behind each other's replies, so the parts about sizes have
-    /// one at a time on each of many.
+    /// one request at a time on each of many connections.
     pub fn of(part: Part) -> Load {
         let small = "--workload get --ratio 95:5 --distribution zipf:0.99 --keys 100k \
                      --key-size 16 --value-size 64";
@@ -147,20 +147,20 @@ impl Load {
     }
 }
 
-/// What one run found.
+/// The result of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Of the closed loop before it.
+    /// The peak of the closed loop before it.
     pub peak_per_second: f64,
     pub offered_per_second: f64,
-    /// Answered in the window.
+    /// Operations answered in the window.
     pub answered_per_second: f64,
     pub dropped: f64,
-    /// Of small values, where a load has both.
+    /// Latencies of small values, if a load has both.
     pub p50_us: f64,
     pub p99_us: f64,
     pub p999_us: f64,
-    /// Of large values, where a load has both.
+    /// Latencies of large values, if a load has both.
     pub large_p99_us: Option<f64>,
 }
 
@@ -187,7 +187,7 @@ pub struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// Stores every key once, and the large value where the part has one.
+    /// Stores every key once, and the large value if the part has one.
     pub fn populate(&self, subject: &Subject, load: &Load) -> Result<()> {
         self.bench(subject, load.items, "--duration 200ms --warmup 0 --connections 8")?;
         if load.part == Part::Large {
@@ -204,7 +204,7 @@ impl Client<'_> {
         number(&report, "/ops_per_second")
     }
 
-    /// So many requests a second whether they are answered or not.
+    /// Sends this many requests a second whether they are answered or not.
     pub fn open(&self, subject: &Subject, load: &Load, peak: f64, share: f64) -> Result<Sample> {
         let rate = (peak * share) as u64;
         let when_full = if load.part == Part::Overload { "drop" } else { "wait" };
@@ -241,7 +241,7 @@ impl Client<'_> {
         format!("--connections {connections} --pipeline {pipeline} --duration {}s", self.seconds)
     }
 
-    /// Reads the large value once a second, out of the way of the other client.
+    /// Reads the large value once a second, on a connection apart from the other client.
     fn large_reader(&self, subject: &Subject) -> Result<Child> {
         let mut command = Command::new("nice");
         command.args(["-n", "19", "taskset", "-c", self.cpus]).arg(self.binary);

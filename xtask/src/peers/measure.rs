@@ -17,10 +17,10 @@ use crate::peers::{Args, Workload};
 
 const POLL: Duration = Duration::from_millis(50);
 
-/// What one run found.
+/// The result of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Of the load generator.
+    /// Operations a second, by the load generator.
     pub ops_per_second: f64,
     /// CPU time of all threads of the server, per operation.
     pub server_cpu_ns_per_op: f64,
@@ -35,7 +35,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// The share of the side that was disturbed more.
+    /// The share of the more disturbed side.
     pub fn share_ratio_min(&self) -> f64 {
         self.server_share_ratio.min(self.client_share_ratio)
     }
@@ -63,7 +63,7 @@ pub fn populate(binary: &Path, args: &Args, server: &Server) -> Result<()> {
     bench(binary, args, &server.target, &words).map(|_| ())
 }
 
-/// Puts `server` under `workload` once.
+/// Runs `workload` on `server` once.
 pub fn measure(binary: &Path, args: &Args, server: &Server, workload: &Workload) -> Result<Sample> {
     let process_id = server.process_id();
     let numbers = [
@@ -125,7 +125,7 @@ pub fn embedded_ops_per_cpu_second(binary: &Path, args: &Args, batch: u32) -> Re
     found.context("the report of dovetail bench has no /ops_per_cpu_second")
 }
 
-/// Runs the load generator on its core; its report and its time in the run queue.
+/// Runs the load generator on its core; returns its report and its time in the run queue.
 fn bench(binary: &Path, args: &Args, target: &str, words: &[&str]) -> Result<(Value, RunQueue)> {
     let report = tempfile_path();
     let mut command = Command::new("taskset");
@@ -139,7 +139,7 @@ fn bench(binary: &Path, args: &Args, target: &str, words: &[&str]) -> Result<(Va
             break status;
         }
         let now = RunQueue::of(child.id());
-        // A process that has just ended has no threads to read any more.
+        // A process that has just ended has no threads to read.
         if now.run_ns() > queue.run_ns() {
             queue = now;
         }
@@ -199,10 +199,10 @@ impl RunQueue {
         self.0.values().map(|times| times.run_ns).sum()
     }
 
-    /// Run time over run time plus what other processes took.
+    /// Run time over run time plus the time that other processes took.
     ///
-    /// All threads stand on one core, so a thread also waits for its siblings: of its waiting, as
-    /// much as they ran is theirs, and only the rest was taken by others.
+    /// All threads run on one core, so a thread also waits for its siblings: that part of its
+    /// waiting equals their run time, and only the rest was taken by other processes.
     fn share_ratio(&self) -> f64 {
         let run_ns = self.run_ns();
         let taken_ns = |times: &Times| times.wait_ns.saturating_sub(run_ns - times.run_ns);

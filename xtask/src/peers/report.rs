@@ -82,7 +82,7 @@ impl Spread {
     }
 }
 
-/// Everything that one run found and where.
+/// All results of one run, and its conditions.
 pub struct Run {
     date: String,
     commit: String,
@@ -127,7 +127,7 @@ impl Run {
     }
 }
 
-/// What is checked out.
+/// The commit.
 pub fn commit(root: &Path) -> Result<String> {
     output_of(root, "git", &["describe", "--always", "--dirty"])
 }
@@ -141,7 +141,7 @@ pub fn machine(root: &Path) -> Result<String> {
     Ok(format!("{model}, {cores} cores, {}", output_of(root, "uname", &["-sr"])?))
 }
 
-/// What a program prints.
+/// The output of a program.
 pub fn output_of(root: &Path, program: &str, arguments: &[&str]) -> Result<String> {
     let output = Command::new(program).args(arguments).current_dir(root).output();
     let output = output.with_context(|| format!("cannot start {program}"))?;

@@ -9,14 +9,14 @@ use anyhow::{Context, Result, ensure};
 
 const START_MAX: Duration = Duration::from_secs(10);
 
-/// What a server is to the comparison.
+/// The role of a server in the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Dovetail.
     Ours,
     /// Another store.
     Peer,
-    /// A server with no store: what sockets and the least parsing cost by themselves.
+    /// A server without a store: the cost of sockets and minimal parsing alone.
     Bare,
 }
 
@@ -24,9 +24,9 @@ pub enum Kind {
 pub struct Server {
     /// In tables.
     pub name: &'static str,
-    /// What the load generator is told.
+    /// The target for the load generator.
     pub target: String,
-    /// Whether it is what we compare with.
+    /// The role of the server.
     pub kind: Kind,
     /// Whether it never sleeps.
     pub is_polling: bool,
@@ -106,7 +106,7 @@ fn plans(binary: &Path, bare_binary: &Path) -> Vec<Plan> {
 }
 
 impl Server {
-    /// Starts every server whose program is there, each stopped once it listens.
+    /// Starts every installed server, each stopped once it listens.
     pub fn start_all(binary: &Path, bare_binary: &Path, core: usize) -> Result<Vec<Server>> {
         let mut servers = Vec::new();
         for plan in plans(binary, bare_binary) {
@@ -160,7 +160,7 @@ impl Server {
         result
     }
 
-    /// What the program says of itself.
+    /// The program's own version.
     pub fn version(&self) -> (String, String) {
         let output = Command::new(&self.program).arg("--version").output();
         let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());

@@ -12,19 +12,19 @@ use anyhow::{Context, Result, bail, ensure};
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Which server is primary of what.
+/// The placement of primaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Layout {
-    /// The first server of all.
+    /// The first server is primary of all shards.
     OnePrimary,
-    /// Each of a third.
+    /// Each server is primary of a third.
     Spread,
 }
 
 /// CPU time in ns by role.
 pub type Spent = BTreeMap<&'static str, u64>;
 
-/// Its processes end with it.
+/// The servers; their processes end when this is dropped.
 pub struct Running {
     /// The first one is the primary, where there is one.
     servers: Vec<Child>,
@@ -37,7 +37,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it, and waits until all is served by all copies.
+    /// Starts the servers, and waits until all shards are served with all copies.
     pub fn start(binary: &Path, scheme: &str, layout: Layout, port: u16) -> Result<Running> {
         let folder = std::env::temp_dir().join(format!("replication-{}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
@@ -117,7 +117,7 @@ impl Running {
         Ok(())
     }
 
-    /// What a server says, up to a line that has that word.
+    /// Reads a server's log, up to a line with that word.
     fn ask(&self, port: u16, request: &str, last: &str) -> Option<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
@@ -146,17 +146,17 @@ impl Running {
         line.trim().parse().ok()
     }
 
-    /// Logs that others' writes come down in, of all servers.
+    /// The number of logs in which others' writes land, of all servers.
     pub fn streams(&self) -> u64 {
         if self.is_redis {
             return 0;
         }
-        // Told every half of a second.
+        // It is updated every half second.
         std::thread::sleep(Duration::from_millis(700));
         (0..3).filter_map(|at| self.metric(at, "dovetail_replication_write_streams")).sum()
     }
 
-    /// So many SETs of 64 bytes.
+    /// Sends this many SETs of 64 bytes.
     pub fn load(&self, requests: u64, pipeline: u64) -> Result<()> {
         let mut bench = Command::new("redis-benchmark");
         if self.only_port.is_none() {
@@ -173,7 +173,7 @@ impl Running {
         if self.is_redis { self.await_replicas() } else { Ok(()) }
     }
 
-    /// What each server has spent so far.
+    /// The CPU time of each server so far.
     pub fn cpu_ns(&self) -> Result<Vec<Spent>> {
         self.servers.iter().map(|server| spent(server.id())).collect()
     }

@@ -5,10 +5,10 @@ use std::fmt::Write;
 
 use super::cluster::Layout;
 
-/// What threads of one role spent at one server for a SET.
+/// The CPU time per SET of the threads of one role on one server.
 #[derive(Clone, Debug)]
 pub struct Cost {
-    /// `primary` or `backup`, where only one is the primary.
+    /// `primary` or `backup`, if only one server is the primary.
     pub part: &'static str,
     /// `worker`, `control` or `other`.
     pub role: &'static str,
@@ -21,13 +21,13 @@ pub struct Cost {
 pub struct Sample {
     /// Or `redis`.
     pub scheme: String,
-    /// Which servers were primary.
+    /// The placement of primaries.
     pub layout: Layout,
-    /// Requests under way on each connection.
+    /// Requests in flight on each connection.
     pub pipeline: u64,
     /// Of each server and role.
     pub costs: Vec<Cost>,
-    /// Logs that others' writes came down in, of all servers.
+    /// The number of logs in which others' writes landed, of all servers.
     pub streams: u64,
 }
 

@@ -8,10 +8,10 @@ use super::table::{
 };
 use super::{Cell, Session, add_sample, words};
 
-/// The row that others are compared with.
+/// The reference row.
 pub const BASE: &str = "everything on, batch 32";
 
-/// A setting of `dovetail bench` and where it matters.
+/// A setting of `dovetail bench` and the load for which it matters.
 struct Switch {
     /// Empty: everything on.
     setting: &'static [&'static str],

@@ -9,7 +9,7 @@ use super::{Cell, Session, add_sample, words};
 /// The subject of the measure of random lines.
 pub const LINES: &str = "lines";
 
-/// A peer that waits, and how it holds items.
+/// A waiting peer, and its form of items.
 struct Waiting {
     peer: Peer,
     form: &'static str,
@@ -148,8 +148,8 @@ impl Session {
         Ok(())
     }
 
-    /// What the machine gives at the working set of a row, between windows of ours: it changes by
-    /// half from one minute to the next with what others do on the same memory.
+    /// The machine's limit at the working set of a row, measured between our windows: it changes by
+    /// half from one minute to the next with other load on the same memory.
     fn measure_limit(
         &mut self,
         load: &Load,

@@ -13,14 +13,14 @@ use crate::store_bench::table::{Items, Peer};
 /// read writes nothing after that.
 const WARMUP: &str = "1500ms";
 
-/// What one window found.
+/// The result of one window.
 #[derive(Clone, Debug)]
 pub struct Window {
     /// Million operations a second of CPU time.
     pub mops: f64,
     /// CPU time over wall time of the thread that got least of its core.
     pub share: f64,
-    /// All that the program reported.
+    /// The program's whole report.
     pub report: Value,
 }
 
@@ -38,7 +38,7 @@ pub fn number(report: &Value, path: &str) -> Result<f64> {
     found.with_context(|| format!("the report has no {path}"))
 }
 
-/// The built programs, and what all windows have in common.
+/// The built programs, and the options shared by all windows.
 #[derive(Clone, Debug)]
 pub struct Programs {
     pub dovetail: PathBuf,
@@ -53,7 +53,7 @@ impl Programs {
         cpus.collect::<Vec<_>>().join(",")
     }
 
-    /// One window of `dovetail bench TARGET`; its own words when it fails.
+    /// Runs one window of `dovetail bench TARGET`; returns its message if it fails.
     pub fn ours(&self, target: &str, thread_count: usize, words: &[String]) -> Result<Window> {
         let path = std::env::temp_dir().join(format!("bench-store-{}.json", std::process::id()));
         let mut command = Command::new(&self.dovetail);
@@ -103,7 +103,7 @@ impl Programs {
     }
 }
 
-/// A process that holds its items and waits for orders; waiting takes no CPU time.
+/// A process that keeps its items and waits for commands; waiting takes no CPU time.
 pub struct Standing {
     child: Child,
     stdin: ChildStdin,

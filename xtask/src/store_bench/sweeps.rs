@@ -9,7 +9,7 @@ use super::{Curve, Figure, Pause, Session, words};
 /// Bytes of memory a 8/8 item takes when the store has room to rewrite it.
 const ITEM_ROOM_BYTES: u64 = 130;
 
-/// Where on the x axis a point lies.
+/// The position of a point on the x axis.
 #[derive(Clone, Copy)]
 enum Place {
     Asked,
@@ -151,8 +151,8 @@ impl Session {
         })
     }
 
-    /// Rewrites while a part of the log is live: what cleaning costs. Not of 8-byte values, which
-    /// are replaced where they lie.
+    /// Rewrites while a part of the log is live: the cost of cleaning. Not with 8-byte values,
+    /// which are replaced in place.
     fn memory_share_figure(&mut self) -> Result<Figure> {
         let keys = self.args.keys / 4;
         let shares: &[f64] =

@@ -13,7 +13,7 @@ pub enum Items {
 }
 
 impl Items {
-    /// As `store-peers` calls them.
+    /// The name for `store-peers`.
     pub fn name(self) -> &'static str {
         match self {
             Items::Tiny => "tiny",
@@ -31,7 +31,7 @@ impl Items {
         }
     }
 
-    /// Whether a rewrite replaces the value where it lies.
+    /// Whether a rewrite replaces the value in place.
     fn are_in_place(self) -> bool {
         matches!(self, Items::Tiny)
     }
@@ -70,7 +70,7 @@ impl Load {
         options
     }
 
-    /// Whether popular keys stay in the cache, so that the machine's limit says nothing.
+    /// Whether popular keys stay in the cache, so that the machine's limit does not apply.
     pub fn is_skewed(&self) -> bool {
         self.distribution != "uniform"
     }
@@ -190,7 +190,7 @@ pub const TREE_LOADS: [Load; 3] = [
 
 /// The row whose target is twice the best peer.
 pub const SCAN_ROW: &str = "tree, 95 % scans of 50, 5 % inserts";
-/// How often that is.
+/// The factor over the best peer.
 pub const SCAN_TARGET_RATIO: f64 = 2.0;
 /// Items of every scan.
 pub const SCAN_KEYS: &str = "50";
@@ -200,7 +200,7 @@ pub const TWO_THREADS_TARGET_RATIO: f64 = 1.9;
 /// A map of another crate.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer {
-    /// As `store-peers` calls it.
+    /// The name for `store-peers`.
     pub name: &'static str,
     /// In tables.
     pub title: &'static str,
@@ -209,7 +209,7 @@ pub struct Peer {
     pub is_ordered: bool,
 }
 
-/// Those that are measured.
+/// The measured peers.
 pub const PEERS: [Peer; 6] = [
     Peer { name: "hashmap", title: "std HashMap, no lock", is_shared: false, is_ordered: false },
     Peer { name: "dashmap", title: "dashmap", is_shared: true, is_ordered: false },
@@ -219,7 +219,7 @@ pub const PEERS: [Peer; 6] = [
     Peer { name: "skiplist", title: "crossbeam-skiplist", is_shared: true, is_ordered: true },
 ];
 
-/// How keys and values lie in a peer: as `store-peers` calls it, and what that means.
+/// The forms of keys and values in a peer: the name for `store-peers`, and the meaning.
 pub const FORMS: [(&str, &str); 2] = [("owned", "owned bytes"), ("inline", "inline, fixed length")];
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::tidy::{Problem, Repository};
 const INVARIANTS: &str = "docs/invariants.md";
 const PAPERS: &str = "docs/papers.md";
 const DECISIONS: &str = "docs/decisions/";
-/// As they are cited, with the heading in docs/papers.md.
+/// The papers' names in citations, with their headings in docs/papers.md.
 const NAMES: [(&str, &str); 7] = [
     ("MICA", "MICA"),
     ("Minos", "Minos"),
@@ -32,7 +32,7 @@ pub fn check(repository: &Repository) -> Vec<Problem> {
     [rules, holders, decisions, sections].iter().flat_map(|rule| rule(repository)).collect()
 }
 
-/// Texts that cite: sources and documents, but for those of this module's own samples.
+/// The texts with citations: sources and documents, except this module's own samples.
 fn texts(repository: &Repository) -> impl Iterator<Item = (&str, usize, &str)> {
     let is_text = |path: &str| {
         (path.ends_with(".rs") || path.ends_with(".md")) && !path.starts_with("xtask/src/tidy")
@@ -59,7 +59,7 @@ fn cited_rules(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Each rule that is cited is defined.
+/// Each cited rule is defined.
 fn rules(repository: &Repository) -> Vec<Problem> {
     let defined = defined_rules(repository);
     // Figures of papers and sizes of keys are spelled alike elsewhere.
@@ -74,7 +74,7 @@ fn rules(repository: &Repository) -> Vec<Problem> {
     problems
 }
 
-/// In docs/invariants.md: what holds a rule cites it, and what tests it is there.
+/// For docs/invariants.md: the files that hold a rule cite it, and its tests exist.
 fn holders(repository: &Repository) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut rule = "";

@@ -39,7 +39,7 @@ fn decisions(repository: &Repository) -> Vec<Problem> {
     problems
 }
 
-/// A format page is named by the code that it describes, and a page that code names exists.
+/// A format page is named by the code that it describes, and each page that code names exists.
 fn formats(repository: &Repository) -> Vec<Problem> {
     const FOLDER: &str = "docs/formats/";
     let mut problems = Vec::new();
@@ -117,7 +117,7 @@ fn code_links(repository: &Repository) -> Vec<Problem> {
     problems
 }
 
-/// `target` as seen from `folder`, without `.` and `..`.
+/// `target` relative to `folder`, without `.` and `..`.
 fn resolve(folder: &str, target: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in target.split('/') {

@@ -4,8 +4,8 @@ use toml::Table;
 
 use crate::tidy::{Problem, Repository};
 
-/// The arrows that are drawn: a crate and what it may use besides `base`. A new one needs a
-/// decision note.
+/// The drawn arrows: a crate and the crates it may use besides `base`. A new one needs a decision
+/// note.
 const ARROWS: [(&str, &[&str]); 21] = [
     ("base", &[]),
     ("wire", &[]),
@@ -96,7 +96,7 @@ fn reasons(repository: &Repository) -> Vec<Problem> {
     problems
 }
 
-/// Every crate takes the workspace's lints: among them are the rules for unsafe code.
+/// Every crate uses the workspace's lints, which include the rules for unsafe code.
 fn lints(repository: &Repository) -> Vec<Problem> {
     let takes_lints = |manifest: &Table| {
         manifest.get("lints").and_then(|lints| lints.get("workspace")?.as_bool()) == Some(true)

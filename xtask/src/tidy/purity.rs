@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::tidy::{Problem, Repository};
 
-/// Crates that may say unsafe: the structures of memory, the system, and the boundaries to C
+/// Crates that may use `unsafe`: the structures of memory, the system, and the boundaries to C
 /// (decisions 0027, 0028). All others forbid it.
 const UNSAFE_CRATES: [&str; 6] = ["base", "store", "landing", "landing-rdma", "server", "client-c"];
 
@@ -36,8 +36,7 @@ fn forbids_unsafe(repository: &Repository) -> Vec<Problem> {
         .collect()
 }
 
-/// Policy and cluster have no clock, thread, socket or file: what they need to know comes in as
-/// arguments.
+/// Policy and cluster have no clock, thread, socket or file: their inputs come as arguments.
 fn policy_is_pure(repository: &Repository) -> Vec<Problem> {
     const WORDS: [&str; 5] = ["std::thread", "std::time", "std::net", "std::fs", "SystemTime"];
     let pure = ["crates/policy/src/", "crates/cluster/src/"];

@@ -6,7 +6,7 @@ use syn::visit::{self, Visit};
 use crate::tidy::{Problem, Repository, is_test_file};
 
 const WIDTH_MAX: usize = 100;
-/// Names that say nothing about what is inside.
+/// Names that do not describe the content.
 const EMPTY_NAMES: [&str; 3] = ["util", "common", "misc"];
 /// Lines above an `unsafe` block in which its comment may stand, the statement's own included.
 const SAFETY_REACH_LINES: usize = 8;
@@ -19,7 +19,7 @@ pub fn check(repository: &Repository) -> Vec<Problem> {
         .collect()
 }
 
-/// Every file says in its first line what it owns.
+/// The first line of every file says what it owns.
 fn head_line(repository: &Repository) -> Vec<Problem> {
     let lacks = |text: &str| !text.lines().next().unwrap_or_default().starts_with("//! ");
     let message = "the first line must be `//! ` and what this file owns";
@@ -54,7 +54,7 @@ fn names(repository: &Repository) -> Vec<Problem> {
         .collect()
 }
 
-/// Notes to ourselves carry an issue; what must be fixed is fixed before it lands.
+/// TO-DO notes carry an issue; defects are fixed before they land.
 fn notes(repository: &Repository) -> Vec<Problem> {
     // Spelled apart so that this file does not break its own rule.
     let (todo, fixme) = (concat!("TO", "DO"), concat!("FIX", "ME"));
@@ -108,7 +108,7 @@ fn walk(
         .collect()
 }
 
-/// What the syntax tree of a file holds, by line.
+/// The contents of a file's syntax tree, by line.
 #[derive(Default)]
 struct Found {
     globs: Vec<usize>,
@@ -117,7 +117,7 @@ struct Found {
 }
 
 impl Found {
-    /// `None` for a file that does not parse; the compiler has better words for that.
+    /// `None` for a file that does not parse; the compiler reports that better.
     fn of(path: &str, text: &str) -> Option<Found> {
         let mut found = Found { test_depth: usize::from(is_test_file(path)), ..Found::default() };
         found.visit_file(&syn::parse_file(text).ok()?);

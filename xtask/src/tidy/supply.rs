@@ -17,7 +17,7 @@ use toml::Table;
 
 use crate::tidy::{Problem, Repository};
 
-/// Licences that this project may be shipped under together with its own.
+/// Licences of dependencies under which this project may be shipped.
 const LICENCES: [&str; 9] = [
     "MIT",
     "Apache-2.0",
@@ -30,14 +30,14 @@ const LICENCES: [&str; 9] = [
     "Unicode-3.0",
 ];
 
-/// Others, of tools that are in no binary.
+/// Further licences, for tools that are in no binary.
 const TOOLS: [(&str, &str); 2] =
     [("cbindgen", "MPL-2.0"), ("libfuzzer-sys", "(MIT OR Apache-2.0) AND NCSA")];
 
-/// The one place that packages come from.
+/// The only source of packages.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Packages that must not come in, even through another one, and why.
+/// Banned packages, also as indirect dependencies, and the reasons.
 const BANNED: [(&str, &str); 7] = [
     ("openssl", "TLS is rustls's"),
     ("openssl-sys", "TLS is rustls's"),
@@ -48,7 +48,7 @@ const BANNED: [(&str, &str); 7] = [
     ("reqwest", "one GET is src/http.rs's"),
 ];
 
-/// Packages that come in several versions, through others than us.
+/// Packages that other packages pull in in several versions.
 const COPIES: [&str; 13] = [
     "ahash",
     "crypto-common",
@@ -65,10 +65,10 @@ const COPIES: [&str; 13] = [
     "winnow",
 ];
 
-/// The list of what the binary links.
+/// The list of the binary's dependencies.
 const LIST: &str = "docs/dependencies.md";
 
-/// What releases are built for.
+/// The targets of releases.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// A package of the whole workspace.
@@ -93,10 +93,10 @@ pub fn check(repository: &Repository) -> Vec<Problem> {
     [unused, unnamed].iter().flat_map(|rule| rule(repository)).collect()
 }
 
-/// What a rule finds wrong with all packages.
+/// The problems that a rule finds in all packages.
 type Rule = fn(&[Package]) -> Vec<Problem>;
 
-/// Rules about what cargo resolves.
+/// Rules about resolved dependencies.
 pub fn check_resolved(root: &Path, repository: &Repository) -> Result<Vec<Problem>> {
     let arguments =
         ["metadata", "--format-version", "1", "--all-features", "--filter-platform", TARGET];
@@ -243,7 +243,7 @@ fn bans(packages: &[Package]) -> Vec<Problem> {
     packages.iter().filter_map(why).collect()
 }
 
-/// Each copy is known, and each that is known is there.
+/// Each duplicate package is listed, and each listed one exists.
 fn copies(packages: &[Package]) -> Vec<Problem> {
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for package in packages {
@@ -261,7 +261,7 @@ fn copies(packages: &[Package]) -> Vec<Problem> {
     unknown.chain(gone).collect()
 }
 
-/// By what other packages a package is used.
+/// The packages that use a package.
 fn parents(metadata: &Value) -> BTreeMap<String, BTreeSet<String>> {
     let names: BTreeMap<String, &str> = array(&metadata["packages"])
         .map(|package| (package["id"].to_string(), package["name"].as_str().unwrap_or_default()))
@@ -279,7 +279,7 @@ fn parents(metadata: &Value) -> BTreeMap<String, BTreeSet<String>> {
     parents
 }
 
-/// What our manifests say that a package is for: the first that says so.
+/// The purpose of a package, from the first of our manifests that states it.
 fn reasons(repository: &Repository) -> BTreeMap<String, String> {
     let mut reasons = BTreeMap::new();
     let manifests = repository.named(|path| {
@@ -334,7 +334,7 @@ fn list(
     text
 }
 
-/// A crate names what it depends on.
+/// A crate's code names each of its dependencies.
 fn unused(repository: &Repository) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (path, text) in repository.named(|path| path.ends_with("/Cargo.toml")) {
@@ -354,7 +354,7 @@ fn unused(repository: &Repository) -> Vec<Problem> {
     problems
 }
 
-/// What a manifest names, of every kind and for every target.
+/// The dependencies in a manifest, of every kind and for every target.
 fn dependencies(manifest: &Table) -> BTreeSet<&str> {
     let targets = manifest.get("target").and_then(toml::Value::as_table);
     let of_targets = targets.into_iter().flat_map(Table::values).filter_map(toml::Value::as_table);
@@ -377,7 +377,7 @@ fn mentions(text: &str, word: &str) -> bool {
     })
 }
 
-/// What the workspace names, some member takes.
+/// Each dependency of the workspace is used by some member.
 fn unnamed(repository: &Repository) -> Vec<Problem> {
     let Some(root) = repository.text("Cargo.toml").and_then(|text| text.parse::<Table>().ok())
     else {

@@ -9,7 +9,7 @@ use crate::tidy::{Problem, Repository};
 
 const REFUSED: [&str; 4] = ["who", "whoever", "whom", "nobody"];
 
-/// Where one of the words is right, with what the line has.
+/// The allowed uses of the words, by text that the line contains.
 const EXCEPTIONS: [&str; 3] = [
     // The Unix user, in command lines of memcached.
     "-u nobody",

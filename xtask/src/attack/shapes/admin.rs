@@ -15,7 +15,7 @@ use crate::attack::target::Target;
 
 /// Readers of one shape.
 const READERS: usize = 70;
-/// For `/healthz`, on a machine that is busy being attacked.
+/// The time limit for `/healthz` on a machine under attack.
 const HEALTH_MAX: Duration = Duration::from_secs(5);
 
 pub const SHAPES: &[Shape] = &[
@@ -120,7 +120,7 @@ fn it_floods(target: &Target, script: &Script, reading: Reading) -> Result<u64> 
     Ok(refused + target.pump(streams, script, reading))
 }
 
-/// What watches over the server still gets its answer.
+/// Checks that monitoring still gets its answers.
 fn is_healthy(target: &Target) -> Result<()> {
     for path in ["/healthz", "/readyz"] {
         let answer = ask(target, path).with_context(|| format!("{path} beside the attack"))?;

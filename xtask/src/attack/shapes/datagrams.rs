@@ -11,7 +11,7 @@ use crate::attack::target::Target;
 use crate::conformance::reply::Reply;
 use crate::conformance::rng::Rng;
 
-/// A value that is no small one, which other clients must still be able to store.
+/// A medium value, which other clients must still be able to store.
 const OTHERS_VALUE_BYTES: usize = 100_000;
 /// Of a datagram's body, on loopback.
 const DATAGRAM_MAX: usize = 60_000;
@@ -209,7 +209,7 @@ fn garbage(target: &Target, door: Door) -> Result<u64> {
     })
 }
 
-/// A SET of 100 KB by another client is stored.
+/// Checks that another client can still store 100 KB.
 fn others_may_write(target: &Target) -> Result<()> {
     let mut wire = target.operator()?;
     let value = vec![b'o'; OTHERS_VALUE_BYTES];

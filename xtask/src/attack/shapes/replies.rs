@@ -202,7 +202,7 @@ fn unread_large(target: &Target, door: Door, clients: usize, lines: &str) -> Res
     target.flood(door, clients, &script, Reading::Never)
 }
 
-/// What was answered and is not read must not keep every older value alive.
+/// Checks that unread replies do not keep every older value alive.
 fn overwritten(target: &Target) -> Result<u64> {
     target.load_large(1)?;
     let (readers, mut refused) = target.crowd(Door::Resp, CLIENTS);

@@ -292,7 +292,7 @@ fn held(target: &Target, door: Door, clients: usize, script: Script) -> Result<u
     target.flood(door, clients, &script, Reading::Never)
 }
 
-/// Commands on large values that are much work and answered by little.
+/// Expensive commands on large values with short replies.
 fn worked(target: &Target, lines: &[&str]) -> Result<u64> {
     target.load_large(4)?;
     let script = Script::repeat(commands(lines.iter().map(|line| (*line).to_owned())), 100);

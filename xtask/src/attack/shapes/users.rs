@@ -148,7 +148,7 @@ pub const SHAPES: &[Shape] = &[
     }),
 ];
 
-/// Makes users, looks at all of them without reading, until the deadline.
+/// Creates users and lists all of them without reading, until the deadline.
 fn made_users(target: &Target, lines: impl Iterator<Item = String>) -> Result<u64> {
     let script = Script::once(commands(lines));
     let refused = target.flood(Door::Resp, 1, &script, Reading::All)?;
@@ -159,13 +159,13 @@ fn made_users(target: &Target, lines: impl Iterator<Item = String>) -> Result<u6
     Ok(refused + target.flood(Door::Resp, 4, &list, Reading::Never)?)
 }
 
-/// What clients that are told of others' requests hear of.
+/// The requests that subscribed clients receive messages about.
 fn told_traffic() -> Script {
     let lines = (0..200).map(|at| format!("SET told:{at:0>1000} {}", "t".repeat(1_000)));
     Script::repeat(commands(lines), 1_000)
 }
 
-/// Clients that are told and do not read, beside one that makes traffic.
+/// Subscribed clients that do not read, beside one that makes traffic.
 fn beside(target: &Target, count: usize, script: Script, traffic: Script) -> Result<u64> {
     let (told, refused) = target.crowd(Door::Resp, count);
     std::thread::scope(|scope| {

@@ -12,7 +12,7 @@ const NOOP: u8 = 0x0a;
 
 const KEYS: [&[u8]; 6] = [b"a", b"a", b"b", NUMBER, b"\0 \r\n\xff", &[b'k'; 250]];
 
-/// A request in the making.
+/// A request under construction.
 #[derive(Clone, Copy, Default)]
 struct Packet<'p> {
     opcode: u8,
@@ -39,17 +39,17 @@ impl Packet<'_> {
     }
 }
 
-/// What ends the replies to a step.
+/// The fence: the command that ends the replies to a step.
 pub fn fence() -> Vec<u8> {
     Packet { opcode: NOOP, opaque: FENCE, ..Packet::default() }.bytes()
 }
 
-/// Whether a response is to the fence.
+/// Whether a response belongs to the fence.
 pub fn is_fence(header: &[u8; HEADER_BYTES]) -> bool {
     header[12..16] == FENCE.to_be_bytes()
 }
 
-/// What empties a server.
+/// The command that empties a server.
 pub fn flush() -> Vec<u8> {
     Packet { opcode: 0x08, ..Packet::default() }.bytes()
 }
@@ -67,7 +67,7 @@ fn one_of<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
     from[rng.below(from.len())]
 }
 
-/// A request, or something like it.
+/// A valid or damaged request.
 pub fn step(rng: &mut Rng) -> Step {
     if rng.one_in(60) {
         return closing(rng);
@@ -120,7 +120,8 @@ fn count_extras(rng: &mut Rng) -> Vec<u8> {
     extras
 }
 
-/// On no key. Behind an unknown request with extras or a key memcached loses its place.
+/// A request without a key. After an unknown request with extras or a key memcached loses its
+/// position in the stream.
 fn other(rng: &mut Rng, opaque: u32) -> Vec<u8> {
     let plain = |opcode| Packet { opcode, opaque, ..Packet::default() };
     let stat = |key| Packet { key, ..plain(0x10) };
@@ -129,7 +130,7 @@ fn other(rng: &mut Rng, opaque: u32) -> Vec<u8> {
         plain(0x0b),
         stat(b"reset"),
         stat(b"resetting"),
-        // Of `detail` alone memcached reads on in what came before.
+        // For `detail` alone memcached reads leftover bytes of earlier input.
         stat(b"detail_x"),
         stat(b"detail dump"),
         stat(b"detail off"),
@@ -149,7 +150,7 @@ fn other(rng: &mut Rng, opaque: u32) -> Vec<u8> {
     packets[rng.below(packets.len())].bytes()
 }
 
-/// What ends a connection.
+/// Requests that end a connection.
 fn closing(rng: &mut Rng) -> Step {
     let plain = |opcode| Packet { opcode, opaque: 99, ..Packet::default() };
     let packets = [
@@ -171,7 +172,7 @@ fn closing(rng: &mut Rng) -> Step {
     let mut bytes = packets[rng.below(packets.len())].bytes();
     match rng.below(8) {
         0 => bytes[0] = 0x81,
-        // A body that is shorter than what it is made of.
+        // A body that is shorter than its parts.
         1 if bytes[11] > 0 => bytes[11] -= 1,
         _ => {}
     }

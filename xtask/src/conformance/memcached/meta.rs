@@ -8,7 +8,7 @@ use crate::conformance::rng::Rng;
 const KEYS: [&[u8]; 4] = [b"a", b"b", b"c", BASE64];
 const BASE64: &[u8] = b"ZCBl";
 
-/// What flags may be followed by.
+/// The arguments of flags.
 fn flag(letter: u8, rng: &mut Rng) -> Vec<u8> {
     let tokens: &[&[u8]] = match letter {
         b'T' => &[b"T0", b"T0", b"T2000000000", b"T9000", b"T-1"],
@@ -21,7 +21,7 @@ fn flag(letter: u8, rng: &mut Rng) -> Vec<u8> {
         b'm' => &[b"MI", b"MD", b"M+", b"M-", b"MZ"],
         b'J' => &[b"J13", b"Jx"],
         b'D' => &[b"D1", b"D100000", b"Dx"],
-        // Not a time that has passed, at which memcached recaches what is gone.
+        // No time in the past, for which memcached recaches a missing item.
         b'Z' => &[b"T0", b"T9000"],
         letter => return vec![letter],
     };
@@ -49,7 +49,7 @@ fn flags(letters: &[u8], rng: &mut Rng) -> Vec<u8> {
     words.iter().flat_map(|word| [b" ", &word[..]].concat()).collect()
 }
 
-/// A command, or something like it.
+/// A valid or damaged command.
 pub fn step(rng: &mut Rng) -> Step {
     if rng.one_in(4) { counting(rng) } else { storing(rng) }
 }
@@ -58,8 +58,8 @@ fn set(key: &[u8], value: &[u8], flags: &[u8]) -> Vec<u8> {
     [b"ms ", key, b" ", value.len().to_string().as_bytes(), flags, b"\r\n", value, b"\r\n"].concat()
 }
 
-/// On a key of its own: whether counting clears marks depends on which client has read the number
-/// of late.
+/// A command on a key of its own: whether counting clears marks depends on which client has read
+/// the number recently.
 fn counting(rng: &mut Rng) -> Step {
     let bytes = match rng.below(5) {
         // T of a number that has become longer goes to the old item of memcached.
@@ -100,7 +100,7 @@ fn storing(rng: &mut Rng) -> Step {
     Step::of(key, bytes)
 }
 
-/// What is wrong, or of the text protocol.
+/// Wrong commands, and commands of the text protocol.
 fn odd(rng: &mut Rng) -> Vec<u8> {
     let lines: [&[u8]; 22] = [
         b"mg\r\n",

@@ -57,7 +57,7 @@ const KEYS: [&[u8]; 10] =
 const LONGEST: &[u8] = &[b'k'; 250];
 const TOO_LONG: &[u8] = &[b'k'; 251];
 
-/// More than 32 bits memcached cuts (docs/compatibility.md).
+/// memcached truncates flags of more than 32 bits (docs/compatibility.md).
 const FLAGS: [&[u8]; 12] = [
     b"0",
     b"0",
@@ -73,7 +73,7 @@ const FLAGS: [&[u8]; 12] = [
     b"99999999999999999999",
 ];
 
-/// Times that have passed, or are far.
+/// Times in the past, or far in the future.
 const TIMES: [&[u8]; 16] = [
     b"0",
     b"0",
@@ -112,9 +112,9 @@ const DELTAS: [&[u8]; 16] = [
     b"1.5",
 ];
 
-/// What is stored; a block whose line was refused is read as commands. None has a minus: memcached
-/// finds it behind a number above 2^63 of another item, in memory that it uses again, and takes the
-/// number for none.
+/// Data blocks. A block whose line was refused is read as commands. None has a minus: memcached
+/// finds it after a number above 2^63 of another item, in reused memory, and then does not take the
+/// number for one.
 pub const VALUES: [&[u8]; 14] = [
     b"",
     b"1",
@@ -132,7 +132,7 @@ pub const VALUES: [&[u8]; 14] = [
     &[b'v'; 300],
 ];
 
-/// A command, or something like it.
+/// A valid or damaged command.
 pub fn step(rng: &mut Rng) -> Step {
     let template = rng.pick(&TEMPLATES);
     let mut line = Line { words: Vec::new(), key: Vec::new(), block: None };
@@ -143,7 +143,7 @@ pub fn step(rng: &mut Rng) -> Step {
     if joins && line.key == NUMBER {
         line.words[1] = b"b".to_vec();
     }
-    // What `stats` itself tells is each server's own.
+    // The output of plain `stats` differs by server.
     if rng.one_in(25) && !template.starts_with("stats") {
         line.damage(rng);
     }
@@ -158,7 +158,7 @@ pub fn step(rng: &mut Rng) -> Step {
         bytes.extend_from_slice(b"\r\n");
     }
     let touches = ["gat", "touch"].iter().any(|it| template.starts_with(it));
-    // Of several keys each may be touched.
+    // With several keys each may be touched.
     let is_many = touches && template.contains("k*");
     if template.starts_with("gat") && has_too_long(&bytes) {
         // memcached touches the keys before the one that it refuses.
@@ -195,7 +195,7 @@ impl Line {
                 self.key = rng.pick(&keys).to_vec();
                 self.key.clone()
             }
-            // A flush that is to come takes an earlier one back in memcached.
+            // In memcached a future flush cancels an earlier one.
             "p" => rng.pick(&[&b"0"[..], b"-1", b"x", b"1.5"]).to_vec(),
             "f" => rng.pick(&FLAGS).to_vec(),
             "t" => rng.pick(&TIMES).to_vec(),

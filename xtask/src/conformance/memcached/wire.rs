@@ -10,13 +10,13 @@ use anyhow::{Result, bail};
 use super::binary;
 use crate::conformance::Protocol;
 
-/// A server that answers nothing for so long is taken to have nothing to say.
+/// A server that is silent for this long has no more to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The first line may be eaten by a data block that was too short; the second one is met.
+/// A data block that was too short may consume the first line; the second one is executed.
 const LINES: &[u8] = b"verbosity 1\r\nversion\r\n";
 
-/// What is sent behind a step.
+/// The bytes sent after a step.
 pub fn fence(protocol: Protocol) -> Vec<u8> {
     if protocol == Protocol::Binary { binary::fence() } else { LINES.to_vec() }
 }
@@ -24,7 +24,7 @@ pub fn fence(protocol: Protocol) -> Vec<u8> {
 /// A connection.
 pub struct Wire(BufReader<TcpStream>);
 
-/// Calls with the key, if the reply names it, and the token that it told.
+/// A callback with the key, if the reply names it, and the returned token.
 type Told<'t> = dyn FnMut(Option<&[u8]>, u64) + 't;
 
 impl Wire {
@@ -35,12 +35,12 @@ impl Wire {
         Ok(Wire(BufReader::new(stream)))
     }
 
-    /// A server that has closed shows in what is read.
+    /// A closed connection shows when it is read.
     pub fn send(&mut self, bytes: &[u8]) {
         let _ = self.0.get_mut().write_all(bytes);
     }
 
-    /// The replies up to the fence or the end, and whether the connection goes on.
+    /// The replies up to the fence or the end; also returns whether the connection goes on.
     pub fn receive(&mut self, protocol: Protocol, told: &mut Told<'_>) -> Result<(Vec<u8>, bool)> {
         let mut reply = Vec::new();
         let result = match protocol {
@@ -124,7 +124,7 @@ fn number(word: &[u8]) -> Option<u64> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// A number without what pads it; None: it is none, or is not padded.
+/// A number without its padding; `None`: it is not a number, or not padded.
 fn unpadded(value: &[u8]) -> Option<&[u8]> {
     let number = value.trim_ascii_end();
     let is_padded = number.len() < value.len() && value.ends_with(b" ");
