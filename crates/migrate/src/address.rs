@@ -15,20 +15,20 @@ use std::path::PathBuf;
 
 use crate::tls::TlsFiles;
 
-/// A server, and the user that asks it.
+/// A server, and the user to log in as.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Place {
     /// A name, an IPv4 address, or an IPv6 address without brackets.
     pub host: String,
     /// The TCP port.
     pub port: u16,
-    /// Empty if there is none.
+    /// The user name; empty if there is none.
     pub user: String,
-    /// Without one there is no login.
+    /// The password; without one there is no login.
     pub password: Option<String>,
-    /// Of a Redis server.
+    /// The database of a Redis server.
     pub database: u32,
-    /// `None`: in the clear.
+    /// The TLS files; `None`: no TLS.
     pub tls: Option<TlsFiles>,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Debug for Place {
 }
 
 impl fmt::Display for Place {
-    /// Without user and password.
+    /// The address without user and password.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.host.contains(':') {
             write!(formatter, "[{}]:{}", self.host, self.port)
@@ -67,7 +67,7 @@ pub enum Address {
     Rdb(PathBuf),
 }
 
-/// Why an address cannot be read.
+/// The reasons for which an address is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct AddressError {
@@ -153,7 +153,7 @@ fn place(rest: &str, port: u16, has_databases: bool) -> Result<Place, AddressErr
     Ok(Place { host: host.to_owned(), port, user, password, database, tls: None })
 }
 
-/// Percent signs and two digits as the byte that they stand for.
+/// Decodes percent-encoded bytes.
 fn decoded(text: &str) -> Result<String, AddressError> {
     let bytes = percent_decoded(text.as_bytes())
         .ok_or_else(|| wrong("a % in user or password is written %25"))?;

@@ -17,39 +17,39 @@ use crate::error::Error;
 use crate::item::Item;
 use crate::throttle::{Throttle, pause, wait};
 
-/// Connections that are made in a row without a batch that comes through.
+/// Most connections in a row without a successful batch.
 const TRIES_MAX: u32 = 8;
-/// Before the first of them; doubled up to the longest.
+/// The wait before the first of them; doubled up to the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 100 });
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// What became of the keys.
+/// The counts of keys by result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Keys that the source showed, whatever became of them.
+    /// Keys that the source returned, whatever their result.
     pub seen: u64,
-    /// Written, or with `--dry-run` to be written.
+    /// Written keys, or with `--dry-run` those to be written.
     pub copied: u64,
-    /// Keys and values of these.
+    /// Bytes of keys and values of these.
     pub bytes: u64,
-    /// Left as the target has them.
+    /// Keys left as they are on the target.
     pub existed: u64,
-    /// Ended between listing and writing.
+    /// Keys that expired between listing and writing.
     pub expired: u64,
-    /// Listed, and gone or changed by the time they were asked for.
+    /// Listed keys that were gone or changed when they were read.
     pub gone: u64,
-    /// In other databases of a file.
+    /// Keys in other databases of a file.
     pub elsewhere: u64,
-    /// Not what `--match` names.
+    /// Keys that do not match `--match`.
     pub unmatched: u64,
-    /// By the type that is not kept here.
+    /// Keys of unsupported types, by type.
     pub other_types: BTreeMap<String, u64>,
-    /// By the target's reason.
+    /// Refused keys, by the target's reason.
     pub refused: BTreeMap<String, u64>,
 }
 
 impl Tally {
-    /// Adds what one batch brought.
+    /// Adds the counts of one batch.
     pub fn add(&mut self, other: &Tally) {
         for (sum, more) in [
             (&mut self.seen, other.seen),
@@ -71,86 +71,87 @@ impl Tally {
         }
     }
 
-    /// Keys of types that are not kept here.
+    /// The number of keys of unsupported types.
     pub fn other_types_count(&self) -> u64 {
         self.other_types.values().sum()
     }
 
-    /// Keys that the target did not take.
+    /// The number of keys that the target refused.
     pub fn refused_count(&self) -> u64 {
         self.refused.values().sum()
     }
 }
 
-/// What a source gives at one time.
+/// One batch of a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// To be written.
+    /// The items to write.
     pub items: Vec<Item>,
-    /// What was seen for it and is not among them.
+    /// The keys read for it that are not among the items.
     pub tally: Tally,
 }
 
-/// Where items come from.
+/// A source of items.
 pub trait Source {
-    /// The next ones, or `None` at the end. After a failure the same ones are given again.
+    /// The next batch, or `None` at the end. After a failure it returns the same batch again.
     fn next(&mut self) -> Result<Option<Batch>, Error>;
-    /// A new connection, or the file's same place.
+    /// Makes a new connection, or returns to the same place of the file.
     fn reconnect(&mut self) -> Result<(), Error>;
-    /// What `--resume` takes to go on behind all that was given; `None` if there is no such thing.
+    /// The value of `--resume` for continuing after everything returned so far; `None` if the
+    /// source has no such place.
     fn place(&self) -> Option<String>;
-    /// Keys in all, if that is known.
+    /// The number of all keys, if it is known.
     fn total(&self) -> Option<u64>;
 }
 
-/// Where items go.
+/// A target of items.
 pub trait Target {
-    /// Writes all; counts what became of each. After a failure they are written again.
+    /// Writes all items and counts the results. After a failure they are written again.
     fn write(&mut self, items: &[Item], tally: &mut Tally) -> Result<(), Error>;
-    /// A new connection.
+    /// Makes a new connection.
     fn reconnect(&mut self) -> Result<(), Error>;
 }
 
 /// An observer of a copy.
 pub trait Watch {
-    /// Whether to end after the batch at hand.
+    /// Whether to end after the current batch.
     fn is_stopped(&self) -> bool;
-    /// A batch is through.
+    /// Called after each batch.
     fn progress(&mut self, tally: &Tally, total: Option<u64>);
-    /// A connection broke and is made again.
+    /// Called when a connection broke and is made again.
     fn retrying(&mut self, error: &Error);
 }
 
-/// How to copy.
+/// The options of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Keys a second.
+    /// The limit of keys a second.
     pub keys_per_second: Option<u64>,
-    /// Of keys and values.
+    /// The limit of bytes of keys and values a second.
     pub bytes_per_second: Option<u64>,
-    /// Look, and write nothing.
+    /// Whether to read everything and write nothing.
     pub is_dry: bool,
 }
 
-/// How it ended.
+/// The end of a copy.
 #[derive(Debug)]
 pub enum Ending {
-    /// Everything was seen.
+    /// Every key was read.
     Complete,
-    /// Somebody said stop.
+    /// The user stopped it.
     Interrupted,
-    /// It could not go on.
+    /// It failed.
     Failed(Error),
 }
 
-/// What was done.
+/// The outcome of a copy.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What became of the keys.
+    /// The counts of keys by result.
     pub tally: Tally,
-    /// Why it is over.
+    /// The reason for its end.
     pub ending: Ending,
-    /// What `--resume` takes, if it is not over and the source has places.
+    /// The value of `--resume`, if the copy is not complete and the source has places.
     pub resume: Option<String>,
 }
 
@@ -217,7 +218,7 @@ fn pump(
     }
 }
 
-/// Tries until it works, with a new connection before each further try. `None`: interrupted.
+/// Retries until it succeeds, with a new connection before each further try. `None`: interrupted.
 fn persist<L: ?Sized, T>(
     watch: &mut dyn Watch,
     link: &mut L,

@@ -4,21 +4,21 @@ use std::io;
 
 use crate::rdb::RdbError;
 
-/// Why nothing more is copied.
+/// The reasons for which a copy stops.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A connection could not be made, or broke.
     #[error("{place}: {error}")]
     Connection {
-        /// As the user wrote it, without secrets.
+        /// The address as the user wrote it, without secrets.
         place: String,
-        /// What the system says.
+        /// The system's message.
         error: io::Error,
     },
     /// A server refused.
     #[error("{place} answered: {answer}{hint}")]
     Refused {
-        /// As the user wrote it, without secrets.
+        /// The address as the user wrote it, without secrets.
         place: String,
         /// Its own words.
         answer: String,
@@ -28,7 +28,7 @@ pub enum Error {
     /// A server that speaks otherwise than the protocol says.
     #[error("{place} does not speak {protocol}: {found}")]
     Protocol {
-        /// As the user wrote it, without secrets.
+        /// The address as the user wrote it, without secrets.
         place: String,
         /// What was expected.
         protocol: &'static str,

@@ -115,10 +115,10 @@ pub struct FromMemcached {
     is_dry: bool,
     chunk_keys: usize,
     keys: Keys,
-    /// Listed, and not what the pattern names; counted with the first batch.
+    /// Listed keys that do not match the pattern; counted with the first batch.
     unmatched: u64,
     total: u64,
-    /// The mean of the values so far, to tell how many to ask for.
+    /// The mean length of the values so far, to choose the number of keys to request.
     value_bytes: u64,
 }
 
@@ -182,7 +182,7 @@ impl Source for FromMemcached {
             at = next;
             batch.tally.seen += 1;
             let Some((word, flag)) = key_word(key) else {
-                // Only the binary protocol can have stored it.
+                // Only the binary protocol can have stored such a key.
                 let reason = "a key that memcached's text protocol cannot name".to_owned();
                 *batch.tally.refused.entry(reason).or_default() += 1;
                 continue;
@@ -210,7 +210,8 @@ impl Source for FromMemcached {
         batch.tally.seen += batch.tally.unmatched;
         let bytes: u64 = batch.items.iter().map(|item| item.value_bytes).sum();
         if let Some(mean) = bytes.checked_div(batch.items.len() as u64) {
-            // Larger at once, smaller slowly: one chunk too large is worse than many small ones.
+            // The estimate grows at once and shrinks slowly: one chunk too large is worse than many
+            // small ones.
             self.value_bytes = mean.max(self.value_bytes / 2);
         }
         self.keys.at = at;

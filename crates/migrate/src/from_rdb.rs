@@ -10,9 +10,9 @@ use crate::error::Error;
 use crate::item::{Expiry, Item};
 use crate::rdb::{Content, Found, RdbError, Reader};
 
-/// Of keys and values that are given at once; one alone may have more.
+/// Bytes of keys and values in one batch; a single item may have more.
 const BATCH_MAX_BYTES: u64 = 1 << 20;
-/// Keys that are looked at for one batch, so that a file of lists is not read in one piece.
+/// Most keys read for one batch, so that a file of lists is not read in one piece.
 const LOOKED_AT_MAX: u64 = 10_000;
 
 /// The source `rdb://`.
@@ -24,14 +24,14 @@ pub struct FromRdb {
     pattern: Option<Glob>,
     is_dry: bool,
     chunk_keys: usize,
-    /// Keys that were given, and those that an earlier copy has done.
+    /// Keys that were returned, and those that an earlier copy has done.
     passed: u64,
     total: Option<u64>,
     has_ended: bool,
 }
 
 impl FromRdb {
-    /// Opens the file and reads its head; `resume` is a place that an earlier copy has told.
+    /// Opens the file and reads its header; `resume` is a place from an earlier copy.
     pub fn open(
         path: &Path,
         database: u64,
@@ -133,7 +133,7 @@ impl Source for FromRdb {
         Ok((!is_last).then_some(batch))
     }
 
-    /// A file does not break.
+    /// A file has no connection to renew.
     fn reconnect(&mut self) -> Result<(), Error> {
         Ok(())
     }

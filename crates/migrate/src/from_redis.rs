@@ -18,14 +18,14 @@ use crate::item::{Expiry, Item};
 use crate::link::{Link, broken};
 use crate::resp::{Reply, ReplyError, number, read_reply, write_request};
 
-/// Asked of SCAN at once.
+/// The COUNT of each SCAN.
 const PAGE_KEYS: &[u8] = b"512";
-/// Of values that are asked for at once; one alone may have more.
+/// Bytes of values requested at once; a single value may have more.
 const CHUNK_MAX_BYTES: u64 = 1 << 20;
-/// Of requests that are sent before the first answer is read.
+/// Bytes of requests that are sent before the first answer is read.
 const REQUESTS_MAX_BYTES: usize = 64 << 10;
 
-/// A RESP connection that has logged in, if its place says as which user.
+/// A RESP connection, logged in if the address has a user or password.
 #[derive(Debug)]
 pub struct RespLink {
     place: Place,
@@ -36,7 +36,7 @@ impl RespLink {
     /// Connects and logs in.
     ///
     /// # Errors
-    /// The connection's, or the server's words.
+    /// The connection's error, or the server's message.
     pub fn open(place: &Place) -> Result<RespLink, Error> {
         let mut link = RespLink { place: place.clone(), link: Link::connect(place)? };
         if let Some(password) = &place.password {
@@ -51,17 +51,17 @@ impl RespLink {
         Ok(link)
     }
 
-    /// The same, and the server lets it ask.
+    /// The same, after a check that the server accepts commands.
     pub(crate) fn connect(place: &Place) -> Result<RespLink, Error> {
         let mut link = RespLink::open(place)?;
         link.ask(&[b"PING"], "; write redis://[user]:password@host:port")?;
         Ok(link)
     }
 
-    /// One request, one answer, whatever it is.
+    /// Sends one request and returns its answer, of any kind.
     ///
     /// # Errors
-    /// The connection's: it is of no more use.
+    /// The connection's error: the connection cannot be used any more.
     pub fn exchange(&mut self, words: &[&[u8]]) -> Result<Reply, Error> {
         let mut request = Vec::new();
         write_request(words, &mut request);
@@ -69,7 +69,7 @@ impl RespLink {
         self.receive()
     }
 
-    /// One request, one answer that is no error.
+    /// Sends one request and returns its answer, unless it is an error.
     pub(crate) fn ask(&mut self, words: &[&[u8]], hint: &'static str) -> Result<Reply, Error> {
         match self.exchange(words)? {
             Reply::Error(answer) => Err(self.refused(&answer, hint)),
@@ -79,7 +79,7 @@ impl RespLink {
 
     pub(crate) fn send(&mut self, requests: &[u8]) -> Result<(), Error> {
         let Err(error) = self.link.send(requests) else { return Ok(()) };
-        // A server that hangs up on a request may have said why.
+        // A server that closes the connection may have sent the reason.
         match read_reply(&mut self.link.input) {
             Ok(Reply::Error(answer)) => Err(self.refused(&answer, "")),
             _ => Err(broken(&self.place, error)),
@@ -104,7 +104,7 @@ impl RespLink {
     }
 }
 
-/// A string that was listed.
+/// A listed string.
 #[derive(Debug)]
 struct Listed {
     key: Vec<u8>,
@@ -119,16 +119,16 @@ pub struct FromRedis {
     is_dry: bool,
     chunk_keys: usize,
     total: Option<u64>,
-    /// Of the page whose strings are listed.
+    /// The cursor of the page whose strings are listed.
     page: Vec<u8>,
-    /// Of the page after it; `None` once the walk is round.
+    /// The cursor of the page after it; `None` once the walk is complete.
     next_page: Option<Vec<u8>>,
-    /// In reverse: the last one is asked for first.
+    /// In reverse: the last one is requested first.
     listed: Vec<Listed>,
 }
 
 impl FromRedis {
-    /// Connects; `resume` is a place that an earlier copy has told.
+    /// Connects; `resume` is a place from an earlier copy.
     pub fn connect(
         place: &Place,
         pattern: Option<Vec<u8>>,
@@ -152,7 +152,7 @@ impl FromRedis {
         Ok(FromRedis { link, pattern, is_dry, chunk_keys, total, page, next_page, listed })
     }
 
-    /// Lists the next page, and asks what its keys are.
+    /// Lists the next page, and reads the types of its keys.
     fn list(&mut self, cursor: Vec<u8>) -> Result<Batch, Error> {
         let mut words: Vec<&[u8]> = vec![b"SCAN", &cursor, b"COUNT", PAGE_KEYS];
         if let Some(pattern) = &self.pattern {
@@ -210,7 +210,7 @@ impl FromRedis {
                 (b"string", Reply::Error(answer)) if !answer.starts_with(b"WRONGTYPE") => {
                     return Err(self.link.refused(&answer, ""));
                 }
-                // It became something else between the two.
+                // The type changed between the two requests.
                 (b"none" | b"string", _) => batch.tally.gone += 1,
                 (kind, _) => {
                     let name = String::from_utf8_lossy(kind).into_owned();
@@ -222,7 +222,7 @@ impl FromRedis {
         Ok(())
     }
 
-    /// How many of the listed strings are asked for next.
+    /// The number of listed strings to request next.
     fn chunk(&self) -> usize {
         let (mut count, mut value_bytes, mut request_bytes) = (0, 0, 0);
         for listed in self.listed.iter().rev().take(self.chunk_keys.max(1)) {
@@ -275,7 +275,7 @@ impl FromRedis {
     }
 }
 
-/// The answers to one transaction: `None`, if the key is gone or has another type by now.
+/// The answers to one transaction: `None` if the key is gone or has another type by now.
 fn value_of(link: &mut RespLink) -> Result<Option<(Vec<u8>, i64)>, Error> {
     let queued = [link.receive()?, link.receive()?, link.receive()?];
     let answer = link.receive()?;
@@ -300,7 +300,7 @@ fn value_of(link: &mut RespLink) -> Result<Option<(Vec<u8>, i64)>, Error> {
     }
 }
 
-/// Splits off as many keys as may be asked for at once.
+/// Splits off as many keys as may be requested at once.
 fn take_requests(keys: &mut Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let mut request_bytes = 0;
     let count = keys.iter().take_while(|key| {

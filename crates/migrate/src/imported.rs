@@ -1,38 +1,38 @@
 //! The result of translating another server's configuration.
 
-/// One setting of ours.
+/// One setting of Dovetail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// The TOML key.
     pub key: &'static str,
-    /// As a user would write it.
+    /// The value as a user would write it.
     pub value: String,
-    /// Which directive or flag it comes from.
+    /// The directive or flag it comes from.
     pub from: String,
 }
 
 /// A directive or flag without a counterpart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ignored {
-    /// As it was written, without values that are secret.
+    /// The directive as written, without secret values.
     pub what: String,
-    /// Why nothing came of it, or what to do.
+    /// The reason for which it is not translated, or what to do.
     pub why: String,
 }
 
 /// A user of the RESP port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// Where it comes from, from 1 on.
+    /// Its line in the source, from 1 on.
     pub line: usize,
-    /// As a line of a file of users: `user NAME RULE ...`. It may hold passwords.
+    /// The user as a line of an ACL file: `user NAME RULE ...`. It may hold passwords.
     pub text: Vec<u8>,
 }
 
-/// All of it (the crate's I1).
+/// The complete result (the crate's I1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// In the order of the source; of a key at most one.
+    /// The settings in the order of the source; each key at most once.
     pub settings: Vec<Setting>,
     /// In the order of the source.
     pub ignored: Vec<Ignored>,
@@ -41,13 +41,13 @@ pub struct Imported {
 }
 
 impl Imported {
-    /// Adds a setting, in the place of an earlier one of that key: the last one wins, as there.
+    /// Adds a setting, replacing an earlier one of that key: the last one wins, as in the source.
     pub(crate) fn set(&mut self, key: &'static str, value: impl Into<String>, from: &str) {
         self.settings.retain(|setting| setting.key != key);
         self.settings.push(Setting { key, value: value.into(), from: from.to_owned() });
     }
 
-    /// Takes a setting back.
+    /// Removes a setting.
     pub(crate) fn unset(&mut self, key: &str) {
         self.settings.retain(|setting| setting.key != key);
     }

@@ -10,7 +10,7 @@ use crate::from_memcached::MemcachedLink;
 use crate::item::Item;
 use crate::memcached_words::key_word;
 
-/// A longer time is taken for a date.
+/// memcached takes a longer time for a date.
 const RELATIVE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The target `memcached://`.
@@ -22,16 +22,16 @@ pub struct IntoMemcached {
 }
 
 impl IntoMemcached {
-    /// Connects. `replaces`: keys that are there are overwritten.
+    /// Connects. `replaces`: existing keys are overwritten.
     pub fn connect(place: &Place, replaces: bool) -> Result<IntoMemcached, Error> {
         Ok(IntoMemcached { link: MemcachedLink::connect(place)?, place: place.clone(), replaces })
     }
 }
 
-/// As `T` has it: 0 without an end, a date where seconds would be taken for one.
+/// The time for the flag `T`: 0 without an expiry, a date if seconds would be taken for one.
 fn time_word(left: Option<Duration>, now: SystemTime) -> u64 {
     let Some(left) = left else { return 0 };
-    // Up to a whole second more: 0 would be forever.
+    // Rounded up to a whole second: 0 would mean forever.
     let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
     if left <= RELATIVE_MAX {
         return seconds;

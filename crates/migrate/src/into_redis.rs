@@ -12,10 +12,10 @@ use crate::item::Item;
 use crate::nodes::{Elsewhere, Node, Nodes};
 use crate::resp::{Reply, write_request};
 
-/// Answers that concern one key; all others end the copy.
+/// Errors that concern one key; all others end the copy.
 const OF_ONE_KEY: &[u8] = b"ERR ";
 
-/// An item may be sent elsewhere so often before that counts as a failure.
+/// Most redirections of an item before that counts as a failure.
 const ROUNDS_MAX: u32 = 5;
 
 /// The target `redis://`.
@@ -27,7 +27,7 @@ pub struct IntoRedis {
     value_bytes_max: u64,
 }
 
-/// Items for one node, by ASKING or without, and what to send.
+/// Items for one node, with or without ASKING, and the bytes to send.
 #[derive(Default)]
 struct Parcel<'i> {
     items: Vec<(&'i Item, bool)>,
@@ -35,7 +35,7 @@ struct Parcel<'i> {
 }
 
 impl IntoRedis {
-    /// Connects. `replaces`: keys that are there are overwritten.
+    /// Connects. `replaces`: existing keys are overwritten.
     pub fn connect(place: &Place, replaces: bool) -> Result<IntoRedis, Error> {
         let mut nodes = Nodes::connect(place)?;
         let value_bytes_max = value_bytes_max(nodes.entrance()?)?;
@@ -54,7 +54,7 @@ impl IntoRedis {
         write_request(&words, requests);
     }
 
-    /// Items by the nodes that are to get them.
+    /// The items by their nodes.
     fn pack<'i>(
         &self,
         items: Vec<(&'i Item, Option<Node>)>,
@@ -77,7 +77,7 @@ impl IntoRedis {
         parcels
     }
 
-    /// Sends to every node, then reads from each; what is to go elsewhere.
+    /// Sends to every node, then reads from each; returns the redirected items.
     fn deliver<'i>(
         &mut self,
         parcels: &BTreeMap<Node, Parcel<'i>>,
@@ -108,7 +108,7 @@ impl IntoRedis {
     }
 }
 
-/// Reads what became of an item; an answer that does not concern it alone is given back.
+/// Reads the result of an item; returns an answer that does not concern it alone.
 fn judge(link: &mut RespLink, item: &Item, tally: &mut Tally) -> Result<Option<Vec<u8>>, Error> {
     match link.receive()? {
         Reply::Simple(_) => {
@@ -134,7 +134,7 @@ fn hint(answer: &[u8]) -> &'static str {
     }
 }
 
-/// What the target takes, as far as it says.
+/// The target's longest value, if it reports it.
 fn value_bytes_max(link: &mut RespLink) -> Result<u64, Error> {
     let mut request = Vec::new();
     write_request(&[b"CONFIG", b"GET", b"proto-max-bulk-len"], &mut request);
@@ -163,7 +163,8 @@ impl Target for IntoRedis {
                 return Ok(());
             }
         }
-        // The map is changing, or two nodes name each other: later, or not at all.
+        // The map is changing, or two nodes redirect to each other: the item is retried later, or
+        // refused.
         let sent_around = b"TRYAGAIN keys are sent from node to node";
         Err(self.nodes.entrance()?.refused(sent_around, ""))
     }

@@ -2,19 +2,20 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// When an item ends.
+/// The expiry of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// Not by itself.
+    /// It does not expire.
     Never,
-    /// So long after `as_of`: what a server says. No clocks are compared.
+    /// This long after `as_of`, as a server reports it. No clocks are compared.
     In {
-        /// As the source said.
+        /// The time that the source reported.
         left: Duration,
-        /// Before it was asked, so that an item never lives longer than it would have there.
+        /// A time before the request, so that an item never lives longer than it would have on the
+        /// source.
         as_of: Instant,
     },
-    /// At a time, in milliseconds since 1970: what a file says.
+    /// At a time, in milliseconds since 1970, as a file has it.
     At {
         /// The time.
         unix_ms: u64,
@@ -22,7 +23,7 @@ pub enum Expiry {
 }
 
 impl Expiry {
-    /// What is left by now: `None`, if nothing is; `Some(None)`, if there is no end.
+    /// The remaining lifetime: `None` if it has expired; `Some(None)` if it does not expire.
     pub(crate) fn left(self) -> Option<Option<Duration>> {
         let left = match self {
             Expiry::Never => return Some(None),
@@ -41,18 +42,18 @@ impl Expiry {
 pub struct Item {
     /// Any bytes.
     pub key: Vec<u8>,
-    /// Any bytes; empty if it is only looked at.
+    /// Any bytes; empty if the value is not read.
     pub value: Vec<u8>,
-    /// The value's, also where it is only looked at.
+    /// Length of the value, also if the value is not read.
     pub value_bytes: u64,
-    /// When it ends.
+    /// Its expiry.
     pub expiry: Expiry,
     /// memcached's flags; 0 from elsewhere.
     pub flags: u32,
 }
 
 impl Item {
-    /// Key and value.
+    /// Bytes of key and value.
     pub(crate) fn bytes(&self) -> u64 {
         self.key.len() as u64 + self.value_bytes
     }

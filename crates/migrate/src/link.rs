@@ -8,14 +8,14 @@ use crate::address::Place;
 use crate::error::Error;
 use crate::tls::{TlsStream, greet, of_rustls};
 
-/// For a connection to be made.
+/// The time limit for connecting.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// For a server to go on answering, or reading. Redis may be busy with one slow command.
+/// The time limit for progress in reading or writing. Redis may be busy with one slow command.
 const STALL_MAX: Duration = Duration::from_secs(30);
-/// Read from the kernel at once.
+/// Bytes read from the kernel at once.
 const READ_BYTES: usize = 128 << 10;
 
-/// Bytes in the clear, or not.
+/// A stream with or without TLS.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Clear(TcpStream),
@@ -32,7 +32,7 @@ impl Read for Stream {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         match self {
             Stream::Clear(stream) => stream.read(to),
-            // In TLS 1.3 a server says only now that it wants a certificate.
+            // In TLS 1.3 a server reports a missing certificate only now.
             Stream::Tls(stream) => stream.read(to).map_err(of_rustls),
         }
     }
@@ -86,10 +86,10 @@ fn dial(place: &Place) -> io::Result<Link> {
     Err(last)
 }
 
-/// A failure of the connection, or of what the server says.
+/// An error of the connection, or in the server's answer.
 pub(crate) fn broken(place: &Place, error: io::Error) -> Error {
     let error = match error.kind() {
-        // The system's words for a timeout are `Resource temporarily unavailable`.
+        // The system's message for a timeout is `Resource temporarily unavailable`.
         io::ErrorKind::WouldBlock => {
             io::Error::new(io::ErrorKind::TimedOut, "no answer for 30 seconds")
         }

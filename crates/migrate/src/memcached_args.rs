@@ -4,11 +4,11 @@ use std::net::Ipv6Addr;
 
 use crate::imported::Imported;
 
-/// What a flag means.
+/// The meaning of a flag.
 enum Flag {
-    /// A setting of ours, from the value.
+    /// A setting of Dovetail, from the value.
     Setting(&'static str),
-    /// Nothing, for a reason; with a value or without.
+    /// No setting, for a reason; with a value or without.
     Ignored { takes_value: bool, why: &'static str },
     /// Handled by itself; it takes a value or not.
     Special { takes_value: bool },
@@ -91,15 +91,15 @@ const LONG: [(&str, char); 34] = [
     ("verbose", 'v'),
 ];
 
-/// What several flags say together.
+/// The state of flags that act together.
 #[derive(Default)]
 struct Together {
     host: Option<String>,
     port: Option<String>,
     is_tls: bool,
-    /// The first address says that it is none of TLS.
+    /// Whether the first address excludes TLS.
     is_plain: bool,
-    /// A certificate authority, and no word of whether clients are asked for a certificate.
+    /// Whether there is a certificate authority but no flag about client certificates.
     has_authority: bool,
     asks_clients: bool,
 }
@@ -107,7 +107,7 @@ struct Together {
 /// Translates what would follow `memcached` on a command line.
 ///
 /// # Errors
-/// In one line: a flag that memcached does not have, or one without its value.
+/// One line: a flag that memcached does not have, or one without its value.
 pub fn import<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Imported, String> {
     let (mut imported, mut together) = (Imported::default(), Together::default());
     let mut arguments = arguments.into_iter();
@@ -188,7 +188,7 @@ fn one_flag(
 fn finish(together: Together, imported: &mut Imported) {
     let Together { host, port, is_tls, is_plain, has_authority, asks_clients } = together;
     if has_authority && !asks_clients {
-        // Here an authority alone asks for certificates, there it does not.
+        // In Dovetail an authority alone requests client certificates, in memcached it does not.
         imported.set("tls-auth-clients", "no", "ssl_verify_mode is 0 by itself");
     }
     if host.is_none() && port.is_none() && !is_tls {
@@ -298,7 +298,7 @@ fn special(
         'U' => imported.set("udp-port", value, from),
         's' => {
             imported.set("memcached-unix-socket", value, from);
-            // With a socket memcached opens no port.
+            // With a Unix socket memcached opens no port.
             together.port.get_or_insert_with(|| "0".to_owned());
         }
         'a' => {
@@ -370,7 +370,7 @@ mod tests {
             ],
             &["--daemon", "--soon=1"],
         );
-        // What begins several names is none of them.
+        // An ambiguous prefix is not accepted.
         check("--memory=64", &[], &["--memory=64"]);
     }
 

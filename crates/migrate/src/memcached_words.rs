@@ -15,7 +15,7 @@ use crate::resp::{ReplyError, expect_line_end, number, read_exactly, read_line};
 
 /// memcached's own limit.
 pub const KEY_MAX_BYTES: usize = 250;
-/// Of a line: a key of metadump in percent signs, and what is behind it.
+/// The longest line: a percent-encoded key of metadump, and the fields after it.
 const LINE_MAX_BYTES: u64 = 4 << 10;
 /// memcached's `-I` goes up to 1 GiB.
 const VALUE_MAX_BYTES: u64 = 1 << 30;
@@ -23,7 +23,7 @@ const VALUE_MAX_BYTES: u64 = 1 << 30;
 /// A line of `lru_crawler metadump all`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listed {
-    /// One item's key.
+    /// The key of an item.
     Key(Vec<u8>),
     /// The last line.
     End,
@@ -36,13 +36,13 @@ pub enum Listed {
 pub struct MetaReply {
     /// `VA`, `HD`, `EN`, `NS`, or all of a refusal's line.
     pub status: Vec<u8>,
-    /// Behind `VA`.
+    /// The length of the value, after `VA`.
     pub value: Option<Vec<u8>>,
     /// `f`: the client's flags.
     pub flags: u32,
     /// `s`: bytes of the value.
     pub size_bytes: u64,
-    /// `t`: seconds that are left; -1: no end.
+    /// `t`: remaining seconds; -1: no expiry.
     pub left_seconds: i64,
 }
 
@@ -94,7 +94,7 @@ pub fn read_meta(input: &mut impl BufRead) -> Result<MetaReply, ReplyError> {
     Ok(reply)
 }
 
-/// How a key stands on a line, and the flag behind it if it stands in base64. `None`: too long.
+/// The form of a key on a command line, and the flag after it if it is in base64. `None`: too long.
 pub(crate) fn key_word(key: &[u8]) -> Option<(Vec<u8>, &'static str)> {
     let is_plain = key.iter().all(|byte| *byte > b' ' && *byte != 0x7f);
     let word = if is_plain { key.to_vec() } else { STANDARD.encode(key).into_bytes() };

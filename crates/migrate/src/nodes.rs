@@ -25,22 +25,22 @@ pub(crate) type Node = (String, u16);
 /// One connection to each node that was needed.
 #[derive(Debug)]
 pub(crate) struct Nodes {
-    /// Named by the user: other nodes that are found are asked in the same way.
+    /// The address from the user: other nodes are contacted in the same way.
     place: Place,
     links: BTreeMap<Node, RespLink>,
     /// Every node that has ever answered.
     known: BTreeSet<Node>,
     owners: BTreeMap<u16, Node>,
-    /// The node to ask about slots of which nothing is known.
+    /// The node to ask about unknown slots.
     entrance: Node,
 }
 
-/// An answer that sends elsewhere.
+/// A redirection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Elsewhere {
-    /// From now on.
+    /// MOVED: from now on.
     Moved(Slot, Node),
-    /// This once, behind ASKING.
+    /// ASK: once, after ASKING.
     Ask(Node),
 }
 
@@ -58,7 +58,7 @@ impl Nodes {
         Ok(nodes)
     }
 
-    /// New connections; through another node that is known, if the user's is gone.
+    /// Makes new connections; through another known node, if the user's is gone.
     pub(crate) fn reconnect(&mut self) -> Result<(), Error> {
         let named = (self.place.host.clone(), self.place.port);
         self.links.clear();
@@ -80,7 +80,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// The node that is believed to have that key.
+    /// The node that the map names for this key.
     pub(crate) fn owner(&self, key: &[u8]) -> &Node {
         match self.owners.is_empty() {
             true => &self.entrance,
@@ -99,7 +99,7 @@ impl Nodes {
         Ok(self.links.get_mut(node).expect("it was just put there"))
     }
 
-    /// The one of slots of which nothing is known.
+    /// The node for unknown slots.
     pub(crate) fn entrance(&mut self) -> Result<&mut RespLink, Error> {
         self.link(&self.entrance.clone())
     }

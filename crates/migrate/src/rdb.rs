@@ -24,11 +24,11 @@ use std::io::Read;
 
 use self::input::Input;
 
-/// The newest version of Redis whose types are known.
+/// The newest RDB version of Redis whose types are known.
 const VERSION_MAX: u32 = 13;
-/// Valkey 9, which counts apart.
+/// The version of Valkey 9, which has its own numbers.
 const VERSION_VALKEY: u32 = 80;
-/// From this one on the file ends in a checksum.
+/// From this version on the file ends with a checksum.
 const VERSION_CHECKSUM: u32 = 5;
 
 const SLOT_INFO: u8 = 0xf4;
@@ -43,31 +43,31 @@ const EXPIRE_TIME: u8 = 0xfd;
 const SELECT_DB: u8 = 0xfe;
 const END: u8 = 0xff;
 
-/// Why a file cannot be read on.
+/// The reasons for which a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RdbError {
     /// The system's reason.
     #[error("{0}")]
     Io(std::io::Error),
-    /// It begins otherwise.
+    /// It does not begin like an RDB file.
     #[error("no RDB file: it does not begin with REDIS and four digits")]
     NoRdb,
-    /// From a newer Redis.
+    /// It is from a newer Redis.
     #[error("RDB version {0}; versions 1 to {VERSION_MAX} and {VERSION_VALKEY} are read")]
     Version(u32),
-    /// It is shorter than it says.
+    /// It is truncated.
     #[error("cut off: it ends at byte {0}, where more is announced")]
     Cut(u64),
-    /// Bytes that mean nothing.
+    /// It contains invalid bytes.
     #[error("damaged at byte {at}: {what}")]
     Damaged {
         /// From the file's start.
         at: u64,
-        /// What stands there.
+        /// The invalid content.
         what: &'static str,
     },
-    /// A type that cannot be walked over.
+    /// It contains a type that cannot be skipped.
     #[error("byte {at}: a value of type {kind}, which is not known; nothing behind it can be read")]
     Kind {
         /// From the file's start.
@@ -75,12 +75,12 @@ pub enum RdbError {
         /// The type's number.
         kind: u8,
     },
-    /// What was read is not what was written.
+    /// The checksum is wrong.
     #[error("the checksum is {found:016x} and should be {want:016x}: the file is damaged")]
     Checksum {
-        /// Of what was read.
+        /// The checksum of the bytes read.
         found: u64,
-        /// At the file's end.
+        /// The checksum at the file's end.
         want: u64,
     },
 }
@@ -90,7 +90,7 @@ pub enum RdbError {
 pub enum Content {
     /// A string.
     String(Vec<u8>),
-    /// Of a type that is not kept here: `list`, `hash`, ...
+    /// A value of an unsupported type: `list`, `hash`, ...
     Other(&'static str),
 }
 
@@ -99,20 +99,20 @@ pub enum Content {
 pub struct Entry {
     /// The number of its database.
     pub database: u64,
-    /// When it ends, in milliseconds since 1970.
+    /// Its expiry, in milliseconds since 1970.
     pub expires_unix_ms: Option<u64>,
     /// Any bytes.
     pub key: Vec<u8>,
-    /// What it holds.
+    /// Its value.
     pub content: Content,
 }
 
-/// What comes next in a file.
+/// The next part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// A key.
     Entry(Entry),
-    /// So many keys follow in this database, says the file.
+    /// The file's count of keys in this database.
     Size {
         /// The number of the database.
         database: u64,
@@ -123,7 +123,7 @@ pub enum Found {
     End,
 }
 
-/// A file that is read from front to back.
+/// A reader of a file from front to back.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: Input<R>,
@@ -132,7 +132,7 @@ pub struct Reader<R> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads the head.
+    /// Reads the header.
     pub fn new(source: R) -> Result<Reader<R>, RdbError> {
         let mut input = Input::new(source);
         let head = input.array::<9>().map_err(|error| match error {
@@ -148,7 +148,7 @@ impl<R: Read> Reader<R> {
         Ok(Reader { input, version, database: 0 })
     }
 
-    /// The next key, or the end. Behind the end or an error there is nothing to ask for.
+    /// The next key, or the end. Do not call it after the end or an error.
     pub fn find_next(&mut self) -> Result<Found, RdbError> {
         let mut expires_unix_ms = None;
         loop {
@@ -202,7 +202,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// A time before 1970 has passed as well.
+/// A time before 1970 counts as passed too.
 fn positive(time: i64) -> u64 {
     u64::try_from(time).unwrap_or(0)
 }

@@ -14,13 +14,13 @@ mod words;
 
 pub use translate::import;
 
-/// A line that is no directive, or that Redis would refuse.
+/// A line that is not a directive, or that Redis would refuse.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct Mistake {
     /// From 1 on.
     pub line: usize,
-    /// In words.
+    /// The error text.
     pub what: &'static str,
 }
 
@@ -29,20 +29,20 @@ pub struct Mistake {
 pub struct Directive {
     /// Its line, from 1 on.
     pub line: usize,
-    /// In lower case.
+    /// The name in lower case.
     pub name: String,
-    /// What follows it.
+    /// Its arguments.
     pub values: Vec<Vec<u8>>,
 }
 
 impl Directive {
-    /// A value as text; empty if there is none or it is none.
+    /// An argument as text; empty if it is missing or not text.
     fn text(&self, index: usize) -> &str {
         self.values.get(index).and_then(|value| std::str::from_utf8(value).ok()).unwrap_or_default()
     }
 }
 
-/// The directives of a file, in its order.
+/// The directives of a file, in order.
 ///
 /// # Errors
 /// Quotes that are not closed; the first such line.

@@ -10,10 +10,10 @@ use std::io::{self, BufRead, Read};
 const BULK_MAX_BYTES: u64 = 1 << 30;
 const ELEMENTS_MAX: u64 = 1 << 20;
 const DEPTH_MAX: u32 = 16;
-/// Of a line: an error's words, a number.
+/// The longest line: an error's text, a number.
 const LINE_MAX_BYTES: u64 = 64 << 10;
 
-/// What a server answers.
+/// A reply of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// `+OK`
@@ -28,12 +28,12 @@ pub enum Reply {
     Array(Option<Vec<Reply>>),
 }
 
-/// Why there is no reply.
+/// The reasons for which there is no reply.
 #[derive(Debug)]
 pub enum ReplyError {
-    /// The connection's failure, its end among them.
+    /// The connection's error, including its end.
     Io(io::Error),
-    /// What came instead.
+    /// The bytes are not a reply.
     Malformed(Vec<u8>),
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn read_line(input: &mut impl BufRead, max_bytes: u64) -> Result<Vec<
     Ok(line)
 }
 
-/// So many bytes; a length that lies takes no more memory than what came.
+/// Reads this many bytes; a false length takes no more memory than the bytes received.
 pub(crate) fn read_exactly(input: &mut impl BufRead, len: u64) -> io::Result<Vec<u8>> {
     const AT_ONCE_BYTES: u64 = 64 << 10;
     let mut bytes = Vec::with_capacity(len.min(AT_ONCE_BYTES) as usize);

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-/// What one wait lasts at most, so that an interruption is seen.
+/// The longest single wait, so that an interruption is noticed.
 const SLICE_MAX: Duration = Duration::from_millis(100);
 
-/// One rate. What was not used up is lost: no burst follows a pause.
+/// One rate. Unused capacity is lost: no burst follows a pause.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     per_second: Option<u64>,
@@ -17,7 +17,7 @@ impl Throttle {
         Throttle { per_second, free_at: Instant::now() }
     }
 
-    /// Charges `count`; the time from which on the next ones may go.
+    /// Charges `count`; returns the time from which the next ones may go.
     fn charge(&mut self, count: u64, now: Instant) -> Instant {
         let start = self.free_at.max(now);
         if let Some(per_second) = self.per_second {
@@ -29,7 +29,7 @@ impl Throttle {
     }
 }
 
-/// Charges both rates and waits; false if `is_stopped` said so.
+/// Charges both rates and waits; returns false if `is_stopped` said so.
 pub(crate) fn wait(
     keys: (&mut Throttle, u64),
     bytes: (&mut Throttle, u64),
@@ -40,7 +40,7 @@ pub(crate) fn wait(
     pause(until.saturating_duration_since(now), is_stopped)
 }
 
-/// Sleeps in slices; false if `is_stopped` said so.
+/// Sleeps in slices; returns false if `is_stopped` said so.
 pub(crate) fn pause(time: Duration, is_stopped: impl Fn() -> bool) -> bool {
     let end = Instant::now() + time;
     loop {
@@ -65,7 +65,7 @@ mod tests {
         let mut throttle = Throttle { per_second: Some(100), free_at: start };
         assert_eq!(throttle.charge(50, start), start);
         assert_eq!(throttle.charge(50, start), start + Duration::from_millis(500));
-        // A pause of an hour saves up nothing.
+        // A pause of an hour saves up no capacity.
         let later = start + Duration::from_secs(3600);
         assert_eq!(throttle.charge(100, later), later);
         assert_eq!(throttle.charge(1, later), later + Duration::from_secs(1));

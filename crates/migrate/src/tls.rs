@@ -15,25 +15,25 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-/// For a server to answer the greeting; one that expects words in the clear waits for more of them.
+/// The time limit for the handshake; a server that expects plain text waits for more bytes.
 const GREETING_MAX: Duration = Duration::from_secs(5);
 
 /// An encrypted connection.
 pub(crate) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
 
-/// Which authority to believe, and what to show, in PEM.
+/// The authority to trust and the certificate to show, in PEM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The authority that signs the server's certificate; without it, those that this machine
-    /// believes.
+    /// The authority that signs the server's certificate; without it, the authorities that this
+    /// machine trusts.
     pub authority: Option<PathBuf>,
-    /// For servers that ask for one: the certificate ...
+    /// For servers that require one: the certificate ...
     pub certificate: Option<PathBuf>,
     /// ... and its private key.
     pub key: Option<PathBuf>,
 }
 
-/// Greets the server; an error of the kind `InvalidInput` will not go away by trying again.
+/// Performs the handshake; an error of the kind `InvalidInput` is permanent.
 pub(crate) fn greet(host: &str, stream: TcpStream, files: &TlsFiles) -> io::Result<TlsStream> {
     let name = ServerName::try_from(host.to_owned()).map_err(lasting)?;
     let config = config(files).map_err(lasting)?;
@@ -70,7 +70,8 @@ fn config(files: &TlsFiles) -> Result<ClientConfig, String> {
 fn roots(authority: Option<&Path>) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     let Some(path) = authority else {
-        // Some of a machine's many may be beyond reading; it is enough that others are not.
+        // Some of a machine's many certificates may be unreadable; it is enough that others are
+        // readable.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if roots.is_empty() {
             return Err("this machine believes no authority: name one by --tls-ca FILE".to_owned());
@@ -99,7 +100,7 @@ fn lasting(error: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("TLS: {error}"))
 }
 
-/// Why the greeting failed.
+/// The reason for which the handshake failed.
 fn unanswered(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock {
         let text = "no answer to TLS's greeting; is this the port that speaks it?";
@@ -108,7 +109,7 @@ fn unanswered(error: io::Error) -> io::Error {
     of_rustls(error)
 }
 
-/// A certificate stays as wrong as it is; a connection that broke may come back.
+/// A wrong certificate stays wrong; a broken connection may recover.
 pub(crate) fn of_rustls(error: io::Error) -> io::Error {
     let wrong = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match wrong {

@@ -23,7 +23,7 @@ use crate::figure::{Fidelity, Figure};
 /// Every figure of MICA.
 pub const FIGURES: &[Figure] = &[fig13::FIGURE, fig14::FIGURE];
 
-/// A way of sharing a store among cores.
+/// The policy by which cores share a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
     /// Owners read and write.
@@ -35,7 +35,7 @@ pub enum System {
 }
 
 impl System {
-    /// As in the paper.
+    /// The name in the paper.
     pub fn name(self) -> &'static str {
         match self {
             System::Erew => "EREW",
@@ -45,7 +45,7 @@ impl System {
     }
 }
 
-/// Raised by CREW-T, to the text's 3.5 GHz (Table 6 says 3.0).
+/// The clock raised by CREW-T, to the text's 3.5 GHz (Table 6 says 3.0).
 const HOT_CORES: usize = 6;
 const HOT_CLOCK_GHZ: f64 = 3.5;
 const COLD_CORES: usize = 20;
@@ -79,8 +79,9 @@ fn skew_of(fidelity: Fidelity) -> (Skew, u64) {
     }
 }
 
-/// Of the hash by which keys go to partitions, for [`Skew::Zipf`]: of the seeds 0 to 39 that give
-/// 24 partitions the paper's 1.97 within 1 %, the one that is nearest to its 5.8 and 10.6.
+/// The seed of the hash by which keys go to partitions, for [`Skew::Zipf`]: of the seeds 0 to 39
+/// that give 24 partitions the paper's 1.97 within 1 %, the one that is nearest to its 5.8 and
+/// 10.6.
 pub const HASH_SEED: u64 = 30;
 /// The same for [`Skew::ZipfAsStated`]: all three of the paper's factors come out within 2 %.
 pub const HASH_SEED_AS_STATED: u64 = 842;

@@ -8,19 +8,19 @@ use wire::resp::dump::{Length, LengthForm, unpack};
 
 use super::RdbError;
 
-/// Read at once, and at most taken ahead of what has arrived.
+/// Bytes read at once, and the most memory reserved ahead of the bytes received.
 const BUFFER_BYTES: usize = 256 << 10;
 
 pub(super) struct Input<R> {
     source: R,
     buffer: Vec<u8>,
-    /// Of the buffer: what is taken, and what is there.
+    /// Positions in the buffer: the end of consumed bytes, and the end of received bytes.
     taken: usize,
     filled: usize,
-    /// Of all buffers before.
+    /// The length of all earlier buffers.
     before: u64,
     digest: Digest,
-    /// Of the buffer: what is in the digest.
+    /// Position in the buffer: the end of the bytes in the digest.
     summed: usize,
 }
 
@@ -37,12 +37,12 @@ impl<R> Input<R> {
         Input { source, buffer, taken: 0, filled: 0, before: 0, digest, summed: 0 }
     }
 
-    /// Bytes that were taken.
+    /// The number of consumed bytes.
     pub(super) fn at(&self) -> u64 {
         self.before + self.taken as u64
     }
 
-    /// Of all that was taken.
+    /// The checksum of all consumed bytes.
     pub(super) fn checksum(&mut self) -> u64 {
         self.digest.update(&self.buffer[self.summed..self.taken]);
         self.summed = self.taken;
@@ -55,7 +55,7 @@ impl<R> Input<R> {
 }
 
 impl<R: Read> Input<R> {
-    /// At least one byte, or an error at the end.
+    /// Reads at least one byte, or returns an error at the end.
     fn fill(&mut self) -> Result<(), RdbError> {
         if self.taken < self.filled {
             return Ok(());
@@ -76,7 +76,7 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// Up to so many of the next bytes, and at least one if there is to be one.
+    /// Up to this many of the next bytes, and at least one unless none is wanted.
     fn piece(&mut self, max_bytes: u64) -> Result<&[u8], RdbError> {
         if max_bytes == 0 {
             return Ok(&[]);
@@ -131,7 +131,7 @@ impl<R: Read> Input<R> {
         })
     }
 
-    /// A length that counts.
+    /// A length that is not an encoding.
     pub(super) fn number(&mut self) -> Result<u64, RdbError> {
         match self.length()? {
             Length::Bytes(count) => Ok(count),

@@ -39,7 +39,7 @@ const HASH_LISTPACK_TIMES_EARLY: u8 = 23;
 const HASH_TIMES: u8 = 24;
 const HASH_LISTPACK_TIMES: u8 = 25;
 
-/// Marks in what a module has saved.
+/// The markers in a module's saved data.
 const MODULE_END: u64 = 0;
 const MODULE_SIGNED: u64 = 1;
 const MODULE_UNSIGNED: u64 = 2;
@@ -47,7 +47,7 @@ const MODULE_FLOAT: u64 = 3;
 const MODULE_DOUBLE: u64 = 4;
 const MODULE_STRING: u64 = 5;
 
-/// The value behind a key; `at`: where its type stands.
+/// Reads the value after a key; `at` is the place of its type.
 pub(super) fn value(input: &mut Input<impl Read>, kind: u8, at: u64) -> Result<Content, RdbError> {
     let name = match kind {
         STRING => return input.string().map(Content::String),
@@ -102,7 +102,7 @@ pub(super) fn value(input: &mut Input<impl Read>, kind: u8, at: u64) -> Result<C
     Ok(Content::Other(name))
 }
 
-/// What a module keeps beside all keys: its id, when it is loaded, and values.
+/// Skips a module's auxiliary data: its id, when it is loaded, and values.
 pub(super) fn module_aux(input: &mut Input<impl Read>) -> Result<(), RdbError> {
     input.skip_numbers(3)?;
     module_values(input)
@@ -121,12 +121,12 @@ fn module_values(input: &mut Input<impl Read>) -> Result<(), RdbError> {
     }
 }
 
-/// One string that holds all elements.
+/// Skips a string with all elements.
 fn packed(input: &mut Input<impl Read>, name: &'static str) -> Result<&'static str, RdbError> {
     input.skip_string().map(|()| name)
 }
 
-/// A count, and so many groups of strings.
+/// Skips a count, and that many groups of strings.
 fn strings(input: &mut Input<impl Read>, each: u32) -> Result<(), RdbError> {
     for _ in 0..input.number()? {
         for _ in 0..each {

@@ -3,13 +3,13 @@
 use super::{Directive, Mistake, directives};
 use crate::imported::{Imported, User};
 
-/// Directives whose values are secret (I2), and what they are for.
+/// Directives whose values are secret (I2), and their purpose.
 const SECRETS: [(&str, &str); 2] = [
     ("masterauth", "copies authenticate by the cluster's own key: see docs/cluster.md"),
     ("tls-key-file-pass", "keys are read unencrypted"),
 ];
 
-/// Directives whose value is that of a setting as it stands; an empty one is none.
+/// Directives whose value is also the setting's value; an empty one is ignored.
 const SAME: [(&str, &str); 10] = [
     ("aclfile", "acl-file"),
     ("io-threads", "threads"),
@@ -23,11 +23,11 @@ const SAME: [(&str, &str); 10] = [
     ("unixsocket", "unix-socket"),
 ];
 
-/// Where the mode comes from if no policy is named.
+/// The origin of the mode if no policy is set.
 const NO_POLICY: &str =
     "no maxmemory-policy: Redis's default is noeviction, and a cache loses keys silently";
 
-/// What is known and needs nothing, or has no counterpart, by the beginning of the name.
+/// Known directives that need no setting, or have no counterpart, by the beginning of the name.
 const REASONS: [(&str, &str); 43] = [
     ("active-defrag", "a log of segments is not fragmented: nothing has to be set"),
     ("activedefrag", "a log of segments is not fragmented: nothing has to be set"),
@@ -77,7 +77,7 @@ const REASONS: [(&str, &str); 43] = [
     ("zset-", "there are no sorted sets"),
 ];
 
-/// What several directives say together.
+/// The state of directives that act together.
 #[derive(Default)]
 struct Together {
     bind: Option<String>,
@@ -89,10 +89,10 @@ struct Together {
     has_policy: bool,
 }
 
-/// A whole file, translated.
+/// Translates a whole file.
 ///
 /// # Errors
-/// A line that is no directive, or that Redis would refuse; the first one.
+/// The first line that is not a directive, or that Redis would refuse.
 pub fn import(file: &[u8]) -> Result<Imported, Mistake> {
     let (mut imported, mut together) = (Imported::default(), Together::default());
     for directive in directives(file)? {
@@ -124,7 +124,7 @@ fn translate(
         "save" if first.is_empty() => {}
         "save" => imported.ignore(what, "there are no snapshots: --data-dir keeps every write"),
         _ if one_value(directive, together, imported) => {
-            // A password that is cut at its space would be another one.
+            // A password cut at its space would be a different one.
             if directive.values.len() != 1 {
                 let what = "wrong number of arguments: Redis refuses this line; one value \
                             follows the directive, in quotes if it has spaces";
@@ -136,7 +136,8 @@ fn translate(
     Ok(())
 }
 
-/// What takes exactly one value, as Redis counts; false if the directive is none of these.
+/// Translates directives with exactly one value, as Redis counts; false if the directive is not one
+/// of these.
 fn one_value(directive: &Directive, together: &mut Together, imported: &mut Imported) -> bool {
     let (name, first) = (directive.name.as_str(), directive.text(0));
     let (what, from) = (said(directive), format!("line {}: {name}", directive.line));
@@ -175,7 +176,7 @@ fn one_value(directive: &Directive, together: &mut Together, imported: &mut Impo
         "logfile" if first.is_empty() => {}
         "logfile" => imported.ignore(what, "log lines go to standard error"),
         "unixsocketperm" => match octal(first) {
-            // There it stands for what the process's mask leaves.
+            // In Redis it stands for the mode that the process's mask leaves.
             Some(0) => {}
             Some(mode) => imported.set("unix-mode", format!("{mode:04o}"), &from),
             None => imported.ignore(what, "this is no mode of a file"),
@@ -216,7 +217,7 @@ fn user(directive: &Directive, imported: &mut Imported) {
         .push(User { line: directive.line, text: [b"user ", &*words.join(&b' ')].concat() });
 }
 
-/// The line as it is shown (I2).
+/// The line without secrets (I2).
 fn said(directive: &Directive) -> String {
     let words = directive.values.iter().map(|value| String::from_utf8_lossy(value).into_owned());
     let words: Vec<String> = words.collect();
@@ -268,7 +269,7 @@ fn log_level(level: &str) -> Option<&'static str> {
     })
 }
 
-/// An address of `bind`, as ours are written.
+/// An address of `bind` in Dovetail's form.
 fn host_of(bind: Option<&str>) -> String {
     match bind {
         None => "127.0.0.1".to_owned(),

@@ -29,7 +29,7 @@ fn one(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     }
 }
 
-/// Behind a closing quote there is a space, or nothing.
+/// A closing quote must be followed by a space, or by nothing.
 fn closed(rest: &[u8], word: Vec<u8>) -> Option<(Vec<u8>, &[u8])> {
     let is_end = rest.first().is_none_or(|byte| byte.is_ascii_whitespace());
     is_end.then_some((word, rest))

@@ -23,13 +23,13 @@ use policy::window::{CloseWhen, WindowRules};
 use crate::SimError;
 use crate::measure::{Batching, CostTable, LineTransfer};
 
-/// An item as C-4 §7.3 names it.
+/// An item size in the notation of C-4 §7.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ItemSize {
     pub(crate) name: &'static str,
     pub(crate) key_bytes: u64,
     pub(crate) value_bytes: u64,
-    /// Of the item with its header, and one for its bucket with the version.
+    /// Lines of the item with its header, and one for its bucket with the version.
     pub(crate) line_count: u32,
 }
 
@@ -44,25 +44,26 @@ pub(crate) const LARGE: ItemSize =
 const DATA_BYTES: u64 = 819_200_000;
 
 impl ItemSize {
-    /// As many as fill the same data set.
+    /// The number of items that fill the same data set.
     pub(crate) fn key_count(self) -> u64 {
         DATA_BYTES / (self.value_bytes + if self.value_bytes < 512 { self.key_bytes } else { 0 })
     }
 }
 
-/// What one core does and what lines cost on it, for items of one size.
+/// The costs of one core and of its lines, for items of one size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Machine {
-    /// In the reports.
+    /// The name in the reports.
     pub(crate) name: &'static str,
     pub(crate) core_count: usize,
     /// The part of T_kvs before the item itself: parse, hash, find.
     pub(crate) lookup_ns: f64,
-    /// The part that copies the item, with it in the core's own cache: a write's version is odd.
+    /// The part that copies the item if it is in the core's own cache: a write's version is odd
+    /// during it.
     pub(crate) access_ns: f64,
-    /// What T_kvs is longer for an item that is in no core's own cache.
+    /// The extra T_kvs for an item that is in no core's own cache.
     pub(crate) miss_ns: f64,
-    /// The hottest items that stay in every core's own cache until somebody writes them.
+    /// The number of hottest items that stay in every core's own cache until a core writes them.
     pub(crate) cached_ranks: u64,
     /// T_fixed: answering.
     pub(crate) fixed_ns: f64,
@@ -73,14 +74,14 @@ pub(crate) struct Machine {
     pub(crate) update: Update,
 }
 
-/// How a store replaces an item that others are reading.
+/// The way a store replaces an item that other cores read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Update {
-    /// In place, under a version: readers wait while it is odd and read again if it has moved, and
-    /// the writer takes all lines of the item (MICA, and so C-4).
+    /// In place, under a version: readers wait while it is odd and read again if it has changed,
+    /// and the writer takes all lines of the item (MICA, and so C-4).
     InPlace,
-    /// A new entry, then one slot of the bucket: readers wait for nothing, and the writer takes the
-    /// bucket's line. Readers fetch that line, and behind it the new entry's.
+    /// A new entry, then one slot of the bucket: readers never wait, and the writer takes the
+    /// bucket's line. Readers fetch that line, and then the new entry's.
     Swap,
 }
 
@@ -117,12 +118,12 @@ impl Machine {
         }
     }
 
-    /// 64 cores like those that were measured: the real store's times and the real lines', and
-    /// updates as that store does them.
+    /// 64 cores like the measured ones: the times of the real store and the real lines, and updates
+    /// as that store makes them.
     ///
-    /// A full batch hides the misses, so it stands for a cached item; one request alone shows them.
-    /// Half of the smallest item's time is taken for the look-up. Answering and joining a window
-    /// are the paper's: the measured store does neither.
+    /// A full batch hides the misses, so it stands for a cached item; a single request shows them.
+    /// The look-up is taken as half of the smallest item's time. The costs of answering and of
+    /// joining a window are the paper's: the measured store does neither.
     pub(crate) fn measured(size: ItemSize) -> Result<Machine, SimError> {
         let table = CostTable::committed()?;
         let mean_ns = |size_bytes, batching| {
@@ -147,22 +148,22 @@ impl Machine {
         })
     }
 
-    /// The mean service time that an objective is a multiple of: of an uncached item.
+    /// The mean service time, of an uncached item, that defines the objective.
     pub(crate) fn service_mean_ns(&self) -> f64 {
         self.lookup_ns + self.access_ns + self.miss_ns + self.fixed_ns
     }
 
-    /// The 99th percentile that is allowed.
+    /// The allowed 99th percentile.
     pub(crate) fn slo_ns(&self, slo_ratio: u64) -> f64 {
         self.service_mean_ns() * slo_ratio as f64
     }
 
-    /// What the product runs: a window closes once its key is drained.
+    /// The product's rules: a window closes once its key is drained.
     pub(crate) fn early_windows(&self) -> WindowRules {
         WindowRules::honest(self.service_mean_ns() as u64, 10)
     }
 
-    /// What C-4's server runs: a window stays open until its deadline (§5.3, §7.2).
+    /// The rules of C-4's server: a window stays open until its deadline (§5.3, §7.2).
     pub(crate) fn deadline_windows(&self) -> WindowRules {
         WindowRules { close: CloseWhen::Deadline, ..self.early_windows() }
     }

@@ -56,16 +56,16 @@ pub(crate) struct RunOptions {
     pub(crate) seed: u64,
 }
 
-/// What a run gives.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct RunResult {
     pub(crate) latencies: Latencies,
-    /// Of each core; the hottest item's owner is `hot_core`.
+    /// The result of each core; the hottest item's owner is `hot_core`.
     pub(crate) cores: Vec<CoreResult>,
     pub(crate) hot_core: usize,
-    /// Writes that joined a window, over windows.
+    /// Writes that joined a window, per window.
     pub(crate) window_length_mean: f64,
-    /// Reads that found their item changed.
+    /// Number of reads that found their item changed.
     pub(crate) retry_count: u64,
 }
 
@@ -74,14 +74,14 @@ pub(crate) struct RunResult {
 pub(crate) struct CoreResult {
     /// Requests answered.
     pub(crate) answered: u64,
-    /// Time it was not idle.
+    /// Busy time.
     pub(crate) busy_ns: f64,
     /// Length of the counted part.
     pub(crate) elapsed_ns: f64,
 }
 
 impl CoreResult {
-    /// Time on the core for each request.
+    /// Time on the core per request.
     pub(crate) fn service_mean_ns(&self) -> f64 {
         if self.answered == 0 { f64::NAN } else { self.busy_ns / self.answered as f64 }
     }
@@ -126,8 +126,8 @@ impl Request {
     }
 }
 
-/// JBSQ whose ties go to the first core behind the last one chosen, so that reads spread evenly
-/// over the cores as in C-4's Fig. 12.
+/// JBSQ whose ties go to the first core after the last one chosen, so that reads spread evenly over
+/// the cores as in C-4's Fig. 12.
 #[derive(Debug, Default)]
 struct TurningJbsq {
     next_core: Cell<u16>,
@@ -151,7 +151,7 @@ enum Event {
     WindowDue { core: usize },
 }
 
-/// What a core is in the middle of.
+/// The current work of a core.
 enum Work {
     Idle,
     /// Everything of T_kvs but the item itself.
@@ -197,7 +197,7 @@ struct Core {
     result: CoreResult,
 }
 
-/// A hot item on the move; `bucket` is apart from `entry` only where updates swap ([`Update`]).
+/// The lines of a hot item; `bucket` is apart from `entry` only if updates swap ([`Update`]).
 #[derive(Clone, Copy, Default)]
 struct Item {
     bucket: SharedItem,
@@ -207,7 +207,7 @@ struct Item {
 }
 
 impl Item {
-    /// What a read that begins now takes longer than in its own cache.
+    /// The extra time of a read that begins now, compared with its own cache.
     fn read_ns(&mut self, machine: &Machine, now_ns: f64, core: usize) -> f64 {
         let (law, lines) = (&machine.law, machine.line_count);
         match machine.update {
@@ -219,7 +219,7 @@ impl Item {
         }
     }
 
-    /// The same of a write: the wait, during which readers' copies are good, and the transfer.
+    /// The same for a write: the wait, during which readers' copies are valid, and the transfer.
     fn ask_ns(&mut self, machine: &Machine, now_ns: f64, core: usize) -> (f64, f64) {
         let (law, lines) = (&machine.law, machine.line_count);
         match machine.update {
@@ -228,7 +228,7 @@ impl Item {
         }
     }
 
-    /// The writer has the lines it asked for, and needs `time_ns` to write.
+    /// The writer has the requested lines, and needs `time_ns` to write.
     fn own(&mut self, update: Update, now_ns: f64, core: usize, time_ns: f64) {
         if update == Update::Swap {
             self.bucket.own(core);
@@ -246,7 +246,7 @@ struct Model<'a> {
     events: EventQueue<Event>,
     depths: Depths,
     router: Crew<TurningJbsq>,
-    /// Reads that found all cores full, and whatever came behind them.
+    /// Reads that found all cores full, and the requests behind them.
     waiting: VecDeque<Request>,
     cores: Vec<Core>,
     items: Vec<Item>,
@@ -342,7 +342,7 @@ impl Model<'_> {
     fn do_for(&mut self, core: usize, work: Work, now_ns: f64, time_ns: f64) {
         let end_ns = now_ns + time_ns;
         if let Some(since_ns) = self.counting_since_ns {
-            // Arrivals have an end: what is done after it belongs to no load.
+            // Arrivals have an end: work done after it belongs to no load.
             let until_ns = if self.last_ns > 0.0 { end_ns.min(self.last_ns) } else { end_ns };
             self.cores[core].result.busy_ns += (until_ns - now_ns.max(since_ns)).max(0.0);
         }
@@ -366,7 +366,7 @@ impl Model<'_> {
         }
     }
 
-    /// Nothing is queued: a window may close because nothing more will come.
+    /// No request is queued: a window may close because no more will come.
     fn drained(&mut self, core: usize, now_ns: f64) {
         let Some(rules) = self.options.windows else { return };
         let closes = |window: &Window| {
@@ -386,7 +386,7 @@ impl Model<'_> {
         self.do_for(core, Work::Lookup { request }, now_ns, time_ns);
     }
 
-    /// Copies the item; while it is being written that is of no use, so the reader spins.
+    /// Copies the item; while it is being written a copy is useless, so the reader spins.
     fn read(&mut self, core: usize, request: Request, now_ns: f64) {
         let machine = &self.options.machine;
         let (mut time_ns, mut version) = (machine.access_ns, 0);
@@ -419,7 +419,7 @@ impl Model<'_> {
         }
     }
 
-    /// Asks for the item's lines, to write it once for all of `batch`.
+    /// Requests the item's lines, to write it once for all of `batch`.
     fn ask(&mut self, core: usize, rank: u64, batch: VecDeque<Request>, now_ns: f64) {
         let machine = &self.options.machine;
         let item = self.items.get_mut(rank as usize);
@@ -427,7 +427,7 @@ impl Model<'_> {
         self.do_for(core, Work::Ask { rank, batch, take_ns }, now_ns, wait_ns);
     }
 
-    /// The lines come, and the version is odd until the item is written.
+    /// The lines arrive, and the version is odd until the item is written.
     fn write(
         &mut self,
         core: usize,

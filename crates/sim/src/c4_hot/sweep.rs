@@ -10,7 +10,7 @@ use crate::parallel;
 /// Requests of a point: the hot item gets 1 % of them as writes.
 const REQUESTS: u64 = 300_000;
 
-/// How a core treats writes that another one of the same key is queued behind.
+/// The treatment of writes with a queued write of the same key behind them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compaction {
     Off,
@@ -53,7 +53,7 @@ pub(crate) const SKEWED_READS: Workload = Workload { zipf: 1.25, write_share_rat
 /// C-4's Fig. 13.
 pub(crate) const SKEWED_WRITES: Workload = Workload { zipf: 0.99, write_share_ratio: 0.5 };
 
-/// One run to be made.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Point {
     pub(crate) machine: Machine,
@@ -63,7 +63,7 @@ pub(crate) struct Point {
     pub(crate) load_mrps: f64,
 }
 
-/// One run, made.
+/// The result of a run.
 pub(crate) struct Run {
     pub(crate) point: Point,
     pub(crate) result: RunResult,

@@ -45,7 +45,7 @@ const LOAD_RATIOS: [f64; 18] = [
     0.1, 0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.77, 0.85, 0.93, 1.0, 1.1, 1.2, 1.3, 1.45, 1.6,
 ];
 
-/// What one machine and size give.
+/// The results of one machine and size.
 struct Gain {
     machine: &'static str,
     size: ItemSize,

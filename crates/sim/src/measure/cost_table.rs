@@ -29,34 +29,34 @@ use crate::measure::LineTransfer;
 /// The table of the machine that the committed figures were made with.
 const DEFAULT_JSON: &str = include_str!("../../data/costs-default.json");
 
-/// How many requests a worker has in flight.
+/// The number of requests that a worker has in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batching {
-    /// One at a time: every line that is missed is waited for.
+    /// One at a time: every cache miss is waited for.
     One,
     /// A full batch of 32: misses overlap; times are a batch's over its length.
     Full,
 }
 
-/// What was measured with two cores on one line. Nanoseconds, medians.
+/// The measurements with two cores on one line. Nanoseconds, medians.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LineCosts {
     /// Half a round trip of one line between two cores.
     pub transfer_ns: f64,
-    /// What each further line adds to a read of lines that the other core has written.
+    /// The extra time of each further line in a read of lines that the other core has written.
     pub read_next_line_ns: f64,
-    /// What each further line adds to a write of lines that the other core has read.
+    /// The extra time of each further line in a write of lines that the other core has read.
     pub write_next_line_ns: f64,
     /// The 5th and 95th percentile of `transfer_ns`, over chunks of round trips.
     pub transfer_spread_ns: (f64, f64),
 }
 
 impl LineCosts {
-    /// The law that these two cores' numbers extrapolate to.
+    /// The law extrapolated from the numbers of these two cores.
     ///
-    /// Two cores cannot tell how long an item's supplier is busy with one line for one reader: the
-    /// law takes what a further line costs, because lines of one stream follow each other no
-    /// faster. Nor can they tell what a second sharer adds: the law takes nothing.
+    /// Two cores cannot show how long an item's supplier is busy with one line for one reader: the
+    /// law takes the cost of a further line, because lines of one stream follow each other no
+    /// faster. Nor can they show the cost of a second sharer: the law takes 0.
     pub fn law(&self) -> LineTransfer {
         let next_line_ns = (self.read_next_line_ns + self.write_next_line_ns) / 2.0;
         LineTransfer {
@@ -68,7 +68,7 @@ impl LineCosts {
     }
 }
 
-/// What a row's requests did.
+/// The operation of a row's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
@@ -121,16 +121,16 @@ impl CostRow {
     }
 }
 
-/// What is written to and read from a file.
+/// The content of a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CostFile {
     /// Processor, cores, kernel.
     pub machine: String,
     /// UTC, `YYYY-MM-DD`.
     pub date: String,
-    /// Of the sources that were measured, if known.
+    /// The commit of the measured sources, if known.
     pub commit: Option<String>,
-    /// What made the file.
+    /// The command that made the file.
     pub command: String,
     /// Always `ns`: nanoseconds.
     pub unit: String,

@@ -26,16 +26,16 @@
 /// Most cores that one item's copies can be followed on.
 pub const CORES_MAX: usize = 256;
 
-/// What moving an item's lines costs. All times are nanoseconds.
+/// The costs of moving an item's lines. All times are nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LineTransfer {
     /// A line from another core's cache, from the request to its use.
     pub transfer_ns: f64,
-    /// Each further line of the same item, as far as the core cannot overlap them.
+    /// Each further line of the same item, as far as the core cannot overlap it.
     pub next_line_ns: f64,
     /// How long an item's supplier is busy with one line for one reader.
     pub serial_ns: f64,
-    /// Telling one more core that its copy is gone.
+    /// The invalidation of one more core's copy.
     pub sharer_ns: f64,
 }
 
@@ -44,7 +44,7 @@ impl LineTransfer {
     pub const OFF: LineTransfer =
         LineTransfer { transfer_ns: 0.0, next_line_ns: 0.0, serial_ns: 0.0, sharer_ns: 0.0 };
 
-    /// A read of an item that somebody wrote since this core last read it.
+    /// A read of an item that another core wrote since this core last read it.
     pub fn fetch_ns(&self, line_count: u32) -> f64 {
         self.transfer_ns + self.next_line_ns * f64::from(line_count.saturating_sub(1))
     }
@@ -77,7 +77,7 @@ impl SharedItem {
         self.copies[core / 64] >> (core % 64) & 1 == 1
     }
 
-    /// `core` reads at `now_ns`: how much longer that takes than with the item in its cache.
+    /// `core` reads at `now_ns`: returns the extra time compared with the item in its cache.
     pub fn read_ns(
         &mut self,
         law: &LineTransfer,
@@ -93,7 +93,7 @@ impl SharedItem {
         self.queue_ns(now_ns, busy_ns) + law.fetch_ns(line_count)
     }
 
-    /// `core` writes at `now_ns`: how much longer that takes than with no other core's copy.
+    /// `core` writes at `now_ns`: returns the extra time compared with no other copy.
     pub fn write_ns(
         &mut self,
         law: &LineTransfer,
@@ -106,8 +106,8 @@ impl SharedItem {
         wait_ns + take_ns
     }
 
-    /// `core` asks for the item to write it: the wait for earlier transfers, and the transfer.
-    /// Until [`SharedItem::own`], copies stay what they are.
+    /// `core` requests the item to write it: returns the wait for earlier transfers, and the
+    /// transfer. Until [`SharedItem::own`], copies stay valid.
     pub fn ask_ns(
         &mut self,
         law: &LineTransfer,
@@ -123,13 +123,13 @@ impl SharedItem {
         (self.queue_ns(now_ns, take_ns), take_ns)
     }
 
-    /// All copies but `core`'s are gone (I2).
+    /// Drops all copies but `core`'s (I2).
     pub fn own(&mut self, core: usize) {
         self.copies = [0; CORES_MAX / 64];
         self.copies[core / 64] |= 1 << (core % 64);
     }
 
-    /// Waits for the transfers that were asked for before (I3), then keeps the item for `busy_ns`.
+    /// Waits for the transfers requested before (I3), then keeps the item for `busy_ns`.
     fn queue_ns(&mut self, now_ns: f64, busy_ns: f64) -> f64 {
         let begin_ns = self.free_at_ns.max(now_ns);
         self.free_at_ns = begin_ns + busy_ns;

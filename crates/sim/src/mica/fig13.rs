@@ -29,7 +29,7 @@ struct Point {
     get_share: f64,
 }
 
-/// What the paper says of a bar, in millions of requests a second, and where.
+/// The paper's number for a bar, in millions of requests a second, and its place.
 const PAPER: [(usize, System, bool, f64, f64, &str); 12] = [
     (24, System::Erew, false, 0.95, 120.5, "Table 4"),
     (24, System::Erew, true, 0.95, 84.0, "§5.3"),
@@ -89,7 +89,7 @@ struct Found {
 }
 
 impl Found {
-    /// Served on the core of the hottest partition.
+    /// Throughput of the core of the hottest partition.
     fn hot_mrps(&self) -> f64 {
         self.outcome.core_mrps[self.setup.loads.hottest_first()[0]]
     }
@@ -98,7 +98,7 @@ impl Found {
         self.outcome.core_batch[self.setup.loads.hottest_first()[0]]
     }
 
-    /// Served on each other core, on average.
+    /// Throughput of each other core, on average.
     fn cold_mrps(&self) -> f64 {
         (self.outcome.mrps - self.hot_mrps()) / (self.point.platform.cores - 1) as f64
     }
@@ -195,7 +195,7 @@ fn chart(found: &[Found], get_share: f64) -> Chart {
     }
 }
 
-/// Hashes that the spread of the hottest partition is taken over.
+/// The number of hashes for the spread of the hottest partition.
 const SPREAD_SEEDS: u64 = 16;
 
 fn text(found: &[Found], population: &Population, requests: u64) -> String {
@@ -217,7 +217,7 @@ instructions in full batches, 7.1 million a second on the hot core). One more nu
 what a GET costs under CREW, so the 24-core CREW bar with 95 % GET is no prediction. All else \
 comes out.\n\n";
 
-/// What the hash makes of the skew.
+/// The effect of the hash on the skew.
 fn loads_text(text: &mut String, found: &[Found], population: &Population) {
     text.push_str("## The hottest partition\n\n");
     text.push_str("| partitions | here | over 16 hashes | paper |\n|---|---|---|---|\n");
@@ -296,7 +296,7 @@ fn against_paper(text: &mut String, found: &[Found]) {
     );
 }
 
-/// Fig. 8's two kinds of core, and what made them so.
+/// Fig. 8's two kinds of core, and the causes of their difference.
 fn cores_text(text: &mut String, found: &[Found]) {
     text.push_str("## Hot and cold cores under EREW (95 % GET)\n\n");
     let erew = |platform, is_skewed| {

@@ -33,22 +33,22 @@ pub enum Skew {
 /// partitions: all three are `1 + 0.0402 n` within rounding, a key of 4 % and even rest.
 pub const STATED_HOTTEST_SHARE: f64 = 0.0402;
 
-/// What falls on one partition.
+/// The load of one partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PartitionLoad {
-    /// Of all requests.
+    /// The partition's share of all requests.
     pub share: f64,
-    /// Of the partition's requests, those for its hottest keys, as many as a cache holds.
+    /// The share of the partition's requests for its hottest keys, as many as a cache holds.
     pub cached_share: f64,
 }
 
 /// The loads of all partitions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loads {
-    /// By partition.
+    /// The loads, by partition.
     pub partitions: Vec<PartitionLoad>,
-    /// Of all requests, those for the hottest keys of all partitions together, as many as one
-    /// cache holds: what a core keeps that reads keys of every partition.
+    /// The share of all requests for the hottest keys of all partitions together, as many as one
+    /// cache holds: the part that a core keeps if it reads keys of every partition.
     pub shared_cached_share: f64,
 }
 
@@ -71,7 +71,7 @@ impl Loads {
 /// The shares of all keys, from which loads on any number of partitions follow.
 #[derive(Clone, Debug)]
 pub struct Population {
-    /// Of the hottest keys; empty when all are alike.
+    /// The shares of the hottest keys; empty if all keys are alike.
     head_shares: Vec<f64>,
     /// A key of rank `r` (from 1) behind the hottest has `scale * r^-0.99`.
     scale: f64,
@@ -139,7 +139,7 @@ struct Partition {
     key_count: u64,
 }
 
-/// Where the key of a rank lives.
+/// The partition of the key of a rank.
 pub fn partition_of(rank: u64, hash_seed: u64, partition_count: usize) -> usize {
     let hash = mix(mix(hash_seed).wrapping_add(rank));
     ((u128::from(hash) * partition_count as u128) >> 64) as usize

@@ -27,15 +27,15 @@ pub const UNIFORM_CORE_MRPS: f64 = 120.5 / 24.0;
 /// Packets taken at a time with uniform keys (§5.3).
 const UNIFORM_BATCH: f64 = 12.5;
 
-/// What batches of 32 leave of the instructions per request (§5.3).
+/// The share of instructions per request that remains with batches of 32 (§5.3).
 const HOT_INSTRUCTIONS: f64 = 0.86;
 
 /// A core's stalls for memory as a share of a request's time when nothing is cached: fitted, so
 /// that the hottest of 24 cores reaches 7.1 million a second (§5.3).
 const STALL_SHARE: f64 = 0.24;
 
-/// What a GET costs under CREW over its cost under EREW: version checks, lines that owners
-/// change, the other socket's memory. Fitted to 108 million a second on 24 cores with 95 % GET.
+/// The cost of a GET under CREW over its cost under EREW: version checks, lines that owners change,
+/// the other socket's memory. Fitted to 108 million a second on 24 cores with 95 % GET.
 pub const CREW_READ_FACTOR: f64 = 1.51;
 
 /// The clock that all costs are stated at (Table 6).
@@ -49,7 +49,7 @@ const CACHED_KEY_BYTES: u64 = 128;
 pub struct Platform {
     /// Cores, and partitions.
     pub cores: usize,
-    /// Of the last-level cache, a core's part.
+    /// A core's part of the last-level cache.
     pub cache_bytes_per_core: u64,
     /// Cores that share a network port.
     pub cores_per_port: usize,
@@ -72,7 +72,7 @@ impl Platform {
         self.cache_bytes_per_core / CACHED_KEY_BYTES
     }
 
-    /// How many ports there are.
+    /// The number of ports.
     pub fn ports(&self) -> usize {
         self.cores.div_ceil(self.cores_per_port)
     }
@@ -83,7 +83,7 @@ impl Platform {
     }
 }
 
-/// What a request costs a core.
+/// The costs of a request on a core.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
     /// Taking a batch and sending its replies, whatever its size.
@@ -95,7 +95,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// The costs at a core's clock; memory does not follow it.
+    /// The costs at a core's clock; memory time does not scale with it.
     pub fn at_clock(clock_ghz: f64) -> Costs {
         let poll_requests =
             (1.0 - HOT_INSTRUCTIONS) / (HOT_INSTRUCTIONS / UNIFORM_BATCH - 1.0 / BATCH_MAX as f64);
@@ -114,7 +114,7 @@ impl Costs {
         self.compute_ns + self.stall_ns * (1.0 - cached_share)
     }
 
-    /// The most that a core serves when each request costs `request_ns`: full batches.
+    /// The highest throughput of a core if each request costs `request_ns`: full batches.
     pub fn peak_mrps(&self, request_ns: f64) -> f64 {
         1e3 / (request_ns + self.poll_ns / BATCH_MAX as f64)
     }

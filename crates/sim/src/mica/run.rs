@@ -32,14 +32,14 @@ const QUEUE_MAX: usize = 512;
 const PORT_QUEUE_MAX: f64 = 1024.0;
 /// §5.4.
 const LATENCY_P95_MAX_NS: u64 = 100_000;
-/// Of a core's requests.
+/// The allowed share of lost requests of a core.
 const DROPPED_SHARE_MAX: f64 = 0.01;
 /// A queue may end this long before it counts as growing.
 const BACKLOG_FREE: f64 = 2.0 * BATCH_MAX as f64;
-/// Of a probe's requests, served before anything is counted.
+/// The share of a probe's requests that is served before counting begins.
 const WARM_UP_SHARE: f64 = 0.2;
 
-/// Which cores may read a partition.
+/// The cores that may read a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Its owner alone.
@@ -53,17 +53,17 @@ pub enum Mode {
 pub struct Setup {
     /// The server.
     pub platform: Platform,
-    /// Which cores read what.
+    /// The policy of reads.
     pub mode: Mode,
-    /// Of all requests.
+    /// The share of GETs in all requests.
     pub get_share: f64,
-    /// What falls on each partition.
+    /// The load of each partition.
     pub loads: Loads,
-    /// By core.
+    /// The clock of each core.
     pub clocks_ghz: Vec<f64>,
 }
 
-/// What a probe, or the highest carried load, shows.
+/// The result of a probe, or of the highest carried load.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Requests served a second, in millions.
@@ -107,7 +107,8 @@ impl Setup {
         self.probe(&self.core_costs(), mrps, requests, seed)
     }
 
-    /// Where the first core or port is busy all the time, by arithmetic: where to start the search.
+    /// The load at which the first core or port is busy all the time, by arithmetic: the start of
+    /// the search.
     pub fn estimate_saturation_mrps(&self) -> f64 {
         self.estimate_mrps(&self.core_costs())
     }
@@ -125,7 +126,7 @@ impl Setup {
         self.loads.partitions.iter().zip(&self.clocks_ghz).map(cost).collect()
     }
 
-    /// Of all requests, the GETs and the PUTs that reach a core.
+    /// The shares of all requests, GETs and PUTs, that reach a core.
     fn core_shares(&self, core: usize) -> (f64, f64) {
         let owned = self.loads.partitions[core].share;
         let read = match self.mode {
@@ -151,7 +152,7 @@ impl Setup {
     fn probe(&self, costs: &[CoreCosts], mrps: f64, requests: u64, seed: u64) -> Outcome {
         match self.mode {
             Mode::Erew => Probe::new(self, costs, mrps, seed, Erew).run(requests),
-            // Clients name any core for a GET.
+            // Clients choose any core for a GET.
             Mode::Crew => Probe::new(self, costs, mrps, seed, Crew::over(AnyWorker)).run(requests),
         }
     }
@@ -168,7 +169,7 @@ struct CoreCosts {
 #[derive(Clone, Copy, Debug)]
 struct Packet {
     sent_ns: f64,
-    /// It has passed the port.
+    /// The time when it passed the port.
     received_ns: f64,
     cost_ns: f64,
 }
@@ -239,7 +240,7 @@ struct Probe<'a, R> {
     router: R,
     depths: Depths,
     random: SmallRng,
-    /// Of all requests, those for this partition or one before it.
+    /// The cumulative share of requests for this partition and those before it.
     shares_until: Vec<f64>,
     gap_mean_ns: f64,
     cores: Vec<Core>,
@@ -304,7 +305,7 @@ impl<'a, R: Router> Probe<'a, R> {
             partition: PartitionId(partition as u32),
             access: if is_get { Access::Read } else { Access::Write },
             size_bytes: None,
-            // The client knows of no queue: it names any core.
+            // The client knows no queue lengths: it chooses any core.
             received_by: WorkerId(self.random.random_range(0..=last) as u16),
         };
         let Route::To(worker) = self.router.route(&request, &self.depths) else {

@@ -31,7 +31,7 @@ use crate::latency::Latencies;
 use cores::Cores;
 pub use link::PACKET_HEADER_BYTES;
 
-/// Of the paper's server.
+/// The number of cores of the paper's server.
 pub const CORES: usize = 8;
 /// 40 Gb/s.
 pub const LINK_BYTES_PER_NS: f64 = 5.0;
@@ -43,7 +43,7 @@ pub const BATCH_MAX: usize = 32;
 pub enum System {
     /// Hardware sharding by key hash.
     Hkh,
-    /// Software hand-off by so many cores.
+    /// Software hand-off by this many cores.
     Sho(usize),
     /// Hardware sharding, and idle cores steal.
     HkhStealing,
@@ -51,25 +51,25 @@ pub enum System {
     Minos(MinosVariant),
 }
 
-/// Which Minos.
+/// The variant of Minos.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MinosVariant {
-    /// As evaluated.
+    /// As evaluated in the paper.
     Paper,
-    /// One size in so many is counted (§6.2).
+    /// One size in this many is counted (§6.2).
     Sampling(u32),
     /// One core more for large requests, which takes single small ones when it has none (§6.1).
     LargeSteal,
 }
 
-/// What things cost, in nanoseconds.
+/// The costs, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
     /// A request: receiving, hashing, looking up.
     pub request_ns: f64,
     /// A packet of its item.
     pub packet_ns: f64,
-    /// Counting a size and what core 0 does with it later.
+    /// Counting a size, and core 0's later work on it.
     pub profile_ns: f64,
     /// Passing a request to another core.
     pub hand_off_ns: f64,
@@ -95,7 +95,7 @@ impl Default for Costs {
 /// One run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
-    /// Which design.
+    /// The design.
     pub system: System,
     /// One workload after the other, `epochs` each; usually one.
     pub phases: Vec<Minos>,
@@ -103,11 +103,11 @@ pub struct Setup {
     pub epochs: usize,
     /// Arrivals in millions a second.
     pub offered_mops: f64,
-    /// Over all phases.
+    /// The number of requests over all phases.
     pub requests: u64,
-    /// Of requests, keys and arrivals.
+    /// The seed of requests, keys and arrivals.
     pub seed: u64,
-    /// Of this platform.
+    /// The costs of the platform.
     pub costs: Costs,
 }
 
@@ -120,7 +120,7 @@ impl Setup {
     }
 }
 
-/// A request on its way.
+/// A request in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     at: f64,
@@ -140,33 +140,33 @@ impl Request {
 /// Items from here on are large to the workload, whatever the threshold is (§5.3).
 const LARGE_MIN_BYTES: u64 = 1500;
 
-/// What one run gave.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Of all requests after the warm-up, end to end, in ns.
+    /// Latencies of all requests after the warm-up, end to end, in ns.
     pub all: Latencies,
-    /// Of large ones among them.
+    /// Latencies of the large ones among them.
     pub large: Latencies,
     /// Answers in millions a second, over the whole run and the draining after it.
     pub answered_mops: f64,
-    /// Of the wire's capacity while requests arrived.
+    /// The used share of the wire's capacity while requests arrived.
     pub link_share: f64,
     /// From the last arrival to the last answer.
     pub drain_ns: f64,
     /// From the first arrival to the last.
     pub span_ns: f64,
-    /// Answered by each core.
+    /// Requests answered by each core.
     pub core_requests: Vec<u64>,
     /// Item packets handled by each core.
     pub core_packets: Vec<u64>,
-    /// One per epoch.
+    /// The results of each epoch.
     pub windows: Vec<Window>,
 }
 
 /// One epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
-    /// Of all answers in it, in ns.
+    /// Latencies of all answers in it, in ns.
     pub p99_ns: u64,
     /// Cores for large requests only.
     pub large_cores: usize,
@@ -174,7 +174,7 @@ pub struct Window {
 
 impl Outcome {
     /// Whether the server kept up: the backlog at the end was no more than 3 % of the run. The
-    /// paper reports only what lost no packet.
+    /// paper reports only loads without packet loss.
     pub fn is_sustained(&self) -> bool {
         self.drain_ns <= 0.03 * self.span_ns + 300_000.0
     }
@@ -302,7 +302,7 @@ fn request_of(at: f64, requests: &mut Requests) -> Request {
     }
 }
 
-/// The controller as this server runs it; unused by the other designs.
+/// The controller of this server; unused by the other designs.
 fn controller(system: System) -> (SizeController, Vec<WorkerSizes>) {
     let (extra_large_workers, every) = match system {
         System::Minos(MinosVariant::LargeSteal) => (1, 1),

@@ -25,20 +25,20 @@ use super::{
     request_of,
 };
 
-/// What a core is doing.
+/// The current step of a core.
 #[derive(Clone, Copy, Debug)]
 enum Work {
-    /// Serving it; so many packets are left.
+    /// Serving it; this many packets are left.
     Serve { request: Request, packets_left: u64 },
     /// Passing it on: to the large core that owns its size, or to all workers (SHO).
     HandOff { request: Request, to: usize },
 }
 
-/// A request that a core has taken.
+/// A request taken by a core.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     request: Request,
-    /// What taking it cost.
+    /// The cost of taking it.
     extra_ns: f64,
     /// Whether the core that owns its size has it (Minos).
     is_sorted: bool,
@@ -49,18 +49,18 @@ struct Taken {
 pub(super) struct Cores {
     system: System,
     costs: Costs,
-    /// When each core's step ends; infinite: idle.
+    /// The end of each core's step; infinite: idle.
     finish_at: [f64; CORES],
     work: [Option<Work>; CORES],
     /// The network card's queues.
     receive: Vec<VecDeque<Request>>,
-    /// Read from the network: a core's own, except to thieves and SHO's workers.
+    /// Requests read from the network: for the core itself, except for thieves and SHO's workers.
     batch: Vec<VecDeque<Request>>,
     /// Large requests for each core (Minos).
     large: Vec<VecDeque<Request>>,
     controller: SizeController,
     sizes: Vec<WorkerSizes>,
-    /// The core to ask first, so that no core is preferred.
+    /// The core to try first, so that no core is preferred.
     turn: usize,
     random: SmallRng,
     pub(super) link: Link,
@@ -105,7 +105,7 @@ impl Cores {
 
     pub(super) fn end_epoch(&mut self, now: f64) {
         self.controller.end_epoch(&self.sizes);
-        // Roles may have changed: idle cores look again.
+        // Roles may have changed: idle cores search again.
         (0..CORES).for_each(|core| self.wake(core, now));
     }
 
@@ -144,7 +144,7 @@ impl Cores {
         }
     }
 
-    /// A packet has left at `now`: the request that it answered, when it was the last one.
+    /// A packet has left at `now`: returns the request it answered, if it was the last one.
     pub(super) fn finish_packet(&mut self, now: f64) -> Option<Request> {
         let core = self.link.sender();
         let answered = self.link.finish();
@@ -195,7 +195,7 @@ impl Cores {
         }
     }
 
-    /// Wakes one idle core that finds something to do; readers of the network first, in turn.
+    /// Wakes one idle core that finds work; readers of the network first, in turn.
     fn wake_anyone(&mut self, now: f64) {
         let readers = match self.system {
             System::Minos(_) => self.controller.plan().small_workers,
@@ -214,7 +214,7 @@ impl Cores {
         }
     }
 
-    /// Lets `core` go on, when it has no step under way.
+    /// Lets `core` continue, if it has no step in progress.
     fn wake(&mut self, core: usize, now: f64) {
         if self.finish_at[core] != f64::INFINITY {
             return;

@@ -22,7 +22,7 @@ pub const PACKET_HEADER_BYTES: f64 = 66.0;
 /// Packets of one reply, ready to be sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Send {
-    /// What is answered.
+    /// The request.
     pub request: Request,
     /// How many packets, all but the last full.
     pub packets: u64,
@@ -39,9 +39,9 @@ pub struct Link {
     waiting: usize,
     turn: usize,
     bytes_per_ns: f64,
-    /// When the packet on the wire has left; infinite: none is.
+    /// The time when the packet on the wire has left; infinite: none.
     pub free_at: f64,
-    /// Of all packets, headers included.
+    /// Bytes of all packets, headers included.
     pub sent_bytes: f64,
 }
 
@@ -63,12 +63,12 @@ impl Link {
         !self.queues[core].is_empty()
     }
 
-    /// What `core` sends last, if it is sending.
+    /// The last reply that `core` sends, if it is sending.
     pub fn last(&self, core: usize) -> Option<&Request> {
         self.queues[core].back().map(|send| &send.request)
     }
 
-    /// Whose packet is on the wire.
+    /// The core whose packet is on the wire.
     pub fn sender(&self) -> usize {
         self.turn
     }
@@ -83,7 +83,7 @@ impl Link {
         }
     }
 
-    /// The packet on the wire has left: the request, when it was the last of its reply.
+    /// The packet on the wire has left: returns the request, if it was the last of its reply.
     pub fn finish(&mut self) -> Option<Request> {
         let queue = &mut self.queues[self.turn];
         let send = queue.front_mut()?;

@@ -31,7 +31,8 @@ impl Cores {
         self.batch[core].extend(self.receive[queue].drain(..count));
     }
 
-    /// One from another core's batch or, when all are empty, a batch from a receive queue (§5.2).
+    /// Takes a request from another core's batch or, if all are empty, a batch from a receive queue
+    /// (§5.2).
     fn steal(&mut self, core: usize) -> Option<Taken> {
         let others = (1..CORES).map(|step| (core + step) % CORES);
         let stolen = others.clone().find_map(|other| self.batch[other].pop_front());
@@ -44,7 +45,7 @@ impl Cores {
         stolen.map(|request| Taken { request, extra_ns, is_sorted: true })
     }
 
-    /// SHO: a hand-off core takes from the network, a worker one of what was handed off.
+    /// SHO: a hand-off core takes from the network, a worker takes a handed-off request.
     fn take_handed(&mut self, core: usize, hand_offs: usize) -> Option<Request> {
         if core < hand_offs {
             return self.receive[core].pop_front();
@@ -75,7 +76,7 @@ impl Cores {
             }
         }
         let read = self.batch[core].pop_front().map(unsorted);
-        // What is left of a time as a large core waits for a quiet moment.
+        // Requests left over from a time as a large core wait until there are no others.
         read.or_else(|| self.large[core].pop_front().map(at_once))
     }
 
@@ -90,7 +91,7 @@ impl Cores {
         (1..=CORES).find_map(|step| self.receive[(core + CORES - step) % CORES].pop_front())
     }
 
-    /// Whether `core` leaves the network to others now.
+    /// Whether `core` does not read from the network now.
     pub(super) fn is_large_now(&self, core: usize) -> bool {
         let plan = self.controller.plan();
         let is_large = |request: &Request| request.size_bytes > plan.threshold_bytes;
