@@ -19,7 +19,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
-/// As Dovetail's workers wait: so long after the last work they go on polling.
+/// Like Dovetail's workers: it polls for this long after the last work.
 const SPIN: Duration = Duration::from_micros(50);
 const BUFFER_BYTES: usize = 256 << 10;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;

@@ -66,7 +66,7 @@ pub(crate) fn is_right(format: &KeyFormat, sizes: &ValueSizes, key: &[u8], value
     value.len() == sizes.len_of(id) && values::check(id, value).is_some()
 }
 
-/// Values up to so many bytes are small: with its headers one fits a packet (Minos §5.3).
+/// Values up to this many bytes are small: with its headers one fits a packet (Minos §5.3).
 const SMALL_MAX_BYTES: usize = 1400;
 
 /// Whether the value of `id` counts as large.

@@ -130,7 +130,7 @@ pub fn command() -> Command {
     CmArgs::augment_args(Command::new("cm")).about("Run a configuration manager of a cluster")
 }
 
-/// Manages until it is told to stop.
+/// Runs the manager until a signal stops it.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let args = CmArgs::from_arg_matches(matches)
         .map_err(|error| Failure::Usage(one_line(&error, None)))?;

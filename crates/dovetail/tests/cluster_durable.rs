@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 const NODES: usize = 3;
-/// The cluster has so long to answer, on a machine that does much else.
+/// The time limit for the cluster to answer, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Ended with its handle.
@@ -63,7 +63,7 @@ impl Cluster {
         Cluster::of("8", "64m")
     }
 
-    /// Of so many shards, on servers with so much memory.
+    /// A cluster of this many shards, on servers with this much memory.
     fn of(shards: &str, memory: &'static str) -> Cluster {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("file://{}/config_store", folder.path().display());
@@ -123,7 +123,7 @@ impl Cluster {
         }
     }
 
-    /// As a power cut: no server is told before all are killed.
+    /// Like a power cut: no server is notified before all are killed.
     fn kill_all(&mut self) {
         self.nodes.iter_mut().flatten().for_each(|node| node.child.kill().unwrap());
         self.nodes.iter_mut().for_each(|node| *node = None);

@@ -124,7 +124,7 @@ fn every_acknowledged_write_survives_kill_9_under_load() {
                     scope.spawn(move || count_up(&mut stream, &id.to_string(), is_over))
                 })
                 .collect();
-            // Until enough was written to be worth a look.
+            // Waits until enough was written for a useful test.
             let mut watcher = served.connect();
             let enough = |reply: &str| {
                 reply.trim_start_matches(|c: char| c != '\n').trim().parse::<u64>().unwrap_or(0)

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The binary, with a umask that lets everybody read everything.
+/// The binary, with a umask that lets every user read every file.
 fn dovetail(arguments: &[&str]) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", "umask 0; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_dovetail")]);

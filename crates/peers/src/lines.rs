@@ -29,7 +29,7 @@ struct Report {
     cpu_share: f64,
 }
 
-/// Reads between two looks at the clock.
+/// Reads between two checks of the clock.
 const BLOCK_READS: u32 = 1 << 16;
 
 /// For each line of stdin, BYTES, THREADS and MILLISECONDS, one line of JSON.

@@ -46,7 +46,7 @@ struct Traffic {
     large_bytes: u64,
 }
 
-/// One in so many requests is for a large item in Minos's mixes (Minos §5.3: 0.125 %).
+/// One in this many requests is for a large item in Minos's mixes (Minos §5.3: 0.125 %).
 const LARGE_SHARE: f64 = 0.00125;
 /// Minos's tiny and small items: 40 % of 1 to 13 bytes, 60 % of 14 to 1400 bytes.
 const TINY_SHARE: f64 = 0.4;

@@ -7,8 +7,8 @@ use sim::parallel;
 
 /// Without `CLUSTER_SEEDS`.
 const SEED_COUNT: u64 = 400;
-/// A planted bug must show within so many seeds; most do in the first ten, frames of older terms in
-/// one run of some hundreds.
+/// A planted bug must show within this many seeds; most do in the first ten, frames of older terms
+/// in one run of some hundreds.
 const PLANT_SEEDS_MAX: u64 = 2_000;
 
 fn number(name: &str, default: u64) -> u64 {
@@ -44,7 +44,7 @@ fn every_seed_passes_with_every_fault() {
     println!("the checker gave up on seeds {undecided:?}");
     assert_eq!(failed, 0, "of {}", seeds.len());
     assert_eq!(undecided, Vec::<u64>::new(), "the checker gave up");
-    // Runs in which more was lost than anyone promises are not passes; they must be rare.
+    // Runs in which more was lost than the design promises are not passes; they must be rare.
     let beyond = sum(|report| u64::from(report.is_beyond_promise));
     assert!(beyond * 50 <= seeds.len() as u64, "{beyond} of {} prove little", seeds.len());
     // A simulation in which little happens proves little.
@@ -112,6 +112,6 @@ fn servers_that_start_together_from_their_disks_serve_all_of_64_shards() {
     }
     println!("{struck} times, {terms} configurations");
     assert!(struck > 60, "{struck} times all servers died");
-    // No server is expelled while it looks up what it has.
+    // No server is expelled while it searches its store.
     assert!(terms < 60 * 20 + 30 * struck, "{terms} configurations after {struck} power cuts");
 }

@@ -20,7 +20,7 @@ impl Rng {
         (self.next_u64() % end.max(1) as u64) as usize
     }
 
-    /// True once in so many.
+    /// True once in this many draws.
     pub fn one_in(&mut self, count: usize) -> bool {
         self.below(count) == 0
     }

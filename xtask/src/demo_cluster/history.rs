@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use workload::linearizable::{Ask, Record};
 
-/// Answers are counted in windows of so long.
+/// The length of the windows in which answers are counted.
 pub const WINDOW_NS: u64 = 10_000_000;
 
 /// A read of a pair that returned two different numbers.

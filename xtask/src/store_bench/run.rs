@@ -128,7 +128,7 @@ impl Standing {
     /// One window of load.
     pub fn window(&mut self, order: &str) -> Result<Window> {
         let report = self.order(order)?;
-        // scc::TreeIndex rewrites by removing and inserting: another thread may look in between.
+        // scc::TreeIndex rewrites by removing and inserting: another thread may read in between.
         const MISSES_MAX_RATIO: f64 = 0.001;
         let is_whole =
             number(&report, "/misses")? <= number(&report, "/operations")? * MISSES_MAX_RATIO;
@@ -137,7 +137,7 @@ impl Standing {
         Window::new(report, "/ops_per_cpu_second", "/cpu_share")
     }
 
-    /// Million random lines a second of an array of so many bytes, for each thread.
+    /// Million random lines a second of an array of this many bytes, for each thread.
     pub fn lines(&mut self, bytes: u64, threads: usize, milliseconds: u64) -> Result<Window> {
         let report = self.order(&format!("{bytes} {threads} {milliseconds}"))?;
         Window::new(report, "/lines_per_cpu_second", "/cpu_share")

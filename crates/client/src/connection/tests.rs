@@ -18,7 +18,7 @@ use crate::{
 
 const NOW: Instant = Instant { ns: 1 };
 
-/// A model server that answers until it is told to stop.
+/// A model server that answers until it is stopped.
 fn serve_udp<'scope>(
     scope: &'scope Scope<'scope, '_>,
     socket: UdpSocket,
@@ -107,8 +107,8 @@ fn the_client_works_over_datagrams() {
     });
 }
 
-/// Serves one client after the other until it is told to stop; or dies with the answers to a frame
-/// that wrote this key.
+/// Serves one client after the other until it is stopped; or dies with the answers to a frame that
+/// wrote this key.
 fn serve_shm(path: &Path, stop: &AtomicBool, ready: &AtomicBool, deadly_key: &[u8]) {
     let acceptor = Acceptor::listen(path, AcceptorConfig::default()).unwrap();
     ready.store(true, Ordering::Relaxed);

@@ -413,7 +413,7 @@ fn compaction_that_is_asked_for_needs_one_writer_for_each_key() {
     assert!(ServeSettings::new(&d_crew, None, &MACHINE).unwrap().config.compaction);
 }
 
-/// What `auto` comes to on a machine of so many cores, unless something was named.
+/// The value of `auto` on a machine with this many cores, unless a setting was named.
 #[track_caller]
 fn check_policies(core_count: usize, flags: &[(&'static str, &str)], want: &str) {
     let flags: BTreeMap<_, _> = flags.iter().map(|(key, text)| (*key, text.to_string())).collect();
@@ -438,7 +438,7 @@ fn the_default_routes_where_four_threads_have_a_core_each() {
     check_policies(16, &[("threads", "3")], "crcw any");
     check_policies(2, &[("threads", "4")], "crcw any");
     check_policies(4, &[("threads", "4"), ("preset", "dovetail")], "d-crew size-aware");
-    // Rings between all pairs of so many threads would be most of the memory.
+    // Rings between all pairs of this many threads would be most of the memory.
     check_policies(241, &[("memory", "1g")], "crcw any");
     check_policies(241, &[("memory", "32g")], "d-crew size-aware");
 }

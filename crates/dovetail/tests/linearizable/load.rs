@@ -18,7 +18,7 @@ pub struct Load {
     /// Pipelines of all clients until keys that no client has seen take the place of a round's.
     pub pipelines_per_round: usize,
     pub rounds: usize,
-    /// One in so many pipelines ends with its client's death.
+    /// One in this many pipelines ends with its client's death.
     pub deaths_one_in: u32,
 }
 

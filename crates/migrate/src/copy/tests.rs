@@ -64,7 +64,7 @@ impl Source for Numbers {
     }
 }
 
-/// Keeps what it was told; fails at one key, for a while or for good.
+/// Records its input; fails at one key, for a while or for good.
 #[derive(Default)]
 struct Kept {
     keys: Vec<u8>,
@@ -94,7 +94,7 @@ impl Target for Kept {
     }
 }
 
-/// Stops after so many batches, or by hand.
+/// Stops after this many batches, or by hand.
 #[derive(Default)]
 struct Onlooker {
     batches: u32,

@@ -7,7 +7,7 @@ use crate::c4_hot::machine::{LARGE, Machine};
 use crate::c4_hot::sweep::{self, Compaction, Point, Run, SKEWED_READS};
 use crate::figure::{Chart, Options, Report, Series, Style, Table};
 
-/// Where C-4 looks: the baseline at 76 MRPS, compaction at 125.
+/// The loads at which C-4 measures: the baseline at 76 MRPS, compaction at 125.
 const VIEWS: [(Compaction, f64); 3] =
     [(Compaction::Off, 76.0), (Compaction::Deadline, 125.0), (Compaction::Early, 125.0)];
 /// C-4 §7.2: the hottest thread's MRPS and how busy it is; the other threads' MRPS.

@@ -126,9 +126,10 @@ impl Crew {
     }
 }
 
-/// A replica store has to look first for what is above a version, but for each so manieth time ...
+/// A replica store finds the entries above a version only by a search, except every `LOOKS`th time
+/// ...
 const LOOKS: u32 = 2;
-/// ... and has so many entries at once.
+/// ... and returns this many entries at once.
 const ABOVE_ENTRIES: usize = 3;
 
 /// The nodes' replica store, with an option to forget deletes.

@@ -45,7 +45,7 @@ pub enum FaultKind {
     Decay,
     /// Several disks do nothing for a while.
     Stall,
-    /// Servers are told to end, hand over what they have, and start again.
+    /// Servers shut down in order, hand over their shards, and start again.
     End,
 }
 
@@ -333,7 +333,7 @@ impl Scenario {
     }
 }
 
-/// Six to nine servers, if the seed has so many.
+/// Six to nine servers, if the seed draws that many.
 fn large(seed: u64) -> Option<usize> {
     let dice = &mut Dice::new(seed, 5);
     dice.happens(LARGE_PPM).then(|| dice.between(6, 9) as usize)

@@ -77,7 +77,7 @@ fn text_width(label: &str) -> i32 {
     widths.sum::<f64>() as i32
 }
 
-/// Columns and rows for so many panels.
+/// Columns and rows for this many panels.
 fn grid(count: usize) -> (usize, usize) {
     let column_count = match count {
         0 | 1 => 1,
@@ -87,7 +87,7 @@ fn grid(count: usize) -> (usize, usize) {
     (column_count, count.div_ceil(column_count).max(1))
 }
 
-/// What a label looks like in the panels.
+/// The style of a label in the panels.
 struct Entry<'a> {
     label: &'a str,
     colour: RGBColor,

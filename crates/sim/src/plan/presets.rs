@@ -154,7 +154,8 @@ impl Preset {
     }
 }
 
-/// How many of so many cores may be dispatchers: up to seven of the splits that a tuner could try.
+/// The possible numbers of dispatchers for this many cores: up to seven of the splits that a tuner
+/// could try.
 fn splits(cores: usize) -> Vec<usize> {
     let mut dispatchers: Vec<usize> = (1..SPLIT_PARTS)
         .map(|part| (cores * part).div_ceil(SPLIT_PARTS))

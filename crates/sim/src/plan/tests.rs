@@ -39,7 +39,7 @@ fn workload(item: impl Fn(u64) -> Item) -> Workload {
     Workload { about: "sample".to_owned(), items: (0..30_000).map(item).collect() }
 }
 
-/// Reads of many keys, and one write in so many to one hot key.
+/// Reads of many keys, and one write in this many to one hot key.
 fn hot_writes(every: u64) -> Workload {
     workload(|index| match index % every {
         0 => Item { key: 0, access: Access::Write, size_bytes: 100 },

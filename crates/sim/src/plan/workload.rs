@@ -20,14 +20,14 @@ use workload::{Operation, Popularity, Profile, RankSampler};
 use crate::SimError;
 use crate::plan::jobs::Item;
 
-/// Keys that a named workload is drawn over, where its source has more or names none: more would
-/// change the tail of the popularity, which no cache holds, and take memory here.
+/// The most keys for a named workload, if its source has more or names none: more would change the
+/// tail of the popularity, which no cache holds, and take memory here.
 pub const KEYS_MAX: u64 = 4_000_000;
 
-/// Requests and what they are.
+/// Requests and their description.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// One line: what it is, and what was assumed.
+    /// One line: the description and the assumptions.
     pub about: String,
     /// In the order of arrival.
     pub items: Vec<Item>,
@@ -37,7 +37,7 @@ impl Workload {
     /// A workload by its name.
     ///
     /// # Errors
-    /// When there is none of that name.
+    /// If there is no workload of that name.
     pub fn named(name: &str, request_count: usize, seed: u64) -> Result<Workload, SimError> {
         let profile: Profile = name.parse().map_err(bad)?;
         let key_count = profile.source_key_count.unwrap_or(KEYS_MAX).clamp(1, KEYS_MAX);
@@ -106,8 +106,8 @@ impl Workload {
         Ok(Workload { about: format!("{name}: {found} requests of the trace"), items })
     }
 
-    /// What a server's `/stats` tells: shares of operations, mean sizes, number of keys. It does
-    /// not tell popularity, so `zipf` says it; all items get the mean size.
+    /// The workload in a server's `/stats`: shares of operations, mean sizes, number of keys. It
+    /// does not contain popularity, so `zipf` gives it; all items get the mean size.
     ///
     /// # Errors
     /// When it is not the statistics of a server that has items and has served requests.
@@ -152,7 +152,7 @@ impl Workload {
     }
 }
 
-/// What most entries of the log hold besides key and value (docs/formats/log-entry.md).
+/// The bytes of most log entries besides key and value (docs/formats/log-entry.md).
 const ENTRY_HEADER_BYTES: f64 = store::HEADER_BYTES as f64;
 
 /// Commands that change a key; all others on keys read.

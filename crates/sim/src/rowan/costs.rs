@@ -52,7 +52,7 @@ pub(super) struct Costs {
     pub get_worker_us: f64,
 }
 
-/// What disabling DDIO adds to each request (§6.3: RPC-KV is 5 % faster at reads alone).
+/// The extra cost of each request without DDIO (§6.3: RPC-KV is 5 % faster at reads alone).
 const NO_DDIO_US: f64 = 0.045;
 /// Fitted: 72.7 million a second with half of them GETs, by 144 workers, the PUTs as below.
 const GET_US: f64 = 0.90;
@@ -60,11 +60,11 @@ const GET_US: f64 = 0.90;
 const PUT_US: f64 = 2.80;
 /// Fitted: 1.37 times as many PUTs as RPC-KV.
 const REPLICATE_US: f64 = 0.40;
-/// A worker sends this much less for each entry that goes with another.
+/// A worker saves this for each entry that is sent together with another.
 const POST_US: f64 = 0.10;
 
 impl Costs {
-    /// What makes the paper's peaks.
+    /// The costs that reproduce the paper's peaks.
     pub fn of_paper(scheme: Scheme) -> Costs {
         let none = Costs {
             primary_worker_us: PUT_US + NO_DDIO_US,
@@ -86,7 +86,7 @@ impl Costs {
     }
 }
 
-/// Of each scheme, in the order of [`SCHEMES`]: those of the file, where it has any.
+/// The costs of each scheme, in the order of [`SCHEMES`]: those of the file, if it has any.
 pub(super) fn load(path: Option<&Path>) -> Result<Vec<Option<Costs>>, SimError> {
     let Some(path) = path else {
         return Ok(SCHEMES.iter().map(|(_, scheme)| Some(Costs::of_paper(*scheme))).collect());

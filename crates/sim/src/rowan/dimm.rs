@@ -13,13 +13,13 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// What a write of the memory bus carries.
+/// The bytes of a write on the memory bus.
 pub(super) const PIECE_BYTES: u64 = 64;
-/// What the media writes at once.
+/// The bytes that the media writes at once.
 pub(super) const LINE_BYTES: u64 = 256;
 /// 16 KB (Rowan-KV §2.1).
 const BUFFER_LINES: usize = 64;
-/// More are drained: a burst finds room. Fitted.
+/// The most lines held; further ones are drained, so that a burst finds room. Fitted.
 const HELD_MAX: usize = 48;
 /// One piece into the buffer.
 const PIECE_NS: f64 = 8.0;
@@ -31,23 +31,24 @@ const LINE_READ_NS: f64 = 43.0;
 /// One DIMM.
 #[derive(Debug, Default)]
 pub(super) struct Dimm {
-    /// By line: pieces that are there, and when it was used last.
+    /// By line: the present pieces, and the time of the last use.
     held: HashMap<u64, (u64, u64)>,
     /// By use, the least recent first.
     uses: BTreeMap<u64, u64>,
     use_count: u64,
-    /// When each draining line will be written.
+    /// The time when each draining line will be written.
     draining: VecDeque<f64>,
     free_at_ns: f64,
     media_free_at_ns: f64,
-    /// Bytes that were asked for.
+    /// Requested bytes.
     pub request_bytes: u64,
-    /// Bytes that the media wrote.
+    /// Bytes written by the media.
     pub media_bytes: u64,
 }
 
 impl Dimm {
-    /// Takes one piece that arrives at `at_ns`; when it is in the buffer: that counts as persisted.
+    /// Takes one piece that arrives at `at_ns`; returns the time when it is in the buffer, which
+    /// counts as persisted.
     pub fn write(&mut self, address: u64, at_ns: f64) -> f64 {
         self.request_bytes += PIECE_BYTES;
         let mut now_ns = self.free_at_ns.max(at_ns);
@@ -69,7 +70,7 @@ impl Dimm {
         self.free_at_ns
     }
 
-    /// When the piece that is written now may go in.
+    /// The time when the current piece may enter.
     fn make_room(&mut self, now_ns: f64) -> f64 {
         while self.held.len() >= HELD_MAX {
             let Some((_, line)) = self.uses.pop_first() else { break };
@@ -96,7 +97,7 @@ impl Dimm {
 mod tests {
     use super::{Dimm, LINE_BYTES, PIECE_BYTES};
 
-    /// Media bytes over request bytes for so many logs, written by turns, piece by piece.
+    /// Media bytes over request bytes for this many logs, written in turns, piece by piece.
     fn amplification(logs: u64) -> f64 {
         let mut dimm = Dimm::default();
         for piece in 0..4_000 {

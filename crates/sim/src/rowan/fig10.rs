@@ -86,7 +86,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, SimError> {
     Ok(Report { table: table(&results), charts: vec![chart(&results)], text: text(&results) })
 }
 
-/// All writers to one server's memory: its own workers, and what others replicate to it.
+/// All writers to one server's memory: its own workers, and the replication from other servers.
 fn writers(scheme: &str, sizes: &[u64], puts_per_ns: f64) -> Vec<Writer> {
     let drawn = Sizes::Drawn(sizes.to_vec());
     let local_gap_ns = WORKERS as f64 / puts_per_ns;
@@ -100,7 +100,7 @@ fn writers(scheme: &str, sizes: &[u64], puts_per_ns: f64) -> Vec<Writer> {
     let remote_threads = (SERVERS - 1) * WORKERS;
     let backups = BACKUPS as f64;
     if scheme == "rpc" {
-        // The backup's own workers append what they are sent.
+        // The backup's own workers append the entries that they receive.
         let gap_ns = local_gap_ns / backups;
         writers.extend((0..WORKERS).map(|log| local(WORKERS + log, gap_ns)));
         return writers;
@@ -119,15 +119,15 @@ fn writers(scheme: &str, sizes: &[u64], puts_per_ns: f64) -> Vec<Writer> {
             }
             _ => (Place::Issue(WORKERS + thread), drawn.clone(), remote_gap_ns),
         };
-        // Many PUTs are on their way at once, so a round trip does not slow their rate.
+        // Many PUTs are in flight at once, so a round trip does not slow their rate.
         let think_ns = (gap_ns - ROUND_TRIP_NS).max(0.0);
         writers.push(Writer { place, sizes, round_trip_ns: ROUND_TRIP_NS, think_ns });
     }
     writers
 }
 
-/// What is sent together, if entries come every `gap_ns` in the mean: until it is a line, or for
-/// 5 us.
+/// The bytes sent together, if entries come every `gap_ns` in the mean: until they fill a line, or
+/// for 5 us.
 fn batches(sizes: &[u64], gap_ns: f64) -> (Sizes, f64) {
     let mut random = SmallRng::seed_from_u64(mix(sizes.len() as u64));
     let mut together = Vec::new();

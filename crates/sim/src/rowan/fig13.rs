@@ -8,7 +8,7 @@ use super::store::{self, Setup};
 use crate::figure::{Axis, Chart, Options, Report, Scale, Series, Style, Table};
 use crate::{SimError, parallel};
 
-/// What is changed.
+/// The varied parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Panel {
     EntryBytes,
@@ -24,7 +24,7 @@ const PANELS: [(Panel, &str, &[usize]); 4] = [
     (Panel::Dimms, "dimms", &[1, 2, 3]),
 ];
 
-/// What the paper says in words (§6.4), as rowan to another.
+/// The paper's statements in words (§6.4), as rowan to another.
 const PAPER: [(Panel, usize, Scheme, f64); 3] = [
     (Panel::EntryBytes, 1024, Scheme::Rpc, 1.27),
     (Panel::EntryBytes, 1024, Scheme::Write, 1.0),

@@ -11,9 +11,9 @@ use super::sweep::DIMMS;
 use crate::SimError;
 use crate::figure::Options;
 
-/// Clients of each worker.
+/// Numbers of clients of each worker.
 pub(super) const CLIENTS: [usize; 7] = [1, 2, 3, 4, 6, 8, 24];
-/// So many are enough for the most.
+/// The number that is enough for the highest throughput.
 pub(super) const CLIENTS_MANY: usize = 24;
 pub(super) const REQUESTS_DEFAULT: u64 = 200_000;
 const PEAK_SHARE: f64 = 0.9;
@@ -27,7 +27,7 @@ pub(super) const MIXES: [(&str, f64); 4] = [("Load", 1.0), ("A", 0.5), ("B", 0.0
 /// R13's objects.
 pub(super) const OBJECTS: [&str; 3] = ["zippydb", "up2x", "udb"];
 
-/// What all points of a figure have in common.
+/// The part that all points of a figure share.
 pub(super) struct Bench {
     pub costs: Vec<(Scheme, Costs)>,
     pub sizes: Vec<u64>,
@@ -56,7 +56,7 @@ impl Bench {
         })
     }
 
-    /// The paper's cluster with so many clients for each worker.
+    /// The paper's cluster with this many clients for each worker.
     pub fn setup(&self, scheme: (Scheme, Costs), put_share: f64, clients: usize) -> Setup {
         Setup {
             scheme: scheme.0,
@@ -72,7 +72,7 @@ impl Bench {
         }
     }
 
-    /// What is said of the costs.
+    /// The text about the costs.
     pub fn about(&self) -> &'static str {
         if self.is_paper {
             "CPU costs are fitted to the paper's own peaks of Rowan-KV (48.2 and 72.7 million a \
@@ -84,7 +84,7 @@ impl Bench {
     }
 }
 
-/// What a store's entries take in a log (§5.3: padded to 64 bytes).
+/// The length of a store's entries in a log (§5.3: padded to 64 bytes).
 pub(super) fn sizes_of(objects: &str) -> Result<Vec<u64>, SimError> {
     let profile: Profile = objects
         .parse()
@@ -95,11 +95,11 @@ pub(super) fn sizes_of(objects: &str) -> Result<Vec<u64>, SimError> {
     Ok((0..SIZES_DRAWN).map(entry).collect())
 }
 
-/// Of one scheme and mix, by rising numbers of clients.
+/// The results of one scheme and mix, by rising number of clients.
 pub(super) struct Curve(pub Vec<Outcome>);
 
 impl Curve {
-    /// The most, in millions a second.
+    /// The highest throughput, in millions a second.
     pub fn most_mops(&self) -> f64 {
         self.0.iter().map(|outcome| outcome.mops).fold(0.0, f64::max)
     }
@@ -110,7 +110,7 @@ impl Curve {
         self.0.iter().find(|outcome| outcome.mops >= least)
     }
 
-    /// Some latency in microseconds at so many million a second; none beyond the most.
+    /// A latency in microseconds at this many million a second; none above the peak.
     pub fn at(&self, mops: f64, latency_us: impl Fn(&Outcome) -> f64) -> Option<f64> {
         let above = self.0.iter().position(|outcome| outcome.mops >= mops)?;
         let (low, high) = (&self.0[above.saturating_sub(1)], &self.0[above]);

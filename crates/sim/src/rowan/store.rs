@@ -38,29 +38,29 @@ use crate::latency::Latencies;
 pub(super) const SERVERS: usize = 6;
 pub(super) const WORKERS: usize = 24;
 pub(super) const COPIES: usize = 3;
-/// Of a worker's time for a PUT, before its backups are told.
+/// The part of a worker's time for a PUT before it sends to its backups.
 const BEFORE_SHARE: f64 = 0.7;
-/// Of its CPU time, what does not vary.
+/// The constant part of its CPU time.
 const FIXED_SHARE: f64 = 0.8;
 /// Batches are sent when they are as long, or as old (§6.1).
 const BATCH_BYTES: u64 = 256;
 const BATCH_WAIT_NS: f64 = 5_000.0;
-/// From arrival in memory to its acknowledgement: the read that flushes.
+/// The time from arrival in memory to its acknowledgement: the read that flushes.
 const PERSIST_NS: f64 = 1_000.0;
 /// For DMA without DDIO, in the mean, for each message that comes within a nanosecond. Fitted to
 /// Fig. 11's 6.6 us.
 const DMA_WAIT_NS: f64 = 260_000.0;
-/// Messages whose gaps say how many come.
+/// The number of messages whose gaps give the message rate.
 const RATE_MESSAGES: f64 = 256.0;
-/// What remote writes wait more, in the mean, for each line's worth of amplification above 1.
-/// Fitted to Fig. 11's 11.5 us.
+/// The extra mean wait of remote writes for each line's worth of amplification above 1. Fitted to
+/// Fig. 11's 11.5 us.
 const REMOTE_WAIT_NS: f64 = 16_000.0;
-/// What a worker waits more for its own log, likewise. Fitted to 1.61 times fewer PUTs.
+/// The extra wait of a worker for its own log, likewise. Fitted to 1.61 times fewer PUTs.
 const LOCAL_WAIT_NS: f64 = 3_400.0;
 /// Share-KV's amplification is the paper's (1.28 to 1.39) for entries that are no whole lines: our
 /// network does not reorder so far as to break up its lines.
 const SHARE_EXCESS: f64 = 0.335;
-/// Amplification is that of the last so many bytes, about.
+/// Amplification is that of about this many of the last bytes.
 const WINDOW_BYTES: f64 = 1e6;
 
 /// One run.
@@ -86,12 +86,12 @@ pub(super) struct Outcome {
     pub mops: f64,
     pub put: Latencies,
     pub get: Latencies,
-    /// From the primary's sending to the acknowledgement.
+    /// The time from the primary's sending to the acknowledgement.
     pub persistence: Latencies,
     pub amplification: f64,
 }
 
-/// A request on its way.
+/// A request in flight.
 #[derive(Clone, Copy, Debug, Default)]
 struct Request {
     asked_ns: f64,
@@ -248,7 +248,7 @@ impl<'a> Cluster<'a> {
         ROUND_TRIP_NS / 2.0 * jitter(&mut self.random)
     }
 
-    /// A client asks for something else.
+    /// A client sends its next request.
     fn ask(&mut self, client: usize) {
         let setup = self.setup;
         self.requests[client] = Request {
@@ -293,7 +293,7 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// The thread goes on with what it has.
+    /// The thread continues with its next task.
     fn next(&mut self, server: usize, thread: usize) {
         let found = &mut self.servers[server].threads[thread];
         let task = found.tasks.pop_front();

@@ -247,7 +247,7 @@ pub const SHAPES: &[Shape] = &[
     }),
 ];
 
-/// Names of large values, so many.
+/// This many names of large values.
 fn keys(count: usize) -> String {
     (0..count).map(|at| format!(" large:{}", at % 4)).collect()
 }

@@ -131,8 +131,8 @@ fn unpadded(value: &[u8]) -> Option<&[u8]> {
     (is_padded && !number.is_empty() && number.iter().all(u8::is_ascii_digit)).then_some(number)
 }
 
-/// A line without tokens, without seconds that are left or have passed, and without what `me` tells
-/// of memory.
+/// A line without tokens, without remaining or past seconds, and without the fields of `me` about
+/// memory.
 ///
 /// memcached writes the time of a read down once a minute, this server once a second.
 fn masked(words: &[&[u8]], told: &mut Told<'_>) -> Vec<u8> {

@@ -10,7 +10,7 @@ use super::{GET_A, INCR_N, engine, set};
 use crate::config::Config;
 use crate::engine::{Draw, Engine};
 
-/// A network whose session is open and has requests under way.
+/// A network with an open session and requests in flight.
 fn begun() -> Network {
     let config = Config { outstanding_max: 32, ..Config::default() };
     let mut network = Network::new(engine(config), Weather::default(), 1);
@@ -42,7 +42,7 @@ fn random_bytes_do_no_harm() {
     for round in 0..20_000_u64 {
         let len_bytes = (draw.next() % 200) as usize;
         let mut bytes: Vec<u8> = (0..len_bytes).map(|_| draw.next() as u8).collect();
-        // Some of them get past the first looks.
+        // Some of them pass the first checks.
         if len_bytes >= 32 {
             bytes[..4].copy_from_slice(&[b'D', b'V', 1, (round % 9) as u8]);
             bytes[6..8].copy_from_slice(&((len_bytes / 8) as u16).to_le_bytes());

@@ -19,11 +19,11 @@ pub(crate) struct Stored {
 /// What the server does beside serving.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Moods {
-    /// Answers so many requests `Busy` first.
+    /// Answers this many requests `Busy` first.
     pub busy_requests: u32,
-    /// Refuses so many frames as busy first.
+    /// Refuses this many frames as busy first.
     pub busy_frames: u32,
-    /// The item of a pull changes so often first.
+    /// Changes the item of a pull this often first.
     pub changes: u32,
 }
 

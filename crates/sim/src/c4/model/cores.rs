@@ -36,7 +36,7 @@ pub(super) struct Cores {
     fidelity: Fidelity,
     /// Whether core 0 has reached the end mark (artifact) and serves nothing more.
     has_ended: bool,
-    /// Core 0 has answered so many late requests in a row.
+    /// The number of late requests that core 0 has answered in a row.
     late_count: u32,
     pub(super) window_count: u64,
     pub(super) compacted_count: u64,
