@@ -12,7 +12,8 @@
 //! C1: a request is sent again only if it certainly was not executed, or if it changes nothing. A
 //!     write whose outcome is unknown ends as [`RequestError::Unknown`], as with one server.
 //! C2: no request takes longer than [`ClusterConfig::patience`] plus the timeout of one attempt.
-//! C3: information from an older configuration never replaces that of a newer one.
+//! C3: information from an older configuration does not replace that of a newer one, unless the
+//!     server that the newer one named was forgotten.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -43,7 +43,7 @@ pub fn load(explicit: Option<&Path>) -> Result<Vec<FileEntry>, SettingError> {
     parse(path, &text)
 }
 
-/// The system's message, in lower case and without the error number.
+/// The system's message, with a lower-case first letter and without the error number.
 pub fn reason_of(error: &std::io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);
