@@ -1,13 +1,14 @@
-//! What a read of a hot key costs, by the way it takes; for `valgrind --tool=callgrind`.
+//! Measures the cost of reading a hot key by each lookup method; run it under
+//! `valgrind --tool=callgrind`.
 //!
 //! ```text
 //!  hot_reads hash|tree|places|ranges|ranges-places KEYS HOT READS BATCH
 //! ```
 //!
-//! `KEYS` decimal keys of 19 digits behind `user` are stored, and every so many of them that there
-//! are `HOT` are read in turn: by the hash index, by the way down the tree, or by the sorted array
-//! and the places beside it. Ranges of 50 begin at the same keys. What was counted without reads
-//! (`READS` 0) is to be subtracted.
+//! The program stores `KEYS` decimal keys of 19 digits prefixed with `user`, and reads `HOT` of
+//! them, evenly spaced, in turn: through the hash index, by descending the tree, or through the
+//! sorted array of hot keys and the places kept beside it. Ranges of 50 items start at the same
+//! keys. Subtract the count of a run with `READS` 0, which is the cost of set-up.
 
 use std::error::Error;
 use std::ops::Bound;

@@ -1,4 +1,4 @@
-//! How a store is opened: settings, their limits, and what can be wrong with them.
+//! Settings for opening a store, their limits, and the errors of invalid settings.
 
 use thiserror::Error;
 

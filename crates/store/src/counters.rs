@@ -1,5 +1,5 @@
-//! Counters of the store: each session adds to its own, readers fold them (no shared counter on
-//! the request path).
+//! Counters of the store. Each session adds to its own set and readers sum the sets, so the request
+//! path has no shared counter.
 
 use base::sync::{AtomicU64, Ordering};
 

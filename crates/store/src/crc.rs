@@ -1,7 +1,7 @@
-//! CRC-32C of entries: a running state, so that a body is summed before its header is known.
+//! CRC-32C of entries, as a running state: a body can be summed before its header is known.
 //!
-//! Short pieces, which most keys, values and all headers are, go through the processor's own CRC
-//! instruction inline; long ones and other machines through the library. Calling the library for
+//! Short inputs (most keys and values, and all headers) use the processor's CRC instruction inline.
+//! Long inputs, and machines without the instruction, use the library. Calling the library for
 //! 8-byte keys and values took 250 of the 800 instructions of a SET.
 
 use crc_fast::{CrcAlgorithm, Digest};

@@ -1,11 +1,11 @@
-//! Cursors of walks over the ordered index: a number for a client, a key for us.
+//! Cursors of walks over the ordered index: the client sees a number, the store keeps a key for it.
 //!
-//! A cursor of the hash index is a place in the order of hashes and needs no memory. A place in the
-//! order of keys is a key of up to 65,535 bytes, so the store remembers it under a number.
+//! A cursor of the hash index is a position in the order of hashes and needs no memory. A position
+//! in the order of keys is a key of up to 65,535 bytes, so the store keeps the key under a number.
 //!
 //! # Limits
-//! 4096 cursors and 16 MiB of their keys; beyond that the one that was used longest ago is
-//! forgotten, and a client that comes with it is told so.
+//! The store keeps 4096 cursors and 16 MiB of their keys. Beyond that it drops the least recently
+//! used cursor; a client that presents a dropped cursor gets an error.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,4 +1,4 @@
-//! A log that outlives its process: what sessions tell the committer, and what it tells them.
+//! The durable log: the state that sessions and the committer share.
 //!
 //! ```text
 //!  sessions ──append──▶ memory: | segment 4 ~~~~~|~~ next |            workers, as ever
@@ -7,30 +7,32 @@
 //!  worker:    begun == covered for every session? ─no─▶ wait ─▶ replies leave
 //! ```
 //!
-//! Memory stays what it is; the file is its image, segment for segment, written behind the appends
-//! and read at the start alone. docs/design/durability.md is the whole picture.
+//! Memory stays the working copy of the log. The file is an image of it, segment for segment; it is
+//! written behind the appends and read only at start. docs/design/durability.md has the whole
+//! picture.
 //!
 //! # Invariants
-//! D1: `begun` of a session becomes odd before it publishes anything of a client's, and even again
-//!     when all of that is noted. What it has published it notes before each quiescent point.
-//! D2: `covered[s] = b`, with `b` even, only after a good sync of everything that session `s` had
-//!     published when `begun` was `b`. So a thread that has seen an entry and finds every `begun`
-//!     covered knows it on the medium.
-//! D3: a segment is free only after a sync of a row that says so, which was written after a sync of
-//!     everything that was appended before the segment was retired: of its live entries the
-//!     copies, of its dead ones what superseded them.
-//! D4: an entry that is dead has a newer one of its key, a put or a delete, on every medium that
-//!     has the entry; or its version is at most the flush floor; or its shard is gone. Nothing
-//!     leaves the index without. Of an entry with a shard the delete has its own version, for the
-//!     next one is the primary's to give.
-//! D5: a delete is dropped only when no segment that is not free by D3 is older than its horizon:
-//!     none that was opened before it was written, so none with an older entry of its key.
-//! D6: once a sync has failed nothing is covered any more (medium.rs, I3).
+//! D1: a session makes its `begun` odd before it publishes any client's change, and even again once
+//!     it has noted all of those changes. It notes its changes before each quiescent point.
+//! D2: the committer sets `covered[s] = b`, with `b` even, only after a successful sync of
+//!     everything that session `s` had published when `begun` was `b`. So a thread that has seen an
+//!     entry and finds every `begun` covered knows that the entry is on the medium.
+//! D3: a segment becomes free only after the sync of a row that marks it free. That row is written
+//!     after a sync of everything appended before the segment was retired, which includes the
+//!     copies of its live entries and the entries that superseded its dead ones.
+//! D4: for each dead entry one of these holds: every medium that has the entry also has a newer
+//!     entry of its key (a put or a delete); or its version is at most the flush floor; or its
+//!     shard is gone. No key leaves the index without one of these. The delete of an entry with a
+//!     shard has the version of that entry, because only the primary assigns the next version.
+//! D5: a delete is dropped only when every segment that is not free by D3 is at least as new as its
+//!     horizon, that is, was opened after the delete was written. Then no segment holds an older
+//!     entry of its key.
+//! D6: once a sync has failed, nothing more becomes covered (medium.rs, I3).
 //!
 //! # Concurrency
-//! Any session notes; one committer covers. Noting stores with Release what the committer loads
-//! with Acquire; it reads entries only up to what was noted, and these never change (K12: values
-//! are not replaced in place here).
+//! Any session notes; one committer covers. A session stores its notes with Release and the
+//! committer loads them with Acquire. The committer reads entries only up to the noted end, and
+//! these entries never change (K12: a durable store does not replace values in place).
 //!
 //! # References
 //! Rowan-KV §4.2, §4.4, §4.7; K1, K2, K14, K21, K26.

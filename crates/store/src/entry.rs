@@ -1,4 +1,4 @@
-//! One entry of the log: a header of 16 to 32 bytes, the key, the value, padding to 8 bytes.
+//! One entry of the log: a header of 16 to 32 bytes, the key, the value, and padding to 8 bytes.
 //!
 //! ```text
 //!  byte 0          4      5         6           8              16
@@ -10,26 +10,26 @@
 //!  wide word: | client flags 32 | value len, high 16 | key len, high 8 | marks 8 |
 //! ```
 //!
-//! The last two words are there only when `kind` says so: most items have neither client flags nor
-//! an expiry, a short key and a value below 64 KiB, and then take 16 bytes of header.
+//! `kind` says whether the wide word and the expiry are present. Most items have no client flags,
+//! no expiry, a short key and a value below 64 KiB; their header takes 16 bytes.
 //!
-//! The checksum covers key and value first, then the header from byte 4 on: a body is checksummed
-//! while it is copied, before the key's lock is taken, and the version is added under the lock.
-//! docs/formats/log-entry.md has a worked example.
+//! The checksum covers key and value first, then the header from byte 4 on. So a body is
+//! checksummed while it is copied, before the key's lock is taken, and the version is added under
+//! the lock. docs/formats/log-entry.md has a worked example.
 //!
-//! An item with a value of one to eight bytes, a key that fills whole words and neither flags nor
-//! expiry is *in place*: its value is one aligned word, which a write of the same length replaces
-//! under the key's lock (decision 0019). Its checksum leaves version and value out.
+//! An item is *in place* if its value has one to eight bytes, its key fills whole words, and it has
+//! neither flags nor expiry. Its value is then one aligned word, and a write of the same length
+//! replaces it under the key's lock (decision 0019). Its checksum leaves version and value out.
 //!
-//! In a store that is in memory alone the checksum is never read. There an entry may be *stamped*:
-//! those four bytes say when the item was used last (decision 0083).
+//! A store that is only in memory never reads the checksum. There an entry may be *stamped*: the
+//! four bytes then hold the time of the item's last use (decision 0083).
 //!
 //! # Invariants
-//! I1: an entry never changes after its slot is published, except the version and the value of one
-//!     that is in place, by the holder of the key's lock: value first, then version (K12); and the
-//!     stamp, by any session that may read the entry.
+//! I1: an entry never changes after its slot is published, with two exceptions. The holder of the
+//!     key's lock replaces version and value of an in-place entry, value first, then version (K12).
+//!     Any session that may read the entry may change its stamp.
 //! I2: entries start at multiples of 8 bytes; `len_bytes` is such a multiple.
-//! I3: expiry 0 means never, as does no expiry word.
+//! I3: an expiry of 0, or an entry without an expiry word, means that the item never expires.
 //!
 //! # References
 //! Rowan-KV §4.2.2 (checksum, version, shard); MICA §4.1 (one log for all sizes).

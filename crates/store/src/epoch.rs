@@ -1,4 +1,4 @@
-//! Quiescent-state reclamation: when may bytes that readers could still hold be used again?
+//! Quiescent-state reclamation: decides when memory that readers could still hold may be reused.
 //!
 //! ```text
 //!  remover:  unlink X ── tag = ++global ─────────── all online sessions at >= tag? ── reuse X
@@ -6,18 +6,18 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a session holds no reference into the log or to an overflow bucket across `quiesce`,
-//!     `park` or while parked (K12).
-//! I2: what was unlinked before `advance` returned `tag` is unreachable for every session whose
-//!     local epoch is at least `tag`.
+//! I1: a session holds no reference into the log or to an overflow bucket across `quiesce` or
+//!     `park`, nor while it is parked (K12).
+//! I2: memory unlinked before `advance` returned `tag` is unreachable for every session whose local
+//!     epoch is at least `tag`.
 //!
 //! # Concurrency
-//! A place's local epoch is written by its session only. `advance` and `is_safe` may be called
-//! from any thread.
+//! Only the session that owns a place writes its local epoch. Any thread may call `advance` and
+//! `is_safe`.
 //!
 //! # Limits
-//! A session that neither quiesces nor parks holds back all reuse; workers quiesce between
-//! batches, so the delay is one batch.
+//! A session that neither quiesces nor parks holds back all reuse. Workers quiesce between batches,
+//! so the delay is one batch.
 
 use base::sync::{AtomicU64, Ordering, fence};
 use crossbeam_utils::CachePadded;

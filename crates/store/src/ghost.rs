@@ -1,5 +1,5 @@
-//! The ghost table: what the small queue gave up lately, so that a key that comes back goes
-//! straight to the main queue (S3-FIFO).
+//! The ghost table: keys that the small queue evicted lately. When such a key is written again, it
+//! goes straight to the main queue (S3-FIFO).
 //!
 //! ```text
 //!  hash ──high bits──▶ line of 16 words (64 bytes)
@@ -11,21 +11,23 @@
 //! ```
 //!
 //! "Inserted at" counts insertions in steps of `2^unit_shift`, modulo 2^16. A word counts while it
-//! is among the `window` youngest: nine tenths of the cache's items, as many as main has room for.
+//! is among the `window` youngest. The window is nine tenths of the cache's items, as many as the
+//! main queue has room for.
 //!
 //! # Invariants
-//! I1: a word is 0 or names a key that was inserted with that fingerprint and step.
-//! I2: a full line forgets its oldest word.
+//! I1: a word is 0, or names a key that was inserted with that fingerprint and step.
+//! I2: an insert into a full line overwrites the line's oldest word.
 //!
 //! # Concurrency
-//! Shared by all sessions; every word is one atomic that means something by itself, so nothing can
-//! tear. Of two sessions that store to the same place one is forgotten, and a key that one session
-//! takes out while another looks may be found twice: either costs one decision between two queues,
-//! never an item. All orderings are Relaxed, since a word publishes nothing.
+//! All sessions share the table. Every word is one atomic that is complete by itself, so nothing
+//! can tear. When two sessions store to the same word, one insertion is lost; and a key that one
+//! session removes while another looks may be found twice. Either costs one wrong choice of a
+//! queue, never an item. All orderings are Relaxed, since a word publishes nothing.
 //!
 //! # Limits
-//! A sixty-fourth of the store's memory, four bytes a key: with items of less than about 250 bytes
-//! the table remembers fewer keys than main holds. One key in 4,000 is taken for another.
+//! The table takes a sixty-fourth of the store's memory, four bytes a key. With items of less than
+//! about 250 bytes it remembers fewer keys than main holds. One key in 4,000 is mistaken for
+//! another.
 //!
 //! # References
 //! Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023, §4 (the ghost is a

@@ -1,8 +1,8 @@
-//! The process's heap: blocks of large values go back to the kernel when they are freed.
+//! Settings of the process's heap: the blocks of large values return to the kernel when freed.
 //!
-//! glibc takes a block from the kernel if it is large, and raises what it calls large to the
-//! largest block that was freed so far, up to 32 MiB. From then on each thread's arena keeps blocks
-//! of that size: memory that no ledger counts. Fixed thresholds keep what an arena holds small.
+//! glibc allocates a block directly from the kernel if it is large, and raises its threshold for
+//! "large" to the largest block freed so far, up to 32 MiB. From then on each thread's arena keeps
+//! blocks of that size, memory that no ledger counts. Fixed thresholds keep the arenas small.
 
 /// Larger blocks are taken from the kernel one by one. Smaller ones are used again, which spares
 /// their pages being cleared again.

@@ -1,4 +1,4 @@
-//! Hot keys in their order, for sessions that read a few keys much more often than the others.
+//! A sorted array of hot keys, for workloads that read a few keys much more often than the others.
 //!
 //! ```text
 //!  what all begin with   "user00000"
@@ -6,15 +6,15 @@
 //!  rests                 "00001234" │ "00005678" │ "000056789"│ "00009000"   what is compared
 //! ```
 //!
-//! A binary search over the slices, which lie close together and are compared as numbers, ends at
-//! one key, which is then compared in full; only keys that share a slice are searched by their
-//! bytes. What all keys begin with is left out, so that keys like `user:...` differ in slices.
+//! A binary search over the slices, which lie close together and compare as numbers, ends at one
+//! key, which is then compared in full. Only keys that share a slice are searched by their bytes.
+//! The prefix common to all keys is left out, so that keys like `user:...` differ in their slices.
 //!
 //! # Invariants
-//! I1: keys differ and are in the order of their bytes; slices grow with them.
+//! I1: keys are distinct and in byte order; their slices are in the same order.
 //!
 //! # Limits
-//! It does not change: another set of keys is another array (uTPS §3.2.2).
+//! The array is immutable: another set of keys is another array (uTPS §3.2.2).
 
 /// Bytes of a key that are compared as one number.
 const SLICE_BYTES: usize = 8;

@@ -5,32 +5,33 @@
 //!    └─low 16 bits: tag, matched against seven slots at once        slot 6 is a link ──▶ overflow
 //! ```
 //!
-//! A partition's heads lie in one block of the arena, in the order of their hashes (K9). The index
-//! follows the number of items: a partition at a time gets a block of twice or half the size, and
-//! its chains move there a few at a time (resize.rs, decision 0018).
+//! The heads of a partition lie in one block of the arena, in the order of their hashes (K9). The
+//! index grows and shrinks with the number of items: one partition at a time gets a block of twice
+//! or half the size, and its chains move there a few at a time (resize.rs, decision 0018).
 //!
 //! # Invariants
-//! I1: under a chain's lock each key has at most one entry slot in it.
+//! I1: under a chain's lock each key has at most one entry slot in the chain.
 //! I2: links form no cycle; an overflow bucket is in one chain, free, or retired.
 //! I3: an overflow bucket that left its chain keeps its slots until no reader can be in it.
-//! I4: all keys of a chain have the same partition (K5), whatever size the index has.
-//! I5: a hash has one chain that is not moved; what resolved to a moved head resolves again.
+//! I4: all keys of a chain have the same partition (K5), at every size of the index.
+//! I5: a hash has exactly one chain that is not moved; a thread that resolved a hash to a moved
+//!     head resolves it again.
 //!
 //! # Concurrency
-//! Readers take no lock: [`Index::find`] is wait-free on a hit, and a miss looks again when the
-//! head's word has moved or is locked (K9). Writers hold the chain's lock ([`Chain`]); each
-//! change is a single Release store of one slot, or two in an order that shows an entry twice
-//! rather than not at all:
+//! Readers take no lock: [`Index::find`] is wait-free on a hit; after a miss the reader looks again
+//! if the head's word has moved or is locked (K9). Writers hold the chain's lock ([`Chain`]). Each
+//! change is a single Release store of one slot, or two stores in an order that shows an entry
+//! twice rather than not at all:
 //!  1. insert into a full chain: fill the new bucket, then replace slot 6 by the link. A reader
 //!     sees the old slot 6, or the link to a bucket that repeats it.
 //!  2. remove with overflow: copy the last entry into the hole, then clear its old place. A reader
-//!     that passed the hole before the copy and the place after the clearing misses, and looks
+//!     that passed the hole before the copy, and the old place after the clearing, misses; it looks
 //!     again because the word moved.
-//!  3. move a chain: complete it in its new place, empty the old head, then mark that as moved. A
-//!     reader of the old head finds the entry, or misses, sees the lock or the mark, and resolves
-//!     again.
+//!  3. move a chain: complete it in its new place, empty the old head, then mark that head as
+//!     moved. A reader of the old head finds the entry, or misses, sees the lock or the mark, and
+//!     resolves again.
 //!
-//! A head's number is good until the session's next quiescent point: the block is not used again
+//! A head's number is valid until the session's next quiescent point: the block is not reused
 //! before (epoch.rs).
 //!
 //! # References

@@ -7,9 +7,9 @@
 //!              epoch: quiesces between batches ──────────────────┘ reuse once no session looks
 //! ```
 //!
-//! Reads take no lock and an update never changes bytes that a reader may hold: it appends a new
-//! entry and swaps one slot (K9, K12). See docs/design/store.md for the whole and
-//! docs/formats/ for the layouts.
+//! Reads take no lock. An update never changes bytes that a reader may hold: it appends a new entry
+//! and swaps one slot (K9, K12). docs/design/store.md describes the whole, docs/formats/ the
+//! layouts.
 //!
 //! # Limits
 //! Keys to 65,535 bytes; key + value to 512 MiB, or a quarter of the log if that is less.

@@ -1,4 +1,4 @@
-//! The segmented log: where entries live, and which session may write which segment.
+//! The segmented log: holds the entries, and records which session may write which segment.
 //!
 //! ```text
 //!  memory:   | segment 0 | segment 1 | segment 2 ~ run of 3 ~ segment 4 | segment 5 | ...
@@ -9,11 +9,13 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a segment in state *using* is written by one session only; others read what is published.
+//! I1: one session only writes a segment in state *using*; other sessions read its published
+//!     entries.
 //! I2: `live_bytes` of a segment is the sum of the lengths of its entries that a slot names.
-//! I3: a segment is free again only when no session can hold its bytes (epoch) and no pin does.
-//! I4: an entry longer than a segment has a run of segments for itself (K14; decision 0014 says
-//!     why not from a quarter of a segment on).
+//! I3: a segment becomes free again only when no session can hold its bytes (epoch) and no pin
+//!     does.
+//! I4: an entry longer than a segment has a run of segments for itself (K14; decision 0014 says why
+//!     runs do not start at a quarter of a segment).
 //!
 //! # Concurrency
 //! The table of states is under one mutex, taken once a segment. Live bytes and pins are atomics.

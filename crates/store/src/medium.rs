@@ -1,4 +1,4 @@
-//! What a durable log lies on: bytes at offsets, and a moment from which they stay.
+//! The medium of a durable log: bytes at offsets, and a `sync` after which they survive a crash.
 //!
 //! ```text
 //!  committer ──write_at──▶ | medium | ──sync──▶ what was written before is there after a crash
@@ -7,9 +7,9 @@
 //!
 //! # Invariants
 //! I1: after a `sync` that returned `Ok`, everything written before it is read back after a crash.
-//! I2: what was written and not synced may be there, or not, or in parts.
-//! I3: after a `sync` that failed nothing is known of what was written since the last good one,
-//!     and a later `sync` that returns `Ok` says nothing of it: kernels forget (decision 0050).
+//! I2: a write that was not synced may be present, absent or partial after a crash.
+//! I3: after a failed `sync` the fate of all writes since the last successful one is unknown, and a
+//!     later `sync` that returns `Ok` does not cover them: kernels forget (decision 0050).
 
 mod faulty;
 mod file;

@@ -1,4 +1,4 @@
-//! A new value as the pieces that it is copied from into the log.
+//! A new value as the list of pieces that are copied into the log.
 //!
 //! ```text
 //!  APPEND      old value ─────┐                      ┌───── the request's bytes
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! # Invariants
-//! I1: only `made` has memory of its own, so only `made` is booked: a value that a client sends is
-//!     not in memory twice before it is in the log.
+//! I1: only `made` owns memory, so only `made` is booked: a value that a client sends is not in
+//!     memory twice before it is in the log.
 
 use std::array;
 

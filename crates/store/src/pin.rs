@@ -1,4 +1,4 @@
-//! Pins: keep an item's bytes in place after the batch that found it (K12).
+//! Pins: they keep an item's bytes in place after the batch that found it (K12).
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;

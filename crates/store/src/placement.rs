@@ -1,4 +1,4 @@
-//! Which NUMA node each part of the memory lies on (M7).
+//! Placement of memory: the NUMA node of each part of it (M7).
 //!
 //! ```text
 //!  segments:   0 ................. 5 6 ................. 11     two nodes, as many threads on each
@@ -12,11 +12,12 @@
 //!
 //! # Invariants
 //! I1: regions follow each other without a gap and cover all segments.
-//! I2: with one region nothing is asked of the kernel, and all is as if there were no nodes.
+//! I2: with one region the kernel is asked for nothing, and the store behaves as on a machine
+//!     without NUMA nodes.
 //!
 //! # Limits
-//! The kernel is asked to *prefer* a node: when that is full, it takes another one's memory. What
-//! is read from elsewhere stays where it lies.
+//! The kernel is asked to *prefer* a node: when that is full, it takes another node's memory.
+//! Memory that threads of another node read stays in place.
 //!
 //! # References
 //! MICA §4.1 and §5.1 (partitions on the node of their core), decision 0037.

@@ -1,4 +1,4 @@
-//! Prefetching one cache line; nothing on machines without the instruction.
+//! Prefetches one cache line; does nothing on machines without the instruction.
 
 use crate::tuning::{Prefetch, Way, took};
 

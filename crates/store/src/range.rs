@@ -1,4 +1,4 @@
-//! What a range request asks and how it ends: the face of the ordered index.
+//! Range requests and their results: the interface of the ordered index.
 //!
 //! ```text
 //!  Range { start, end, direction, item_limit }  ──▶  Session::range  ──▶  visit(item) ...

@@ -1,21 +1,21 @@
-//! Entries as bytes: written into and read out of slices, without a log, without I/O and without
-//! trust in what is read. What disks and peers send is read by this and nothing else.
+//! Entries as plain bytes: encodes into and decodes from slices, without a log, without I/O, and
+//! without trusting the input. All entries from disks and peers are decoded by this module.
 //!
 //! ```text
 //!  bytes of a segment:  | entry | entry | entry | half an e      scan: three records, then Damage
 //!                       0       24      56      96               at 96, where it starts
 //! ```
 //!
-//! The layout is that of entry.rs (docs/formats/log-entry.md). Beyond what the log in memory
-//! writes there are deletes, a shard, and a *seal*: 32 bits that are added (exclusive or) to each
-//! checksum, so that entries which an earlier use of the same bytes left behind are not taken for
-//! entries of this one.
+//! The layout is that of entry.rs (docs/formats/log-entry.md). In addition to the entries of the
+//! log in memory it has deletes, a shard, and a *seal*: 32 bits that are XORed into each checksum,
+//! so that entries left over from an earlier use of the same bytes are not taken for entries of
+//! this one.
 //!
 //! # Invariants
-//! I1: what `encode` writes, `decode` reads back, with the same seal.
-//! I2: whatever the bytes are, `decode` ends, does not panic and reads nothing beyond them.
-//! I3: a record is a put or a delete, never both, never neither; its version is not 0; its value is
-//!     never in place, for such an entry's checksum would not cover it.
+//! I1: `decode` reads back what `encode` writes, with the same seal.
+//! I2: for any bytes, `decode` ends, does not panic and reads nothing beyond them.
+//! I3: a record is either a put or a delete; its version is not 0; its value is never in place,
+//!     because the checksum of an in-place entry would not cover it.
 //!
 //! # References
 //! Rowan-KV §4.2.2 (checksum, version, shard), §4.7 (scanning); K1, K2.

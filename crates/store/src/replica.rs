@@ -1,4 +1,4 @@
-//! Entries that come with their version: what a copy of a shard is told to hold (K1).
+//! Replicated entries: a copy of a shard installs entries that carry the primary's version (K1).
 //!
 //! ```text
 //!  primary's counter ─▶ version ∥ shard ─▶ Session::install ─▶ higher than what the key has?
@@ -7,10 +7,10 @@
 //! ```
 //!
 //! # Invariants
-//! R1: the entries of a shard in the index have the versions that its primary gave; the chain's own
-//!     counter is raised above them, so that a reader's miss sees that something changed (K9).
-//! R2: a delete leaves nothing in the index: the caller that installs remembers it for as long as
-//!     something older may come (K2).
+//! R1: a shard's entries in the index have the versions that its primary gave. Installing one
+//!     raises the chain's own counter above it, so that a reader that misses sees the change (K9).
+//! R2: a delete leaves nothing in the index: the caller that installs it remembers it for as long
+//!     as an older entry may come (K2).
 
 use std::num::NonZeroU16;
 

@@ -1,4 +1,4 @@
-//! What the store is asked and what it answers: the face between protocols and the batch executor.
+//! Requests and outcomes: the interface between the protocols and the batch executor.
 //!
 //! ```text
 //!  Request { key, hash, op } x 32  ──▶  Session::execute  ──▶  Sink::outcome(index, Outcome)
@@ -9,9 +9,9 @@
 //! # Invariants
 //! I1: a sink sees the outcomes of one call in the order of the requests, each exactly once.
 //! I2: an [`Item`] is valid only during the sink's call, unless the sink takes a pin (K12).
-//! I3: what is stored of an item is what replicas, logs and windows carry: [`Item::unfolded`] makes
-//!     an item of it, [`Item::folded`] makes it of an item. Only a [`Verdict::WriteToken`] gives an
-//!     item a token; every other write takes it away (decision 0086).
+//! I3: replicas, logs and windows carry the stored form of an item: [`Item::unfolded`] makes an
+//!     item of the stored form, [`Item::folded`] the stored form of an item. Only a
+//!     [`Verdict::WriteToken`] gives an item a token; every other write removes it (decision 0086).
 
 use std::borrow::Cow;
 use std::sync::LazyLock;

@@ -1,4 +1,4 @@
-//! A store that grows and shrinks while it is used.
+//! Resizing a store while it is in use.
 //!
 //! ```text
 //!  address space:  | segment 0 | ... | usable - 1 | parked ...                        | room
@@ -8,11 +8,11 @@
 //! ```
 //!
 //! Segments keep their size (K14), and so does the ghost table. The index may borrow half of the
-//! segments that there are; one that has more gives them back as its items go.
+//! present segments; one that has more returns them as its items go.
 //!
 //! # Limits
-//! A shrinking cache evicts until it fits. A shrinking store drops nothing: a size that its items
-//! do not fit is refused, and writes that come faster than it is cleaned are.
+//! A shrinking cache evicts until it fits. A shrinking store drops nothing: it refuses a size that
+//! its items do not fit, and it refuses writes that come faster than cleaning frees segments.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! One thread's way into the store: its open segment, its epoch, its counters, and the batch
-//! executor.
+//! A session: one thread's access to the store, with its open segment, its epoch, its counters, and
+//! the batch executor.
 //!
 //! ```text
 //!  execute(requests):   chunk of `batch` ──▶ stage 1 ──▶ stage 2 ──▶ stage 3 ──▶ sink
@@ -8,7 +8,8 @@
 //!
 //! # Invariants
 //! I1: no reference into the log outlives the sink call it was made for (K12).
-//! I2: while a session holds locks of several keys it neither waits for others nor reclaims.
+//! I2: while a session holds locks of several keys it neither waits for other sessions nor
+//!     reclaims.
 //!
 //! # Concurrency
 //! A session is `Send`, not `Sync`: one thread at a time.

@@ -9,35 +9,35 @@
 //!    │  "user" ── entry
 //! ```
 //!
-//! Each layer is a B+-tree over one eight-byte slice of the keys (slice.rs). Two keys that agree on
-//! a whole slice and both go on are a *group*: as long as it is small, their entries are side by
-//! side in the border, however long the keys are, because an entry holds the whole key. A larger
-//! group shares a layer below.
-//! docs/design/tree.md explains the protocols, docs/formats/tree-node.md the bytes.
+//! Each layer is a B+-tree over one eight-byte slice of the keys (slice.rs). Keys that agree on a
+//! whole slice and continue beyond it are a *group*. As long as a group is small, its entries are
+//! side by side in the border, however long the keys are, because an entry holds the whole key. A
+//! larger group shares a layer below. docs/design/tree.md explains the protocols,
+//! docs/formats/tree-node.md the bytes.
 //!
 //! # Invariants
-//! T1: in a layer, places (slice and kind) grow from left to right, each at most once but that of
-//!     longer keys, which has one link, or up to `GROUP_MAX` entries in the order of their keys;
-//!     all keys of one slice are in one border.
+//! T1: in a layer, places (slice and kind) grow from left to right. Each occurs at most once,
+//!     except that of longer keys, which has one link, or up to `GROUP_MAX` entries in the order of
+//!     their keys. All keys of one slice are in one border.
 //! T2: the child before separator `k` has slices below `k`, the one behind it the others.
 //! T3: keys move only to a new node on the right (split). A range moves to a neighbour only when
 //!     its node is empty.
-//! T4: the first border of a layer stays until the layer goes; so does all that is above it. An old
-//!     root is therefore never a dangling one: its parents lead to the present root.
-//! T5: locks are taken from a border to its left neighbour, and from a node to its parent;
-//!     everything else only tries.
+//! T4: the first border of a layer stays until the layer goes, and so do all nodes above it. So the
+//!     number of an old root never dangles: its parents lead to the present root.
+//! T5: a thread waits for locks only from a border to its left neighbour, and from a node to its
+//!     parent; everywhere else it only tries.
 //! T6: a node that left the tree is pushed to the caller's list and keeps its contents until the
 //!     caller gives it back after a grace period.
 //!
 //! # Concurrency
-//! Readers take no lock. A hit is believed at once: the key is compared in full with its entry. A
-//! miss is believed if the border did not change while it was searched; a step down, if the node
-//! above did not change until the version of the node below was read.
-//! Writers lock one border, and its ancestors from below where it splits or goes.
+//! Readers take no lock. A hit is accepted at once: the key is compared in full with its entry. A
+//! miss is accepted if the border did not change while it was searched. A step down is accepted if
+//! the node above did not change until the version of the node below was read. Writers lock one
+//! border, and its ancestors from below where it splits or is removed.
 //!
 //! # Limits
 //! 2^32 - 1 nodes of 256 bytes. Keys that share a long prefix cost one node for each eight bytes of
-//! it. Nodes that lose keys are not merged: only empty ones go.
+//! it. Nodes that lose keys are not merged: only empty ones are removed.
 //!
 //! # References
 //! Mao, Kohler, Morris: Cache Craftiness for Fast Multicore Key-Value Storage (EuroSys 2012): the

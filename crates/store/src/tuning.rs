@@ -1,7 +1,7 @@
-//! Optimisations that can be switched off, to see what each is worth: for measuring, not for use.
+//! Switches that turn single optimisations off, to measure what each is worth; not for production.
 //!
-//! What a store answers is the same with any of these, but for [`crate::Item::last_use`]. They are
-//! looked at once a batch where that is possible, so that being able to switch them costs nothing.
+//! The store's answers are the same with any of these, except for [`crate::Item::last_use`]. Where
+//! possible, the code reads a switch once a batch, so that being able to switch costs nothing.
 
 /// How stages 1 and 2 ask for lines (M5). The tree asks for its nodes whatever this says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Recounting a whole store from scratch, for tests and `check`.
+//! Validates a whole store by recounting it from scratch, for tests and `check`.
 
 use base::KeyHash;
 

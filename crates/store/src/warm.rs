@@ -1,5 +1,5 @@
-//! A store that outlives its process in a file: its memory *is* the file, and at the end a table of
-//! what lives is written behind it.
+//! A warm store: a store in a file that outlives its process. The store's memory *is* the file, and
+//! at the end a table of the live entries is written behind the memory.
 //!
 //! ```text
 //!  serve ─▶ [ memory, mapped ][ room for a table ][ mark: running ]
@@ -8,24 +8,25 @@
 //!  begin ─▶ the mark takes the trailer's place        from now on the store changes
 //! ```
 //!
-//! A tmpfs is what this is for: the file's pages are memory then, and a restart of the program
-//! copies none of them. The index is built anew, so that it may be of another kind, and that there
-//! is nothing of the program's own addresses in the file.
+//! The file is meant for a tmpfs: its pages are then memory, and a restart of the program copies
+//! none of them. The index is built anew, so it may be of another kind, and the file holds no
+//! addresses of the process.
 //!
 //! # Invariants
-//! I1: the last bytes of the file, which are no part of the memory, say what it is: a trailer of
-//!     what was kept, or the mark of a store that runs. They change in one step, so that what a
-//!     crash leaves is never believed, and no client can write there.
-//! I2: a kept file stays as good as it was until [`WarmFile::begin`], whatever goes wrong before.
-//!     What does not fit is refused; only [`open_empty`] throws it away.
-//! I6: a file that is none of these is not touched.
+//! I1: the last bytes of the file, which are no part of the memory, say what the file is: the
+//!     trailer of a kept store, or the mark of a running one. They change in one step, so a file
+//!     left by a crash is never taken for a kept one, and no client can write these bytes.
+//! I2: a kept file stays valid until [`WarmFile::begin`], whatever goes wrong before. A file that
+//!     does not fit is refused; only [`open_empty`] discards it.
+//! I6: a file of any other kind is not touched.
 //! I3: an entry is taken over only with the checksum that it was written with; others are counted.
-//! I4: chains go on above the highest version that any had, so that no CAS token comes twice (K1).
-//! I5: all blocks of the file, those of the table too, are there before the store runs: a full file
-//!     system is an error then, and neither a SIGBUS nor a loss at the end.
+//! I4: chains continue above the highest version of any of them, so that no CAS token comes twice
+//!     (K1).
+//! I5: all blocks of the file, including those of the table, are allocated before the store runs: a
+//!     full file system is an error then, and neither a SIGBUS nor a loss at the end.
 //!
 //! # References
-//! memcached's `-e` and USR1, whose use this has; K1, K9, K14.
+//! memcached's `-e` and USR1, which have the same purpose; K1, K9, K14.
 
 mod attach;
 mod table;

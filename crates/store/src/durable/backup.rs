@@ -1,4 +1,5 @@
-//! A copy of a log that a server goes on writing: read from beside it, without asking it.
+//! A backup of a log while a server keeps writing it: the backup reads the file from a separate
+//! process, without contacting the server.
 //!
 //! ```text
 //!  P0: all rows ─ t* ─ P1: all rows ─▶ segments in use ─▶ P2: all rows ─▶ rows, superblock, sync
@@ -7,20 +8,21 @@
 //! ```
 //!
 //! # Invariants
-//! I1: at t*, between P0 and P1, every segment in use was one that P1 saw in use. What P0 saw in
-//!     use is seen so by P1, as the same use. What P0 saw free is as it was, or was taken since;
-//!     had it been freed in between and taken again, its row would have been written three times,
+//! I1: every segment in use at t*, a moment between P0 and P1, is in use in P1. If P0 saw a segment
+//!     in use, P1 sees the same use of it. If P0 saw it free, it stayed free or was taken since. If
+//!     it had been freed and taken again in between, its row would have been written three times,
 //!     each time after a sync, and its generation would be higher by three.
-//! I2: each of them was read after P1 and before P2 saw it in use still; or earlier, and was closed
-//!     then under the same row. A segment's bytes are not written over before its row says free.
-//! I3: so the copy has all that the log had at t*, and perhaps some of what came after. What was
-//!     acknowledged before the copy began had been written before, so it is there: deletes too, for
-//!     they and what they bury were copied as they lay at t*.
+//! I2: each of these segments was read after P1 and before P2 saw it still in use; or it was read
+//!     earlier, and was already closed then under the same row. A segment's bytes are not
+//!     overwritten before its row says free.
+//! I3: so the copy has everything that the log had at t*, and possibly some later entries. Every
+//!     write acknowledged before the backup began had been written to the file by then, so it is in
+//!     the copy. This includes deletes: they and the entries they supersede are copied as of t*.
 //!
 //! # Trade-offs
-//! Where cleaning frees segments all the time, the first rounds fail; each further one reads only
-//! what is new, so the last ones are as short as a look at all rows. A server could hold cleaning
-//! back instead: then a slow backup would fill its memory.
+//! When cleaning frees segments all the time, the first rounds fail. Each later round reads only
+//! new segments, so the last ones take as long as one pass over all rows. A server could hold
+//! cleaning back instead, but then a slow backup would fill its memory.
 
 use super::layout::{NoSuper, Row, RowState, Superblock};
 use super::open::DataError;

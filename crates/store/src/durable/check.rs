@@ -1,4 +1,4 @@
-//! Looking at a data file without opening it as a store: `dovetail check`.
+//! Verification of a data file without opening it as a store: `dovetail check`.
 
 use std::collections::HashMap;
 

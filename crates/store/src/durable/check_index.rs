@@ -1,4 +1,4 @@
-//! A checkpoint held against the log that it lies by, entry by entry.
+//! Compares a checkpoint with its log, entry by entry.
 //!
 //! ```text
 //!  entry: named, of its chain and tag     ─┐
@@ -6,8 +6,8 @@
 //!         any                              ──▶ the same by the log: are they equal?
 //! ```
 //!
-//! Entries of shards are named or not, but not compared: which shards are gone is not the log's to
-//! say.
+//! Entries of shards may be named or not, but are not compared: the log does not record which
+//! shards are gone.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! The index as it was at some moment, so that a start need not put every entry into it again. The
+//! Checkpoints: the index as of one moment, so that a start need not insert every entry again. The
 //! layout is in docs/formats/data-directory.md.
 //!
 //! ```text
@@ -10,20 +10,20 @@
 //!  then     all that was seen is on the medium; only then is the checkpoint kept
 //! ```
 //!
-//! A start reads every segment and checks every entry as ever. Of those that a checkpoint covers,
-//! it indexes what the checkpoint names; of all others, the highest version of each key. Deletes
-//! are never covered: all of them count.
+//! A start still reads every segment and checks every entry. Of the entries that a checkpoint
+//! covers, it indexes those that the checkpoint names; of all other entries, the highest version of
+//! each key. A checkpoint never covers deletes: the start takes all of them into account.
 //!
 //! # Invariants
-//! I1: a checkpoint that is kept names only entries that are on the medium, and what has superseded
-//!     an entry that it does not name is on the medium too. Gates of replies do not say so: what
-//!     cleaning copies is no client's (D1).
-//! I2: a segment is covered as the use of it that has this sequence; another use, or none, makes
-//!     what the checkpoint names there void. What was alive there was copied behind what is
-//!     covered.
-//! I3: an entry below a covered end that is not named is dead: it was published before `collect`
-//!     began, and the entry that took its place is named, or is not covered, or is a delete.
-//! I4: a checkpoint that does not fit what is read is not used at all.
+//! I1: a checkpoint that is kept names only entries on the medium. If it leaves an entry out, the
+//!     entry that superseded it is on the medium too. The waiting of replies does not ensure this,
+//!     because the copies that cleaning makes belong to no client (D1).
+//! I2: a checkpoint covers one use of a segment, identified by its sequence. If the segment is in
+//!     another use, or free, the names in it are void: its live entries were copied to a place that
+//!     the checkpoint does not cover.
+//! I3: an entry below a covered end that is not named is dead. It was published before `collect`
+//!     began, and its successor is named, or is not covered, or is a delete.
+//! I4: a checkpoint that does not match the segments read is ignored as a whole.
 //!
 //! # References
 //! Mission R10; D2, D4, D5 of durable.rs.

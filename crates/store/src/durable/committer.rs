@@ -1,5 +1,6 @@
-//! The committer: what to write, in which order, and what is durable then. A plain struct that is
-//! told when: by the server's thread, by the simulator between two events, by tests.
+//! The committer: decides what to write, in which order, and what is durable afterwards. It is a
+//! plain struct without a thread: its caller (the server's thread, the simulator between two
+//! events, or a test) decides when it runs.
 //!
 //! ```text
 //!  begin    what sessions have ended; retired segments, and then a new epoch
@@ -9,9 +10,9 @@
 //! ```
 //!
 //! # Invariants
-//! I1: between `write` and a good `sync` nothing is told to anybody.
-//! I2: a row or superblock that was not synced is written over by the next, never the copy that is
-//!     known to be there; a row counts bytes that were synced before it was written.
+//! I1: between `write` and a successful `sync` the committer announces nothing as durable.
+//! I2: a row or superblock that was not synced is overwritten by the next one; the copy known to be
+//!     on the medium never is. A row counts only bytes that were synced before the row was written.
 //!
 //! # References
 //! Rowan-KV §4.2.1; D1 to D6 of durable.rs.

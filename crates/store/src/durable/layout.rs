@@ -1,5 +1,5 @@
-//! The data file's own bytes: the superblock and the pages before the segments. The layout is in
-//! docs/formats/data-directory.md.
+//! The metadata of the data file: the superblock, and the page before each segment. The layout is
+//! in docs/formats/data-directory.md.
 //!
 //! ```text
 //!  0          4 KiB       64 KiB
@@ -8,9 +8,9 @@
 //! ```
 //!
 //! # Invariants
-//! I1: of two copies the good one with the higher generation counts; a new one overwrites the
-//!     other, so that a torn write leaves the old one.
-//! I2: the two copies of a row lie in sectors of their own.
+//! I1: of two copies the valid one with the higher generation counts. A new copy overwrites the
+//!     other one, so a torn write leaves the old copy intact.
+//! I2: the two copies of a row lie in different sectors.
 
 use crate::medium::{Medium, MediumError};
 

@@ -1,4 +1,4 @@
-//! Opening a durable store: a new one, or one that was there.
+//! Opens a durable store: creates a new one, or recovers an existing one.
 
 use std::sync::Arc;
 

@@ -1,18 +1,19 @@
-//! Passes over a whole log, oldest segment first, which the deletes in it do not survive.
+//! Cleaning passes over a whole log, oldest segment first, so that deletes can be dropped.
 //!
 //! ```text
 //!  sequence:  | 4: emptied | 5: open, closed by its session | 6: its turn | 7 | ... | 31 |  32 ...
 //!                                                            ^ at                        ^ end
 //! ```
 //!
-//! A delete stays as long as a segment is there that was opened before it was written (D5). Where
-//! the sparsest segments are emptied first, in a log in which all are nearly full of what is alive,
-//! the oldest never goes, and no delete either.
+//! A delete stays as long as a segment exists that was opened before the delete was written (D5).
+//! If cleaning always took the sparsest segment, then in a log whose segments are nearly full of
+//! live entries the oldest would never be emptied, and no delete would ever be dropped.
 //!
 //! # Invariants
-//! P1: a pass ends at what was the next sequence when it began: copies are not part of it.
-//! P2: one begins only if deletes were written or dropped since the last one began, or a segment
-//!     was closed that had kept some, for else it would find what that has left.
+//! P1: a pass ends at the sequence that was the next one when the pass began: the copies that it
+//!     makes are not part of it.
+//! P2: a pass begins only if deletes were written or dropped since the last one began, or if a
+//!     segment that had kept some was closed since. Otherwise it would find the same deletes again.
 
 use base::sync::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! From the medium into memory: the entries of every segment that was in use, checked one by one.
+//! Recovery from the medium: reads every segment that was in use into memory and checks each entry.
 //!
 //! ```text
 //!  row says:  | entries up to end_bytes, synced |  perhaps more: the last commits  |
@@ -7,10 +7,10 @@
 //! ```
 //!
 //! # Invariants
-//! I1: what was acknowledged is before the first damage behind `end_bytes`: commits follow each
-//!     other, and each is synced before the next is written.
-//! I2: the end of a recovered tail is written down before anything is appended elsewhere, so that
-//!     a second recovery ends at the same entry.
+//! I1: every acknowledged entry lies before the first damage beyond `end_bytes`: commits follow
+//!     each other, and each is synced before the next is written.
+//! I2: recovery writes down the end of a recovered tail before anything is appended elsewhere, so a
+//!     second recovery ends at the same entry.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Recovery of all segments, by several threads.
+//! Recovery of all segments by several threads.
 //!
 //! ```text
 //!  first    | read | check, take seals off, list entries |     each thread takes the next segment
@@ -9,8 +9,10 @@
 //! ```
 //!
 //! # Invariants
-//! I1: nothing is in the index before every segment was read and found good, or is to be evacuated.
-//! I2: the order of lists does not matter: under a chain's lock the highest version of a key wins.
+//! I1: the index stays empty until every segment has been read and found intact, or is marked for
+//!     evacuation.
+//! I2: the order of the lists does not matter: under a chain's lock the highest version of a key
+//!     wins.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The two words of an entry whose value is replaced where it lies (K12), apart from where they
-//! lie, so that the model checker can look at the very same code.
+//! The two words of an entry whose value is replaced in place (K12): version and value. They are
+//! separate from the log's memory so that the model checker runs the very same code.
 //!
 //! ```text
 //!  writer, under the key's lock:   value = new     Release ─┐
@@ -10,10 +10,11 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a version that a reader sees never goes with a value older than it: a CAS with it would
-//!     overwrite a write that its client has not seen. The other way round such a CAS fails.
-//! I2: a reader of several keys that has seen a new value then finds the chain's word moved or
-//!     locked (K11): what the lock's compare-and-swap did happens before the value's store.
+//! I1: a reader never sees a version together with a value older than it: a CAS with that version
+//!     would overwrite a write that its client has not seen. An older version with a newer value is
+//!     possible; a CAS with it fails.
+//! I2: a reader of several keys that has seen a new value finds the chain's word moved or locked
+//!     (K11): the compare-and-swap of the lock happens before the store of the value.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! A header read out of plain bytes that may be anything.
+//! An entry header parsed from untrusted plain bytes.
 
 use super::{
     ALIGN_BYTES, BodyCrc, HEADER_BYTES, HEADER_MAX_BYTES, Header, KEY_HIGH_SHIFT, KEY_LEN_SHIFT,

@@ -1,4 +1,4 @@
-//! Entries as bytes: what headers keep, and what a flipped bit does.
+//! Tests of the byte format of entries: what headers keep, and the effect of a flipped bit.
 
 use super::*;
 

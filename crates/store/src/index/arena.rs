@@ -1,4 +1,5 @@
-//! The index's memory: segments borrowed from the log, cut into blocks of lines by halving.
+//! The index's memory: segments borrowed from the log and split into blocks of lines (a buddy
+//! allocator).
 //!
 //! ```text
 //!  mapping:   | log | log | log | ...            ... | segment 62 | segment 63 | lent from there
@@ -7,19 +8,20 @@
 //! ```
 //!
 //! A block of 2^n lines starts at a multiple of 2^n; its buddy is the other half of the block of
-//! 2^(n+1). A block that is given back joins its buddy if that is free too; a whole segment goes
-//! back to the log. A block's id is the number of its first line in the mapping.
+//! 2^(n+1). A block that is given back joins its buddy if that is free too; a whole free segment
+//! returns to the log. A block's id is the number of its first line in the mapping.
 //!
 //! # Invariants
 //! I1: a line is in use or in exactly one free block.
 //! I2: two buddies are never both free, and no whole segment is free.
-//! I3: what is given back can be held by no reader any more: the caller waited (epoch.rs).
+//! I3: no reader can still hold a block that is given back: the caller waited (epoch.rs).
 //!
 //! # Concurrency
-//! One mutex, taken for a block: once in some fifty inserts, when a chain gets an overflow bucket.
+//! One mutex, taken once for each block: once in some fifty inserts, when a chain gets an overflow
+//! bucket.
 //!
 //! # Limits
-//! Line numbers are 32 bits: the first 256 GiB of the mapping can be lent.
+//! Line numbers are 32 bits, so only the first 256 GiB of the mapping can be lent.
 //!
 //! # References
 //! Knuth, The Art of Computer Programming 1, §2.5 (the buddy system).

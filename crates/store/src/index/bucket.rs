@@ -11,10 +11,10 @@
 //! docs/formats/index-bucket.md has a worked example.
 //!
 //! # Invariants
-//! I1: only the head bucket's word counts (K4); an overflow bucket's word means nothing.
+//! I1: only the head bucket's word counts (K4); an overflow bucket's word is unused.
 //! I2: the version grows by one with every change of the chain and is never reset (K1).
-//! I3: a moved head is empty, and stays moved and unlocked until its block is used again: its
-//!     chain is elsewhere (resize.rs).
+//! I3: a moved head is empty, and stays moved and unlocked until its block is reused: its chain is
+//!     in another block (resize.rs).
 
 use base::sync::{AtomicU64, Backoff, Ordering, fence};
 

@@ -1,7 +1,7 @@
-//! A chain under its lock: the only way to change the index.
+//! A locked chain: the only way to change the index.
 //!
 //! # Invariants
-//! I1: dropping a chain frees its lock; with [`Chain::finish`] the version moves as well.
+//! I1: dropping a chain releases its lock; [`Chain::finish`] also advances the version.
 //! I2: a bucket that leaves the chain is pushed to the caller's list of retired buckets and keeps
 //!     its slots; the caller frees it after a grace period.
 

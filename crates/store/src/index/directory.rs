@@ -1,4 +1,4 @@
-//! From a hash to the head of its chain, while partitions change their size.
+//! The directory: maps a hash to the head of its chain, also while partitions change their size.
 //!
 //! ```text
 //!  hash:  63        64-g                                          0
@@ -13,18 +13,20 @@
 //!  head = (hash >> shift) + bias, modulo 2^32:  bias = first line - (partition << k)
 //! ```
 //!
-//! While a partition moves, its word still names the old block and `targets[]` the new one. An old
-//! head whose word says "moved" has been emptied into the new block; only then is that looked at.
+//! While a partition moves, its word still names the old block and `targets[]` names the new one.
+//! An old head whose word says "moved" has been emptied into the new block; only then does a reader
+//! look at the target.
 //!
 //! # Invariants
-//! I1: a partition's heads lie in the order of their hashes (K9), and never cover another's (K5).
+//! I1: a partition's heads lie in the order of their hashes (K9), and never hold another's keys
+//!     (K5).
 //! I2: a target is stored before its word says "moving", and stays until the next move starts.
 //!
 //! # Concurrency
 //! Any thread resolves, between two quiescent points of its session: a block that a word named is
-//! not reused before all sessions have passed one. Words are stored by the session that has claimed
-//! the partition's move (resize.rs). What was resolved may be stale at once: a session that then
-//! meets a moved head resolves again.
+//! not reused before all sessions have passed one. The session that has claimed a partition's move
+//! stores its words (resize.rs). A resolved head may be stale at once: a session that then meets a
+//! moved head resolves again.
 
 use base::KeyHash;
 use base::sync::{AtomicU64, Ordering};

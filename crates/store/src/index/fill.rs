@@ -1,4 +1,4 @@
-//! Filling an empty index chain by chain, before anybody else is there.
+//! Fills an empty index chain by chain, before any other thread uses it.
 
 use base::KeyHash;
 

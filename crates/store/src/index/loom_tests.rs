@@ -1,8 +1,8 @@
-//! Model-checked: publishing, replacing, moving and removing slots under concurrent readers.
+//! Loom tests: publishing, replacing, moving and removing slots under concurrent readers.
 //!
 //! Loom remembers one last access of each atomic. A thread's own plain load hides an earlier load
-//! of another thread from it, and the interleaving in which this thread's store comes first is
-//! never tried. So under loom the holder of a lock reads by an exchange that always fails
+//! of another thread, so loom never tries the interleaving in which this thread's store comes
+//! first. Under loom, therefore, the holder of a lock reads by an exchange that always fails
 //! (`load_held` of bucket.rs), which loom does track.
 
 use base::KeyHash;

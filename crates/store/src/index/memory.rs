@@ -1,9 +1,9 @@
-//! The index's lines: one-line buckets anywhere in the log's mapping, or a vector under the model
-//! checker.
+//! The memory of the index: one-line buckets anywhere in the log's mapping, or a vector under the
+//! model checker.
 //!
 //! # Concurrency
-//! A line is touched through its atomics only, and only while its block is taken from the arena;
-//! the log writes the same memory only while it has the segment (allocator.rs).
+//! A line is accessed only through its atomics, and only while its block is taken from the arena.
+//! The log writes the same memory only while it owns the segment (allocator.rs).
 
 use std::ops::Index;
 

@@ -1,4 +1,4 @@
-//! Moving partitions to blocks of twice or half the size, some chains at a time.
+//! Moves partitions to blocks of twice or half the size, some chains at a time.
 //!
 //! ```text
 //!  old block:  | moved | moved | chain | chain |         directory: old block, "moving"
@@ -6,21 +6,22 @@
 //!  new block:  | c | c | c | c |  not yet used  |
 //! ```
 //!
-//! Growing, the chain of old head i is split by the next bit of the hash into the heads 2i and
-//! 2i + 1; shrinking, those two become one. A step takes the lock of the old chain or chains,
-//! completes the new ones, which no thread can reach yet, empties the old heads and marks them
-//! moved. The last step makes the directory name the new block; the old one is reused after a grace
-//! period.
+//! When a partition grows, the next bit of the hash splits the chain of old head i into the heads
+//! 2i and 2i + 1; when it shrinks, those two become one. A step locks the old chain or chains,
+//! completes the new ones, which no other thread can reach yet, empties the old heads and marks
+//! them moved. The last step makes the directory name the new block; the old block is reused after
+//! a grace period.
 //!
 //! # Invariants
-//! I1: a move is worked on by one thread at a time: it is taken from the list, or newly made, and
-//!     put back.
+//! I1: one thread at a time works on a move: it takes the move from the list, or creates it, and
+//!     puts it back.
 //! I2: a new head's version is above those of the heads it replaces (K1).
-//! I3: a chain locked by others is not waited for: a step ends there, and a later one goes on.
+//! I3: a step does not wait for a chain that another session has locked: it ends there, and a later
+//!     step continues.
 //!
 //! # Concurrency
-//! Any number of moves go on at once, each of another partition. The list and the shape are under
-//! one mutex, taken once a step.
+//! Any number of moves run at once, each of another partition. The list and the shape are under one
+//! mutex, taken once a step.
 
 use std::collections::VecDeque;
 

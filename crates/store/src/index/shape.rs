@@ -1,4 +1,4 @@
-//! How large the index should be: partitions are doubled one after another as items come, and
+//! The size that the index should have: partitions are doubled one after another as items come, and
 //! halved in the opposite order as they go.
 //!
 //! ```text
@@ -11,10 +11,10 @@
 //!                 0               1    ^ doubled = 2
 //! ```
 //!
-//! A doubling from 4 to 5.5 items a head leaves 2 to 2.75, and nothing more is due before 4. A
-//! halving from 1.375 to 1 leaves 2.75 to 2. So a load that swings by less than a factor of 2.9
-//! never moves an entry back and forth, and memory follows the items without a jump: each
-//! partition takes one block twice as large and gives one back.
+//! A doubling at 4 to 5.5 items a head leaves 2 to 2.75, and the next doubling comes at 4. A
+//! halving at 1.375 to 1 leaves 2.75 to 2. So a load that swings by less than a factor of 2.9 never
+//! moves an entry back and forth, and memory follows the items without a jump: each partition takes
+//! one block twice as large and gives one back.
 //!
 //! # Invariants
 //! I1: `doubled` is below the number of partitions.

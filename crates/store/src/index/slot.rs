@@ -7,12 +7,12 @@
 //!  +-------------+--------------------------------------------+------+------+
 //! ```
 //!
-//! The low 48 bits with the low three cleared are the entry's byte offset in the log.
+//! The low 48 bits, with the low three cleared, are the entry's byte offset in the log.
 //!
 //! # Invariants
 //! I1: an entry's tag is never 0, so an entry slot is never 0; 0 is empty.
 //! I2: only a bucket's seventh slot can be a link; a link's tag is 0, its location a bucket id.
-//! I3: the two mark bits are the entry's access marks (K13) and mean nothing for equality.
+//! I3: the two mark bits are the entry's access marks (K13) and do not take part in equality.
 
 use base::KeyHash;
 

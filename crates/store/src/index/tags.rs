@@ -1,4 +1,4 @@
-//! Matching one tag against the seven slots of a bucket at once.
+//! Matches one tag against the seven slots of a bucket at once.
 //!
 //! ```text
 //!  16-byte load:  | slot 2k ............ tag | slot 2k+1 .......... tag |
@@ -6,16 +6,16 @@
 //!  sign bits of the 8-byte lanes: two bits of the mask
 //! ```
 //!
-//! SSE2 is in every x86-64 processor, so that [`match_line`] is inlined wherever a bucket is
-//! searched (+8 % GETs on 4 M 8/8 items against one slot at a time). The executor's second stage
-//! exists twice and asks once a batch whether the processor has AVX2: [`first_match_avx2`] takes 9
+//! Every x86-64 processor has SSE2, so [`match_line`] is inlined wherever a bucket is searched (+8
+//! % GETs on 4 M 8/8 items against one slot at a time). The executor's second stage exists in two
+//! versions and checks once a batch whether the processor has AVX2: [`first_match_avx2`] takes 9
 //! instructions instead of 23 (decision 0011).
 //!
 //! # Concurrency
-//! Slots are atomics that others may be storing to. The vector loads are therefore made by inline
-//! assembly, which the compiler neither splits nor assumes anything about; each aligned 8-byte
-//! slot is read whole. The result is a *hint*: readers load the slot again, with Acquire, and
-//! check its tag; a slot stored before the load was made is never missed.
+//! Slots are atomics that other threads may be storing to. The vector loads are therefore made by
+//! inline assembly, which the compiler neither splits nor assumes anything about; each aligned
+//! 8-byte slot is read whole. The result is a *hint*: readers load the slot again, with Acquire,
+//! and check its tag. A slot stored before the load is never missed.
 
 use super::slot::Tag;
 

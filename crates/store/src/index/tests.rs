@@ -1,5 +1,5 @@
-//! Chains, partitions and moves of an index by itself: entries are numbers, and a number's hash is
-//! its mix.
+//! Tests of chains, partitions and moves of the index alone: entries are numbers, and a number's
+//! hash is its mix.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,10 +1,10 @@
-//! Which segments are free, used, or waiting; and which one to reclaim next. Pure bookkeeping
-//! under the log's mutex: no memory is touched here.
+//! The segment allocator: records which segments are free, used or waiting, and picks the next one
+//! to reclaim. Pure bookkeeping under the log's mutex: it touches no segment's memory.
 //!
 //! # Invariants
 //! I1: `free_count` is the number of rows in state Free.
 //! I2: appends for users leave `reserve` segments to sessions that make room, so that reclaiming
-//!     always has somewhere to copy to.
+//!     always has a segment to copy to.
 //! I3: `free` has exactly the rows in state Free.
 
 mod choose;

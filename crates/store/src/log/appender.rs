@@ -1,4 +1,4 @@
-//! One session's open segments: reserving space, filling it, taking it back.
+//! One session's open segments: reserves space, fills it, and takes back a cancelled reservation.
 //!
 //! ```text
 //!  open segment:  | published entries | reservation | free ............ |
@@ -8,9 +8,9 @@
 //! # Invariants
 //! I1: at most one reservation is outstanding, and it is the last thing in its open segment, so
 //!     cancelling it moves `next_bytes` back.
-//! I2: what was published is added to the segment's live bytes once a batch, and before the segment
-//!     is closed: no session asks how much is alive in an open segment. Others may have subtracted
-//!     their part before (live.rs).
+//! I2: published bytes are added to the segment's live bytes once a batch, and before the segment
+//!     is closed: no session reads the live bytes of an open segment. Other sessions may have
+//!     subtracted their part before (live.rs).
 
 use base::UnixMillis;
 

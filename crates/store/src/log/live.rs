@@ -1,5 +1,5 @@
-//! How many bytes of each segment are alive, counted in lanes so that sessions that write at the
-//! same time do not take a line away from each other, nor pay for an atomic addition.
+//! The live bytes of each segment, counted in lanes, so that sessions that write at the same time
+//! do not take a cache line from each other, nor pay for an atomic addition.
 //!
 //! ```text
 //!            segment 0   1    2    3   ...  (16 to a line)
@@ -9,14 +9,15 @@
 //! ```
 //!
 //! # Invariants
-//! I1: the sum over the lanes is the bytes of a closed segment that are alive, or more: after a
-//!     segment was closed, which is under the lock of the table, lanes only fall. So a sum that is
-//!     read lane by lane, by a thread that has taken that lock since, is never less than what is
-//!     alive when the last lane has been read.
+//! I1: for a closed segment the sum over the lanes is its live bytes or more. Once a segment is
+//!     closed, which happens under the lock of the table, lanes only fall. So if a thread has taken
+//!     that lock since, and sums lane by lane, its sum is never less than the live bytes at the
+//!     moment it reads the last lane.
 //! I2: while there is a lane for each session, only that session stores to it.
 //!
 //! # Concurrency
-//! A session that takes a place sees what the place's last one stored: by the epochs' `join`.
+//! A session that takes a place sees the stores of the place's previous session, through the
+//! epochs' `join`.
 
 use base::sync::{AtomicU32, Ordering};
 use crossbeam_utils::CachePadded;

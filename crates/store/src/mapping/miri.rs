@@ -1,4 +1,4 @@
-//! What `mapping.rs` asks of the kernel, over the allocator: for Miri, which runs no system calls.
+//! A stand-in for the system calls of `mapping.rs`, over the allocator: Miri runs no system calls.
 
 pub(super) mod mm {
     use std::alloc::Layout;

@@ -1,7 +1,7 @@
-//! The kernel's memory policy of a range of addresses: `mbind`, which no crate here wraps.
+//! The kernel's memory policy for a range of addresses: `mbind`, which no crate here wraps.
 //!
-//! The policy is about pages that are not resident yet; nothing is moved. "Preferred", not "bind":
-//! a full node must not end the process while another has memory left.
+//! The policy applies to pages that are not resident yet; nothing is moved. It is "preferred", not
+//! "bind": a full node must not end the process while another has memory left.
 
 use std::io;
 

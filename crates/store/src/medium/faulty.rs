@@ -1,5 +1,5 @@
-//! A disk that does to what was not synced all that disks do, by a seed: nothing here is random
-//! that a second run would not repeat.
+//! A simulated disk with faults: at a crash, writes that were not synced suffer any fate that a
+//! disk allows. A seed decides, so a second run repeats the first exactly.
 //!
 //! ```text
 //!  write_at ──▶ pending writes ──sync──▶ kept

@@ -1,4 +1,4 @@
-//! Cache lines on their way to persistent memory.
+//! Flushes of cache lines to persistent memory.
 //!
 //! ```text
 //!  store ─▶ cache line ─clwb─▶ memory controller: what is there survives a loss of power

@@ -1,11 +1,11 @@
-//! The file of a log, by the way that was asked for.
+//! The file of a log, opened by the access method that the settings name.
 //!
 //! ```text
 //!  auto ─▶ does the file system map its blocks? ─yes─▶ dax
 //!                                               ─no──▶ file
 //! ```
 //!
-//! The bytes are the same: a log may be opened in another way at each start.
+//! The bytes are the same for both: each start may open a log by another method.
 
 use std::io;
 use std::path::Path;

@@ -5,21 +5,22 @@
 //!  by the kernel:             bytes ─copy─▶ mapping ─────────────────▶ sync: msync
 //! ```
 //!
-//! With DAX a commit is no system call. The second way is for tests, which have no such memory: all
-//! but the flush is the same, and it is as durable as a file.
+//! With DAX a commit makes no system call. The second way is for tests on machines without such
+//! memory: it differs only in the flush, and is as durable as a file.
 //!
 //! # Invariants
-//! M1: lines that were written are flushed before `write_at` returns, and the fence of `sync` comes
-//!     before its `Ok`: what was written is on the medium then, which is medium.rs, I1.
+//! M1: written lines are flushed before `write_at` returns, and the fence of `sync` comes before
+//!     its `Ok`: by then the written bytes are on the medium, as medium.rs, I1 requires.
 //! M2: between two syncs lines reach the medium in any order, eight bytes at a time. No code relies
-//!     on more: a row counts bytes that an earlier sync has covered, and of two copies of a block
-//!     it overwrites the one that does not count (committer.rs, I2); an entry that is there in part
-//!     has a bad checksum, and behind what a row counts that is a torn tail.
-//! M3: blocks belong to the file before they are written: all are allocated beforehand, and a
-//!     MAP_SYNC mapping's first store into a page waits until the file system's own log says so.
-//! M4: nothing is stored behind the file's end, nor into a hole: both would be a SIGBUS.
+//!     on more. A row counts bytes that an earlier sync has covered; of two copies of a block it
+//!     overwrites the one that does not count (committer.rs, I2); an entry that is only partly
+//!     there has a bad checksum, and beyond the bytes that a row counts that is a torn tail.
+//! M3: blocks belong to the file before they are written: all are allocated beforehand, and the
+//!     first store into a page of a MAP_SYNC mapping waits until the file system's own log records
+//!     the block.
+//! M4: nothing is stored beyond the file's end, nor into a hole: both would raise SIGBUS.
 //!
-//! Reads go by the file: a bad block is an error then, and not the end of the process.
+//! Reads use the file, so that a bad block is an error instead of the end of the process.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Bytes in memory that never fail: a disk for tests, and for a log that is not kept.
+//! A medium in memory that never fails: for tests, and for a log that is not kept.
 
 use super::{Medium, MediumError};
 

@@ -1,4 +1,4 @@
-//! Reading entries out of bytes that anybody may have written.
+//! Decodes entries from untrusted bytes.
 
 use base::UnixMillis;
 

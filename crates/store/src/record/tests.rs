@@ -1,4 +1,4 @@
-//! What is written is read back, and nothing else is.
+//! Tests of records: encoded entries decode to themselves, and other bytes are refused.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Which keys have changed, so that clients that keep copies can be told.
+//! Notes of changed keys, so that clients that keep copies can be told.
 //!
 //! ```text
 //!  a change under its chain's lock ─▶ key noted ─▶ take_changes ─▶ clients are told
@@ -6,12 +6,12 @@
 //! ```
 //!
 //! # Invariants
-//! I1: unwatched, a change costs one look at the session's own option, and a read nothing.
-//! I2: a key is noted when its slot or value has changed, not before: a thread that takes the notes
-//!     and then looks which clients have read the key finds all that have read what was there
-//!     before.
-//! I3: what is not noted for want of room ([`NOTED_BYTES_MAX`]) is covered by
-//!     [`Changes::has_all`].
+//! I1: while no client tracks keys, a change costs one look at the session's own option, and a read
+//!     nothing.
+//! I2: a key is noted after its slot or value has changed, not before. So a thread that takes the
+//!     notes and then looks up which clients have read the key finds all clients that read the old
+//!     value.
+//! I3: [`Changes::has_all`] covers the keys for which there is no room ([`NOTED_BYTES_MAX`]).
 
 use super::{Local, Session};
 

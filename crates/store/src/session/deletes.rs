@@ -1,5 +1,5 @@
-//! Room for the deletes that a durable log is told of (K2), however full it is: a full store is
-//! emptied by them.
+//! Room for the deletes that a durable log must record (K2), however full it is: deletes are the
+//! way to empty a full store.
 //!
 //! ```text
 //!  free segments:  0 .... s + 1 .............. reserve ........ all
@@ -8,16 +8,16 @@
 //!  delete ─▶ what is open ─▶ a segment of the reserve ─▶ made room: sparsest, then oldest first
 //! ```
 //!
-//! A delete takes about as much as a short entry that it ends gives up, and the latter comes back
-//! only when its segment is emptied, the delete when all older segments are (durable.rs, D5): by
-//! passes over the log (durable/passes.rs). What is kept for deletes makes each pass worth its
-//! copies.
+//! A delete takes about as much room as a short entry frees when that delete ends it. But the
+//! entry's room comes back only when its segment is emptied, and the delete's when all older
+//! segments are (durable.rs, D5), which passes over the log achieve (durable/passes.rs). The room
+//! kept for deletes makes each pass worth its copies.
 //!
 //! # Invariants
 //! T1: of the reserve, deletes leave one segment for each session that makes room, and one more:
-//!     emptying one takes another one at most, so that what deletes have used up comes back.
-//! T2: a pass keeps a delete, or a write, waiting for [`SEEN_MAX_BYTES`] of victims at most; what
-//!     that does not bring, housekeeping does.
+//!     emptying a segment takes at most one other, so the room that deletes have used comes back.
+//! T2: a pass makes a delete, or a write, wait for at most [`SEEN_MAX_BYTES`] of victims. If that
+//!     frees too little, housekeeping frees the rest.
 
 use base::UnixMillis;
 

@@ -1,10 +1,12 @@
-//! The session's part in a durable log: what it tells the committer, and the deletes that it
-//! writes for whatever leaves the index (K2).
+//! The session's part in a durable log: its notes for the committer, and the deletes that it writes
+//! for every key that leaves the index (K2).
 //!
 //! ```text
 //!  begin ─▶ requests: append, publish ... ─▶ note ─▶ quiesce       durable.rs, D1
 //!  unlink ─▶ bury: a delete with the next version and its horizon  D4, D5
 //! ```
+//!
+//! The delete of an entry with a shard has that entry's own version (D4).
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! What had to go, for a caller that watches evictions.
+//! The list of evicted items, for a caller that watches evictions.
 //!
 //! # Invariants
-//! I1: without a watcher an eviction costs one look at the session's own option.
-//! I2: at most [`KEPT_MAX`] are kept between two looks; the others are counted.
+//! I1: while no caller watches, an eviction costs one look at the session's own option.
+//! I2: at most [`KEPT_MAX`] are kept between two looks; the others are only counted.
 
 use super::{Local, Session};
 use crate::entry::Entry;

@@ -1,5 +1,5 @@
 //! The expiry pass: all sessions together walk the index, a few buckets a millisecond, and remove
-//! what has expired. Reads only no longer see it, but for [`Local::meet_expired`].
+//! expired items. Reads only hide expired items, except for [`Local::meet_expired`].
 
 use base::sync::Ordering;
 use base::{KeyHash, UnixMillis};

@@ -1,4 +1,5 @@
-//! Deleting every item, in steps, so that a thread that serves clients does something else between.
+//! Deletes every item, in steps, so that a thread that serves clients can do other work between
+//! them.
 //!
 //! ```text
 //!  begin_flush ─▶ a durable log: all versions up to a floor count as deleted
@@ -7,9 +8,9 @@
 //! ```
 //!
 //! # Invariants
-//! U1: an item that exists when a flush begins is gone when it is over, also where it was changed
+//! U1: an item that exists when a flush begins is gone when it ends, even if it was changed
 //!     meanwhile: a change that read the old value is deleted with it. Items that are written
-//!     meanwhile go or stay.
+//!     during the flush may go or stay.
 //! U2: a step visits at most [`STEP_HEADS`] chains or [`WALK_STEP`] keys of a tree.
 
 use base::KeyHash;

@@ -1,5 +1,5 @@
-//! Reads of hot keys without the way down the tree: a sorted array of the keys, and beside it where
-//! this session last found each of them (uTPS §3.2.2; decision 0042).
+//! Reads of hot keys without descending the tree: a sorted array of the keys, and beside it the
+//! place where this session last found each of them (uTPS §3.2.2; decision 0042).
 //!
 //! ```text
 //!  key ─▶ HotArray: binary search ─▶ place ─▶ slot ─▶ entry: is it this key? ─▶ answered
@@ -7,8 +7,8 @@
 //!                                                                           together, and are kept
 //! ```
 //!
-//! The array is shared and does not change; the places are this session's own. Nothing of an item
-//! is kept, so that a read sees what any other session has written (K9).
+//! The array is shared and immutable; the places belong to this session. No part of an item is
+//! kept, so a read sees the writes of every other session (K9).
 //!
 //! # Invariants
 //! I1: `places` has a place for each key of the array.

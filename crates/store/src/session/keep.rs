@@ -1,9 +1,9 @@
-//! Which entries live, for a file that keeps the memory; and entries out of such a file (warm.rs).
+//! Lists live entries for a file that keeps the memory, and reads entries back from such a file
+//! (warm.rs).
 //!
 //! # Invariants
 //! I1: an entry lives exactly when a slot of its chain names its offset (reclaim.rs, I1).
-//! I2: bytes that may be anything become an entry only if it ends where its segment's do, or
-//!     before.
+//! I2: untrusted bytes become an entry only if the entry ends at or before the end of its segment.
 
 use base::{KeyHash, UnixMillis};
 

@@ -1,5 +1,5 @@
-//! The session's part in the ordered index: finding and changing a key's slot in the tree while
-//! its stripe is locked, and having nodes at hand before that.
+//! The session's part in the ordered index: finds and changes a key's slot in the tree while its
+//! stripe is locked, and reserves tree nodes before that.
 //!
 //! ```text
 //!  hash index   lock chain  ─▶ slot in the chain   ─▶ unlock with the next version
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! With a tree the hash index holds no slots: its heads are the stripes, words that lock and
-//! version the keys whose hashes they cover (K4; decision 0021). A tree change needs its
-//! border's lock as well, for keys of other stripes share it.
+//! version the keys whose hashes they cover (K4; decision 0021). A tree change needs its border's
+//! lock as well, because keys of other stripes share the border.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Walking the whole ordered index: SCAN, RANDOMKEY and the expiry pass, in the order of keys.
+//! Walks over the whole ordered index, in the order of keys: SCAN, RANDOMKEY and the expiry pass.
 
 use std::ops::Bound;
 

@@ -1,26 +1,26 @@
-//! Reclaiming in step with writing: what a chunk of requests has used up of the log's room, it
-//! pays for at its end, so that no write has to empty a whole segment.
+//! Reclaiming in step with writing: at its end, each chunk of requests reclaims in proportion to
+//! the log space it used, so that no write has to empty a whole segment.
 //!
 //! ```text
 //!  chunk: 32 SETs ─▶ 1 KiB appended ─▶ owes 1 KiB x 1.25 / (1 - kept) of victim ─▶ one step
 //!                                          kept: the share of a victim that has to be copied
 //! ```
 //!
-//! It begins when hardly a segment is free for each session and ends when one is. Housekeeping
-//! between batches may work further ahead (room.rs); then there is nothing left to do here.
-//! Victims that keep 60 % give two fifths of what is looked at: then 3.1 KiB of victim a KiB
-//! written make room as fast as it is used, and a quarter faster.
+//! Paced reclaiming begins when there is hardly a free segment for each session, and ends when
+//! there is one. Housekeeping between batches may work further ahead (room.rs); then pacing has
+//! nothing left to do. Victims that keep 60 % give two fifths of the bytes visited: 3.1 KiB of
+//! victim per KiB written then make room as fast as it is used, and a quarter faster.
 //!
 //! # Invariants
-//! I1: a step looks at [`ENTRIES_MAX`] entries and one group at most, at [`ENTRIES_OF_DELETES_MAX`]
-//!     while deletes have used up some of the reserve, and copies [`COPIED_MAX`] bytes, or as many
-//!     as the chunk wrote, and one group at most.
-//! I2: a session that has begun to empty a segment goes on with it at each chunk, even of reads: a
-//!     write of another session may find nothing else to empty.
+//! I1: a step looks at [`ENTRIES_MAX`] entries and one group at most, or at
+//!     [`ENTRIES_OF_DELETES_MAX`] while deletes have used up some of the reserve. It copies
+//!     [`COPIED_MAX`] bytes, or as many as the chunk wrote, and one group at most.
+//! I2: a session that has begun to empty a segment continues at each chunk, even a chunk of reads:
+//!     a write of another session may find nothing else to empty.
 //!
 //! # Limits
-//! Where nine tenths of every victim stay, or a step ends at I1 again and again,
-//! writes are faster than this, and one of them may find no room and empty a segment by itself.
+//! Where nine tenths of every victim stay, or a step ends at I1 again and again, writes are faster
+//! than this, and one of them may find no room and empty a segment by itself.
 
 use base::UnixMillis;
 

@@ -1,4 +1,4 @@
-//! Which queue a client's write goes to (S3-FIFO), decided before the copy and without a lock.
+//! The choice of the queue for a client's write (S3-FIFO), made before the copy and without a lock.
 //!
 //! ```text
 //!  a slot with the key's tag is there  ──▶ the queue that its entry is in
@@ -6,9 +6,9 @@
 //!  none                                ──▶ small
 //! ```
 //!
-//! Both looks are guesses: another session may insert or move the key meanwhile, and a tag is that
-//! of another key once in some thousand times. A wrong guess costs an item its proper queue once.
-//! Policies with one queue write all to the session's first appender.
+//! Both looks are guesses: another session may insert or move the key meanwhile, and once in some
+//! thousand times a tag is that of another key. A wrong guess costs an item its proper queue once.
+//! Policies with one queue write all items to the session's first appender.
 
 use base::KeyHash;
 

@@ -7,8 +7,8 @@
 //!  range i - 1  visit: its entries have arrived                            ─┘
 //! ```
 //!
-//! The lines of a range's entries depend on nothing but its borders, so a walk gathers up to
-//! [`AHEAD_MAX`] slots before the first of their entries is looked at.
+//! The lines of a range's entries depend only on its borders, so a walk gathers up to [`AHEAD_MAX`]
+//! slots before it looks at the first of their entries.
 
 use std::ops::Bound;
 

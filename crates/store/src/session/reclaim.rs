@@ -1,4 +1,4 @@
-//! Emptying one segment, a bounded step at a time: evict or clean what is live in it.
+//! Empties one segment, a bounded step at a time: evicts or cleans its live entries.
 //!
 //! ```text
 //!  segment: | dead | live, read | live, unread | dead | live |
@@ -7,13 +7,13 @@
 //!                    copy          copy                 copy            (expired: drop)
 //! ```
 //!
-//! S3-FIFO (two queues): what was read at all in a small segment moves to main, the rest is
-//! dropped and remembered as ghosts; in a main segment what was read moves to main again, one mark
-//! poorer. A copy out of dead space stays in its queue and keeps its marks.
+//! S3-FIFO has two queues. From a small segment, entries that were read at all move to main; the
+//! others are dropped and remembered as ghosts. In a main segment, entries that were read move to
+//! main again, with one mark less. A copy out of dead space stays in its queue and keeps its marks.
 //!
 //! # Invariants
 //! I1: an entry is live exactly when a slot of its chain names its offset.
-//! I2: eviction keeps at most a part of a segment (half, for S3-FIFO fifteen sixteenths), so that
+//! I2: eviction keeps at most a part of a segment (half; for S3-FIFO fifteen sixteenths), so that
 //!     every victim frees something.
 //!
 //! # References

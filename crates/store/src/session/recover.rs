@@ -1,9 +1,9 @@
-//! Putting entries that were found on a medium into the index, before anybody is served.
+//! Inserts entries found on a medium into the index, before the store serves any request.
 //!
 //! # Invariants
-//! I1: of the entries of a key the one with the highest version has the slot, a delete too, until
-//!     [`Session::drop_deletes`] takes the deletes' slots away.
-//!     A delete with the version of a put is the one that buried it, when that had expired.
+//! I1: of a key's entries the one with the highest version has the slot. This holds for deletes
+//!     too, until [`Session::drop_deletes`] removes the deletes' slots. A delete with the same
+//!     version as a put is the one that superseded it when it had expired.
 //! I2: a segment's live bytes are those of the entries that have slots, and of all deletes.
 
 use std::num::NonZeroU16;

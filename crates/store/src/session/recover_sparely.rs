@@ -1,4 +1,4 @@
-//! Recovery into an index with little room: it gets the keys that live, and these in their order.
+//! Recovery into an index with little room: only live keys are inserted, and in key order.
 //!
 //! ```text
 //!  lists, sorted in place   | a5 b2 z1 |   | a7 b9 |   | c1 d(3) |      by key, newest first
@@ -8,15 +8,16 @@
 //!  indexed                  a7, b9, c1, z1, in this order in a tree
 //! ```
 //!
-//! The log of a store that was full holds more keys than live: superseded entries and deletes,
-//! whose slots come and go while entries are recovered as they lie. And a tree whose keys come in
-//! no order has a third more nodes than one whose keys come in theirs, which fill each node.
+//! The log of a full store holds more keys than are live: superseded entries and deletes, whose
+//! slots come and go when entries are recovered in log order. Also, a tree whose keys are inserted
+//! in random order has a third more nodes than one whose keys are inserted in key order, which
+//! fills each node.
 //!
 //! # Invariants
-//! I1: no key gets a slot that does not keep it; deletes get some only where entries follow that
-//!     are not in the lists.
-//! I2: no memory is taken for each entry: the lists are sorted where they are, and the heap has one
-//!     front for each of them.
+//! I1: a key gets a slot only if it keeps the slot; a delete gets one only where entries follow
+//!     that are not in the lists.
+//! I2: no memory is allocated per entry: the lists are sorted in place, and the heap has one front
+//!     for each list.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;

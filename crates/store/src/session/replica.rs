@@ -1,4 +1,4 @@
-//! Installing what a primary has decided, and walking what is here of a shard.
+//! Installs entries decided by a primary, and walks the local entries of a shard.
 //!
 //! ```text
 //!  install:  reserve ─▶ copy ─▶ lock chain ─▶ what is there is older? ─▶ header ─▶ slot

@@ -1,13 +1,12 @@
-//! The session's part in the index's growth: it says what it added and removed, and moves some
-//! chains when that is due.
+//! The session's part in the index's growth: it reports its added and removed items, and moves some
+//! chains when a resize is due.
 //!
 //! ```text
 //!  a chunk of requests ──▶ 16 items more or less? ──▶ tell the index ──▶ due? ──▶ 32 heads
 //! ```
 //!
 //! Growing takes two heads for every three inserts (shape.rs), and a step moves one or two for
-//! each, so that a partition is grown before the next is due, also where no caller calls
-//! `maintain`.
+//! each, so a partition is grown before the next is due, even if no caller calls `maintain`.
 
 use std::cell::Cell;
 

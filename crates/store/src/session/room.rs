@@ -1,4 +1,4 @@
-//! Making room in the log: on demand when a write finds none, and ahead of need between batches.
+//! Makes room in the log: on demand when a write finds none, and ahead of need between batches.
 //!
 //! ```text
 //!  free segments:  0 ....... reserve ....... low water ............ all
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! # Limits
-//! A write waits for other sessions' current batch at most, never for a client. Nothing is
-//! reclaimed under locks of several keys (I2 of the session).
+//! A write waits for other sessions' current batch at most, never for a client. A session reclaims
+//! nothing under locks of several keys (I2 of the session).
 
 use base::UnixMillis;
 use base::sync::Backoff;

@@ -1,8 +1,8 @@
-//! Walking the whole index: SCAN, KEYS, RANDOMKEY.
+//! Walks over the whole index: SCAN, KEYS, RANDOMKEY.
 //!
-//! Chains are visited in order of their keys' hashes (K9), each as of one moment, so that a key
-//! that is present throughout is seen, whatever size the index has and gets meanwhile. A cursor is
-//! the first hash not yet visited, without its low 16 bits: heads differ above bit 28.
+//! A walk visits chains in order of their keys' hashes (K9), each as of one moment, so that it sees
+//! every key that is present throughout, whatever size the index has and gets meanwhile. A cursor
+//! is the first hash not yet visited, without its low 16 bits: heads differ above bit 28.
 
 use base::{KeyHash, UnixMillis};
 

@@ -1,5 +1,5 @@
-//! Where read-modify-writes make their values: kept from one to the next while it is short, and
-//! booked while it is long.
+//! The buffer in which read-modify-writes build their values: a short one is kept for the next
+//! update, a long one is booked and freed.
 //!
 //! ```text
 //!  an update of a long value ─▶ room? ─ no ─▶ out of memory, and nothing has changed
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! # Invariants
-//! S1: a buffer above [`KEPT_BYTES`] is booked before it is allocated, and is freed with the
-//!     update that needed it.
+//! S1: a buffer above [`KEPT_BYTES`] is booked before it is allocated, and is freed with the update
+//!     that needed it.
 
 use std::fmt;
 use std::sync::OnceLock;

@@ -2,11 +2,12 @@
 //!
 //! # Invariants
 //! I1: locks are taken in ascending order of bucket, so that two sessions never wait for each
-//!     other; a chain that has moved makes them start over, and a locked chain does not move.
-//! I2: room is made before the first lock is taken; under the locks only what is free is used.
-//! I3: what was made free is kept for the session until it gives the locks back (`keep`), up to a
-//!     quarter of the log, and half of it for all sessions: a write that is no longer than it was
-//!     said to be finds its run.
+//!     other. If a chain has moved, the session starts over; a locked chain does not move.
+//! I2: room is made before the first lock is taken; under the locks the session uses only free
+//!     space.
+//! I3: the room made is kept for the session until it gives the locks back (`keep`), up to a
+//!     quarter of the log, and half of it for all sessions: a write that is no longer than
+//!     announced finds its run.
 
 use std::sync::Arc;
 

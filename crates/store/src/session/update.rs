@@ -1,9 +1,9 @@
-//! Read-modify-writes: decided and published under the key's bucket lock, so that they are
-//! atomic for their key. When the log has no room the lock is given back, room is made, and the
-//! decision is taken again.
+//! Read-modify-writes: decided and published under the key's bucket lock, so that they are atomic
+//! for their key. When the log has no room, the session releases the lock, makes room, and decides
+//! again.
 //!
-//! A new expiry copies its entry. In a full store it goes to where what cleaning keeps goes, as
-//! long as cleaning has enough left: it gives up about as much as it takes.
+//! A new expiry copies its entry. In a full store the copy goes to the space that cleaning uses for
+//! its copies, as long as cleaning has enough left: the copy frees about as much as it takes.
 
 use base::{KeyHash, UnixMillis};
 

@@ -7,8 +7,7 @@
 //! ```
 //!
 //! The copy happens before the lock is taken, so that a large value keeps no other session waiting.
-//! A value of at most eight bytes that replaces one of the same length is stored where that lies
-//! (K12).
+//! A value of at most eight bytes that replaces one of the same length is stored in place (K12).
 
 use base::KeyHash;
 

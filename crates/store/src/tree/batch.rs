@@ -1,5 +1,5 @@
-//! Many keys at once: a state machine for each, which asks for its next node's lines and gives way
-//! to the others until they have arrived (uTPS §3.3; M5).
+//! Batched lookups: one state machine per key prefetches its next node's lines and yields to the
+//! others until they have arrived (uTPS §3.3; M5).
 //!
 //! ```text
 //!  round 1   key 0: root ─prefetch─▶     key 1: root ─prefetch─▶      ...
@@ -7,8 +7,8 @@
 //!  last      key 0: border ──prefetch entry, note border and version: the hint
 //! ```
 //!
-//! A state machine never waits and never begins again: whatever stands in its way ends it without a
-//! hint, and the request looks its key up by itself.
+//! A state machine never waits and never restarts: an obstacle ends it without a hint, and the
+//! request then looks its key up by itself.
 
 use super::descend::{Border, Found};
 use super::node::{NO_NODE, Node, Version};

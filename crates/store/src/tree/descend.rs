@@ -1,4 +1,4 @@
-//! Going down: from a layer's root to the border that has a place, and from layer to layer.
+//! Descent: from a layer's root to the border that has a place, and from layer to layer.
 
 use base::sync::Backoff;
 

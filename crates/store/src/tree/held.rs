@@ -1,9 +1,9 @@
 //! Loads of a node's words: plain ones, except that the model checker must see those of a writer.
 //!
 //! Loom remembers one last access of each atomic. A writer's own plain load would hide an earlier
-//! load of a reader from it, and the interleaving in which the writer's store comes first would
-//! never be tried (decision 0013). So under loom a thread that holds a lock loads by an exchange
-//! that always fails, which loom does track.
+//! load of a reader, and loom would never try the interleaving in which the writer's store comes
+//! first (decision 0013). So under loom a thread that holds a lock loads by an exchange that always
+//! fails, which loom does track.
 
 use base::sync::{AtomicU32, AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! Places of keys that are read again and again, kept beyond a session's quiescent points.
+//! Places of frequently read keys, kept beyond a session's quiescent points.
 //!
 //! ```text
 //!  found once:  way down ─▶ border, slot's index            kept: both, and the border's count
@@ -6,24 +6,25 @@
 //!                     └─ no ───────────┴─ no ──────────────────────┴─ no ──▶ the way down again
 //! ```
 //!
-//! A slot that has the key's entry is the key's slot, however old the place is: a writer points
-//! that very slot at another entry, and a key that leaves its slot leaves it empty, or a link (I3
-//! of the node). So what is kept is a place in the tree and nothing of the item, and there is
-//! nothing that a writer would have to tell anybody (K9).
+//! A slot that names an entry with the key is the key's slot, however old the place is: a writer
+//! points that same slot at another entry, and a key that leaves its slot leaves it empty, or a
+//! link (I3 of the node). So a session keeps a place in the tree and no part of the item, and
+//! writers need not notify any reader (K9).
 //!
-//! Only while keys leave a border may it have a key that is already elsewhere as well, in the layer
-//! that a group has moved to, and that was written there. A session that comes down waits until the
-//! border is no longer *changing*; one that looks at a place does not believe it as long.
+//! There is one exception, while keys leave a border: a key in it may already be in another layer
+//! as well, to which its group has moved, and may have been written there. A session that descends
+//! waits until the border is no longer *changing*; a session that uses a place does not accept it
+//! until then.
 //!
 //! # Invariants
-//! I1: a node that leaves the tree is counted among those of its number's remainder after it is
-//!     marked as dead, and before its grace period begins.
-//! I2: a place whose count is the present one is of a node that stays what it is until the reader's
-//!     next quiescent point.
+//! I1: a node that leaves the tree is added to the count for the remainder of its number after it
+//!     is marked as dead, and before its grace period begins.
+//! I2: if a place's count equals the present one, its node stays what it is until the reader's next
+//!     quiescent point.
 //!
-//! I2 follows from I1: either the reader's epoch is of before the node's grace period, which then
-//! ends only after the reader's next quiescent point; or it has read an epoch that began after the
-//! count, and so it reads that count.
+//! I2 follows from I1. Either the reader's epoch is from before the node's grace period, which then
+//! ends only after the reader's next quiescent point; or the reader has read an epoch that began
+//! after the count, and so it reads that count.
 
 use base::sync::{AtomicU32, Ordering};
 

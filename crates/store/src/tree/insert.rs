@@ -1,4 +1,4 @@
-//! Adding a key, and pointing it at another entry.
+//! Adds a key, and points a key at another entry.
 //!
 //! ```text
 //!  place free, border has room      fill a slot, one store of the order word

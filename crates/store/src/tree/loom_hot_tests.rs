@@ -1,4 +1,4 @@
-//! Model-checked: places of keys that are kept while nodes change, go and are used anew.
+//! Loom tests: kept places of keys while nodes change, leave the tree and are reused.
 
 use base::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Model-checked: inserts, splits, new layers, removals and reuse under readers and walkers.
+//! Loom tests: inserts, splits, new layers, removals and reuse under readers and walkers.
 //!
 //! Nodes have three keys here and groups two. `present` are the ids that are in the tree from the
 //! start.

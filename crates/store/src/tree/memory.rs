@@ -1,11 +1,12 @@
-//! Where nodes live: blocks of four lines in the segments that the log lends to its index.
+//! Memory of tree nodes: blocks of four lines in the segments that the log lends to its index.
 //!
 //! A node's number is that of its block: its first line, divided by four.
 //!
 //! # Invariants
-//! I1: a node is in the tree, in its grace period, in one session's spare nodes, or free in the
+//! I1: a node is in the tree, in its grace period, among one session's spare nodes, or free in the
 //!     arena.
-//! I2: a number that a node named is that of a node until the reader's next quiescent point.
+//! I2: a number read from a node stays the number of a node until the reader's next quiescent
+//!     point.
 
 use std::sync::Arc;
 

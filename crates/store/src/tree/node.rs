@@ -1,4 +1,4 @@
-//! One node of the tree: four cache lines, all of them atomics.
+//! One node of the tree: four cache lines of atomics.
 //!
 //! ```text
 //!  byte 0         4        8          16      24     28     32               144         256
@@ -10,14 +10,14 @@
 //!  version: 31..4 changes | 3 border | 2 dead | 1 changing | 0 locked
 //! ```
 //!
-//! A border's slot is a `Slot` of the index: an entry of the log, or a link to the root of the
-//! next layer. Children are node numbers of 32 bits. docs/formats/tree-node.md has an example.
+//! A border's slot is a `Slot` of the index: an entry of the log, or a link to the root of the next
+//! layer. Children are node numbers of 32 bits. docs/formats/tree-node.md has an example.
 //!
 //! # Invariants
-//! I1: only the holder of the lock stores to a node, except that a child's `parent` is stored
-//!     under the lock of the old parent, and `prev` under the lock of the left neighbour.
-//! I2: while keys or children leave a node it is *changing*; when that is over, and whenever a
-//!     slot was emptied, the count of changes has grown before the lock is free.
+//! I1: only the holder of the lock stores to a node, except that a child's `parent` is stored under
+//!     the lock of the old parent, and `prev` under the lock of the left neighbour.
+//! I2: while keys or children leave a node it is *changing*. The count of changes grows before the
+//!     lock is released, both after such a change and whenever a slot was emptied.
 //! I3: a free slot of a border holds `Slot::EMPTY`. A slot is filled in the order slice, kind,
 //!     slot, and the order word last.
 //! I4: a node's kind (border or interior) never changes while a reader can be in it.
@@ -25,8 +25,8 @@
 //! # Concurrency
 //! Every store to a node's contents is a Release store and follows the store that marks it as
 //! changing, or the unlocking that ended an earlier change. A reader loads contents (Relaxed or
-//! stronger), then fences with Acquire, then loads the version again ([`Node::is_same`]): had it
-//! seen such a store, it would now see that version.
+//! stronger), then fences with Acquire, then loads the version again ([`Node::is_same`]): if it has
+//! seen such a store, it now sees that version.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Removing a key, and the nodes and layers that this leaves empty.
+//! Removes a key, and the nodes and layers that become empty.
 //!
 //! ```text
 //!  border keeps keys         one slot goes

@@ -1,4 +1,4 @@
-//! Keys cut into slices of eight bytes, which order as the keys do.
+//! Keys split into slices of eight bytes, which sort as the keys do.
 //!
 //! ```text
 //!  key "interest rate"      layer 0: "interest"  longer      layer 1: " rate\0\0\0"  5 bytes
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! # Invariants
-//! I1: two different keys that agree on all layers above differ in slice or kind here, unless
-//!     both are longer.
+//! I1: two different keys that agree on all layers above differ in slice or kind here, unless both
+//!     are longer.
 
 /// Bytes of a key that one layer looks at.
 pub(super) const SLICE_BYTES: usize = 8;

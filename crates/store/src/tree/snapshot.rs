@@ -1,4 +1,4 @@
-//! A border's contents as of one moment, in order: what walks work on.
+//! A copy of a border's contents as of one moment, in order: walks read these copies.
 
 use super::Tree;
 use super::node::{NO_NODE, Node, Version, WIDTH};

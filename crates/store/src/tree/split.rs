@@ -1,12 +1,12 @@
-//! Splitting a full border, and its ancestors where they are full as well.
+//! Splits a full border, and its ancestors where they are full as well.
 //!
 //! ```text
 //!  before   ... L ⇄ N(full) ⇄ R ...        N is changing until its parent knows M:
 //!  after    ... L ⇄ N ⇄ M ⇄ R ...          the way down waits, a walk along sees N, then M
 //! ```
 //!
-//! Going up, the lock of a node is kept until its parent's is held and the parent is marked as
-//! changing (T5).
+//! Going up, a thread keeps the lock of a node until it holds the parent's lock and has marked the
+//! parent as changing (T5).
 
 use super::insert::{Target, put_at, rank_of};
 use super::memory::Spare;

@@ -1,4 +1,4 @@
-//! The tree against a plain ordered map, alone and under several threads.
+//! Tests of the tree against a plain ordered map, with one thread and with several.
 
 #![allow(clippy::unwrap_used)]
 

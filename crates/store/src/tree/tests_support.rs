@@ -1,4 +1,4 @@
-//! What the tree's tests share: keys by number, and walks that end in a vector.
+//! Shared helpers of the tree's tests: keys by number, and walks that collect into a vector.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Recounting the tree: order, fill, links, parents, layers.
+//! Validates the tree by recounting it: order, fill, links, parents, layers.
 
 use super::node::{GROUP_MAX, NO_NODE, SEPARATORS};
 use super::slice::{Kind, Place, SLICE_BYTES};

@@ -1,4 +1,4 @@
-//! Each switch takes effect: what a batch does is counted, not what it costs.
+//! Tests that each switch takes effect, by counting what a batch does, not what it costs.
 
 use std::cell::RefCell;
 

@@ -1,9 +1,9 @@
-//! Out of a file into a store: the table is read and checked, then the entries that it names are
-//! put into a new index.
+//! Loads a store from a warm file: reads and checks the table, then inserts the entries that it
+//! names into a new index.
 //!
 //! # Invariants
-//! I1: the segments that the table names are not changed before the store is open, and the table
-//!     stays the end of the file; where it is in the way of a larger memory it moves.
+//! I1: the segments that the table names do not change before the store is open, and the table
+//!     stays at the end of the file; if it is in the way of a larger memory, it moves.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

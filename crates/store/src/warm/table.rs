@@ -1,4 +1,4 @@
-//! What stands behind the memory in a warm file: which segments are in use, and which of their
+//! The table behind the memory in a warm file: which segments are in use, and which of their
 //! entries live. docs/formats/warm-file.md has the layout byte by byte.
 //!
 //! ```text
@@ -10,9 +10,11 @@
 //! ```
 //!
 //! # Invariants
-//! I1: the trailer becomes the end of the file last: one whose sums do not fit is none.
-//! I2: rows stand in the order in which their segments were taken, the oldest first.
-//! I3: [`Table::parse`] never panics and makes no table that names bytes outside the memory.
+//! I1: the trailer is written to the end of the file last: a trailer whose sums do not match is
+//!     none.
+//! I2: rows are in the order in which their segments were taken, the oldest first.
+//! I3: [`Table::parse`] never panics, and never returns a table that names bytes outside the
+//!     memory.
 
 use crate::crc;
 use crate::log::{Contents, Queue};

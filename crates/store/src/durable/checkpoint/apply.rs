@@ -1,4 +1,4 @@
-//! A checkpoint on its way back into the index.
+//! Restores the index from a checkpoint.
 //!
 //! ```text
 //!  words ─▶ a bit for each entry that is named ─▶ segments are read: is an entry there? is it dead

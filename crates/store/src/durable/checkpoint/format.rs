@@ -1,4 +1,4 @@
-//! A checkpoint's bytes: docs/formats/data-directory.md.
+//! The byte format of a checkpoint: docs/formats/data-directory.md.
 //!
 //! ```text
 //!  slot:  | tag (16) | location (45) | last of its chain (1) | 0 (2) |

@@ -1,4 +1,4 @@
-//! Which segment to reclaim next.
+//! The choice of the segment to reclaim next.
 //!
 //! ```text
 //!  table:   | row 0 | row 1 | ...   seen   ...  | ^ next_row      not seen yet       |
@@ -6,14 +6,14 @@
 //! ```
 //!
 //! # Invariants
-//! I1: what a finished search names is claimed only if its row is still that of the same used
-//!     segment; else the search starts anew. Of a used segment ever less is alive, so it is no
-//!     worse than when it was seen.
+//! I1: a segment that a finished search names is claimed only if its row still describes the same
+//!     used segment; otherwise the search restarts. The live bytes of a used segment only shrink,
+//!     so it is no worse than when the search saw it.
 //!
 //! # Limits
-//! A step looks at [`SEARCH_ROWS`] rows under the log's mutex, some 10 us; the whole table is
-//! looked at once a segment's worth of writes: 1 ms at 131,072 segments (512 GiB of 4 MiB), in
-//! steps. Only a write that must make room by itself takes all steps at once. A run's window takes
+//! A step looks at [`SEARCH_ROWS`] rows under the log's mutex, some 10 us. The whole table is
+//! searched once per segment's worth of writes, in steps: 1 ms at 131,072 segments (512 GiB of 4
+//! MiB). Only a write that must make room by itself takes all steps at once. A run's window takes
 //! one pass, whatever the run's length.
 
 use std::collections::VecDeque;

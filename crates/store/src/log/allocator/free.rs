@@ -1,5 +1,5 @@
-//! Which segments are free, parked or resident: one bit each, so that the next one is found among
-//! any number of others without a look at their rows.
+//! A bitmap of segments in one state (free, parked or resident): one bit each, so that the next one
+//! is found among any number of others without reading their rows.
 //!
 //! ```text
 //!  word:  | 0: segments 0 to 63 | 1: 64 to 127 | ...      bit set: free

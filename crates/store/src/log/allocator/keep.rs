@@ -1,5 +1,6 @@
-//! Segments that are kept for a session which is about to write under locks of several keys: there
-//! nothing is reclaimed, so that what was made free for it must still be there.
+//! Segments kept for a session that is about to write under the locks of several keys. Nothing is
+//! reclaimed under those locks, so the segments that were freed for the session must still be free
+//! when it writes.
 //!
 //! ```text
 //!  free ─▶ kept for a place ─▶ its writes under locks (Purpose::Held)
@@ -7,9 +8,9 @@
 //! ```
 //!
 //! # Invariants
-//! P1: what is kept is in state Using, and in `kept` with the place of its session: nothing else
-//!     takes it, moves it or gives it up.
-//! P2: all sessions together keep at most half of the log: plain writes have the other.
+//! P1: a kept segment is in state Using, and in `kept` with the place of its session: no other
+//!     session takes it, moves it or reclaims it.
+//! P2: all sessions together keep at most half of the log; the other half is for plain writes.
 
 use super::{Allocator, Purpose, SegmentRow};
 

@@ -1,10 +1,11 @@
-//! Segments for the index: lent from the top, so that runs of the log's own stay together below.
-//! With several regions from the top of each in turn, which spreads the index over the nodes.
+//! Segments lent to the index. They come from the top, so that the log's own runs stay together
+//! below. With several regions they come from the top of each region in turn, which spreads the
+//! index over the NUMA nodes.
 //!
 //! # Invariants
-//! I1: `count` is the number of rows in state Index. None is lent beyond `max`, which a log that
-//!     shrinks lowers.
-//! I2: what is lent leaves the reserve to sessions that make room.
+//! I1: `count` is the number of rows in state Index. None is lent beyond `max`, which a shrinking
+//!     log lowers.
+//! I2: lending leaves the reserve to sessions that make room.
 
 use std::ops::Range;
 

@@ -1,4 +1,5 @@
-//! Segments beyond the present size of the log: parked, and their pages given back to the kernel.
+//! Segments beyond the present size of the log: they are parked, and their pages returned to the
+//! kernel.
 //!
 //! ```text
 //!            ┌─ shrink ──▶ parked, resident ──discard──▶ parked ─┐
@@ -6,9 +7,9 @@
 //!            └─ (wanted - parked: the shortage) ◀────────────────┘
 //! ```
 //!
-//! A shrinking log parks what is free at once and the rest as it comes free, and leaves a few
-//! segments to writes. Which segments are resident is noted here too, for the thread that makes
-//! memory resident ahead of the writers.
+//! A shrinking log parks its free segments at once and the others as they become free, and leaves a
+//! few segments to writes. This module also records which segments are resident, for the thread
+//! that makes memory resident ahead of the writers.
 //!
 //! # Invariants
 //! P1: `parked` has exactly the rows in state Parked, and `parked_count` counts them.

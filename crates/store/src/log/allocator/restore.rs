@@ -1,4 +1,4 @@
-//! Segments that a medium had when the store was opened, and the oldest of those that are there.
+//! Segments that a medium held when the store was opened, and the oldest segment present.
 
 use super::super::table::{Contents, SegmentRow, SegmentState};
 use super::{Allocator, Reason, Victim};

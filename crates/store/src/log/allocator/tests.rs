@@ -1,4 +1,4 @@
-//! The table of segments by itself.
+//! Tests of the segment table alone.
 
 use super::*;
 use base::UnixMillis;

@@ -1,5 +1,5 @@
-//! What one call does for the house, counted: a bounded step, whichever session calls and however
-//! seldom.
+//! Tests that one call does a bounded step of housekeeping, by counts: whichever session calls, and
+//! however seldom.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Writers, point readers and walkers at once.
+//! Tests with writers, point readers and walkers at once.
 
 #![allow(clippy::unwrap_used)]
 
