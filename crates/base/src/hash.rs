@@ -1,9 +1,9 @@
-//! The key hash: rapidhash v3, seeded per server or data set (K26); and a mix of 64 bits.
+//! The key hash: rapidhash v3, seeded per server or data set (K26); and a 64-bit mixing function.
 //!
 //! The `v3` functions promise the same output across versions and platforms, so hashes may be
-//! persisted. They resist collision attacks only minimally, and only while the seed is secret: the
-//! seed of the index is told to no client (K26). Native clients steer, and CAS tokens are told
-//! apart, by hashes with seeds of their own that order nothing.
+//! persisted. They resist collision attacks only minimally, and only while the seed is secret: no
+//! client learns the index's seed (K26). The hashes by which native clients steer, and by which CAS
+//! tokens differ, have seeds of their own and order nothing.
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 

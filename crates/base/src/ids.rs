@@ -1,4 +1,4 @@
-//! Ids as newtypes, so that two of them cannot change places in a call.
+//! Ids as newtypes, so that two of them cannot be swapped in a call.
 
 /// A worker thread's position, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

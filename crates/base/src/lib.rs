@@ -1,5 +1,5 @@
-//! What every other crate uses: units, ids, rings, offers, roles, the `sync` shim, the key hash,
-//! hash slots. No decisions.
+//! Building blocks of every other crate: units, ids, rings, offers, roles, the `sync` shim, the key
+//! hash, hash slots. The crate makes no decisions.
 
 pub mod hash;
 pub mod ids;

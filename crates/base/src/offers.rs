@@ -1,4 +1,4 @@
-//! A queue that one thread fills and any thread empties, and a set that says what is done.
+//! A queue that one thread fills and any thread empties, and a set of bits that mark finished work.
 //!
 //! ```text
 //!  entries   ...[ taken, by whomever ][ published ][ pushed ].......
@@ -8,33 +8,34 @@
 //!  done      one bit for what each entry names: takers set it, the owner clears it
 //! ```
 //!
-//! The owner pushes entries and publishes them together by one store of `head`. A taker with time
-//! takes the oldest one by moving `taken` past it, works on what it names, and sets its bit in the
-//! owner's [`DoneSet`]. So a slow taker holds up no other: their work shows before its own.
-//! Whatever an entry names is the taker's from the taking on, and the owner's again once its bit is
-//! set.
+//! The owner pushes entries and publishes them together by one store of `head`. An idle taker takes
+//! the oldest entry by moving `taken` past it, works on the thing that the entry names, and sets
+//! its bit in the owner's [`DoneSet`]. So a slow taker delays no other: their work becomes visible
+//! before its own. The thing belongs to the taker once the entry is taken, and to the owner again
+//! once its bit is set.
 //!
 //! # Invariants
-//! I1: `taken <= head <= pushed <= taken + capacity`; all count entries since the beginning, and an
+//! I1: `taken <= head <= pushed <= taken + capacity`. All count entries since the beginning; an
 //!     entry's place is its number modulo the capacity.
 //! I2: each entry is taken once: `taken` moves by ones, and the taker that moves it has the entry.
-//! I3: a place is written only by the owner, and only when its last entry is taken.
+//! I3: only the owner writes a place, and only when its last entry is taken.
 //!
 //! # Concurrency
 //! One owner at a time, any number of takers. The owner's Release store of `head` (P1) pairs with a
-//! taker's Acquire load (T1): entries, and what they name, are whole before they are seen. Its
-//! Release of a bit (D1) pairs with the owner's Acquire (D2): the work is done before it shows, and
-//! the place was read before it is written again. `taken` itself publishes nothing, so it is moved
-//! Relaxed: it only counts up, so that a taker that was overtaken fails, whatever it has read.
+//! taker's Acquire load (T1): entries, and the things they name, are complete before a taker sees
+//! them. The taker's Release of a bit (D1) pairs with the owner's Acquire (D2): the work is done
+//! before it becomes visible, and the place was read before it is written again. `taken` itself
+//! publishes nothing, so it is moved Relaxed: it only counts up, so a taker that was overtaken
+//! fails, whatever it has read.
 //!
 //! # Limits
-//! The capacity is a power of two. The owner never has more entries waiting. It keeps to that if
-//! entries name things out of so many, and it pushes an entry only for a thing that is not on the
-//! way.
+//! The capacity is a power of two. The owner never has more entries waiting. It meets this limit if
+//! entries name things from a set of at most that size, and if it pushes an entry only for a thing
+//! that is not on its way.
 //!
 //! # Trade-offs
-//! A ring with one receiver (`ring`) needs no CAS, and one tail tells of a whole batch; but its
-//! entries are one thread's. Here each entry costs a CAS, and each word of done bits an RMW.
+//! A ring with one receiver (`ring`) needs no CAS, and one tail reports a whole batch; but its
+//! entries belong to one thread. Here each entry costs a CAS, and each word of done bits an RMW.
 //!
 //! # References
 //! Minos §5.2 (HKH+WS); decision 0043.

@@ -1,4 +1,4 @@
-//! A ring between two threads: requests go in batches, and the tail says which are done.
+//! A ring between two threads: requests travel in batches, and the tail shows which ones are done.
 //!
 //! ```text
 //!  entries   ...[done][done][ taken, being executed ][ published ][ pushed ].......
@@ -8,31 +8,33 @@
 //!  entry     two words: 16 bytes, four to a cache line
 //! ```
 //!
-//! The sender pushes entries and publishes them together by one store of `head`; the receiver
-//! takes some, works on them and completes them together by one store of `tail`. No message comes
-//! back: the sender finds in its own entries which ones the tail has passed (uTPS §3.4). Whatever
-//! an entry names is the receiver's from the publication on and the sender's again once the tail
-//! has passed.
+//! The sender pushes entries and publishes them together by one store of `head`. The receiver takes
+//! some, works on them and completes them together by one store of `tail`. No message comes back:
+//! the sender finds in its own entries which ones the tail has passed (uTPS §3.4). The memory that
+//! an entry names belongs to the receiver from the publication on, and to the sender again once the
+//! tail has passed the entry.
 //!
 //! # Invariants
-//! I1: `reclaimed <= tail <= taken <= head <= pushed <= reclaimed + capacity`; all count entries
-//!     since the beginning, and an entry's place is its number modulo the capacity.
-//! I2: a place is written only by the sender, and only while no published entry stands in it.
+//! I1: `reclaimed <= tail <= taken <= head <= pushed <= reclaimed + capacity`. All count entries
+//!     since the beginning; an entry's place is its number modulo the capacity.
+//! I2: only the sender writes a place, and only while no published entry stands in it.
 //! I3: the tail passes an entry once, after the receiver has worked on all entries up to it.
 //!
 //! # Concurrency
 //! One sender and one receiver, each on one thread at a time. The sender's Release store of `head`
-//! (P1) pairs with the receiver's Acquire load (T1): entries, and what they name, are whole before
-//! they are seen. The receiver's Release store of `tail` (C1) pairs with the sender's Acquire load
-//! (R1): the work is done before it shows. [`Bell`] adds sleeping.
+//! (P1) pairs with the receiver's Acquire load (T1): entries, and the memory they name, are
+//! complete before the receiver sees them. The receiver's Release store of `tail` (C1) pairs with
+//! the sender's Acquire load (R1): the work is done before the sender sees it as done. [`Bell`]
+//! adds sleeping.
 //!
 //! # Limits
-//! The capacity is a power of two. A full ring is the sender's to avoid ([`Sender::has_room`]).
+//! The capacity is a power of two. The sender must avoid filling the ring ([`Sender::has_room`]).
 //!
 //! # Trade-offs
-//! uTPS gives every slot of its ring room for a whole batch. Here a batch is what lies between two
-//! publications, so that a half-filled one takes no more room than its entries, and a receiver may
-//! take two small ones together; head and tail still move once a batch, not once a request.
+//! uTPS gives every slot of its ring room for a whole batch. Here a batch is the entries between
+//! two publications, so that a half-filled batch takes no more room than its entries, and a
+//! receiver may take two small ones together. Head and tail still move once a batch, not once a
+//! request.
 //!
 //! # References
 //! uTPS §3.4; rules K15, K16.

@@ -1,5 +1,5 @@
-//! Roles of threads, and how they change while requests flow: which threads poll connections, and
-//! which execute.
+//! Roles of threads: which threads poll connections and which execute, and how that changes while
+//! requests flow.
 //!
 //! ```text
 //!  plan 7   D D E E .     dispatchers 2, threads 4 of at most 5    D: polls and sends
@@ -12,29 +12,30 @@
 //!                                          the last acknowledgement settles plan 8 ──┘
 //! ```
 //!
-//! A plan is published and never changed. Each thread takes it up when nothing of what it sent
-//! under an earlier one is on the way, and says so once. A thread that executes goes on executing
-//! what it is sent, whatever its role, until all have said so: then nothing can come any more.
+//! A plan is published and never changed. A thread takes a plan up when none of the requests that
+//! it sent under an earlier plan is on its way, and acknowledges that once. An executing thread
+//! continues to execute the requests sent to it, whatever its role, until all threads have
+//! acknowledged: after that no more can arrive.
 //!
 //! # Invariants
 //! I1: a thread sends by the plan that it has taken up, and takes up another only when nothing that
-//!     it sent is on the way.
-//! I2: a thread acknowledges a publication at most once, behind everything that I1 speaks of.
+//!     it sent is on its way.
+//! I2: a thread acknowledges a publication at most once, after everything that I1 speaks of.
 //! I3: a publication is settled when all threads have acknowledged it: then no thread sends, or
 //!     will ever send, by an earlier plan.
-//! I4: thread 0 polls under every plan, so that there always is a thread to hand over to.
-//! I5: a connection on its way to another thread is counted from before it leaves until it is
-//!     there; nothing leaves once the server has stopped.
+//! I4: thread 0 polls under every plan, so that connections can always be handed to some thread.
+//! I5: a connection on its way to another thread is counted from before it leaves until it has
+//!     arrived; none leaves once the server has stopped.
 //!
 //! # Concurrency
-//! [`Member`] is one thread's own and pure. [`Publication`] and [`Transit`] are shared: an
-//! acknowledgement is a Release that the look for the last one acquires (A1), and the Transit is a
+//! [`Member`] belongs to one thread and is pure. [`Publication`] and [`Transit`] are shared: an
+//! acknowledgement is a Release, and the check for the last one acquires it (A1); the Transit is a
 //! Dekker protocol of two SeqCst fences (T1).
 //!
 //! # Trade-offs
 //! Threads take a plan up one by one, each as soon as it can. Meanwhile two of them may route by
-//! different plans, so that one partition may have two writers for a moment: routing is for speed,
-//! and the store is right under any route. To stop everybody until the last one is ready would
+//! different plans, so one partition may have two writers for a moment: routing is for speed, and
+//! the store is correct under any route. Stopping all threads until the last one is ready would
 //! make all wait for the slowest.
 //!
 //! # References

@@ -1,6 +1,6 @@
 //! Atomics and locks for every lock-free structure: `std` normally, `loom` when model-checked.
 //!
-//! Structures that a loom test covers take their atomics from here and from nowhere else.
+//! Structures that a loom test covers take their atomics only from here.
 
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};

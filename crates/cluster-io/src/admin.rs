@@ -1,4 +1,5 @@
-//! What operators ask the leading manager, and its answers: JSON over a link.
+//! The operators' interface: their requests to the leading manager and its answers, as JSON over a
+//! link.
 //!
 //! ```text
 //!  dovetail cluster ─▶ config store: settings (the key), leader ────▶ link ─▶ manager's thread

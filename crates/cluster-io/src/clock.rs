@@ -1,4 +1,4 @@
-//! The clock that leases are counted on: monotonic, and it counts suspension (K3).
+//! The clock that leases are measured by: monotonic, and it counts time in suspension (K3).
 
 use base::Instant;
 use rustix::time::{ClockId, clock_gettime};

@@ -1,4 +1,5 @@
-//! Config stores by their places: `zk://HOSTS/PATH` or `file:///DIR`, with the same questions.
+//! Opens a config store by its address: `zk://HOSTS/PATH` or `file:///DIR`, with one interface for
+//! both.
 
 mod file;
 

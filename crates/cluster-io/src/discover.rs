@@ -1,15 +1,16 @@
-//! What servers read from the config store: the cluster's settings, and which manager leads.
+//! Discovery: a server reads from the config store the cluster's settings and which manager leads.
 //!
 //! ```text
 //!  config store ── read settings until there are any ──▶ Found::Settings, once
 //!           ── read leader, watch, read again ─────▶ Found::Leader, at each change
 //! ```
 //!
-//! A thread of its own asks and waits; the code that started it is told by a call from there.
+//! A thread of its own makes the requests and waits; it reports to the code that started it by a
+//! callback.
 //!
 //! # Invariants
-//! D1: settings are told before any leader is.
-//! D2: a trouble is told when it begins, or becomes another; not once a second.
+//! D1: the settings are reported before any leader is.
+//! D2: an error is reported when it begins or changes, not once a second.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};

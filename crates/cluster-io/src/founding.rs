@@ -1,4 +1,4 @@
-//! The settings of a cluster: made by the first manager, found by all others.
+//! Founding: the first manager writes the settings of a cluster, all others find them.
 //!
 //! ```text
 //!  flags ─┐                        ┌ nothing there: defaults, flags, a new key ─▶ write if nothing
@@ -8,7 +8,7 @@
 //!
 //! # Invariants
 //! G1: two managers that start at once end with the same settings: one write takes effect (Z2).
-//! G2: a flag that contradicts what is stored is refused with both values; nothing changes.
+//! G2: a flag that contradicts the stored settings is refused with both values; nothing changes.
 
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What the cluster's state machines need of the world: links, config stores, settings, discovery.
+//! The environment of the cluster's state machines: links, config stores, settings, discovery.
 //!
 //! ```text
 //!  server's control thread ── links ── TCP ── links ── manager's thread (cluster::Manager)
@@ -9,19 +9,19 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | `links` | control messages over TCP, both ends proven by the cluster's key |
-//! | `config_store` | the config store's places: `zk://HOSTS/PATH`, `file:///DIR` |
-//! | `settings` | what holds for a whole cluster, as the config store keeps it |
+//! | `links` | control messages over TCP, both ends authenticated by the cluster's key |
+//! | `config_store` | the config store's addresses: `zk://HOSTS/PATH`, `file:///DIR` |
+//! | `settings` | the settings of a whole cluster, as the config store keeps them |
 //! | `founding` | the first manager's writing of the settings |
 //! | `managing` | a manager's thread |
-//! | `admin` | what operators ask, and are answered |
-//! | `discover` | what servers read from the config store |
-//! | `clock` | what leases are counted on |
+//! | `admin` | the requests of operators, and the answers |
+//! | `discover` | the servers' reading of the config store |
+//! | `clock` | the clock of leases |
 //! | `key` | the cluster's secret |
 //!
 //! # Invariants
-//! O1: a thread that hands something in here waits for no socket and no file.
-//! O2: what comes from a socket or a file is checked, bounded, and never a reason to panic.
+//! O1: a thread that hands work to this crate waits for no socket and no file.
+//! O2: input from a socket or a file is checked, bounded, and never a reason to panic.
 #![forbid(unsafe_code)]
 
 pub mod admin;

@@ -1,4 +1,4 @@
-//! Control messages over TCP, between nodes and managers.
+//! Links: control messages over TCP, between nodes and managers.
 //!
 //! ```text
 //!  driver ── send ──▶ queue ─▶ dialer of HOST:PORT ─ connect, hand-shake ─▶ link ══ TCP ══▶ peer
@@ -7,24 +7,29 @@
 //!           one thread for all of a process: tokio, one task a dialer and one a link that came in
 //! ```
 //!
-//! A message goes to an address, which is dialled when there is something to say, or back over the
-//! link that another one came on. Delivery is not promised: a full queue, a peer that is away and a
-//! link that breaks all lose messages, and the machines send again what matters.
+//! A message goes either to an address, which is dialled when there is a message to send, or back
+//! over the link on which another message came. Delivery is not promised: a full queue, an absent
+//! peer and a broken link all lose messages, and the state machines resend those that matter.
 //!
 //! # Invariants
-//! L1: `send` waits for nothing (O1); each peer's queue is bounded; what does not fit is dropped.
-//! L2: nothing is delivered before both sides have proven the key, and each frame carries a tag
-//!     over its place in the stream: nothing is forged, repeated, left out or sent back (K25).
+//! L1: `send` waits for nothing (O1); each peer's queue is bounded; a message that does not fit is
+//!     dropped.
+//! L2: no message is delivered before both sides have proven the key, and the tag of each frame
+//!     covers its position in the stream: no frame can be forged, repeated, left out or reflected
+//!     (K25).
 //! L3: a message names its receiver; another incarnation of a server does not get it.
-//! L4: a peer of another format is refused before anything is said, and one log line says so.
+//! L4: a peer of another format is refused before any message is exchanged, and one log line says
+//!     so.
 //! L5: a peer costs bounded memory and time: before its proof a few hundred bytes and two seconds,
-//!     later one frame of at most [`FRAME_MAX_BYTES`] and no silence. A new one is always heard:
-//!     the oldest that has not proven the key, of the address with the most, makes room.
-//! L6: what waits is bounded in bytes as well: with as many as may waiting for a receiver, another
-//!     long message for it is not taken; with as many for the driver, no link is read.
+//!     later one frame of at most [`FRAME_MAX_BYTES`] and no silence. A new peer is always
+//!     accepted: to make room, the oldest link that has not proven the key is closed, of the
+//!     address with the most such links.
+//! L6: waiting messages are bounded in bytes as well. When the bytes waiting for a receiver reach
+//!     the bound, another long message for it is refused; when those waiting for the driver do, no
+//!     link is read.
 //!
 //! # Limits
-//! Frames are proven, not hidden: every host that can read the network reads values.
+//! Frames are authenticated, not encrypted: every host that can read the network reads values.
 
 mod accept;
 mod dial;

@@ -7,9 +7,10 @@
 //! ```
 //!
 //! # Invariants
-//! H1: the thread sleeps until something comes in or [`Manager::next_need`].
-//! H2: a node is answered over the link that it was last heard on; before it was, at its address.
-//! H3: when the thread ends, the config store's session ends with it: the next manager need not
+//! H1: the thread sleeps until an input arrives or until [`Manager::next_need`].
+//! H2: a node is answered over the link on which its last message came; before its first message,
+//!     at its address.
+//! H3: when the thread ends, the config store's session ends with it, so the next manager need not
 //!     wait.
 
 mod answers;

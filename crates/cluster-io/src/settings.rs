@@ -1,4 +1,4 @@
-//! What holds for a whole cluster: chosen when its first manager starts, kept in the config store.
+//! The settings of a whole cluster: chosen when its first manager starts, kept in the config store.
 //!
 //! ```toml
 //! format = 1
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! # Invariants
-//! S1: written once, if nothing is there; all readers have the same.
-//! S2: what this release does not know is refused in one line, never skipped.
+//! S1: they are written once, if none are stored; all readers have the same.
+//! S2: a setting that this release does not know is refused in one line, never skipped.
 
 use std::time::Duration;
 

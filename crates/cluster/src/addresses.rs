@@ -1,4 +1,4 @@
-//! Where a node is reached: what it announces, what the configuration says of its members.
+//! Addresses of a node: those it announces, and those that the configuration lists for its members.
 
 /// The longest host name and the longest `HOST:PORT` (RFC 1035: 253 bytes of a name).
 pub const ADDRESS_MAX_BYTES: usize = 261;

@@ -1,22 +1,22 @@
-//! Messages as bytes, for links that keep order and lose nothing (docs/formats/peer.md).
+//! The byte format of messages, for links that keep order and lose nothing (docs/formats/peer.md).
 //!
 //! ```text
 //!  byte 0       1
 //!  | format 1 | kind | fields in their order, little-endian ... |
 //! ```
 //!
-//! Numbers are as wide as their type. Lists and texts have a count of 32 bits before them, an
-//! optional field a byte of 0 or 1. A configuration is the bytes that the config store keeps, an
-//! entry one record as logs hold it.
+//! Numbers are as wide as their type. Lists and texts are preceded by a count of 32 bits, an
+//! optional field by a byte of 0 or 1. A configuration is encoded as the bytes that the config
+//! store keeps, an entry as one record as logs hold it.
 //!
 //! # Invariants
 //! B1: a message of another format is refused as such, whatever follows its first byte.
 //! B2: nothing is allocated for more elements than the remaining bytes can hold.
-//! B3: all bytes belong to the message: what is left over makes it none.
+//! B3: all bytes belong to the message: bytes left over make it invalid.
 //!
 //! # Limits
-//! Whether bytes are a peer's, and are as they were sent, the link's tag says; what is checked here
-//! is form. How long a message may be is the link's business too.
+//! This module checks form only. The link's tag ensures that the bytes are a peer's and are
+//! unchanged; the link also bounds the length of a message.
 
 mod field;
 mod kinds;

@@ -1,5 +1,5 @@
-//! The config store that holds the configuration: a few small values in a system that is already
-//! reliable. ZooKeeper is one; the embedded one here is another (decision 0053).
+//! The interface of the config store, which holds the configuration: a few small values in a system
+//! that is already reliable. ZooKeeper is one; the embedded one here is another (decision 0053).
 //!
 //! ```text
 //!  manager ── Request { session, id, ask } ──▶ config store ── Response { id, answer } ──▶ manager
@@ -11,9 +11,10 @@
 //! # Invariants
 //! Z1: all requests take effect one after the other (linearizable).
 //! Z2: a write takes effect only if the value still has the stamp that the writer names.
-//! Z3: at most one live session holds a claim; an expired session's claims are gone before
-//!     anybody else gets them.
-//! Z4: a session that watches a path is told once that it changed, and watches again if it wants.
+//! Z3: at most one live session holds a claim; an expired session's claims are gone before any
+//!     other session gets them.
+//! Z4: a session that watches a path is notified once of a change, and watches again if it wants
+//!     more.
 //! Z5: a session is not ended before it has been silent for its whole timeout (V1 of the manager).
 
 mod embedded;

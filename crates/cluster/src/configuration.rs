@@ -10,13 +10,14 @@
 //! # Invariants
 //! C1: shards lie in order of their slots and cover all 16,384.
 //! C2: a node has at most one role in a shard.
-//! C3: the primary and every backup hold all that was ever acknowledged of a shard; a *joining*
+//! C3: the primary and every backup hold every write ever acknowledged for a shard; a *joining*
 //!     node does not yet. A primary that is *filling* does not either, but the node it fills from
 //!     does.
 //! C4: the epoch of a shard grows with each new primary.
-//! C5: addresses are those of members; they do not change in a node's life.
-//! C6: while fewer than `min_copies` full copies are members, those that fell silent last *wait*:
-//!     they too hold all that was ever acknowledged or shown of the shard (decision 0056).
+//! C5: addresses are those of members; they do not change during a node's life.
+//! C6: while fewer than `min_copies` full copies are members, the copies that fell silent last are
+//!     listed as *waiting*: they too hold every write ever acknowledged or shown for the shard
+//!     (decision 0056).
 
 mod codec;
 

@@ -1,5 +1,5 @@
-//! What nodes send each other by UDP: landed frames, and acknowledgements of them, under a keyed
-//! tag (docs/formats/peer.md).
+//! UDP datagrams between nodes: landed frames and acknowledgements of them, under a keyed tag
+//! (docs/formats/peer.md).
 //!
 //! ```text
 //!  byte 0       3       4      5       6       8      14   20      24     32    40
@@ -10,13 +10,14 @@
 //! ```
 //!
 //! # Invariants
-//! U1: nothing behind the format is believed before the tag is right (K25).
-//! U2: what was opened is whole: frames and acknowledgements come out without another check.
+//! U1: no field behind the format is used before the tag is verified (K25).
+//! U2: an opened datagram is well-formed: frames and acknowledgements come out without another
+//!     check.
 //! U3: a datagram is for one incarnation of one node, and under one term (K22).
 //!
 //! # Limits
-//! Each holder of the key can speak for all others; nothing is hidden. One that is sent again says
-//! what it said: writes have versions, and an old term is fenced.
+//! Each holder of the key can speak for all others; nothing is encrypted. A replayed datagram has
+//! no new effect: writes have versions, and an old term is fenced.
 
 mod acks;
 mod frames;

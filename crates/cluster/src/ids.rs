@@ -1,4 +1,4 @@
-//! Ids of the cluster as newtypes, so that two of them cannot change places in a call.
+//! Ids of the cluster as newtypes, so that two of them cannot be swapped in a call.
 
 use std::fmt;
 

@@ -15,7 +15,7 @@
 //! | `scheme` | how entries travel to backups, and which of their logs they lie in |
 //! | `record` | entries as they land and lie in logs |
 //! | `datagram` | landed frames and acknowledgements on their way, with a keyed tag |
-//! | `message`, `codec` | all else that is said, and its bytes |
+//! | `message`, `codec` | all other messages, and their byte format |
 //!
 //! Each machine takes `input(event, now, &mut actions)`. The server drives it with sockets, files
 //! and a clock; the simulator with simulated ones that fail. docs/design/cluster.md explains the

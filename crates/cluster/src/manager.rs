@@ -1,4 +1,5 @@
-//! The configuration manager: which nodes live, and what each has; one leads, others stand by.
+//! The configuration manager: tracks which nodes live and assigns them their roles. One manager
+//! leads, the others stand by.
 //!
 //! ```text
 //!  standby ── claim ──▶ reading ── configuration ──▶ leading ─┐
@@ -10,16 +11,17 @@
 //! ```
 //!
 //! # Invariants
-//! V1: leases are granted only while the own session with the config store cannot have ended; the
-//!     next leader waits for one more lease before it relies on anybody's being over.
-//! V2: a configuration is committed when every member has installed it and the lease of everybody
-//!     else is over (`fence`).
-//! V3: a node that a configuration on its way to the config store leaves out gets no lease any
-//!     more.
-//! V4: what takes effect is what the config store took; a manager that finds something else there
-//!     starts from that.
-//! V5: a lease is granted for the configuration in force, to nodes that have installed it. One that
-//!     was left out and is a member again may still serve what others were given meanwhile.
+//! V1: a manager grants leases only while its own session with the config store cannot have ended;
+//!     the next leader waits for one more lease before it relies on the end of any node's lease.
+//! V2: a configuration is committed when every member has installed it and the lease of every other
+//!     node is over (`fence`).
+//! V3: a node that is left out of a configuration gets no more leases from the moment that
+//!     configuration is on its way to the config store.
+//! V4: only a configuration that the config store accepted takes effect; a manager that finds
+//!     another one there continues from that one.
+//! V5: a lease is granted for the configuration in force, to nodes that have installed it. A node
+//!     that was left out and is a member again may still serve shards that were given to other
+//!     nodes meanwhile.
 //!
 //! # References
 //! Rowan-KV §4.5 (FaRM's reconfiguration); K3; decision 0053.

@@ -9,9 +9,10 @@
 //!  client ── Request ──▶ node ── Reply ──▶ client      client ── AskConfiguration ──▶ anyone
 //! ```
 //!
-//! Every message may be lost, delayed, doubled or overtaken: a peer that needs an answer asks
+//! Every message may be lost, delayed, duplicated or overtaken: a peer that needs an answer asks
 //! again, and a peer that is asked twice answers twice. Entries travel as landed frames
-//! (`crate::record`); all else is control and rare. docs/design/cluster.md has the table.
+//! (`crate::record`); all other messages are control messages and rare. docs/design/cluster.md has
+//! the table.
 
 use std::any::Any;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! A server's part of the cluster: keeps a lease, serves its shards, holds copies of others.
+//! A node, a server's part of the cluster: it keeps a lease, serves its shards, and holds copies of
+//! others.
 //!
 //! ```text
 //!  Tick, Message, Landed, Digested, Synced ─▶ input(event, now) ─▶ Send, Land, Append, Sync, Fence
@@ -19,11 +20,11 @@
 //! ```
 //!
 //! # Invariants
-//! N1: a client is answered from a shard only by its primary in a committed configuration, whose
-//!     lease had not ended when the answer was ready (K22).
+//! N1: a client's request for a shard is answered only by its primary in a committed configuration
+//!     whose lease had not ended when the answer was ready (K22).
 //! N2: a write is answered when every target and the primary's own log have it (K21).
-//! N3: what landed under a term is digested before the next term is installed, and nothing lands
-//!     under an older term after that (K22).
+//! N3: everything that landed under a term is digested before the next term is installed, and
+//!     nothing lands under an older term after that (K22).
 //! N4: versions of a shard only grow, and never repeat: an epoch has one primary, in one
 //!     incarnation.
 //! N5: a write that was computed on one still pending lands together with it, so that no copy has
@@ -31,7 +32,7 @@
 //!
 //! # Limits
 //! Frames, keys and values are allocated one by one. A shard with [`Settings::pending_max`] writes
-//! under way answers more with "try again".
+//! under way answers further ones with "try again".
 //!
 //! # References
 //! Rowan-KV §4; K6, K14, K19 to K25.

@@ -8,13 +8,13 @@
 //! ```
 //!
 //! Key and value together are the body. A record carries one piece of it: the whole body, or block
-//! `seq` of `cnt` where the body does not fit into one datagram (Rowan-KV Fig. 7). Records start at
+//! `seq` of `cnt` if the body does not fit into one datagram (Rowan-KV Fig. 7). Records start at
 //! multiples of 64 bytes, which is the stride of replication. See docs/formats/peer.md.
 //!
 //! # Invariants
-//! D1: a record whose checksum does not match is no record, whatever its header says.
-//! D2: the blocks of one (shard, version) have the same header but for `seq`, the checksum
-//!     and the piece's length.
+//! D1: a record whose checksum does not match is invalid, whatever its header says.
+//! D2: the blocks of one (shard, version) have the same header except for `seq`, the checksum and
+//!     the piece's length.
 
 use std::ops::Range;
 use std::sync::Arc;

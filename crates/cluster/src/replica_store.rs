@@ -1,4 +1,4 @@
-//! Where a node keeps the entries of its shards: an index over its logs.
+//! The replica store: the node's store of the entries of its shards, an index over its logs.
 //!
 //! ```text
 //!  install ─▶ newest of each key ─▶ get, part         what clients and joining nodes are given
@@ -7,10 +7,10 @@
 //!  commit, forget_deletes: CommitVer has grown, so less has to be kept for that
 //! ```
 //!
-//! The server's replica store is the store; this module has one in plain maps, for tests and
+//! The server's replica store is the store crate; this module has one in plain maps, for tests and
 //! simulation.
 //!
-//! What has landed a replica store may hand to threads of its own, which install it later:
+//! A replica store may hand landed entries to threads of its own, which install them later:
 //!
 //! ```text
 //!  take_in ─▶ Later ─▶ in the index ─▶ take_done: Done ─▶ acknowledged
@@ -19,15 +19,16 @@
 //!
 //! # Invariants
 //! S1: of a key's entries the one with the highest version counts, deletes among them, until
-//!     [`ReplicaStore::forget_deletes`] has been told that nothing older can come (K2).
-//! S2: a walk by [`ReplicaStore::part`] returns every key that is there from beginning to end (K9).
-//! S3: once an entry that is a flush is installed, nothing of its shard with a lower version is
-//!     there, and nothing such is installed until the shard is cleared. It is among what
+//!     [`ReplicaStore::forget_deletes`] is told that no older entry can come (K2).
+//! S2: a walk by [`ReplicaStore::part`] returns every key that is present from beginning to end
+//!     (K9).
+//! S3: once a flush entry is installed, no entry of its shard with a lower version is there, and
+//!     none is installed until the shard is cleared. The flush is among the entries that
 //!     [`ReplicaStore::above`] returns, and is never forgotten.
-//! S4: what was answered [later](Installed::Later) is installed in the order in which it came,
-//!     within a shard. Everything else that is asked of that shard sees it installed, or refused.
-//! S5: what follows another one of its frame is refused if that was: it may have been computed on
-//!     it, and no copy has the later one alone (N5 of the node).
+//! S4: entries answered [later](Installed::Later) are installed in the order in which they came,
+//!     within a shard. Every other request for that shard sees them installed, or refused.
+//! S5: an entry that follows another one of its frame is refused if that one was: it may have been
+//!     computed on it, and no copy has the later one alone (N5 of the node).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! How an entry reaches its backups, and in which of their logs it lies: Rowan-KV's scheme and the
-//! four that it is measured against (§6.1), decision 0064.
+//! Replication schemes: how an entry reaches its backups, and in which of their logs it lies. They
+//! are Rowan-KV's scheme and the four that it is measured against (§6.1), decision 0064.
 //!
 //! ```text
 //!            taken in by       the backup's logs            datagrams
@@ -10,8 +10,8 @@
 //!  share     control thread    one for each peer, placed    an entry
 //! ```
 //!
-//! *Placed*: the sender has reserved the place in the log, and says so; the receiver puts the entry
-//! there. Versions, CommitVer, terms and acknowledgements are the same in all.
+//! *Placed*: the sender has reserved the place in the log and names it; the receiver puts the entry
+//! there. Versions, CommitVer, terms and acknowledgements are the same in all schemes.
 
 use std::collections::BTreeMap;
 use std::fmt;

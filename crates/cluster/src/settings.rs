@@ -1,4 +1,4 @@
-//! What the state machines are told at the start, and the arithmetic of leases (K3).
+//! Start-up settings of the state machines, and the arithmetic of leases (K3).
 
 use base::Instant;
 

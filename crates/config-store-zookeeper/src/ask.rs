@@ -1,12 +1,12 @@
-//! One request of the config store as requests of ZooKeeper.
+//! Translates one request of the config store into requests of ZooKeeper.
 //!
 //! | config store | ZooKeeper |
 //! |---|---|
-//! | beat | `sync`: by way of the leader, so a server that is cut off from it does not answer |
+//! | beat | `sync`: goes through the leader, so a server cut off from the leader does not answer |
 //! | read | `sync`, `getData` |
 //! | write, nothing there yet | `create` |
 //! | write | `setData` with the version |
-//! | claim | `create`, ephemeral; if there is one already, whose it is |
+//! | claim | `create`, ephemeral; if one exists already, whose it is |
 //! | watch | `exists` with a watch |
 
 use std::sync::Arc;

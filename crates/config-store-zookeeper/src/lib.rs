@@ -1,4 +1,4 @@
-//! `cluster::config_store` in ZooKeeper (decision 0055).
+//! The cluster's config store in ZooKeeper: `cluster::config_store` (decision 0055).
 //!
 //! ```text
 //!  manager ─ Request ─▶ channel ─▶ thread: tokio, one ZooKeeper client a session ─▶ ensemble
@@ -10,14 +10,14 @@
 //! ```
 //!
 //! # Invariants
-//! R1 (Z1, Z2): a read follows a `sync`, so that it sees what was written before it; a write names
-//!     the version that it replaces.
-//! R2 (Z5): a caller that got an answer may count on the session for the time it asked for. Answers
-//!     come by way of the ensemble's leader, but the leader learns of a client's sign of life up to
-//!     a tick later than the client's own server. So the session that is asked of ZooKeeper lasts
-//!     two ticks longer than the one that is promised.
-//! R3: an answer that is lost is no answer: the asker reads to learn what happened. Nothing is sent
-//!     twice here.
+//! R1 (Z1, Z2): a read follows a `sync`, so that it sees every earlier write; a write names the
+//!     version that it replaces.
+//! R2 (Z5): a caller that got an answer may rely on the session for the time it asked for. Answers
+//!     come through the ensemble's leader, but the leader learns of a client's heartbeat up to a
+//!     tick later than the client's own server. So the session that is requested from ZooKeeper
+//!     lasts two ticks longer than the one that is promised.
+//! R3: a lost answer is no answer: the caller reads to learn what happened. Nothing is sent twice
+//!     here.
 //!
 //! # Limits
 //! Values are small (ZooKeeper takes 1 MiB). A session of ZooKeeper lasts two ticks at least, so a

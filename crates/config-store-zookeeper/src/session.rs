@@ -1,4 +1,5 @@
-//! The thread: opens sessions, and lets each request run without waiting for the one before it.
+//! The session thread: opens sessions, and lets each request run without waiting for the previous
+//! one.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Against a real ZooKeeper, which `cargo xtask test-zookeeper` provides.
+//! Tests against a real ZooKeeper, which `cargo xtask test-zookeeper` provides.
 
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! How many requests each worker holds: sent to it and not yet acknowledged.
+//! The depth of each worker's queue: the number of requests sent to it and not yet acknowledged.
 //!
 //! ```text
 //!  counts   worker 0: 2   worker 1: 0   worker 2: 1   worker 3: 0
@@ -10,20 +10,20 @@
 //!           DEEP     .....   this many or more; among these one must count
 //! ```
 //!
-//! A level is as many 64-bit words as the workers need, so the shortest queue of 64 workers is
-//! one load and one count of trailing zeros, of 240 at most four.
+//! A level is as many 64-bit words as the workers need, so finding the shortest queue takes one
+//! load and one count of trailing zeros for 64 workers, and at most four of each for 240.
 //!
 //! # Invariants
 //! I1: worker w's bit is set at level `min(counts[w], DEEP)` and nowhere else.
 //! I2: `lowest` is the first level with a bit set.
-//! I3: of workers that hold the same, the one with the lowest index is the shortest.
+//! I3: of workers with equal depths, the one with the lowest index counts as the shortest.
 //!
 //! # Concurrency
 //! One dispatcher's own view: nothing is shared.
 //!
 //! # Limits
-//! At most 65,536 workers. With every worker at `DEEP` or above the shortest is found by a scan;
-//! so much is waiting then that the scan is the least of it.
+//! At most 65,536 workers. When every worker is at `DEEP` or above, a scan finds the shortest; the
+//! queues are then so long that the scan does not matter.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! The hot set: which keys the cache-resident layer serves itself, chosen anew in each epoch.
+//! The hot set: the keys that the cache-resident layer serves itself, chosen anew in each epoch.
 //!
 //! ```text
 //!  workers                          manager                                       workers
@@ -9,13 +9,14 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a snapshot's keys are sorted and differ, and they are the most frequent of the tracked ones.
-//! I2: every key outside the heap is estimated no higher than every key in it.
-//! I3: an estimate is never below what was sampled (halved as often as the epochs that passed).
+//! I1: a snapshot's keys are sorted and distinct, and they are the most frequent of the tracked
+//!     ones.
+//! I2: every key outside the heap has an estimate no higher than every key in it.
+//! I3: an estimate is never below the number of samples (halved once for each epoch that passed).
 //!
 //! # Concurrency
 //! One `Sampler` per worker, one `HotSet` on the manager's thread. A snapshot is plain data: the
-//! driver swaps the old for the new in one step, and readers keep what they hold (uTPS §3.2.2).
+//! driver swaps the old for the new in one step, and readers keep the one they hold (uTPS §3.2.2).
 //!
 //! # Limits
 //! Tracks `key_max` keys (uTPS: 10,000). Two keys with one 64-bit hash count as one: a key that is

@@ -1,4 +1,4 @@
-//! Which shards move, and where: resharding by load (Rowan-KV §4.6).
+//! Resharding by load: which shards move, and to which server (Rowan-KV §4.6).
 //!
 //! ```text
 //!  load   ████████████ B        average ────┐        B is above 1.3 x the average: overloaded
@@ -6,17 +6,17 @@
 //!         ██████ C      ████ D  ────────────┘        and so on, until B is within 5 %
 //! ```
 //!
-//! Every window (500 ms) servers report what each shard was asked; the leading manager feeds this
-//! and orders the moves. A pure function: no window, no clock.
+//! Every window (500 ms) servers report the number of requests for each shard; the leading manager
+//! passes the reports in and orders the moves. A pure function: no window, no clock.
 //!
 //! # Invariants
 //! I1: a move never makes its target the busier of the two.
-//! I2: with no server overloaded nothing moves, however uneven the rest is.
+//! I2: if no server is overloaded nothing moves, however uneven the rest is.
 //! I3: a shard moves once, and only from an overloaded server.
 //!
 //! # Trade-offs
-//! Greedy, largest first: within 5 % where shards are small against the average. A shard that alone
-//! is more than the average moves only to relieve what else its server serves.
+//! The algorithm is greedy, largest first: within 5 % where shards are small against the average. A
+//! shard that alone is more than the average moves only to relieve the other shards of its server.
 
 /// When to move, and how far.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! The question that every router answers: which worker serves this request?
+//! The interface of every router: picks the worker for a request.
 //!
 //! ```text
 //!                       ┌────────── Depths: outstanding per worker, kept by the driver
@@ -13,11 +13,12 @@
 //! I1: routing is for speed; the store is correct under any route (every bucket has its own lock).
 //! I2: a request that was answered `To` is finished exactly once, with the same fields.
 //! I3: a router never names a worker that the depths do not have.
-//! I4: a request that was answered `Busy` has left nothing behind.
+//! I4: a request that was answered `Busy` has left no state behind.
 //!
 //! # Concurrency
-//! Each dispatcher has its own router and its own view of the depths. What dispatchers share (the
-//! write table) a router holds by a handle of its own, so that no request touches a shared counter.
+//! Each dispatcher has its own router and its own view of the depths. Dispatchers share only the
+//! write table; a router holds it by a handle of its own, so that no request touches a shared
+//! counter.
 //!
 //! # References
 //! C-4 §4.2; rules K6, K10, K15.

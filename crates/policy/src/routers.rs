@@ -1,4 +1,5 @@
-//! The routers: which worker may write a partition, and how all other requests are balanced.
+//! The routers: a write policy says which worker may write a partition, and a balance spreads all
+//! other requests.
 //!
 //! ```text
 //!  write policy            may be balanced          balance
@@ -16,12 +17,12 @@
 //!  the joint default: DCrew<SizeAwareJbsq>; small requests stay with a receiver that executes
 //! ```
 //!
-//! A request that is not balanced has one worker to go to and ignores the bound, since no other
-//! worker can take it (C-4 §3: the model's writes do so).
+//! A request that is not balanced has one possible worker and ignores the bound, since no other
+//! worker can take it (the writes of C-4's model in §3 do so too).
 //!
 //! # Invariants
 //! I1: under `Erew`, `Crew` and `DCrew` no partition has writes outstanding with two workers.
-//! I2: a balance keeps nothing per request, so a write policy may ask it or not.
+//! I2: a balance keeps no state per request, so a write policy need not ask it for each one.
 //! I3: of equal workers the lowest index is chosen.
 //!
 //! # References

@@ -1,5 +1,5 @@
-//! Minos's controller: which sizes are small, how many cores serve them, which serve the large
-//! ones.
+//! Minos's controller: decides which sizes are small, how many cores serve them, and which cores
+//! serve the large ones.
 //!
 //! ```text
 //!  worker 0: WorkerSizes ─┐ (counts only grow)   each epoch, 1 s
@@ -14,21 +14,21 @@
 //!
 //! # Invariants
 //! I1: every size belongs to exactly one class: small, or one large range.
-//! I2: small workers come first, then large ones, in the order of their sizes; every worker has a
-//!     part, and there is always one that large requests go to.
-//! I3: with all workers small, the last one stands by: it serves small requests until a large one
-//!     arrives (Minos §3).
+//! I2: small workers come first, then large ones, in the order of their sizes. Every worker has a
+//!     part, and there is always a worker for large requests.
+//! I3: when all workers are small, the last one stands by: it serves small requests until a large
+//!     one arrives (Minos §3).
 //!
 //! # Concurrency
-//! A plan never changes; the controller makes the next one, and the driver publishes it. A
-//! worker counts into its own [`WorkerSizes`], which the controller reads without stopping it.
+//! A plan never changes; the controller makes the next one, and the driver publishes it. A worker
+//! counts into its own [`WorkerSizes`], which the controller reads without stopping it.
 //!
 //! # Trade-offs
-//! The rounding up of small workers leaves the large ones with less than their share, so large
-//! requests wait longer than they would among all workers (Minos §6.1 and Fig. 4: up to 2x).
-//! Where one size alone costs more than a worker can bear, no cut between sizes helps, so such a
-//! range is shared by several workers, and a key chooses one of them: the paper, whose sizes
-//! are spread, has no such case.
+//! Rounding the number of small workers up leaves the large ones with less than their share, so
+//! large requests wait longer than they would among all workers (Minos §6.1 and Fig. 4: up to 2x).
+//! Where one size alone costs more than one worker can serve, no cut between sizes helps. Such a
+//! range is shared by several workers, and the key chooses one of them. The paper, whose sizes are
+//! spread, has no such case.
 //!
 //! # References
 //! Minos §3 (threshold, shares, ranges, standby), §6.2 (sampling, static threshold).

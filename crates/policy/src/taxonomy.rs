@@ -1,4 +1,4 @@
-//! Where a workload stands in C-4's taxonomy, and which policy suits it.
+//! Places a workload in C-4's taxonomy, and names the policy that suits it.
 //!
 //! ```text
 //!  writes
@@ -14,12 +14,12 @@
 //!
 //! # Where the lines come from
 //! - 50 % writes: "WI_uni, e.g. those with at least 50 % writes" (C-4 §2.1).
-//! - RW_sk: the write load on the hottest partition is about 1/N of all requests, N workers
-//!   (C-4 §3.2). Its own examples (exponent 1.25 or 1.4, 5 % writes, 64 workers) lie at 0.71 and
-//!   1.04 of 1/N, so that "about" begins at half of 1/N here. A skewed workload below that line,
-//!   and below 50 % writes, is R_sk: no writer is overloaded.
-//! - Exponent 0.9: the least that C-4 §3.2 studies as RW_sk. Popularity that is no Zipf at all
-//!   counts as skewed when one key alone draws a worker's share.
+//! - RW_sk: the write load on the hottest partition is about 1/N of all requests, N workers (C-4
+//!   §3.2). C-4's own examples (exponent 1.25 or 1.4, 5 % writes, 64 workers) lie at 0.71 and 1.04
+//!   of 1/N, so "about" begins at half of 1/N here. A skewed workload below that line, and below 50
+//!   % writes, is R_sk: no writer is overloaded.
+//! - Exponent 0.9: the lowest that C-4 §3.2 studies as RW_sk. A popularity that is no Zipf
+//!   distribution counts as skewed when one key alone draws a worker's share.
 //! - 5 % writes: C-4 gives no number for "read-mostly". Ours is the usual 95 % GET (MICA §4.2).
 //!
 //! # References

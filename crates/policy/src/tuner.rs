@@ -1,4 +1,5 @@
-//! The auto-tuner: threads per layer, cached items and cache ways, by trying them (uTPS §3.5).
+//! The auto-tuner: finds the threads per layer, the number of cached items and the cache ways by
+//! trying them (uTPS §3.5).
 //!
 //! ```text
 //!   window after window (10 ms)          ┌─────────────────── Search ───────────────────────┐
@@ -8,38 +9,38 @@
 //!                    └───── rest, new baseline ─┘ adopted or not               └▶ Configuration
 //! ```
 //!
-//! The tuner is fed with one measurement per window, taken under [`Tuner::configuration`], and says
-//! which configuration the next window is to run under. It knows neither threads nor clocks.
+//! The tuner receives one measurement per window, taken under [`Tuner::configuration`], and returns
+//! the configuration for the next window. It uses neither threads nor clocks.
 //!
 //! # How many windows a search takes
 //! uTPS's server has 28 threads (27 splits), caches up to 10,000 items by steps of 1,000 (11 sizes)
 //! and 12 ways: 11 x 7 + 5, one for no memory-resident threads at all, and 4 to confirm = 87
 //! windows, 0.87 s. The paper says 0.9 s. Thirds would need two new measurements per step; points
-//! at Fibonacci distances cut the range in three as well, but one of the two is measured already.
+//! at Fibonacci distances also cut the range in three, but one of the two is measured already.
 //!
 //! # Invariants
-//! I1: a search ends after a number of windows that the ranges decide ([`Ranges::windows_max`]).
-//! I2: each configuration that is emitted lies within the ranges.
-//! I3: a search leaves either a configuration that beat the old one in windows side by side, or the
-//!     old one.
-//! I4: whatever the load does, searches take at most a tenth of the time in the long run: each one
-//!     that comes soon after another rests twice as long, up to
+//! I1: the ranges bound the number of windows of a search ([`Ranges::windows_max`]).
+//! I2: each emitted configuration lies within the ranges.
+//! I3: a search ends with either a configuration that beat the old one in windows side by side, or
+//!     the old one.
+//! I4: whatever the load does, searches take at most a tenth of the time in the long run. Each
+//!     search that comes soon after another rests twice as long, up to
 //!     [`TunerRules::rest_window_count_max`], and a calm of [`TunerRules::calm_window_count`]
 //!     windows pays for a short rest.
-//! I5: windows in which no worker is busy throughout start nothing: there is nothing to win, unless
-//!     the objective of latency is missed ([`Measurement::is_at_ease`]).
+//! I5: windows in which no worker is busy throughout start no search: there is nothing to gain,
+//!     unless the latency objective is missed ([`Measurement::is_at_ease`]).
 //!
 //! # Limits
 //! The throughput must be unimodal in the threads, for one cache size, and in the ways. A plateau
 //! is fine, unless it reaches from a measured point to the foot of the hill where the best known
-//! split stands. In the number of cached items it may be anything: all sizes are tried.
+//! split stands. In the number of cached items any curve is fine: all sizes are tried.
 //!
 //! # Trade-offs
-//! A search runs on live traffic, most of it in configurations that are worse than the best. So
-//! it is started only after a change that lasts and that is larger than the load's own noise, and
-//! each search soon after another doubles the time to the next: a load that swings must not keep
-//! the server searching. The price is that a load which swings every few seconds is served by what
-//! was best for one of its faces for up to a minute.
+//! A search runs on live traffic, most of it in configurations that are worse than the best. So it
+//! starts only after a change that lasts and that is larger than the load's own noise, and each
+//! search soon after another doubles the time to the next: a load that swings must not keep the
+//! server searching. The price: a load that swings every few seconds is served for up to a minute
+//! by the configuration that suited only one of its phases.
 //!
 //! # References
 //! uTPS §3.5, §5.5.2 (Fig. 14); K17.

@@ -1,4 +1,4 @@
-//! Write compaction: dependent writes are gathered in a window and stored as one (C-4 §4.3).
+//! Write compaction: gathers dependent writes in a window and stores them as one (C-4 §4.3).
 //!
 //! ```text
 //!              another write of this key is in sight         the rules say "close"
@@ -15,9 +15,9 @@
 //! | `windows` | a worker's open windows |
 //! | `plan`, `execute` | what a closed window does to the store, and each operation's reply |
 //!
-//! The simulator runs the `rules` alone, on numbers. The server finds its windows whole, in a batch
-//! and the queue behind it (decisions 0029, 0038), and runs `operation`, `plan` and `execute`.
-//! Windows that stay open from batch to batch, `windows` and `ahead`, are run by tests alone.
+//! The simulator runs the `rules` alone, on numbers. The server finds its windows complete, in a
+//! batch and the queue behind it (decisions 0029, 0038), and runs `operation`, `plan` and
+//! `execute`. Only tests run windows that stay open from batch to batch, `windows` and `ahead`.
 
 pub mod ahead;
 pub mod execute;

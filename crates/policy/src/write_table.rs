@@ -1,4 +1,5 @@
-//! The Exclusive Writer Table: which worker writes which partition, while writes are outstanding.
+//! The write table (C-4's Exclusive Writer Table): which worker writes which partition, while
+//! writes are outstanding.
 //!
 //! ```text
 //!  partition ──low bits──▶ set: one cache line of eight entries
@@ -13,57 +14,59 @@
 //!    └──cancelled or withdrawn
 //! ```
 //!
-//! A write whose partition is held goes to the holder and adds one; any other may go to whichever
-//! worker the policy likes, and takes an entry. The last reply frees the entry (C-4 §4.2, Fig. 5).
+//! A write whose partition is held goes to the holder and adds one to its count. Any other write
+//! may go to whichever worker the policy picks, and takes an entry. The last reply frees the entry
+//! (C-4 §4.2, Fig. 5).
 //!
 //! # Invariants
-//! I1: at most one entry *holds* a partition, and its count is that of the writes outstanding.
-//! I2: a claimed entry names the dispatcher that wrote it, and only that one makes it held.
+//! I1: at most one entry *holds* a partition, and its count is the number of writes outstanding.
+//! I2: a claimed entry names the dispatcher that wrote it, and only that dispatcher makes it held.
 //!     A dispatcher has at most one claim, since it works on one request at a time.
-//! I3: a dispatcher holds a claim only if it searched the whole set *after* the claim stood there,
-//!     found its partition held nowhere, and cancelled whatever other claims on it it met.
+//! I3: a dispatcher holds a claim only if it searched the whole set *after* it placed the claim,
+//!     found its partition held nowhere, and cancelled every other claim on that partition that it
+//!     met.
 //! I4: the partition, and so the set, of an entry never changes while it is not empty.
 //! I5: no refusal changes an entry.
-//! I6: the first word says how many of the others are taken, or about to be: a dispatcher counts
+//! I6: the first word says how many of the others are taken, or about to be. A dispatcher counts
 //!     itself there before it claims one of them, and a dispatcher that empties one takes the count
 //!     back afterwards. So while the first word is 0, the whole set is empty, and no dispatcher is
-//!     on the way into it.
+//!     about to claim in it.
 //!
 //! # Concurrency
 //! Any number of dispatchers, each with its own handle; none ever waits for another. Every change
-//! is one compare-and-swap of one word. An empty set is entered by one swap of its first word from
-//! 0 to held: by I6 the partition is held nowhere else at that instant, and a dispatcher that comes
-//! into the others later counts itself in the first word, so after that swap, and finds the entry
-//! there.
+//! is one compare-and-swap of one word. A dispatcher enters an empty set by one swap of its first
+//! word from 0 to held. By I6 the partition is held nowhere else at that instant, and a dispatcher
+//! that enters the other words later counts itself in the first word, so after that swap, and finds
+//! the entry there.
 //!
-//! A set that is not empty is entered by a claim. Two words can't be compared at once, so two
-//! dispatchers could fill two gaps of a set with one partition; I1 follows from I2 and I3:
+//! A dispatcher enters a set that is not empty by a claim. Two words can't be compared at once, so
+//! two dispatchers could fill two gaps of a set with one partition; I1 follows from I2 and I3:
 //!
 //!  1. Let X and Y claim one partition, X's claim being the earlier in the order of all
 //!     sequentially consistent operations. Y searches after its own claim, so after X's.
 //!  2. Y meets X's claim: it cancels it, X's hold fails (I2), and X begins again.
 //!  3. Y meets X's held entry: Y withdraws its claim and adds one to that entry.
-//!  4. Y meets neither: X's claim was cancelled or withdrawn, or what it held is free again.
+//!  4. Y meets neither: X's claim was cancelled or withdrawn, or its held entry is free again.
 //!
-//! In no case do both hold. A dispatcher that stops in the middle leaves a claim that the next
-//! one cancels, and a count in the first word that only makes others claim. Two that meet at one
-//! partition at one instant may cancel each other; they back off.
+//! In no case do both hold. A dispatcher that stops in the middle leaves a claim that the next one
+//! cancels, and a count in the first word that only makes others claim. Two dispatchers that meet
+//! at one partition at one instant may cancel each other; they back off.
 //!
-//! A new holder sees what the holder before it wrote: freeing is a Release, and the search that
+//! A new holder sees the writes of the previous holder: freeing is a Release, and the search that
 //! found no entry is an Acquire of every word of the set, all of whose changes are
 //! read-modify-writes and so continue the release. A dispatcher that swaps the first word from 0
-//! acquires what was released by taking back the count of an entry elsewhere in the set (I6).
+//! acquires the writes released by taking back the count of an entry elsewhere in the set (I6).
 //!
 //! # Limits
 //! 27-bit partitions, 65,536 workers and as many dispatchers, 131,071 writes outstanding per
-//! partition. A full set or a full count is back-pressure ([`Pin::Full`]), never a wrong owner.
-//! So are seven dispatchers at once on their way into one set's other words.
+//! partition. A full set or a full count is back-pressure ([`Pin::Full`]), never a wrong owner. So
+//! are seven dispatchers at once about to claim the other words of one set.
 //!
 //! # Trade-offs
-//! A new entry in an empty set costs one swap and no search, in another one three swaps and two
-//! searches of a line, and one swap more when it is left. So the table pays while most sets are
-//! empty. One word that packed a set of two short entries would always cost one swap, but be full
-//! far more often for its memory (decision 0015).
+//! A new entry in an empty set costs one swap and no search; in another set it costs three swaps
+//! and two searches of a line, and one more swap when it is freed. So the table pays while most
+//! sets are empty. One word that packed a set of two short entries would always cost one swap, but
+//! be full far more often for its memory (decision 0015).
 //!
 //! # References
 //! C-4 §5.2 and Fig. 8; rules K5, K6; decision 0015.

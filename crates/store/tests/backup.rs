@@ -1,4 +1,4 @@
-//! Copies of a log that goes on being written, cleaned and flushed between any two reads: each key
+//! Tests of backups of a log that is written, cleaned and flushed between any two reads: each key
 //! has a value in the copy that it had when the copy began, or later.
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

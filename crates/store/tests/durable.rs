@@ -1,5 +1,5 @@
-//! A durable store against a model, with crashes at any point: after each, every key has a value
-//! that it had at or after the last write of it that was acknowledged.
+//! Tests of a durable store against a model, with crashes at any point: after each crash, every key
+//! has a value that it had at or after its last acknowledged write.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Tests of what a cache keeps, in suites/eviction.rs, with each index.
+//! Tests of cache eviction, in suites/eviction.rs, with each index.
 
 #[path = "suites/eviction.rs"]
 mod with_hash;

@@ -1,4 +1,4 @@
-//! The pass that removes what has expired, without reads.
+//! Tests of the pass that removes expired items, without reads.
 
 use base::UnixMillis;
 use store::request::{NoUpdate, Op, Outcome, Request, Set, Sink};

@@ -1,4 +1,4 @@
-//! Tests of where the log's bytes go, in suites/fragmentation.rs, with each index.
+//! Tests of the log's use of space, in suites/fragmentation.rs, with each index.
 
 #[path = "suites/fragmentation.rs"]
 mod with_hash;

@@ -1,5 +1,5 @@
-//! A durable store that is full to the last write takes every delete, until it is empty, before
-//! and after it is opened again, also while another session keeps an old segment open.
+//! Tests that a durable store which is full to the last write takes every delete until it is empty:
+//! before and after it is reopened, also while another session keeps an old segment open.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

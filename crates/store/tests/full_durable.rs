@@ -1,5 +1,5 @@
-//! A durable store that is full, or whose log is full of what is dead, opens again in the memory
-//! that it had, with every key, and goes on.
+//! Tests that a durable store which is full, or whose log is full of dead entries, reopens in the
+//! same amount of memory, with every key, and continues.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The hash index while it grows and shrinks under sessions that are in the middle of something.
+//! Tests of the hash index growing and shrinking while sessions are in the middle of operations.
 
 use std::sync::Arc;
 

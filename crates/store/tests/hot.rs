@@ -1,4 +1,5 @@
-//! Reads and ranges by the places of hot keys against a plain ordered map, while keys come and go.
+//! Tests of reads and ranges through the places of hot keys, against a plain ordered map, while
+//! keys come and go.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,4 +1,4 @@
-//! When items were used last: what reads, writes and cleaning leave of it.
+//! Tests of items' times of last use: the effect of reads, writes and cleaning on them.
 
 use std::sync::Arc;
 

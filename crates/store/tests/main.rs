@@ -1,4 +1,4 @@
-//! The store from outside: one module for each topic.
+//! Tests of the store's public interface: one module for each topic.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

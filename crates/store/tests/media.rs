@@ -1,6 +1,6 @@
-//! A durable store over files, by each way that there is: what was acknowledged is there after a
-//! crash, by whichever way the log is opened then. In a directory on persistent memory, which
-//! `DOVETAIL_DAX_DIR` names, the mapping is real; elsewhere `msync` stands in for flushes.
+//! Tests of a durable store over files, by each access method: acknowledged writes are present
+//! after a crash, by whichever method the log is then opened. In a directory on persistent memory,
+//! which `DOVETAIL_DAX_DIR` names, the mapping is real; elsewhere `msync` stands in for flushes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

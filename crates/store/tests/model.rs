@@ -1,5 +1,6 @@
-//! The store against a plain map that knows TTL, CAS and eviction: any sequence of requests gives
-//! the answers the map gives, except that a cache may forget, and says how often it did.
+//! Tests of the store against a plain map that models TTL, CAS and eviction: any sequence of
+//! requests gets the map's answers, except that a cache may forget items and reports how many it
+//! forgot.
 
 use crate::oracle::{Action, Oracle, small_config};
 use proptest::collection::vec;

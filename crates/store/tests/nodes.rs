@@ -1,5 +1,6 @@
-//! A store whose memory is divided between NUMA nodes: the same answers, wherever the bytes lie.
-//! Both regions are asked of the machine's first node, so that any machine can run this.
+//! Tests of a store whose memory is divided between NUMA nodes: the answers are the same, wherever
+//! the bytes lie. Both regions are on the machine's first node, so that any machine can run the
+//! tests.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Ranges and prefix walks against a plain ordered map.
+//! Tests of ranges and prefix walks against a plain ordered map.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,5 +1,5 @@
-//! Entries that come with their versions, against a model: of each key the highest counts, readers
-//! beside never see a version go back or half a value, and a swept shard is gone.
+//! Tests of replicated entries against a model: of each key the highest version counts, concurrent
+//! readers never see a version go back or half a value, and a swept shard is gone.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;

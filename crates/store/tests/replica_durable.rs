@@ -1,6 +1,6 @@
-//! Replicas in a durable store, with crashes at any point: after each, every key has a value that
-//! it had at or after the last commit. Versions come from outside, in any order; shards go as a
-//! whole and come back under another number with the versions that they had.
+//! Tests of replicas in a durable store, with crashes at any point: after each crash, every key has
+//! a value that it had at or after the last commit. Versions come from outside, in any order;
+//! shards are dropped as a whole and return under another number with the versions that they had.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;

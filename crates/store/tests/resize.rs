@@ -1,4 +1,4 @@
-//! Stores that grow and shrink while they are used.
+//! Tests of stores that grow and shrink while they are in use.
 
 use std::sync::Arc;
 use std::time::Duration;

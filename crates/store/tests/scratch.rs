@@ -1,4 +1,4 @@
-//! Long values of updates are made in memory that is booked first.
+//! Tests that memory for the long values of updates is booked before it is allocated.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

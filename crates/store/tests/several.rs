@@ -1,5 +1,5 @@
-//! A cache that is written only several keys at a time: it makes room for them, whatever the index
-//! and the eviction are.
+//! Tests of a cache that is written only several keys at a time: it makes room for them with every
+//! index and every eviction policy.
 
 use std::sync::Arc;
 

@@ -1,17 +1,17 @@
-//! Two threads against one small store, and every answer is checked: whatever is evicted, cleaned,
-//! expired, grown or flushed meanwhile, no value is torn, no version goes back (K1), nothing that
-//! was deleted or missed comes back (K2), no increment is lost, what is written together is read
-//! together (K11), and a scan returns whatever is there throughout (K9).
+//! The torture test: two threads against one small store, with every answer checked. Whatever is
+//! evicted, cleaned, expired, grown or flushed meanwhile, no value is torn, no version goes back
+//! (K1), no deleted or missed key comes back (K2), no increment is lost, values written together
+//! are read together (K11), and a scan returns every key that is present throughout (K9).
 //!
 //! ```text
 //!  key ──▶ one owner writes it: write 1, 2, 3 ... each says in its bytes which one it is
 //!      ──▶ both read it:  done before the read <= what is read <= started after the read
 //! ```
 //!
-//! The first thing that is wrong ends the process with the seed and the line that runs it again;
-//! the threads' streams of requests follow from the seed, how they interleave does not.
+//! The first error ends the process with the seed and the command line that repeats it. The
+//! threads' streams of requests follow from the seed; their interleaving does not.
 //!
-//! `TORTURE_SEED` chooses the first seed; with `TORTURE_SECONDS` each test goes on with the next
+//! `TORTURE_SEED` chooses the first seed; with `TORTURE_SECONDS` each test continues with the next
 //! seed until that time is over. Without them: one seed, a fixed number of steps.
 
 #[path = "torture/ledger.rs"]

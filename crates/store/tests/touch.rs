@@ -1,4 +1,4 @@
-//! EXPIRE and PERSIST in a store that is full: a user can still say how long his items live.
+//! Tests of EXPIRE and PERSIST in a full store: users can still change how long their items live.
 
 use std::convert::Infallible;
 

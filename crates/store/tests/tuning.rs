@@ -1,5 +1,5 @@
-//! What a store costs with an optimisation switched off. That it answers the same is tested by
-//! model.rs.
+//! Tests of the cost of a store with an optimisation switched off. model.rs tests that its answers
+//! are the same.
 
 use base::UnixMillis;
 use store::{

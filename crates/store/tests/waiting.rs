@@ -1,4 +1,5 @@
-//! A write that finds no room waits for what others are doing now, never for what they might do.
+//! Tests that a write which finds no room waits for the current work of other sessions, never for
+//! work that they might do later.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,5 +1,5 @@
-//! A store that is kept in a file and opened again holds what it held, by versions, flags and
-//! expiries, whatever index, mode and memory it is opened with.
+//! Tests that a store kept in a file and reopened holds the same items, with their versions, flags
+//! and expiries, whatever index, mode and memory it is opened with.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,5 @@
-//! A config store in a folder, for all processes of one machine: tests and single boxes.
+//! A config store in a directory, shared by all processes of one machine: for tests and single
+//! machines.
 //!
 //! ```text
 //!  DIR/lock           held by the asker, for as long as one answer takes: one after the other
@@ -7,13 +8,13 @@
 //!  DIR/leader         the same; counts only while somebody holds DIR/leader.lock
 //! ```
 //!
-//! A session is a process: it lasts as long, and its claim is a lock that the system takes back
+//! A session is a process and lasts as long. Its claim is a lock that the operating system releases
 //! when the process ends, however it ends (decision 0057).
 //!
 //! # Invariants
 //! F1 (Z1, Z2): everything happens under `lock`; a value is replaced as a whole.
-//! F2 (Z3): a claim is an exclusive lock on `leader.lock`, asked for under `lock` only.
-//! F3 (Z5): no session ends before its handle. A process that is stopped keeps its claim.
+//! F2 (Z3): a claim is an exclusive lock on `leader.lock`, requested under `lock` only.
+//! F3 (Z5): no session ends before its handle. A stopped process keeps its claim.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};

@@ -1,4 +1,4 @@
-//! The links that others open.
+//! Incoming links: those that peers open.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;

@@ -1,5 +1,5 @@
-//! The links that this process opens: one task an address, for as long as there is something to
-//! say.
+//! Outgoing links: those that this process opens, one task per address, for as long as there are
+//! messages for it.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Frames of a link: what they say, and the tags that prove them.
+//! Frames of a link: their contents, and the tags that authenticate them.
 //!
 //! ```text
 //!  0     4                  4+len     20+len

@@ -1,4 +1,5 @@
-//! The hand-shake: the name of each side, its format, and the proof of the key by both.
+//! The handshake of a link: each side's name and format, and a proof by both that they have the
+//! key.
 //!
 //! ```text
 //!  dialler ── hello: "DTLK", format, id, nonce ──────────────────────────────▶ acceptor
@@ -7,8 +8,8 @@
 //!  keys of the two directions: tag("to acceptor" | "to dialler", both hellos)
 //! ```
 //!
-//! Both nonces are in every tag, so a recorded hand-shake proves nothing; the words are in it too,
-//! so one side's proof is not the other's.
+//! Both nonces are in every tag, so a recorded handshake proves nothing. The words "acceptor" and
+//! "dialler" are in it too, so one side's proof is not valid for the other.
 
 use std::time::Duration;
 

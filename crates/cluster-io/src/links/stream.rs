@@ -1,4 +1,4 @@
-//! The thread's heart: where each peer is, and a link's two halves.
+//! The core of the links' thread: the address of each peer, and the two halves of a link.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};

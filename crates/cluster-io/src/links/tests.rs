@@ -1,4 +1,4 @@
-//! Links between two in one process, and those that are refused.
+//! Tests of links between two ends in one process, and of links that are refused.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

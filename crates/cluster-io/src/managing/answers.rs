@@ -1,4 +1,4 @@
-//! What an operator is answered, from what the manager knows.
+//! Answers to operators, made from the manager's state.
 
 use base::Instant;
 use cluster::manager::{Event, Loss};

@@ -1,4 +1,4 @@
-//! What nodes say of their load, how far copies are, and which shards should move (Rowan-KV §4.6).
+//! Load reports of nodes, the progress of copies, and the shards that should move (Rowan-KV §4.6).
 //!
 //! ```text
 //!  Statistics, every 500 ms a node ─▶ the last window of each ─▶ policy::rebalance ─▶ moves
@@ -6,8 +6,8 @@
 //!
 //! # Invariants
 //! W1: nothing moves while a change is under way, or before two whole windows have passed since.
-//! W2: a node that is to leave is no target, and neither is any other while an operator has paused
-//!     it.
+//! W2: a node that is to leave is never a target, and no node is one while an operator has paused
+//!     moves.
 
 use std::collections::{BTreeMap, BTreeSet};
 

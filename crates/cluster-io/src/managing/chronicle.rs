@@ -1,4 +1,4 @@
-//! What a manager says in its log: which manager leads, which nodes came and went, which
+//! A manager's log messages: which manager leads, which nodes came and went, and which
 //! configuration is in force.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,5 @@
-//! Managers in one process, over a folder and real links, with nodes that only say what nodes say.
+//! Tests of managers in one process, over a directory and real links, with fake nodes that only
+//! send nodes' messages.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What messages are made of: numbers, ids, lists, and how they are read with bounds.
+//! The fields of messages: numbers, ids, lists, and bounded reading of them.
 
 use std::sync::Arc;
 

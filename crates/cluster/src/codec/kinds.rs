@@ -1,4 +1,4 @@
-//! Which fields each kind of message has, written and read side by side.
+//! The fields of each kind of message, written and read side by side.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Messages of every kind come back from their bytes, and other bytes are refused.
+//! Tests of the codec: messages of every kind survive a round trip, and other bytes are refused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What messages carry: entries, answers, configurations, requests.
+//! Encodings of the values in messages: entries, answers, configurations, requests.
 
 use std::sync::Arc;
 

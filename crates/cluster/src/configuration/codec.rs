@@ -1,4 +1,4 @@
-//! The configuration's bytes, as the config store keeps them and peers pass them on
+//! The byte format of the configuration, in the config store and between peers
 //! (docs/formats/configuration.md).
 //!
 //! ```text

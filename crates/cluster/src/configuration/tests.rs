@@ -1,4 +1,4 @@
-//! Configurations: their rules, and their bytes.
+//! Tests of configurations: their rules and their byte format.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Acknowledgements as runs: versions that follow each other, or blocks of one version.
+//! Acknowledgements as runs: consecutive versions, or blocks of one version.
 //!
 //! ```text
 //!  byte 0       2         8        12          13      14

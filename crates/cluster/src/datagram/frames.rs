@@ -1,4 +1,5 @@
-//! Several frames in one datagram, at multiples of the stride: they may lie where they come down.
+//! Several frames in one datagram, at multiples of the stride, so that they may stay where they
+//! land.
 
 use crate::datagram::{HEADER_BYTES, KIND_FRAMES, KIND_PLACED, Key, Route, seal, u16_at};
 use crate::record::ALIGN_BYTES;

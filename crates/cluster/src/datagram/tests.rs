@@ -1,5 +1,5 @@
-//! Datagrams come back as they were packed; of strangers, of other incarnations or damaged, they do
-//! not.
+//! Tests of datagrams: they survive a round trip; those of strangers, of other incarnations, and
+//! damaged ones are refused.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

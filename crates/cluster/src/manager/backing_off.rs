@@ -1,4 +1,4 @@
-//! Nodes that a primary is not given as copies for some time, because it waited for them in vain.
+//! Nodes that a primary does not get as copies for some time, because it waited for them in vain.
 //!
 //! ```text
 //!  Overdue ─▶ | backing off: 4 patiences | asked again ─ Overdue ─▶ | 8 | ... | 128 at most |

@@ -1,4 +1,4 @@
-//! The manager's half that talks to the config store: session, claim, reading, writing.
+//! The half of the manager that uses the config store: session, claim, reading, writing.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Servers that end of their own will: they say so, and go once nothing is lost by it.
+//! Servers that shut down in order: a server announces its end, and stops once nothing is lost by
+//! it.
 //!
 //! ```text
 //!  n1 ── Ending ──▶           others serve what it served            (plan: `ending`)
@@ -7,7 +8,7 @@
 //! ```
 //!
 //! # Invariants
-//! E1: nothing here rests on the server's going: one that stays asks for a lease and is a member
+//! E1: nothing here relies on the server stopping: one that stays asks for a lease, and is a member
 //!     again as soon as the managers have forgotten that it was to end.
 
 use base::Instant;

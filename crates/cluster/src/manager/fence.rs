@@ -1,4 +1,5 @@
-//! Until when those that a configuration leaves out may still serve under the one before.
+//! The fence: the time until which nodes that a configuration leaves out may still serve under the
+//! previous one.
 //!
 //! ```text
 //!  term 7: n1 n2 n3      n1 is left out of term 8, with a lease that ends at t
@@ -6,8 +7,8 @@
 //! ```
 //!
 //! # Invariants
-//! F1: a node that has installed a term serves under none before it (K22): its lease need not end.
-//!     So a server that ends of its own will costs no wait for a lease.
+//! F1: a node that has installed a term serves under no earlier one (K22), so its lease need not
+//!     end. For this reason a server that shuts down in order costs no wait for a lease.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! When a manager next has something to do, if it hears nothing: a driver may sleep until then.
+//! The time at which a manager next has work if no input arrives: a driver may sleep until then.
 
 use base::Instant;
 

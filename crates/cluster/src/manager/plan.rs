@@ -1,4 +1,4 @@
-//! The next configuration, from the present one and what is known: a pure function.
+//! The next configuration, computed from the present one and the known facts: a pure function.
 //!
 //! | what happened | what follows |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! The manager against an embedded config store, message by message.
+//! Tests of the manager against an embedded config store, message by message.
 
 use super::*;
 use crate::config_store::EmbeddedConfigStore;

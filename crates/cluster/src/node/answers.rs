@@ -1,5 +1,4 @@
-//! What a node has to look up on its replica store for others, or for its own promotion, in bounded
-//! steps.
+//! Lookups on the node's replica store for other nodes, or for its own promotion, in bounded steps.
 //!
 //! ```text
 //!  Gather ──┐                               ┌─▶ Gathered
@@ -8,12 +7,12 @@
 //! ```
 //!
 //! # Invariants
-//! B1: a question that comes again before its answer has left adds no work.
-//! B2: a step reads [`STEP_ENTRIES`] entries or one part of a copy. A replica store that has to
-//!     look for what it is asked holds nothing else up: leases never wait for data (K28).
-//! B3: an answer holds what the backlog had when it was begun, and whatever the replica store had
-//!     then above CommitVer: slices go by versions, and what is replaced meanwhile comes in a later
-//!     one.
+//! B1: a question that is repeated before its answer has left adds no work.
+//! B2: a step reads [`STEP_ENTRIES`] entries or one part of a copy. So a replica store that has to
+//!     search for an answer delays nothing else: leases never wait for data (K28).
+//! B3: an answer holds the backlog as of its beginning, and all entries above CommitVer that the
+//!     replica store had then: slices go by versions, and an entry that is replaced meanwhile comes
+//!     in a later slice.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Entries of several blocks, put together in place.
+//! Assembly of entries from several blocks, in place.
 //!
 //! ```text
 //!  block 0   block 2                        block 1
@@ -8,12 +8,12 @@
 //! ```
 //!
 //! # Invariants
-//! B1: what has begun has room to its end, and waits for nothing but its own blocks. So whatever
-//!     primaries write, room comes back.
-//! B2: a block of what is whole here is known again until CommitVer passes it, and begins nothing:
-//!     nothing more of that entry would come.
-//! B3: the first that found no room is the next to begin, as long as its sender asks: many short
-//!     ones do not keep a long one out.
+//! B1: an assembly that has begun has room to its end, and waits only for its own blocks. So room
+//!     comes back, whatever primaries write.
+//! B2: a repeated block of an entry that is complete here is recognised until CommitVer passes the
+//!     entry, and begins no assembly: the other blocks would not come again.
+//! B3: the first entry that found no room is the next to begin, as long as its sender asks: many
+//!     short entries do not keep a long one out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Entries that this node has acknowledged, and its replica store had no room for: under the scheme
-//! `rpc` a worker acknowledges before the entry is in the replica store.
+//! The backlog: entries that this node has acknowledged and its replica store had no room for.
+//! Under the scheme `rpc` a worker acknowledges before the entry is in the replica store.
 //!
 //! ```text
 //!  worker: appended, acknowledged ─▶ digest: no room ─▶ backlog ─ each tick ─▶ replica store
@@ -8,9 +8,9 @@
 //!
 //! # Invariants
 //! W1: the backlog is part of this copy: it is in the answer to a Gather whatever CommitVer says,
-//!     and this node serves the shard only once it is in the replica store.
-//! W2: while there is a backlog no worker takes anything in ([`Node::has_backlog`]), so it stays
-//!     little.
+//!     and this node serves the shard only once the backlog is in the replica store.
+//! W2: while there is a backlog no worker takes any entry in ([`Node::has_backlog`]), so it stays
+//!     small.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! A whole shard for a node that joins it: part by part, while writes go on (Rowan-KV §4.5).
+//! The copy of a whole shard to a node that joins it: part by part, while writes go on (Rowan-KV
+//! §4.5).
 //!
 //! ```text
 //!  primary's index   a b c d e f g h            one part under way at a time (the throttle)
@@ -7,14 +8,14 @@
 //! ```
 //!
 //! # Invariants
-//! J1: an entry that is in the replica store when the joining node becomes a target is in a part;
-//!     one that comes later lands there before it is in the replica store. Versions decide between
-//!     the two. A copy may begin before the shard is served, where this replica store has the union
-//!     and another does not take it for long: nothing is written then. So a backup without room is
+//! J1: an entry that is in the replica store when the joining node becomes a target is in a part; a
+//!     later entry lands there before it is in the replica store. Versions decide between the two.
+//!     A copy may begin before the shard is served, if this replica store has the union and another
+//!     copy does not take it for long: nothing is written then. So a backup without room is
 //!     replaced.
 //! J2: "joined" is said under one term, of one copy that began and ended while the node stayed
 //!     joining.
-//! J3: a part that is made is work of the turn, also where an acknowledgement asks for it: a driver
+//! J3: making a part counts as work of the turn, also if an acknowledgement asks for it: a driver
 //!     makes two or so between two looks at its lease.
 
 use base::Instant;

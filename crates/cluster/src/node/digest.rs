@@ -1,18 +1,19 @@
-//! What has landed becomes part of the index: checked, put together, newest first.
+//! The digest: landed entries become part of the index, after being checked and assembled, newest
+//! first.
 //!
-//! The control step ([`Node::land`]) only looks at headers and acknowledges; the digest checks sums
-//! and senders, later and in order. A step that needs the index complete digests all that has
-//! landed: a change of configuration (N3) and a promotion.
+//! The control step ([`Node::land`]) only looks at headers and acknowledges. The digest checks sums
+//! and senders, later and in order. A step that needs the index complete digests all landed entries
+//! first: a change of configuration (N3) and a promotion.
 //!
 //! # Invariants
 //! G1: a record counts if its sum is right and its lane's node was the shard's primary in the
 //!     lane's term (K22).
-//! G2: a record at or below what is on all copies is a repetition and is dropped, so that a delete
-//!     need not be remembered for its sake (K2).
+//! G2: a record at or below CommitVer, the version up to which all copies have everything, is a
+//!     repetition and is dropped, so that no delete need be remembered because of it (K2).
 //! G3: an entry of several blocks is in the index once all of them are here (K14).
-//! G4: where the replica store is the log and one log takes all, a frame is digested when it lands:
-//!     what that does not take is not acknowledged, and nothing is left of it. What the replica
-//!     store installs later is acknowledged then (`later`).
+//! G4: where the replica store is the log and one log takes all frames, a frame is digested when it
+//!     lands: an entry that the replica store does not take is not acknowledged, and nothing is
+//!     left of it. An entry that the replica store installs later is acknowledged then (`later`).
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
-//! The node's log on a medium, and what waits for it: answers leave when what they answer for is
-//! durable (K21). One sync at a time; what is appended meanwhile goes with the next one.
+//! The node's log on a medium, and the answers that wait for it: an answer leaves when the writes
+//! it answers for are durable (K21). One sync runs at a time; entries appended meanwhile go with
+//! the next.
 //!
 //! ```text
 //!                 what lands                       a write
@@ -8,8 +9,8 @@
 //! ```
 //!
 //! # Invariants
-//! D1: CommitVer, and so what is left out of a promotion, counts what is on the medium of all
-//!     copies, the primary's own among them.
+//! D1: CommitVer, and so the set of entries left out of a promotion, counts the entries on the
+//!     medium of all copies, including the primary's own.
 
 use std::collections::VecDeque;
 

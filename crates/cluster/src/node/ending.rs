@@ -1,4 +1,4 @@
-//! A server that is told to end asks others to take over first.
+//! Orderly shutdown of a server: it asks others to take over first.
 //!
 //! ```text
 //!  end() ─▶ Ending ──▶ managers     ◀── Install: others serve
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! # Invariants
-//! E1: until it has left it serves and keeps what it has, like any other: a process that exits
-//!     without waiting for it loses nothing but time.
+//! E1: until it has left, the server serves and keeps its data like any other: a process that exits
+//!     without waiting loses nothing but time.
 
 use base::Instant;
 

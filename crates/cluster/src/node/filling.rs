@@ -1,4 +1,5 @@
-//! A migrated shard at its target: serves at once, and is filled from where it was (Rowan-KV §4.6).
+//! The filling of a migrated shard: the target serves at once, and is filled from the source
+//! (Rowan-KV §4.6).
 //!
 //! ```text
 //!  client ── GET k ──▶ target: in the replica store? ── yes ──▶ answered
@@ -8,13 +9,14 @@
 //!  client ── PUT k ──▶ target: as any primary; source and backups are its backups
 //! ```
 //!
-//! The source stays a full backup until the target has all, so an interrupted migration is rolled
-//! back by an ordinary failover that loses nothing (decision 0054).
+//! The source stays a full backup until the target has everything, so an ordinary failover rolls an
+//! interrupted migration back and loses nothing (decision 0054).
 //!
 //! # Invariants
-//! M1: what comes from the source is of an earlier epoch, and never replaces what the target wrote.
+//! M1: entries from the source are of an earlier epoch, and never replace the target's own writes.
 //! M2: the target answers "not there" only after the source has said so.
-//! M3: the filling is not over while a write under way hides at the source what it replaces.
+//! M3: the filling does not end while a write under way hides at the source the entry that it
+//!     replaces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

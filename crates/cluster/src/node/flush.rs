@@ -1,4 +1,4 @@
-//! A flush: all keys of a shard are deleted by one entry.
+//! A flush: one entry deletes all keys of a shard.
 //!
 //! ```text
 //!  version   7      8      9 flush            10
@@ -7,16 +7,16 @@
 //! ```
 //!
 //! The entry lands, is acknowledged, gathered, scattered and copied like any other. A copy that has
-//! it has nothing of the shard that is older, whatever still comes ([`crate::replica_store`], S3).
+//! it has no older entry of the shard, whatever still arrives ([`crate::replica_store`], S3).
 //!
 //! # Invariants
-//! F1: a flush is complete after all that has a lower version, and nothing of the shard has a
-//!     higher one until then: what is computed later finds it on all copies, so that it need not
-//!     travel with it (N5).
-//! F2: a primary that is being filled answers nothing of the shard meanwhile: its source may have
+//! F1: a flush completes after all entries with a lower version, and no entry of the shard has a
+//!     higher one until then. A write that is computed later finds the flush on all copies, so the
+//!     flush need not travel with it (N5).
+//! F2: a primary that is being filled answers nothing for the shard meanwhile: its source may have
 //!     the flush already, and would say of a key that it is not there, which is not yet true (M2).
-//! F3: a filling does not end while a flush is under way: what the source left out for its sake
-//!     must be gone everywhere (M3).
+//! F3: a filling does not end while a flush is under way: the entries that the source left out
+//!     because of the flush must be gone everywhere (M3).
 
 use base::Instant;
 

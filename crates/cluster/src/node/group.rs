@@ -1,21 +1,23 @@
-//! Writes that belong together: none of them leaves before the last one is computed, and then all
-//! leave as one frame, which lands as a whole or not at all.
+//! Groups of writes: none leaves before the last one is computed, and then all leave as one frame,
+//! which lands as a whole or not at all.
 //!
 //! ```text
 //!  hold_group ─ write 7 ─ write 8 ─ write 9 ─ release_group ─▶ frame [7][8][9] to each target
 //!                held      held      held                       and again, until 9 is acknowledged
 //! ```
 //!
-//! So a promotion gathers all of a group or nothing, whichever nodes have failed. What does not fit
-//! into a datagram any more leaves at once, one by one as any other write: of such a group a part
-//! may stay.
+//! So a promotion gathers all of a group or nothing, whichever nodes have failed. If a group no
+//! longer fits into a datagram, its writes leave at once, one by one like any others: part of such
+//! a group may survive alone.
 //!
 //! # Invariants
-//! H1: while a group is open nothing of the shard is executed but its writes (`Groups` of the
-//!     driver), each computed on the one before, so that N5 keeps them together. What is still
-//!     under way has been given up (`overdue`): its client was told that the outcome is unknown.
-//! H2: no target is sent one of them alone that has not acknowledged the last one.
-//! H3: what is held is on no log and no replica store, this node's own among them: it is void if
+//! H1: while a group is open, only its own writes are executed in the shard (`Groups` of the
+//!     driver), each computed on the one before, so that N5 keeps them together. A write that is
+//!     still under way has been given up (`overdue`): its client was told that the outcome is
+//!     unknown.
+//! H2: a target that has not acknowledged the last write of a group is never sent one of them
+//!     alone.
+//! H3: held writes are in no log and no replica store, including this node's own: they are void if
 //!     the node ceases to be primary, or if the group is dropped.
 
 use base::Instant;

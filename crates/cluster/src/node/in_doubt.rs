@@ -1,4 +1,5 @@
-//! Writes that were under way when their primary ceased to be one: answered when it is known.
+//! Writes in doubt: those under way when their primary ceased to be one. Each is answered once its
+//! outcome is known.
 //!
 //! ```text
 //!  primary, epoch 4:  write 9 lands ─┐ a new epoch
@@ -6,13 +7,13 @@
 //!                     CommitVer of epoch 5 has come: 9 is on all copies ─▶ its answer
 //! ```
 //!
-//! A planned move, or a primary whose lease had ended for a moment, so leaves no client in doubt.
+//! So a planned move, or a primary whose lease had ended for a moment, leaves no client in doubt.
 //!
 //! # Invariants
-//! A1: a write in doubt is on this node's replica store, and this node has been a full copy ever
+//! A1: a write in doubt is in this node's replica store, and this node has been a full copy ever
 //!     since: each promotion gathers it. So once CommitVer has reached its version it is on all
-//!     copies, in its place in the order, and what was computed for it is true.
-//! A2: a node that ceases to be a copy, or hears nothing for long, answers that the outcome is
+//!     copies, in its place in the order, and the answer computed for it is true.
+//! A2: a node that ceases to be a copy, or receives nothing for long, answers that the outcome is
 //!     unknown.
 
 use base::Instant;

@@ -1,4 +1,5 @@
-//! A new configuration: fence the old term, change roles, answer (Rowan-KV §4.5, phase 1).
+//! Installation of a new configuration: fence the old term, change roles, answer (Rowan-KV §4.5,
+//! phase 1).
 //!
 //! | before ╲ now | primary | backup | joining | nothing |
 //! |---|---|---|---|---|

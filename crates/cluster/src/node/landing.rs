@@ -1,5 +1,5 @@
-//! The backup logs, one or several by the scheme: frames in the order in which they land, or where
-//! their senders place them, in segments.
+//! The backup logs, one or several by the scheme: frames in segments, in the order in which they
+//! land, or where their senders place them.
 //!
 //! ```text
 //!  segment 4 (used)              segment 5 (using)
@@ -8,15 +8,16 @@
 //! ```
 //!
 //! # Invariants
-//! L1: a frame that ends at a segment's end short of what its headers say is not acknowledged; its
-//!     sender sends it again, into the next segment (K20).
+//! L1: a frame that is cut off by a segment's end, shorter than its headers say, is not
+//!     acknowledged; its sender sends it again, into the next segment (K20).
 //! L2: a segment is *used* once a frame began behind it. Completions come in order and after the
-//!     bytes, so nothing has to be waited for (decision 0052; the paper waits 2 ms, §4.3).
+//!     bytes, so no waiting is needed (decision 0052; the paper waits 2 ms, §4.3).
 //! L3: a used segment is *committed* when the highest version of each of its shards is on all
 //!     copies (`MaxVerArray` <= `CommitVerArray`, Rowan-KV §4.4); then it may be reclaimed.
-//! L4: what says what is on all copies is digested behind all that has landed before it, in
-//!     whatever log: what was acknowledged and is not yet in the index must not be taken for a
-//!     repetition (G2). With one log its order does that; with several, all are digested first.
+//! L4: an entry that announces which versions are on all copies is digested after everything that
+//!     landed before it, in whatever log: an entry that was acknowledged and is not yet in the
+//!     index must not be taken for a repetition (G2). With one log its order ensures this; with
+//!     several, all are digested first.
 //! L5: a frame that was placed where a segment was reclaimed, or far ahead, is not acknowledged.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -8,11 +8,12 @@
 //! ```
 //!
 //! # Invariants
-//! E1: an entry is acknowledged, and its client's session settled, only once the replica store says
-//!     that it has it; what had no room is said to be crowded, and its sender tries again.
-//! E2: before another term is installed, and before this copy says what it has, all that was to be
-//!     later is done (N3, P1). So what is done is of the present term, and of a shard that this
-//!     node is no primary of.
+//! E1: an entry is acknowledged, and its client's session settled, only once the replica store
+//!     reports that it has it. An entry without room is reported as crowded, and its sender tries
+//!     again.
+//! E2: before another term is installed, and before this copy lists its entries, all such installs
+//!     are finished (N3, P1). So a finished install is of the present term, and of a shard of which
+//!     this node is not the primary.
 
 use crate::ids::Version;
 use crate::node::{Action, Node};

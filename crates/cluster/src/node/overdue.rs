@@ -1,5 +1,5 @@
-//! Nodes that hold a shard up though the manager hears them: cut off from the primary alone,
-//! without room, or with a log that takes nothing.
+//! Nodes that hold a shard up although the manager hears from them: cut off from the primary alone,
+//! without room, or with a log that accepts nothing.
 //!
 //! ```text
 //!  primary ══ Land ══▶ n2   taken, or no room ─ Crowded ─▶ primary: refuses what adds to the shard
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! # Invariants
-//! O1: naming a node changes nothing here. What takes it out is a configuration like any other, so
-//!     safety does not rest on which node is named.
+//! O1: naming a node changes nothing here. Only a configuration takes it out, so safety does not
+//!     rest on which node is named.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What the primary of a shard keeps: its stage, its counter, and the writes under way.
+//! The state that the primary of a shard keeps: its stage, its counter, and the writes under way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! A backup becomes primary: all copies are made alike, then it serves (Rowan-KV §4.5, phase 2).
+//! Promotion: a backup becomes primary. All copies are made alike, then it serves (Rowan-KV §4.5,
+//! phase 2).
 //!
 //! ```text
 //!  new primary  ── Gather ──▶ each backup: digests all that landed, answers with what it does not
@@ -11,17 +12,18 @@
 //! ```
 //!
 //! # Why the union
-//! What was acknowledged to a client is on every full copy. What was not may be on some: its client
-//! does not know, so it may be kept or dropped, but by all alike. It cannot be taken back from an
-//! index that has it, so it is kept.
+//! A write that was acknowledged to a client is on every full copy. One that was not may be on
+//! some: its client does not know the outcome, so it may be kept or dropped, but by all copies
+//! alike. An index that has it cannot take it back, so it is kept.
 //!
 //! # Invariants
-//! P1: whatever is in no answer of a Gather is on all copies: each leaves out only what is at or
-//!     below its own CommitVer.
+//! P1: an entry that is in no answer of a Gather is on all copies: each leaves out only entries at
+//!     or below its own CommitVer.
 //! P2: no copy's CommitVer is raised before all copies have the union.
-//! P3: while copies wait (C6) a promotion does not end: they may lack what the union would show.
-//! P4: there is one union of a shard under a term: a copy takes it in once, and answers again for
-//!     what it has. Unions that come again before the answers do not hold the answers up.
+//! P3: while copies wait (C6) a promotion does not end: they may lack entries that the union would
+//!     show.
+//! P4: there is one union of a shard under a term: a copy takes it in once, and answers again if it
+//!     has it. Unions that are repeated before the answers do not delay the answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

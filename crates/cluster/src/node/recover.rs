@@ -1,4 +1,4 @@
-//! A node from its log: what its earlier incarnation had (Rowan-KV §4.7).
+//! Recovery of a node from its log: the data of its earlier incarnation (Rowan-KV §4.7).
 
 use std::collections::BTreeMap;
 

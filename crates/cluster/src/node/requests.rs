@@ -1,4 +1,4 @@
-//! Requests of clients: a read from the replica store, a write that becomes pending.
+//! Clients' requests: a read is answered from the replica store, a write becomes pending.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What clients were last answered, so that nothing is executed twice (K24).
+//! Clients' sessions: the last answers to each client, so that no request is executed twice (K24).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Nodes message by message: the way of a write, of a retry, of a promotion.
+//! Tests of nodes message by message: the path of a write, of a retry, of a promotion.
 
 mod cold;
 mod groups;

@@ -1,4 +1,4 @@
-//! Records: what is written is read, and what is damaged is not.
+//! Tests of records: they survive a round trip, and damaged ones are refused.
 
 use super::*;
 

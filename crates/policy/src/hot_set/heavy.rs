@@ -1,5 +1,4 @@
-//! The keys with the most weight of all that was seen, in bounded memory: space-saving with
-//! weights.
+//! The heaviest keys of a stream, in bounded memory: the space-saving algorithm with weights.
 //!
 //! ```text
 //!  add(key, 7) ── known ──▶ its weight + 7
@@ -10,13 +9,14 @@
 //! ```
 //!
 //! # Invariants
-//! I1: what is shown of a key is never more than it weighed, and falls short by its floor at most.
+//! I1: the weight shown for a key is never more than its true weight, and less by its floor at
+//!     most.
 //! I2: a key that weighs more than the total divided by the number of places has a place.
 //! I3: `place_of` names exactly the keys, each at its place.
 //!
 //! # Trade-offs
-//! The lightest of at most a thousand weights is found by looking at all of them: a heap would have
-//! to be mended at every access of a key that has a place, which is the common case.
+//! The lightest of at most a thousand weights is found by looking at all of them. A heap would have
+//! to be repaired at every access of a key that has a place, which is the common case.
 //!
 //! # References
 //! Metwally, Agrawal, El Abbadi: Efficient computation of frequent and top-k elements in data

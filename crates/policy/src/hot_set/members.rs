@@ -1,17 +1,18 @@
-//! Which keys are hot, for callers that ask at each request: a set of hashes in a few cache lines.
+//! Membership test for hot keys, cheap enough for every request: a set of hashes in a few cache
+//! lines.
 //!
 //! ```text
 //!  hash ─ low bits ─▶ bucket: one cache line of sixteen words
 //!       ─ high half ─▶ its mark; a mark among the sixteen: the key is hot
 //! ```
 //!
-//! All sixteen are compared whatever they are, which the compiler does with a few vector
-//! instructions and no branch to guess. 1,000 keys take 16 KiB, 10,000 take 256 KiB.
+//! All sixteen marks are always compared, which the compiler does with a few vector instructions
+//! and no branch to predict. 1,000 keys take 16 KiB, 10,000 take 256 KiB.
 //!
 //! # Invariants
-//! I1: every key that was given is in, unless more than sixteen share 20 low bits of their hashes.
-//! I2: another key is found in with a probability below 16 in 4 billion; it is then served by
-//!     another worker than it might be, and no worse (K7).
+//! I1: every given key is in the set, unless more than sixteen share 20 low bits of their hashes.
+//! I2: another key is found in the set with a probability below 16 in 4 billion; it is then served
+//!     by another worker than it might be, and no worse (K7).
 
 use base::KeyHash;
 

@@ -1,7 +1,7 @@
-//! Which accesses are sampled: one of `every` on average, at random distances.
+//! Sampling of accesses: one of `every` on average, at random distances.
 //!
-//! A fixed distance would see only some keys of a workload that repeats itself in step with it. The
-//! cost of an access that is not sampled is one subtraction.
+//! A fixed distance would see only some keys of a workload that repeats itself in step with it. An
+//! access that is not sampled costs one subtraction.
 
 use base::hash::mix;
 

@@ -1,4 +1,4 @@
-//! A count-min sketch with conservative update: how often was a key seen, at most?
+//! A count-min sketch with conservative update: an upper bound on how often a key was seen.
 //!
 //! ```text
 //!            column = mix(hash, seed of the row)
@@ -8,8 +8,8 @@
 //!  row 3   │ 6 │ 1 │ 4 │ 0 │ ...      the smallest of the four is the estimate
 //! ```
 //!
-//! Conservative update raises only those of the four that are below the new estimate. The others
-//! are too high already, because of other keys; raising them too would only spoil those keys'
+//! Conservative update raises only those of the four counters that are below the new estimate. The
+//! others are already too high because of other keys; raising them too would only spoil those keys'
 //! estimates. The estimate is still never too low: each of the key's counters is raised to it.
 //!
 //! # Invariants

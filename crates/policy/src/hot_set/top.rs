@@ -1,4 +1,4 @@
-//! The K keys with the highest counts: a min-heap that knows where each key is.
+//! The K keys with the highest counts: a min-heap that records the place of each key.
 //!
 //! ```text
 //!                 5  ◀── the least of the K: what a newcomer must beat

@@ -1,4 +1,4 @@
-//! Whether a load has a hot set at all, and when to look again.
+//! Decides whether a load has a hot set at all, and when to look again.
 //!
 //! ```text
 //!  samples of the epoch ──is_due──▶ counts ──select──▶ how many of the ranked keys are hot
@@ -7,10 +7,10 @@
 //!                              off ◀──┤  as before  ├──▶ on
 //! ```
 //!
-//! Under uniform keys the most frequent ones are those that chance has sampled two or three times:
-//! a key must have been sampled [`COUNT_MIN`] times to be hot, and the hot ones together must have
-//! drawn a fifth of the samples, for a hot set to begin; it ends below a tenth, and after one of
-//! few samples, so that an idle server has none.
+//! Under uniform keys the most frequent ones are those that chance has sampled two or three times.
+//! So a key counts as hot only if it was sampled [`COUNT_MIN`] times, and a hot set begins only if
+//! the hot keys together drew a fifth of the samples. It ends below a tenth, and after an epoch
+//! with few samples, so that an idle server has none.
 
 /// A key that was sampled less often may be there by chance.
 pub const COUNT_MIN: u32 = 5;

@@ -1,4 +1,4 @@
-//! From settings to a router: the one place where a policy's name turns into its type.
+//! Makes a router from the settings: the one place where a policy's name becomes its type.
 //!
 //! ```text
 //!  Choice { write policy, dispatch, ... } ──open──▶ UseRouter::with(router: impl Router)

@@ -1,4 +1,4 @@
-//! Balances that look at nothing but the queues, the key or the receiver.
+//! Balances that use only the queues, the key or the receiver.
 
 use std::cell::Cell;
 

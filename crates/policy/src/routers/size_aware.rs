@@ -1,5 +1,5 @@
-//! Size-aware sharding: large items have workers of their own, so that no small request waits
-//! behind one (Minos §3).
+//! Size-aware sharding: large items have their own workers, so that no small request waits behind
+//! one (Minos §3).
 //!
 //! ```text
 //!                       size known and large ──▶ the large worker of its range
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A request that goes to a large worker ignores the bound: no other worker may serve it, and a
-//! dispatcher that waited for it would hold up small requests.
+//! dispatcher that waited for that worker would delay small requests.
 
 use base::WorkerId;
 use base::sync::Arc;

@@ -1,10 +1,11 @@
-//! Each epoch: merge the workers' histograms, find the threshold, share the workers out.
+//! The controller's step in each epoch: merge the workers' histograms, find the threshold, divide
+//! the workers.
 //!
 //! # Worked example
-//! Minos's default workload on 8 workers: of 800 requests one is large and takes 171 packets, all
+//! Minos's default workload on 8 workers: of 800 requests one is large and takes 171 packets; all
 //! others take one. The threshold is the 99th percentile of sizes, about 1400 bytes. Small requests
 //! cost 799 of 970 packets, 82 %; ceil(8 x 0.82) = 7 workers are small, one is large. With six
-//! times as many large requests the small share is 44 %: 4 and 4, and the four large workers cut
+//! times as many large requests the small share is 44 %: 4 and 4, and the four large workers divide
 //! the sizes so that each has a quarter of the packets.
 
 use std::borrow::Borrow;

@@ -1,4 +1,4 @@
-//! What a request of a size costs, for sharing workers out (Minos §3).
+//! The cost of a request by its size, for dividing the workers (Minos §3).
 
 /// A cost function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

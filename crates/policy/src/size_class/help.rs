@@ -1,4 +1,5 @@
-//! Idle large workers take small requests, one at a time (Minos §6.1's alternative design).
+//! Helping: idle large workers take small requests, one at a time (Minos §6.1's alternative
+//! design).
 //!
 //! ```text
 //!  small workers   0 [a][b][c]   1 [d]   2 [ ]          large workers   3 idle   4 busy
@@ -7,11 +8,11 @@
 //! ```
 //!
 //! # Invariants
-//! I1: no dispatcher gives a small request to a large worker; one that has nothing large to do
-//!     takes it. So no small request waits behind a large one, and a large one that arrives waits
-//!     for at most one small one.
-//! I2: only what any worker may execute is taken: reads, and under CRCW writes whose size is known.
-//!     The worker that a write policy has chosen to write a partition writes it.
+//! I1: no dispatcher gives a small request to a large worker; a large worker without large requests
+//!     takes it. So no small request waits behind a large one, and an arriving large one waits for
+//!     at most one small one.
+//! I2: only requests that any worker may execute are taken: reads, and under CRCW writes whose size
+//!     is known. A write of a partition is executed by the worker that the write policy has chosen.
 //!
 //! # References
 //! Minos §6.1; decision 0048.

@@ -1,4 +1,4 @@
-//! How many requests had which size: one worker's counts, in log-linear classes of fixed memory.
+//! A histogram of request sizes: one worker's counts, in log-linear classes of fixed memory.
 //!
 //! ```text
 //!  size   0 1 2 ... 63 | 64 66 68 ... 126 | 128 132 ... 252 | 256 264 ...        4 GiB and above
@@ -7,8 +7,9 @@
 //! ```
 //!
 //! # Concurrency
-//! One worker counts; anyone reads. Counts only grow (and wrap), so that a reader learns what
-//! is new by subtracting what it saw last, and nothing is ever reset under the worker's feet.
+//! One worker counts; any thread reads. Counts only grow (and wrap), so a reader learns the
+//! increase by subtracting the counts it saw last, and no count is ever reset while the worker
+//! runs.
 
 use base::sync::{AtomicU32, Ordering};
 

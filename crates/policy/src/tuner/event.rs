@@ -1,4 +1,4 @@
-//! What the tuner did and why, for a caller that writes it down.
+//! The tuner's events, with their reasons, for a caller that logs them.
 
 use std::fmt;
 

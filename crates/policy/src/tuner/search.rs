@@ -1,16 +1,17 @@
-//! One search: for each cache size the threads are trisected, then the ways, then best meets old.
+//! One search: it trisects the threads for each cache size, then the ways once, then compares the
+//! best configuration with the old one.
 //!
 //! ```text
 //!  no MR layer ─▶ size 0: threads ─▶ size 1: threads ─▶ ... ─▶ ways ─▶ best, old, old, best
 //!  (1 window)     └───── Trisection, hinted by the best split so far ──┘ (4 windows)
 //! ```
 //!
-//! The best of dozens of noisy windows is a lucky one. So it is measured again, around the old
-//! configuration, and the worse of its two windows has to beat the better of the old one's by a
-//! margin: a load that rises or falls in between, once, makes neither look better. If it is far
-//! from what it showed before, the workload has changed meanwhile, and all that was learnt is void.
-//! (Or the windows are very noisy: so the search is not begun anew for ever, and the last windows
-//! decide.)
+//! The best of dozens of noisy windows is partly luck. So it is measured again, on both sides of it
+//! the old configuration, and the worse of its two windows has to beat the better of the old one's
+//! by a margin: a load that rises or falls once in between makes neither look better. If the best
+//! is far from its earlier result, the workload has changed meanwhile, and all measurements are
+//! void. (Or the windows are very noisy: so the search does not restart for ever, and the last
+//! windows decide.)
 
 use super::{Configuration, Ranges, RunToCompletion, Trisection, TunerRules};
 

@@ -1,12 +1,13 @@
-//! Has the load changed, and for good? Only then is a search worth its price.
+//! The trigger: decides whether the load has changed lastingly. Only then is a search worth its
+//! price.
 //!
 //! ```text
 //!  rest (no verdict) ─▶ baseline: mean of the next windows ─▶ watch ─▶ changed 3 windows in a row
 //! ```
 //!
-//! The baseline does not follow the load. A moving one would swallow a slow drift for ever; this
-//! one notices it once it has added up. How far the windows of the baseline lie apart is the load's
-//! noise; a change must be larger than that.
+//! The baseline does not follow the load. A moving baseline would absorb a slow drift for ever;
+//! this one notices the drift once it has added up. The spread of the baseline's windows is the
+//! load's noise; a change must be larger than that.
 
 use super::{Cause, Measurement, SLO_OVER_RATIO_MAX, TunerRules};
 

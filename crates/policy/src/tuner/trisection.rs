@@ -1,4 +1,4 @@
-//! The highest point of a unimodal curve over whole numbers, in few measurements.
+//! Finds the highest point of a unimodal curve over whole numbers, in few measurements.
 //!
 //! ```text
 //!   low          x1        x2            high      exclusive bounds, a Fibonacci number F(k) apart
@@ -10,15 +10,15 @@
 //! ```
 //!
 //! uTPS §3.5 cuts the range in thirds, which costs two measurements per step. Fibonacci distances
-//! cut it in three parts as well, and each step costs one: 27 points take 7 measurements.
+//! also cut it in three parts, and each step costs one: 27 points take 7 measurements.
 //!
-//! A tie tells nothing on a plateau, so a hint decides which side stays: a point that is known to
-//! be good. On a strictly unimodal curve the best lies between two equal points, and either side is
+//! On a plateau a tie gives no direction, so a hint, a point known to be good, decides which side
+//! stays. On a strictly unimodal curve the best lies between two equal points, and either side is
 //! right.
 //!
 //! # Invariants
 //! I1: each point is measured at most once.
-//! I2: points beyond the range are never asked for; they count as minus infinity.
+//! I2: points beyond the range are never measured; they count as minus infinity.
 
 use std::ops::RangeInclusive;
 

@@ -1,4 +1,4 @@
-//! Looking ahead: is a request that depends on this one already here?
+//! The look-ahead: searches for a waiting request that depends on this one.
 //!
 //! ```text
 //!  taken batch                     the worker's queue

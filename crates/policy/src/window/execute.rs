@@ -1,4 +1,4 @@
-//! Carrying out a closed window on a running value, with one load and one write at most.
+//! Executes a closed window on a running value, with at most one load and one write.
 //!
 //! ```text
 //!            ┌──── Stored: not looked at yet ── load, when somebody needs it ──┐
@@ -8,8 +8,8 @@
 //!  at the end:  Stored ─▶ no write    Operation(i) ─▶ run operation i    Changed ─▶ put the value
 //! ```
 //!
-//! The blind write that is left over is run as it came, so that whatever it carries (flags, expiry)
-//! goes the way that it always goes.
+//! The blind write that remains is executed as it came, so that its attributes (flags, expiry) are
+//! handled as always.
 
 use super::operation::{Compactable, Effect};
 use super::plan::{Plan, ReplyKind};

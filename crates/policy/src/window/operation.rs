@@ -1,4 +1,4 @@
-//! What a window has to know of an operation, and nothing more.
+//! The operations of a window, reduced to the facts that a window needs.
 
 use base::KeyHash;
 

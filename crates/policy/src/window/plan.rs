@@ -1,4 +1,5 @@
-//! A closed window: which operations collapse, which are replayed, and the one write at the end.
+//! The plan of a closed window: which operations collapse, which are replayed, and the one write at
+//! the end.
 //!
 //! ```text
 //!  SET a    DEL     SET b    INCR      GET       SET c     APPEND d
@@ -9,15 +10,16 @@
 //!
 //! # Invariants
 //! I1: operations keep the order in which they joined, and each has exactly one reply.
-//! I2: a reply is what the operation would have got if the operations had run one by one.
+//! I2: a reply equals the reply that the operation would have got if the operations had run one by
+//!     one.
 //! I3: the store is loaded at most once, and only if a reply or the final value depends on it.
 //! I4: the store is written at most once, and never when the operations changed nothing.
-//! I5: no reply leaves before that write is done: until then readers may return the old value, and
-//!     writes that are not answered yet are concurrent with such reads (C-4 §4.3.1, Fig. 7).
+//! I5: no reply leaves before that write is done. Until then readers may return the old value, and
+//!     unanswered writes are concurrent with such reads (C-4 §4.3.1, Fig. 7).
 //!
 //! # Limits
 //! When the final write fails (no memory), the collapsed operations have no replies: the driver
-//! runs the plan's operations one by one, as if there had been no window.
+//! executes the plan's operations one by one, as if there had been no window.
 
 use super::operation::{Compactable, Effect};
 

@@ -1,4 +1,5 @@
-//! When a compaction window opens and when it closes: arithmetic on times and counts, no buffers.
+//! The rules for opening and closing a compaction window: arithmetic on times and counts, no
+//! buffers.
 //!
 //! ```text
 //!  opens at T                       closes_at = deadline - guard     deadline = T + S(SLO - 1)
@@ -10,10 +11,10 @@
 //!
 //! 1. [`WindowRules::on_write`] when a write is taken from the queue: run, open or join;
 //! 2. [`WindowRules::after_join`] once the write has been added: close now?
-//! 3. [`WindowRules::on_time`] when the timer rings, and [`WindowRules::on_round`] when a round of
+//! 3. [`WindowRules::on_time`] when the timer fires, and [`WindowRules::on_round`] when a round of
 //!    the queue is over: close now?
 //!
-//! The first two are apart because adding a write takes time (C-4's T_comp, 100 ns): a simulated
+//! The first two are separate because adding a write takes time (C-4's T_comp, 100 ns): a simulated
 //! server asks the second question that much later, and the queue may have grown meanwhile.
 //!
 //! # Invariants
@@ -22,14 +23,14 @@
 //! I3: a window holds at most `batch_max` operations.
 //!
 //! # Limits
-//! Looking for dependent requests is the driver's work and bounded by `queue_scan_max` slots beyond
-//! the batch that was already taken (K8).
+//! The driver looks for dependent requests, at most `queue_scan_max` slots beyond the batch that
+//! was already taken (K8).
 //!
 //! # Trade-offs
-//! `honest` closes a window when no more writes to its key are in sight. C-4's own server
-//! waited for the deadline, so that windows at low load gathered little and became the 99th
-//! percentile (C-4 §7.2). Closing early costs more, smaller batches at middling load; at high load
-//! the hot key always has a write in sight, and the deadline decides as before.
+//! `honest` closes a window when no more writes to its key are in sight. C-4's own server waited
+//! for the deadline, so that windows at low load gathered little and became the 99th percentile
+//! (C-4 §7.2). Closing early costs more, smaller batches at middling load; at high load the hot key
+//! always has a write in sight, and the deadline decides as before.
 //!
 //! A window that closes at the first moment without a follower gathers two or three writes, and
 //! under extreme skew its readers still meet a write at every turn. `hold_ns` keeps it open for a

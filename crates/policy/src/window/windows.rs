@@ -1,4 +1,4 @@
-//! One worker's open windows: what joins, what runs at once, what closes.
+//! One worker's open windows: which operations join, which run at once, and when a window closes.
 //!
 //! ```text
 //!                    admit(now, operation, ahead)
@@ -16,12 +16,12 @@
 //!
 //! # Invariants
 //! I1: at most one window is open per key; keys are compared in full (K8).
-//! I2: each admitted operation comes out exactly once: in `Run`, or in exactly one plan.
-//! I3: a window that is open has an armed timer. At that time `drain` and `elapse` close it or arm
-//!     the next one, which is the last: `elapse` closes it then.
-//! I4: a `Close` is carried out (`take`, execute) before anything else is admitted: otherwise a
-//!     later write of the key could overtake it. A driver that runs operations in batches runs what
-//!     it holds first.
+//! I2: each admitted operation is emitted exactly once: in `Run`, or in exactly one plan.
+//! I3: an open window has an armed timer. At that time `drain` and `elapse` close it or arm the
+//!     next one, which is the last: `elapse` closes it then.
+//! I4: the driver carries out a `Close` (`take`, execute) before it admits anything else: otherwise
+//!     a later write of the key could overtake it. A driver that executes operations in batches
+//!     first executes those it holds.
 //! I5: while a window is open no write of its key is answered `Run`.
 //! I6: a read joins only if its own connection has an operation in the window (K10); any other read
 //!     runs at once, concurrent with writes that have no answers yet (C-4 §4.3.1).

@@ -1,4 +1,4 @@
-//! Walking the keys in order, up or down, while others change the tree.
+//! Walks the keys in order, up or down, while other sessions change the tree.
 //!
 //! ```text
 //!  frames   layer 0: behind "user:123" ─▶ layer 1: behind " ..." ─▶ ...     where to go on above
@@ -6,18 +6,18 @@
 //!  beyond   the borders that the parent names next are asked for on the way down
 //! ```
 //!
-//! A walk yields slots and looks at no entry unless it has to begin again: a caller that asks for
-//! the entry of each slot, and takes many slots before it looks at the first, has all entries on
-//! their way (session/range.rs).
+//! A walk yields slots and reads no entry unless it has to restart. So a caller that prefetches the
+//! entry of each slot, and takes many slots before it looks at the first, has all entries on their
+//! way (session/range.rs).
 //!
 //! # Invariants
-//! I1: `edge` is the place of the last row that was worked off in this layer; only rows beyond it
-//!     are, and in the border that is worked on the rest of its group. Places of a layer are worked
-//!     off in order, each once: a group is in one border, and so in one copy.
-//! I2: a key that is there throughout is never passed by: it can leave a copied border only to the
-//!     right, to a new node that the copy's `next` does not name; walking up, the copy has the key
-//!     itself. Walking down, the neighbour's `next` must name the border that was left.
-//! I3: whatever does not fit together ends in a new descent to the last key that was yielded.
+//! I1: `edge` is the place of the last row yielded in this layer. The rows still to yield are those
+//!     beyond it, and in the current border the rest of its group. Places of a layer are yielded in
+//!     order, each once: a group is in one border, and so in one copy.
+//! I2: a walk never passes by a key that is present throughout. The key can leave a copied border
+//!     only to the right, to a new node that the copy's `next` does not name; walking up, the copy
+//!     has the key itself. Walking down, the neighbour's `next` must name the border that was left.
+//! I3: on any inconsistency the walk descends anew to the last key that it yielded.
 
 use super::Hint;
 use super::descend::{Border, LayerGone};

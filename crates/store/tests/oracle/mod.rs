@@ -1,4 +1,4 @@
-//! A map that says what the store must answer.
+//! The oracle: a map that computes the store's expected answers.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,5 +1,5 @@
-//! Requests of one batch see what the requests before them did (K8), also where a bucket that was
-//! looked at ahead of time has left its chain meanwhile.
+//! Tests that each request of a batch sees the effects of the requests before it (K8), even if a
+//! bucket prefetched for it has left its chain meanwhile.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! How well a full cache chooses: the store's policies against exact ones on the same keys.
+//! Tests of the quality of eviction: the store's policies against exact ones on the same keys.
 
 #![allow(clippy::unwrap_used)]
 

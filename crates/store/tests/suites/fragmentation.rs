@@ -1,5 +1,5 @@
-//! Where the bytes of a log go: what is dead or expired is won back first, and what is lost to
-//! headers, padding and the ends of segments is bounded and shown.
+//! Tests of the log's use of space: dead and expired bytes are reclaimed first, and the loss to
+//! headers, padding and the ends of segments is bounded and reported.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! What a store does when its log is full.
+//! Tests of a store whose log is full.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Several sessions at once on a small log: what a reader sees is always one whole value of the
+//! Tests with several sessions at once on a small log: a reader always sees one whole value of the
 //! key it asked for, whatever is evicted, cleaned, moved, expired or flushed meanwhile.
 
 #![allow(clippy::unwrap_used)]

@@ -1,4 +1,4 @@
-//! What one thread knows of the keys, and what it concludes from each thing that it reads.
+//! One thread's knowledge of the keys, and its conclusions from each value that it reads.
 
 use std::sync::atomic::Ordering;
 

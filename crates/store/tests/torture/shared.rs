@@ -1,4 +1,5 @@
-//! What the threads of one torture share: the store, a clock, and what is known of each key.
+//! State shared by the threads of one torture test: the store, a clock, and the facts known of each
+//! key.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! Keys and values that describe themselves: a thread that reads one knows whose it is, which write
+//! Keys and values that describe themselves: from a value a reader can tell its key, the write that
 //! made it, and whether every byte of it is from that write.
 
 use base::hash::mix;

@@ -1,4 +1,4 @@
-//! One thread of a torture: draws requests, sends them, and has each answer checked.
+//! One thread of a torture test: it draws requests, sends them, and checks each answer.
 
 use std::collections::VecDeque;
 use std::ops::Bound;

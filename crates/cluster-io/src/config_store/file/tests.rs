@@ -1,4 +1,4 @@
-//! The config store's rules, with two handles as if they were two processes.
+//! Tests of the config store's rules, with two handles in place of two processes.
 
 use super::*;
 

@@ -1,16 +1,17 @@
-//! Servers that are about to end: what they have goes at once to nodes that have it too.
+//! Plans for servers that are about to shut down: their roles go at once to nodes that already have
+//! a copy.
 //!
 //! ```text
 //!  [n1*] n2 n3    n1 ends: a backup takes over                     n2 [n1*] n3
 //!  n2 [n1*] n3    no client waits for n1 now: it is let go         n2 n3, and n1 is no member
 //! ```
 //!
-//! Unlike those that an operator wants to stop (`leave`), they do not wait until others have
+//! Unlike nodes that an operator wants to stop (`leave`), they do not wait until others have
 //! joined: their process ends within seconds, with or without this.
 //!
 //! # Invariants
-//! E2: a copy is let go only where as many are left as writes need.
-//! E3: a node that ends is given nothing, and stays a member while it has a role.
+//! E2: a copy is released only if as many are left as writes need.
+//! E3: a node that is shutting down gets no new role, and stays a member while it has one.
 
 use std::collections::BTreeMap;
 

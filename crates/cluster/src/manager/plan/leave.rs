@@ -1,4 +1,4 @@
-//! Nodes that an operator wants to stop: their shards go elsewhere first.
+//! Plans for nodes that an operator wants to stop: their shards move elsewhere first.
 //!
 //! ```text
 //!  [n1*] n2 n3        n1 leaves: a backup takes over          n2 [n1*] n3
@@ -7,9 +7,9 @@
 //! ```
 //!
 //! # Invariants
-//! N1: a copy is let go when there are as many without it as there should be; where no node could
+//! N1: a copy is released when there are as many without it as there should be; where no node could
 //!     take its place, when there are as many as writes need.
-//! N2: a node that leaves is given nothing.
+//! N2: a node that leaves gets no new role.
 
 use std::collections::BTreeSet;
 

@@ -1,15 +1,16 @@
-//! Nodes that live, and hold a shard up: their primary is cut off from them, or they have no room.
+//! Plans for nodes that are alive and hold a shard up: their primary cannot reach them, or they
+//! have no room.
 //!
 //! | node | what follows |
 //! |---|---|
 //! | a joining node | it joins no more |
 //! | the node that a primary fills from | it serves again |
-//! | a backup, and enough copies for writes are left | it is let go |
+//! | a backup, and enough copies for writes are left | it is released |
 //! | a backup, and too few would be left | another node joins first (`enlist`) |
 //! | all of two backups or more | one of them becomes primary: it is the primary that is cut off |
 //!
 //! # Invariants
-//! O2: no node is let go for being slow where writes would then be refused.
+//! O2: no node is released for being slow where writes would then be refused.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Configurations that follow from one another.
+//! Tests of the plan: each configuration that follows from another.
 
 use proptest::prelude::*;
 

@@ -1,5 +1,6 @@
-//! Three nodes of 64 shards start from their logs, after all were killed: no turn does more than is
-//! counted, and a lease is asked for between turns, however much there is to do.
+//! Tests that start three nodes of 64 shards from their logs, after all were killed: no turn does
+//! more work than the count allows, and a lease is asked for between turns, however much there is
+//! to do.
 
 use std::collections::VecDeque;
 

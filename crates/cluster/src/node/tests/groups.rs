@@ -1,4 +1,4 @@
-//! Groups: whole or not at all, whatever is lost and whichever node dies.
+//! Tests of groups: they land whole or not at all, whatever is lost and whichever node dies.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! A replica store that installs what has landed later: nothing is told of it before.
+//! Tests of a replica store that installs landed entries later: nothing is announced before.
 
 use super::*;
 use crate::replica_store::{Above, Done, Landed, Part, Plain};

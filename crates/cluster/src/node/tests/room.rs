@@ -1,4 +1,5 @@
-//! Memory that writes take while they are under way: asked for before, and given back behind them.
+//! Tests of the memory that writes take while under way: it is requested first and returned
+//! afterwards.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
