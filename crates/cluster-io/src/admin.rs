@@ -18,70 +18,70 @@ use crate::discover::{Discovery, Found};
 use crate::key::random_bytes;
 use crate::links::{Endpoint, LinkEvent, Links};
 
-/// What an operator wants.
+/// An operator's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 pub enum Question {
-    /// How the cluster is.
+    /// Reports the state of the cluster.
     Status,
-    /// That a node serves a shard.
+    /// Moves the serving of a shard to a node.
     Move {
-        /// Which shard.
+        /// The shard.
         shard: u16,
-        /// `n3`, or where it is reached.
+        /// The node: `n3`, or its address.
         node: String,
     },
-    /// That a node can be stopped, or need not be any more.
+    /// Drains a node so that it can be stopped, or cancels that.
     Drain {
-        /// `n3`, or where it is reached.
+        /// The node: `n3`, or its address.
         node: String,
         /// Whether it is to leave.
         leaves: bool,
     },
-    /// That shards whose last copies are gone are served again, with nothing in them.
+    /// Serves shards whose last copies are gone again, empty.
     Abandon {
-        /// Which; none: all of which no copy can come back.
+        /// The shards; none: all those of which no copy can come back.
         shards: Vec<u16>,
-        /// Also where servers are away that may have a copy.
+        /// Whether to do so even while servers are away that may have a copy.
         is_forced: bool,
     },
-    /// That nothing moves and no copies are made by themselves, or do again.
+    /// Pauses automatic moves and copies, or resumes them.
     Pause {
-        /// Whether it pauses.
+        /// Whether to pause.
         is_paused: bool,
     },
 }
 
-/// What the manager says.
+/// The manager's reply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {
-    /// To `Status`.
+    /// The reply to `Status`.
     Status(Report),
-    /// It will be so: one line.
+    /// The request is accepted: one line.
     Done(String),
-    /// It will not, and why: one line.
+    /// The request is refused, and why: one line.
     Refused(String),
 }
 
-/// How a cluster is.
+/// The state of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Its name.
+    /// The cluster's name.
     pub name: String,
-    /// The configuration's.
+    /// The configuration's term.
     pub term: u64,
     /// Whether all members serve under it.
     pub is_committed: bool,
-    /// Whether an operator paused what the manager does by itself.
+    /// Whether an operator paused the manager's automatic actions.
     pub is_paused: bool,
-    /// How many copies shards should have.
+    /// The number of copies that shards should have.
     pub copies: u8,
     /// Moves that wait for their turn.
     pub moves_waiting: usize,
-    /// Members.
+    /// The members.
     pub nodes: Vec<NodeReport>,
-    /// In order of their slots.
+    /// The shards, in order of their slots.
     pub shards: Vec<ShardReport>,
 }
 
@@ -90,97 +90,101 @@ pub struct Report {
 pub struct NodeReport {
     /// As `n3.1`: its name and its incarnation.
     pub node: String,
-    /// Where peers reach it.
+    /// The address for peers.
     pub peer: String,
-    /// What clients are told.
+    /// The host name that clients are given.
     pub host: String,
     /// Port of RESP; 0 is off.
     pub resp: u16,
-    /// Shards that it serves.
+    /// Shards of which it is primary.
     pub primaries: usize,
-    /// Shards that it has all of besides.
+    /// Other shards of which it has all data.
     pub backups: usize,
-    /// Shards that it is being given.
+    /// Shards that it is being sent.
     pub joining: usize,
     /// Whether an operator wants to stop it.
     pub leaves: bool,
-    /// Whether it can be stopped without any shard noticing.
+    /// Whether it can be stopped without any effect on a shard.
     pub may_stop: bool,
-    /// That it was asked in a second.
+    /// Requests to it per second.
     pub requests_per_s: f64,
 }
 
 /// A shard.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ShardReport {
-    /// Its position.
+    /// The shard's id.
     pub shard: u16,
     /// Its slots.
     pub slots: (u16, u16),
-    /// How many primaries it has had.
+    /// The number of primaries it has had.
     pub epoch: u16,
-    /// The node that serves it.
+    /// The primary.
     pub primary: String,
-    /// Whether that is a member, and heard.
+    /// Whether the primary is a member and heard from.
     pub is_served: bool,
-    /// Whether no server that is heard has all of it.
+    /// Whether no server that is heard from has all of it.
     #[serde(default)]
     pub is_lost: bool,
-    /// Of a lost one: servers that are away and may still have it.
+    /// If it is lost: servers that are away and may still have it.
     #[serde(default)]
     pub away: Vec<String>,
     /// The other nodes that have all of it.
     pub backups: Vec<String>,
-    /// The node that is being given it.
+    /// The node that is being sent the shard.
     pub joining: Option<String>,
     /// The node that its primary fills from.
     pub filling_from: Option<String>,
     /// Members that have all of it.
     pub full_copies: usize,
-    /// Keys, as its primary last said.
+    /// The number of keys, as its primary last reported.
     pub entries: u64,
-    /// Of these, what is copied by now, where a copy is under way.
+    /// How many of these are copied so far, if a copy is under way.
     pub copied: u64,
-    /// Until that copy is whole, in seconds, by how fast it was.
+    /// The estimated time until that copy is complete, in seconds, by its speed so far.
     pub left_s: Option<f64>,
-    /// That it was asked in a second.
+    /// Requests to it per second.
     pub requests_per_s: f64,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AskError {
     /// The config store does not answer, or has no cluster.
     #[error("{line}")]
     ConfigStore {
-        /// Why.
+        /// The reason.
         line: String,
     },
     /// No manager claims to lead.
     #[error("no manager leads this cluster: start `dovetail cm --config-store {place}`")]
     NoLeader {
-        /// Where it was looked.
+        /// The config store's address.
         place: String,
     },
-    /// It says nothing.
+    /// The leading manager does not answer.
     #[error("the leading manager at {leader} does not answer: is it reached from here?")]
     Silent {
-        /// Where it was asked.
+        /// The leader's address.
         leader: String,
     },
-    /// The system gives no thread.
+    /// The operating system provides no thread.
     #[error("{0}")]
     Io(#[from] std::io::Error),
 }
 
-/// The time for an answer after which the question is sent again: another may lead by then.
+/// The time after which an unanswered request is sent again: another manager may lead by then.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Asks the manager that leads; within `time`.
+/// Sends a request to the leading manager; waits for the reply up to `time`.
 ///
 /// # Errors
 /// If no manager answers.
+/// #64 -
+/// D1: the settings are reported before any leader is.
+/// #65 -
+/// The request has only numbers and short words, which JSON can always represent.
 pub fn ask(place: &Place, question: &Question, time: Duration) -> Result<Reply, AskError> {
     let until = Instant::now() + time;
     let (told, found) = unbounded();

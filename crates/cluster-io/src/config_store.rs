@@ -13,32 +13,32 @@ use thiserror::Error;
 pub use config_store_zookeeper::Event;
 pub use file::FileConfigStore;
 
-/// Where a config store is.
+/// The address of a config store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In an ensemble of ZooKeeper.
     ZooKeeper(config_store_zookeeper::Place),
-    /// In a folder of this machine, for all processes of one box.
+    /// In a directory, for all processes of one machine.
     File(PathBuf),
 }
 
-/// What is no place of a config store.
+/// The reason why a text is not the address of a config store.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PlaceError {
-    /// No scheme, or another.
+    /// No scheme, or an unknown one.
     #[error("`{text}` is no config store: write zk://HOST:PORT,HOST:PORT/PATH or file:///DIR")]
     Scheme {
-        /// As given.
+        /// The given text.
         text: String,
     },
-    /// A folder that depends on where a process was started.
+    /// A relative directory, which depends on where a process was started.
     #[error("`{text}` is no absolute folder: write three slashes, as file:///var/lib/dovetail")]
     Folder {
-        /// As given.
+        /// The given text.
         text: String,
     },
-    /// Of ZooKeeper.
+    /// An error in a ZooKeeper address.
     #[error(transparent)]
     ZooKeeper(#[from] config_store_zookeeper::PlaceError),
 }
@@ -60,7 +60,7 @@ impl std::str::FromStr for Place {
 }
 
 impl fmt::Display for Place {
-    /// As it is given, without the password.
+    /// Formats the address as it was given, without the password.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Place::ZooKeeper(place) => write!(formatter, "zk://{}{}", place.hosts, place.root),
@@ -70,7 +70,7 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    /// Whether every host that reaches it can read the cluster's key (K25).
+    /// Whether every host that reaches the config store can read the cluster's key (K25).
     pub fn is_open(&self) -> bool {
         matches!(self, Place::ZooKeeper(place) if place.digest.is_none())
     }
@@ -79,17 +79,18 @@ impl Place {
 /// A config store: requests go in, events come out. Dropping it ends its sessions and their claims.
 #[derive(Debug)]
 pub enum ConfigStore {
-    /// Of an ensemble.
+    /// One in ZooKeeper.
     ZooKeeper(ZooKeeperConfigStore),
-    /// Of a folder.
+    /// One in a directory.
     File(FileConfigStore),
 }
 
 impl ConfigStore {
-    /// Starts its thread; `announced` is called there. Nothing is opened before a session is.
+    /// Starts its thread, which calls `announced` with each event. Nothing is opened before a
+    /// session is.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// If the operating system provides no thread.
     pub fn start(
         place: &Place,
         told: impl Fn(Event) + Send + 'static,
@@ -102,10 +103,10 @@ impl ConfigStore {
         }
     }
 
-    /// The same for a caller that only looks: what is not there is not made.
+    /// Like `start`, for a caller that only reads: nothing missing is created.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// If the operating system provides no thread.
     pub fn look(
         place: &Place,
         told: impl Fn(Event) + Send + 'static,
@@ -116,7 +117,7 @@ impl ConfigStore {
         }
     }
 
-    /// Asks; the answer is an event, if it comes.
+    /// Sends a request; the answer is an event, if it comes.
     pub fn ask(&self, request: Request) {
         match self {
             ConfigStore::ZooKeeper(config_store) => config_store.ask(request),

@@ -23,24 +23,24 @@ use config_store_zookeeper::Event;
 use crate::config_store::{ConfigStore, Place};
 use crate::settings::Stored;
 
-/// What was found.
+/// A discovery.
 #[derive(Clone, Debug)]
 pub enum Found {
     /// The cluster's settings.
     Settings(Arc<Stored>),
-    /// `HOST:PORT` of the manager that leads; none while no manager does.
+    /// `HOST:PORT` of the leading manager; none while no manager leads.
     Leader(Option<String>),
-    /// What is wrong, for the log: one line. It is tried again all the time.
+    /// An error, for the log: one line. Discovery keeps trying.
     Trouble(String),
 }
 
-/// How long a config store keeps the session of one that only reads.
+/// The session timeout of a client that only reads.
 const SESSION: Duration = Duration::from_secs(10);
 
-/// Between two looks, where nothing is watched or a word was lost.
+/// The time between two reads if nothing is watched or a notification was lost.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// An answer that takes longer is lost.
+/// An answer that takes longer is regarded as lost.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 
 /// The thread; dropping it ends it.
@@ -57,10 +57,10 @@ enum Word {
 }
 
 impl Discovery {
-    /// Starts to look; `announced` is called in the thread that looks.
+    /// Starts discovery; its thread calls `announced` with each discovery.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// If the operating system provides no thread.
     pub fn start(
         place: &Place,
         told: impl Fn(Found) + Send + 'static,
@@ -95,9 +95,9 @@ struct Seeker {
     config_store: ConfigStore,
     told: Box<dyn Fn(Found) + Send>,
     session: Option<SessionId>,
-    /// What is awaited, and since when.
+    /// The awaited request, and when it was sent.
     asked: Option<(u64, Instant)>,
-    /// Of the watch that is set.
+    /// The id of the watch that is set.
     watch: Option<u64>,
     next_id: u64,
     next: Step,
@@ -106,15 +106,21 @@ struct Seeker {
     trouble: Option<String>,
 }
 
-/// What is asked next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Open,
     Settings,
-    /// Before each look at the leader, so that no change is missed between the two.
+    /// Set the watch: before each read of the leader, so that no change is missed between the two.
     Watch,
     Leader,
-    /// Until the watch speaks.
+    /// Rest until the watch reports.
+    /// #17 -
+    /// The error does not name its request: the watch may be gone too.
+    /// #18 -
+    /// A watch may be lost with a connection, so the leader is read from time to time anyway.
+    /// #19 -
+    /// The watch is answered when the value changes; the read follows at once.
     Rest,
 }
 

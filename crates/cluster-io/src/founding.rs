@@ -24,30 +24,30 @@ use crate::Key;
 use crate::config_store::{ConfigStore, Place};
 use crate::settings::{SettingsError, Stored, check, durability_word};
 
-/// What an operator chose; none is "as it is, or by default".
+/// An operator's choices; none means "as stored, or the default".
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Of the cluster.
+    /// The name of the cluster.
     pub name: Option<String>,
-    /// Of each shard.
+    /// The number of copies of each shard.
     pub copies: Option<u8>,
-    /// With fewer, writes are refused.
+    /// With fewer complete copies, writes are refused.
     pub min_copies: Option<u8>,
-    /// That the first configuration waits for.
+    /// The number of nodes that the first configuration waits for.
     pub first_nodes: Option<u8>,
-    /// Ranges of slots.
+    /// The number of ranges of slots.
     pub shards: Option<u16>,
-    /// How long a node may serve without a word from the manager.
+    /// How long a node may serve without a message from the manager.
     pub lease: Option<Duration>,
-    /// How long the config store keeps a silent manager.
+    /// How long the config store keeps a silent manager's session.
     pub session: Option<Duration>,
-    /// Until a landed write is sent again.
+    /// The time after which an unacknowledged landed write is sent again.
     pub retry: Option<Duration>,
-    /// After a cold start.
+    /// The time to wait for absent nodes after a cold start.
     pub grace: Option<Duration>,
-    /// Shards that are copied at once.
+    /// The number of shards copied at the same time.
     pub copies_at_once: Option<u16>,
-    /// What an acknowledgement means.
+    /// The meaning of an acknowledgement.
     pub durability: Option<Durability>,
     /// How entries travel to backups.
     pub replication: Option<Scheme>,
@@ -55,39 +55,39 @@ pub struct Wanted {
     pub rebalance: Option<bool>,
 }
 
-/// Why there are no settings.
+/// The reason why there are no settings.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FoundingError {
-    /// Of the cluster that is there, or of the one that is wanted.
+    /// An error in the stored or in the wanted settings.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// A flag says something else than the config store (G2).
+    /// A flag contradicts the config store (G2).
     #[error(
         "--{flag} {wanted} contradicts the cluster, which has {stored} since its first manager \
          started: leave the flag out"
     )]
     Contradiction {
-        /// Without its dashes.
+        /// The flag, without its dashes.
         flag: &'static str,
-        /// As given.
+        /// The given value.
         wanted: String,
-        /// As it is.
+        /// The stored value.
         stored: String,
     },
-    /// The system gives no thread or no random bytes.
+    /// The operating system provides no thread or no random bytes.
     #[error("{0}")]
     Io(#[from] std::io::Error),
-    /// Somebody wants the process to end.
+    /// The process is being stopped.
     #[error("stopped before the config store answered")]
     Stopped,
 }
 
 impl Wanted {
-    /// For a cluster that has none yet.
+    /// Makes the settings of a new cluster.
     ///
     /// # Errors
-    /// If what is wanted contradicts itself, or there are no random bytes.
+    /// If the choices contradict each other, or there are no random bytes.
     pub fn fresh(&self) -> Result<Stored, FoundingError> {
         let default = Stored::defaults();
         let ns = |time: Option<Duration>, or_ns| time.map_or(or_ns, |time| time.as_nanos() as u64);
@@ -113,10 +113,10 @@ impl Wanted {
         Ok(Stored { name, key: Key::random()?, rebalance, settings })
     }
 
-    /// Whether a cluster's settings are what is wanted (G2).
+    /// Checks that a cluster's settings match the choices (G2).
     ///
     /// # Errors
-    /// The first that is not.
+    /// The first choice that does not match.
     pub fn compare(&self, stored: &Stored) -> Result<(), FoundingError> {
         let settings = &stored.settings;
         let word = |durability| durability_word(durability).to_owned();
@@ -159,19 +159,19 @@ impl Wanted {
     }
 }
 
-/// How long a config store keeps the session of one that founds.
+/// The session timeout while founding.
 const SESSION: Duration = Duration::from_secs(10);
 
-/// Between two attempts.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// An answer that takes longer is lost.
+/// An answer that takes longer is regarded as lost.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 
 /// Finds the cluster's settings, or writes them; tries until the config store answers.
 ///
 /// # Errors
-/// If settings contradict each other, or `is_stopped` says so.
+/// If settings contradict each other, or `is_stopped` returns true.
 pub fn settle(
     place: &Place,
     wanted: &Wanted,
@@ -202,7 +202,7 @@ pub fn settle(
     }
 }
 
-/// A value and its stamp; none where nothing was written.
+/// A value and its stamp; no value if none was written.
 type Found = (Stamp, Option<Arc<[u8]>>);
 
 struct Founder<'a> {
@@ -228,7 +228,8 @@ impl Founder<'_> {
         }
     }
 
-    /// G1: whether these took effect. If not, or if that is unknown, reading says what did.
+    /// Writes the settings if none are stored (G1). Returns whether these took effect. If not, or
+    /// if that is unknown, reading tells which did.
     fn write(
         &mut self,
         session: SessionId,
@@ -240,7 +241,7 @@ impl Founder<'_> {
         Ok(matches!(self.ask(Some(session), ask)?, Some(Answer::Written(_))))
     }
 
-    /// None for a trouble, after a pause.
+    /// Sends a request and waits for its answer; none after an error, once a pause is over.
     fn ask(
         &mut self,
         session: Option<SessionId>,

@@ -7,58 +7,59 @@ use std::io::{self, Read};
 
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-/// The bytes of a tag.
+/// The length of a tag.
 pub const TAG_BYTES: usize = 16;
 
-/// The secret, or one that was derived from it. Never shown.
+/// The secret, or a key derived from it. Never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key([u8; 16]);
 
 impl Key {
-    /// A new one.
+    /// Draws a new key.
     ///
     /// # Errors
-    /// If the system gives no random bytes.
+    /// If the operating system provides no random bytes.
     pub fn random() -> io::Result<Key> {
         random_bytes().map(Key)
     }
 
-    /// From its bytes.
+    /// Makes a key of its bytes.
     pub fn new(bytes: [u8; 16]) -> Key {
         Key(bytes)
     }
 
-    /// From 32 hexadecimal digits.
+    /// Parses 32 hexadecimal digits.
     pub fn from_hex(text: &str) -> Option<Key> {
         let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let bits = is_hex.then(|| u128::from_str_radix(text, 16).ok()).flatten()?;
         Some(Key(bits.to_be_bytes()))
     }
 
-    /// For the settings in the config store, and nowhere else.
+    /// The key in hexadecimal digits, for the settings in the config store only.
     pub fn to_hex(&self) -> String {
         format!("{:032x}", u128::from_be_bytes(self.0))
     }
 
-    /// For code that tags datagrams.
+    /// The key's bytes, for code that tags datagrams.
     pub fn bytes(&self) -> &[u8; 16] {
         &self.0
     }
 
-    /// A keyed hash of the parts, SipHash-2-4 of 128 bits. Parts are of fixed lengths or last.
+    /// A keyed hash of the parts, SipHash-2-4 of 128 bits. Every part except the last has a fixed
+    /// length.
     pub fn tag(&self, parts: &[&[u8]]) -> [u8; TAG_BYTES] {
         let mut hasher = SipHasher24::new_with_key(&self.0);
         parts.iter().for_each(|part| hasher.write(part));
         hasher.finish128().as_bytes()
     }
 
-    /// Whether the tag is the parts'; takes as long wherever they differ.
+    /// Whether the tag matches the parts; takes equally long wherever they differ.
     pub fn is_tag(&self, parts: &[&[u8]], tag: &[u8; TAG_BYTES]) -> bool {
         let difference = u128::from_ne_bytes(self.tag(parts)) ^ u128::from_ne_bytes(*tag);
         std::hint::black_box(difference) == 0
     }
 
-    /// Another key for one purpose.
+    /// Derives another key for one purpose.
     pub fn derive(&self, parts: &[&[u8]]) -> Key {
         Key(self.tag(parts))
     }
@@ -70,7 +71,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// From the system's generator.
+/// Random bytes from the operating system's generator.
 pub(crate) fn random_bytes() -> io::Result<[u8; 16]> {
     let mut bytes = [0; 16];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;

@@ -67,24 +67,24 @@ const WAITING_BYTES_MAX: usize = 4 << 20;
 /// ... and for the driver, which takes them in at once if it is not behind.
 const HEARD_BYTES_MAX: usize = 1 << 20;
 
-/// What is so short is counted by number alone.
+/// Messages up to this length are bounded by their number alone.
 const SHORT_BYTES: usize = 1 << 10;
 
-/// A link of this process, for as long as it lasts; never used again.
+/// A link of this process, for as long as it lasts; the id is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u64);
 
-/// Where a message goes.
+/// The destination of a message.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Endpoint {
     /// `HOST:PORT`; dialled on demand, and again with growing pauses.
     Address(Arc<str>),
-    /// Back over the link that something came on; dropped if that is gone.
+    /// Back over the link on which a message arrived; dropped if that link is gone.
     Link(LinkId),
 }
 
 impl Endpoint {
-    /// Of `HOST:PORT`.
+    /// The endpoint of `HOST:PORT`.
     pub fn address(text: &str) -> Endpoint {
         Endpoint::Address(text.into())
     }
@@ -99,39 +99,39 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// What the driver is told.
+/// An event for the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkEvent {
     /// A message for this incarnation of this server, or for a manager.
     Message {
-        /// Whose, proven by the key.
+        /// The sender, authenticated by the key.
         from: Peer,
-        /// Where an answer may go.
+        /// The link for an answer.
         link: LinkId,
-        /// What.
+        /// The message.
         message: Message,
-        /// Until this is dropped its bytes count as waiting (L6).
+        /// Until this is dropped the message's bytes count as waiting (L6).
         hold: Hold,
     },
-    /// An operator's question, in bytes that `admin` reads.
+    /// An operator's request, in bytes that `admin` decodes.
     Ask {
-        /// Where the answer goes.
+        /// The link for the answer.
         link: LinkId,
-        /// Comes back with the answer.
+        /// An id that the answer repeats.
         id: u64,
-        /// What.
+        /// The request.
         bytes: Vec<u8>,
     },
     /// The answer to an operator.
     Answer {
-        /// Of the question.
+        /// The id of the request.
         id: u64,
-        /// What.
+        /// The answer.
         bytes: Vec<u8>,
     },
 }
 
-/// What leaves.
+/// A parcel to send.
 #[derive(Debug)]
 pub(crate) enum Parcel {
     Message { to: Peer, message: Message, _hold: (Hold, Option<Weight>) },
@@ -139,7 +139,7 @@ pub(crate) enum Parcel {
     Answer { id: u64, bytes: Vec<u8> },
 }
 
-/// Bytes that count in a sum for as long as this lives.
+/// Bytes that count in a sum for as long as this value lives.
 #[derive(Debug)]
 pub(crate) struct Weight {
     sum: Arc<AtomicUsize>,
@@ -171,20 +171,22 @@ pub(crate) struct Command {
 #[derive(Debug)]
 pub struct Links {
     commands: Option<mpsc::Sender<Command>>,
-    /// By where it goes: bytes that have not left (L6).
+    /// The bytes that have not left, by destination (L6).
     waiting: Mutex<HashMap<Endpoint, Arc<AtomicUsize>>>,
     address: Option<SocketAddr>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Links {
-    /// Starts the thread that has all links.
+    /// Starts the thread that runs all links.
     ///
-    /// `events` gets what arrives; when it is full, that is dropped. `wake` is called after each,
-    /// in the links' thread. Without a `listen` address no peer can come in.
+    /// `events` receives what arrives; an event that finds it full is dropped. The links' thread
+    /// calls `wake` after each. Without a `listen` address no peer can connect.
     ///
     /// # Errors
-    /// If the address cannot be listened on, or the system gives no thread.
+    /// If the address cannot be listened on, or the operating system provides no thread.
+    /// #30 -
+    /// A name lookup may take long, and no thread waits for its result any more.
     pub fn start(
         own: Peer,
         listen: Option<SocketAddr>,
@@ -208,17 +210,18 @@ impl Links {
         Ok(Links { commands, waiting, address, thread })
     }
 
-    /// Where it listens; with port 0, where that came to be.
+    /// The address that it listens on; if port 0 was requested, with the actual port.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Sends a message to a peer that is there, if it is (L3). Says whether it was taken (L1).
+    /// Sends a message to a peer, if the peer is there (L3). Returns whether the message was queued
+    /// (L1).
     pub fn send(&self, at: &Endpoint, to: Peer, message: Message) -> bool {
         self.send_held(at, to, message, Hold::default())
     }
 
-    /// The same, of a message that its driver has booked until it has left.
+    /// Like `send`, for a message whose memory its driver has booked until it has left.
     pub fn send_held(&self, at: &Endpoint, to: Peer, message: Message, hold: Hold) -> bool {
         let bytes = message.len_bytes() as usize;
         let weight = match bytes {
@@ -231,7 +234,7 @@ impl Links {
         self.push(at.clone(), Parcel::Message { to, message, _hold: (hold, weight) })
     }
 
-    /// Counts a long message, unless as much as may waits for its receiver.
+    /// Counts a long message; none if the bound of bytes waiting for its receiver is reached.
     fn weigh(&self, at: &Endpoint, bytes: usize) -> Option<Weight> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if !waiting.contains_key(at) {
@@ -241,7 +244,7 @@ impl Links {
         (sum.load(Ordering::Relaxed) < WAITING_BYTES_MAX).then(|| Weight::new(sum, bytes))
     }
 
-    /// Asks a manager what an operator wants to know.
+    /// Sends an operator's request to a manager.
     pub fn ask(&self, at: &Endpoint, id: u64, bytes: Vec<u8>) -> bool {
         self.push(at.clone(), Parcel::Ask { id, bytes })
     }
@@ -267,10 +270,13 @@ impl Drop for Links {
     }
 }
 
-/// Connections that wait in the kernel to be accepted.
+/// The most connections that wait in the kernel to be accepted.
 const BACKLOG_MAX: i32 = 4096;
 
-/// Whether the content of a frame, which its tag has proven, says something.
+/// Whether the content of a frame, which its tag has authenticated, is well-formed.
+/// #40 -
+/// Strangers that connect all at once leave room for peers; the kernel caps the value at its own
+/// maximum.
 pub fn is_frame(content: &[u8]) -> bool {
     frame::read(content).is_some()
 }

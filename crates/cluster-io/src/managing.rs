@@ -41,27 +41,27 @@ use crate::settings::Stored;
 use balance::Balance;
 use chronicle::Chronicle;
 
-/// Messages that wait for the manager. Nodes say again what is dropped.
+/// The most messages that wait for the manager. Nodes resend those that are dropped.
 const EVENTS_MAX: usize = 16_384;
 
-/// What is taken in before the next tick.
+/// The number of messages handled before the next tick.
 const BATCH: usize = 256;
 
-/// Peers whose links are remembered.
+/// The number of peers whose links are remembered.
 const PEERS_MAX: usize = 4096;
 
-/// Where a manager is.
+/// The addresses of a manager.
 #[derive(Clone, Debug)]
 pub struct Station {
-    /// The config store.
+    /// The config store's address.
     pub place: Place,
-    /// What it listens on.
+    /// The address that it listens on.
     pub listen: SocketAddr,
-    /// `HOST:PORT` that servers reach it by; none for what it listens on.
+    /// `HOST:PORT` by which servers reach it; none for the address that it listens on.
     pub advertise: Option<String>,
 }
 
-/// A manager at work. Dropping it hands its claim back.
+/// A running manager. Dropping it releases its claim.
 #[derive(Debug)]
 pub struct Managing {
     address: SocketAddr,
@@ -74,7 +74,7 @@ impl Managing {
     /// Starts the thread.
     ///
     /// # Errors
-    /// If the address cannot be listened on, or the system gives no thread.
+    /// If the address cannot be listened on, or the operating system provides no thread.
     pub fn start(station: &Station, stored: Stored) -> io::Result<Managing> {
         let (told, heard) = bounded(EVENTS_MAX);
         let key = stored.key.clone();
@@ -105,12 +105,12 @@ impl Managing {
         Ok(Managing { address, advertise, stop: Some(stop), thread })
     }
 
-    /// What it listens on.
+    /// The address that it listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// What its claim says.
+    /// The address in its claim.
     pub fn advertise(&self) -> &str {
         &self.advertise
     }
@@ -131,7 +131,7 @@ struct Driver {
     stored: Stored,
     config_store: ConfigStore,
     links: Links,
-    /// H2.
+    /// The link on which each peer's last message came (H2).
     peers: BTreeMap<Peer, LinkId>,
     actions: Vec<Action>,
     chronicle: Chronicle,
@@ -169,7 +169,7 @@ impl Driver {
         }
     }
 
-    /// On the clock that counts suspension (K3).
+    /// The time on the clock that counts suspension (K3).
     fn now(&self) -> Instant {
         clock::now()
     }
@@ -204,7 +204,7 @@ impl Driver {
         }
     }
 
-    /// Takes in a node's load; moves what is too much for one.
+    /// Takes in a node's load report; moves shards away from overloaded nodes.
     fn weigh(&mut self, from: Peer, window_ns: u64, shards: Vec<ShardStatistics>) {
         let (Peer::Node(node), now) = (from, self.now()) else { return };
         let Some(configuration) = self.manager.configuration().filter(|all| all.has(node)) else {
@@ -226,7 +226,10 @@ impl Driver {
         }
     }
 
-    /// A manager that does not lead says nothing: the question is sent again, to the one that does.
+    /// Answers an operator. A manager that does not lead stays silent: the request is sent again,
+    /// to the leader.
+    /// #18 -
+    /// The reply has only numbers and short words, which JSON can always represent.
     fn answer(&mut self, link: LinkId, id: u64, bytes: &[u8]) {
         let now = self.now();
         let reply = match serde_json::from_slice(bytes) {

@@ -28,45 +28,45 @@ const FORMAT: u16 = 1;
 /// The settings of a cluster, as the config store keeps them.
 #[derive(Clone, Debug)]
 pub struct Stored {
-    /// For people: of which cluster these are.
+    /// The cluster's name, for people.
     pub name: String,
-    /// What links and datagrams are proven by (K25).
+    /// The key that authenticates links and datagrams (K25).
     pub key: Key,
     /// Whether shards move by load (Rowan-KV §4.6).
     pub rebalance: bool,
-    /// Of the state machines.
+    /// The settings of the state machines.
     pub settings: Settings,
 }
 
-/// What is no text of settings, or contradicts itself.
+/// The reason why a text is not valid settings.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// No TOML, a key that is missing, or one that is not known.
+    /// The text is not TOML, or a key is missing or unknown.
     #[error("the settings in the config store cannot be read: {line}")]
     Text {
-        /// Why.
+        /// The reason.
         line: String,
     },
-    /// Of another release.
+    /// The settings are of another release.
     #[error("the settings in the config store have format {found}, this release reads {FORMAT}")]
     Format {
-        /// What they say.
+        /// The format found.
         found: u16,
     },
-    /// A value that is none, or contradicts another.
+    /// A value is invalid, or contradicts another.
     #[error("the cluster's {key} = {value} is wrong: {want}")]
     Value {
-        /// Which.
+        /// The key.
         key: &'static str,
-        /// As it is.
+        /// The value found.
         value: String,
-        /// What would be right.
+        /// A description of valid values.
         want: &'static str,
     },
 }
 
-/// The text's keys.
+/// The keys of the text.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Text {
@@ -78,7 +78,7 @@ struct Text {
     first_nodes: u8,
     shards: u16,
     durability: String,
-    /// Releases that knew one scheme do not say it.
+    /// Settings written by releases with a single scheme do not have this key.
     #[serde(default = "first_scheme")]
     replication: String,
     rebalance: String,
@@ -105,7 +105,7 @@ struct Head {
 }
 
 impl Stored {
-    /// What a new cluster gets where nothing else is asked for.
+    /// The settings of a new cluster where no others are requested.
     pub fn defaults() -> Settings {
         Settings {
             lease_ns: 500_000_000,
@@ -115,7 +115,7 @@ impl Stored {
         }
     }
 
-    /// From the config store's text; everything is checked, [`check`] included.
+    /// Parses the config store's text and checks everything, including [`check`].
     ///
     /// # Errors
     /// One line that says what is wrong.
@@ -156,7 +156,9 @@ impl Stored {
         Ok(Stored { name: text.name, key, rebalance, settings })
     }
 
-    /// As the config store keeps it.
+    /// The text that the config store keeps.
+    /// #20 -
+    /// The table has only numbers and short words, which TOML can always represent.
     pub fn to_text(&self) -> String {
         let settings = &self.settings;
         let spelled = |time_ns: u64| format_duration(Duration::from_nanos(time_ns));
@@ -188,7 +190,7 @@ impl Stored {
     }
 }
 
-/// As settings and flags spell it.
+/// The spelling in settings and flags.
 pub fn durability_word(durability: Durability) -> &'static str {
     match durability {
         Durability::Replicated => "replicated",
@@ -196,10 +198,10 @@ pub fn durability_word(durability: Durability) -> &'static str {
     }
 }
 
-/// Whether the settings fit each other.
+/// Checks that the settings are consistent.
 ///
 /// # Errors
-/// The first that does not, and what would be right.
+/// The first inconsistency, and what would be valid.
 pub fn check(settings: &Settings) -> Result<(), SettingsError> {
     let wrong = |key: &'static str, value: String, want: &'static str| {
         Err(SettingsError::Value { key, value, want })

@@ -3,10 +3,10 @@
 /// The longest host name and the longest `HOST:PORT` (RFC 1035: 253 bytes of a name).
 pub const ADDRESS_MAX_BYTES: usize = 261;
 
-/// Of one node. A port of 0 is off.
+/// The addresses of one node. A port of 0 is off.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Addresses {
-    /// What clients are told.
+    /// The host name that clients are given.
     pub host: String,
     /// The port of RESP.
     pub resp: u16,
@@ -16,12 +16,12 @@ pub struct Addresses {
     pub native: u16,
     /// The port of the admin pages.
     pub admin: u16,
-    /// `HOST:PORT` of what peers send, by UDP and by TCP.
+    /// `HOST:PORT` for messages of peers, by UDP and by TCP.
     pub peer: String,
 }
 
 impl Addresses {
-    /// Whether its names are as short as names are.
+    /// Whether its names are within the limit.
     pub fn is_valid(&self) -> bool {
         self.host.len() <= ADDRESS_MAX_BYTES && self.peer.len() <= ADDRESS_MAX_BYTES
     }

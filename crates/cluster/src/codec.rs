@@ -32,20 +32,20 @@ use field::Reader;
 /// The first byte of every message.
 pub const FORMAT: u8 = 1;
 
-/// Why bytes are no message.
+/// The reason why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeError {
     /// Another release wrote it (B1).
     UnknownFormat {
-        /// What it says.
+        /// The format byte found.
         found: u8,
-        /// What this release reads.
+        /// The format that this release reads.
         known: u8,
     },
-    /// It is not what a message is.
+    /// The bytes are malformed.
     Damaged {
-        /// Where that shows.
+        /// The offset of the first error.
         at_bytes: usize,
     },
 }
@@ -66,21 +66,21 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// Appends a message.
+/// Appends the encoded message.
 pub fn encode(message: &Message, out: &mut Vec<u8>) {
     if let Some(tail) = encode_head(message, out) {
         out.extend_from_slice(tail);
     }
 }
 
-/// Appends a message but for the bytes of a forwarded request or reply, which end it: a link sends
-/// a large value from where it is.
+/// Appends an encoded message without the bytes of a forwarded request or reply, which end the
+/// message: a link sends a large value without copying it.
 pub fn encode_head<'a>(message: &'a Message, out: &mut Vec<u8>) -> Option<&'a Arc<[u8]>> {
     out.push(FORMAT);
     kinds::put(message, out)
 }
 
-/// The message that these bytes are, and nothing else (B3).
+/// Decodes a message; the bytes must hold nothing else (B3).
 pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
     let mut reader = Reader::new(bytes);
     match reader.byte()? {

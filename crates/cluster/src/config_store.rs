@@ -23,86 +23,86 @@ use std::sync::Arc;
 
 pub use embedded::EmbeddedConfigStore;
 
-/// A connection's identity, kept alive by beats.
+/// A session's identity, kept alive by beats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
-/// How often a value was written; 0 before it was.
+/// The number of times a value was written; 0 before the first write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp(pub u64);
 
-/// What the config store knows by name.
+/// The names of values in the config store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Path {
     /// The encoded configuration.
     Configuration,
-    /// Which manager leads: a claim.
+    /// The claim of the leading manager.
     Leader,
-    /// What the operator chose for the whole cluster, written once.
+    /// The operator's settings for the whole cluster, written once.
     Settings,
 }
 
-/// What a session wants.
+/// A session's request to the config store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// A session that expires when it has been silent for so long.
+    /// Opens a session that expires after this long without a message.
     Open {
-        /// The time.
+        /// The session's timeout.
         timeout_ns: u64,
     },
-    /// To stay.
+    /// Keeps the session alive.
     Beat,
-    /// The value and its stamp.
+    /// Reads a value and its stamp.
     Read(Path),
-    /// To replace the value (Z2).
+    /// Replaces a value (Z2).
     Write {
-        /// Which.
+        /// The value's name.
         path: Path,
-        /// What it has been so far.
+        /// The stamp that the value must still have.
         expected: Stamp,
-        /// What it is to be.
+        /// The new value.
         value: Arc<[u8]>,
     },
-    /// To hold a path for as long as the session lives (Z3).
+    /// Claims a path for as long as the session lives (Z3).
     Claim {
-        /// Which.
+        /// The path.
         path: Path,
-        /// Names the holder, for others to read.
+        /// The holder's name, for others to read.
         value: Arc<[u8]>,
     },
-    /// To be told of the next change (Z4).
+    /// Asks to be notified of the next change (Z4).
     Watch(Path),
 }
 
 /// One message to the config store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The session that asks; none only to open one.
+    /// The session that sends it; none only for a request to open one.
     pub session: Option<SessionId>,
-    /// Chosen by the sender; comes back with the answer.
+    /// Chosen by the sender; the answer repeats it.
     pub id: u64,
-    /// What.
+    /// The request.
     pub ask: Ask,
 }
 
-/// What the config store says.
+/// An answer of the config store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The session is there.
+    /// The session is open.
     Opened(SessionId),
-    /// The session lives on.
+    /// The session is still alive.
     Alive,
     /// The session is gone, and its claims with it.
     Expired,
-    /// What is there, if anything ever was.
+    /// The value and its stamp; no value if none was ever written.
     Value(Stamp, Option<Arc<[u8]>>),
-    /// It was replaced; this is its stamp now.
+    /// The value was replaced; this is its new stamp.
     Written(Stamp),
-    /// It was not: its stamp is another.
+    /// The value was not replaced: its stamp is this one.
     Conflict(Stamp),
-    /// The session holds it.
+    /// The session holds the claim.
     Claimed,
-    /// Another session holds it.
+    /// Another session holds the claim.
     Held,
     /// A watched path changed.
     Changed(Path),
@@ -111,10 +111,10 @@ pub enum Answer {
 /// One message from the config store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// The session that asked; none if the request had none.
+    /// The session that sent the request; none if the request had none.
     pub session: Option<SessionId>,
-    /// Of the request.
+    /// The id of the request.
     pub id: u64,
-    /// What.
+    /// The answer.
     pub answer: Answer,
 }

@@ -32,53 +32,53 @@ use crate::slot::{SLOT_COUNT, Slot};
 pub use codec::DecodeError;
 pub(crate) use codec::{put_addresses, split_addresses};
 
-/// The members and what each has, at one term.
+/// The members and their roles, at one term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
-    /// Each configuration is one higher than the last.
+    /// The term: each configuration has the next one.
     pub term: Term,
-    /// The nodes that live, sorted.
+    /// The live nodes, sorted.
     pub members: Vec<NodeId>,
     /// In order of their slots; a shard's id is its position.
     pub shards: Vec<Shard>,
-    /// Where members are reached, as they announced it.
+    /// The members' addresses, as they announced them.
     pub addresses: BTreeMap<NodeId, Arc<Addresses>>,
 }
 
-/// One range of slots, and where its copies are.
+/// One range of slots, and the nodes with its copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// The first slot.
     pub first: Slot,
-    /// The last one, which belongs to it.
+    /// The last slot, inclusive.
     pub last: Slot,
-    /// How many primaries it has had (C4).
+    /// The number of primaries the shard has had (C4).
     pub epoch: u16,
     /// The node that serves it, if that is a member.
     pub primary: NodeId,
     /// The other nodes that have all of it.
     pub backups: Vec<NodeId>,
-    /// The node that is to become a backup, and gets all writes already.
+    /// The node that is to become a backup, and already gets all writes.
     pub joining: Option<NodeId>,
-    /// The primary's source while it has not got all of it: one of the backups.
+    /// The primary's source until it has all of the shard: one of the backups.
     pub filling_from: Option<NodeId>,
     /// Nodes that have all of it and are away (C6).
     pub waiting: Vec<NodeId>,
 }
 
-/// What a node is to a shard.
+/// The role of a node in a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Serves it.
     Primary,
     /// Has all of it.
     Backup,
-    /// Is being given all of it.
+    /// Is being sent all of it.
     Joining,
 }
 
 impl Shard {
-    /// What the node is to this shard, if anything.
+    /// The node's role in this shard, if it has one.
     pub fn role_of(&self, node: NodeId) -> Option<Role> {
         if self.primary == node {
             return Some(Role::Primary);
@@ -89,28 +89,28 @@ impl Shard {
         (self.joining == Some(node)).then_some(Role::Joining)
     }
 
-    /// The nodes that have all of it: primary first, unless that one is filling.
+    /// The nodes that have all of it: the primary first, unless it is filling.
     pub fn full_copies(&self) -> impl Iterator<Item = NodeId> + '_ {
         let primary = self.filling_from.is_none().then_some(self.primary);
         primary.into_iter().chain(self.backups.iter().copied())
     }
 
-    /// The nodes that the primary lands its writes at.
+    /// The nodes at which the primary lands its writes.
     pub fn targets(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.backups.iter().copied().chain(self.joining)
     }
 
-    /// Every node that has all that matters of it, members and others (C6).
+    /// Every node that has all acknowledged data of the shard, members and others (C6).
     pub fn keepers(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.full_copies().chain(self.waiting.iter().copied())
     }
 
-    /// Whether a node of that name has a role, or waits for one: what it has must stay.
+    /// Whether a node of that name has a role, or is waited for: its data must stay.
     pub fn needs(&self, name: u16) -> bool {
         self.nodes().chain(self.waiting.iter().copied()).any(|node| node.name == name)
     }
 
-    /// Everyone with a role.
+    /// All nodes with a role.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
         std::iter::once(self.primary).chain(self.targets())
     }
@@ -122,7 +122,7 @@ impl Configuration {
         self.members.binary_search(&node).is_ok()
     }
 
-    /// Where the node is reached, if it is a member that has said so.
+    /// The addresses of the node, if it is a member that has announced them.
     pub fn addresses(&self, node: NodeId) -> Option<&Addresses> {
         self.addresses.get(&node).map(Arc::as_ref)
     }
@@ -189,7 +189,8 @@ impl Configuration {
 }
 
 impl fmt::Display for Configuration {
-    /// One line: the term, the members, and each shard as `0:n1+n2~n4?n3`.
+    /// Formats the configuration in one line: the term, the members, and each shard as
+    /// `0:n1+n2~n4?n3`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "term {}:", self.term.0)?;
         for member in &self.members {
@@ -214,7 +215,7 @@ impl fmt::Display for Configuration {
     }
 }
 
-/// Ranges of slots for so many shards, as even as they come.
+/// Divides the slots into `shard_count` ranges, as evenly as possible.
 pub fn even_ranges(shard_count: u16) -> impl Iterator<Item = (Slot, Slot)> {
     assert!((1..=SLOT_COUNT).contains(&shard_count));
     let edge = move |shard: u16| {

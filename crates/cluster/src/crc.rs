@@ -2,7 +2,7 @@
 
 use crc_fast::{CrcAlgorithm, checksum};
 
-/// Of these bytes.
+/// The CRC-32C of these bytes.
 pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     // A 32-bit checksum has 32 bits.
     checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32

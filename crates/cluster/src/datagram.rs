@@ -36,11 +36,11 @@ use frames::PLACE_BYTES;
 pub use frames::{FrameBuilder, Frames};
 
 const MAGIC: [u8; 3] = *b"DTP";
-/// Of the layout.
+/// The version of the layout.
 pub const FORMAT: u8 = 1;
-/// What precedes the lengths of frames, or the acknowledgements.
+/// The bytes before the lengths of frames, or before the acknowledgements.
 pub const HEADER_BYTES: usize = 40;
-/// Where a datagram says for which thread it is: 0 for the one that owns the node.
+/// The offset of the byte that names the receiving thread: 0 for the thread that owns the node.
 pub const THREAD_AT: usize = 5;
 const TERM_AT: usize = 24;
 const TAG_AT: usize = 32;
@@ -54,7 +54,7 @@ pub struct Key {
     keyed: SipHasher24,
 }
 
-/// A key of zeros protects nothing.
+/// The error for a key of zeros, which protects nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZeroKey;
 
@@ -67,7 +67,7 @@ impl fmt::Display for ZeroKey {
 impl std::error::Error for ZeroKey {}
 
 impl Key {
-    /// The key made of these bytes.
+    /// Makes a key of these bytes.
     pub fn new(bytes: &[u8; 16]) -> Result<Key, ZeroKey> {
         if *bytes == [0; 16] {
             return Err(ZeroKey);
@@ -75,12 +75,12 @@ impl Key {
         Ok(Key { keyed: SipHasher24::new_with_key(bytes) })
     }
 
-    /// For a cluster that is to have no key: tags find damage and keep no sender out.
+    /// A key for a cluster without a secret: tags detect damage and keep no sender out.
     pub fn insecure() -> Key {
         Key { keyed: SipHasher24::new_with_key(&[0; 16]) }
     }
 
-    /// Of a datagram, its tag left out.
+    /// The tag of a datagram, computed without the tag's own bytes.
     fn tag(&self, bytes: &[u8]) -> u64 {
         let mut hasher = self.keyed;
         hasher.write(&bytes[..TAG_AT]);
@@ -90,43 +90,43 @@ impl Key {
 }
 
 impl fmt::Debug for Key {
-    /// Leaves the key out.
+    /// Omits the key.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Key")
     }
 }
 
-/// One that was opened.
+/// An opened datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
     /// The sender, and its term.
     pub lane: Lane,
-    /// On which way its first frame came; the others lie behind that one.
+    /// The way on which its first frame came; the other frames lie behind that one.
     pub way: Way,
-    /// What it brings.
+    /// Its contents.
     pub body: Body<'a>,
 }
 
-/// What a datagram brings.
+/// The contents of a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body<'a> {
-    /// To be landed one by one.
+    /// Frames, to be landed one by one.
     Frames(Frames<'a>),
-    /// Of blocks that have landed there.
+    /// Acknowledgements of blocks that have landed at the sender.
     Acks(Acks<'a>),
 }
 
-/// Why bytes are no datagram of a peer.
+/// The reason why bytes are not a peer's datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refused {
-    /// They do not begin as one.
+    /// The bytes do not begin like a datagram.
     NotOurs,
     /// Another release sent it.
     UnknownFormat {
-        /// What it says.
+        /// The format byte found.
         found: u8,
-        /// What this release reads.
+        /// The format that this release reads.
         known: u8,
     },
     /// Another key, or damage (U1).
@@ -136,7 +136,7 @@ pub enum Refused {
         /// The node that it names.
         to: NodeId,
     },
-    /// The tag is right, and yet it is not what a datagram is.
+    /// The tag is right, but the contents are malformed.
     Malformed,
 }
 
@@ -159,16 +159,16 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// The sender and the receiver, and under which term.
+/// The sender, the receiver and the term of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The sender, and the term that frames are landed under or were.
+    /// The sender, and the term under which the frames are or were landed.
     pub lane: Lane,
     /// The receiver.
     pub to: NodeId,
 }
 
-/// Looks into what came to `to`: the tag first, then all else (U1, U2).
+/// Opens a datagram that arrived at `to`: checks the tag first, then everything else (U1, U2).
 pub fn open<'a>(bytes: &'a [u8], to: NodeId, key: &Key) -> Result<Datagram<'a>, Refused> {
     if !bytes.starts_with(&MAGIC) || bytes.len() < HEADER_BYTES {
         return Err(Refused::NotOurs);
@@ -201,7 +201,7 @@ pub fn open<'a>(bytes: &'a [u8], to: NodeId, key: &Key) -> Result<Datagram<'a>, 
     body.map(|body| Datagram { lane, way, body }).ok_or(Refused::Malformed)
 }
 
-/// Gives changed bytes the tag that they would have: for tests of what lies behind it.
+/// Gives changed bytes a matching tag: for tests of the checks behind the tag.
 pub fn retag(bytes: &mut [u8], key: &Key) {
     if bytes.len() >= HEADER_BYTES {
         let tag = key.tag(bytes);
@@ -209,7 +209,7 @@ pub fn retag(bytes: &mut [u8], key: &Key) {
     }
 }
 
-/// Writes the header of what is otherwise ready behind its place.
+/// Writes the header in front of contents that are already in place.
 fn seal(bytes: &mut [u8], (kind, thread): (u8, u16), count: u16, route: Route, key: &Key) {
     let Route { lane, to } = route;
     bytes[..3].copy_from_slice(&MAGIC);

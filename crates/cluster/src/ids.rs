@@ -5,13 +5,13 @@ use std::fmt;
 /// One incarnation of a server process: its name, which outlives it, and how often that name has
 /// started.
 ///
-/// A server that starts again is another node. What was sent to or by an earlier incarnation never
-/// counts for a later one.
+/// A server that restarts is another node. Messages to or from an earlier incarnation never count
+/// for a later one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId {
-    /// Of the server, given by its operator.
+    /// The server's name, given by its operator.
     pub name: u16,
-    /// Counted from 1; kept by the server where it keeps its data, or drawn anew.
+    /// The incarnation, counted from 1; the server stores it with its data, or draws a new number.
     pub incarnation: u32,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for NodeId {
 pub struct Term(pub u64);
 
 impl Term {
-    /// The one after.
+    /// The next term.
     #[must_use]
     pub fn next(self) -> Term {
         Term(self.0 + 1)
@@ -48,16 +48,17 @@ impl ShardId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 
-/// A byte says it.
+/// The highest thread number, which fits into a byte.
 const MAX_THREAD: u16 = 255;
 
 impl ClientId {
     const ANONYMOUS: u64 = 1 << 63;
 
-    /// Of what no client will ask about again: stands in entries, never in a session.
+    /// The client of entries that no client will ask about again: it occurs in entries, never in a
+    /// session.
     pub const NONE: ClientId = ClientId(u64::MAX);
 
-    /// A client that a driver can find again by these 63 bits, and that has no session: each of its
+    /// A client without a session, which a driver can find again by these 63 bits: each of its
     /// requests is sent once, and nothing is remembered of it.
     pub fn anonymous(bits: u64) -> ClientId {
         ClientId(bits | Self::ANONYMOUS)
@@ -68,14 +69,14 @@ impl ClientId {
         self.0 & Self::ANONYMOUS != 0
     }
 
-    /// Of which thread of its server the client is, from 1 to 255: for those schemes of replication
-    /// that ask. A client without a session has it, less one, in bits 32 to 47.
+    /// The thread of its server that the client belongs to, from 1 to 255: for the replication
+    /// schemes that need it. A client without a session has it, less one, in bits 32 to 47.
     pub fn thread(self) -> u16 {
         let number = if self.is_anonymous() { (self.0 >> 32) as u16 } else { self.0 as u16 % 4 };
         number.min(MAX_THREAD - 1) + 1
     }
 
-    /// What [`ClientId::anonymous`] was made of.
+    /// The bits that [`ClientId::anonymous`] was given.
     pub fn bits(self) -> u64 {
         self.0 & !Self::ANONYMOUS
     }
@@ -91,8 +92,8 @@ impl ClientId {
 ///  +---------+-----------------+---------------------------+
 /// ```
 ///
-/// The epoch counts the primaries of the shard (decision 0051): whatever an earlier one may have
-/// issued is below (K22).
+/// The epoch counts the primaries of the shard (decision 0051): every version that an earlier
+/// primary may have assigned is lower (K22).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(u64);
 
@@ -100,36 +101,36 @@ impl Version {
     const COUNTER_BITS: u32 = 32;
     const MAX: u64 = (1 << 48) - 1;
 
-    /// Below every entry.
+    /// The version below every entry's.
     pub const ZERO: Version = Version(0);
 
-    /// The one before the first of an epoch.
+    /// The version just below the first one of an epoch.
     pub fn before_epoch(epoch: u16) -> Version {
         Version(u64::from(epoch) << Self::COUNTER_BITS)
     }
 
-    /// From the 48 bits of an entry; more bits are no version.
+    /// Decodes the 48 bits of an entry; a number with more bits is not a version.
     pub fn from_bits(bits: u64) -> Option<Version> {
         (bits <= Self::MAX).then_some(Version(bits))
     }
 
-    /// As an entry stores it.
+    /// The bits, as an entry stores them.
     pub fn bits(self) -> u64 {
         self.0
     }
 
-    /// Which primary of the shard gave it.
+    /// The epoch of the primary that assigned it.
     pub fn epoch(self) -> u16 {
         (self.0 >> Self::COUNTER_BITS) as u16
     }
 
-    /// The next one of the same epoch; none when its counter is used up.
+    /// The next version of the same epoch; none when its counter is used up.
     pub fn next(self) -> Option<Version> {
         let next = Version(self.0 + 1);
         (next.epoch() == self.epoch()).then_some(next)
     }
 
-    /// The one before; zero has none and stays.
+    /// The previous version; zero has none and stays.
     #[must_use]
     pub fn previous(self) -> Version {
         Version(self.0.saturating_sub(1))

@@ -50,50 +50,50 @@ use config_store_side::Asked;
 use fence::Fence;
 use plan::Facts;
 
-/// What a manager is told.
+/// An input event of a manager.
 #[derive(Debug)]
 pub enum Event {
     /// Time has passed; every millisecond.
     Tick,
-    /// From the config store.
+    /// A response of the config store.
     ConfigStore(Response),
-    /// From a node or a client.
+    /// A message of a node or a client.
     Message {
-        /// Whose.
+        /// The sender.
         from: Peer,
-        /// What.
+        /// The message.
         message: Message,
     },
-    /// An operator wants the shard served by that node.
+    /// An operator wants that node to serve the shard.
     Move {
-        /// Which.
+        /// The shard.
         shard: ShardId,
-        /// Where.
+        /// The node.
         target: NodeId,
     },
-    /// An operator wants to stop that server, or does not any more.
+    /// An operator wants to stop that server, or cancels that wish.
     Drain {
-        /// All incarnations of this name.
+        /// The server's name; all its incarnations are meant.
         name: u16,
         /// Whether it is to leave.
         leaves: bool,
     },
-    /// An operator wants no copies made, or does again.
+    /// An operator pauses the making of copies, or resumes it.
     Pause(bool),
-    /// An operator gives up what a shard held: it is served empty if no node has it.
+    /// An operator gives up a shard's data: the shard is served empty if no node has it.
     Abandon(ShardId),
 }
 
-/// What a manager wants done.
+/// An action that a manager requests from its driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Sends to the config store.
+    /// Sends a request to the config store.
     ConfigStore(Request),
     /// Sends a message.
     Send {
         /// The receiver.
         to: Peer,
-        /// What.
+        /// The message.
         message: Message,
     },
 }
@@ -101,32 +101,33 @@ pub enum Action {
 /// The state machine.
 #[derive(Debug)]
 pub struct Manager {
-    /// What others read where this one leads.
+    /// The address in its claim: others read there how to reach the leader.
     claim: Arc<[u8]>,
     settings: Settings,
     session: Option<SessionId>,
-    /// The session has not ended before this, on the own clock (V1).
+    /// The session cannot have ended before this time on the manager's own clock (V1).
     session_until: Instant,
     beat_at: Option<Instant>,
     asked: BTreeMap<u64, Asked>,
     next_id: u64,
     role: Role,
     moves: VecDeque<(ShardId, NodeId)>,
-    /// What an operator asked of this manager; another that takes over knows nothing of it.
+    /// Servers that an operator asked this manager to drain; a manager that takes over does not
+    /// know them.
     leaving: BTreeSet<u16>,
     is_paused: bool,
     /// Shards to be served empty.
     abandoned: BTreeSet<ShardId>,
 }
 
-/// A shard that no live server has all of.
+/// A shard of which no live server has all data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// Which.
+    /// The shard.
     pub shard: ShardId,
-    /// The nodes that had it.
+    /// The nodes that had all of it.
     pub keepers: Vec<NodeId>,
-    /// Those of them that have not started again without it: they may come back with it.
+    /// Those of them that have not restarted without it: they may come back with it.
     pub away: Vec<NodeId>,
 }
 
@@ -140,7 +141,7 @@ fn loss(id: ShardId, shard: &Shard, live: &BTreeMap<NodeId, Recovered>) -> Optio
     Some(Loss { shard: id, keepers, away })
 }
 
-/// Moves that wait; more are forgotten.
+/// The most moves that wait; further ones are dropped.
 const MOVES_MAX: usize = 4096;
 
 #[derive(Debug)]
@@ -154,24 +155,24 @@ enum Role {
 struct Leadership {
     since: Instant,
     stamp: Stamp,
-    /// None in a cluster that never had one.
+    /// The configuration in force; none in a cluster that never had one.
     configuration: Option<Arc<Configuration>>,
     proposal: Option<Proposal>,
     phase: Phase,
-    /// Answers to Install; told again at this time.
+    /// When Install was last sent to the members that have not answered it.
     told_at: Instant,
     nodes: BTreeMap<NodeId, Seen>,
     joined: BTreeSet<(ShardId, NodeId)>,
     filled: BTreeSet<ShardId>,
-    /// Shards that no node has served for long because copies wait.
+    /// Shards not served for long because copies wait.
     withheld: BTreeSet<ShardId>,
     overdue: BTreeSet<(ShardId, NodeId)>,
     backing_off: BackingOff,
-    /// Those that end of their own will, and whether they are settled.
+    /// Servers that are shutting down, and whether each is settled.
     ending: BTreeMap<NodeId, bool>,
 }
 
-/// On its way to the config store.
+/// A configuration on its way to the config store.
 #[derive(Debug)]
 struct Proposal {
     configuration: Arc<Configuration>,
@@ -194,12 +195,12 @@ struct Seen {
 }
 
 impl Manager {
-    /// The manager at that position of everyone's list.
+    /// A manager with that position in the cluster's list of managers.
     pub fn new(id: u16, settings: Settings) -> Manager {
         Manager::at(id.to_le_bytes().to_vec().into(), settings)
     }
 
-    /// One that says in its claim where it is reached.
+    /// A manager whose claim says how to reach it.
     pub fn at(claim: Arc<[u8]>, settings: Settings) -> Manager {
         Manager {
             claim,
@@ -232,7 +233,7 @@ impl Manager {
         }
     }
 
-    /// Whether it leads, as far as it may know (V1).
+    /// Whether it leads, as far as it can know (V1).
     pub fn leads(&self, now: Instant) -> bool {
         matches!(self.role, Role::Leading(_)) && now < self.session_until
     }
@@ -245,7 +246,7 @@ impl Manager {
         }
     }
 
-    /// The one that is on its way to the config store, if any is.
+    /// The configuration on its way to the config store, if there is one.
     pub fn proposed(&self) -> Option<&Arc<Configuration>> {
         match &self.role {
             Role::Leading(leadership) => Some(&leadership.proposal.as_ref()?.configuration),
@@ -268,12 +269,14 @@ impl Manager {
         &self.leaving
     }
 
-    /// Whether no copies are made.
+    /// Whether the making of copies is paused.
     pub fn is_paused(&self) -> bool {
         self.is_paused
     }
 
-    /// The nodes that were heard lately, and what each started with.
+    /// The nodes heard from lately, and the data that each started with.
+    /// #47 -
+    /// The previous leader had a write on its way when this manager read.
     pub fn live(&self, now: Instant) -> BTreeMap<NodeId, Recovered> {
         match &self.role {
             Role::Leading(leadership) => leadership.live(&self.settings, now),
@@ -386,7 +389,7 @@ impl Manager {
 }
 
 impl Leadership {
-    /// From what the config store holds. Each member may have a lease of the leader before.
+    /// Leads from the config store's contents. Each member may have a lease of the previous leader.
     fn new(since: Instant, stamp: Stamp, found: Option<Arc<Configuration>>, lapse_ns: u64) -> Self {
         let members = found.iter().flat_map(|configuration| configuration.members.iter());
         let addresses_of = |node| found.as_ref().and_then(|all| all.addresses.get(node).cloned());
@@ -423,7 +426,7 @@ impl Leadership {
         matches!(self.phase, Phase::Committed)
     }
 
-    /// The nodes that were heard lately; of each name the last incarnation.
+    /// The nodes heard from lately; of each name the last incarnation.
     fn live(&self, settings: &Settings, now: Instant) -> BTreeMap<NodeId, Recovered> {
         let mut live = BTreeMap::new();
         let mut last: BTreeMap<u16, NodeId> = BTreeMap::new();
@@ -439,7 +442,11 @@ impl Leadership {
         live
     }
 
-    /// Where all that were ever heard are reached.
+    /// The addresses of all nodes ever heard from.
+    /// #51 -
+    /// Of members the config store knows only their ids and addresses.
+    /// #52 -
+    /// V5: a lease is for the configuration that the node has installed.
     fn addresses(&self) -> BTreeMap<NodeId, Arc<Addresses>> {
         self.nodes.iter().map(|(node, seen)| (*node, seen.addresses.clone())).collect()
     }
@@ -482,7 +489,7 @@ impl Leadership {
         }
     }
 
-    /// The config store took it: now it must be installed everywhere.
+    /// The config store accepted it: now all members must install it.
     fn adopt(&mut self, stamp: Stamp, new: Arc<Configuration>, lapse_ns: u64) {
         let before = match &mut self.phase {
             Phase::Installing { fence, .. } => std::mem::take(fence),
@@ -511,7 +518,7 @@ impl Leadership {
         self.try_commit(now, actions);
     }
 
-    /// V2.
+    /// Commits the configuration if V2 allows it.
     fn try_commit(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let Some(configuration) = &self.configuration else { return };
         let Phase::Installing { installed, fence } = &self.phase else { return };
@@ -526,7 +533,7 @@ impl Leadership {
         self.phase = Phase::Committed;
     }
 
-    /// Asks the nodes again that have not installed.
+    /// Sends Install again to the nodes that have not installed.
     fn tell_members(&mut self, settings: &Settings, now: Instant, actions: &mut Vec<Action>) {
         self.try_commit(now, actions);
         let Some(configuration) = &self.configuration else { return };

@@ -35,10 +35,10 @@ pub enum Peer {
     Client(ClientId),
 }
 
-/// What landed frames come on: one per sender and term (K22).
+/// The lane that landed frames arrive on: one per sender and term (K22).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lane {
-    /// Whose.
+    /// The sender.
     pub from: NodeId,
     /// The configuration under which it was opened.
     pub term: Term,
@@ -47,28 +47,28 @@ pub struct Lane {
 /// What a node found on its medium when it started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recovered {
-    /// Nothing that anyone may rely on.
+    /// No data that other nodes may rely on.
     Nothing,
-    /// All that the node's incarnations from one on had acknowledged.
+    /// All data that the node's incarnations from `since` on had acknowledged.
     Whole {
-        /// The incarnation that began the medium, ...
+        /// The incarnation that began the medium.
         since: u32,
-        /// ... and the last one.
+        /// The last incarnation that wrote it.
         incarnation: u32,
     },
-    /// Some of it: damage was found.
+    /// Part of the data: damage was found.
     Damaged {
-        /// Which incarnation it was of.
+        /// The incarnation that wrote it.
         incarnation: u32,
-        /// Shards that began anew behind the damage, and in which incarnation: these are whole
-        /// since then.
+        /// Shards that began anew behind the damage, each with the incarnation in which it did:
+        /// these are whole since then.
         whole: Arc<[(ShardId, u32)]>,
     },
 }
 
 impl Recovered {
-    /// Whether it has all of the shard that this incarnation had acknowledged: its own or a later
-    /// one's.
+    /// Whether the node has all data of the shard that the listed incarnation had acknowledged.
+    /// Such data may be that incarnation's own or a later one's.
     pub fn has_all(&self, shard: ShardId, listed_incarnation: u32) -> bool {
         match self {
             Recovered::Nothing => false,
@@ -82,25 +82,25 @@ impl Recovered {
     }
 }
 
-/// What a client wants done with a key.
+/// An operation that a client requests on a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// The value.
+    /// Reads the value.
     Get,
-    /// To replace it.
+    /// Replaces the value.
     Put(Arc<[u8]>),
-    /// To remove it; the reply says whether it was there.
+    /// Removes the key; the reply says whether it was there.
     Delete,
-    /// To remove all keys of its shard.
+    /// Removes all keys of its shard.
     Flush,
-    /// To add to a number; the reply is the sum.
+    /// Adds to a number; the reply is the sum.
     Increment(i64),
-    /// Whatever its maker computes; only within a process, it has no bytes.
+    /// A computation supplied by the driver. It has no byte format, so it stays within a process.
     Compute(Compute),
 }
 
 impl Operation {
-    /// Whether what the key has makes no difference.
+    /// Whether the operation is independent of the key's present value.
     pub fn is_blind(&self) -> bool {
         match self {
             Operation::Put(_) | Operation::Flush => true,
@@ -109,7 +109,7 @@ impl Operation {
         }
     }
 
-    /// Whether it changes nothing.
+    /// Whether the operation changes nothing.
     pub fn is_read(&self) -> bool {
         match self {
             Operation::Get => true,
@@ -121,30 +121,31 @@ impl Operation {
     }
 }
 
-/// What a driver makes of a key: all commands that the store knows, without this crate knowing
-/// them.
+/// A driver's computation on a key. With it this crate executes all commands of the store without
+/// knowing them.
 pub trait Change: Send + Sync {
-    /// From what the key has, newest write first, to what it shall have at `version`. May be asked
-    /// more than once; the last answer counts. Entries that have expired are its to see.
+    /// Computes the key's new state at `version` from its present one, newest write first. May be
+    /// called more than once; the last result counts. The computation itself must check for expired
+    /// entries.
     fn compute(&self, current: Option<&Entry>, version: Version) -> Changed;
 
-    /// What it may do.
+    /// The kind of effects that it may have.
     fn kind(&self) -> ChangeKind;
 
-    /// What keeps the books of the last answer: the node holds it until that write has ended.
+    /// The booking of the last result's memory: the node holds it until that write has ended.
     fn hold(&self) -> Hold {
         Hold::default()
     }
 }
 
-/// Memory that a driver has booked: dropped together with what it was booked for.
+/// Memory that a driver has booked; the booking is dropped together with the memory.
 #[derive(Clone, Default)]
 pub struct Hold {
     _booked: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Hold {
-    /// Of what a driver keeps its books by.
+    /// Wraps a driver's own booking.
     pub fn new(booked: impl Any + Send + Sync) -> Hold {
         Hold { _booked: Some(Arc::new(booked)) }
     }
@@ -156,7 +157,7 @@ impl std::fmt::Debug for Hold {
     }
 }
 
-/// What is booked is no part of what is said.
+/// Holds compare equal: a booking is no part of a message's contents.
 impl PartialEq for Hold {
     fn eq(&self, _other: &Hold) -> bool {
         true
@@ -165,38 +166,39 @@ impl PartialEq for Hold {
 
 impl Eq for Hold {}
 
-/// What a [`Change`] may do.
+/// The kind of effects that a [`Change`] may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// It always answers [`Changed::Nothing`].
+    /// A read: it always returns [`Changed::Nothing`].
     Read,
-    /// What is there makes no difference, and is not looked for.
+    /// A write that is independent of the present value, so the node does not look it up.
     Blind,
-    /// Anything.
+    /// Any effect.
     Update,
 }
 
-/// What a key shall have.
+/// The result of a [`Change`]: the key's new state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changed {
-    /// What it has.
+    /// Unchanged.
     Nothing,
-    /// What it has, for now: there is no memory to make anything else in. It is to be asked again.
+    /// Unchanged for now, because there is no memory to build a new value in. The request must be
+    /// retried.
     NoRoom,
-    /// No value.
+    /// The key is deleted.
     Deleted,
-    /// This.
+    /// The key gets a new value.
     Value {
         /// The bytes.
         value: Arc<[u8]>,
-        /// The client's.
+        /// The client's flags.
         client_flags: u64,
-        /// When that ends.
+        /// The time at which the value expires.
         expires_at: Option<UnixMillis>,
     },
 }
 
-/// A [`Change`] that is passed around.
+/// A shared [`Change`].
 #[derive(Clone)]
 pub struct Compute(pub Arc<dyn Change>);
 
@@ -214,55 +216,56 @@ impl PartialEq for Compute {
 
 impl Eq for Compute {}
 
-/// One request of a client. One that writes is executed once, however often it is sent (K24).
+/// One request of a client. A request that writes is executed once, however often it is sent (K24).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Whose.
+    /// The client.
     pub client: ClientId,
-    /// Higher with each request of the client.
+    /// The request's sequence number: higher with each request of the client.
     pub sequence: u64,
-    /// Of what.
+    /// The key.
     pub key: Arc<[u8]>,
-    /// What.
+    /// The operation.
     pub operation: Operation,
 }
 
-/// What came of it.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// A read.
+    /// A read's value; none if the key does not exist.
     Value(Option<Arc<[u8]>>),
-    /// Done.
+    /// The operation was done.
     Done,
     /// The new number.
     Integer(i64),
-    /// Whether there was anything to delete.
+    /// Whether there was a key to delete.
     Deleted(bool),
     /// The value is no number, or the sum does not fit.
     NotAnInteger,
-    /// As the [`Change`] knows.
+    /// The [`Change`] itself has the result.
     Computed,
-    /// It was under way when this node ceased to answer for the shard: it may take effect or not.
+    /// The request was under way when this node ceased to answer for the shard: it may or may not
+    /// take effect.
     Unknown,
-    /// Not here: the configuration says where.
+    /// This node does not serve the shard; the configuration says which node does.
     Elsewhere(Option<Arc<Configuration>>),
-    /// Not now: a change is under way, or too much is waiting.
+    /// The request cannot be served now: a change is under way, or too much is waiting.
     TryAgain,
     /// Fewer complete copies than `--min-copies`: writes are refused (K23).
     TooFewCopies,
 }
 
-/// What is passed between copies of a shard: entries, and what clients were last answered.
+/// Data passed between copies of a shard: entries, and the last answers to clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// The newest of each key, deletes among them (K2).
+    /// The newest entry of each key, deletes among them (K2).
     pub entries: Vec<Arc<Entry>>,
-    /// Of each client (K24).
+    /// The last answer to each client (K24).
     pub sessions: Vec<(ClientId, Answer)>,
 }
 
 impl Contents {
-    /// Of its keys and values.
+    /// The total length of its keys and values.
     pub fn len_bytes(&self) -> u64 {
         let of =
             |entry: &Arc<Entry>| entry.key.len() + entry.value.as_ref().map_or(0, |it| it.len());
@@ -273,246 +276,249 @@ impl Contents {
 /// The last write of a client that a shard has executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Which request it was.
+    /// The request's sequence number.
     pub sequence: u64,
-    /// Which write of the shard it became.
+    /// The version of the shard that the write became.
     pub version: Version,
-    /// What the client was told.
+    /// The outcome that the client was told.
     pub outcome: Outcome,
 }
 
-/// What a primary was asked of one of its shards since it last told.
+/// A primary's request counts for one of its shards since its last report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShardStatistics {
-    /// Which.
+    /// The shard.
     pub shard: ShardId,
     /// Requests that change nothing.
     pub reads: u64,
     /// Requests that change something: each is landed at every copy.
     pub writes: u64,
-    /// Of their keys and values.
+    /// The total length of their keys and values.
     pub bytes: u64,
-    /// What the shard holds now; 0 if that is not known.
+    /// The number of entries in the shard now; 0 if that is not known.
     pub entries: u64,
-    /// Of these, what the joining node, or a primary that is filling, has got.
+    /// How many of these entries the joining node, or a filling primary, has received.
     pub copied: u64,
 }
 
 /// One message of the control path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// Node to managers: I live, and want to go on serving.
+    /// Node to managers: a sign of life, and a request to extend the lease.
     Lease {
-        /// On the node's clock.
+        /// The time of sending, on the node's clock.
         sent_at: Instant,
-        /// What it has installed.
+        /// The term that the node has installed.
         term: Term,
-        /// What it started with.
+        /// The data that the node started with.
         recovered: Recovered,
-        /// Where it is reached.
+        /// The node's addresses.
         addresses: Arc<Addresses>,
     },
-    /// Manager to node: a lease that counts from when it was asked for.
+    /// Manager to node: a lease, counted from the time of its request.
     Granted {
-        /// As asked, on the node's clock.
+        /// The time in the request, on the node's clock.
         sent_at: Instant,
         /// The configuration under which it is granted.
         term: Term,
-        /// Whether that one is committed.
+        /// Whether that configuration is committed.
         is_committed: bool,
     },
-    /// Node to managers: I shall end. What I serve is to go to others, then all that I have.
+    /// Node to managers: I shall shut down. Move the shards that I serve to other nodes, then my
+    /// other roles.
     Ending {
-        /// No client waits for an answer of mine any more, and I serve nothing.
+        /// Whether no client waits for an answer from the node any more, and it serves nothing.
         is_settled: bool,
     },
-    /// Manager to node: nothing more of what is yours can go to others.
+    /// Manager to node: no more of your roles can move to other nodes.
     Ended,
     /// Manager to node: cache this configuration, block requests, fence, answer.
     Install(Arc<Configuration>),
-    /// Node to manager: done.
+    /// Node to manager: the configuration is installed.
     Installed {
-        /// Which.
+        /// The installed term.
         term: Term,
     },
     /// Manager to node: serve.
     Commit {
-        /// Which configuration everyone has installed.
+        /// The term of the configuration that all members have installed.
         term: Term,
     },
-    /// Primary to managers: the joining node has all of the shard.
+    /// Primary to managers: the joining node has all data of the shard.
     Joined {
-        /// Under which configuration.
+        /// The term of the configuration.
         term: Term,
-        /// Which shard.
+        /// The shard.
         shard: ShardId,
-        /// The node.
+        /// The joining node.
         node: NodeId,
     },
-    /// Primary to managers: I have all of the shard myself now.
+    /// Primary to managers: I have all data of the shard myself now.
     Filled {
-        /// Under which configuration.
+        /// The term of the configuration.
         term: Term,
-        /// Which shard.
+        /// The shard.
         shard: ShardId,
     },
-    /// Primary to managers: all that are here are alike, and I have not served for long, for copies
-    /// wait that may lack what I would show.
+    /// Primary to managers: all present copies are alike, and I have not served for long, because
+    /// waiting copies may lack entries that I would show.
     Withheld {
-        /// Under which configuration.
+        /// The term of the configuration.
         term: Term,
-        /// Which shard.
+        /// The shard.
         shard: ShardId,
     },
-    /// Primary to managers: this node, which I hear nothing of or which has no room, has not taken
-    /// for long what I sent it for the shard; or, if I fill from it, not sent what I asked for.
+    /// Primary to managers: for long this node has not taken what I sent it for the shard, and
+    /// either I hear nothing of it or it has no room. Or I fill from it, and it has not sent what I
+    /// asked for.
     Overdue {
-        /// Under which configuration.
+        /// The term of the configuration.
         term: Term,
-        /// Which shard.
+        /// The shard.
         shard: ShardId,
-        /// The node.
+        /// The overdue node.
         node: NodeId,
     },
-    /// Backup to primary: these blocks are as safe here as the durability asks for (K21).
+    /// Backup to primary: these blocks are as safe here as the durability setting requires (K21).
     Acked {
-        /// Under which configuration.
+        /// The term of the configuration.
         term: Term,
-        /// Which.
+        /// The blocks.
         blocks: Vec<BlockId>,
     },
-    /// Backup to primary: I have no room for what has landed of this shard.
+    /// Backup to primary: I have no room for entries that have landed for this shard.
     Crowded {
-        /// Under which configuration.
+        /// The term of the configuration.
         term: Term,
-        /// Which shard.
+        /// The shard.
         shard: ShardId,
     },
-    /// New primary to its backups: what have you got?
+    /// New primary to its backups: which entries do you have that may not be on all copies?
     Gather {
-        /// Under which configuration.
+        /// The term of the configuration.
         term: Term,
-        /// Of which shard.
+        /// The shard.
         shard: ShardId,
     },
-    /// The answer.
+    /// Backup to new primary: the answer to [`Message::Gather`].
     Gathered {
-        /// Under which configuration.
+        /// The term of the configuration.
         term: Term,
-        /// Of which shard.
+        /// The shard.
         shard: ShardId,
-        /// All that it does not know to be on all copies.
+        /// All data that the backup does not know to be on all copies.
         contents: Contents,
     },
-    /// New primary to its backups: this is what all copies are to have.
+    /// New primary to its backups: the data that all copies must have.
     Scatter {
-        /// Under which configuration.
+        /// The term of the configuration.
         term: Term,
-        /// Of which shard.
+        /// The shard.
         shard: ShardId,
-        /// The union of what was gathered.
+        /// The union of the gathered data.
         contents: Contents,
     },
-    /// The answer: it is all here.
+    /// Backup to new primary: all data of the [`Message::Scatter`] is here.
     Scattered {
-        /// Under which configuration.
+        /// The term of the configuration.
         term: Term,
-        /// Of which shard.
+        /// The shard.
         shard: ShardId,
     },
-    /// A full copy to one that is not: a part of the shard.
+    /// A full copy to one that is not full: a part of the shard.
     Copy {
-        /// Under which configuration.
+        /// The term of the configuration.
         term: Term,
-        /// Of which shard.
+        /// The shard.
         shard: ShardId,
-        /// Which part, from 0.
+        /// The part's number, from 0.
         part: u64,
-        /// What.
+        /// The part's data.
         contents: Contents,
-        /// Where the next part begins, to be asked for as it is; none: this is the last.
+        /// The cursor of the next part, to be returned unchanged; none: this is the last part.
         next: Option<u64>,
     },
-    /// The answer.
+    /// Receiver of a [`Message::Copy`] to its sender: the part is here.
     Copied {
-        /// Under which configuration.
+        /// The term of the configuration.
         term: Term,
-        /// Of which shard.
+        /// The shard.
         shard: ShardId,
-        /// Which part.
+        /// The part's number.
         part: u64,
     },
     /// A filling primary to its source: send me this key at once, if you have it.
     Fetch {
-        /// Under which configuration.
+        /// The term of the configuration.
         term: Term,
-        /// Of which shard.
+        /// The shard.
         shard: ShardId,
-        /// Which.
+        /// The key.
         key: Arc<[u8]>,
     },
-    /// The answer.
+    /// The source's answer to [`Message::Fetch`].
     Fetched {
-        /// Under which configuration.
+        /// The term of the configuration.
         term: Term,
-        /// Of which shard.
+        /// The shard.
         shard: ShardId,
-        /// Which.
+        /// The key.
         key: Arc<[u8]>,
-        /// What was there.
+        /// The key's entry at the source, if there is one.
         entry: Option<Arc<Entry>>,
     },
     /// A filling primary to its source: send me the part that begins here.
     Pull {
-        /// Under which configuration.
+        /// The term of the configuration.
         term: Term,
-        /// Of which shard.
+        /// The shard.
         shard: ShardId,
-        /// Which part, from 0.
+        /// The part's number, from 0.
         part: u64,
-        /// As the part before it said; 0 for the first one.
+        /// The cursor that the previous part named; 0 for the first part.
         cursor: u64,
     },
-    /// Node to managers, every 500 ms: what the shards that it serves were asked (Rowan-KV §4.6).
+    /// Node to managers, every 500 ms: the request counts of the shards that it serves (Rowan-KV
+    /// §4.6).
     Statistics {
-        /// Under which configuration.
+        /// The term of the configuration.
         term: Term,
-        /// The time since it last told.
+        /// The time since its last report.
         window_ns: u64,
-        /// Of each shard that was asked anything, or is being copied.
+        /// The counts of each shard that received requests or is being copied.
         shards: Vec<ShardStatistics>,
     },
     /// Client to node.
     Request(Request),
     /// Node to client.
     Reply {
-        /// Of the request.
+        /// The request's sequence number.
         sequence: u64,
-        /// What came of it.
+        /// The request's outcome.
         outcome: Outcome,
     },
-    /// Driver to driver, past the nodes: a client's request in the drivers' own bytes.
+    /// Driver to driver, bypassing the nodes: a client's request in the drivers' own byte format.
     Forward {
-        /// Comes back with the answer.
+        /// An id that the answer repeats.
         id: u64,
-        /// What was asked.
+        /// The request.
         bytes: Arc<[u8]>,
     },
-    /// The answer.
+    /// The answer to [`Message::Forward`].
     Forwarded {
-        /// As asked.
+        /// The request's id.
         id: u64,
-        /// The reply; none: it was not executed, for the shard is not served there.
+        /// The reply; none if the request was not executed because the shard is not served there.
         bytes: Option<Arc<[u8]>>,
     },
-    /// Client to manager or node: where is what?
+    /// Client to manager or node: send me the configuration.
     AskConfiguration,
-    /// The answer.
+    /// The answer to [`Message::AskConfiguration`].
     Configuration(Arc<Configuration>),
 }
 
 impl Message {
-    /// Of the keys and values in it.
+    /// The total length of the keys and values in the message.
     pub fn len_bytes(&self) -> u64 {
         match self {
             Message::Forward { bytes, .. } => bytes.len() as u64,

@@ -83,77 +83,77 @@ use landing::Logs;
 use primary::Primary;
 use sessions::Sessions;
 
-/// What a node is told.
+/// An input event of a node.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// Time has passed; at least every millisecond while the node has any role.
     Tick,
-    /// Nothing else is to be done: a bounded part of the answers that are asked for, while
-    /// [`Node::has_steps`].
+    /// The driver has nothing else to do: the node works on a bounded part of the requested
+    /// lookups. Sent while [`Node::has_steps`].
     Step,
     /// A message of the control path.
     Message {
-        /// Whose.
+        /// The sender.
         from: Peer,
-        /// What.
+        /// The message.
         message: Message,
     },
     /// A frame has landed; its keyed tag was right (K25).
     Landed {
-        /// Where it came in.
+        /// The lane that it arrived on.
         lane: Lane,
-        /// On which way.
+        /// The way that it took (see `scheme`).
         way: Way,
-        /// What.
+        /// The frame.
         bytes: &'a [u8],
     },
-    /// A frame that another thread of this node has taken in and acknowledged, its keyed tag being
-    /// right; before anything that came later is told.
+    /// A frame that another thread of this node has taken in and acknowledged; its keyed tag was
+    /// right. The driver reports it before anything that arrived later.
     Executed {
-        /// Where it came in.
+        /// The lane that it arrived on.
         lane: Lane,
-        /// What.
+        /// The frame.
         bytes: &'a [u8],
     },
-    /// The replica store has installed something that it was to install later
+    /// The replica store has finished an install that it had deferred
     /// ([`ReplicaStore::take_done`]).
     Digested,
-    /// All that was appended up to here is on the medium. Where the replica store is the log: all
-    /// that was installed when [`Node::appended_bytes`] said so.
+    /// Everything appended up to here is on the medium. If the replica store is the log: everything
+    /// that was installed when [`Node::appended_bytes`] returned this number.
     Synced {
         /// Bytes since the node's start.
         through_bytes: u64,
     },
 }
 
-/// What a node wants done.
+/// An action that a node requests from its driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Sends a message.
     Send {
         /// The receiver.
         to: Peer,
-        /// What.
+        /// The message.
         message: Message,
     },
     /// Lands a frame at a backup, on the lane of this term.
     Land {
-        /// At whose.
+        /// The backup.
         to: NodeId,
-        /// On which lane.
+        /// The term of the lane.
         term: Term,
-        /// On which way.
+        /// The way that the frame takes.
         way: Way,
-        /// What.
+        /// The frame.
         bytes: Arc<[u8]>,
     },
     /// Appends to the node's log on the medium.
     Append(Vec<u8>),
     /// Makes all appended bytes durable; answered by [`Event::Synced`].
     Sync,
-    /// Closes all lanes below this term, after what they hold is drained (K22).
+    /// Closes all lanes below this term, after draining them (K22).
     Fence {
-        /// The oldest that stays.
+        /// The oldest term that stays open.
         term: Term,
     },
 }
@@ -167,12 +167,12 @@ pub struct Node<S> {
     manager_count: u16,
     recovered: Recovered,
     addresses: Arc<Addresses>,
-    /// On the own clock; serving ends here.
+    /// The end of the lease, on the node's own clock; serving ends here.
     lease_until: Instant,
     lease_asked_at: Option<Instant>,
     commit_told_at: Instant,
     overdue_told_at: Instant,
-    /// When another node last acknowledged anything; of members alone.
+    /// When each other node last acknowledged anything; for members only.
     acked_at: BTreeMap<NodeId, Instant>,
     configuration: Option<Arc<Configuration>>,
     is_committed: bool,
@@ -180,50 +180,50 @@ pub struct Node<S> {
     shards: BTreeMap<ShardId, ShardState>,
     logs: Logs,
     ways: Ways,
-    /// Memory to make a record in.
+    /// Reused memory for building a record.
     scratch: Vec<u8>,
-    /// Blocks of a frame while it is digested, ...
+    /// Blocks of a frame while it is digested; at other times only their reused memory.
     installed: Vec<BlockId>,
-    /// ... and of a write while it is landed, by target; at other times their memory only.
+    /// Blocks of a write while it is landed, by target; at other times only their reused memory.
     wanted: Vec<(NodeId, u32)>,
     assembly: Assembly,
-    /// Memory for what the replica store has installed later.
+    /// Reused memory for the list of deferred installs that are finished.
     done: Vec<Done>,
     durable: DurableLog,
     backlog: Backlog,
-    /// Shards of which something has landed that there is no room for.
+    /// Shards for which something has landed that there is no room for.
     crowded: BTreeSet<ShardId>,
     answers: Answers,
     /// See [`Node::take_work`].
     work: usize,
-    /// Since it was told to end.
+    /// The state of an orderly shutdown, once it was requested.
     ending: Option<Ending>,
 }
 
-/// How far a primary is with its shard.
+/// The stage of a primary in taking over its shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Copies are being made alike.
+    /// The copies are being made alike.
     Promoting,
-    /// It serves, and asks its source for what it does not have.
+    /// It serves, and asks its source for entries that it does not have.
     Filling,
-    /// It serves, and has all.
+    /// It serves, and has all entries.
     Serving,
 }
 
-/// What a node knows of one shard that it has a role in.
+/// A node's state of one shard that it has a role in.
 #[derive(Debug)]
 struct ShardState {
     role: Role,
     epoch: u16,
-    /// All up to here is on all copies (`CommitVerArray` of Rowan-KV §4.4).
+    /// All versions up to here are on all copies (`CommitVerArray` of Rowan-KV §4.4).
     commit: Version,
     sessions: Sessions,
-    /// While the role is primary.
+    /// The primary's state, while the role is primary.
     primary: Option<Primary>,
-    /// What was under way when it ceased to be.
+    /// Writes that were under way when the node ceased to be primary.
     in_doubt: InDoubt,
-    /// Under which term this copy took in what a new primary has scattered.
+    /// The term under which this copy took in a new primary's Scatter.
     united: Option<Term>,
 }
 
@@ -241,7 +241,7 @@ impl ShardState {
         }
     }
 
-    /// Whether this copy has all that is on all copies.
+    /// Whether this copy has everything that is on all copies.
     fn has_all(&self) -> bool {
         match self.role {
             Role::Joining => false,
@@ -252,7 +252,7 @@ impl ShardState {
 }
 
 impl<S: ReplicaStore> Node<S> {
-    /// A node that has nothing, among so many managers.
+    /// A node without data, in a cluster of `manager_count` managers.
     pub fn new(id: NodeId, settings: Settings, manager_count: u16, replica_store: S) -> Node<S> {
         let is_log = replica_store.is_log();
         Node {
@@ -287,12 +287,12 @@ impl<S: ReplicaStore> Node<S> {
         }
     }
 
-    /// Where it is to be reached: before its first tick, and never again (C5).
+    /// Sets the node's addresses: before its first tick, and never again (C5).
     pub fn set_addresses(&mut self, addresses: Addresses) {
         self.addresses = Arc::new(addresses);
     }
 
-    /// Looks less strictly at what has landed: for the fault simulation, which must notice.
+    /// Sets how strictly landed records are checked: for the fault simulation, which must notice.
     pub fn set_check(&mut self, check: Check) {
         self.check = check;
     }
@@ -326,23 +326,23 @@ impl<S: ReplicaStore> Node<S> {
         self.id
     }
 
-    /// What it has installed; 0 before any.
+    /// The installed term; 0 before any.
     pub fn term(&self) -> Term {
         self.configuration.as_ref().map_or(Term(0), |configuration| configuration.term)
     }
 
-    /// The configuration that it has installed.
+    /// The installed configuration.
     pub fn configuration(&self) -> Option<&Arc<Configuration>> {
         self.configuration.as_ref()
     }
 
-    /// Whether it would answer a client from this shard now (N1).
+    /// Whether the node would answer a client's request for this shard now (N1).
     pub fn serves(&self, shard: ShardId, now: Instant) -> bool {
         let is_ready = |state: &ShardState| state.primary.as_ref().is_some_and(Primary::is_serving);
         self.may_serve(now) && self.shards.get(&shard).is_some_and(is_ready)
     }
 
-    /// How far it is with a shard that it is the primary of, whatever its lease says.
+    /// The stage of a shard of which the node is primary, whatever its lease says.
     pub fn stage(&self, shard: ShardId) -> Option<Stage> {
         let primary = self.shards.get(&shard)?.primary.as_ref()?;
         Some(match primary.is_serving() {
@@ -352,8 +352,8 @@ impl<S: ReplicaStore> Node<S> {
         })
     }
 
-    /// Whether something is under way that time moves on: ticks should come every millisecond.
-    /// Otherwise four in a lease are enough.
+    /// Whether work is under way that depends on time: ticks should then come every millisecond.
+    /// Otherwise four per lease are enough.
     pub fn is_busy(&self) -> bool {
         let is_moving = |primary: &Primary| {
             !primary.is_serving()
@@ -369,16 +369,17 @@ impl<S: ReplicaStore> Node<S> {
             })
     }
 
-    /// Whether a copy of the shard had no room lately, or its own replica store: what adds to it
-    /// should be refused, so that what is under way and deletes get through.
+    /// Whether a copy of the shard, or this node's own replica store, had no room lately. Requests
+    /// that add to the shard should then be refused, so that deletes and the writes under way get
+    /// through.
     pub fn is_crowded(&self, shard: ShardId, now: Instant) -> bool {
         let primary = self.shards.get(&shard).and_then(|state| state.primary.as_ref());
         let crowded_at = primary.and_then(|primary| primary.crowded_at);
         crowded_at.is_some_and(|at| now < after(at, self.settings.lease_ns))
     }
 
-    /// Of a shard that it is the primary of: entries that the joining node, or it itself while it
-    /// is filling, has got; none while nothing is copied.
+    /// For a shard of which the node is primary: the number of entries that the joining node, or
+    /// the node itself while it is filling, has received; none while nothing is copied.
     pub fn copied_entries(&self, shard: ShardId) -> Option<u64> {
         let primary = self.shards.get(&shard)?.primary.as_ref()?;
         let joining = primary.copy.as_ref().map(|copy| copy.copied);
@@ -405,29 +406,29 @@ impl<S: ReplicaStore> Node<S> {
         lags
     }
 
-    /// Until when it may serve, if its configuration is committed; 0 if that is not.
+    /// The time until which the node may serve, if its configuration is committed; 0 if it is not.
     pub fn serves_until(&self) -> Instant {
         if self.is_committed { self.lease_until } else { Instant::default() }
     }
 
-    /// The highest version of a shard that it has given or knows to be on all copies.
+    /// The highest version of a shard that the node has assigned or knows to be on all copies.
     pub fn version(&self, shard: ShardId) -> Option<Version> {
         let state = self.shards.get(&shard)?;
         Some(state.primary.as_ref().map_or(state.commit, |primary| primary.last.max(state.commit)))
     }
 
-    /// What is on all copies of a shard, as far as it knows.
+    /// The version up to which everything in a shard is on all copies, as far as the node knows.
     pub fn commit_version(&self, shard: ShardId) -> Option<Version> {
         self.shards.get(&shard).map(|state| state.commit)
     }
 
-    /// How far its log is: with a replica store that is the log, what [`Event::Synced`] says of a
-    /// sync that was begun now.
+    /// The end of its log. With a replica store that is the log: the number that [`Event::Synced`]
+    /// reports for a sync that begins now.
     pub fn appended_bytes(&self) -> u64 {
         self.durable.appended_bytes()
     }
 
-    /// The replica store, to be looked at from outside.
+    /// The replica store, for inspection.
     pub fn replica_store(&self) -> &S {
         &self.replica_store
     }
@@ -437,12 +438,14 @@ impl<S: ReplicaStore> Node<S> {
         self.logs.counters()
     }
 
-    /// Whether it acknowledges what is on its medium, and not before.
+    /// Whether the node acknowledges data only once it is on its medium.
     pub fn is_durable(&self) -> bool {
         self.durable.is_on()
     }
 
-    /// By which scheme its cluster replicates.
+    /// The replication scheme of its cluster.
+    /// #71 -
+    /// A message of another term, or not for a node: a sender that wants an answer asks again.
     pub fn scheme(&self) -> Scheme {
         self.settings.scheme
     }
@@ -549,11 +552,11 @@ impl<S: ReplicaStore> Node<S> {
         }
     }
 
-    /// CommitVer of a shard may have grown: the replica store keeps less for its sake.
+    /// Tells the replica store that CommitVer of a shard may have grown, so that it keeps less.
     ///
-    /// Deletes are forgotten where nothing older can come any more. A frame or a gathered entry at
-    /// or below CommitVer is dropped; but what a node that is being given the shard is sent is
-    /// older than that by its nature.
+    /// Deletes are forgotten once no older entry can arrive. A frame or a gathered entry at or
+    /// below CommitVer is dropped. But a node that is joining the shard receives entries that are
+    /// older than CommitVer by their nature.
     fn tell_replica_store(&mut self, shard: ShardId) {
         let Some(state) = self.shards.get(&shard) else { return };
         self.replica_store.commit(shard, state.commit);
@@ -562,7 +565,7 @@ impl<S: ReplicaStore> Node<S> {
         }
     }
 
-    /// The shard as it is configured now.
+    /// The shard in the installed configuration.
     fn shard(&self, shard: ShardId) -> Option<&Shard> {
         self.configuration.as_ref()?.shard(shard)
     }

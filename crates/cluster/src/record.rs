@@ -25,99 +25,101 @@ use crate::crc::crc32c;
 use crate::ids::{ClientId, ShardId, Version};
 use crate::replica_store::Plain;
 
-/// Records start at multiples of this.
+/// The alignment of records.
 pub const ALIGN_BYTES: usize = 64;
 /// The header of each block.
 pub const HEADER_BYTES: usize = 64;
-/// The expiry of what does not expire. Nothing expires in the first millisecond of 1970.
+/// The encoded expiry of entries that do not expire. Nothing expires in the first millisecond of
+/// 1970.
 const NEVER_MS: u64 = 0;
 
-/// What a record says.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A value.
     Put,
     /// The key is gone (K2).
     Delete,
-    /// All up to this version is on all copies (Rowan-KV §4.4).
+    /// A mark: all versions up to this one are on all copies (Rowan-KV §4.4).
     CommitVersion,
-    /// Whatever stands earlier in this log about the shard is void.
+    /// A mark: everything earlier in this log about the shard is void.
     Reset,
-    /// What a client was last answered; the value is the number, if it was one.
+    /// The last answer to a client; the value is the number, if the answer was one.
     Session,
-    /// All keys of the shard are gone, as far as they are older (K2).
+    /// All older keys of the shard are gone (K2).
     Flush,
 }
 
-/// What the request that made an entry was answered, so that a retry is answered alike (K24).
+/// The answer to the request that made an entry, so that a retry gets the same answer (K24).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// It was done.
+    /// The request was done.
     Done,
     /// The new value, a number.
     Integer,
-    /// Whether there was anything to delete.
+    /// Whether there was a key to delete.
     Deleted(bool),
 }
 
-/// One write, whole. Immutable; shared between the index and what is on its way.
+/// One complete write. Immutable; shared between the index and messages on their way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Which shard the key is in.
+    /// The shard of the key.
     pub shard: ShardId,
     /// Its place among the shard's writes.
     pub version: Version,
-    /// The client that asked for it.
+    /// The client that made the request.
     pub client: ClientId,
-    /// As which of its requests.
+    /// The sequence number of the request.
     pub sequence: u64,
-    /// What it was told.
+    /// The answer to the client.
     pub answered: Answered,
-    /// The key; of a flush one of the shard's, by which it was asked for.
+    /// The key; for a flush a key of the shard, by which it was requested.
     pub key: Arc<[u8]>,
-    /// None: deleted.
+    /// The value; none: the key is deleted.
     pub value: Option<Arc<[u8]>>,
-    /// Whether all that is older in the shard is gone, and not the key alone.
+    /// Whether all older entries of the shard are gone, and not the key alone.
     pub is_flush: bool,
     /// Memcached's opaque flags in the low half, marks in the byte above.
     pub client_flags: u64,
-    /// By the primary's clock (K3); none: never.
+    /// The expiry by the primary's clock (K3); none: never.
     pub expires_at: Option<UnixMillis>,
 }
 
-/// The fixed part of a block.
+/// The header of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What it says.
+    /// The kind of record.
     pub kind: Kind,
-    /// What the client was told.
+    /// The answer to the client.
     pub answered: Answered,
-    /// Of which shard.
+    /// The shard.
     pub shard: ShardId,
-    /// Which write of it.
+    /// The version of the write.
     pub version: Version,
-    /// The client that asked.
+    /// The client that made the request.
     pub client: ClientId,
-    /// As which request.
+    /// The sequence number of the request.
     pub sequence: u64,
-    /// Of the whole key.
+    /// The length of the whole key.
     pub key_len_bytes: usize,
-    /// Of the whole value.
+    /// The length of the whole value.
     pub value_len_bytes: usize,
-    /// Blocks of the entry.
+    /// The number of blocks of the entry.
     pub block_count: u32,
-    /// This one, from 0.
+    /// The index of this block, from 0.
     pub block: u32,
-    /// The body's bytes in this block.
+    /// The length of the piece of the body in this block.
     pub piece_len_bytes: usize,
-    /// Of the entry.
+    /// The flags of the entry.
     pub client_flags: u64,
-    /// Of the entry.
+    /// The expiry of the entry.
     pub expires_at: Option<UnixMillis>,
 }
 
 impl Header {
-    /// From the first bytes of a block. Only the form is checked, not the sum (D1).
+    /// Decodes a header from the first bytes of a block. Only the form is checked, not the sum
+    /// (D1).
     pub fn peek(bytes: &[u8]) -> Option<Header> {
         let fixed: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
         let u16_at = |at: usize| u16::from_le_bytes([fixed[at], fixed[at + 1]]);
@@ -156,7 +158,7 @@ impl Header {
         })
     }
 
-    /// What the block takes, padding included.
+    /// The length of the block, padding included.
     pub fn len_bytes(&self) -> usize {
         (HEADER_BYTES + self.piece_len_bytes).next_multiple_of(ALIGN_BYTES)
     }
@@ -165,9 +167,10 @@ impl Header {
         self.key_len_bytes + self.value_len_bytes
     }
 
-    /// Where in the body the block's piece lies; none where its lengths contradict one another.
+    /// The range of the body that the block's piece has; none if its lengths contradict one
+    /// another.
     ///
-    /// All blocks but the last are of one length, which the last does not say.
+    /// All blocks except the last have the same length, which the last block does not record.
     pub(crate) fn place(&self) -> Option<Range<usize>> {
         let (count, block) = (self.block_count as usize, self.block as usize);
         let before_last = count.checked_sub(1)?;
@@ -186,7 +189,7 @@ impl Header {
         (fits && end <= self.body_len_bytes()).then_some(start..end)
     }
 
-    /// Of a block that is a whole entry whose client has no session: that, where it lies.
+    /// The entry, borrowed, if the block is a whole entry whose client has no session.
     pub fn plain<'b>(&self, piece: &'b [u8]) -> Option<Plain<'b>> {
         let value = match self.kind {
             Kind::Put => Some(piece.get(self.key_len_bytes..self.body_len_bytes())?),
@@ -204,7 +207,7 @@ impl Header {
         })
     }
 
-    /// The block's place among all that are under way.
+    /// The id of the block among all that are under way.
     pub fn id(&self) -> BlockId {
         BlockId { shard: self.shard, version: self.version, block: self.block }
     }
@@ -213,7 +216,7 @@ impl Header {
         self.append_parts(&[piece], bytes);
     }
 
-    /// The piece in parts, one behind the other.
+    /// Appends the block, with its piece given in consecutive parts.
     fn append_parts(&self, piece: &[&[u8]], bytes: &mut Vec<u8>) {
         let start = bytes.len();
         bytes.extend([0; 4]);
@@ -252,22 +255,22 @@ impl Header {
     }
 }
 
-/// How an entry is cut into blocks. Almost every one is a single block.
+/// An entry cut into blocks. Almost every entry is a single block.
 #[derive(Debug)]
 pub(crate) enum Cut {
-    /// One block.
+    /// A single block.
     Whole(Arc<[u8]>),
-    /// Several of them. Each is made when it leaves: together they are as long as the entry.
+    /// Several blocks. Each is built when it is sent: together they are as long as the entry.
     Blocks {
-        /// How many.
+        /// The number of blocks.
         count: u32,
-        /// What of the body each has, but for the last.
+        /// The length of the body's piece in each block except the last.
         room_bytes: usize,
     },
 }
 
 impl Cut {
-    /// How many blocks.
+    /// The number of blocks.
     pub(crate) fn count(&self) -> usize {
         match self {
             Cut::Whole(_) => 1,
@@ -276,34 +279,35 @@ impl Cut {
     }
 }
 
-/// One block of one entry: what an acknowledgement names.
+/// The id of one block of one entry, which an acknowledgement names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BlockId {
-    /// Of which shard.
+    /// The shard.
     pub shard: ShardId,
-    /// Which write of it.
+    /// The version of the write.
     pub version: Version,
-    /// Which of its blocks.
+    /// The index of the block.
     pub block: u32,
 }
 
 impl Kind {
-    /// Whether it changes the shard, and is acknowledged.
+    /// Whether the block changes the shard, and so is acknowledged.
     pub fn is_write(self) -> bool {
         matches!(self, Kind::Put | Kind::Delete | Kind::Flush)
     }
 }
 
-/// How strictly a reader looks: the fault simulation turns the check off to see that it notices.
+/// How strictly a reader checks records: the fault simulation turns the check off to see that it
+/// notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
-    /// D1.
+    /// Verifies the checksum (D1).
     Checksum,
-    /// Never in a server.
+    /// Verifies nothing; never used in a server.
     Nothing,
 }
 
-/// The block at the start of these bytes, with its piece of the body.
+/// Decodes the block at the start of these bytes, with its piece of the body.
 pub fn block(bytes: &[u8], check: Check) -> Option<(Header, &[u8])> {
     let header = Header::peek(bytes)?;
     let end = HEADER_BYTES.checked_add(header.piece_len_bytes)?;
@@ -315,8 +319,8 @@ pub fn block(bytes: &[u8], check: Check) -> Option<(Header, &[u8])> {
     is_whole.then(|| (header, &bytes[HEADER_BYTES..end]))
 }
 
-/// The key of the record at the start of these bytes, if that has one and all of it. Nothing is
-/// checked (D1): for hints.
+/// The key of the record at the start of these bytes, if the record has one and all of it is there.
+/// Nothing is checked (D1): for hints.
 pub fn key_of(bytes: &[u8]) -> Option<&[u8]> {
     let header = Header::peek(bytes)?;
     let key_len_bytes = header.key_len_bytes.min(header.piece_len_bytes);
@@ -345,7 +349,7 @@ pub fn append_mark(kind: Kind, shard: ShardId, version: Version, bytes: &mut Vec
     header.append(&[], bytes);
 }
 
-/// What a client was last answered, as a record.
+/// Appends the last answer to a client as a record.
 pub fn append_session(session: &Session, bytes: &mut Vec<u8>) {
     let number = session.integer.map(|integer| integer.to_string()).unwrap_or_default();
     let header = Header {
@@ -366,25 +370,25 @@ pub fn append_session(session: &Session, bytes: &mut Vec<u8>) {
     header.append(number.as_bytes(), bytes);
 }
 
-/// What a client was last answered about a shard.
+/// The last answer to a client about a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// Which shard.
+    /// The shard.
     pub shard: ShardId,
-    /// Which write of it.
+    /// The version of the write.
     pub version: Version,
-    /// Which client.
+    /// The client.
     pub client: ClientId,
-    /// As which request.
+    /// The sequence number of the request.
     pub sequence: u64,
-    /// What.
+    /// The answer.
     pub answered: Answered,
-    /// The number, if it was one.
+    /// The number, if the answer was one.
     pub integer: Option<i64>,
 }
 
 impl Session {
-    /// From a block of kind [`Kind::Session`].
+    /// Decodes a block of kind [`Kind::Session`].
     pub fn from_block(header: &Header, piece: &[u8]) -> Session {
         Session {
             shard: header.shard,
@@ -397,7 +401,7 @@ impl Session {
     }
 }
 
-/// A number as clients write it: digits, perhaps a sign, nothing else.
+/// Parses a number as clients write it: digits, perhaps a sign, nothing else.
 pub fn parse_integer(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
@@ -426,14 +430,14 @@ impl Entry {
         }
     }
 
-    /// As blocks of at most `block_max_bytes` each, which is a multiple of 64 above the header's.
+    /// Encodes the entry as blocks of at most `block_max_bytes` each, which is a multiple of 64
+    /// above the header's size.
     pub fn blocks(&self, block_max_bytes: usize) -> Vec<Arc<[u8]>> {
         let cut = self.cut(block_max_bytes, &mut Vec::new());
         (0..cut.count() as u32).map(|block| self.block(&cut, block)).collect()
     }
 
-    /// How it is cut into such blocks; one that is alone is made, by way of a buffer that is used
-    /// again.
+    /// Cuts the entry into such blocks. A single block is built at once, in a reused buffer.
     pub(crate) fn cut(&self, block_max_bytes: usize, scratch: &mut Vec<u8>) -> Cut {
         let room_bytes = block_max_bytes / ALIGN_BYTES * ALIGN_BYTES - HEADER_BYTES;
         assert!(room_bytes > 0, "a datagram has room for more than a header");
@@ -448,7 +452,9 @@ impl Entry {
         Cut::Blocks { count, room_bytes }
     }
 
-    /// One of the blocks that it was cut into.
+    /// Builds one of the blocks that the entry was cut into.
+    /// #76 -
+    /// The offset in key and value as one string; in memory the two lie apart.
     pub(crate) fn block(&self, cut: &Cut, block: u32) -> Arc<[u8]> {
         let (block_count, room_bytes) = match cut {
             Cut::Whole(whole) => return Arc::clone(whole),
@@ -467,7 +473,7 @@ impl Entry {
         bytes.into()
     }
 
-    /// What it is as blocks.
+    /// The total length of the entry's blocks.
     pub(crate) fn len_bytes_as(&self, cut: &Cut) -> usize {
         match cut {
             Cut::Whole(whole) => whole.len(),
@@ -477,7 +483,7 @@ impl Entry {
         }
     }
 
-    /// What of it a replica store without sessions keeps.
+    /// The part of the entry that a replica store without sessions keeps.
     pub fn as_plain(&self) -> Plain<'_> {
         Plain {
             shard: self.shard,
@@ -489,13 +495,14 @@ impl Entry {
         }
     }
 
-    /// As one record, whatever its size: what a log of its own holds.
+    /// Appends the entry as one record, whatever its size: the form in a log of its own.
     pub fn append(&self, bytes: &mut Vec<u8>) {
         let value = self.value.as_deref().unwrap_or_default();
         self.header().append_parts(&[&self.key, value], bytes);
     }
 
-    /// From its header and its whole body; none for marks, or if the lengths contradict each other.
+    /// Decodes an entry from its header and its whole body; none for marks, or if the lengths
+    /// contradict each other.
     pub fn from_body(header: &Header, body: &[u8]) -> Option<Entry> {
         let key = body.get(..header.key_len_bytes)?.into();
         let value = match header.kind {
@@ -505,7 +512,7 @@ impl Entry {
         Entry::from_parts(header, key, value)
     }
 
-    /// From its header, its key and what a value it has; none for marks.
+    /// Makes an entry from its header, its key and its value, if any; none for marks.
     pub(crate) fn from_parts(
         header: &Header,
         key: Arc<[u8]>,
@@ -531,18 +538,20 @@ impl Entry {
     }
 }
 
-/// What a scan of a log found.
+/// The results of scanning a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scanned {
-    /// Strides that belong to no record, though records follow: damage.
+    /// Bytes of strides that belong to no record though records follow: damage.
     pub skipped_bytes: usize,
-    /// Where the last whole record ends: what follows is a torn tail.
+    /// The end of the last whole record: bytes behind it are a torn tail.
     pub end_bytes: usize,
 }
 
-/// Hands every block of a log to `take`, in order, with what was found before it. What is damaged
-/// is stepped over stride by stride, so that what follows is found; a damaged end is a torn tail
-/// and is not counted.
+/// Passes every block of a log to `take`, in order, with the results of the scan before it. The
+/// scan steps over damage stride by stride, so that it finds the records behind it; damage at the
+/// end is a torn tail and is not counted.
+/// #86 -
+/// If the padding is missing, it was cut off with the bytes behind it.
 pub fn scan(bytes: &[u8], check: Check, mut take: impl FnMut(Scanned, &Header, &[u8])) -> Scanned {
     let (mut at, mut bad_bytes, mut scanned) = (0, 0, Scanned::default());
     while at < bytes.len() {

@@ -47,90 +47,91 @@ pub trait ReplicaStore {
     /// Adds an entry unless a newer one of its key is there.
     fn install(&mut self, entry: Arc<Entry>) -> Installed;
 
-    /// As [`ReplicaStore::install`], of what lies elsewhere and no other caller needs.
+    /// Like [`ReplicaStore::install`], for a borrowed entry that no other caller needs.
     fn install_plain(&mut self, plain: &Plain<'_>) -> Installed {
         self.install(Arc::new(plain.to_entry()))
     }
 
-    /// As [`ReplicaStore::install_plain`], of the block that has landed so. Only this and
-    /// [`ReplicaStore::take_in_entry`] may be answered [`Installed::Later`].
+    /// Like [`ReplicaStore::install_plain`], for an entry of the block that landed as described.
+    /// Only this and [`ReplicaStore::take_in_entry`] may answer [`Installed::Later`].
     fn take_in(&mut self, _landed: Landed, plain: &Plain<'_>) -> Installed {
         self.install_plain(plain)
     }
 
-    /// As [`ReplicaStore::install`], of what the block that has landed so made whole.
+    /// Like [`ReplicaStore::install`], for an entry that the landed block completed.
     fn take_in_entry(&mut self, _landed: Landed, entry: &Arc<Entry>) -> Installed {
         self.install(entry.clone())
     }
 
-    /// Waits until all is installed that was to be later.
+    /// Waits until all deferred installs are finished.
     fn finish(&mut self) {}
 
-    /// What has come since the last call of what was to be installed later.
+    /// The deferred installs that have finished since the last call.
     fn take_done(&mut self, _done: &mut Vec<Done>) {}
 
-    /// Whether this replica store is the node's log: what is installed is on the medium with the
-    /// next sync that is asked for, and the node appends nothing of its own. Then, too, an entry is
-    /// acknowledged once it is installed, so that a replica store may refuse what it has no room
-    /// for.
+    /// Whether this replica store is the node's log: an installed entry is on the medium with the
+    /// next requested sync, and the node appends nothing of its own. In this case an entry is
+    /// acknowledged once it is installed, so the replica store may refuse entries that it has no
+    /// room for.
     fn is_log(&self) -> bool {
         false
     }
 
-    /// A client was answered so; only asked of a replica store that is the log (K24).
+    /// Remembers an answer to a client; only called if the replica store is the log (K24).
     fn remember(&mut self, _session: &Session) {}
 
-    /// Entries of a shard above a version in the order of theirs, about so many; cheap if that is
-    /// the last version that `commit` was told. None: the replica store has to look for them first,
-    /// between the node's inputs; the node asks again.
+    /// Entries of a shard above a version, in the order of their versions, about `entry_max` of
+    /// them; cheap if the version is the last one passed to `commit`. None: the replica store has
+    /// to look for them first, between the node's inputs, and the node asks again.
     fn above(&self, shard: ShardId, floor: Version, entry_max: usize) -> Option<Above>;
 
-    /// About so many entries of a shard from a cursor on, which is 0 for the beginning; remembered
-    /// deletes are among them. It may be none, though there are more.
+    /// About `entry_max` entries of a shard from a cursor on, which is 0 for the beginning;
+    /// remembered deletes are among them. The part may be empty although there are more.
     fn part(&self, shard: ShardId, cursor: u64, entry_max: usize) -> Part;
 
-    /// Forgets a shard.
+    /// Drops all entries of a shard.
     fn clear(&mut self, shard: ShardId);
 
-    /// Whether nothing is left of what a `clear` of the shard has forgotten: before that a node
-    /// takes no copy of it.
+    /// Whether everything that a `clear` of the shard dropped is gone: before that a node takes no
+    /// copy of it.
     fn is_ready(&self, _shard: ShardId) -> bool {
         true
     }
 
-    /// All of a shard up to this version is on all copies: [`ReplicaStore::above`] will not be
-    /// asked for less, but by a node that starts again.
+    /// Everything of a shard up to this version is on all copies: [`ReplicaStore::above`] will not
+    /// be called with a lower version, except by a node that restarts.
     fn commit(&mut self, shard: ShardId, version: Version);
 
-    /// Books what putting an entry of so many bytes together takes; none: there is no room, and
-    /// what has landed of it is not acknowledged, so that its sender lands it again.
+    /// Books the memory for assembling an entry of this length; none: there is no room, and the
+    /// landed block is not acknowledged, so that its sender lands it again.
     fn try_hold(&self, _bytes: u64) -> Option<Hold> {
         Some(Hold::default())
     }
 
-    /// Nothing of a shard that is older than its deletes up to this version will be installed.
+    /// Allows deletes of a shard up to this version to be forgotten: no older entry will be
+    /// installed.
     fn forget_deletes(&mut self, shard: ShardId, through: Version);
 }
 
-/// An entry whose client has no session, in bytes of somebody else's.
+/// An entry whose client has no session, in borrowed bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plain<'b> {
-    /// Which shard the key is in.
+    /// The shard of the key.
     pub shard: ShardId,
     /// Its place among the shard's writes.
     pub version: Version,
     /// The key.
     pub key: &'b [u8],
-    /// None: deleted.
+    /// The value; none: the key is deleted.
     pub value: Option<&'b [u8]>,
     /// Memcached's opaque flags.
     pub client_flags: u64,
-    /// None: never.
+    /// The expiry; none: never.
     pub expires_at: Option<UnixMillis>,
 }
 
 impl Plain<'_> {
-    /// With bytes of its own.
+    /// A copy that owns its bytes.
     pub fn to_entry(&self) -> Entry {
         Entry {
             shard: self.shard,
@@ -147,56 +148,56 @@ impl Plain<'_> {
     }
 }
 
-/// What came of an entry.
+/// The result of installing an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Installed {
-    /// It is what its key has.
+    /// The entry is now the newest of its key.
     Newest,
-    /// The key has a newer one.
+    /// The key has a newer entry.
     Older,
-    /// It is not there, for lack of space. Only of a replica store that is the log.
+    /// The entry is not installed, for lack of space. Only if the replica store is the log.
     NoRoom,
-    /// Another thread installs it; [`ReplicaStore::take_done`] says what came of it.
+    /// Another thread installs it; [`ReplicaStore::take_done`] reports the result.
     Later,
 }
 
-/// How an entry came down: the block of it that came last.
+/// How an entry landed: the block of it that came last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Landed {
-    /// On which lane.
+    /// The lane.
     pub lane: Lane,
-    /// Which it is.
+    /// The block.
     pub block: BlockId,
-    /// Whether the replica store was given another one of the same frame just before (S5).
+    /// Whether the replica store was given another entry of the same frame just before (S5).
     pub follows: bool,
 }
 
-/// What came of an entry that was to be installed [later](Installed::Later).
+/// The result of a [deferred](Installed::Later) install.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// How it came down.
+    /// How the entry landed.
     pub landed: Landed,
-    /// If it came with bytes of its own.
+    /// The entry, if it came with bytes of its own.
     pub entry: Option<Arc<Entry>>,
-    /// Whether the replica store has it, or something newer; else it had no room.
+    /// Whether the replica store has the entry, or a newer one; otherwise it had no room.
     pub is_there: bool,
 }
 
 /// Entries above a version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Above {
-    /// In the order of their versions.
+    /// The entries, in the order of their versions.
     pub entries: Vec<Arc<Entry>>,
-    /// There may be more above this version; none: these are all.
+    /// There may be more entries above this version; none: these are all.
     pub next: Option<Version>,
 }
 
 /// A part of a shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// What is in it.
+    /// Its entries.
     pub entries: Vec<Arc<Entry>>,
-    /// Where the next one begins; none: this is the last.
+    /// The cursor of the next part; none: this is the last.
     pub next: Option<u64>,
 }
 
@@ -204,7 +205,7 @@ pub struct Part {
 #[derive(Clone, Debug, Default)]
 pub struct MemoryReplicaStore {
     shards: BTreeMap<ShardId, BTreeMap<Place, Arc<Entry>>>,
-    /// The last flush of each (S3).
+    /// The last flush of each shard (S3).
     flushes: BTreeMap<ShardId, Arc<Entry>>,
 }
 
@@ -212,12 +213,13 @@ pub struct MemoryReplicaStore {
 type Place = (u64, Arc<[u8]>);
 
 impl MemoryReplicaStore {
-    /// Puts an entry in the place of its key's, whatever the versions: for tests that break things.
+    /// Replaces the key's entry by this one, whatever the versions: for tests that break
+    /// invariants.
     pub fn replace(&mut self, entry: Arc<Entry>) {
         self.shards.entry(entry.shard).or_default().insert(place_of(&entry.key), entry);
     }
 
-    /// All entries of a shard above a version, in the order of theirs.
+    /// All entries of a shard above a version, in the order of their versions.
     pub fn all_above(&self, shard: ShardId, floor: Version) -> Vec<Arc<Entry>> {
         let keys = self.shards.get(&shard).into_iter().flat_map(|keys| keys.values());
         let all = keys.chain(self.flushes.get(&shard));
@@ -226,12 +228,14 @@ impl MemoryReplicaStore {
         above
     }
 
-    /// Keeps the keys that are there, and nothing of what keeps older ones away: likewise.
+    /// Forgets a shard's flush but keeps its keys: for tests that break invariants.
     pub fn forget_flush(&mut self, shard: ShardId) {
         self.flushes.remove(&shard);
     }
 
-    /// S3.
+    /// Applies a flush (S3).
+    /// #52 -
+    /// Keys with the same order value stay together: a cursor cannot stand between them.
     fn flush(&mut self, flush: Arc<Entry>) -> Installed {
         if let Some(keys) = self.shards.get_mut(&flush.shard) {
             keys.retain(|_, entry| entry.version > flush.version);
@@ -308,7 +312,7 @@ fn place_of(key: &Arc<[u8]>) -> Place {
     (order_of(key), key.clone())
 }
 
-/// FNV-1a: an order that has nothing to do with the keys, like that of an index by hash.
+/// FNV-1a: an order that is unrelated to the keys, like that of an index by hash.
 fn order_of(key: &[u8]) -> u64 {
     key.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

@@ -20,15 +20,15 @@ use crate::ids::NodeId;
 use crate::message::Lane;
 use crate::record::ALIGN_BYTES;
 
-/// See the module's page.
+/// A replication scheme; see the module's documentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Scheme {
-    /// All that lands comes down in one log, in the order of its arrival (Rowan-KV §3).
+    /// All frames land in one log, in the order of their arrival (Rowan-KV §3).
     #[default]
     Rowan,
     /// A request to a worker of the backup (RPC-KV).
     Rpc,
-    /// Into a log that each thread of each peer has for itself (RWrite-KV, after FaRM).
+    /// Into a log of its own for each thread of each peer (RWrite-KV, after FaRM).
     Write,
     /// As `Write`, several entries at a time (Batch-KV).
     Batch,
@@ -37,15 +37,15 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// All of them, the default first.
+    /// All schemes, the default first.
     pub const ALL: [Scheme; 5] =
         [Scheme::Rowan, Scheme::Rpc, Scheme::Write, Scheme::Batch, Scheme::Share];
-    /// A batch leaves when it has so many bytes: a line of the medium in the paper ...
+    /// A batch is sent when it has this many bytes: a line of the medium in the paper ...
     pub const BATCH_BYTES: usize = 256;
-    /// ... or when its first entry has waited so long.
+    /// ... or when its first entry has waited this long.
     pub const BATCH_NS: u64 = 5_000;
 
-    /// As settings and flags spell it.
+    /// The spelling in settings and flags.
     pub fn word(self) -> &'static str {
         match self {
             Scheme::Rowan => "rowan",
@@ -56,17 +56,17 @@ impl Scheme {
         }
     }
 
-    /// The one that is spelled so.
+    /// The scheme with this spelling.
     pub fn of_word(word: &str) -> Option<Scheme> {
         Scheme::ALL.into_iter().find(|scheme| scheme.word() == word)
     }
 
-    /// Whether senders say where in a log an entry goes.
+    /// Whether senders name the place of an entry in the log.
     pub fn is_placed(self) -> bool {
         matches!(self, Scheme::Write | Scheme::Batch | Scheme::Share)
     }
 
-    /// Which of a backup's logs a frame comes down in.
+    /// The backup's log that a frame lands in.
     pub(crate) fn log_of(self, lane: Lane, way: Way) -> LogName {
         let (from, thread) = match self {
             Scheme::Rowan => (None, None),
@@ -85,25 +85,25 @@ impl fmt::Display for Scheme {
     }
 }
 
-/// One of a backup's logs: of whose frames, of which thread's. What is there of neither is for all.
+/// The name of one of a backup's logs: the sender and the sender's thread. A name without them is
+/// of the log for all frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LogName {
     pub(crate) from: Option<NodeId>,
     pub(crate) thread: Option<u16>,
 }
 
-/// On which way a frame goes to a backup.
+/// The way of a frame to a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Way {
-    /// Of the thread that the client of the entry is at; from 1. 0: what is on all copies is said,
-    /// by no thread.
+    /// The thread of the entry's client, from 1. 0: a mark, which belongs to no thread.
     pub thread: u16,
-    /// Where in the log, in bytes; none: where it comes down.
+    /// The place in the log, in bytes; none: the frame lies where it lands.
     pub at: Option<u64>,
 }
 
 impl Way {
-    /// What says what is on all copies goes this way.
+    /// The way of marks, which announce the versions that are on all copies.
     pub const MARK: Way = Way { thread: 0, at: None };
 
     /// Whether the frame has marks and no entries.
@@ -112,12 +112,12 @@ impl Way {
     }
 }
 
-/// Where a sender is in the logs that it writes to.
+/// A sender's positions in the logs that it writes to.
 #[derive(Debug)]
 pub(crate) struct Ways {
     scheme: Scheme,
     segment_bytes: u64,
-    /// By backup, and by thread if each has a log for itself.
+    /// By backup, and by thread if each thread has its own log.
     tails: BTreeMap<(NodeId, u16), u64>,
 }
 
@@ -126,13 +126,13 @@ impl Ways {
         Ways { scheme, segment_bytes: segment_bytes as u64, tails: BTreeMap::new() }
     }
 
-    /// Another term: all logs begin anew.
+    /// Begins a new term: all logs start from zero.
     pub(crate) fn begin(&mut self) {
         self.tails.clear();
     }
 
-    /// The way of a frame of so many bytes. A place is reserved for it alone: no frame crosses the
-    /// end of a segment, and what is sent again gets another place.
+    /// The way of a frame of this length. A place is reserved for it alone: no frame crosses the
+    /// end of a segment, and a frame that is sent again gets another place.
     pub(crate) fn of(&mut self, to: NodeId, thread: u16, len_bytes: usize) -> Way {
         if !self.scheme.is_placed() {
             return Way { thread, at: None };

@@ -7,41 +7,40 @@ use crate::scheme::Scheme;
 /// When a node acknowledges what it has received (K21).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// When it is in memory. A node that starts again has nothing.
+    /// When it is in memory. A node that restarts has no data.
     Replicated,
-    /// When it is on the medium. A node that starts again has all that it acknowledged.
+    /// When it is on the medium. A node that restarts has everything that it acknowledged.
     Fsync,
 }
 
-/// Of a whole cluster: every node and every manager has the same.
+/// Settings of a whole cluster: every node and every manager has the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// How long a lease lasts.
     pub lease_ns: u64,
-    /// By how much a monotonic clock may run faster or slower than true time, in parts of a
-    /// million.
+    /// How much a monotonic clock may run faster or slower than true time, in parts per million.
     pub drift_ppm: u64,
     /// How long the config store keeps a silent session.
     pub session_ns: u64,
     /// A landed write that is not acknowledged is sent again after this time.
     pub retry_ns: u64,
-    /// Between two announcements of what is on all copies (Rowan-KV §4.4: 15 ms).
+    /// The time between two announcements of CommitVer (Rowan-KV §4.4: 15 ms).
     pub commit_interval_ns: u64,
     /// Copies of each shard, the primary's among them.
     pub copies: u8,
     /// With fewer complete copies writes are refused (K23).
     pub min_copies: u8,
-    /// Nodes that the first configuration waits for.
+    /// The number of nodes that the first configuration waits for.
     pub first_nodes: u8,
-    /// How many shards the 16,384 slots are divided into.
+    /// The number of shards that the 16,384 slots are divided into.
     pub shards: u16,
-    /// What an acknowledgement means.
+    /// The meaning of an acknowledgement.
     pub durability: Durability,
     /// How entries travel to backups.
     pub scheme: Scheme,
-    /// The most that one datagram of replication carries.
+    /// The most bytes that one replication datagram carries.
     pub datagram_bytes: usize,
-    /// A segment of the backup log.
+    /// The size of a segment of the backup log.
     pub segment_bytes: usize,
     /// Entries in one part of a copy; one part of a shard is under way at a time.
     pub copy_part_entries: usize,
@@ -78,7 +77,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// For a node that relies on having a lease: ends early on its own clock.
+    /// The time after which a node that relies on having a lease regards it as ended: early, on its
+    /// own clock.
     ///
     /// With `d` the drift bound, a holder's clock at its slowest needs `lease x (1-2d) / (1-d)` of
     /// true time for this, which is less than `lease`; see [`Settings::lapse_ns`].
@@ -86,7 +86,8 @@ impl Settings {
         time_ns - self.slack_ns(time_ns)
     }
 
-    /// For a node that relies on another's lease being over: ends late on its own clock.
+    /// The time after which a node that relies on the end of another's lease regards it as ended:
+    /// late, on its own clock.
     ///
     /// At its fastest the clock counts this in `lease x (1+2d) / (1+d)` of true time, which is more
     /// than `lease`.
@@ -94,15 +95,15 @@ impl Settings {
         time_ns + self.slack_ns(time_ns)
     }
 
-    /// A node that is silent for so long is taken for dead. Its lease may last longer: the commit
-    /// waits for that, not the new configuration.
+    /// A node that is silent for this long is regarded as dead. Its lease may last longer: the
+    /// commit waits for the lease, the new configuration does not.
     pub fn silence_ns(&self) -> u64 {
         self.lease_ns / 4 * 3
     }
 
-    /// How long a new primary that is alone leaves reads unanswered while copies wait. Whatever
-    /// stopped them (a power cut) has stopped it too by then, if it does. Where nothing is on a
-    /// medium, a power cut takes all: then there is no use in it.
+    /// How long a new primary that is alone leaves reads unanswered while copies wait. If the cause
+    /// that stopped the others (a power cut) stops this node too, it has done so by then. Without a
+    /// medium a power cut loses everything, so waiting is of no use.
     pub fn hold_ns(&self) -> u64 {
         match self.durability {
             Durability::Replicated => 0,
@@ -110,8 +111,9 @@ impl Settings {
         }
     }
 
-    /// A target that has not moved a primary's write on for so long holds the shard up: it is
-    /// replaced. Longer than any failover takes, so that a node that dies is not taken for slow.
+    /// A target that has not advanced a primary's write for this long holds the shard up and is
+    /// replaced. It is longer than any failover takes, so that a node that dies is not taken for a
+    /// slow one.
     pub fn patience_ns(&self) -> u64 {
         8 * self.lease_ns
     }

@@ -17,7 +17,7 @@ use zookeeper_client::{Client, CreateMode, Error, EventType, Stat};
 use crate::Place;
 use crate::session::acls;
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Answer(Answer),
@@ -25,7 +25,7 @@ pub(crate) enum Outcome {
     Trouble(String),
 }
 
-/// Asks, and waits for the answer.
+/// Sends a request, and waits for the answer.
 pub(crate) async fn answer(client: &Client, place: &Place, ask: Ask) -> Outcome {
     let found = match ask {
         Ask::Open { .. } => Ok(Answer::Alive),
@@ -53,7 +53,8 @@ fn node(place: &Place, path: Path) -> String {
     format!("{}/{name}", place.root)
 }
 
-/// 0 is for what was never written, so ZooKeeper's versions, which begin at 0, count one more.
+/// The stamp of a node. Stamp 0 is for a value never written, and ZooKeeper's versions begin at 0,
+/// so the stamp is the version plus one.
 fn stamp(stat: &Stat) -> Stamp {
     Stamp(u64::from(stat.version.cast_unsigned()) + 1)
 }
@@ -109,8 +110,8 @@ async fn claim(client: &Client, place: &Place, node: &str, value: &[u8]) -> Resu
     }
 }
 
-/// Answered when the node changes, comes or goes. What happened before the watch was set is for the
-/// asker to find, which looks after having asked.
+/// Waits for the node to change, appear or disappear. A change before the watch was set is not
+/// reported: the caller reads the value after setting the watch.
 async fn watch(client: &Client, node: &str, path: Path) -> Result<Answer, Error> {
     let (_, watcher) = client.check_and_watch_stat(node).await?;
     let event = watcher.changed().await;

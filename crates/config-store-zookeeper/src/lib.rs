@@ -35,38 +35,38 @@ use std::time::Duration;
 use cluster::config_store::{Request, Response};
 use thiserror::Error;
 
-/// Where the config store is.
+/// The address of the config store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// `HOST:PORT,HOST:PORT,...`.
     pub hosts: String,
-    /// The node below which everything lies, as `/dovetail/production`.
+    /// The node below which all others lie, such as `/dovetail/production`.
     pub root: String,
     /// `user:password` of ZooKeeper's digest scheme; without one, every host that reaches the
-    /// ensemble may change what is there (K25).
+    /// ensemble may change the nodes (K25).
     pub digest: Option<String>,
 }
 
-/// What is no place of a config store.
+/// The reason why a text is not the address of a config store.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PlaceError {
     /// Another scheme, or none.
     #[error("`{text}` is no config store: write zk://HOST:PORT,HOST:PORT/PATH")]
     Scheme {
-        /// As given.
+        /// The given text.
         text: String,
     },
     /// No path, or one that ZooKeeper does not take.
     #[error("`{text}` names no node: write a path behind the hosts, e.g. {text}/dovetail")]
     Path {
-        /// As given, without what was wrong.
+        /// The given text, without the invalid part.
         text: String,
     },
     /// A host without its port.
     #[error("`{host}` is no HOST:PORT; ZooKeeper's port is 2181 by default: {host}:2181")]
     Host {
-        /// As given.
+        /// The given host.
         host: String,
     },
 }
@@ -74,7 +74,7 @@ pub enum PlaceError {
 impl std::str::FromStr for Place {
     type Err = PlaceError;
 
-    /// Reads `zk://HOST:PORT,HOST:PORT/PATH`, with `USER:PASSWORD@` before the hosts if wanted.
+    /// Parses `zk://HOST:PORT,HOST:PORT/PATH`, optionally with `USER:PASSWORD@` before the hosts.
     fn from_str(text: &str) -> Result<Place, PlaceError> {
         let scheme = || PlaceError::Scheme { text: text.to_owned() };
         let rest = text.strip_prefix("zk://").ok_or_else(scheme)?;
@@ -103,7 +103,7 @@ impl std::str::FromStr for Place {
     }
 }
 
-/// A config store: requests go in, responses and troubles come out. Dropping it ends its sessions.
+/// A config store: requests go in, responses and errors come out. Dropping it ends its sessions.
 #[derive(Debug)]
 pub struct ZooKeeperConfigStore {
     requests: Option<tokio::sync::mpsc::UnboundedSender<Request>>,
@@ -111,20 +111,20 @@ pub struct ZooKeeperConfigStore {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What comes out.
+/// An event of the config store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// For the manager.
+    /// A response for the manager.
     Response(Response),
     /// Why a request got no answer, for the log: one line.
     Trouble(String),
 }
 
 impl ZooKeeperConfigStore {
-    /// Starts the thread; nothing is connected before a session is asked for.
+    /// Starts the thread; it connects only when a session is requested.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// If the operating system provides no thread.
     pub fn start(place: Place) -> std::io::Result<ZooKeeperConfigStore> {
         let (told, events) = mpsc::channel();
         let tell = move |event| {
@@ -136,11 +136,11 @@ impl ZooKeeperConfigStore {
         Ok(config_store)
     }
 
-    /// The same for a caller that wants to be called, in the config store's thread, instead of
-    /// asking.
+    /// Like `start`, for a caller that wants a callback, in the config store's thread, instead of
+    /// polling.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// If the operating system provides no thread.
     pub fn start_with(
         place: Place,
         told: impl Fn(Event) + Send + 'static,
@@ -154,7 +154,7 @@ impl ZooKeeperConfigStore {
         Ok(ZooKeeperConfigStore { requests: Some(requests), events, thread })
     }
 
-    /// Asks; the answer is an event, if it comes.
+    /// Sends a request; the answer is an event, if it comes.
     pub fn ask(&self, request: Request) {
         if let Some(requests) = &self.requests {
             // The thread ends only with this handle.

@@ -13,15 +13,19 @@ use zookeeper_client::{Acls, Client, CreateMode, Error};
 use crate::ask::{self, Outcome};
 use crate::{Event, Place};
 
-/// How long the ensemble may take to be found.
+/// The time limit for connecting to the ensemble.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Which clients may do what with the nodes.
+/// The access control lists of the nodes.
 pub(crate) fn acls(place: &Place) -> Acls<'static> {
     if place.digest.is_some() { Acls::creator_all() } else { Acls::anyone_all() }
 }
 
-/// Serves requests until no caller can ask any more.
+/// Serves requests until no caller can send any more.
+/// #4 -
+/// The order is kept: a client sends a request when its task is first polled.
+/// #5 -
+/// Dropping the clients closes their sessions; requests under way are given up.
 pub(crate) async fn serve(
     place: Place,
     mut requests: UnboundedReceiver<Request>,
@@ -70,10 +74,13 @@ pub(crate) async fn serve(
     tokio::time::sleep(CLOSE_TIME).await;
 }
 
-/// For the word that a session ends to leave.
+/// The time given to the message that closes a session.
 const CLOSE_TIME: Duration = Duration::from_millis(20);
 
-/// A session that lasts at least `timeout_ns` after each answer (R2), with the nodes' parents.
+/// Opens a session that lasts at least `timeout_ns` after each answer (R2), and creates the nodes'
+/// parents.
+/// #8 -
+/// An ensemble grants at least two ticks, whatever is requested (R2).
 async fn open(place: &Place, timeout_ns: u64) -> Result<Client, String> {
     let told = |error: Error| format!("zookeeper {}: {error}", place.hosts);
     let timeout = Duration::from_nanos(timeout_ns);

@@ -28,10 +28,10 @@ use std::time::Duration;
 use cluster::config_store::{Answer, Ask, Path, Request, Response, SessionId, Stamp};
 use config_store_zookeeper::Event;
 
-/// Between two looks at what is watched.
+/// The time between two checks of watched values.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
-/// Values are small; more than this was not written by a config store.
+/// Values are small; a longer one was not written by a config store.
 const VALUE_MAX_BYTES: u64 = 16 << 20;
 
 /// The config store's thread; dropping it ends its sessions.
@@ -42,10 +42,10 @@ pub struct FileConfigStore {
 }
 
 impl FileConfigStore {
-    /// Starts the thread; the folder is made when a session is opened.
+    /// Starts the thread; the directory is created when a session is opened.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// If the operating system provides no thread.
     pub fn start(
         folder: &FilePath,
         told: impl Fn(Event) + Send + 'static,
@@ -53,10 +53,10 @@ impl FileConfigStore {
         FileConfigStore::begin(Folder { makes_folder: true, ..Folder::at(folder) }, told)
     }
 
-    /// One that makes no folder: a mistyped place should not become one.
+    /// Like `start`, but creates no directory: a mistyped path should not become one.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// If the operating system provides no thread.
     pub fn look(
         folder: &FilePath,
         told: impl Fn(Event) + Send + 'static,
@@ -74,7 +74,9 @@ impl FileConfigStore {
         Ok(FileConfigStore { requests: Some(requests), thread: Some(builder.spawn(run)?) })
     }
 
-    /// Asks; the answer is an event.
+    /// Sends a request; the answer is an event.
+    /// #9 -
+    /// Each change is reported once. A watching session checks again by itself from time to time.
     pub fn ask(&self, request: Request) {
         if let Some(requests) = &self.requests {
             // The thread ends only with this handle.
@@ -130,13 +132,13 @@ fn told_answer(told: &impl Fn(Event), session: Option<SessionId>, id: u64, answe
     }
 }
 
-/// What one handle has open.
+/// The state of one handle.
 #[derive(Debug, Default)]
 struct Folder {
     folder: PathBuf,
-    /// Whether it makes its folder.
+    /// Whether it creates its directory.
     makes_folder: bool,
-    /// With the lock of the claim, if the session holds it.
+    /// The sessions, each with the lock of the claim if it holds that.
     sessions: BTreeMap<SessionId, Option<File>>,
     session_count: u64,
     watches: Vec<Watch>,
@@ -150,7 +152,7 @@ struct Watch {
     seen: Seen,
 }
 
-/// What changes when the value does: its stamp, and whether there is one.
+/// The part of a value's state that changes with it: its stamp, and whether the value exists.
 type Seen = (Stamp, bool);
 
 impl Folder {
@@ -158,7 +160,7 @@ impl Folder {
         Folder { folder: folder.to_owned(), ..Folder::default() }
     }
 
-    /// None where the answer comes later.
+    /// Answers a request; none if the answer comes later.
     fn answer(
         &mut self,
         session: Option<SessionId>,
@@ -209,7 +211,9 @@ impl Folder {
         Ok(Answer::Opened(session))
     }
 
-    /// F1. Released when the file is closed.
+    /// Takes the lock (F1). It is released when the file is closed.
+    /// #16 -
+    /// Readable by its owner only: the settings have the cluster's key (K25).
     fn lock(&self) -> io::Result<File> {
         let file = self.opened("lock")?;
         file.lock()?;
@@ -247,7 +251,8 @@ impl Folder {
         Ok((Stamp(stamp), value))
     }
 
-    /// Whether anybody holds the claim; under `lock`, so that no claim fails by this look.
+    /// Whether any session holds the claim; called under `lock`, so that this check makes no claim
+    /// fail.
     fn is_claimed(&self) -> io::Result<bool> {
         match self.opened("leader.lock")?.try_lock_shared() {
             Ok(()) => Ok(false),
@@ -285,7 +290,7 @@ impl Folder {
         Ok(Answer::Claimed)
     }
 
-    /// Z4: what changed since it was watched, and is not watched any more.
+    /// Returns the watches whose values have changed, and removes them (Z4).
     fn look(&mut self) -> io::Result<Vec<Watch>> {
         if self.watches.is_empty() {
             return Ok(Vec::new());

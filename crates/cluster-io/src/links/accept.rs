@@ -15,33 +15,33 @@ use tracing::debug;
 use crate::links::handshake;
 use crate::links::stream::{self, Ends, Hub, QUEUE_MAX};
 
-/// Of all that came in, proven or not. A cluster has a few hundred nodes at most.
+/// The most incoming links, proven or not. A cluster has a few hundred nodes at most.
 const LINKS_MAX: usize = 2048;
 
-/// Of those that have not proven anything (L5).
+/// The most incoming links that have not proven the key (L5).
 const UNPROVEN_MAX: usize = 256;
 
-/// After an error of the listener itself, such as no file descriptor being left.
+/// The pause after an error of the listener itself, such as a lack of file descriptors.
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
 
-/// A connection that has not proven anything.
+/// An incoming connection that has not proven the key.
 struct Unproven {
     number: u64,
     from: IpAddr,
     task: AbortHandle,
 }
 
-/// What came in and is open.
+/// The open incoming connections.
 #[derive(Default)]
 struct Open {
     all: Cell<usize>,
     numbers: Cell<u64>,
-    /// The oldest first.
+    /// The unproven ones, the oldest first.
     unproven: RefCell<VecDeque<Unproven>>,
 }
 
 impl Open {
-    /// Makes room for one more (L5); false: there is none.
+    /// Makes room for one more (L5); returns false if there is none.
     fn make_room(&self) -> bool {
         let mut unproven = self.unproven.borrow_mut();
         if self.all.get() < LINKS_MAX && unproven.len() < UNPROVEN_MAX {
@@ -60,7 +60,8 @@ impl Open {
     }
 }
 
-/// The first place of the address that comes most often: of several, of the one that came first.
+/// The first index of the address that occurs most often; of several such, of the one that occurs
+/// first.
 fn oldest_of_most(froms: &[IpAddr]) -> Option<usize> {
     let mut counts: HashMap<IpAddr, (usize, usize)> = HashMap::new();
     for (at, from) in froms.iter().enumerate() {
@@ -69,7 +70,7 @@ fn oldest_of_most(froms: &[IpAddr]) -> Option<usize> {
     counts.into_values().max_by_key(|(count, first)| (*count, Reverse(*first))).map(|(_, at)| at)
 }
 
-/// One that is counted for as long as it lasts.
+/// A count that this value raises for as long as it lives.
 struct Counted<'a>(&'a Cell<usize>);
 
 impl<'a> Counted<'a> {
@@ -85,7 +86,9 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Takes every peer that comes.
+/// Accepts every peer that connects.
+/// #12 -
+/// Logged without its port: each attempt has another.
 pub(super) async fn serve(hub: Rc<Hub>, listener: TcpListener) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,

@@ -16,11 +16,15 @@ use crate::links::{Parcel, handshake};
 /// A dead machine does not answer at all.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
 
-/// Between two attempts: from the first to the last, twice as long each time.
+/// The pause between two attempts, from the first to the last; it doubles each time.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// A dialer that has nothing to say for so long ends; the next message starts another.
+/// A dialer without messages for this long ends; the next message starts another.
+/// #5 -
+/// The messages queued since are outdated: the state machines send again those that still matter.
+/// #6 -
+/// No other task runs in between: a message queued from here on starts a new dialer.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
 /// Serves one address.
@@ -66,7 +70,7 @@ async fn connect(hub: &Hub, address: &str) -> Result<(TcpStream, handshake::Prov
     proven.map(|proven| (tcp, proven)).map_err(|error| error.to_string())
 }
 
-/// Half to all of it, so that a whole cluster does not come at once.
+/// Half to all of the pause, at random, so that a whole cluster does not dial at once.
 fn jittered(pause: Duration) -> Duration {
     use std::hash::BuildHasher;
     let share = std::hash::RandomState::new().hash_one(0_u8) % 512;

@@ -16,17 +16,17 @@ use cluster::{ClientId, Message, NodeId, Peer, codec};
 use crate::key::{Key, TAG_BYTES};
 use crate::links::Parcel;
 
-/// The longest frame without its length and tag: what a promotion gathers, 32 MiB under way and
-/// what came since the last CommitVer, with the largest value on top.
+/// The longest frame without its length and tag: the answer to a Gather, with 32 MiB under way and
+/// everything since the last CommitVer, and the largest value on top.
 pub const FRAME_MAX_BYTES: usize = 256 << 20;
 
-/// The bytes of a length.
+/// The length of a frame's length field.
 pub(super) const LEN_BYTES: usize = 4;
 
-/// From here on the bytes that end a message are not copied to be sent.
+/// From this length on, the bytes that end a message are sent without copying them.
 const TAIL_BYTES_MIN: usize = 64 << 10;
 
-/// The bytes of a peer.
+/// The length of an encoded peer.
 pub(super) const PEER_BYTES: usize = 9;
 
 const KIND_ALIVE: u8 = 0;
@@ -34,7 +34,7 @@ const KIND_MESSAGE: u8 = 1;
 const KIND_ASK: u8 = 2;
 const KIND_ANSWER: u8 = 3;
 
-/// What a frame says.
+/// The contents of a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     Alive,
@@ -43,7 +43,7 @@ pub(super) enum Frame {
     Answer { id: u64, bytes: Vec<u8> },
 }
 
-/// One direction of a link: its key and how many frames it had.
+/// One direction of a link: its key, and the number of frames so far.
 #[derive(Debug)]
 pub(super) struct Lane {
     key: Key,
@@ -62,8 +62,8 @@ impl Lane {
         Lane { key, number: 0 }
     }
 
-    /// Appends a frame; says why not if it is too long. What comes back ends it: it is sent from
-    /// where it is, behind what was appended.
+    /// Appends a frame; returns an error if it is too long. The returned end completes the frame:
+    /// its bytes are sent without copying, behind the appended ones.
     pub(super) fn put(
         &mut self,
         parcel: Option<&Parcel>,
@@ -97,7 +97,7 @@ impl Lane {
         Ok(tail.map(|bytes| Tail { bytes: Arc::clone(bytes), tag }))
     }
 
-    /// Whether the frame is the next one of this direction.
+    /// Whether the frame is authentic and the next one of this direction.
     pub(super) fn prove(&mut self, len: [u8; LEN_BYTES], content_and_tag: &[u8]) -> bool {
         let Some((content, tag)) = content_and_tag.split_last_chunk::<TAG_BYTES>() else {
             return false;
@@ -108,7 +108,7 @@ impl Lane {
     }
 }
 
-/// All but the bytes that come back, which end the content.
+/// Appends the content except the returned bytes, which end it.
 fn put_content<'a>(parcel: Option<&'a Parcel>, out: &mut Vec<u8>) -> Option<&'a Arc<[u8]>> {
     match parcel {
         None => out.push(KIND_ALIVE),
@@ -131,7 +131,7 @@ fn put_content<'a>(parcel: Option<&'a Parcel>, out: &mut Vec<u8>) -> Option<&'a 
     None
 }
 
-/// From the content of a frame; none if it is not one.
+/// Decodes the content of a frame; none if it is malformed.
 pub(super) fn read(content: &[u8]) -> Option<Frame> {
     let (kind, rest) = content.split_first()?;
     match *kind {
@@ -151,7 +151,7 @@ pub(super) fn read(content: &[u8]) -> Option<Frame> {
     }
 }
 
-/// A kind and eight bytes.
+/// Encodes a peer as a kind and eight bytes.
 pub(super) fn peer_bytes(peer: Peer) -> [u8; PEER_BYTES] {
     let (kind, bits) = match peer {
         Peer::Node(NodeId { name, incarnation }) => {
@@ -165,7 +165,7 @@ pub(super) fn peer_bytes(peer: Peer) -> [u8; PEER_BYTES] {
     bytes
 }
 
-/// From those bytes.
+/// Decodes a peer.
 pub(super) fn peer(bytes: &[u8; PEER_BYTES]) -> Option<Peer> {
     let (kind, bits) = bytes.split_first()?;
     let bits = u64::from_le_bytes(bits.try_into().ok()?);

@@ -21,10 +21,10 @@ use tokio::net::TcpStream;
 use crate::key::{Key, TAG_BYTES, random_bytes};
 use crate::links::frame::{self, Lane, PEER_BYTES};
 
-/// Of hellos, frames and messages. Mixed versions refuse each other.
+/// The format of hellos, frames and messages. Different formats refuse each other.
 pub const FORMAT: u16 = 1;
 
-/// The longest that a hand-shake may take (L5).
+/// The longest that a handshake may take (L5).
 pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(2);
 
 const MAGIC: [u8; 4] = *b"DTLK";
@@ -35,7 +35,7 @@ const HELLO_BYTES: usize = HEAD_BYTES + PEER_BYTES + NONCE_BYTES;
 
 type Hello = [u8; HELLO_BYTES];
 
-/// Why there is no link.
+/// The reason why there is no link.
 #[derive(Debug, Error)]
 pub(super) enum HandshakeError {
     #[error("{0}")]
@@ -61,7 +61,7 @@ pub(super) struct Proven {
     pub(super) inward: Lane,
 }
 
-/// The side that connected.
+/// The handshake of the side that connected.
 pub(super) async fn dial(
     stream: &mut TcpStream,
     own: Peer,
@@ -85,7 +85,11 @@ pub(super) async fn dial(
     timed(work).await
 }
 
-/// The side that was connected to.
+/// The handshake of the side that was connected to.
+/// #7 -
+/// Sent even on a mismatch, so that the other side can report it too.
+/// #8 -
+/// A peer that finds this side's proof wrong closes the connection.
 pub(super) async fn accept(
     stream: &mut TcpStream,
     own: Peer,
@@ -134,7 +138,7 @@ fn hello(own: Peer) -> std::io::Result<Hello> {
     Ok(hello)
 }
 
-/// The head first: what follows it may differ between formats.
+/// Reads the head first: the rest may differ between formats.
 async fn read_hello(stream: &mut TcpStream) -> Result<Hello, HandshakeError> {
     let mut hello = [0; HELLO_BYTES];
     stream.read_exact(&mut hello[..HEAD_BYTES]).await?;

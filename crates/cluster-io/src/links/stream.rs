@@ -27,40 +27,40 @@ use crate::links::{
     Command, Endpoint, HEARD_BYTES_MAX, LinkEvent, LinkId, Parcel, Weight, accept, dial,
 };
 
-/// Parcels that wait for one peer.
+/// The most parcels that wait for one peer.
 pub(super) const QUEUE_MAX: usize = 1024;
 
-/// A link that has nothing to say says that it is there.
+/// A link without messages sends a sign of life after this time.
 const ALIVE_PAUSE: Duration = Duration::from_secs(1);
 
-/// A peer that says nothing for so long, or takes nothing, is cut off (L5).
+/// A peer that sends nothing, or accepts nothing, for this long is disconnected (L5).
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 
 /// The time for one frame, from its length to its tag.
 const FRAME_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Small frames leave together up to here.
+/// Small frames are sent together up to this size.
 const GATHER_BYTES: usize = 256 << 10;
 
-/// What is read at once of a long frame, so that its length alone costs no memory.
+/// The bytes read at once of a long frame, so that a claimed length alone costs no memory.
 const READ_BYTES: usize = 256 << 10;
 
-/// Between two looks whether the driver has taken in what it was told.
+/// The time between two checks whether the driver has taken in the messages delivered to it.
 const HEARD_PAUSE: Duration = Duration::from_millis(1);
 
 /// The same line is not logged again within this time.
 const LOG_PAUSE: Duration = Duration::from_secs(30);
 
-/// Lines that are remembered.
+/// The number of lines remembered for that.
 const LOG_LINES_MAX: usize = 256;
 
-/// What the tasks share.
+/// State shared by the tasks.
 pub(super) struct Hub {
     pub(super) own: Peer,
     pub(super) key: Key,
     events: Sender<LinkEvent>,
     wake: Box<dyn Fn() + Send + Sync>,
-    /// Of messages that the driver has not taken in.
+    /// Bytes of messages that the driver has not taken in.
     heard_bytes: Arc<AtomicUsize>,
     next_link: Cell<u64>,
     pub(super) links: RefCell<BTreeMap<LinkId, mpsc::Sender<Parcel>>>,
@@ -88,7 +88,7 @@ impl Hub {
         })
     }
 
-    /// Says it once in a while, however often it happens.
+    /// Logs a warning once in a while, however often it occurs.
     pub(super) fn warn(&self, line: String) {
         let mut logged = self.logged.borrow_mut();
         let now = Instant::now();
@@ -107,7 +107,8 @@ impl Hub {
         (self.wake)();
     }
 
-    /// L3. What is for one manager is for each: the one that leads answers.
+    /// Whether a message is for this process (L3). A message for one manager is for each: the
+    /// leading one answers.
     fn is_for_us(&self, to: Peer) -> bool {
         to == self.own || matches!((to, self.own), (Peer::Manager(_), Peer::Manager(_)))
     }
@@ -152,14 +153,23 @@ fn route(hub: &Rc<Hub>, at: &Endpoint, parcel: Parcel) {
     }
 }
 
-/// What a link has to say: a parcel that was taken already, and those that are queued.
+/// The messages of a link: a parcel that was already taken, and the queued ones.
 pub(super) struct Ends<'a> {
     pub(super) queue: &'a mpsc::Sender<Parcel>,
     pub(super) first: Option<Parcel>,
     pub(super) queued: &'a mut mpsc::Receiver<Parcel>,
 }
 
-/// Runs a proven link until it breaks, and says why. `None`: no caller sends on it any more.
+/// Runs a proven link until it breaks, and returns the reason. `None`: no caller sends on it any
+/// more.
+/// #17 -
+/// Without this option small messages would wait for acknowledgements. A socket that refuses it is
+/// broken.
+/// #18 -
+/// Counted only once it is complete: a peer that stops in the middle would otherwise hold up all
+/// others.
+/// #19 -
+/// The parcel lives until its tail has left: until then its driver has booked the memory.
 pub(super) async fn run(
     hub: &Rc<Hub>,
     stream: TcpStream,

@@ -8,7 +8,8 @@ use crate::admin::{NodeReport, Question, Reply, Report, ShardReport};
 use crate::managing::balance::Balance;
 use crate::settings::Stored;
 
-/// The answer, and what the manager is told because of it. None where another may lead.
+/// The answer, and the event for the manager that results from the request. None if another manager
+/// may lead.
 pub(super) fn answer(
     question: Question,
     manager: &Manager,
@@ -115,7 +116,7 @@ fn role_count(configuration: &Configuration, node: NodeId) -> usize {
     configuration.role_count(node)
 }
 
-/// By its name, its name and incarnation, or where it is reached.
+/// Finds a node by its name, its name and incarnation, or its address.
 fn find(configuration: &Configuration, text: &str) -> Option<NodeId> {
     let is_it = |node: &&NodeId| {
         let addresses = configuration.addresses(**node);

@@ -16,15 +16,15 @@ use cluster::message::ShardStatistics;
 use cluster::{Configuration, NodeId, ShardId, Term};
 use policy::rebalance::{RebalanceRules, ShardLoad, rebalance};
 
-/// Between two looks at the load.
+/// The time between two evaluations of the load.
 const WINDOW_NS: u64 = 500_000_000;
-/// With fewer requests in a window, of all servers together, no server is busy.
+/// With fewer requests in a window, counting all servers together, no server counts as busy.
 const REQUESTS_MIN: f64 = 2_500.0;
 
-/// A window that is older says nothing of the present.
+/// An older window says nothing about the present.
 const WINDOW_AGE_MAX_NS: u64 = 3 * WINDOW_NS;
 
-/// What landing and digesting a write costs a backup, of what it costs its primary.
+/// The cost to a backup of landing and digesting a write, as a fraction of the primary's cost.
 const BACKUP_PART: f64 = 0.25;
 
 /// The state.
@@ -44,7 +44,7 @@ struct Window {
     shards: BTreeMap<ShardId, ShardStatistics>,
 }
 
-/// Of a copy that is being made.
+/// The progress of a copy that is being made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Progress {
     began: Instant,
@@ -55,7 +55,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// The time until it is whole, by how fast it was so far.
+    /// The time until it is complete, by its speed so far.
     pub(super) fn left_ns(&self) -> Option<u64> {
         let done = self.copied.checked_sub(self.began_with).filter(|done| *done > 0)?;
         let time_ns = self.heard_at.ns - self.began.ns;
@@ -65,7 +65,7 @@ impl Progress {
 }
 
 impl Balance {
-    /// From a node.
+    /// Takes in a node's report.
     pub(super) fn hear(
         &mut self,
         node: NodeId,
@@ -92,12 +92,12 @@ impl Balance {
         self.windows.insert(node, Window { heard_at: now, window_ns: window_ns.max(1), shards });
     }
 
-    /// How far the copy of a shard is, as its primary says.
+    /// The progress of a shard's copy, as its primary reports it.
     pub(super) fn progress(&self, shard: ShardId) -> Option<&Progress> {
         self.copies.get(&shard)
     }
 
-    /// Requests of a shard in a second: reads, writes.
+    /// A shard's requests per second: reads, writes.
     pub(super) fn rates(&self, node: NodeId, shard: ShardId, now: Instant) -> (f64, f64) {
         let window = self.windows.get(&node);
         let fresh = window.filter(|one| now.ns < one.heard_at.ns + WINDOW_AGE_MAX_NS);
@@ -108,7 +108,7 @@ impl Balance {
         (one.reads as f64 / seconds, one.writes as f64 / seconds)
     }
 
-    /// The moves that the last windows ask for; none most of the time.
+    /// The moves that the last windows call for; mostly none.
     pub(super) fn moves(
         &mut self,
         configuration: &Configuration,

@@ -8,7 +8,7 @@ use cluster::config_store::Answer;
 use cluster::{Configuration, Manager, NodeId, Settings};
 use tracing::{error, info, warn};
 
-/// What was said last.
+/// The state last logged.
 #[derive(Debug, Default)]
 pub(super) struct Chronicle {
     leads: Option<bool>,
@@ -20,7 +20,7 @@ pub(super) struct Chronicle {
 }
 
 impl Chronicle {
-    /// Says what has changed since the last look.
+    /// Logs the changes since the last call.
     pub(super) fn look(&mut self, manager: &Manager, settings: &Settings, now: Instant) {
         let leads = manager.leads(now);
         if self.leads != Some(leads) {
@@ -82,7 +82,8 @@ impl Chronicle {
         );
     }
 
-    /// A configuration that cannot be read stops the cluster: no manager leads until it can be.
+    /// Reports a configuration that cannot be read. It stops the cluster: no manager leads until it
+    /// can be.
     pub(super) fn hear_answer(&mut self, answer: &Answer) {
         self.trouble = None;
         if let Answer::Value(_, Some(bytes)) = answer
@@ -93,7 +94,7 @@ impl Chronicle {
         }
     }
 
-    /// Once, for as long as it stays the same.
+    /// Logs an error once, for as long as it stays the same.
     pub(super) fn trouble(&mut self, line: String) {
         if self.trouble.as_ref() != Some(&line) {
             warn!("{line}");

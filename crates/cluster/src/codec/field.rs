@@ -9,7 +9,7 @@ use crate::ids::{ClientId, NodeId, ShardId, Term, Version};
 
 /// One part of a message.
 pub(super) trait Field: Sized {
-    /// The fewest bytes that one takes (B2).
+    /// The minimum encoded length (B2).
     const MIN_BYTES: usize;
 
     fn put(&self, out: &mut Vec<u8>);
@@ -17,7 +17,7 @@ pub(super) trait Field: Sized {
     fn get(reader: &mut Reader<'_>) -> Result<Self, DecodeError>;
 }
 
-/// What is left of a message.
+/// The unread rest of a message.
 pub(super) struct Reader<'a> {
     bytes: &'a [u8],
     total_bytes: usize,
@@ -32,7 +32,7 @@ impl<'a> Reader<'a> {
         self.bytes.is_empty()
     }
 
-    /// Here.
+    /// An error at the present offset.
     pub(super) fn damaged(&self) -> DecodeError {
         DecodeError::Damaged { at_bytes: self.total_bytes - self.bytes.len() }
     }
@@ -61,7 +61,7 @@ impl<'a> Reader<'a> {
         T::get(self)
     }
 
-    /// How many elements follow (B2).
+    /// Reads the number of elements that follow (B2).
     fn count<T: Field>(&mut self) -> Result<usize, DecodeError> {
         let damaged = self.damaged();
         let count = self.get::<u32>()? as usize;
@@ -87,7 +87,7 @@ macro_rules! number {
 
 number!(u8, u16, u32, u64, i64);
 
-/// One number of another name.
+/// Implements `Field` for a newtype of a number.
 macro_rules! newtype {
     ($($name:ident: $number:ty),*) => {$(
         impl Field for $name {
@@ -215,7 +215,7 @@ impl<T: Field, U: Field> Field for (T, U) {
     }
 }
 
-/// Nothing that is sent has four thousand million elements.
+/// Appends a count. No message has 2^32 elements.
 pub(super) fn put_count(count: usize, out: &mut Vec<u8>) {
     debug_assert!(u32::try_from(count).is_ok());
     (count as u32).put(out);

@@ -6,7 +6,8 @@ use crate::codec::DecodeError;
 use crate::codec::field::{Field, Reader, put_count};
 use crate::message::{Contents, Message};
 
-/// Kinds are never given to another message: a new one takes the next number.
+/// Kinds of messages. A number is never reused for another message: a new one takes the next
+/// number.
 mod kind {
     pub(super) const LEASE: u8 = 1;
     pub(super) const GRANTED: u8 = 2;
@@ -39,7 +40,7 @@ mod kind {
     pub(super) const ENDED: u8 = 29;
 }
 
-/// The kind, then the fields in their order.
+/// Appends the kind, then the fields in their order.
 macro_rules! put {
     ($out:expr, $kind:expr $(, $field:expr)*) => {{
         $out.push($kind);
@@ -47,7 +48,7 @@ macro_rules! put {
     }};
 }
 
-/// Appends all but the bytes of a forward, which end the message: they are what comes back.
+/// Appends everything except the bytes of a forward, which end the message and are returned.
 pub(super) fn put<'a>(message: &'a Message, out: &mut Vec<u8>) -> Option<&'a Arc<[u8]>> {
     match message {
         Message::Forward { id, bytes } => {

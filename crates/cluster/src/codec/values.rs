@@ -167,7 +167,7 @@ impl Field for Request {
     }
 }
 
-/// Of an operation that has no bytes: it is never read.
+/// The kind of an operation without a byte format: it is never read.
 const LOCAL: u8 = 255;
 
 impl Field for Operation {

@@ -31,7 +31,8 @@ struct Value {
 }
 
 impl EmbeddedConfigStore {
-    /// Applies one request; its answer and what it tells watchers goes to `responses`.
+    /// Applies one request; appends its answer, and the notifications of watching sessions, to
+    /// `responses`.
     pub fn input(&mut self, request: Request, now: Instant, responses: &mut Vec<Response>) {
         self.expire(now, responses);
         let Request { session, id, ask } = request;
@@ -45,7 +46,7 @@ impl EmbeddedConfigStore {
         responses.extend(answer.map(|answer| Response { session, id, answer }));
     }
 
-    /// Ends the sessions that have been silent for too long.
+    /// Ends the sessions that have been silent for longer than their timeouts.
     pub fn expire(&mut self, now: Instant, responses: &mut Vec<Response>) {
         let is_over = |session: &Session| session.expires_at <= now;
         let over: Vec<SessionId> =
@@ -53,7 +54,7 @@ impl EmbeddedConfigStore {
         over.into_iter().for_each(|session| self.end(session, responses));
     }
 
-    /// The value of a path, to be looked at from outside.
+    /// The value of a path, for inspection.
     pub fn value(&self, path: Path) -> Option<&Arc<[u8]>> {
         self.values.get(&path)?.bytes.as_ref()
     }

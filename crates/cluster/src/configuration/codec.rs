@@ -28,20 +28,20 @@ const HAS_JOINING: u8 = 1;
 const HAS_FILLING: u8 = 2;
 const HAS_WAITING: u8 = 4;
 
-/// Why bytes are no configuration.
+/// The reason why bytes are not a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// They do not begin as one.
+    /// The bytes do not begin like a configuration.
     NotOurs,
     /// Another release wrote it.
     UnknownVersion {
-        /// What it says.
+        /// The version found.
         found: u16,
-        /// What this release reads.
+        /// The version that this release reads.
         known: u16,
     },
-    /// The checksum does not match, or it ends early.
+    /// The checksum does not match, or the bytes end early.
     Damaged,
 }
 
@@ -61,7 +61,7 @@ impl fmt::Display for DecodeError {
 impl std::error::Error for DecodeError {}
 
 impl Configuration {
-    /// As bytes.
+    /// Encodes the configuration.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64 + 32 * self.shards.len());
         bytes.extend(MAGIC);
@@ -84,7 +84,7 @@ impl Configuration {
         bytes
     }
 
-    /// From bytes; everything is checked, [`Configuration::validate`] included.
+    /// Decodes a configuration and checks everything, [`Configuration::validate`] included.
     pub fn decode(bytes: &[u8]) -> Result<Configuration, DecodeError> {
         if !bytes.starts_with(&MAGIC) {
             return Err(DecodeError::NotOurs);
@@ -155,7 +155,7 @@ fn put_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend(text.as_bytes());
 }
 
-/// The addresses that these bytes begin with, and what follows.
+/// Decodes the addresses at the start of these bytes, and returns the rest.
 pub(crate) fn split_addresses(bytes: &[u8]) -> Result<(Addresses, &[u8]), DecodeError> {
     let mut reader = Reader { bytes };
     Ok((reader.addresses()?, reader.bytes))

@@ -13,7 +13,7 @@ const RUN_BYTES: usize = 14;
 const VERSIONS: u8 = 0;
 const BLOCKS: u8 = 1;
 
-/// So many blocks in a row.
+/// A run of consecutive blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     first: BlockId,
@@ -22,7 +22,7 @@ struct Run {
 }
 
 impl Run {
-    /// The block at that place of the run, if there can be one.
+    /// The block at that index of the run, if there can be one.
     fn at(&self, index: u8) -> Option<BlockId> {
         let BlockId { shard, version, block } = self.first;
         if self.direction == BLOCKS {
@@ -32,7 +32,7 @@ impl Run {
         Some(BlockId { shard, version, block })
     }
 
-    /// The run with this block too, if it is the next one in either direction.
+    /// The run extended by this block, if it is the next one in either direction.
     fn with(&self, block: BlockId) -> Option<Run> {
         let count = self.count.checked_add(1)?;
         let directions = [VERSIONS, BLOCKS];
@@ -55,7 +55,7 @@ impl Run {
         bytes
     }
 
-    /// None if there is no such run (U2).
+    /// Decodes a run; none if the bytes are not a valid run (U2).
     fn of(bytes: &[u8; RUN_BYTES]) -> Option<Run> {
         let mut version = [0; 8];
         version[..6].copy_from_slice(&bytes[2..8]);
@@ -76,12 +76,12 @@ pub struct AckBuilder {
     limit_bytes: usize,
     bytes: Vec<u8>,
     count: u16,
-    /// Not yet among the bytes.
+    /// The last run, not yet encoded.
     open: Option<Run>,
 }
 
 impl AckBuilder {
-    /// For datagrams of at most so many bytes.
+    /// A builder of datagrams of at most `limit_bytes`.
     pub fn new(limit_bytes: usize) -> AckBuilder {
         AckBuilder { limit_bytes, bytes: vec![0; HEADER_BYTES], count: 0, open: None }
     }
@@ -91,7 +91,10 @@ impl AckBuilder {
         self.open.is_none()
     }
 
-    /// Adds a block; false if there is no room: finish, and push it again. One always has room.
+    /// Adds a block. Returns false if there is no room: finish the datagram, and push the block
+    /// again. An empty datagram always has room.
+    /// #10 -
+    /// Room for the open run, and for the one that would begin.
     #[must_use]
     pub fn push(&mut self, block: BlockId) -> bool {
         if self.is_empty() {
@@ -121,7 +124,7 @@ impl AckBuilder {
         self.count += 1;
     }
 
-    /// The datagram; the next push begins another.
+    /// Returns the finished datagram; the next push begins another.
     pub fn finish(&mut self, route: Route, key: &Key) -> &[u8] {
         match self.open.take() {
             Some(open) => self.close(open),
@@ -139,12 +142,12 @@ impl AckBuilder {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acks<'a> {
     runs: &'a [u8],
-    /// Of the run at the front, how many are out.
+    /// How many blocks of the first run have been returned.
     taken: u8,
 }
 
 impl<'a> Acks<'a> {
-    /// What follows the header (U2).
+    /// Opens the bytes behind the header (U2).
     pub(super) fn open(rest: &'a [u8], count: usize) -> Option<Acks<'a>> {
         let (runs, left) = rest.as_chunks::<RUN_BYTES>();
         let is_whole = runs.len() == count && left.is_empty();

@@ -5,10 +5,10 @@ use crate::datagram::{HEADER_BYTES, KIND_FRAMES, KIND_PLACED, Key, Route, seal, 
 use crate::record::ALIGN_BYTES;
 use crate::scheme::Way;
 
-/// What says where the first frame goes.
+/// The bytes that hold the place of the first frame.
 pub(super) const PLACE_BYTES: usize = 8;
 
-/// Bytes before the first frame, with so many lengths.
+/// The number of bytes before the first frame, with `count` lengths.
 fn head_bytes(count: usize, is_placed: bool) -> usize {
     let place_bytes = if is_placed { PLACE_BYTES } else { 0 };
     (HEADER_BYTES + place_bytes + 2 * count).next_multiple_of(ALIGN_BYTES)
@@ -18,14 +18,14 @@ fn head_bytes(count: usize, is_placed: bool) -> usize {
 #[derive(Clone, Debug)]
 pub struct FrameBuilder {
     limit_bytes: usize,
-    /// In strides.
+    /// The frames' lengths in strides.
     lens: Vec<u16>,
     frames: Vec<u8>,
     sealed: Vec<u8>,
 }
 
 impl FrameBuilder {
-    /// For datagrams of at most so many bytes.
+    /// A builder of datagrams of at most `limit_bytes`.
     pub fn new(limit_bytes: usize) -> FrameBuilder {
         let (lens, frames) = (Vec::new(), Vec::new());
         FrameBuilder { limit_bytes, lens, frames, sealed: Vec::new() }
@@ -41,8 +41,8 @@ impl FrameBuilder {
         self.frames.len()
     }
 
-    /// Adds a frame; false if there is no room: finish, and push it again. One frame always has
-    /// room, however long it is.
+    /// Adds a frame. Returns false if there is no room: finish the datagram, and push the frame
+    /// again. One frame always has room, however long it is.
     #[must_use]
     pub fn push(&mut self, frame: &[u8]) -> bool {
         debug_assert!(frame.len().is_multiple_of(ALIGN_BYTES), "records end at strides");
@@ -64,7 +64,7 @@ impl FrameBuilder {
         true
     }
 
-    /// The datagram; the next push begins another.
+    /// Returns the finished datagram; the next push begins another.
     pub fn finish(&mut self, route: Route, way: Way, key: &Key) -> &[u8] {
         let bytes = &mut self.sealed;
         bytes.clear();
@@ -89,7 +89,7 @@ pub struct Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    /// What follows the header: none if lengths and bytes contradict each other (U2).
+    /// Opens the bytes behind the header; none if lengths and bytes contradict each other (U2).
     pub(super) fn open(rest: &'a [u8], count: usize, is_placed: bool) -> Option<Frames<'a>> {
         let (head, frames) = rest.split_at_checked(head_bytes(count, is_placed) - HEADER_BYTES)?;
         let head = if is_placed { &head[PLACE_BYTES..] } else { head };

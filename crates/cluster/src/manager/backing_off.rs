@@ -12,12 +12,12 @@ use base::Instant;
 use crate::ids::NodeId;
 use crate::settings::after;
 
-/// The first time, in patiences.
+/// The length of the first spell, in patiences.
 const FIRST: u64 = 4;
-/// How often that doubles.
+/// How often the length doubles at most.
 const DOUBLINGS_MAX: u32 = 5;
 
-/// By primary and copy.
+/// Spells by primary and copy.
 #[derive(Debug, Default)]
 pub(super) struct BackingOff(BTreeMap<(NodeId, NodeId), Spell>);
 
@@ -29,7 +29,8 @@ struct Spell {
 }
 
 impl BackingOff {
-    /// From now on, longer than the last time if that was lately. Within a spell nothing changes.
+    /// Begins a spell now, longer than the last one if that was lately. During a spell nothing
+    /// changes.
     pub(super) fn back_off(&mut self, pair: (NodeId, NodeId), patience_ns: u64, now: Instant) {
         let before = self.0.get(&pair);
         if before.is_some_and(|spell| now < spell.until) {
@@ -47,7 +48,7 @@ impl BackingOff {
         self.0.iter().filter(|(_, spell)| now < spell.until).map(|(pair, _)| *pair).collect()
     }
 
-    /// When spells end.
+    /// The times at which spells end.
     pub(super) fn ends(&self) -> impl Iterator<Item = Instant> + '_ {
         self.0.values().map(|spell| spell.until)
     }

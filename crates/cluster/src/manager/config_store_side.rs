@@ -28,7 +28,11 @@ enum What {
 }
 
 impl Manager {
-    /// Opens, keeps or gives up the session; claims the lead when there is none.
+    /// Opens, renews or gives up the session; claims the lead when no manager holds it.
+    /// #3 -
+    /// A request sent long ago is not awaited any more.
+    /// #4 -
+    /// Either the write or its answer was lost; reading tells which.
     pub(super) fn keep_session(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let pause_ns = self.settings.session_ns / 8;
         if self.beat_at.is_none_or(|beat_at| now >= after(beat_at, pause_ns)) {
@@ -80,7 +84,7 @@ impl Manager {
         self.ask(What::Claim, Ask::Claim { path: Path::Leader, value }, now, actions);
     }
 
-    /// Writes the proposal, if nothing else was written meanwhile.
+    /// Writes the proposal, if no other value was written meanwhile.
     pub(super) fn propose(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let Role::Leading(leadership) = &mut self.role else { return };
         let Some(proposal) = &mut leadership.proposal else { return };
@@ -161,8 +165,8 @@ impl Manager {
         }
     }
 
-    /// From what the config store holds. Bytes that cannot be read stop the cluster rather than be
-    /// overwritten: no manager leads, and the operator sees why.
+    /// Leads from the config store's contents. Bytes that cannot be read stop the cluster rather
+    /// than be overwritten: no manager leads, and the operator sees why.
     fn lead(&mut self, stamp: Stamp, bytes: Option<Arc<[u8]>>, now: Instant) {
         let found = match bytes.as_deref().map(Configuration::decode) {
             None => None,
@@ -173,7 +177,8 @@ impl Manager {
         self.role = Role::Leading(Box::new(Leadership::new(now, stamp, found, lapse_ns)));
     }
 
-    /// After a write whose fate is unknown: ours took effect, or nothing did, or another's (V4).
+    /// Finds out the fate of a write after it was unknown: ours took effect, or none did, or
+    /// another manager's (V4).
     fn compare(
         &mut self,
         stamp: Stamp,

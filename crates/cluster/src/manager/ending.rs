@@ -37,8 +37,8 @@ impl Manager {
 }
 
 impl Leadership {
-    /// Whether waiting brings nothing: no configuration is under way, and the present one is the
-    /// best that there is for it.
+    /// Whether waiting longer gains nothing for the node: no configuration is under way, and the
+    /// present one is the best for it.
     fn has_done_all_for(&self, node: NodeId, is_settled: bool) -> bool {
         let Some(configuration) = &self.configuration else { return true };
         let is_still = self.proposal.is_none() && self.is_committed();

@@ -16,7 +16,7 @@ use base::Instant;
 
 use crate::ids::NodeId;
 
-/// What has to be over before a configuration is committed.
+/// The leases that must end before a configuration is committed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fence {
     /// The end of the leases of unknown nodes.
@@ -25,12 +25,13 @@ pub(super) struct Fence {
 }
 
 impl Fence {
-    /// Leases that a leader before may have granted, to anybody.
+    /// Waits for leases that the previous leader may have granted to any node.
     pub(super) fn of_all(until: Instant) -> Fence {
         Fence { until, left_out: BTreeMap::new() }
     }
 
-    /// The next configuration leaves out these as well, with leases that end then.
+    /// Adds these nodes, which the next configuration leaves out as well, with the ends of their
+    /// leases.
     pub(super) fn and(mut self, left_out: impl Iterator<Item = (NodeId, Instant)>) -> Fence {
         for (node, until) in left_out {
             let longest = self.left_out.entry(node).or_default();
@@ -39,17 +40,17 @@ impl Fence {
         self
     }
 
-    /// A node serves under nothing older than the present term (F1).
+    /// Removes the node: it serves under no earlier term than the present one (F1).
     pub(super) fn installed(&mut self, node: NodeId) {
         self.left_out.remove(&node);
     }
 
-    /// When it is over, if no node installs anything more.
+    /// The time at which the fence is over, if no node installs anything more.
     pub(super) fn until(&self) -> Instant {
         self.left_out.values().copied().fold(self.until, Instant::max)
     }
 
-    /// Whose leases have not ended.
+    /// The nodes whose leases have not ended.
     pub(super) fn left_out(&self, now: Instant) -> impl Iterator<Item = NodeId> + '_ {
         let is_held = move |(_, until): &(&NodeId, &Instant)| now < **until;
         self.left_out.iter().filter(is_held).map(|(node, _)| *node)

@@ -5,11 +5,11 @@ use base::Instant;
 use crate::manager::{Leadership, Manager, Phase, Role};
 use crate::settings::{Settings, after};
 
-/// A tick is never wanted sooner.
+/// The shortest time to the next tick.
 const TICK_NS: u64 = 1_000_000;
 
 impl Manager {
-    /// The next time at which a tick does something that one before it does not.
+    /// The next time at which a tick has something new to do.
     pub fn next_need(&self, now: Instant) -> Instant {
         let soonest = after(now, TICK_NS);
         let pause_ns = self.settings.session_ns / 8;
@@ -32,7 +32,8 @@ impl Manager {
 }
 
 impl Leadership {
-    /// The first of what time alone brings: silence, fences, repeated words, the end of grace.
+    /// The first event caused by time alone: silence of a node, a fence, a repeated message, the
+    /// end of the grace period.
     fn next_need(&self, settings: &Settings, now: Instant) -> Option<Instant> {
         let silent = self.nodes.values().map(|seen| after(seen.heard_at, settings.silence_ns()));
         let told = match self.phase {

@@ -33,36 +33,37 @@ use crate::ids::{NodeId, ShardId, Term};
 use crate::message::Recovered;
 use crate::settings::Settings;
 
-/// What the manager knows.
+/// The facts that the manager knows.
 #[derive(Debug)]
 pub(super) struct Facts<'a> {
-    /// The live nodes, and what each started with: members and others.
+    /// The live nodes, members and others, and the data that each started with.
     pub(super) live: &'a BTreeMap<NodeId, Recovered>,
-    /// Where these and others are reached.
+    /// The addresses of these and other nodes.
     pub(super) addresses: &'a BTreeMap<NodeId, Arc<Addresses>>,
-    /// Reported by primaries under the present term.
+    /// Joined nodes, reported by primaries under the present term.
     pub(super) joined: &'a BTreeSet<(ShardId, NodeId)>,
-    /// The same of those that were filling.
+    /// Filled shards, reported by primaries under the present term.
     pub(super) filled: &'a BTreeSet<ShardId>,
-    /// The same of those that have not been served for long because copies wait.
+    /// Shards reported under the present term as not served for long because copies wait.
     pub(super) withheld: &'a BTreeSet<ShardId>,
-    /// The same of nodes that hold a shard up.
+    /// Nodes reported under the present term as holding a shard up.
     pub(super) overdue: &'a BTreeSet<(ShardId, NodeId)>,
-    /// A primary, and a node that it is not given as a copy for some time because of that.
+    /// Pairs of a primary and a node that it does not get as a copy for some time, because the node
+    /// held a shard up.
     pub(super) backing_off: &'a BTreeSet<(NodeId, NodeId)>,
-    /// Wanted by an operator or the balancer.
+    /// Moves that an operator or the balancer wants.
     pub(super) moves: &'a mut VecDeque<(ShardId, NodeId)>,
     /// Names of nodes that an operator wants to stop.
     pub(super) leaving: &'a BTreeSet<u16>,
-    /// Servers that end of their own will, and whether no client waits for an answer of theirs.
+    /// Servers that are shutting down, and whether no client waits for an answer of theirs.
     pub(super) ending: &'a BTreeMap<NodeId, bool>,
-    /// Whether an operator wants no copies made.
+    /// Whether an operator paused the making of copies.
     pub(super) is_paused: bool,
     /// Shards to be served empty if no node has them.
     pub(super) abandoned: &'a BTreeSet<ShardId>,
     /// Whether the present configuration is committed.
     pub(super) may_grow: bool,
-    /// Whether to go on without those that have not come back.
+    /// Whether to go on without the nodes that have not come back.
     pub(super) is_grace_over: bool,
 }
 
@@ -86,7 +87,7 @@ pub(super) fn first(
     Configuration { term: Term(1), members, shards, addresses }
 }
 
-/// Of each member: what the configuration said before, else what it announced (C5).
+/// The address of each member: as in the previous configuration, else as it announced (C5).
 fn addresses_of(
     members: &[NodeId],
     before: &BTreeMap<NodeId, Arc<Addresses>>,
@@ -96,7 +97,10 @@ fn addresses_of(
     members.iter().filter_map(|node| Some((*node, of(node)?))).collect()
 }
 
-/// The next one, if anything is to change.
+/// The next configuration, if anything is to change.
+/// #19 -
+/// All members are gone, and no other node brings a shard back: the nodes that are here wait for
+/// it.
 pub(super) fn next(
     current: &Configuration,
     facts: Facts<'_>,
@@ -133,7 +137,7 @@ pub(super) fn next(
     Some(new)
 }
 
-/// Takes the dead out of one shard.
+/// Removes dead nodes from one shard.
 fn bury(new: &mut Configuration, index: usize, facts: &Facts<'_>, settings: &Settings) {
     let listed = new.shards[index].clone();
     let lives = |node: &NodeId| new.members.binary_search(node).is_ok();
@@ -162,8 +166,8 @@ fn bury(new: &mut Configuration, index: usize, facts: &Facts<'_>, settings: &Set
     new.shards[index] = shard;
 }
 
-/// Too few copies for the writes that a filling waits for, and no copy is made while it lasts: the
-/// source serves again (decision 0054).
+/// Rolls a filling back: too few copies are left for the writes that the filling waits for, and no
+/// copy is made while it lasts, so the source serves again (decision 0054).
 fn roll_back(shard: &mut Shard, settings: &Settings) {
     let is_short = shard.full_copies().count() < usize::from(settings.min_copies);
     if let Some(source) = shard.filling_from.filter(|_| is_short) {
@@ -171,8 +175,7 @@ fn roll_back(shard: &mut Shard, settings: &Settings) {
     }
 }
 
-/// Nodes that had all of a shard and are no copies of it now, while there are too few of those
-/// (C6).
+/// Nodes that had all of a shard and are not its copies now, while there are too few copies (C6).
 fn waiting(before: &Shard, now: &Shard, settings: &Settings) -> Vec<NodeId> {
     if now.full_copies().count() >= usize::from(settings.min_copies) {
         return Vec::new();
@@ -180,7 +183,7 @@ fn waiting(before: &Shard, now: &Shard, settings: &Settings) -> Vec<NodeId> {
     before.keepers().filter(|node| now.role_of(*node).is_none()).collect()
 }
 
-/// One of the backups becomes primary, the old one is gone.
+/// Makes a backup primary; the old primary is gone.
 fn crown(shard: &mut Shard, heir: NodeId) {
     shard.backups.retain(|node| *node != heir);
     shard.primary = heir;
@@ -188,7 +191,9 @@ fn crown(shard: &mut Shard, heir: NodeId) {
     shard.filling_from = None;
 }
 
-/// The present incarnation of that node, if it is here with all that it had of the shard.
+/// The present incarnation of that node, if it is here with all its data of the shard.
+/// #25 -
+/// A later incarnation that was never listed has the data of the listed one.
 pub(super) fn back(
     node: NodeId,
     id: ShardId,
@@ -202,7 +207,8 @@ pub(super) fn back(
     live.iter().find(is_back).map(|(live, _)| *live)
 }
 
-/// No full copy is a member: a node that had one, and is here again with all of it, takes over.
+/// Revives a shard of which no member has a full copy: a node that had one, and is back with all of
+/// it, takes over.
 fn revive(new: &mut Configuration, index: usize, facts: &Facts<'_>, settings: &Settings) {
     let id = ShardId(index as u16);
     let keepers: Vec<NodeId> = new.shards[index].keepers().collect();
@@ -235,7 +241,8 @@ fn revive(new: &mut Configuration, index: usize, facts: &Facts<'_>, settings: &S
     shard.epoch += 1;
 }
 
-/// An operator gave up what it held: a new epoch of nothing, at those with the fewest roles.
+/// Starts a shard empty after an operator gave its data up: a new epoch, at the nodes with the
+/// fewest roles.
 fn begin_empty(new: &mut Configuration, index: usize, settings: &Settings) {
     let mut nodes = new.members.clone();
     nodes.sort_by_key(|node| (new.primary_count(*node), new.role_count(*node)));
@@ -250,9 +257,9 @@ fn begin_empty(new: &mut Configuration, index: usize, settings: &Settings) {
     shard.epoch += 1;
 }
 
-/// Copies that waited and are here again become backups. The epoch is a new one, so that all are
-/// made alike; nothing is copied. No copy waits any more where there are enough copies, or where
-/// reads have waited long enough.
+/// Makes backups of waiting copies that are back. The epoch is a new one, so that all copies are
+/// made alike; nothing is copied. Copies stop waiting once there are enough copies, or once reads
+/// have waited long enough.
 fn readmit(new: &mut Configuration, facts: &Facts<'_>, settings: &Settings) {
     let (copies, min_copies) = (usize::from(settings.copies), usize::from(settings.min_copies));
     for index in 0..new.shards.len() {
@@ -282,13 +289,13 @@ fn readmit(new: &mut Configuration, facts: &Facts<'_>, settings: &Settings) {
     }
 }
 
-/// Every live node becomes a member.
+/// Makes every live node a member.
 fn admit(new: &mut Configuration, live: &BTreeMap<NodeId, Recovered>) {
     new.members = live.keys().copied().collect();
 }
 
-/// The same but for those that end, unless they are members or a shard waits for what they have:
-/// `readmit` gives them its copy again, and only members have copies.
+/// Like `admit`, but without nodes that are shutting down, unless they are members or a shard waits
+/// for their data: `readmit` gives them its copy again, and only members have copies.
 fn admit_staying(new: &mut Configuration, facts: &Facts<'_>) {
     let is_needed = |node: &NodeId| new.shards.iter().any(|shard| shard.needs(node.name));
     let stays =
@@ -296,7 +303,7 @@ fn admit_staying(new: &mut Configuration, facts: &Facts<'_>) {
     new.members = facts.live.keys().filter(stays).copied().collect();
 }
 
-/// Those that have joined or filled.
+/// Completes joins and fillings that have ended.
 fn finish(new: &mut Configuration, facts: &Facts<'_>, settings: &Settings) {
     let backup_max = usize::from(settings.copies) - 1;
     for (index, shard) in new.shards.iter_mut().enumerate() {
@@ -314,7 +321,7 @@ fn finish(new: &mut Configuration, facts: &Facts<'_>, settings: &Settings) {
     }
 }
 
-/// The oldest move that is wanted and possible. One that is impossible is forgotten.
+/// Makes the oldest wanted move that is possible. An impossible one is dropped.
 fn move_one(
     new: &mut Configuration,
     moves: &mut VecDeque<(ShardId, NodeId)>,
@@ -345,7 +352,7 @@ fn move_one(
     shard.filling_from = (!was_backup).then_some(source);
 }
 
-/// New backups for shards that have too few.
+/// Adds backups to shards that have too few.
 fn enlist(new: &mut Configuration, facts: &Facts<'_>, settings: &Settings) {
     let stays =
         |node: &NodeId| !facts.leaving.contains(&node.name) && !facts.ending.contains_key(node);

@@ -23,21 +23,21 @@ use crate::message::{Contents, Message};
 use crate::node::{Action, Node, to_node};
 use crate::replica_store::{Part, ReplicaStore};
 
-/// Entries that one step reads; a part of a copy counts as so many.
+/// Entries that one step reads; a part of a copy counts as this many.
 pub(super) const STEP_ENTRIES: usize = 1_024;
-/// A driver takes no more messages in a turn than have made so much [work](Node::take_work), the
-/// last of them whole, and a step.
+/// A driver takes no more messages in a turn once they have made this much [work](Node::take_work):
+/// the last of them is handled whole, and one step is added.
 pub const TURN_WORK: usize = 2_048;
 
-/// Questions without an answer, by shard and by the node that asks.
+/// Unanswered questions, by shard and by the node that asks.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     gathers: BTreeMap<(ShardId, NodeId), Gathering>,
-    /// Which part, and where it begins.
+    /// For each Pull, the part and its cursor.
     pulls: BTreeMap<(ShardId, NodeId), (u64, u64)>,
 }
 
-/// What has been found so far, and above which version the rest is.
+/// An answer under way: the entries found so far, and the version above which the others are.
 #[derive(Debug)]
 struct Gathering {
     contents: Contents,
@@ -49,7 +49,8 @@ impl Answers {
         self.gathers.is_empty() && self.pulls.is_empty()
     }
 
-    /// Those of the last configuration are asked again, if they are wanted.
+    /// Drops all questions: those of the last configuration are asked again if they are still
+    /// wanted.
     pub(super) fn clear(&mut self) {
         self.gathers.clear();
         self.pulls.clear();
@@ -66,13 +67,14 @@ impl<S: ReplicaStore> Node<S> {
         !self.answers.is_empty()
     }
 
-    /// Entries that were read from the replica store, or put there together, since the last call:
+    /// The number of entries read from the replica store, or assembled there, since the last call:
     /// the node's driver renews the lease between [`TURN_WORK`] of them.
     pub fn take_work(&mut self) -> usize {
         std::mem::take(&mut self.work)
     }
 
-    /// What this copy does not know to be on all is looked up for a node (P1).
+    /// Begins to look up for a node the entries that this copy does not know to be on all copies
+    /// (P1).
     pub(super) fn begin_gathering(&mut self, shard: ShardId, to: NodeId) {
         let floor = self.shards.get(&shard).map_or(Version::ZERO, |state| state.commit);
         let entries = self.backlog.of(shard).cloned().collect(); // W1
@@ -80,7 +82,7 @@ impl<S: ReplicaStore> Node<S> {
         self.answers.gathers.entry((shard, to)).or_insert(Gathering { contents, floor });
     }
 
-    /// B2.
+    /// Takes one bounded step (B2).
     pub(super) fn step(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let mut left = STEP_ENTRIES;
         let asked: Vec<_> = self.answers.gathers.keys().copied().collect();
@@ -102,7 +104,10 @@ impl<S: ReplicaStore> Node<S> {
         }
     }
 
-    /// One slice of an answer, which leaves with its last one; how many entries were read.
+    /// Looks up one slice of an answer, which is sent with its last slice. Returns the number of
+    /// entries read.
+    /// #12 -
+    /// The replica store has forgotten which entries lie below: they are on all copies by now.
     fn look_up(
         &mut self,
         shard: ShardId,

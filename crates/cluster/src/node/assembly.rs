@@ -25,27 +25,27 @@ use crate::message::Hold;
 use crate::record::{Entry, Header};
 use crate::settings::after;
 
-/// See the module's page.
+/// Assemblies under way; see the module's documentation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Assembly {
     parts: BTreeMap<Name, Parts>,
-    /// In the replica store, and not yet on all copies (B2).
+    /// Entries in the replica store that are not yet on all copies (B2).
     whole: BTreeSet<Name>,
     waiting: Option<Waiting>,
 }
 
 type Name = (ShardId, Version);
 
-/// What next has room (B3).
+/// The entry that is the next to get room (B3).
 #[derive(Clone, Debug)]
 struct Waiting {
     name: Name,
-    /// It has come again since the last tick.
+    /// Whether it has come again since the last tick.
     has_asked: bool,
     asked_at: Option<Instant>,
 }
 
-/// An entry under way.
+/// An entry being assembled.
 #[derive(Clone, Debug)]
 struct Parts {
     key: Arc<[u8]>,
@@ -55,7 +55,7 @@ struct Parts {
 }
 
 impl Assembly {
-    /// Whether a block may be added; memory is asked for where it is the first of its entry.
+    /// Whether a block may be added; requests memory if it is the first of its entry.
     pub(super) fn has_room(
         &mut self,
         header: &Header,
@@ -78,8 +78,9 @@ impl Assembly {
         true
     }
 
-    /// Adds a block; the entry, when all are here. It stays until it is [taken](Assembly::taken):
-    /// a replica store may have no room, and only the last block is sent again then.
+    /// Adds a block; returns the entry once all blocks are here. The assembly stays until the entry
+    /// is [taken](Assembly::taken): a replica store may have no room, and then only the last block
+    /// is sent again.
     pub(super) fn add(&mut self, header: &Header, piece: &[u8]) -> Option<Entry> {
         if header.block_count <= 1 {
             return Entry::from_body(header, piece);
@@ -99,14 +100,14 @@ impl Assembly {
         header.block_count > 1 && self.whole.contains(&(header.shard, header.version))
     }
 
-    /// An entry is in the replica store.
+    /// Notes that an entry is in the replica store.
     pub(super) fn taken(&mut self, shard: ShardId, version: Version) {
         if self.parts.remove(&(shard, version)).is_some() {
             self.whole.insert((shard, version));
         }
     }
 
-    /// Forgets what there is of a shard up to a version.
+    /// Drops all assemblies of a shard up to a version.
     pub(super) fn forget(&mut self, shard: ShardId, through: Version) {
         let stays = |(of, version): &Name| *of != shard || *version > through;
         self.parts.retain(|name, _| stays(name));
@@ -114,7 +115,10 @@ impl Assembly {
         self.waiting.take_if(|waiting| !stays(&waiting.name));
     }
 
-    /// At each tick: what has not asked for so long does not keep others out (B3).
+    /// Called at each tick: an entry whose sender has not asked for this long no longer keeps
+    /// others out (B3).
+    /// #12 -
+    /// The blocks are cut from the key followed by the value.
     pub(super) fn forget_silent(&mut self, now: Instant, patience_ns: u64) {
         let Some(waiting) = &mut self.waiting else { return };
         if std::mem::take(&mut waiting.has_asked) || waiting.asked_at.is_none() {

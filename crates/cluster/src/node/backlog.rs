@@ -19,11 +19,11 @@ use crate::node::Node;
 use crate::record::Entry;
 use crate::replica_store::{Installed, ReplicaStore};
 
-/// Of all shards.
+/// The backlog of all shards.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     entries: Vec<Arc<Entry>>,
-    /// Whether what is digested now has been acknowledged.
+    /// Whether the entries being digested now have already been acknowledged.
     pub(super) is_taking: bool,
 }
 
@@ -38,12 +38,14 @@ impl Backlog {
 }
 
 impl<S: ReplicaStore> Node<S> {
-    /// Whether it has acknowledged what it has no room for: workers should take nothing in (W2).
+    /// Whether it has acknowledged entries that it has no room for: workers should take nothing in
+    /// (W2).
     pub fn has_backlog(&self) -> bool {
         !self.backlog.entries.is_empty()
     }
 
-    /// The replica store has no room for an entry; whether it counts all the same.
+    /// Handles an entry for which the replica store has no room. Returns whether the entry counts
+    /// all the same.
     pub(super) fn has_no_room(&mut self, shard: ShardId, entry: Option<Arc<Entry>>) -> bool {
         self.crowded.insert(shard);
         let kept = entry.filter(|_| self.backlog.is_taking);
@@ -52,7 +54,8 @@ impl<S: ReplicaStore> Node<S> {
         counts
     }
 
-    /// At each tick, and before all must be here.
+    /// Moves the backlog to the replica store: at each tick, and before steps that need all entries
+    /// there.
     pub(super) fn store_backlog(&mut self) {
         if !self.has_backlog() {
             return;

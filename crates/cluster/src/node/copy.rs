@@ -29,36 +29,37 @@ use crate::node::{Action, Node, to_node};
 use crate::replica_store::{Part, ReplicaStore};
 use crate::settings::after;
 
-/// How far a copy is.
+/// The progress of a copy.
 #[derive(Debug)]
 pub(super) struct CopyOut {
     to: NodeId,
-    /// Where the part begins that has not arrived.
+    /// The cursor of the part that has not arrived yet.
     cursor: u64,
     part: u64,
     sent: Option<SentPart>,
-    /// Entries that have arrived there.
+    /// The number of entries that have arrived at the receiver.
     pub(super) copied: u64,
     is_done: bool,
 }
 
-/// What is long takes its time: sent again too soon, it would only stand in its own way.
+/// Waiting time per byte before a part is sent again: a long part takes long to arrive, and sent
+/// again too soon it would only delay itself.
 pub(super) const NS_PER_BYTE: u64 = 64;
 
 #[derive(Debug)]
 struct SentPart {
-    /// For the first time.
+    /// When the part was sent for the first time.
     begun_at: Instant,
     sent_at: Instant,
-    /// Sent again as it is: what the replica store has from the cursor on may be more by then, and
-    /// an answer does not say to which of two it is one.
+    /// The part is sent again unchanged: the replica store may hold more entries from the cursor on
+    /// by then, and an answer does not say which of two versions of the part it is for.
     contents: Contents,
     next: Option<u64>,
 }
 
 impl CopyOut {
-    /// The receiver, if a part has been on its way in vain for so long and the time that its bytes
-    /// take.
+    /// The receiver, if a part has been on its way in vain for `patience_ns` plus the time that its
+    /// bytes take.
     pub(super) fn overdue(&self, now: Instant, patience_ns: u64) -> Option<NodeId> {
         let sent = self.sent.as_ref()?;
         let time_ns = patience_ns + sent.contents.len_bytes() * NS_PER_BYTE;
@@ -67,7 +68,7 @@ impl CopyOut {
 }
 
 impl<S: ReplicaStore> Node<S> {
-    /// Another configuration with the same primary: a copy goes on only if its node stayed.
+    /// Handles a new configuration with the same primary: a copy continues only if its node stayed.
     pub(super) fn follow_copy(&mut self, id: ShardId, before: Option<&Shard>, shard: &Shard) {
         let stays = before.and_then(|before| before.joining) == shard.joining;
         let Some(primary) = self.primary_mut(id) else { return };
@@ -125,7 +126,7 @@ impl<S: ReplicaStore> Node<S> {
         actions.push(to_node(copy.to, Message::Copy { term, shard: id, part, contents, next }));
     }
 
-    /// At the joining node, or at a primary that is filling.
+    /// Receives a part, at the joining node or at a primary that is filling.
     pub(super) fn copy(
         &mut self,
         from: NodeId,

@@ -33,7 +33,7 @@ use crate::scheme::Way;
 enum Taken {
     Not,
     Now,
-    /// It will be known (`later`).
+    /// Not known yet (`later`).
     Later,
 }
 
@@ -53,7 +53,7 @@ impl From<Installed> for Taken {
     }
 }
 
-/// How far a digest goes in each log.
+/// The position in each log up to which a digest goes.
 #[derive(Clone, Copy, Debug)]
 enum Until {
     Used,
@@ -61,7 +61,9 @@ enum Until {
 }
 
 impl<S: ReplicaStore> Node<S> {
-    /// A frame has come down: acknowledged by its headers, digested later.
+    /// Lands a frame: it is acknowledged by its headers and digested later.
+    /// #5 -
+    /// The time matters only to answers that are released to clients.
     pub(super) fn land(&mut self, lane: Lane, way: Way, bytes: &[u8], actions: &mut Vec<Action>) {
         if lane.term != self.term() {
             return self.logs.count_fenced(); // N3
@@ -95,8 +97,8 @@ impl<S: ReplicaStore> Node<S> {
         }
     }
 
-    /// A frame that another thread of this node has taken in and acknowledged: what there is no
-    /// room for goes to the backlog (`backlog`).
+    /// Takes over a frame that another thread of this node has taken in and acknowledged. Entries
+    /// without room go to the backlog (`backlog`).
     pub(super) fn executed(&mut self, lane: Lane, bytes: &[u8]) {
         if lane.term != self.term() {
             return self.logs.count_fenced(); // N3
@@ -107,16 +109,16 @@ impl<S: ReplicaStore> Node<S> {
         self.logs.count_dropped(dropped_count);
     }
 
-    /// Where the replica store is the log, what has landed is installed first, and what was is
-    /// acknowledged once that is durable. Of an entry of several blocks the one that made it whole
-    /// is the last to be acknowledged.
+    /// Where the replica store is the log: installs landed entries first, and acknowledges the
+    /// installed ones once they are durable. Of an entry of several blocks, the block that
+    /// completed it is acknowledged last.
     fn land_on_replica_store(&mut self, lane: Lane, actions: &mut Vec<Action>) {
         let blocks = self.digest(Until::End);
         self.reclaim();
         self.acknowledge_installed(lane, &blocks, actions);
     }
 
-    /// The same where all comes down in one log: its order is that of arrival, so that nothing need
+    /// The same if all frames land in one log: its order is that of arrival, so no frame needs to
     /// lie in a segment first (G4).
     fn land_at_once(&mut self, lane: Lane, bytes: &[u8], actions: &mut Vec<Action>) {
         let mut blocks = std::mem::take(&mut self.installed);
@@ -150,13 +152,14 @@ impl<S: ReplicaStore> Node<S> {
         self.when_durable(held, Instant::default(), actions);
     }
 
-    /// Brings all that has landed into the index.
+    /// Digests everything that has landed into the index.
     pub fn digest_all(&mut self) {
         self.digest(Until::End);
         self.reclaim();
     }
 
-    /// Returns the blocks that counted. The log of marks is the last one (L4).
+    /// Digests up to a position. Returns the blocks that counted. The log of marks is the last one
+    /// (L4).
     fn digest(&mut self, until: Until) -> Vec<BlockId> {
         let mut logs = std::mem::take(&mut self.logs.logs);
         let (mut dropped_count, mut taken) = (0, Vec::new());
@@ -174,7 +177,7 @@ impl<S: ReplicaStore> Node<S> {
         taken
     }
 
-    /// How many records were left out.
+    /// Digests one segment. Returns the number of records left out.
     fn digest_segment(&mut self, segment: &mut Segment, taken: &mut Vec<BlockId>) -> u64 {
         let mut dropped_count = 0;
         let Segment { bytes, frames, digested, highest } = segment;
@@ -194,7 +197,7 @@ impl<S: ReplicaStore> Node<S> {
         dropped_count
     }
 
-    /// The records of a frame; how many were left out.
+    /// Digests the records of a frame. Returns the number left out.
     fn digest_frame(
         &mut self,
         lane: Lane,
@@ -219,7 +222,13 @@ impl<S: ReplicaStore> Node<S> {
         dropped_count
     }
 
-    /// One record; whether it counts (G1).
+    /// Takes one record. Returns whether it counts (G1).
+    /// #14 -
+    /// An entry that is acknowledged already waits in the replica store until that is ready.
+    /// #15 -
+    /// Only an entry that is not acknowledged yet may be refused.
+    /// #16 -
+    /// A repetition (G2), or a mark that only the node's own log has.
     fn take(&mut self, landed: Landed, header: &Header, piece: &[u8]) -> Taken {
         let lane = landed.lane;
         let is_of_primary = self.configuration.as_ref().is_some_and(|configuration| {
@@ -280,8 +289,8 @@ impl<S: ReplicaStore> Node<S> {
         Taken::Now
     }
 
-    /// What has been acknowledged already is installed at once: what a replica store has no room
-    /// for goes to the backlog (W1).
+    /// Gives an entry to the replica store. One that has been acknowledged already is installed at
+    /// once; if there is no room for it, it goes to the backlog (W1).
     fn replica_store_take_in(&mut self, landed: Landed, plain: &Plain<'_>) -> Installed {
         match self.backlog.is_taking {
             true => self.replica_store.install_plain(plain),
@@ -304,7 +313,7 @@ impl<S: ReplicaStore> Node<S> {
     }
 }
 
-/// What a whole frame says that it holds, marks left out.
+/// The blocks that a whole frame says it holds, without marks.
 fn headers(bytes: &[u8]) -> impl Iterator<Item = BlockId> + '_ {
     let mut rest = bytes;
     let headers = std::iter::from_fn(move || {
@@ -315,8 +324,8 @@ fn headers(bytes: &[u8]) -> impl Iterator<Item = BlockId> + '_ {
     headers.filter(|header| header.kind.is_write()).map(|it| it.id())
 }
 
-/// One message for all that landed one after the other on a lane, as long as the driver has not
-/// taken it.
+/// Adds to one message the acknowledgements of all frames that landed one after the other on a
+/// lane, as long as the driver has not taken that message.
 fn acknowledge(lane: Lane, landed: impl Iterator<Item = BlockId>, actions: &mut Vec<Action>) {
     let mut landed = landed.peekable();
     if landed.peek().is_none() {

@@ -24,11 +24,11 @@ use crate::record::append_session;
 use crate::replica_store::ReplicaStore;
 use crate::settings::Durability;
 
-/// How much was appended and is durable, and what waits.
+/// The appended and the durable end of the log, and the actions that wait for durability.
 #[derive(Debug)]
 pub(super) struct DurableLog {
     durability: Durability,
-    /// Whether the replica store is the log; then bytes that were appended are only counted.
+    /// Whether the replica store is the log; then appended bytes are only counted.
     is_replica_store: bool,
     appended_bytes: u64,
     synced_bytes: u64,
@@ -36,14 +36,14 @@ pub(super) struct DurableLog {
     held: VecDeque<(u64, Held)>,
 }
 
-/// What happens once all that was appended so far is durable.
+/// An action taken once everything appended so far is durable.
 #[derive(Debug)]
 pub(super) enum Held {
     Send {
         to: Peer,
         message: Message,
     },
-    /// What was read may not be durable yet.
+    /// An answer whose data may not be durable yet.
     Reply {
         to: (ClientId, u64),
         outcome: Outcome,
@@ -53,13 +53,13 @@ pub(super) enum Held {
         shard: ShardId,
         version: Version,
     },
-    /// A primary that was filled has all on its medium.
+    /// A primary that was filling has everything on its medium.
     Filled {
         shard: ShardId,
         source: NodeId,
         part: u64,
     },
-    /// The new primary's own log has what was gathered.
+    /// The new primary's own log has the gathered entries.
     Scattered {
         shard: ShardId,
     },
@@ -81,7 +81,7 @@ impl DurableLog {
         self.is_replica_store
     }
 
-    /// Whether what is in the replica store may not be durable yet.
+    /// Whether entries in the replica store may not be durable yet.
     pub(super) fn replica_store_lags(&self) -> bool {
         self.is_replica_store && self.appended_bytes > self.synced_bytes
     }
@@ -106,14 +106,15 @@ impl<S: ReplicaStore> Node<S> {
         }
     }
 
-    /// The replica store has changed, which is the log: what waits from now on waits for that.
+    /// Counts a change of the replica store that is the log: actions that start waiting now wait
+    /// for it.
     pub(super) fn count_change(&mut self) {
         if self.durable.is_on() && self.durable.is_replica_store {
             self.durable.appended_bytes += 1;
         }
     }
 
-    /// Appends what another copy has sent.
+    /// Appends data that another copy has sent.
     pub(super) fn append_contents(
         &mut self,
         shard: ShardId,
@@ -137,7 +138,7 @@ impl<S: ReplicaStore> Node<S> {
         self.append(&bytes, actions);
     }
 
-    /// Does it now, or once all that is appended is durable.
+    /// Takes the action now, or once everything appended is durable.
     pub(super) fn when_durable(&mut self, held: Held, now: Instant, actions: &mut Vec<Action>) {
         if self.durable.synced_bytes >= self.durable.appended_bytes {
             self.release(held, now, actions);
@@ -156,7 +157,7 @@ impl<S: ReplicaStore> Node<S> {
         }
     }
 
-    /// Once an input, at its end: a sync for all that waits.
+    /// Called once per input, at its end: requests a sync for all waiting actions.
     pub(super) fn ask_sync(&mut self, actions: &mut Vec<Action>) {
         let is_wanted = self.durable.appended_bytes > self.durable.synced_bytes;
         if is_wanted && !self.durable.is_syncing {

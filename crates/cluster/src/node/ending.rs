@@ -17,32 +17,32 @@ use crate::node::{Action, Node};
 use crate::replica_store::ReplicaStore;
 use crate::settings::after;
 
-/// What was said last.
+/// The last message sent about the shutdown.
 #[derive(Debug)]
 pub(super) struct Ending {
     told: Option<(bool, Instant)>,
-    /// A manager said that nothing more can be taken over.
+    /// Whether a manager said that no more roles can be taken over.
     is_ended: bool,
 }
 
 impl<S: ReplicaStore> Node<S> {
-    /// The process is to end: asks others to serve what it serves. To be followed by ticks until
-    /// [`Node::has_left`], or until there is no more time.
+    /// Begins an orderly shutdown of the process: asks others to serve the shards that it serves.
+    /// The driver continues with ticks until [`Node::has_left`], or until its time is over.
     pub fn end(&mut self) {
         self.ending.get_or_insert(Ending { told: None, is_ended: false });
     }
 
-    /// Whether the configuration that it has installed has it.
+    /// Whether the node is a member of the installed configuration.
     pub fn is_member(&self) -> bool {
         self.configuration.as_ref().is_some_and(|all| all.has(self.id))
     }
 
-    /// Whether it was told to end.
+    /// Whether a shutdown was requested.
     pub fn is_ending(&self) -> bool {
         self.ending.is_some()
     }
 
-    /// Whether an end that was asked for disturbs no client any more, as far as that is possible.
+    /// Whether a requested shutdown no longer disturbs any client, as far as that is possible.
     pub fn has_left(&self) -> bool {
         let Some(ending) = &self.ending else { return false };
         let owes = self.shards.values().any(|state| !state.in_doubt.is_empty());

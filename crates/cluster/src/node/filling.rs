@@ -33,28 +33,28 @@ use crate::record::Entry;
 use crate::replica_store::ReplicaStore;
 use crate::settings::after;
 
-/// Whether a key that is not in the replica store was asked for at the source.
+/// Whether a key that is not in the replica store was requested from the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Looked {
     Here,
     AtSource,
 }
 
-/// How far the filling is.
+/// The progress of the filling.
 #[derive(Debug)]
 pub(super) struct Filling {
     source: NodeId,
-    /// Where the part that is missing begins, at the source.
+    /// The cursor, at the source, of the missing part.
     cursor: u64,
     part: u64,
     asked_at: Option<Instant>,
-    /// When a part last came; none while none is asked for.
+    /// When a part last came; none while none is requested.
     moved_at: Option<Instant>,
     is_done: bool,
-    /// Entries that have come from the source.
+    /// The number of entries that have come from the source.
     pub(super) copied: u64,
-    /// Own writes that the source had before they were everywhere: what they replaced there, and
-    /// would be shown until then, is not here (M3).
+    /// The target's own writes that the source had before they were on all copies. The entries that
+    /// they replaced there, which would have to be shown until then, are not here (M3).
     hidden: BTreeSet<Version>,
     fetches: BTreeMap<Arc<[u8]>, Fetch>,
 }
@@ -66,7 +66,7 @@ struct Fetch {
 }
 
 impl<S: ReplicaStore> Node<S> {
-    /// A filling starts from the beginning, whatever an earlier one has brought.
+    /// Begins a filling from the beginning, whatever an earlier one has brought.
     pub(super) fn begin_filling(&self, shard: &Shard) -> Option<Filling> {
         let source = shard.filling_from?;
         Some(Filling {
@@ -82,7 +82,9 @@ impl<S: ReplicaStore> Node<S> {
         })
     }
 
-    /// Another configuration with the same primary.
+    /// Handles a new configuration with the same primary.
+    /// #9 -
+    /// Its source is gone and another copy takes its place; or everything is here.
     pub(super) fn follow_filling(&mut self, id: ShardId, shard: &Shard, actions: &mut Vec<Action>) {
         let begun = self.begin_filling(shard);
         let Some(primary) = self.primary_mut(id) else { return };
@@ -98,6 +100,10 @@ impl<S: ReplicaStore> Node<S> {
     }
 
     /// Whether the answer may be at the source only (M2).
+    /// #11 -
+    /// An earlier request waits for the source: no later one of that key may overtake it (K10).
+    /// #12 -
+    /// A value under way is no answer for a read, which waits for the newest write.
     pub(super) fn must_look_at_source(&self, id: ShardId, request: &Request) -> bool {
         let primary = self.shards.get(&id).and_then(|state| state.primary.as_ref());
         let Some(primary) = primary.filter(|primary| primary.filling.is_some()) else {
@@ -133,7 +139,9 @@ impl<S: ReplicaStore> Node<S> {
         fetch.requests.push(request);
     }
 
-    /// At the source.
+    /// Answers a Fetch, at the source.
+    /// #14 -
+    /// The target's own write, not yet on all copies, hides the earlier entry.
     pub(super) fn fetch(
         &mut self,
         from: NodeId,
@@ -218,7 +226,7 @@ impl<S: ReplicaStore> Node<S> {
         }
     }
 
-    /// At the source.
+    /// Answers a Pull, at the source.
     pub(super) fn pull(&mut self, from: NodeId, id: ShardId, part: u64, cursor: u64) {
         if !self.is_source(id, from) {
             return;
@@ -226,7 +234,7 @@ impl<S: ReplicaStore> Node<S> {
         self.answers.pull(id, from, part, cursor);
     }
 
-    /// A part has come from the source.
+    /// Takes in a part from the source.
     pub(super) fn filled_part(
         &mut self,
         id: ShardId,
@@ -271,7 +279,7 @@ impl<S: ReplicaStore> Node<S> {
         }
     }
 
-    /// The last part, and all before it, is on the medium.
+    /// Notes that the last part, and all before it, is on the medium.
     pub(super) fn filled(&mut self, id: ShardId, source: NodeId, part: u64) {
         let filling = self.primary_mut(id).and_then(|primary| primary.filling.as_mut());
         if let Some(filling) = filling.filter(|it| it.source == source && it.part == part) {
@@ -281,14 +289,14 @@ impl<S: ReplicaStore> Node<S> {
 }
 
 impl Filling {
-    /// Its source, if a part has been asked for in vain for so long.
+    /// The source, if a part has been requested in vain for `patience_ns`.
     pub(super) fn overdue(&self, now: Instant, patience_ns: u64) -> Option<NodeId> {
         let is_late =
             !self.is_done && self.moved_at.is_some_and(|at| now >= after(at, patience_ns));
         is_late.then_some(self.source)
     }
 
-    /// Those that wait for a key from the source.
+    /// The requests that wait for a key from the source.
     pub(super) fn into_requests(self) -> impl Iterator<Item = Request> {
         self.fetches.into_values().flat_map(|fetch| fetch.requests)
     }

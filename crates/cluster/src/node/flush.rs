@@ -27,7 +27,7 @@ use crate::node::{Action, Node};
 use crate::replica_store::ReplicaStore;
 
 impl<S: ReplicaStore> Node<S> {
-    /// The flush that a request has to wait for (F1, F2).
+    /// The flush that a request must wait for (F1, F2).
     pub(super) fn flush_before(&self, shard: ShardId, request: &Request) -> Option<Version> {
         let primary = self.shards.get(&shard)?.primary.as_ref()?;
         let flush = primary.flush?;
@@ -35,7 +35,7 @@ impl<S: ReplicaStore> Node<S> {
         (!may_pass).then_some(flush)
     }
 
-    /// Until the flush is everywhere; then it is executed anew.
+    /// Makes a request wait until the flush is on all copies; then it is executed anew.
     pub(super) fn wait_for_flush(
         &mut self,
         shard: ShardId,
@@ -51,7 +51,8 @@ impl<S: ReplicaStore> Node<S> {
         self.wait(shard, flush, request);
     }
 
-    /// Something of the shard is complete: perhaps all that a flush waited for (F1).
+    /// Called when a write of the shard completes: it may be the last one that a flush waited for
+    /// (F1).
     pub(super) fn complete_flush(
         &mut self,
         shard: ShardId,

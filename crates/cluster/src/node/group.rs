@@ -31,15 +31,15 @@ use crate::node::{Action, Node};
 use crate::replica_store::ReplicaStore;
 
 impl<S: ReplicaStore> Node<S> {
-    /// From here on writes of the shard belong together, until [`Node::release_group`]; no client
-    /// waits for any other (H1).
+    /// Opens a group: writes of the shard belong together until [`Node::release_group`]. No client
+    /// waits for any other write (H1).
     pub fn hold_group(&mut self, shard: ShardId) {
         if let Some(primary) = self.primary_mut(shard) {
             primary.group = Some(Vec::new());
         }
     }
 
-    /// No more belong to the group: what is held leaves. Nothing happens where none is open.
+    /// Closes the group and sends the held writes. Does nothing if no group is open.
     pub fn release_group(&mut self, shard: ShardId, now: Instant, actions: &mut Vec<Action>) {
         let (logs, is_replica_store) = (self.durable.is_on(), self.durable.is_replica_store());
         let Some(primary) = self.primary_mut(shard) else { return };
@@ -67,8 +67,8 @@ impl<S: ReplicaStore> Node<S> {
 }
 
 impl<S: ReplicaStore> Node<S> {
-    /// The group is given up before all of it was computed: what is held is void, and its versions
-    /// are not given again. Nothing happens where none is open.
+    /// Gives the group up before all of it was computed: the held writes are void, and their
+    /// versions are not assigned again. Does nothing if no group is open.
     pub fn drop_group(&mut self, shard: ShardId, actions: &mut Vec<Action>) {
         let Some(state) = self.shards.get_mut(&shard) else { return };
         let Some(primary) = state.primary.as_mut() else { return };
@@ -96,7 +96,7 @@ impl Primary {
         self.group.as_ref()?.last().copied()
     }
 
-    /// Whether a target is sent this one together with the last of its group (H2).
+    /// Whether this write is sent to a target together with the last one of its group (H2).
     pub(super) fn goes_along(&self, version: Version, to: crate::ids::NodeId) -> bool {
         let with = self.pending.get(&version).and_then(|pending| pending.goes_with);
         let last = with.and_then(|last| self.pending.get(&last));

@@ -25,7 +25,7 @@ use crate::node::{Action, Node};
 use crate::replica_store::ReplicaStore;
 use crate::settings::after;
 
-/// Of one shard.
+/// The writes in doubt of one shard.
 #[derive(Debug, Default)]
 pub(super) struct InDoubt(Vec<Waiting>);
 
@@ -52,13 +52,14 @@ impl InDoubt {
         self.0.is_empty()
     }
 
-    /// A2.
+    /// Answers all of them as unknown (A2).
     pub(super) fn give_up(&mut self, actions: &mut Vec<Action>) {
         let unknown = |one: Waiting| to_client(one.reply_to.0, one.reply_to.1, Outcome::Unknown);
         actions.extend(self.0.drain(..).map(unknown));
     }
 
-    /// Answers what is on all copies, and as unknown what has waited too long.
+    /// Answers the writes that are on all copies, and answers as unknown those that have waited too
+    /// long.
     fn leave(&mut self, commit: Version, late: impl Fn(Instant) -> bool, out: &mut Vec<Action>) {
         self.0.retain(|one| {
             let outcome = match one.version <= commit {

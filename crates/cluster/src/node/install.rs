@@ -96,7 +96,7 @@ impl<S: ReplicaStore> Node<S> {
         }
     }
 
-    /// No role for now, and all stays.
+    /// Keeps all data of a shard in which the node has no role for now.
     fn rest(&mut self, id: ShardId, now: Instant, actions: &mut Vec<Action>) {
         self.demote(id, now, actions);
         if let Some(state) = self.shards.get_mut(&id) {
@@ -110,7 +110,8 @@ impl<S: ReplicaStore> Node<S> {
         state.epoch = epoch;
     }
 
-    /// Drops all that is held of a shard; the log says so, lest a recovery bring it back.
+    /// Drops all data of a shard; the log records it, so that a recovery does not bring the data
+    /// back.
     fn forget(&mut self, id: ShardId, has_data: bool, actions: &mut Vec<Action>) {
         self.demote(id, Instant::default(), actions);
         self.backlog.forget(id);
@@ -124,7 +125,10 @@ impl<S: ReplicaStore> Node<S> {
         }
     }
 
-    /// What comes of the shard from here on does not rest on what lies before it in the log.
+    /// Marks a beginning: later entries of the shard do not depend on earlier ones in the log.
+    /// #6 -
+    /// The mark names its incarnation: an incarnation listed earlier has more data than what
+    /// follows.
     fn mark_beginning(&mut self, id: ShardId, actions: &mut Vec<Action>) {
         if self.durable.is_replica_store() {
             return self.count_change();

@@ -27,18 +27,18 @@ use crate::message::Lane;
 use crate::record::{ALIGN_BYTES, Header};
 use crate::scheme::{LogName, Scheme, Way};
 
-/// Segments of one log that a placed frame may be ahead of the oldest one.
+/// How many segments of a log a placed frame may be ahead of the oldest one.
 const SEGMENTS_AHEAD_MAX: u64 = 1_024;
 
-/// All logs that others' frames come down in.
+/// All logs that other nodes' frames land in.
 #[derive(Debug)]
 pub(super) struct Logs {
     scheme: Scheme,
     segment_bytes: usize,
-    /// Those of this term; one without a name is there for what no other takes.
+    /// The logs of this term; the one without a name takes all frames that no other log takes.
     pub(super) logs: BTreeMap<LogName, Landing>,
     counters: LandingCounters,
-    /// Frames that no log keeps have come (G4 of digest.rs).
+    /// Whether frames that no log keeps have come (G4 of digest.rs).
     has_passed: bool,
 }
 
@@ -47,13 +47,13 @@ pub(super) struct Logs {
 pub(super) struct Landing {
     segment_bytes: usize,
     segments: VecDeque<Segment>,
-    /// How many were reclaimed: the number of the first one.
+    /// The number of reclaimed segments, which is the number of the first present one.
     reclaimed_count: u64,
-    /// One that was, whose memory the next one takes.
+    /// A reclaimed segment, whose memory the next one takes.
     spare: Option<Segment>,
 }
 
-/// What has happened to the backup log since the start.
+/// Counters of the backup logs since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LandingCounters {
     /// Frames that landed whole.
@@ -64,9 +64,9 @@ pub struct LandingCounters {
     pub fenced: u64,
     /// Records that a digest left out: damaged, or of a sender that was not the shard's primary.
     pub dropped: u64,
-    /// Segments that were committed and given back.
+    /// Segments that were committed and reclaimed.
     pub committed: u64,
-    /// Logs that frames of this term come down in, and so streams of writes to memory.
+    /// Logs that frames of this term land in, which is the number of streams of writes to memory.
     pub streams: u64,
 }
 
@@ -74,13 +74,13 @@ pub struct LandingCounters {
 pub(super) struct Segment {
     pub(super) bytes: Vec<u8>,
     pub(super) frames: Vec<Frame>,
-    /// How many of them are in the index.
+    /// How many of its frames are in the index.
     pub(super) digested: usize,
     pub(super) highest: BTreeMap<ShardId, Version>,
 }
 
 impl Segment {
-    /// Nothing but its memory.
+    /// An empty segment that reuses this one's memory.
     fn emptied(self) -> Segment {
         let Segment { mut bytes, mut frames, .. } = self;
         bytes.clear();
@@ -96,7 +96,7 @@ pub(super) struct Frame {
     pub(super) len: usize,
 }
 
-/// How a frame came down.
+/// The result of landing a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Landed {
     Whole,
@@ -109,7 +109,8 @@ impl Logs {
         Logs { scheme, segment_bytes, logs, counters, has_passed: false }
     }
 
-    /// Another term, and all is digested: senders begin anew where they place their frames.
+    /// Begins a new term, with everything digested: senders that place their frames start from
+    /// zero.
     pub(super) fn begin(&mut self) {
         match self.scheme {
             Scheme::Rowan => {}
@@ -117,7 +118,7 @@ impl Logs {
         }
     }
 
-    /// What the network does.
+    /// Lands a frame as the network would.
     pub(super) fn land(&mut self, lane: Lane, way: Way, bytes: &[u8]) -> Landed {
         let (name, segment_bytes) = (self.scheme.log_of(lane, way), self.segment_bytes);
         let log = self.logs.entry(name).or_insert_with(|| Landing::new(segment_bytes));
@@ -132,17 +133,17 @@ impl Logs {
         landed
     }
 
-    /// Whether what has landed on this way makes all logs be digested (L4).
+    /// Whether a frame that landed this way requires a digest of all logs (L4).
     pub(super) fn orders_digest(&self, way: Way) -> bool {
         self.scheme != Scheme::Rowan && way.is_mark()
     }
 
-    /// Whether all frames come down in one log, as they arrive.
+    /// Whether all frames land in one log, as they arrive.
     pub(super) fn are_one(&self) -> bool {
         self.scheme == Scheme::Rowan
     }
 
-    /// A frame landed and was digested at once; so many of its records were left out.
+    /// Counts a frame that was digested when it landed, with the number of its records left out.
     pub(super) fn count_passed(&mut self, dropped_count: u64) {
         self.has_passed = true;
         self.counters.landed += 1;
@@ -154,7 +155,7 @@ impl Logs {
         self.logs.values().any(|log| log.used_count() > 0)
     }
 
-    /// L3.
+    /// Reclaims committed segments of all logs (L3).
     pub(super) fn reclaim(&mut self, is_committed: impl Fn(ShardId, Version) -> bool) {
         for log in self.logs.values_mut() {
             self.counters.committed += log.reclaim(&is_committed);
@@ -185,7 +186,7 @@ impl Landing {
         Landing { segment_bytes, segments, reclaimed_count: 0, spare: None }
     }
 
-    /// Where the sender wants it (L5).
+    /// Lands a frame at the place that its sender reserved (L5).
     fn place(&mut self, at: u64, lane: Lane, bytes: &[u8]) -> Landed {
         let segment_bytes = self.segment_bytes as u64;
         let (number, start) = (at / segment_bytes, (at % segment_bytes) as usize);
@@ -209,7 +210,9 @@ impl Landing {
         Landed::Whole
     }
 
-    /// The next place, cut at the end (L1).
+    /// Lands a frame at the next place, cut at the segment's end (L1).
+    /// #27 -
+    /// Of several records some may be whole: part of a group, which no digest may take (H2).
     fn land(&mut self, lane: Lane, bytes: &[u8]) -> Landed {
         let is_full =
             self.segments.back().is_none_or(|last| last.bytes.len() >= self.segment_bytes);
@@ -231,7 +234,7 @@ impl Landing {
         if is_cut { Landed::Cut } else { Landed::Whole }
     }
 
-    /// How many segments are used (L2): all but the last.
+    /// The number of used segments (L2): all but the last.
     pub(super) fn used_count(&self) -> usize {
         self.segments.len() - 1
     }
@@ -244,7 +247,7 @@ impl Landing {
         self.segments.len()
     }
 
-    /// L3; how many.
+    /// Reclaims committed segments (L3). Returns how many.
     fn reclaim(&mut self, is_committed: &impl Fn(ShardId, Version) -> bool) -> u64 {
         let before = self.reclaimed_count;
         let is_over = |segment: &Segment| {

@@ -21,13 +21,13 @@ use crate::record::BlockId;
 use crate::replica_store::{Done, Landed, ReplicaStore};
 
 impl<S: ReplicaStore> Node<S> {
-    /// Waits for all that is to be installed later (E2).
+    /// Waits for all deferred installs (E2).
     pub(super) fn digest_later(&mut self, actions: &mut Vec<Action>) {
         self.replica_store.finish();
         self.digested(actions);
     }
 
-    /// The replica store has installed something (E1).
+    /// Takes in the finished installs of the replica store (E1).
     pub(super) fn digested(&mut self, actions: &mut Vec<Action>) {
         let mut done = std::mem::take(&mut self.done);
         let mut blocks = std::mem::take(&mut self.installed);
@@ -54,8 +54,8 @@ impl<S: ReplicaStore> Node<S> {
         Some(*block)
     }
 
-    /// An entry that came in several blocks, or of a client with a session, is on the replica
-    /// store.
+    /// Notes that an entry which came in several blocks, or whose client has a session, is in the
+    /// replica store.
     pub(super) fn entry_taken(
         &mut self,
         (shard, version): (crate::ids::ShardId, Version),

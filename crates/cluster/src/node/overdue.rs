@@ -22,8 +22,8 @@ use crate::node::{Action, Node, to_node};
 use crate::replica_store::ReplicaStore;
 use crate::settings::after;
 
-/// A node that acknowledges other writes, and whose log has room, has so many times longer for one
-/// that does not move.
+/// A node that acknowledges other writes, and whose log has room, gets this many times the patience
+/// for a write that does not move.
 const BUSY_PATIENCE: u64 = 4;
 
 impl<S: ReplicaStore> Node<S> {
@@ -46,8 +46,8 @@ impl<S: ReplicaStore> Node<S> {
 }
 
 impl<S: ReplicaStore> Node<S> {
-    /// A write that cannot end for long: its outcome is unknown, and its client need not wait. What
-    /// waits behind it was not executed.
+    /// Gives up a write that has been unable to end for long: its outcome is unknown, and its
+    /// client need not wait. Requests that wait behind it were not executed.
     pub(super) fn give_up(
         &mut self,
         shard: ShardId,
@@ -69,7 +69,10 @@ impl<S: ReplicaStore> Node<S> {
         waiting.iter().for_each(|request| answer(request, Outcome::TryAgain, actions));
     }
 
-    /// At a backup, after a digest.
+    /// Reports crowded shards, at a backup, after a digest.
+    /// #4 -
+    /// A node that takes in other nodes' writes has no memory for this one yet. A full log is a
+    /// different case: its contents stay.
     pub(super) fn tell_crowded(&mut self, lane: Lane, actions: &mut Vec<Action>) {
         for shard in std::mem::take(&mut self.crowded) {
             actions.push(to_node(lane.from, Message::Crowded { term: lane.term, shard }));

@@ -25,11 +25,13 @@ use crate::replica_store::{Installed, ReplicaStore};
 use crate::scheme::{Way, Ways};
 use crate::settings::after;
 
-/// A CommitVer that does not change is told again so often, for it may have been lost.
+/// An unchanged CommitVer is announced again after this time, because the message may have been
+/// lost.
 const TELL_AGAIN_NS: u64 = 500_000_000;
 
 impl<S: ReplicaStore> Node<S> {
-    /// Sends what is missing of one write to every target that misses it, from the first block.
+    /// Sends the missing blocks of one write, from the first block, to every target that misses
+    /// any.
     pub(super) fn land_at_all(
         &mut self,
         shard: ShardId,
@@ -55,7 +57,7 @@ impl<S: ReplicaStore> Node<S> {
         land_blocks(primary, ways, (term, version), wanted, actions);
     }
 
-    /// Sends again what was not acknowledged in time.
+    /// Sends again the blocks that were not acknowledged in time.
     pub(super) fn resend(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let retry_ns = self.settings.retry_ns;
         let mut late = Vec::new();
@@ -107,7 +109,7 @@ impl<S: ReplicaStore> Node<S> {
         }
     }
 
-    /// The own log has it.
+    /// Notes that the node's own log has a write.
     pub(super) fn written(
         &mut self,
         shard: ShardId,
@@ -122,8 +124,8 @@ impl<S: ReplicaStore> Node<S> {
         }
     }
 
-    /// Makes a write visible and answers it, if it is everywhere (N2); then those that were
-    /// computed on it.
+    /// If a write is on all targets (N2), makes it visible and answers it; then does the same for
+    /// the writes that were computed on it.
     pub(super) fn complete(
         &mut self,
         shard: ShardId,
@@ -180,8 +182,8 @@ impl<S: ReplicaStore> Node<S> {
         self.complete_flush(shard, now, actions);
     }
 
-    /// What has waited is executed in its order: behind one that is to be asked again, the others
-    /// are too (K10).
+    /// Executes waiting requests in their order. If one must be retried, so must those behind it
+    /// (K10).
     fn request_in_turn(&mut self, waiting: Vec<Request>, now: Instant, actions: &mut Vec<Action>) {
         let mut is_put_off = false;
         for request in waiting {
@@ -200,8 +202,8 @@ impl<S: ReplicaStore> Node<S> {
         }
     }
 
-    /// A write that all targets have goes onto the replica store, if that is the log; it is
-    /// answered, and counts as being on all copies, once it is on the medium here too.
+    /// Installs a write that all targets have in the replica store, if that is the log. The write
+    /// is answered, and counts as being on all copies, once it is on the medium here too.
     fn write_to_replica_store(
         &mut self,
         shard: ShardId,
@@ -231,15 +233,15 @@ impl<S: ReplicaStore> Node<S> {
         self.when_durable(Held::Written { shard, version }, now, actions);
     }
 
-    /// Whether there are as many full copies as a write needs (K23). A write under way when a copy
-    /// dies waits for the next one to join.
+    /// Whether there are as many full copies as a write needs (K23). If a copy dies, a write under
+    /// way waits for the next one to join.
     pub fn has_copies(&self, shard: ShardId) -> bool {
         let copy_count = self.shard(shard).map_or(0, |shard| shard.full_copies().count());
         copy_count >= usize::from(self.settings.min_copies)
     }
 
-    /// New targets for what is under way; what a target has acknowledged in the role that it still
-    /// has, counts.
+    /// Gives the writes under way new targets. Acknowledgements of a target that keeps its role
+    /// still count.
     pub(super) fn retarget(
         &mut self,
         shard: ShardId,
@@ -271,8 +273,8 @@ impl<S: ReplicaStore> Node<S> {
         }
     }
 
-    /// The end of being primary: what was under way may take effect, and its client hears of it
-    /// later (`in_doubt`). What waits was not executed.
+    /// Ends the role of primary: writes under way may take effect, and their clients learn the
+    /// outcome later (`in_doubt`). Waiting requests were not executed.
     pub(super) fn demote(&mut self, shard: ShardId, now: Instant, actions: &mut Vec<Action>) {
         let Some(state) = self.shards.get_mut(&shard) else { return };
         let Some(primary) = state.primary.take() else { return };
@@ -298,7 +300,7 @@ impl<S: ReplicaStore> Node<S> {
         waiting.for_each(|request| answer(&request, Outcome::TryAgain, actions));
     }
 
-    /// Tells all targets what is on all copies (Rowan-KV §4.4).
+    /// Announces CommitVer to all targets (Rowan-KV §4.4).
     pub(super) fn tell_commit(&mut self, now: Instant, actions: &mut Vec<Action>) {
         if now < after(self.commit_told_at, self.settings.commit_interval_ns) {
             return;
@@ -347,7 +349,8 @@ fn land_blocks(
     }
 }
 
-/// One block for one target, with what it was computed on where the target lacks that (N5).
+/// The frame of one block for one target, with the writes it was computed on that the target lacks
+/// (N5).
 fn frame(primary: &Primary, version: Version, block: u32, to: NodeId) -> Arc<[u8]> {
     if let Some(alone) = primary.pending.get(&version).filter(|one| one.after.is_none()) {
         return alone.block(block);

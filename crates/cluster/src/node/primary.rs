@@ -12,30 +12,31 @@ use crate::node::filling::Filling;
 use crate::record::{Cut, Entry};
 use crate::settings::{Settings, after};
 
-/// A primary, from its promotion on.
+/// A primary's state, from its promotion on.
 #[derive(Debug)]
 pub(super) struct Primary {
     pub(super) stage: Stage,
-    /// The last version that was given.
+    /// The last version that it assigned.
     pub(super) last: Version,
-    /// In boxes: what they lie in stays small, and an allocator gives that from its cache.
+    /// Writes under way. They are boxed, so that the map's own nodes stay small and the allocator
+    /// has them in its cache.
     pub(super) pending: BTreeMap<Version, Box<Pending>>,
-    /// Of all blocks of these.
+    /// The total length of their blocks.
     pub(super) pending_bytes: usize,
     /// The newest write under way, by key (K6).
     pub(super) newest: BTreeMap<Arc<[u8]>, Version>,
     /// Writes of the group that is open, none of which has left (`group`).
     pub(super) group: Option<Vec<Version>>,
-    /// The flush under way: then it is the last one (F1 of `flush`).
+    /// The flush under way; it is then the last write (F1 of `flush`).
     pub(super) flush: Option<Version>,
-    /// Requests that wait for a write under way, by that.
+    /// Requests that wait for a write under way, by that write's version.
     pub(super) waiting: BTreeMap<Version, Vec<Request>>,
     pub(super) waiting_count: usize,
-    /// What targets were last told to be on all copies, and when.
+    /// The CommitVer last announced to the targets, and when.
     pub(super) told: (Version, Instant),
     pub(super) copy: Option<CopyOut>,
     pub(super) filling: Option<Filling>,
-    /// All that are here are alike, and copies wait (P3).
+    /// When all present copies were alike while others still wait (P3).
     pub(super) withheld_since: Option<Instant>,
     /// When a copy last had no room.
     pub(super) crowded_at: Option<Instant>,
@@ -44,18 +45,19 @@ pub(super) struct Primary {
     pub(super) asking: Asking,
 }
 
-/// How far the promotion is (Rowan-KV §4.5, phase 2).
+/// The progress of the promotion (Rowan-KV §4.5, phase 2).
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// All copies are asked what they have, this one too.
+    /// All copies, this one too, are asked for their entries.
     Gathering { missing: BTreeSet<NodeId>, contents: Contents },
-    /// Everyone, this node's own log included, is given what any of them had.
+    /// All copies, and this node's own log, are given the union of the entries.
     Scattering { missing: BTreeSet<NodeId>, contents: Contents },
     /// All copies are alike.
     Serving,
 }
 
-/// When copies were last asked for what the present stage waits for, and how long they are given.
+/// When copies were last asked for the answers that the present stage waits for, and how long they
+/// have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Asking {
     at: Instant,
@@ -63,8 +65,8 @@ pub(super) struct Asking {
 }
 
 impl Asking {
-    /// Asked now: with each time in vain twice as long is waited, but a lease at most and the time
-    /// that the question's bytes take.
+    /// Notes that copies were asked now. The wait doubles with each request in vain, up to a lease
+    /// plus the time that the request's bytes take.
     pub(super) fn again(&mut self, now: Instant, settings: &Settings, len_bytes: u64) {
         let longest_ns = settings.lease_ns + len_bytes * NS_PER_BYTE;
         let first_ns = 2 * settings.retry_ns + len_bytes * NS_PER_BYTE;
@@ -78,59 +80,59 @@ impl Asking {
     }
 }
 
-/// A write that is not yet everywhere.
+/// A write that is not yet on all targets.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) entry: Arc<Entry>,
     pub(super) blocks: Cut,
-    /// Its driver's books of it.
+    /// The driver's booking of its memory.
     pub(super) _hold: Hold,
     pub(super) targets: Vec<(NodeId, Missing)>,
     /// Whether it waits for the rest of its group (H3).
     pub(super) is_held: bool,
-    /// The last one of its group, if that is another.
+    /// The last write of its group, if that is another one.
     pub(super) goes_with: Option<Version>,
     /// Whether another write was computed on this one.
     pub(super) is_base: bool,
-    /// Whether the replica store has it already, which is the log.
+    /// Whether the replica store, which is the log, has it already.
     pub(super) is_installed: bool,
-    /// Whether the own log has it.
+    /// Whether the node's own log has it.
     pub(super) is_written: bool,
-    /// The write that this one was computed on, if that was under way (N5).
+    /// The write that this one was computed on, if that one was under way (N5).
     pub(super) after: Option<Version>,
     pub(super) outcome: Outcome,
-    /// The client that asked, and which of its requests this is.
+    /// The client that made the request, and the request's sequence number.
     pub(super) reply_to: (ClientId, u64),
     pub(super) landed_at: Instant,
     pub(super) begun_at: Instant,
     /// Whether its client has been told that the outcome is unknown.
     pub(super) is_given_up: bool,
-    /// How often it was landed again since anything of it was acknowledged.
+    /// How often it was sent again since any part of it was acknowledged.
     pub(super) retry_count: u8,
 }
 
-/// Of one write, what one target has not acknowledged.
+/// The blocks of one write that one target has not acknowledged.
 #[derive(Clone, Debug)]
 pub(super) struct Missing {
     blocks: Blocks,
-    /// When one of them was last acknowledged, or could have been first.
+    /// When one of them was last acknowledged, or when the first could have been.
     pub(super) moved_at: Instant,
-    /// Whether any was.
+    /// Whether any was acknowledged.
     has_moved: bool,
-    /// Those below are on their way, or there.
+    /// Blocks below this index are on their way, or have arrived.
     pub(super) sent: u32,
 }
 
-/// A set of blocks that costs nothing for what has only one, as almost every write.
+/// A set of blocks that needs no allocation for a single block, as almost every write has.
 #[derive(Clone, Debug)]
 enum Blocks {
-    /// Whether the only one is in it.
+    /// Whether the only block is in the set.
     Only(bool),
     Several(BTreeSet<u32>),
 }
 
 impl Missing {
-    /// All of so many.
+    /// The set of all of `block_count` blocks.
     pub(super) fn all(block_count: usize, now: Instant) -> Missing {
         let blocks = match block_count {
             1 => Blocks::Only(true),
@@ -139,7 +141,7 @@ impl Missing {
         Missing { blocks, moved_at: now, has_moved: false, sent: 0 }
     }
 
-    /// Whether nothing is missing.
+    /// Whether no block is missing.
     pub(super) fn is_empty(&self) -> bool {
         match &self.blocks {
             Blocks::Only(is_missing) => !is_missing,
@@ -147,7 +149,7 @@ impl Missing {
         }
     }
 
-    /// A block is there.
+    /// Removes a block that has arrived.
     pub(super) fn remove(&mut self, block: u32, now: Instant) {
         self.moved_at = now;
         self.has_moved = true;
@@ -159,15 +161,15 @@ impl Missing {
         }
     }
 
-    /// Nothing is on its way any more: what is missing goes out anew. Where none has got there the
-    /// first block goes alone, for the target may have no memory to begin the entry.
+    /// Treats all missing blocks as lost, so that they are sent again. If none has arrived yet, the
+    /// first block goes alone, because the target may have no memory to begin the entry.
     pub(super) fn take_again(&mut self, is_first: bool, take: impl FnMut(u32)) {
         self.sent = 0;
         self.take_of(if is_first || self.has_moved { WINDOW_BLOCKS } else { 1 }, take);
     }
 
-    /// The blocks that may go out now: no more than a window is on its way at a time, so that a
-    /// large entry does not flood its targets' sockets.
+    /// The blocks that may be sent now: at most one window is on its way at a time, so that a large
+    /// entry does not flood its targets' sockets.
     pub(super) fn take_window(&mut self, take: impl FnMut(u32)) {
         self.take_of(WINDOW_BLOCKS, take);
     }
@@ -192,14 +194,14 @@ impl Missing {
     }
 }
 
-/// Blocks of one entry that are on their way to one target.
+/// The window: blocks of one entry on their way to one target.
 pub(super) const WINDOW_BLOCKS: usize = 64;
 
-/// Each time that no answer comes, the wait doubles; but so often at most.
+/// How often the wait for an answer doubles at most.
 const DOUBLINGS_MAX: u8 = 3;
 
 impl Pending {
-    /// One that no target has been sent.
+    /// A write that was not sent to any target yet.
     pub(super) fn new(
         entry: Arc<Entry>,
         blocks: Cut,
@@ -227,12 +229,12 @@ impl Pending {
         }
     }
 
-    /// How long after its landing it is landed again: receivers that are behind are not given more.
+    /// The time from sending to sending again: receivers that are behind are not sent more.
     pub(super) fn patience_ns(&self, retry_ns: u64) -> u64 {
         retry_ns << self.retry_count.min(DOUBLINGS_MAX)
     }
 
-    /// N2, but for the own log.
+    /// Whether every target has it (N2, without the own log).
     pub(super) fn is_everywhere(&self) -> bool {
         self.targets.iter().all(|(_, missing)| missing.is_empty())
     }
@@ -273,14 +275,14 @@ impl Primary {
         }
     }
 
-    /// Whether a request of that key waits for its newest write.
+    /// Whether a request for that key waits for its newest write.
     pub(super) fn has_waiting(&self, newest: Version, key: &[u8]) -> bool {
         let waiting = self.waiting.get(&newest);
         waiting.is_some_and(|waiting| waiting.iter().any(|request| *request.key == *key))
     }
 
-    /// Whether others may be given copies: of a shard that is served, or whose union is on this
-    /// replica store and for long not on all others.
+    /// Whether the shard may be copied to other nodes: it is served, or its union is in this
+    /// replica store and has been missing on others for long.
     pub(super) fn may_copy(&self, now: Instant, patience_ns: u64) -> bool {
         match self.stage {
             Stage::Gathering { .. } => false,
@@ -298,7 +300,7 @@ impl Primary {
         self.pending.keys().next().map_or(self.last, |first| first.previous())
     }
 
-    /// What a write under way was computed on, newest first.
+    /// The writes under way that a write was computed on, newest first.
     pub(super) fn chain(&self, version: Option<Version>) -> impl Iterator<Item = &Pending> {
         let pending = |version: Option<Version>| self.pending.get(&version?).map(Box::as_ref);
         std::iter::successors(pending(version), move |later| pending(later.after))

@@ -60,7 +60,8 @@ impl<S: ReplicaStore> Node<S> {
         self.ask(id, now, actions);
     }
 
-    /// Another configuration with the same primary: a promotion that had not ended starts again.
+    /// Handles a new configuration with the same primary: a promotion that had not ended starts
+    /// again.
     pub(super) fn follow_promotion(
         &mut self,
         id: ShardId,
@@ -109,7 +110,7 @@ impl<S: ReplicaStore> Node<S> {
         }
     }
 
-    /// Asks those whose answers are missing.
+    /// Asks the copies whose answers are missing.
     fn ask(&mut self, id: ShardId, now: Instant, actions: &mut Vec<Action>) {
         let (term, own, settings) = (self.term(), self.id, self.settings);
         let Some(primary) = self.primary_mut(id) else { return };
@@ -157,7 +158,7 @@ impl<S: ReplicaStore> Node<S> {
         }
     }
 
-    /// With everyone's answer: takes the union, and scatters it.
+    /// Once every copy has answered: takes the union, and scatters it.
     fn end_gathering(&mut self, id: ShardId, now: Instant, actions: &mut Vec<Action>) {
         let own = self.id;
         let Some(primary) = self.primary_mut(id) else { return };
@@ -220,9 +221,9 @@ impl<S: ReplicaStore> Node<S> {
         self.when_durable(held, Instant::default(), actions);
     }
 
-    /// What another copy has sent becomes part of this one. What is on all copies is here already,
-    /// if this is one, and must not come back where a delete of it is forgotten (K2).
-    /// False: there is no room for all of it.
+    /// Adds data that another copy has sent to this copy. Entries that are on all copies are here
+    /// already, if this is a full copy, and must not come back where a delete of them is forgotten
+    /// (K2). Returns false if there is no room for all of it.
     pub(super) fn receive(
         &mut self,
         id: ShardId,
@@ -245,7 +246,7 @@ impl<S: ReplicaStore> Node<S> {
         true
     }
 
-    /// One copy has the union; when all have it, the shard is served.
+    /// Notes that one copy has the union; when all have it, the shard is served.
     pub(super) fn scattered(&mut self, from: NodeId, id: ShardId) {
         let is_withheld = self.shard(id).is_some_and(|shard| !shard.waiting.is_empty()); // P3
         self.store_backlog();

@@ -13,10 +13,10 @@ use crate::replica_store::ReplicaStore;
 use crate::settings::Settings;
 
 impl<S: ReplicaStore> Node<S> {
-    /// A new incarnation over a replica store that is the log, as it was recovered: of these shards
-    /// it has something, and so much of each is known to be on all copies.
+    /// A new incarnation over a recovered replica store that is the log. `shards` lists those it
+    /// has data of, and the version up to which each is known to be on all copies.
     ///
-    /// Which shards it has a role in, the next configuration says.
+    /// The next configuration decides in which shards it has a role.
     pub fn resume(
         id: NodeId,
         settings: Settings,
@@ -33,11 +33,13 @@ impl<S: ReplicaStore> Node<S> {
         node
     }
 
-    /// A new incarnation from what an earlier one has appended. Returns how much of the log is
-    /// whole: the rest is a torn tail, to be cut before anything is appended.
+    /// A new incarnation from the log of an earlier one. Returns how much of the log is whole: the
+    /// rest is a torn tail, to be cut before anything is appended.
     ///
-    /// Which shards it has a role in, the next configuration says. Anything but [`Check::Checksum`]
-    /// is for the fault simulation, which must notice.
+    /// The next configuration decides in which shards it has a role. Any check except
+    /// [`Check::Checksum`] is for the fault simulation, which must notice.
+    /// #3 -
+    /// The damage before each shard's last beginning, and the incarnation of that beginning.
     pub fn recover(
         id: NodeId,
         earlier_incarnation: u32,

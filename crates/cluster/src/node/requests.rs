@@ -15,10 +15,11 @@ use crate::node::{Action, Node};
 use crate::record::{Answered, Cut, Entry, parse_integer};
 use crate::replica_store::ReplicaStore;
 
-/// Writes of one shard that wait for acknowledgements: a promotion gathers them in one message.
+/// The most bytes of writes of one shard that wait for acknowledgements: a promotion gathers them
+/// in one message.
 const PENDING_MAX_BYTES: usize = 32 << 20;
 
-/// What an operation makes of a key.
+/// The result of an operation on a key.
 struct Computed {
     changed: Changed,
     answered: Answered,
@@ -85,8 +86,10 @@ impl<S: ReplicaStore> Node<S> {
         self.write(shard, request, now, actions);
     }
 
-    /// Why a write is not executed: with an answer, or with none because one is on its way or no
-    /// client waits for it.
+    /// The reason why a write is not executed: with an answer, or without one because an answer is
+    /// on its way or no client waits for it.
+    /// #4 -
+    /// A read of a write under way waits for that write; in a group, every read does.
     fn refusal(&self, shard: ShardId, request: &Request) -> Option<Option<Outcome>> {
         let state = self.shards.get(&shard)?;
         match state.sessions.look_up(request.client, request.sequence) {
@@ -169,7 +172,7 @@ impl<S: ReplicaStore> Node<S> {
         self.begin(shard, Box::new(pending), answered, now, actions);
     }
 
-    /// Lets a write be pending: in the own log and on its way to every target.
+    /// Begins a pending write: in the node's own log and on its way to every target.
     fn begin(
         &mut self,
         shard: ShardId,
@@ -221,7 +224,7 @@ impl<S: ReplicaStore> Node<S> {
         self.when_durable(Held::Written { shard, version }, now, actions);
     }
 
-    /// Until a write under way is everywhere; then it is executed anew.
+    /// Makes a request wait until a write under way is on all copies; then it is executed anew.
     pub(super) fn wait(&mut self, shard: ShardId, after: Version, request: Request) {
         if let Some(primary) = self.primary_mut(shard) {
             primary.waiting.entry(after).or_default().push(request);
@@ -243,7 +246,7 @@ impl<S: ReplicaStore> Node<S> {
     }
 }
 
-/// An answer that promises nothing.
+/// Sends an answer that promises nothing about the data.
 pub(super) fn answer(request: &Request, outcome: Outcome, actions: &mut Vec<Action>) {
     actions.push(to_client(request.client, request.sequence, outcome));
 }
@@ -252,7 +255,7 @@ pub(super) fn to_client(client: ClientId, sequence: u64, outcome: Outcome) -> Ac
     Action::Send { to: Peer::Client(client), message: Message::Reply { sequence, outcome } }
 }
 
-/// Whose an entry is.
+/// The client and sequence number recorded in an entry.
 fn author_of(request: &Request) -> (ClientId, u64) {
     match request.client.is_anonymous() {
         true => (ClientId::NONE, 0),
@@ -294,7 +297,8 @@ fn compute(operation: &Operation, current: Option<&Entry>, version: Version) -> 
     }
 }
 
-/// Whether one datagram takes this block, if it is one, with all that it was computed on (N5).
+/// Whether one datagram holds this block, if it is the only one, and all writes that it was
+/// computed on (N5).
 fn fits_with_chain(
     primary: &Primary,
     after: Version,

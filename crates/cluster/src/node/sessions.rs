@@ -6,8 +6,8 @@ use crate::ids::ClientId;
 use crate::message::{Answer, Outcome};
 use crate::record::{Answered, Entry, Session, parse_integer};
 
-/// Of one shard. A client has one write under way at a time; its next one ends the memory of the
-/// last.
+/// The sessions of one shard. A client has one write under way at a time; its next write replaces
+/// the memory of the last.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sessions {
     answers: BTreeMap<ClientId, Known>,
@@ -19,7 +19,7 @@ struct Known {
     is_pending: bool,
 }
 
-/// Whether a request was seen before.
+/// Whether a request was seen before, and with which result.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     Never,
@@ -27,7 +27,7 @@ pub(super) enum Seen {
     Pending,
     /// It was executed.
     Answered(Outcome),
-    /// A later one of the client was seen: it does not wait for this one any more.
+    /// A later request of the client was seen: the client does not wait for this one any more.
     Overtaken,
 }
 
@@ -43,12 +43,12 @@ impl Sessions {
         }
     }
 
-    /// A write of the client is under way.
+    /// Notes that a write of the client is under way.
     pub(super) fn begin(&mut self, client: ClientId, answer: Answer) {
         self.answers.insert(client, Known { answer, is_pending: true });
     }
 
-    /// A write that was under way is not any more, and was not executed.
+    /// Notes that a write under way was given up without being executed.
     pub(super) fn take_back(&mut self, client: ClientId, sequence: u64) {
         let known = self.answers.get(&client);
         if known.is_some_and(|known| known.is_pending && known.answer.sequence == sequence) {
@@ -56,7 +56,7 @@ impl Sessions {
         }
     }
 
-    /// A write of the client was executed, here or elsewhere.
+    /// Notes that a write of the client was executed, here or elsewhere.
     pub(super) fn settle(&mut self, client: ClientId, answer: Answer) {
         let is_news =
             self.answers.get(&client).is_none_or(|known| known.answer.sequence <= answer.sequence);
@@ -72,14 +72,14 @@ impl Sessions {
         self.settle(entry.client, answer_of(entry));
     }
 
-    /// What was executed; not what is under way.
+    /// The executed writes, without those under way.
     pub(super) fn settled(&self) -> Vec<(ClientId, Answer)> {
         let settled = self.answers.iter().filter(|(_, known)| !known.is_pending);
         settled.map(|(client, known)| (*client, known.answer.clone())).collect()
     }
 }
 
-/// What the client of an entry was or would have been told.
+/// The answer that the client of an entry got or would have got.
 fn answer_of(entry: &Entry) -> Answer {
     let integer = entry.value.as_deref().and_then(parse_integer);
     let outcome = outcome_of(entry.answered, integer);
@@ -94,7 +94,7 @@ pub(super) fn outcome_of(answered: Answered, integer: Option<i64>) -> Outcome {
     }
 }
 
-/// As a record of a log.
+/// Encodes an answer as a record of a log.
 pub(super) fn record_of(shard: crate::ids::ShardId, client: ClientId, answer: &Answer) -> Session {
     let (answered, integer) = match answer.outcome {
         Outcome::Integer(integer) => (Answered::Integer, Some(integer)),

@@ -20,8 +20,8 @@ use crate::ids::NodeId;
 use crate::manager::plan::{crown, leave};
 use crate::settings::Settings;
 
-/// Takes from those that end what others have as well. The value says whether the node is settled:
-/// it owes no client an answer.
+/// Takes roles from nodes that are shutting down, where other nodes have the data too. The value
+/// says whether the node is settled: no client waits for an answer from it.
 pub(super) fn end(new: &mut Configuration, ending: &BTreeMap<NodeId, bool>, settings: &Settings) {
     if ending.is_empty() {
         return;

@@ -17,7 +17,7 @@ use crate::configuration::Configuration;
 use crate::ids::NodeId;
 use crate::settings::Settings;
 
-/// Takes a step away from those that leave, in a few shards at a time.
+/// Takes one step in moving roles away from leaving nodes, in a few shards at a time.
 pub(super) fn leave(new: &mut Configuration, leaving: &BTreeSet<u16>, settings: &Settings) {
     if leaving.is_empty() {
         return;
@@ -43,7 +43,7 @@ pub(super) fn leave(new: &mut Configuration, leaving: &BTreeSet<u16>, settings: 
     }
 }
 
-/// One of the backups that stay becomes primary.
+/// Makes one of the staying backups primary.
 pub(super) fn hand_over(
     new: &mut Configuration,
     index: usize,
@@ -61,7 +61,7 @@ pub(super) fn hand_over(
     true
 }
 
-/// N1.
+/// Whether there are enough copies without the leaving one (N1).
 fn is_enough(
     new: &Configuration,
     index: usize,

@@ -19,7 +19,7 @@ use crate::ids::{NodeId, ShardId};
 use crate::manager::plan::{Facts, crown};
 use crate::settings::Settings;
 
-/// Takes those that hold a shard up out of it, as far as its other copies allow.
+/// Removes nodes that hold a shard up from it, as far as its other copies allow.
 pub(super) fn replace(
     new: &mut Configuration,
     overdue: &BTreeSet<(ShardId, NodeId)>,
@@ -59,7 +59,7 @@ fn heir(new: &Configuration, index: usize) -> Option<NodeId> {
     backups.min_by_key(|node| new.primary_count(*node))
 }
 
-/// One backup too many is left where another has joined for one that takes writes again.
+/// Releases one backup too many, after another has joined in place of one that takes writes again.
 pub(super) fn trim(new: &mut Configuration, facts: &Facts<'_>, settings: &Settings) {
     let backup_max = usize::from(settings.copies) - 1;
     for index in 0..new.shards.len() {
