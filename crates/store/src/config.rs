@@ -4,85 +4,87 @@ use thiserror::Error;
 
 use crate::mapping::HugePages;
 
-/// What happens when the log is full (architecture of the log: evict or clean).
+/// The behaviour of a full log: evict or clean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// A cache: whole segments are reclaimed, oldest first; what was read lately is kept.
+    /// A cache: reclaims whole segments, oldest first, and keeps recently read entries.
     Evict,
-    /// A store: nothing is dropped; live entries are copied out of sparse segments, and when that
-    /// no longer makes room a write is answered "out of memory".
+    /// A store: drops nothing. It copies live entries out of sparse segments; when that no longer
+    /// makes room, a write is answered "out of memory".
     Clean,
 }
 
-/// Which entries survive the reclaiming of their segment in [`Mode::Evict`] (MICA §4.1).
+/// Which entries survive when their segment is reclaimed in [`Mode::Evict`] (MICA §4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Eviction {
     /// None: first in, first out.
     Fifo,
-    /// Those that were read since they were written or last moved.
+    /// Entries read since they were written or last moved.
     LruApprox,
-    /// New items pass through a small queue, a tenth of the log; what was read there, or comes back
-    /// soon after it was dropped, goes to the main queue, where each read (up to three) is worth
-    /// one more round.
+    /// New items pass through a small queue, a tenth of the log. Items that are read there, or
+    /// written again soon after they were dropped, go to the main queue, where each read (up to
+    /// three) is worth one more round.
     #[default]
     S3Fifo,
 }
 
-/// How keys are found.
+/// The kind of index that finds keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexKind {
-    /// By their hash: the fastest for one key at a time.
+    /// By hash: the fastest for one key at a time.
     Hash,
-    /// In their order, by a trie of B+-trees: ranges of keys as well.
+    /// In key order, by a trie of B+-trees: supports ranges of keys as well.
     Tree,
 }
 
 /// Settings of one store.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
-    /// Log, index and ghosts together: a hard cap. Beside it a store has its tables: 16 bytes for
-    /// each 256 KiB (the index's directory), some 50 for each segment, four more for each segment
-    /// and session (up to eight sessions), and 250 for each session.
+    /// A hard cap on log, index and ghosts together. In addition a store has its tables: 16 bytes
+    /// for each 256 KiB (the index's directory), some 50 for each segment, four more for each
+    /// segment and session (up to eight sessions), and 250 for each session.
     pub memory_bytes: u64,
-    /// What the index has of `memory_bytes` at first, and at least. It grows to half of them, and
-    /// shrinks, as items come and go; only a lossy one stays as it is.
+    /// The index's initial and minimum part of `memory_bytes`. The index grows to half of them, and
+    /// shrinks, as items come and go; only a lossy one keeps its size.
     pub index_bytes: u64,
-    /// How keys are found.
+    /// The kind of index.
     pub index: IndexKind,
-    /// What a full log does.
+    /// The behaviour of a full log.
     pub mode: Mode,
     /// Which entries survive in [`Mode::Evict`].
     pub eviction: Eviction,
     /// Buckets of one line without overflow: a full bucket drops its oldest entry (MICA §4.1).
     pub lossy_index: bool,
-    /// How many threads may hold a session at once.
+    /// The most threads that may hold a session at once.
     pub session_max: usize,
     /// Largest key + value, at most [`crate::ITEM_MAX_BYTES`]; the log's size may lower it
     /// ([`Limits::item_max_bytes`]).
     pub item_max_bytes: u64,
     /// Seed of the key hash (K26).
     pub hash_seed: u64,
-    /// Requests in flight in the three-stage pipeline, 1 to [`BATCH_MAX`]; 1 is no pipeline.
+    /// The number of requests in flight in the three-stage pipeline, 1 to [`BATCH_MAX`]; 1 disables
+    /// the pipeline.
     pub batch: usize,
-    /// Which pages the memory is asked to lie on; [`crate::Store::page_kind`] says which it got.
+    /// The kind of pages requested for the memory; [`crate::Store::page_kind`] returns the kind
+    /// obtained.
     pub huge_pages: HugePages,
 }
 
-/// Most requests in flight in the three-stage pipeline.
+/// The most requests in flight in the three-stage pipeline.
 pub const BATCH_MAX: usize = 64;
 
-/// What an open store can hold.
+/// The capacity of an open store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Largest key + value of one item.
+    /// The largest key + value of one item.
     pub item_max_bytes: u64,
-    /// One segment of the log (K14).
+    /// The size of one segment of the log (K14).
     pub segment_bytes: u64,
-    /// Segments of log and index together.
+    /// The number of segments of log and index together.
     pub segment_count: u32,
 }
 
-/// Why a store did not open.
+/// The reason why a store did not open.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -92,36 +94,36 @@ pub enum OpenError {
          {min_bytes} is the least for {session_max} sessions"
     )]
     TooSmall {
-        /// As configured.
+        /// The configured cap.
         memory_bytes: u64,
-        /// What the index leaves.
+        /// The bytes that the index leaves to the log.
         log_bytes: u64,
-        /// What the log needs.
+        /// The bytes that the log needs.
         min_bytes: u64,
-        /// As configured.
+        /// The configured number of sessions.
         session_max: usize,
     },
-    /// A count outside its range.
+    /// A number outside its range.
     #[error("{name} is {found}; it can be {min} to {max}")]
     OutOfRange {
-        /// The setting.
+        /// The setting's name.
         name: &'static str,
-        /// As configured.
+        /// The configured value.
         found: u64,
-        /// Inclusive.
+        /// The minimum, inclusive.
         min: u64,
-        /// Inclusive.
+        /// The maximum, inclusive.
         max: u64,
     },
-    /// A data file's segments that do not all lie within the memory.
+    /// Some segments of a data file do not fit into the memory.
     #[error(
         "the data file uses segments up to {used_bytes} bytes of log, and the memory has \
          {log_bytes}: give more memory"
     )]
     DoesNotFit {
-        /// Up to the last segment in use.
+        /// Bytes up to the last segment in use.
         used_bytes: u64,
-        /// Of all segments.
+        /// Bytes of all segments.
         log_bytes: u64,
     },
     /// Recovered entries leave no room for the index, or for copies.
@@ -129,15 +131,15 @@ pub enum OpenError {
         "the memory is too small for the segments and entries that are there: give more memory"
     )]
     NoRoom,
-    /// A durable store must keep what it is given.
+    /// A durable store must not drop data.
     #[error("a durable store needs mode Clean and an index that is not lossy")]
     NotAStore,
-    /// The kernel gave no address space.
+    /// The kernel provided no address space.
     #[error("cannot map {bytes} bytes: {source}")]
     Map {
-        /// Asked for.
+        /// The requested bytes.
         bytes: u64,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: std::io::Error,
     },
 }
@@ -146,6 +148,6 @@ pub enum OpenError {
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("all {session_max} sessions of the store are taken")]
 pub struct NoSession {
-    /// As configured.
+    /// The configured number of sessions.
     pub session_max: usize,
 }

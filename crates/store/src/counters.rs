@@ -3,8 +3,8 @@
 
 use base::sync::{AtomicU64, Ordering};
 
-/// What one session did since it last published. Differences wrap, so that an item written by
-/// one session and removed by another cancels out in the sum.
+/// The changes of one session's counters since it last published them. Differences wrap, so that an
+/// item written by one session and removed by another cancels out in the sum.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub items: u64,
@@ -86,7 +86,7 @@ impl Counts {
 pub(crate) struct SharedCounts([AtomicU64; FIELDS]);
 
 impl SharedCounts {
-    /// Adds what has happened since and clears it.
+    /// Adds the changes to the published counters and clears them.
     #[inline]
     pub(crate) fn publish(&self, counts: &mut Counts) {
         for (total, change) in self.0.iter().zip(counts.fields()) {
@@ -111,84 +111,84 @@ pub(crate) fn fold<'a>(all: impl Iterator<Item = &'a SharedCounts>) -> Counts {
     Counts::from_fields(sums)
 }
 
-/// What a store holds and has done, as of about now.
+/// A store's contents and history, approximately as of now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
-    /// Items, expired ones that no session has met since included.
+    /// Items, including expired ones that no session has met since.
     pub items: u64,
-    /// Of these, with an expiry.
+    /// Items with an expiry.
     pub items_with_expiry: u64,
     /// Bytes of live entries: headers, keys, values, padding.
     pub entry_bytes: u64,
-    /// Bytes of the log's segments that are not free.
+    /// Bytes of the log's segments in use.
     pub log_used_bytes: u64,
-    /// Bytes of all segments that are not lent to the index.
+    /// Bytes of all segments not lent to the index.
     pub log_bytes: u64,
-    /// Bytes of index buckets that are in use.
+    /// Bytes of index buckets in use.
     pub index_used_bytes: u64,
-    /// Bytes of segments that are lent to the index now.
+    /// Bytes of segments lent to the index now.
     pub index_bytes: u64,
     /// Chains of the index.
     pub index_heads: u64,
     /// Overflow buckets in chains, and lines of the index that wait to be reused.
     pub index_overflow_buckets: u64,
-    /// Nodes of the tree, spare ones and those that wait to be reused among them; 0: there is none,
-    /// for a tree has at least its root.
+    /// Nodes of the tree, including spare ones and those waiting for reuse; 0: there is no tree,
+    /// since a tree has at least its root.
     pub tree_nodes: u64,
-    /// Partitions of the index that have changed their size since the start.
+    /// Partitions of the index that have changed size since the start.
     pub index_partitions_resized: u64,
-    /// Partitions of the index that are changing it.
+    /// Partitions of the index that are changing size now.
     pub index_partitions_resizing: u64,
     /// Items dropped because the log was full.
     pub evicted_by_log: u64,
     /// Items dropped because their bucket was full.
     pub evicted_by_index: u64,
-    /// Of the dropped, those that were never read since they were written or moved.
+    /// Dropped items that were never read since they were written or moved.
     pub evicted_unread: u64,
-    /// Items removed because their time had come.
+    /// Items removed because they had expired.
     pub expired: u64,
     /// Entries kept by moving them out of a reclaimed segment (evict mode).
     pub reinserted: u64,
     /// Bytes that cleaning copied (clean mode).
     pub cleaned_bytes: u64,
-    /// Writes refused for want of space.
+    /// Writes refused for lack of space.
     pub out_of_memory: u64,
-    /// Of `evicted_by_log`, those that the small queue gave up (S3-FIFO); the rest was in main, or
-    /// in the only queue there is.
+    /// The part of `evicted_by_log` that was dropped from the small queue (S3-FIFO); the rest was
+    /// in main, or in the only queue.
     pub evicted_small: u64,
-    /// Of `reinserted`, those that moved from the small queue to main.
+    /// The part of `reinserted` that moved from the small queue to main.
     pub promoted: u64,
-    /// Writes that went straight to main because the small queue had given the key up lately.
+    /// Writes that went straight to main because the small queue had evicted the key lately.
     pub ghost_hits: u64,
     /// Bytes of live entries copied out of mostly dead segments (evict mode).
     pub dead_space_copied_bytes: u64,
-    /// Where the log's bytes are.
+    /// The use of the log's bytes.
     pub space: LogSpace,
     /// Bytes of the ghost table.
     pub ghost_bytes: u64,
 }
 
-/// Where the log's bytes are; the sum is the log, without the segments that the index has.
+/// The use of the log's bytes; the sum is the log, without the segments lent to the index.
 ///
 /// ```text
 ///  log = free + open + waiting + full segments (live + dead + tails)
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogSpace {
-    /// Segments that hold nothing.
+    /// Empty segments.
     pub free_bytes: u64,
-    /// Segments that sessions append to, whole.
+    /// Segments that sessions append to, counted whole.
     pub open_bytes: u64,
-    /// Segments without a live entry that a grace period or a slow reader still keeps.
+    /// Segments without a live entry that are kept by a grace period or a slow reader.
     pub waiting_bytes: u64,
     /// Live entries of full segments.
     pub live_bytes: u64,
-    /// Entries of full segments that were overwritten, deleted or have expired and been noticed.
+    /// Entries of full segments that were overwritten, deleted, or noticed to be expired.
     pub dead_bytes: u64,
-    /// Ends of full segments into which no further entry fitted ...
+    /// Unused ends of full segments into which no further entry fitted.
     pub tail_bytes: u64,
-    /// ... and those of them that long entries left, of more than a quarter of a segment.
+    /// The part of `tail_bytes` left by long entries, of more than a quarter of a segment.
     pub long_tail_bytes: u64,
-    /// Live entries of segments of the small queue, open ones too (S3-FIFO).
+    /// Live entries of segments of the small queue, including open ones (S3-FIFO).
     pub small_live_bytes: u64,
 }

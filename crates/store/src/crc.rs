@@ -6,16 +6,18 @@
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-/// The state before any byte.
+/// The state before the first byte.
 pub(crate) const START: u32 = u32::MAX;
 
-/// Up to this many bytes the instruction's latency, three cycles for eight bytes, is no more than
-/// what the library's wider method needs to start.
+/// Up to this many bytes the instruction's latency, three cycles for eight bytes, costs no more
+/// than starting the library's wider method.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const SHORT_MAX_BYTES: usize = 256;
 
-/// The state after `bytes`. The state, not its complement, is what entries store: one step less,
-/// and as strong.
+/// The state after `bytes`. Entries store the state, not its complement: one step less, and as
+/// strong.
+/// #4 -
+/// SAFETY: the processor has the instructions (just checked).
 #[inline]
 pub(crate) fn extend(state: u32, bytes: &[u8]) -> u32 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -32,7 +34,7 @@ fn extend_long(state: u32, bytes: &[u8]) -> u32 {
     u32::try_from(digest.get_state()).expect("a 32-bit checksum has a 32-bit state")
 }
 
-/// Eight bytes an instruction, then the rest.
+/// Sums eight bytes per instruction, then the rest.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[target_feature(enable = "sse4.2")]
 fn extend_short(state: u32, bytes: &[u8]) -> u32 {

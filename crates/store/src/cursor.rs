@@ -11,16 +11,16 @@ use std::collections::{BTreeMap, HashMap};
 
 use thiserror::Error;
 
-/// Cursors that are remembered.
+/// The most cursors remembered.
 const CURSORS_MAX: usize = 4096;
-/// Bytes of their keys.
+/// The most bytes of their keys.
 const KEY_BYTES_MAX: usize = 16 << 20;
 
-/// The store does not know this cursor, or has forgotten it.
+/// The cursor is unknown, or was dropped.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("cursor {cursor} is not known any more; begin again with 0")]
 pub struct UnknownCursor {
-    /// As given by the caller.
+    /// The caller's cursor.
     pub cursor: u64,
 }
 
@@ -28,7 +28,7 @@ pub struct UnknownCursor {
 #[derive(Default)]
 pub(crate) struct CursorTable {
     cursors: HashMap<u64, Remembered>,
-    /// Cursors by when they were used last.
+    /// Cursors in order of their last use.
     uses: BTreeMap<u64, u64>,
     key_bytes: usize,
     last_cursor: u64,
@@ -41,7 +41,7 @@ struct Remembered {
 }
 
 impl CursorTable {
-    /// A cursor for the place behind `key`; never 0.
+    /// Makes a cursor for the place behind `key`; never 0.
     pub(crate) fn remember(&mut self, key: Vec<u8>) -> u64 {
         self.last_cursor += 1;
         self.last_use += 1;
@@ -62,7 +62,7 @@ impl CursorTable {
         }
     }
 
-    /// The key behind which the walk goes on. It stays known: a client may ask again.
+    /// The key behind which the walk continues. It stays known: a client may ask again.
     pub(crate) fn key_of(&mut self, cursor: u64) -> Result<Vec<u8>, UnknownCursor> {
         let remembered = self.cursors.get_mut(&cursor).ok_or(UnknownCursor { cursor })?;
         self.last_use += 1;

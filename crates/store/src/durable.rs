@@ -63,23 +63,24 @@ pub(crate) use restoring::{Way, share_out};
 
 pub use restore::{Damage, Recovery, UsedCheckpoint};
 
-/// One session's part.
+/// The state of one session.
 #[derive(Default)]
 struct Place {
-    /// Twice the calls with writes that it has ended, and one more while it is at one (D1).
+    /// Twice the number of calls with writes that the session has ended, plus one during such a
+    /// call (D1).
     begun: AtomicU64,
-    /// The last even one that is on the medium (D2).
+    /// The last even value of `begun` that is on the medium (D2).
     covered: AtomicU64,
 }
 
-/// Whether writes are taken.
+/// Whether the log accepts writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// What is written becomes durable.
+    /// Writes become durable.
     Good,
     /// The last commit failed and may succeed later: the disk is full.
     Stalled(MediumError),
-    /// Nothing becomes durable any more, until a restart (D6).
+    /// Nothing becomes durable until a restart (D6).
     Failed(MediumError),
 }
 
@@ -88,38 +89,38 @@ pub enum Health {
 pub struct DurableStats {
     /// Syncs that succeeded.
     pub syncs: u64,
-    /// Bytes of entries written, each once.
+    /// Bytes of entries written, each entry counted once.
     pub entry_bytes: u64,
-    /// All bytes written, rows and superblocks too.
+    /// All bytes written, including rows and superblocks.
     pub written_bytes: u64,
     /// Commits that failed.
     pub failures: u64,
-    /// Bytes that were appended and are not synced yet.
+    /// Bytes appended and not synced yet.
     pub uncommitted_bytes: u64,
-    /// Bytes of deletes that are kept (D5).
+    /// Bytes of the deletes that are kept (D5).
     pub tombstone_bytes: u64,
-    /// How long commits took: up to 64 us, 128 us, ... each bound twice the one before, and beyond
-    /// the last.
+    /// A histogram of commit times: up to 64 us, 128 us, ... each bound twice the previous one; the
+    /// last class is beyond the last bound.
     pub commit_counts: [u64; COMMIT_BOUNDS + 1],
-    /// Nanoseconds of all of them.
+    /// The total of commit times in nanoseconds.
     pub commit_ns: u64,
 }
 
-/// Bounds of commit times: 64 us to 1 s.
+/// The number of bounds of commit times: 64 us to 1 s.
 pub const COMMIT_BOUNDS: usize = 15;
-/// The first of them.
+/// The first bound.
 pub const COMMIT_BOUND_FIRST_NS: u64 = 64_000;
 
-/// What sessions and the committer share.
+/// The state that sessions and the committer share.
 pub struct Durable {
     places: Box<[CachePadded<Place>]>,
-    /// Of each segment, bytes of entries that are noted.
+    /// For each segment, the bytes of noted entries.
     ends: Box<[AtomicU64]>,
     is_dirty: Box<[AtomicBool]>,
-    /// When each segment was taken; 0: it is free, by D3.
+    /// For each segment, the sequence drawn when it was taken; 0: it is free, by D3.
     sequences: Box<[AtomicU64]>,
     next_sequence: AtomicU64,
-    /// Of each segment, bytes whose deletes were dealt with.
+    /// For each segment, the bytes whose deletes were handled by cleaning.
     cleaned: Box<[AtomicU64]>,
     lists: Mutex<Lists>,
     /// Wakes the committer; its mutex is `lists`.
@@ -127,17 +128,17 @@ pub struct Durable {
     /// Wakes threads that wait for a commit; its mutex is `lists`.
     committed: Condvar,
     is_refusing: AtomicBool,
-    /// Entries up to this version are flushed, as soon as it is on the medium.
+    /// Entries up to this version are deleted by a flush, once the floor is on the medium.
     flush_floor: AtomicU64,
-    /// Versions of deletes that were dropped (K1).
+    /// The highest version of a dropped delete (K1).
     dropped_floor: AtomicU64,
     tombstone_bytes: AtomicU64,
     passes: passes::Passes,
-    /// Bytes that were ever noted here.
+    /// The bytes noted since the start.
     noted_bytes: AtomicU64,
-    /// The generation of the superblock that is known to be on the medium.
+    /// The generation of the superblock known to be on the medium.
     synced_super: AtomicU64,
-    /// Whether a thread commits, so that waiting for one makes sense.
+    /// Whether a thread commits, so that waiting for a commit makes sense.
     is_driven: AtomicBool,
     stats: Mutex<DurableStats>,
 }
@@ -145,11 +146,11 @@ pub struct Durable {
 #[derive(Default)]
 struct Lists {
     dirty: Vec<u32>,
-    /// Closed since the last commit: their rows say so.
+    /// Segments closed since the last commit, which their rows must record.
     retired: Vec<u32>,
     is_wanted: bool,
     health: Option<Health>,
-    /// How often that has gone from good to bad.
+    /// How often the health has changed from good to bad.
     refusal_count: u64,
     commit_count: u64,
 }
@@ -185,8 +186,11 @@ impl Durable {
 
     // ---- sessions ----
 
-    /// D1, first half: whatever the session at `place` publishes until [`Durable::end`] is not
-    /// covered yet.
+    /// D1, first half: the changes that the session at `place` publishes until [`Durable::end`] are
+    /// not yet covered.
+    /// #34 -
+    /// There is one writer. The slots that it publishes afterwards are Release stores, so a thread
+    /// that sees one of them sees this store.
     pub(crate) fn begin(&self, place: usize) {
         let begun = &self.places[place].begun;
         // One writer; the slots that it publishes afterwards are Release stores, so that a thread
@@ -194,7 +198,9 @@ impl Durable {
         begun.store(begun.load(Ordering::Relaxed) | 1, Ordering::SeqCst);
     }
 
-    /// D1, second half: the session at `place` has noted what it published since it began.
+    /// D1, second half: the session at `place` has noted all changes published since it began.
+    /// #36 -
+    /// Pairs with `Committer::begin`: a committer that sees this store sees the notes before it.
     pub(crate) fn end(&self, place: usize) {
         let begun = &self.places[place].begun;
         let before = begun.load(Ordering::Relaxed);
@@ -202,7 +208,7 @@ impl Durable {
         begun.store(before + (before & 1), Ordering::SeqCst);
     }
 
-    /// Entries of a segment are complete up to `end_bytes`.
+    /// Notes that the entries of a segment are complete up to `end_bytes`.
     pub(crate) fn note(&self, segment: u32, end_bytes: u64) {
         let end = &self.ends[segment as usize];
         let before = end.load(Ordering::Relaxed);
@@ -217,7 +223,9 @@ impl Durable {
         }
     }
 
-    /// A segment, or a run of them, was taken.
+    /// Notes that a segment, or a run, was taken.
+    /// #40 -
+    /// Relaxed: the lock of the segment table is held.
     pub(crate) fn opened(&self, segment: u32) {
         // Relaxed: under the lock of the segment table.
         let sequence = self.next_sequence.fetch_add(1, Ordering::Relaxed);
@@ -228,7 +236,7 @@ impl Durable {
         self.sequences[segment as usize].store(sequence, Ordering::SeqCst);
     }
 
-    /// Deletes of a segment were dealt with up to there; by its reclaimer.
+    /// Notes that the deletes of a segment were handled up to `bytes`; called by its reclaimer.
     pub(crate) fn set_cleaned(&self, segment: u32, bytes: u64) {
         self.cleaned[segment as usize].store(bytes, Ordering::Release);
     }
@@ -237,19 +245,19 @@ impl Durable {
         self.cleaned[segment as usize].load(Ordering::Acquire)
     }
 
-    /// A segment was in use when the store was opened.
+    /// Notes that a segment was in use when the store was opened.
     pub(crate) fn restored(&self, segment: u32, sequence: u64, end_bytes: u64) {
         self.ends[segment as usize].store(end_bytes, Ordering::Relaxed);
         self.sequences[segment as usize].store(sequence, Ordering::SeqCst);
         self.next_sequence.fetch_max(sequence.saturating_add(1), Ordering::SeqCst);
     }
 
-    /// A segment that was taken goes back and nothing was noted in it.
+    /// Notes that a taken segment, in which nothing was noted, is given back.
     pub(crate) fn given_back(&self, segment: u32) {
         self.sequences[segment as usize].store(0, Ordering::SeqCst);
     }
 
-    /// No slot names a segment any more: it becomes free by D3.
+    /// Notes that no slot names a segment any more: it becomes free by D3.
     pub(crate) fn retired(&self, segment: u32) {
         let mut lists = locked(&self.lists);
         lists.retired.push(segment);
@@ -263,13 +271,13 @@ impl Durable {
         self.sequences[segment as usize].load(Ordering::Acquire) == 0
     }
 
-    /// Segments taken from now on have at least this sequence (D5).
+    /// The horizon: segments taken from now on have at least this sequence (D5).
     pub(crate) fn horizon(&self) -> u64 {
         self.next_sequence.load(Ordering::SeqCst)
     }
 
-    /// The sequence of the oldest segment that is not free, but for one; it only grows.
-    /// `holds_only_live` says of which segments it is known that no dead entry lies in them.
+    /// The sequence of the oldest segment that is not free, ignoring segment `but`; it only grows.
+    /// `holds_only_live` returns true for segments that are known to hold no dead entry.
     pub(crate) fn oldest_sequence(&self, but: u32, holds_only_live: impl Fn(u32) -> bool) -> u64 {
         let taken = self.sequences.iter().enumerate().filter_map(|(segment, sequence)| {
             let (segment, sequence) = (segment as u32, sequence.load(Ordering::SeqCst));
@@ -282,7 +290,7 @@ impl Durable {
         self.sequences[segment as usize].load(Ordering::Relaxed)
     }
 
-    /// A delete is dropped: its version is not given again (K1).
+    /// Notes a dropped delete: its version is not given again (K1).
     pub(crate) fn dropped(&self, version: u64) {
         self.dropped_floor.fetch_max(version, Ordering::AcqRel);
     }
@@ -297,18 +305,19 @@ impl Durable {
         self.passes.changed(len_bytes);
     }
 
-    /// Whether a pass over the log goes on with a segment taken at `sequence`, the oldest there
-    /// is, or begins with it: once so many bytes of deletes have come or gone.
+    /// Whether a pass over the log continues with the segment taken at `sequence`, the oldest
+    /// present, or begins with it. A pass begins once `changed_min_bytes` of deletes were written
+    /// or dropped.
     pub(crate) fn passes_over(&self, sequence: u64, changed_min_bytes: u64) -> bool {
         self.passes.passes_over(sequence, changed_min_bytes, self.horizon())
     }
 
-    /// As if so many bytes of deletes had come: there is more for a pass to find.
+    /// Adds to the bytes of changed deletes as if they had been written: a pass has more to find.
     pub(crate) fn want_pass(&self, changed_bytes: u64) {
         self.passes.changed(changed_bytes);
     }
 
-    /// Whether a pass has come further than to this segment.
+    /// Whether a pass has gone beyond this segment.
     pub(crate) fn has_passed(&self, segment: u32) -> bool {
         self.passes.has_passed(self.sequence_of(segment))
     }
@@ -317,8 +326,8 @@ impl Durable {
         self.tombstone_bytes.load(Ordering::Relaxed)
     }
 
-    /// Everything up to this version goes; the caller has begun a chunk, and no chain gives a
-    /// version up to this one any more before the caller's answer leaves.
+    /// Deletes everything up to this version by a flush. The caller has begun a chunk, and no chain
+    /// assigns a version up to this one before the caller's answer leaves.
     pub(crate) fn flush_to(&self, version: u64) {
         self.flush_floor.fetch_max(version, Ordering::AcqRel);
     }
@@ -343,22 +352,22 @@ impl Durable {
         })
     }
 
-    /// What has to be covered before what was seen up to now may be told.
+    /// Records what must be covered before data seen up to now may be revealed to a client.
     pub fn mark(&self, mark: &mut Vec<u64>) {
         mark.clear();
         mark.extend(self.places.iter().map(|place| place.begun.load(Ordering::SeqCst)));
     }
 
-    /// Whether that is on the medium.
+    /// Whether everything recorded in `mark` is on the medium.
     pub fn has_covered(&self, mark: &[u64]) -> bool {
         let places = self.places.iter().zip(mark);
         places.into_iter().all(|(place, mark)| place.covered.load(Ordering::Acquire) >= *mark)
     }
 
-    /// Asks for a commit and waits until `mark` is on the medium. The caller's session is parked.
+    /// Requests a commit and waits until `mark` is on the medium. The caller's session is parked.
     ///
     /// # Errors
-    /// It will not be, or not soon.
+    /// `mark` will not be on the medium, or not soon.
     pub fn wait_covered(&self, mark: &[u64]) -> Result<(), MediumError> {
         let mut lists = locked(&self.lists);
         loop {
@@ -381,6 +390,8 @@ impl Durable {
     ///
     /// # Errors
     /// There will be none, or not soon.
+    /// #61 -
+    /// A commit under way may have begun before this call.
     pub fn wait_commit(&self) -> Result<(), MediumError> {
         let mut lists = locked(&self.lists);
         // One that is under way may have begun before.
@@ -398,23 +409,23 @@ impl Durable {
         Ok(())
     }
 
-    /// Bytes of entries that were ever noted in this process.
+    /// The bytes of entries noted since the process started.
     pub fn noted_bytes(&self) -> u64 {
         self.noted_bytes.load(Ordering::Relaxed)
     }
 
-    /// How it is.
+    /// The health of the log.
     pub fn health(&self) -> Health {
         locked(&self.lists).health.clone().unwrap_or(Health::Good)
     }
 
-    /// How often the log has ceased to be writable. While that does not change and writes are
-    /// refused, nothing is executed that would have to be made durable.
+    /// How often the log has become unwritable. While this number stays the same and writes are
+    /// refused, no request is executed that would have to be made durable.
     pub fn refusal_count(&self) -> u64 {
         locked(&self.lists).refusal_count
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn stats(&self) -> DurableStats {
         let stats = locked(&self.stats).clone();
         let noted_bytes = self.noted_bytes.load(Ordering::Relaxed);
@@ -427,7 +438,9 @@ impl Durable {
 
     // ---- sessions that make room ----
 
-    /// Waits a little for segments to become free by D3; false: no thread commits.
+    /// Waits a little for segments to become free by D3; returns false if no thread commits.
+    /// #68 -
+    /// Relaxed: set before the first session exists.
     pub(crate) fn await_freeing(&self) -> bool {
         // Relaxed: set before the first session.
         if !self.is_driven.load(Ordering::Relaxed) || self.is_refusing() {
@@ -442,12 +455,12 @@ impl Durable {
 
     // ---- the committer's thread ----
 
-    /// A thread commits from now on; a session that makes room waits for it.
+    /// Declares that a thread commits from now on; sessions that make room then wait for it.
     pub fn drive(&self) {
         self.is_driven.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until a commit is wanted, or for so long; whether one is.
+    /// Waits until a commit is requested, at most for `limit`; returns whether one is.
     pub fn wait_wanted(&self, limit: Duration) -> bool {
         let lists = locked(&self.lists);
         let waited = self.wanted.wait_timeout_while(lists, limit, |lists| !lists.is_wanted);
@@ -455,12 +468,13 @@ impl Durable {
         std::mem::take(&mut lists.is_wanted)
     }
 
-    /// Ends a wait for a commit to be wanted.
+    /// Requests a commit, and wakes the thread that waits for a request.
     pub fn want(&self) {
         locked(&self.lists).is_wanted = true;
         self.wanted.notify_one();
     }
 }
 
-/// A session that makes room looks again after so long: it must pass quiescent points meanwhile.
+/// How long a session that makes room waits before it checks again: it must pass quiescent points
+/// meanwhile.
 const FREEING_WAIT: Duration = Duration::from_millis(1);

@@ -28,24 +28,24 @@ use super::layout::{NoSuper, Row, RowState, Superblock};
 use super::open::DataError;
 use crate::medium::{Medium, MediumError};
 
-/// Rounds until it is given up.
+/// The number of rounds after which a backup gives up.
 const ROUNDS_MAX: u32 = 200;
-/// Writes of a row that was free, for a use to begin, end and be followed by another.
+/// The number of row writes from one free state of a segment through a whole use to the next use.
 const GENERATIONS_OF_A_LIFE: u64 = 3;
 
-/// What was copied.
+/// Statistics of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
-    /// Segments in use, runs as one.
+    /// Segments in use; a run counts as one.
     pub segments: u64,
-    /// Read and written, those of earlier rounds too.
+    /// Bytes read and written, including those of earlier rounds.
     pub bytes: u64,
-    /// Looks at all rows and what was new.
+    /// Rounds: passes over all rows and the new segments.
     pub rounds: u32,
 }
 
-/// Copies what `source` holds into `target`, which is empty. `progress` is told of segments done
-/// and how many there are, and may take its time.
+/// Copies the log in `source` into the empty `target`. `progress` is called with the number of
+/// segments done and their total; it may take its time.
 ///
 /// # Errors
 /// The source is no log or cannot be read, the target cannot be written, or segments are freed
@@ -72,7 +72,9 @@ fn failed(what: &'static str) -> impl Fn(MediumError) -> DataError {
     move |source| DataError::Medium { what, source }
 }
 
-/// One round: the superblock and rows of a copy that holds, or `None`.
+/// One round. Returns the superblock and rows of a valid copy, or `None`.
+/// #9 -
+/// A flush between the two looks would be copied in part: its floor, and entries from before it.
 fn round(
     source: &impl Medium,
     target: &mut impl Medium,
@@ -113,7 +115,7 @@ fn round(
     Ok((stayed && is_same).then_some((last, rows)))
 }
 
-/// Whether a row can be the next look at a segment that was not freed in between (I1).
+/// Whether a row can be the next state of a segment that was not freed in between (I1).
 fn may_follow(before: &Row, row: &Row) -> bool {
     match (before.state, row.state) {
         (RowState::Free, RowState::Free) => before == row,
@@ -131,13 +133,15 @@ fn read_superblock(source: &impl Medium) -> Result<Superblock, DataError> {
     })
 }
 
-/// Every segment's row; `None`, if one cannot be read, as while it is being written.
+/// The rows of all segments; `None` if one cannot be read, for example while it is being written.
 fn all_rows(source: &impl Medium, superblock: &Superblock) -> Result<Option<Vec<Row>>, DataError> {
     let rows = (0..superblock.segment_count).map(|segment| superblock.read_row(source, segment));
     rows.collect::<Result<Option<Vec<Row>>, MediumError>>().map_err(failed("cannot read"))
 }
 
-/// Copies what may be entries; how many bytes.
+/// Copies the bytes of a segment that may be entries. Returns their number.
+/// #13 -
+/// Bytes never written stay a hole.
 fn copy_segment(
     source: &impl Medium,
     target: &mut impl Medium,
@@ -161,7 +165,9 @@ fn copy_segment(
     Ok(all)
 }
 
-/// Says what the segments hold, and makes it last.
+/// Writes the rows and the superblock of the copy, and syncs it.
+/// #15 -
+/// The file gets its length but not its blocks: a start allocates them.
 fn finish(
     target: &mut impl Medium,
     superblock: Superblock,

@@ -11,45 +11,45 @@ use super::open::{DataError, refuse_truncated};
 use super::restore::{self, Recovery};
 use crate::medium::Medium;
 
-/// What a data file holds.
+/// The contents of a data file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// As it stands there.
+    /// The superblock as stored.
     pub superblock: Superblock,
     /// Entries, torn tails and damage.
     pub found: Recovery,
-    /// Segments that are free, ...
+    /// The number of free segments.
     pub free_segments: u64,
-    /// ... being written when the file was left, ...
+    /// The number of segments that were being written when the file was last used.
     pub open_segments: u64,
-    /// ... and full, tails of runs among them.
+    /// The number of full segments, tails of runs among them.
     pub closed_segments: u64,
     /// Bytes of entries that are the newest of their key and have a value.
     pub live_bytes: u64,
     /// Keys whose newest entry has expired.
     pub expired: u64,
-    /// What the next start makes of the checkpoint.
+    /// The next start's treatment of the checkpoint.
     pub checkpoint: CheckpointState,
 }
 
-/// A checkpoint beside the log that it lies by.
+/// The state of a checkpoint compared with its log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckpointState {
     /// There is none.
     None,
     /// The next start removes it and builds the index from the log.
     Unusable(CheckpointError),
-    /// The next start uses it, and finds what the log says.
+    /// The next start uses it, and gets the same index as from the log.
     Good {
-        /// Entries that it names, in segments that are as they were.
+        /// Entries that it names, in segments that are unchanged.
         named: u64,
-        /// Bytes of entries that it covers; those behind are indexed one by one.
+        /// Bytes of entries that it covers; entries behind them are indexed one by one.
         covered_bytes: u64,
     },
-    /// The next start would use it, and miss or misread so many keys: a mistake of the program that
-    /// wrote it, for every checksum is right.
+    /// The next start would use it, and miss or misread this many keys: a bug of the program that
+    /// wrote it, since every checksum is right.
     Wrong {
-        /// Keys.
+        /// The number of keys.
         keys: u64,
     },
 }
@@ -63,10 +63,10 @@ struct Newest {
     has_value: bool,
 }
 
-/// Reads everything and changes nothing.
+/// Reads the whole file and changes nothing.
 ///
 /// # Errors
-/// It is no data file, of another format, or cannot be read.
+/// The file is no data file, has another format, or cannot be read.
 pub fn check(
     medium: &impl Medium,
     now_ms: u64,

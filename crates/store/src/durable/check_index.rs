@@ -20,10 +20,10 @@ use super::restore;
 use crate::index::slot::{Slot, Tag};
 use crate::record::Record;
 
-/// What a checkpoint says of one place.
+/// A checkpoint's slot for one entry.
 struct Slotted {
     offset_bytes: u64,
-    /// The chain: hashes from here on, two to the power of `shift`.
+    /// The chain's first hash; the chain covers two to the power of `shift` hashes.
     first: KeyHash,
     shift: u32,
     slot: Slot,
@@ -36,13 +36,13 @@ struct Highest {
     by_checkpoint: u64,
 }
 
-/// A checkpoint, and what was seen of its log.
+/// A checkpoint, and the entries of its log seen so far.
 pub(super) struct Compared {
     superblock: Superblock,
     state: Result<Option<Applied>, CheckpointError>,
-    /// Sorted by place.
+    /// The slots, sorted by place.
     slots: Vec<Slotted>,
-    /// By a key's hash.
+    /// Highest versions, by a key's hash.
     highest: HashMap<u64, Highest>,
     found_count: u64,
     covered_bytes: u64,
@@ -77,7 +77,7 @@ impl Compared {
         }
     }
 
-    /// A good entry.
+    /// Takes in a valid entry.
     pub(super) fn see(&mut self, record: &Record<'_>, hash: KeyHash, (segment, at): (u32, u64)) {
         let Ok(Some(applied)) = &self.state else { return };
         let offset_bytes = u64::from(segment) * self.superblock.segment_bytes + at;
@@ -107,7 +107,7 @@ impl Compared {
         }
     }
 
-    /// The log was read.
+    /// Returns the result, once the whole log was read.
     pub(super) fn end(self) -> CheckpointState {
         let applied = match self.state {
             Ok(None) => return CheckpointState::None,

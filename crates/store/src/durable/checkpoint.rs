@@ -45,38 +45,39 @@ pub(super) use apply::Applied;
 pub use format::CheckpointError;
 use format::{ChainWord, Words};
 
-/// Chains between two quiescent points of a collection.
+/// The number of chains collected between two quiescent points.
 const COLLECT_CHAINS: usize = 256;
 
-/// A use of a segment, and how much of it a checkpoint covers.
+/// A use of a segment, and the part of it that a checkpoint covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Covered {
-    /// Which; the first of a run.
+    /// The segment; the first of a run.
     pub segment: u32,
-    /// Of the use.
+    /// The sequence of the use.
     pub sequence: u64,
-    /// Bytes of entries.
+    /// The bytes of entries covered.
     pub end_bytes: u64,
 }
 
-/// The index at some moment.
+/// The index as of one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Of the data file.
+    /// The id of the data file.
     pub data_id: u64,
-    /// Keys are hashed with it (K26).
+    /// The seed of the key hash (K26).
     pub hash_seed: u64,
-    /// Of the superblock; one that is older has lost what the checkpoint covers.
+    /// The generation of the superblock; a log with an older one has lost data that the checkpoint
+    /// covers.
     pub generation: u64,
-    /// Segments in use.
+    /// The segments in use.
     pub covered: Vec<Covered>,
-    /// Entries that have slots.
+    /// The number of entries that have slots.
     pub items: u64,
     /// Chains and their slots (`ChainWord`).
     pub words: Vec<u64>,
 }
 
-/// Takes checkpoints, on any thread.
+/// Takes checkpoints; any thread may use it.
 pub struct Checkpointer {
     inner: Arc<Inner>,
     durable: Arc<Durable>,
@@ -91,12 +92,17 @@ impl Checkpointer {
         Checkpointer { inner: Arc::clone(inner), durable: Arc::clone(durable), next, tag: None }
     }
 
-    /// Whether this store has checkpoints: one with a tree has none yet.
+    /// Whether this store supports checkpoints: one with a tree does not yet.
     pub fn is_possible(&self) -> bool {
         self.inner.tree.is_none()
     }
 
-    /// First step: what is covered.
+    /// First step: records which entries are covered.
+    /// #17 -
+    /// Taken anew meanwhile: a start reads all of it as newer than the checkpoint.
+    /// #18 -
+    /// Entries noted by then have been published, or never will be, once all sessions have passed
+    /// (I3).
     pub fn begin(&mut self) {
         self.next.generation = self.durable.synced_super.load(Ordering::Acquire);
         self.next.covered.clear();
@@ -114,14 +120,19 @@ impl Checkpointer {
         self.tag = Some(self.inner.epochs.advance());
     }
 
-    /// Second step, until true.
+    /// Second step, repeated until it returns true.
     pub fn is_ready(&self) -> bool {
         self.tag.is_some_and(|tag| self.inner.epochs.is_safe(tag))
     }
 
-    /// Third step: the index as it is. `None`: not now; another one is collected, or the index has
-    /// shrunk meanwhile. The caller keeps the result after a commit that began when
-    /// [`Checkpointer::is_ready`] held again (I1).
+    /// Third step: collects the index. `None`: not possible now, because another checkpoint is
+    /// being collected or the index has shrunk meanwhile. The caller keeps the result only after a
+    /// commit that began when [`Checkpointer::is_ready`] was true again (I1).
+    /// #21 -
+    /// The index has shrunk here meanwhile, and this chain also has entries that were collected
+    /// already.
+    /// #22 -
+    /// Entries published by now are noted once all sessions have passed: copies of cleaning too.
     pub fn collect(&mut self) -> Option<Checkpoint> {
         debug_assert!(self.is_ready(), "I3");
         let inner = &self.inner;

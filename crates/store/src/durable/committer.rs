@@ -29,48 +29,48 @@ use crate::medium::{Medium, MediumError};
 use crate::record::Seal;
 use crate::store::{Inner, Store};
 
-/// What a commit did.
+/// The result of a commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Committed {
-    /// Bytes of entries.
+    /// Bytes of entries written.
     pub entry_bytes: u64,
-    /// All bytes.
+    /// All bytes written.
     pub written_bytes: u64,
-    /// Nothing was there to be written: nothing was synced.
+    /// Whether there was nothing to write, so that nothing was synced.
     pub is_empty: bool,
-    /// Another commit should follow at once: segments wait to become free.
+    /// Whether another commit should follow at once: segments wait to become free.
     pub wants_more: bool,
 }
 
-/// One segment as the medium has it.
+/// The state of one segment on the medium.
 #[derive(Clone, Copy, Debug, Default)]
 struct OnMedium {
     row: Row,
-    /// Of the row that is known to be there: the next one overwrites the other copy.
+    /// The generation of the row known to be on the medium: the next row overwrites the other copy.
     synced_generation: u64,
-    /// Bytes of entries that were written, and those that are known to be there.
+    /// Bytes of entries written, and bytes of entries known to be on the medium.
     written_bytes: u64,
     synced_bytes: u64,
 }
 
-/// See the module.
+/// The committer; see the module's documentation.
 pub struct Committer<M> {
     inner: Arc<Inner>,
     durable: Arc<Durable>,
     medium: M,
     superblock: Superblock,
-    /// The generation of the superblock that is known to be there.
+    /// The generation of the superblock known to be on the medium.
     synced_super: u64,
-    /// Whether something was written since the last good sync.
+    /// Whether anything was written since the last successful sync.
     is_unsynced: bool,
     segments: Vec<OnMedium>,
-    /// Dirty segments of this commit, and of those that failed before it.
+    /// Dirty segments of this commit, and of the failed ones before it.
     dirty: Vec<u32>,
-    /// Synced by the last commit, which their rows do not say yet.
+    /// Segments synced by the last commit, whose rows do not record that yet.
     lagging: Vec<u32>,
-    /// Retired before this commit began, ...
+    /// Segments retired before this commit began.
     retired: Vec<u32>,
-    /// ... and before the last good one: free with the next sync (D3).
+    /// Segments retired before the last successful commit: the next sync frees them (D3).
     freeing: Vec<u32>,
     begun: Vec<u64>,
     tag: Option<u64>,
@@ -79,7 +79,8 @@ pub struct Committer<M> {
 }
 
 impl<M: Medium> Committer<M> {
-    /// `rows` is what the medium says of each segment; what has entries is in memory as well.
+    /// Makes a committer. `rows` are the rows on the medium; segments with entries are in memory as
+    /// well.
     pub(super) fn new(
         store: &Store,
         durable: &Arc<Durable>,
@@ -114,7 +115,7 @@ impl<M: Medium> Committer<M> {
         }
     }
 
-    /// What sessions share with it.
+    /// The state shared with sessions.
     pub fn durable(&self) -> &Arc<Durable> {
         &self.durable
     }
@@ -124,7 +125,7 @@ impl<M: Medium> Committer<M> {
         Checkpointer::new(&self.inner, &self.durable, self.superblock.data_id)
     }
 
-    /// What it writes to.
+    /// The medium that it writes to.
     pub fn medium(&self) -> &M {
         &self.medium
     }
@@ -134,20 +135,20 @@ impl<M: Medium> Committer<M> {
         &mut self.medium
     }
 
-    /// The end: what is on the medium, without another write.
+    /// Returns the medium as it is, without another write.
     pub fn into_medium(self) -> M {
         self.medium
     }
 
-    /// The superblock as it was last written.
+    /// The superblock as last written.
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
     }
 
-    /// The whole commit; `wait` is called while sessions are still at what they began.
+    /// Makes a whole commit. `wait` is called while sessions have not passed a quiescent point.
     ///
     /// # Errors
-    /// The medium's. [`Durable::health`] says whether another try makes sense.
+    /// The medium's. [`Durable::health`] says whether another attempt makes sense.
     pub fn commit(&mut self, mut wait: impl FnMut()) -> Result<Committed, MediumError> {
         self.begin();
         while !self.is_ready() {
@@ -157,7 +158,13 @@ impl<M: Medium> Committer<M> {
         self.sync()
     }
 
-    /// First step: what is published by now will be on the medium.
+    /// First step: the changes published by now are part of the commit.
+    /// #25 -
+    /// SeqCst pairs with `Durable::end`: changes published by then are noted. A call under way does
+    /// not count (D2).
+    /// #26 -
+    /// The entries that superseded those of a retired segment were published before, and are noted
+    /// once every session has passed a quiescent point (D1, D3).
     pub fn begin(&mut self) {
         self.retired.append(&mut locked(&self.durable.lists).retired);
         self.begun.clear();
@@ -170,15 +177,20 @@ impl<M: Medium> Committer<M> {
         self.tag = (!self.retired.is_empty()).then(|| self.inner.epochs.advance());
     }
 
-    /// Second step, until true.
+    /// Second step, repeated until it returns true.
     pub fn is_ready(&self) -> bool {
         self.tag.is_none_or(|tag| self.inner.epochs.is_safe(tag))
     }
 
-    /// Third step.
+    /// Third step: writes.
     ///
     /// # Errors
-    /// The medium's; [`Durable::health`] says so from now on.
+    /// The medium's; [`Durable::health`] reports it from now on.
+    /// #29 -
+    /// Cleared before its end is read: a later note puts the segment on the list again.
+    /// #30 -
+    /// Read after the ends: an entry in this commit that is above a floor was written after that
+    /// floor was set.
     pub fn write(&mut self) -> Result<(), MediumError> {
         self.committed = Committed::default();
         let health = locked(&self.durable.lists).health.clone();
@@ -250,7 +262,9 @@ impl<M: Medium> Committer<M> {
         Ok(())
     }
 
-    /// What a segment has beyond what was written, and its row.
+    /// Writes the part of a segment that is not written yet, and its row.
+    /// #33 -
+    /// Its first commit: none of it is known to be synced.
     fn write_segment(&mut self, segment: u32) -> Result<(), MediumError> {
         // Acquire pairs with `Durable::note`.
         let end_bytes = self.durable.ends[segment as usize].load(Ordering::Acquire);
@@ -274,7 +288,9 @@ impl<M: Medium> Committer<M> {
         self.write_row(segment, known.row)
     }
 
-    /// Entries of a segment, sealed, piece by piece.
+    /// Writes a range of entries, sealed, piece by piece.
+    /// #35 -
+    /// `skip` is the number of bytes from the start of the range to the next entry.
     fn write_range(
         &mut self,
         segment: u32,
@@ -300,10 +316,15 @@ impl<M: Medium> Committer<M> {
         Ok(())
     }
 
-    /// Last step: what the other three have prepared is durable.
+    /// Last step: syncs, which makes the changes of the other three steps durable.
     ///
     /// # Errors
-    /// The medium's; from then on nothing is durable any more (D6).
+    /// The medium's; from then on nothing becomes durable (D6).
+    /// #37 -
+    /// The next commit, even if it has nothing else to write, records in their rows what is synced
+    /// now.
+    /// #39 -
+    /// Their copies are on the medium now: the next sync frees them.
     pub fn sync(&mut self) -> Result<Committed, MediumError> {
         let mut committed = self.committed;
         committed.is_empty = !self.is_unsynced;
@@ -349,7 +370,7 @@ impl<M: Medium> Committer<M> {
         Ok(committed)
     }
 
-    /// The last commit took so long, by the caller's clock.
+    /// Counts the duration of the last commit, by the caller's clock.
     pub fn count_time(&self, ns: u64) {
         let bound = (0..COMMIT_BOUNDS).find(|bound| ns <= COMMIT_BOUND_FIRST_NS << bound);
         let mut stats = locked(&self.durable.stats);
@@ -357,7 +378,7 @@ impl<M: Medium> Committer<M> {
         stats.commit_ns += ns;
     }
 
-    /// Everything is committed and no session writes: says so on the medium.
+    /// Records a clean shutdown on the medium. Everything is committed and no session writes.
     ///
     /// # Errors
     /// The medium's.
@@ -392,8 +413,8 @@ impl<M: Medium> Committer<M> {
     }
 }
 
-/// Adds the seal to every entry that starts in `bytes`, the first after `skip` of them; what the
-/// last one has behind the end.
+/// Adds the seal to every entry that starts in `bytes`, the first after `skip` of them. Returns how
+/// far the last one reaches beyond the end.
 fn seal_entries(bytes: &mut [u8], skip: usize, seal: Seal) -> usize {
     let mut at = skip;
     while at + HEADER_BYTES <= bytes.len() {

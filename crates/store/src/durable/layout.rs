@@ -14,13 +14,13 @@
 
 use crate::medium::{Medium, MediumError};
 
-/// Which format this is.
+/// The number of this format.
 pub const FORMAT: u32 = 1;
-/// Where the pages begin.
+/// The offset of the first page.
 const BASE_BYTES: u64 = 64 << 10;
-/// Before each segment.
+/// The length of the page before each segment.
 const PAGE_BYTES: u64 = 4096;
-/// From the first copy to the second, of rows and of superblocks.
+/// The distance from the first copy to the second, of rows and of superblocks.
 const ROW_STEP_BYTES: u64 = 2048;
 const SUPER_STEP_BYTES: u64 = 4096;
 const SUPER_BYTES: usize = 128;
@@ -28,70 +28,71 @@ const ROW_BYTES: usize = 64;
 const SUPER_MAGIC: u64 = u64::from_le_bytes(*b"DOVETAIL");
 const ROW_MAGIC: u32 = u32::from_le_bytes(*b"SEGM");
 
-/// What holds for the whole file.
+/// The metadata of the whole file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Superblock {
     /// Grows with each write (I1).
     pub generation: u64,
-    /// Of each segment, a power of two; fixed (K14).
+    /// The size of each segment, a power of two; fixed (K14).
     pub segment_bytes: u64,
-    /// As many as there are.
+    /// The number of segments.
     pub segment_count: u32,
     /// Seed of the key hash (K26).
     pub hash_seed: u64,
-    /// Milliseconds since 1970.
+    /// The time of creation, in milliseconds since 1970.
     pub created_ms: u64,
-    /// Versions up to this one were given (K1), perhaps to entries that are gone.
+    /// Versions up to this one were assigned (K1), perhaps to entries that are gone.
     pub version_floor: u64,
     /// Entries up to this version are deleted (K2).
     pub flush_floor: u64,
-    /// Drawn when the file was made: no entry of another file has the same seals.
+    /// A random number drawn when the file was created: no entry of another file has the same
+    /// seals.
     pub data_id: u64,
     /// Whether the last server wrote everything before it ended.
     pub is_clean: bool,
 }
 
-/// Why there is no superblock.
+/// The reason why there is no superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoSuper {
-    /// Zeros: nothing was ever written.
+    /// Zeros: the file was never written.
     Empty,
     /// Both copies are damaged.
     Damaged,
-    /// A good copy of another format.
+    /// A valid copy has another format.
     Format(u32),
-    /// The medium's.
+    /// The medium reported an error.
     Medium(MediumError),
 }
 
-/// What a segment is used for.
+/// The use of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RowState {
-    /// For nothing; whatever lies there counts no more.
+    /// Free; its old bytes no longer count.
     #[default]
     Free,
-    /// Entries up to `end_bytes` at least, perhaps more behind them.
+    /// Has entries up to `end_bytes` at least, perhaps more behind them.
     Open,
-    /// Entries up to `end_bytes`.
+    /// Has entries up to `end_bytes`.
     Closed,
 }
 
-/// What the file says of one segment.
+/// The file's row for one segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     /// Grows with each write (I1).
     pub generation: u64,
-    /// See there.
+    /// The use of the segment.
     pub state: RowState,
     /// Segments of the run that this one heads; 1 for a single segment.
     pub run_len: u32,
-    /// When it was taken; no two uses of a segment have the same.
+    /// Drawn when it was taken; no two uses of a segment have the same.
     pub sequence: u64,
     /// Bytes of entries that were synced before this row was written.
     pub end_bytes: u64,
 }
 
-/// Little-endian numbers into a block.
+/// A writer of little-endian numbers into a block.
 struct Fields<'b> {
     bytes: &'b mut [u8],
     at: usize,
@@ -108,7 +109,8 @@ fn word(bytes: &[u8], index: usize) -> u64 {
     bytes.as_chunks::<8>().0.get(index).map_or(0, |word| u64::from_le_bytes(*word))
 }
 
-/// Over all but the checksum's own four bytes, which are 12 to 15 of both kinds of block.
+/// The checksum over everything except its own four bytes, which are 12 to 15 of both kinds of
+/// block.
 fn checksum(bytes: &[u8]) -> u32 {
     crate::crc::extend(crate::crc::extend(crate::crc::START, &bytes[..12]), &bytes[16..])
 }
@@ -176,7 +178,9 @@ impl Superblock {
         })
     }
 
-    /// The copy that counts (I1).
+    /// Reads the copy that counts (I1).
+    /// #33 -
+    /// Another release has written here, and the other copy may be from before that.
     pub(crate) fn read(medium: &impl Medium) -> Result<Superblock, NoSuper> {
         let read = |copy: u64| {
             let mut bytes = [0; SUPER_BYTES];
@@ -204,29 +208,31 @@ impl Superblock {
         medium.write_at(self.generation % 2 * SUPER_STEP_BYTES, &self.encode())
     }
 
-    /// Bytes of the whole file.
+    /// The length of the whole file.
     pub fn file_bytes(&self) -> u64 {
         self.page_offset(self.segment_count)
     }
 
-    /// Where a segment's page is.
+    /// The offset of a segment's page.
     fn page_offset(&self, segment: u32) -> u64 {
         BASE_BYTES + u64::from(segment) * (PAGE_BYTES + self.segment_bytes)
     }
 
-    /// Where a segment's entries begin in the file.
+    /// The offset of a segment's entries in the file.
     pub fn segment_offset(&self, segment: u32) -> u64 {
         self.page_offset(segment) + PAGE_BYTES
     }
 
-    /// The seal of the entries of a segment's use.
+    /// The seal of the entries in one use of a segment.
     pub(crate) fn seal_of(&self, sequence: u64) -> crate::record::Seal {
         let mut mixed = sequence.wrapping_add(self.data_id).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         crate::record::Seal((mixed >> 32) as u32)
     }
 
-    /// A segment's row; `None`: both copies are damaged.
+    /// Reads a segment's row; `None` if both copies are damaged.
+    /// #42 -
+    /// A valid copy of this format beside it is from before the other release's write.
     pub(crate) fn read_row(
         &self,
         medium: &impl Medium,

@@ -16,42 +16,42 @@ use crate::placement::NodeShare;
 use crate::store::{Begin, Store};
 use crate::tuning::Tuning;
 
-/// What a new data file is made with, and how an old one is taken.
+/// Parameters for creating a data file, and for opening an existing one.
 #[derive(Clone, Copy, Debug)]
 pub struct NewData {
-    /// Milliseconds since 1970.
+    /// The present time, in milliseconds since 1970.
     pub now_ms: u64,
-    /// Random.
+    /// A random number.
     pub data_id: u64,
-    /// Whether to go on without what is damaged, and lose it.
+    /// Whether to continue without damaged data, which is then lost.
     pub recovers_damaged: bool,
-    /// Threads that read what is there; no more than the store has places for.
+    /// The number of threads that read the file; at most the number of the store's places.
     pub threads: usize,
 }
 
-/// A store, its committer, and what was found.
+/// A store, its committer, and the results of recovery.
 pub struct Opened<M> {
-    /// Ready for sessions.
+    /// The store, ready for sessions.
     pub store: Arc<Store>,
-    /// To be driven.
+    /// The committer, which the caller must drive.
     pub committer: Committer<M>,
-    /// What was on the medium; nothing, if it was new.
+    /// The contents found on the medium; empty if the file was new.
     pub recovery: Recovery,
 }
 
-/// Why a durable store did not open.
+/// The reason why a durable store did not open.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DataError {
-    /// The store itself.
+    /// The store itself did not open.
     #[error(transparent)]
     Store(#[from] OpenError),
-    /// The medium.
+    /// The medium reported an error.
     #[error("{what}: {source}")]
     Medium {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// Its answer.
+        /// The medium's error.
         source: MediumError,
     },
     /// The disk has no room for all segments.
@@ -65,38 +65,38 @@ pub enum DataError {
         /// The medium's answer.
         source: MediumError,
     },
-    /// Another version wrote it.
+    /// Another version wrote the file.
     #[error(
         "it has format {found}, and this version reads {FORMAT}: use the version that wrote it"
     )]
     Format {
-        /// As found.
+        /// The format found.
         found: u32,
     },
     /// Both superblocks are damaged.
     #[error("both superblocks are damaged, or it is no data file: nothing was changed")]
     NoSuperblock,
-    /// The end is missing.
+    /// The end of the file is missing.
     #[error("it has {len_bytes} bytes and should have {wanted_bytes}: its end was cut off")]
     Truncated {
-        /// As found.
+        /// The length found.
         len_bytes: u64,
-        /// By its superblock.
+        /// The length by its superblock.
         wanted_bytes: u64,
     },
-    /// A copy was never whole.
+    /// No round of a backup gave a valid copy.
     #[error(
         "segments are freed faster than they are read: {rounds} rounds were in vain; copy under \
          less load, or with more --memory, so that less is cleaned"
     )]
     Restless {
-        /// As many as were tried.
+        /// The number of rounds tried.
         rounds: u32,
     },
-    /// What was acknowledged is damaged.
+    /// Acknowledged data is damaged.
     #[error("{} places are damaged, the first is {}", damage.len(), damage[0])]
     Damaged {
-        /// At least one.
+        /// The damage; at least one item.
         damage: Vec<Damage>,
     },
 }
@@ -105,14 +105,14 @@ pub(super) fn failed(what: &'static str) -> impl FnOnce(MediumError) -> DataErro
     move |source| DataError::Medium { what, source }
 }
 
-/// Opens what is on the medium, or begins there. `progress` is told of segments done, and how many
-/// there are.
+/// Opens the log on the medium, or creates one there. `progress` is called with the number of
+/// segments done and their total.
 ///
-/// The hash seed of a data file that is there holds, whatever `config` says (K26), and so does the
-/// size of its segments (K14).
+/// An existing data file keeps its hash seed, whatever `config` says (K26), and the size of its
+/// segments (K14).
 ///
 /// # Errors
-/// Anything that would make a database lose or misread data; nothing was written then.
+/// Any condition under which a database would lose or misread data; nothing was written then.
 pub fn open<M: Medium>(
     medium: M,
     config: StoreConfig,
@@ -123,8 +123,8 @@ pub fn open<M: Medium>(
     open_replicas(medium, config, tuning, new, &|_| false, progress)
 }
 
-/// [`open`] of a log that has entries of shards: those for which `is_gone` holds are dead, whatever
-/// was written of them. Such a shard's number is not used again in this log.
+/// Like [`open`], for a log with entries of shards: all entries of a shard for which `is_gone`
+/// returns true are dead. Such a shard's number is not used again in this log.
 ///
 /// # Errors
 /// As for `open`.
@@ -139,15 +139,15 @@ pub fn open_replicas<M: Medium>(
     open_with(medium, config, tuning, new, Beside { is_gone, checkpoint: None }, progress)
 }
 
-/// What lies beside a log.
+/// Additional inputs beside a log.
 pub struct Beside<'b> {
     /// See [`open_replicas`].
     pub is_gone: &'b (dyn Fn(u16) -> bool + Sync),
-    /// The index at an earlier time, or why that cannot be read.
+    /// The index at an earlier time, or the reason why it cannot be read.
     pub checkpoint: Option<Result<Checkpoint, CheckpointError>>,
 }
 
-/// [`open_replicas`], with a checkpoint if there is one; one that does not fit is not used.
+/// Like [`open_replicas`], with a checkpoint if there is one; one that does not fit is not used.
 ///
 /// # Errors
 /// As for `open`.
@@ -194,7 +194,7 @@ pub fn open_with<M: Medium>(
     Ok(Opened { store, committer, recovery })
 }
 
-/// What recovery comes to.
+/// The result of recovery.
 struct Restored {
     store: Arc<Store>,
     durable: Arc<Durable>,
@@ -202,7 +202,7 @@ struct Restored {
     recovery: Recovery,
 }
 
-/// Quickly if there is room for that, else sparely. The medium stays as it is.
+/// Recovers quickly if there is room for that, otherwise sparely. The medium stays unchanged.
 fn restore_somehow<M: Medium>(
     medium: &M,
     (segments, row_damage): (&Segments, &[Damage]),
@@ -242,7 +242,7 @@ fn restore_somehow<M: Medium>(
     }
 }
 
-/// Segments behind the end of the file would look as if they were free.
+/// Refuses a truncated file: segments beyond its end would look free.
 pub(super) fn refuse_truncated(
     medium: &impl Medium,
     superblock: &Superblock,
@@ -255,7 +255,7 @@ pub(super) fn refuse_truncated(
     }
 }
 
-/// The superblock of a new data file; its segments are counted when the memory is mapped.
+/// Makes the superblock of a new data file; its segments are counted when the memory is mapped.
 fn begin(config: &StoreConfig, new: NewData) -> Superblock {
     let log_bytes = config.memory_bytes.saturating_sub(config.index_bytes);
     Superblock {
@@ -278,7 +278,9 @@ pub(super) fn refuse(damage: &[Damage], new: NewData) -> Result<(), DataError> {
     Err(DataError::Damaged { damage: damage.to_vec() })
 }
 
-/// I2 of restore.rs: nothing is appended to what was open, and where it ends is written down.
+/// Writes the ends of open segments down (I2 of restore.rs): nothing more is appended to them.
+/// #36 -
+/// The rows were lost, and the damage was reported: from now on these segments are free.
 fn write_ends(
     medium: &mut impl Medium,
     superblock: &mut Superblock,

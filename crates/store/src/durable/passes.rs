@@ -17,15 +17,15 @@
 
 use base::sync::{AtomicU64, Ordering};
 
-/// How far the passes are. All is Relaxed: what comes of a lost race is a pass more or fewer.
+/// The progress of the passes. All accesses are Relaxed: a lost race costs one pass more or fewer.
 pub(super) struct Passes {
-    /// The pass is about segments taken before this sequence (P1).
+    /// The pass covers segments taken before this sequence (P1).
     end: AtomicU64,
-    /// Up to this one segments have had their turn.
+    /// Segments up to this sequence have been handled.
     at: AtomicU64,
-    /// Bytes of deletes that were written and dropped, ...
+    /// Bytes of deletes that were written and dropped.
     changed_bytes: AtomicU64,
-    /// ... and how many it were when the last pass began (P2).
+    /// The value of `changed_bytes` when the last pass began (P2).
     begun_bytes: AtomicU64,
 }
 

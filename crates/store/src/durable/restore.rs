@@ -19,15 +19,15 @@ use super::layout::{Row, RowState, Superblock};
 use crate::medium::{Medium, MediumError};
 use crate::record::{self, Change, Seal, VERSION_MASK};
 
-/// What the medium says before it is read in full.
+/// The metadata of a medium, read before its entries.
 pub(crate) struct Segments {
     pub superblock: Superblock,
-    /// Of every segment of the file.
+    /// The row of every segment of the file.
     pub rows: Vec<Row>,
 }
 
 impl Segments {
-    /// Those that are in use, runs by their first.
+    /// The segments in use; a run is listed by its first.
     pub(crate) fn used(&self) -> impl Iterator<Item = (u32, &Row)> {
         let rows = self.rows.iter().enumerate();
         rows.filter(|(_, row)| row.state != RowState::Free).map(|(at, row)| (at as u32, row))
@@ -37,13 +37,13 @@ impl Segments {
 /// Bytes that should be entries and are not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Where.
+    /// The segment.
     pub segment: u32,
-    /// In the file, if it is of a segment's entries; else of the row.
+    /// The offset in the file of the damaged entries, or else of the row.
     pub file_offset: u64,
-    /// Bytes up to the next good entry.
+    /// The bytes up to the next valid entry.
     pub len_bytes: u64,
-    /// What is wrong.
+    /// A description of the damage.
     pub reason: String,
 }
 
@@ -54,7 +54,7 @@ impl std::fmt::Display for Damage {
     }
 }
 
-/// What became of a checkpoint.
+/// The use made of a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum UsedCheckpoint {
     /// There was none.
@@ -62,15 +62,15 @@ pub enum UsedCheckpoint {
     None,
     /// It was used.
     Used {
-        /// Items that it named and that are there.
+        /// Items that it named and that were found.
         items: u64,
     },
-    /// Every entry was put into the index as if there were none.
+    /// It was not used: every entry was indexed as without it.
     Ignored(CheckpointError),
 }
 
 impl UsedCheckpoint {
-    /// Items that got their slots from it.
+    /// The number of items that got their slots from it.
     pub fn items(&self) -> u64 {
         match self {
             UsedCheckpoint::Used { items } => *items,
@@ -79,14 +79,14 @@ impl UsedCheckpoint {
     }
 }
 
-/// What was found.
+/// The results of recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// Whether the last server had ended as it should.
+    /// Whether the last server had shut down cleanly.
     pub was_clean: bool,
-    /// Threads that read.
+    /// The number of threads that read.
     pub threads: usize,
-    /// What became of the checkpoint.
+    /// The use made of the checkpoint.
     pub checkpoint: UsedCheckpoint,
     /// Segments in use.
     pub segments: u64,
@@ -96,29 +96,33 @@ pub struct Recovery {
     pub deletes: u64,
     /// Bytes of entries.
     pub entry_bytes: u64,
-    /// Keys that have a value.
+    /// Keys with a value.
     pub items: u64,
-    /// Segments whose last entries were cut off, none of them acknowledged, ...
+    /// Segments whose last entries were cut off, none of them acknowledged.
     pub torn_tails: u64,
-    /// ... and the bytes from the first bad one to the last that was written.
+    /// The bytes of those tails, from the first bad byte to the last written one.
     pub torn_bytes: u64,
-    /// What was lost; empty unless damage was to be recovered.
+    /// The data lost; empty unless recovery of a damaged log was requested.
     pub damage: Vec<Damage>,
-    /// The highest version of all.
+    /// The highest version found.
     pub newest_version: u64,
 }
 
 /// One segment's entries, in order.
 pub(super) struct Found {
-    /// Behind the last of them.
+    /// The end of the last entry.
     pub end: usize,
-    /// Of what was synced.
+    /// Damage in the synced part.
     pub damage: Vec<Damage>,
-    /// Bytes behind the end that a commit wrote and did not finish.
+    /// Bytes behind the end from a commit that did not finish.
     pub torn_bytes: usize,
 }
 
-/// Looks at a segment's bytes and takes the seals off its good entries. `tally` counts.
+/// Checks a segment's bytes and removes the seals of its valid entries; counts in `tally`.
+/// #33 -
+/// The bytes are in the cache now, and are never read again with their seal.
+/// #34 -
+/// I1: valid entries behind it were written by a commit that did not finish.
 pub(super) fn look(
     superblock: &Superblock,
     (segment, row): (u32, &Row),
@@ -169,13 +173,13 @@ pub(super) fn look(
     found
 }
 
-/// The next place behind `at` where an entry is.
+/// The next place behind `at` with a valid entry.
 fn next_entry(bytes: &[u8], at: usize, seal: Seal) -> Option<usize> {
     let mut places = (at + 8..bytes.len()).step_by(8);
     places.find(|place| record::decode(&bytes[*place..], seal).is_ok())
 }
 
-/// Behind the last entry that is somewhere behind `at`.
+/// The end of the last valid entry behind `at`.
 fn last_entry_end(bytes: &[u8], at: usize, seal: Seal) -> Option<usize> {
     let (mut at, mut last) = (at, None);
     while let Some(next) = next_entry(bytes, at, seal) {
@@ -192,7 +196,7 @@ fn last_entry_end(bytes: &[u8], at: usize, seal: Seal) -> Option<usize> {
 }
 
 impl Recovery {
-    /// Adds what was found in one segment.
+    /// Adds the results for one segment.
     pub(super) fn add(&mut self, tally: &Recovery) {
         self.entries += tally.entries;
         self.entry_bytes += tally.entry_bytes;
@@ -203,7 +207,7 @@ impl Recovery {
     }
 }
 
-/// Bytes of a used segment, or run, that may be entries.
+/// The bytes of a used segment, or run, that may be entries.
 pub(super) fn used_bytes(superblock: &Superblock, row: &Row) -> u64 {
     match row.state {
         RowState::Free => 0,
@@ -212,7 +216,7 @@ pub(super) fn used_bytes(superblock: &Superblock, row: &Row) -> u64 {
     }
 }
 
-/// Reads them, piece by piece.
+/// Reads a segment, piece by piece.
 pub(super) fn read_segment(
     medium: &impl Medium,
     superblock: &Superblock,
@@ -225,7 +229,9 @@ pub(super) fn read_segment(
     Ok(())
 }
 
-/// All rows, and what is wrong with them: damaged ones, and runs that lie over each other.
+/// Reads all rows and lists their damage: invalid rows, and overlapping runs.
+/// #41 -
+/// Two uses never have the same sequence: one of these rows is not as written.
 pub(super) fn read_rows(
     medium: &impl Medium,
     superblock: &Superblock,
@@ -269,7 +275,7 @@ pub(super) fn is_flushed(record: &record::Record<'_>, superblock: &Superblock) -
     record.version <= superblock.flush_floor
 }
 
-/// Whether a record's value ends some time.
+/// Whether a record has an expiry.
 pub(super) fn has_expiry(record: &record::Record<'_>) -> bool {
     matches!(record.change, Change::Put { expires_at: Some(_), .. })
 }

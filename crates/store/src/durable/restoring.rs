@@ -29,16 +29,16 @@ use crate::record::{ALIGN_BYTES, Record};
 use crate::session::{Named, Session, Starts};
 use crate::store::Store;
 
-/// How the index is filled.
+/// The method of filling the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// By all threads, with room for every entry, whether it lives or not.
+    /// By all threads, with room for every entry, live or not.
     Quickly,
-    /// By one thread, with as little room as the index of what lives needs.
+    /// By one thread, with only as much room as the index of live keys needs.
     Sparely,
 }
 
-/// What recovery knows and finds out.
+/// The inputs and results of recovery.
 pub(super) struct Restoring<'r, M> {
     pub way: Way,
     pub medium: &'r M,
@@ -48,7 +48,7 @@ pub(super) struct Restoring<'r, M> {
     pub recovery: Recovery,
     pub is_gone: &'r (dyn Fn(u16) -> bool + Sync),
     pub damage: Vec<Damage>,
-    /// Segments with damage: what is good in them is copied out of them.
+    /// Segments with damage: their valid entries are copied elsewhere.
     pub damaged: Vec<u32>,
 }
 
@@ -58,17 +58,17 @@ struct Loaded {
     found: Found,
     tally: Recovery,
     list: List,
-    /// Entries that a checkpoint names.
+    /// The number of entries that a checkpoint names.
     found_count: u64,
 }
 
-/// Entries of one segment that are to be indexed, by where they start in it, in words.
+/// Entries of one segment to be indexed, by their positions in it, in words.
 struct List {
     segment: u32,
     starts: Vec<u32>,
-    /// Of these the deletes.
+    /// The deletes among them.
     deletes: Vec<u32>,
-    /// Others, which a checkpoint indexes.
+    /// Other entries, which a checkpoint indexes.
     named: Named,
 }
 
@@ -84,7 +84,9 @@ impl List {
     }
 }
 
-/// Why a checkpoint is of something else than what was read.
+/// The reason why a checkpoint does not match the segments read.
+/// #12 -
+/// A damaged segment is copied elsewhere, entry by entry.
 fn misfit_of(applied: &Applied, loaded: &[Loaded]) -> Option<CheckpointError> {
     let named = applied.named_count();
     let found = loaded.iter().map(|loaded| loaded.found_count).sum();
@@ -131,7 +133,7 @@ impl<M: Medium> Restoring<'_, M> {
         Ok(())
     }
 
-    /// The checkpoint, if it is of this log and its index.
+    /// Applies the checkpoint, if it is of this log and its index.
     fn apply(
         &mut self,
         store: &Store,
@@ -163,7 +165,9 @@ impl<M: Medium> Restoring<'_, M> {
         Ok(loaded)
     }
 
-    /// One segment into its place in memory.
+    /// Loads one segment into its place in memory.
+    /// #15 -
+    /// Covered entries were on the medium, whatever the row records.
     fn load(
         &self,
         store: &Store,
@@ -203,7 +207,11 @@ impl<M: Medium> Restoring<'_, M> {
         Ok(Loaded { segment, found, tally, list, found_count })
     }
 
-    /// What is in order, to be indexed.
+    /// Keeps the undamaged segments, and returns the lists of entries to index.
+    /// #17 -
+    /// Its valid entries stay where they are until copies of them are on the medium.
+    /// #18 -
+    /// Older puts may still be found in damaged segments.
     fn keep(&mut self, loaded: Vec<Loaded>) -> Vec<List> {
         let mut lists = Vec::with_capacity(loaded.len());
         for Loaded { segment, found, tally, list, .. } in loaded {
@@ -304,7 +312,8 @@ impl<M: Medium> Restoring<'_, M> {
         Ok(())
     }
 
-    /// Copies what is good out of a damaged segment, which then becomes free as every other (D3).
+    /// Copies the valid entries out of a damaged segment, which then becomes free like any other
+    /// (D3).
     fn evacuate(
         &mut self,
         store: &Store,
@@ -335,7 +344,7 @@ impl<M: Medium> Restoring<'_, M> {
     }
 }
 
-/// Up to which version the entries of a shard are dead.
+/// The version up to which the entries of a shard are dead.
 fn floor_by_shard(
     is_gone: &(dyn Fn(u16) -> bool + Sync),
     flush_floor: u64,
@@ -343,8 +352,9 @@ fn floor_by_shard(
     move |shard| if is_gone(shard) { u64::MAX } else { flush_floor }
 }
 
-/// Calls `work` for each number below `count`, on a thread for each of `states`: the calling one
-/// for the first, which also tells how far all of them are. After a failure nothing more is begun.
+/// Calls `work` for each number below `count`, on one thread for each of `states`. The calling
+/// thread is the first of them, and also reports the progress of all. After a failure no further
+/// number is begun.
 pub(crate) fn share_out<S: Send, E: Send>(
     states: &mut [S],
     count: usize,

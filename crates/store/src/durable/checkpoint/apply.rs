@@ -15,18 +15,20 @@ use crate::index::{Filler, IndexFull};
 use crate::record::ALIGN_BYTES;
 use crate::store::Inner;
 
-/// A checkpoint beside the segments that it is about.
+/// A checkpoint together with the state of its segments.
 pub(in super::super) struct Applied {
     checkpoint: Checkpoint,
-    /// Of each segment, bytes that are covered.
+    /// For each segment, the bytes covered.
     ends: Vec<u64>,
-    /// A bit for each word of the log: an entry that is named starts there.
+    /// A bit for each word of the log: set if a named entry starts there.
     named: Box<[AtomicU64]>,
     named_count: u64,
 }
 
 impl Applied {
-    /// What of a checkpoint is about segments that are still used as they were (I2).
+    /// Selects the part of a checkpoint about segments whose use is unchanged (I2).
+    /// #5 -
+    /// Relaxed, here and below: one thread at a time uses each word.
     pub(in super::super) fn new(
         checkpoint: Checkpoint,
         superblock: &Superblock,
@@ -73,12 +75,14 @@ impl Applied {
         Ok(Applied { checkpoint, ends, named, named_count })
     }
 
-    /// Entries that it names in segments that are as they were.
+    /// The number of entries that it names in unchanged segments.
     pub(in super::super) fn named_count(&self) -> u64 {
         self.named_count
     }
 
-    /// Bytes of a segment that are covered.
+    /// The bytes of a segment that are covered.
+    /// #8 -
+    /// A location beyond the log is in the words of a checkpoint of a larger log.
     pub(in super::super) fn end_of(&self, segment: u32) -> u64 {
         self.ends.get(segment as usize).copied().unwrap_or(0)
     }
@@ -89,13 +93,15 @@ impl Applied {
         self.named.get(word).is_some_and(|word| word.load(Ordering::Relaxed) & bit != 0)
     }
 
-    /// An entry that is named is dead by a floor.
+    /// Removes a named entry that is dead by a floor.
     pub(in super::super) fn forget(&self, offset_bytes: u64) {
         let (word, bit) = bit_of(offset_bytes);
         self.named[word].fetch_and(!bit, Ordering::Relaxed);
     }
 
-    /// Puts what is named into an index that is empty and large enough.
+    /// Inserts the named entries into an index that is empty and large enough.
+    /// #11 -
+    /// If one chain is several now, the entries' keys tell them apart.
     pub(in super::super) fn fill(self, inner: &Inner) -> Result<(), IndexFull> {
         let mut filler = inner.index.filler();
         let (mut chain, mut slots) = (KeyHash(0), Vec::<(KeyHash, Slot)>::new());

@@ -14,48 +14,48 @@ use crate::crc;
 use crate::index::slot::Slot;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"DOVEINDX");
-/// Which format this is.
+/// The number of this format.
 const FORMAT: u64 = 1;
 const HEADER_WORDS: usize = 8;
 const COVERED_WORDS: usize = 3;
-/// Read and written at once.
+/// The words read or written at once.
 const PIECE_WORDS: usize = 8192;
 const LAST_BIT: u64 = 1 << 2;
 const MARK_BITS: u64 = 0b11;
 const TAG_SHIFT: u32 = 48;
 const COUNT_SHIFT: u32 = 8;
 
-/// Why a checkpoint is not used.
+/// The reason why a checkpoint is not used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
     /// It cannot be read.
     #[error("{0}")]
     Io(String),
-    /// Another version wrote it.
+    /// Its format is that of another version.
     #[error("it has format {found}, and this version reads {FORMAT}")]
     Format {
-        /// As found.
+        /// The format found.
         found: u64,
     },
-    /// Not what was written, or not all of it.
+    /// It differs from what was written, or is incomplete.
     #[error("it is damaged or was not written to its end")]
     Damaged,
-    /// Of other data.
+    /// It belongs to other data.
     #[error("it is of another log")]
     OtherLog,
     /// The log was put back to an earlier state.
     #[error("it is of a later state of the log than what is there")]
     LaterLog,
-    /// What it names is not there.
+    /// Entries that it names are missing.
     #[error("it names {named} entries, of which {found} are there")]
     Misfit {
-        /// In segments that are as they were.
+        /// Entries named, in unchanged segments.
         named: u64,
-        /// Of these.
+        /// How many of these were found.
         found: u64,
     },
-    /// It says nothing about trees.
+    /// The index is a tree, for which there are no checkpoints.
     #[error("the index is a tree")]
     Tree,
     /// An index built with it takes more room than there is.
@@ -63,7 +63,7 @@ pub enum CheckpointError {
     NoRoom,
 }
 
-/// One word behind the segments.
+/// One word of the part behind the segments.
 pub(super) enum ChainWord {
     Slot { slot: Slot, is_last: bool },
     Empty { shift: u32, count: u64 },
@@ -121,7 +121,7 @@ impl Words {
 }
 
 impl Checkpoint {
-    /// Writes all of it, in pieces.
+    /// Writes the checkpoint, in pieces.
     ///
     /// # Errors
     /// The writer's.
@@ -147,10 +147,10 @@ impl Checkpoint {
         out.words(&[sum])
     }
 
-    /// Reads what [`Checkpoint::write_to`] wrote.
+    /// Reads a checkpoint that [`Checkpoint::write_to`] wrote.
     ///
     /// # Errors
-    /// It is something else, or cannot be read.
+    /// The bytes are not a checkpoint, or cannot be read.
     pub fn read_from(source: &mut impl Read) -> Result<Checkpoint, CheckpointError> {
         let mut source = Summed { inner: source, sum: crc::START, bytes: Vec::new() };
         let mut words = Vec::new();
@@ -183,7 +183,7 @@ fn covered_of([segment, sequence, end_bytes]: &[u64; COVERED_WORDS]) -> Option<C
     Some(Covered { segment, sequence: *sequence, end_bytes: *end_bytes })
 }
 
-/// Bytes on their way, and the checksum of those that have passed.
+/// A reader or writer, with the checksum of the bytes that have passed.
 struct Summed<'s, S> {
     inner: &'s mut S,
     sum: u32,
@@ -200,8 +200,8 @@ impl<S: Write> Summed<'_, S> {
 }
 
 impl<S: Read> Summed<'_, S> {
-    /// Appends so many words, as far as they are there: whatever the count is, no more memory is
-    /// taken than the source has bytes.
+    /// Appends up to `count` words, as far as they are present: whatever the count is, no more
+    /// memory is taken than the source has bytes.
     fn read(&mut self, count: u64, words: &mut Vec<u64>) -> Result<(), CheckpointError> {
         let mut left = count;
         while left > 0 {
