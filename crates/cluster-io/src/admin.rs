@@ -181,10 +181,6 @@ const AGAIN: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// If no manager answers.
-/// #64 -
-/// D1: the settings are reported before any leader is.
-/// #65 -
-/// The request has only numbers and short words, which JSON can always represent.
 pub fn ask(place: &Place, question: &Question, time: Duration) -> Result<Reply, AskError> {
     let until = Instant::now() + time;
     let (told, found) = unbounded();
@@ -210,7 +206,7 @@ pub fn ask(place: &Place, question: &Question, time: Duration) -> Result<Reply, 
         }
     }
     let (Some(stored), Some(leader)) = (stored, leader) else {
-        // D1: settings are told before any leader is.
+        // D1: the settings are reported before any leader is.
         return Err(AskError::NoLeader { place: place.to_string() });
     };
     let (told, events) = unbounded();
@@ -229,7 +225,7 @@ fn converse(
     question: &Question,
     until: Instant,
 ) -> Result<Reply, AskError> {
-    // Numbers and short words: there is nothing in it that JSON cannot say.
+    // The request has only numbers and short words, which JSON can always represent.
     let bytes = serde_json::to_vec(question).unwrap_or_default();
     while Instant::now() < until {
         if let Some(Found::Leader(Some(address))) = found.try_iter().last() {

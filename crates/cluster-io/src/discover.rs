@@ -115,12 +115,6 @@ enum Step {
     Watch,
     Leader,
     /// Rest until the watch reports.
-    /// #17 -
-    /// The error does not name its request: the watch may be gone too.
-    /// #18 -
-    /// A watch may be lost with a connection, so the leader is read from time to time anyway.
-    /// #19 -
-    /// The watch is answered when the value changes; the read follows at once.
     Rest,
 }
 
@@ -147,13 +141,14 @@ impl Seeker {
             match heard.recv_timeout(pause) {
                 Ok(Word::Event(Event::Response(response))) => self.hear(response),
                 Ok(Word::Event(Event::Trouble(line))) => {
-                    // Which request it was is not said: the watch may be gone too.
+                    // The error does not name its request: the watch may be gone too.
                     (self.asked, self.watch) = (None, None);
                     self.tell_trouble(line);
                     std::thread::sleep(PAUSE);
                 }
                 Ok(Word::Stop) | Err(RecvTimeoutError::Disconnected) => return,
-                // A watch may be lost with a connection: once in a while it is looked anyway.
+                // A watch may be lost with a connection, so the leader is read from time to time
+                // anyway.
                 Err(RecvTimeoutError::Timeout) if self.next == Step::Rest => {
                     self.next = Step::Leader;
                 }
@@ -179,7 +174,7 @@ impl Seeker {
         let session = if self.next == Step::Open { None } else { self.session };
         self.config_store.ask(Request { session, id, ask });
         if self.next == Step::Watch {
-            // It is answered when something changes; the look follows at once.
+            // The watch is answered when the value changes; the read follows at once.
             self.watch = Some(id);
             self.next = Step::Leader;
             return self.step();

@@ -185,8 +185,6 @@ impl Links {
     ///
     /// # Errors
     /// If the address cannot be listened on, or the operating system provides no thread.
-    /// #30 -
-    /// A name lookup may take long, and no thread waits for its result any more.
     pub fn start(
         own: Peer,
         listen: Option<SocketAddr>,
@@ -201,7 +199,7 @@ impl Links {
         let run = move || {
             let hub = Hub::new(own, key, events, Box::new(wake));
             runtime.block_on(stream::serve(hub, listener, received));
-            // Looking up a name may take long, and no thread waits for it any more.
+            // A name lookup may take long, and no thread waits for its result any more.
             runtime.shutdown_background();
         };
         let builder = std::thread::Builder::new().name("dovetail-links".to_owned());
@@ -274,9 +272,6 @@ impl Drop for Links {
 const BACKLOG_MAX: i32 = 4096;
 
 /// Whether the content of a frame, which its tag has authenticated, is well-formed.
-/// #40 -
-/// Strangers that connect all at once leave room for peers; the kernel caps the value at its own
-/// maximum.
 pub fn is_frame(content: &[u8]) -> bool {
     frame::read(content).is_some()
 }
@@ -285,7 +280,8 @@ fn bound(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let listener = std::net::TcpListener::bind(address).map_err(|error| {
         io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
     })?;
-    // Strangers that come all at once leave room for peers; the kernel lowers it to its own.
+    // Strangers that connect all at once leave room for peers; the kernel caps the value at its own
+    // maximum.
     rustix::net::listen(&listener, BACKLOG_MAX)?;
     listener.set_nonblocking(true)?;
     Ok(listener)

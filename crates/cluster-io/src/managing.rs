@@ -228,8 +228,6 @@ impl Driver {
 
     /// Answers an operator. A manager that does not lead stays silent: the request is sent again,
     /// to the leader.
-    /// #18 -
-    /// The reply has only numbers and short words, which JSON can always represent.
     fn answer(&mut self, link: LinkId, id: u64, bytes: &[u8]) {
         let now = self.now();
         let reply = match serde_json::from_slice(bytes) {
@@ -247,7 +245,7 @@ impl Driver {
             }
             Err(error) => Reply::Refused(format!("the manager does not know this: {error}")),
         };
-        // Numbers and short words: there is nothing in it that JSON cannot say.
+        // The reply has only numbers and short words, which JSON can always represent.
         self.links.answer(link, id, serde_json::to_vec(&reply).unwrap_or_default());
     }
 

@@ -157,8 +157,6 @@ impl Stored {
     }
 
     /// The text that the config store keeps.
-    /// #20 -
-    /// The table has only numbers and short words, which TOML can always represent.
     pub fn to_text(&self) -> String {
         let settings = &self.settings;
         let spelled = |time_ns: u64| format_duration(Duration::from_nanos(time_ns));
@@ -185,7 +183,7 @@ impl Stored {
             copies_at_once: settings.copies_at_once,
             pending_max: settings.pending_max,
         };
-        // A table of numbers and short words: there is nothing in it that TOML cannot say.
+        // The table has only numbers and short words, which TOML can always represent.
         toml::to_string(&text).unwrap_or_default()
     }
 }

@@ -275,8 +275,6 @@ impl Manager {
     }
 
     /// The nodes heard from lately, and the data that each started with.
-    /// #47 -
-    /// The previous leader had a write on its way when this manager read.
     pub fn live(&self, now: Instant) -> BTreeMap<NodeId, Recovered> {
         match &self.role {
             Role::Leading(leadership) => leadership.live(&self.settings, now),
@@ -349,7 +347,7 @@ impl Manager {
         }
         let Role::Leading(leadership) = &mut self.role else { return };
         match (from, message) {
-            // The leader before had a write on its way when this one read.
+            // The previous leader had a write on its way when this manager read.
             (_, Message::Lease { term, .. }) if term > leadership.term() => {
                 self.role = Role::Reading { asked_at: None };
             }
@@ -443,10 +441,6 @@ impl Leadership {
     }
 
     /// The addresses of all nodes ever heard from.
-    /// #51 -
-    /// Of members the config store knows only their ids and addresses.
-    /// #52 -
-    /// V5: a lease is for the configuration that the node has installed.
     fn addresses(&self) -> BTreeMap<NodeId, Arc<Addresses>> {
         self.nodes.iter().map(|(node, seen)| (*node, seen.addresses.clone())).collect()
     }
@@ -459,7 +453,7 @@ impl Leadership {
         now: Instant,
     ) {
         let granted_at = self.nodes.get(&node).and_then(|seen| seen.granted_at);
-        // Of members the config store knows only that they are, and where.
+        // Of members the config store knows only their ids and addresses.
         self.nodes.insert(node, Seen { heard_at: now, granted_at, recovered, addresses });
     }
 
@@ -478,7 +472,7 @@ impl Leadership {
             let message = Message::Install(configuration.clone());
             actions.push(Action::Send { to: Peer::Node(node), message });
         }
-        // V5: a lease is for what the node has installed.
+        // V5: a lease is for the configuration that the node has installed.
         if configuration.has(node) && stays && term == configuration.term {
             let is_committed = self.is_committed();
             if let Some(seen) = self.nodes.get_mut(&node) {

@@ -444,8 +444,6 @@ impl<S: ReplicaStore> Node<S> {
     }
 
     /// The replication scheme of its cluster.
-    /// #71 -
-    /// A message of another term, or not for a node: a sender that wants an answer asks again.
     pub fn scheme(&self) -> Scheme {
         self.settings.scheme
     }
@@ -547,7 +545,8 @@ impl<S: ReplicaStore> Node<S> {
             Message::Pull { term, shard, part, cursor } if term == self.term() => {
                 self.pull(from, shard, part, cursor);
             }
-            // Of another term, or not for a node: a sender that wants an answer asks again.
+            // A message of another term, or not for a node: a sender that wants an answer asks
+            // again.
             _ => {}
         }
     }

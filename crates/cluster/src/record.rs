@@ -453,15 +453,13 @@ impl Entry {
     }
 
     /// Builds one of the blocks that the entry was cut into.
-    /// #76 -
-    /// The offset in key and value as one string; in memory the two lie apart.
     pub(crate) fn block(&self, cut: &Cut, block: u32) -> Arc<[u8]> {
         let (block_count, room_bytes) = match cut {
             Cut::Whole(whole) => return Arc::clone(whole),
             Cut::Blocks { count, room_bytes } => (*count, *room_bytes),
         };
         let (key, value) = (&self.key[..], self.value.as_deref().unwrap_or_default());
-        // Of key and value one behind the other, which lie apart.
+        // The offset in key and value as one string; in memory the two lie apart.
         let start = block as usize * room_bytes;
         let end = (key.len() + value.len()).min(start + room_bytes);
         let of_key = &key[start.min(key.len())..end.min(key.len())];
@@ -550,13 +548,11 @@ pub struct Scanned {
 /// Passes every block of a log to `take`, in order, with the results of the scan before it. The
 /// scan steps over damage stride by stride, so that it finds the records behind it; damage at the
 /// end is a torn tail and is not counted.
-/// #86 -
-/// If the padding is missing, it was cut off with the bytes behind it.
 pub fn scan(bytes: &[u8], check: Check, mut take: impl FnMut(Scanned, &Header, &[u8])) -> Scanned {
     let (mut at, mut bad_bytes, mut scanned) = (0, 0, Scanned::default());
     while at < bytes.len() {
         match block(&bytes[at..], check) {
-            // Padding that is missing was cut off with whatever followed.
+            // If the padding is missing, it was cut off with the bytes behind it.
             Some((header, piece)) if header.len_bytes() <= bytes.len() - at => {
                 scanned.skipped_bytes += std::mem::take(&mut bad_bytes);
                 take(scanned, &header, piece);

@@ -234,8 +234,6 @@ impl MemoryReplicaStore {
     }
 
     /// Applies a flush (S3).
-    /// #52 -
-    /// Keys with the same order value stay together: a cursor cannot stand between them.
     fn flush(&mut self, flush: Arc<Entry>) -> Installed {
         if let Some(keys) = self.shards.get_mut(&flush.shard) {
             keys.retain(|_, entry| entry.version > flush.version);
@@ -280,7 +278,7 @@ impl ReplicaStore for MemoryReplicaStore {
         let start: Place = (cursor, Arc::default());
         let keys = self.shards.get(&shard).into_iter();
         for ((order, _), entry) in keys.flat_map(|keys| keys.range(start.clone()..)) {
-            // Keys of one order stay together: a cursor cannot stand between them.
+            // Keys with the same order value stay together: a cursor cannot stand between them.
             let is_same = part.entries.last().is_some_and(|last| order_of(&last.key) == *order);
             if part.entries.len() >= entry_max.max(1) && !is_same {
                 part.next = Some(*order);

@@ -22,10 +22,6 @@ pub(crate) fn acls(place: &Place) -> Acls<'static> {
 }
 
 /// Serves requests until no caller can send any more.
-/// #4 -
-/// The order is kept: a client sends a request when its task is first polled.
-/// #5 -
-/// Dropping the clients closes their sessions; requests under way are given up.
 pub(crate) async fn serve(
     place: Place,
     mut requests: UnboundedReceiver<Request>,
@@ -40,7 +36,7 @@ pub(crate) async fn serve(
                 let client = session.and_then(|id| sessions.borrow().get(&id).cloned());
                 let (place, told) = (Rc::clone(&place), Rc::clone(&told));
                 let sessions = Rc::clone(&sessions);
-                // In order: a client sends a request when it is first polled.
+                // The order is kept: a client sends a request when its task is first polled.
                 tokio::task::spawn_local(async move {
                     let outcome = match (client, ask) {
                         (_, Ask::Open { timeout_ns }) => match open(&place, timeout_ns).await {
@@ -68,7 +64,7 @@ pub(crate) async fn serve(
             }
         })
         .await;
-    // Clients that are dropped close their sessions; what is under way is given up.
+    // Dropping the clients closes their sessions; requests under way are given up.
     drop(tasks);
     sessions.borrow_mut().clear();
     tokio::time::sleep(CLOSE_TIME).await;
@@ -79,12 +75,10 @@ const CLOSE_TIME: Duration = Duration::from_millis(20);
 
 /// Opens a session that lasts at least `timeout_ns` after each answer (R2), and creates the nodes'
 /// parents.
-/// #8 -
-/// An ensemble grants at least two ticks, whatever is requested (R2).
 async fn open(place: &Place, timeout_ns: u64) -> Result<Client, String> {
     let told = |error: Error| format!("zookeeper {}: {error}", place.hosts);
     let timeout = Duration::from_nanos(timeout_ns);
-    // An ensemble grants no less than two ticks, whatever is asked of it (R2).
+    // An ensemble grants at least two ticks, whatever is requested (R2).
     let two_ticks_or_more = connect(place, timeout).await.map_err(told)?.session_timeout();
     let wanted = timeout + two_ticks_or_more;
     let client = connect(place, wanted).await.map_err(told)?;

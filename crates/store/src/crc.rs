@@ -16,13 +16,11 @@ const SHORT_MAX_BYTES: usize = 256;
 
 /// The state after `bytes`. Entries store the state, not its complement: one step less, and as
 /// strong.
-/// #4 -
-/// SAFETY: the processor has the instructions (just checked).
 #[inline]
 pub(crate) fn extend(state: u32, bytes: &[u8]) -> u32 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if bytes.len() <= SHORT_MAX_BYTES && std::arch::is_x86_feature_detected!("sse4.2") {
-        // SAFETY: the processor has the instructions (just asked).
+        // SAFETY: the processor has the instructions (just checked).
         return unsafe { extend_short(state, bytes) };
     }
     extend_long(state, bytes)

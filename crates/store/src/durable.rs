@@ -188,23 +188,18 @@ impl Durable {
 
     /// D1, first half: the changes that the session at `place` publishes until [`Durable::end`] are
     /// not yet covered.
-    /// #34 -
-    /// There is one writer. The slots that it publishes afterwards are Release stores, so a thread
-    /// that sees one of them sees this store.
     pub(crate) fn begin(&self, place: usize) {
         let begun = &self.places[place].begun;
-        // One writer; the slots that it publishes afterwards are Release stores, so that a thread
-        // that sees one of them sees this.
+        // There is one writer. The slots that it publishes afterwards are Release stores, so a
+        // thread that sees one of them sees this store.
         begun.store(begun.load(Ordering::Relaxed) | 1, Ordering::SeqCst);
     }
 
     /// D1, second half: the session at `place` has noted all changes published since it began.
-    /// #36 -
-    /// Pairs with `Committer::begin`: a committer that sees this store sees the notes before it.
     pub(crate) fn end(&self, place: usize) {
         let begun = &self.places[place].begun;
         let before = begun.load(Ordering::Relaxed);
-        // Pairs with `Committer::begin`: a committer that sees this sees what was noted.
+        // Pairs with `Committer::begin`: a committer that sees this store sees the notes before it.
         begun.store(before + (before & 1), Ordering::SeqCst);
     }
 
@@ -224,10 +219,8 @@ impl Durable {
     }
 
     /// Notes that a segment, or a run, was taken.
-    /// #40 -
-    /// Relaxed: the lock of the segment table is held.
     pub(crate) fn opened(&self, segment: u32) {
-        // Relaxed: under the lock of the segment table.
+        // Relaxed: the lock of the segment table is held.
         let sequence = self.next_sequence.fetch_add(1, Ordering::Relaxed);
         self.ends[segment as usize].store(0, Ordering::Relaxed);
         self.cleaned[segment as usize].store(0, Ordering::Relaxed);
@@ -390,11 +383,9 @@ impl Durable {
     ///
     /// # Errors
     /// There will be none, or not soon.
-    /// #61 -
-    /// A commit under way may have begun before this call.
     pub fn wait_commit(&self) -> Result<(), MediumError> {
         let mut lists = locked(&self.lists);
-        // One that is under way may have begun before.
+        // A commit under way may have begun before this call.
         let wanted = lists.commit_count + 2;
         while lists.commit_count < wanted {
             if let Some(Health::Stalled(error) | Health::Failed(error)) = &lists.health {
@@ -439,10 +430,8 @@ impl Durable {
     // ---- sessions that make room ----
 
     /// Waits a little for segments to become free by D3; returns false if no thread commits.
-    /// #68 -
-    /// Relaxed: set before the first session exists.
     pub(crate) fn await_freeing(&self) -> bool {
-        // Relaxed: set before the first session.
+        // Relaxed: set before the first session exists.
         if !self.is_driven.load(Ordering::Relaxed) || self.is_refusing() {
             return false;
         }

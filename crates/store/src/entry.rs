@@ -38,7 +38,7 @@ mod in_place;
 mod parsed;
 
 use std::marker::PhantomData;
-// Not the model checker's: the log's memory is plain bytes that it does not know.
+// Not the model checker's atomics: it does not track the log's memory, which is plain bytes.
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::UnixMillis;
@@ -49,7 +49,7 @@ use crate::request::{Item, LastUse, MARKS_MASK};
 pub(crate) use in_place::InPlace;
 pub(crate) use parsed::{Parsed, RawKind};
 
-/// Bytes of header before the key when there is neither a wide word nor an expiry.
+/// Bytes of header before the key without a wide word and an expiry.
 pub const HEADER_BYTES: usize = 16;
 /// Bytes of the longest header.
 pub const HEADER_MAX_BYTES: usize = 32;
@@ -68,9 +68,9 @@ const KIND_WIDE: u64 = 1 << 1;
 const KIND_EXPIRES: u64 = 1 << 2;
 /// ... the value is one aligned word that may be replaced, ...
 const KIND_IN_PLACE: u64 = 1 << 3;
-/// ... the key is deleted (K2): instead of a value. Its expiry's word is a note of the writer.
+/// ... the key is deleted (K2): the entry has no value. Its expiry word is a note of the writer.
 const KIND_DELETE: u64 = 1 << 4;
-/// ... in the place of the checksum stands when the item was used last; in memory only.
+/// ... the checksum's place holds the time of last use; in memory only.
 const KIND_STAMPED: u64 = 1 << 5;
 
 /// Where the fields of the first word start.
@@ -93,8 +93,8 @@ const _: () = {
     assert!(crate::KEY_LEN_MAX_BYTES == KEY_NARROW_MAX << 8 | KEY_NARROW_MAX);
 };
 
-/// Which words an entry's header has, and how long key and value are: what its space depends on,
-/// known before the key's lock is taken.
+/// The words of an entry's header and the lengths of key and value. They determine the entry's
+/// space, and are known before the key's lock is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub key_len_bytes: usize,
@@ -105,7 +105,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// The shape of an item; `may_expire` asks for room for an expiry, whether it is used or not.
+    /// The shape of an item; `may_expire` reserves room for an expiry, whether it is used or not.
     #[inline]
     pub(crate) fn new(key_len: usize, value_len: usize, flags: u64, may_expire: bool) -> Shape {
         let is_wide = flags != 0 || key_len > KEY_NARROW_MAX || value_len > VALUE_NARROW_MAX;
@@ -119,13 +119,14 @@ impl Shape {
         }
     }
 
-    /// Whether the value is one word that may be replaced where it lies (K12).
+    /// Whether the value is one word that may be replaced in place (K12).
     #[inline]
     pub(crate) fn is_in_place(self) -> bool {
         self.is_in_place
     }
 
-    /// The same for an entry whose value is never replaced, so that its checksum covers it whole.
+    /// The shape of an entry whose value is never replaced, so that its checksum covers the whole
+    /// entry.
     #[inline]
     pub(crate) fn at_rest(self) -> Shape {
         Shape { is_in_place: false, ..self }
@@ -145,8 +146,8 @@ impl Shape {
     }
 }
 
-/// Bytes that an item without client flags and expiry takes in the log, header and padding
-/// included; flags and an expiry take eight bytes more each.
+/// The bytes that an item without client flags and expiry takes in the log, including header and
+/// padding; flags and an expiry take eight bytes more each.
 #[inline]
 pub fn entry_len_bytes(key_len_bytes: usize, value_len_bytes: usize) -> usize {
     Shape::new(key_len_bytes, value_len_bytes, 0, false).len_bytes()
@@ -158,7 +159,7 @@ pub fn entry_len_max_bytes(key_len_bytes: usize, value_len_bytes: usize) -> usiz
     Shape::new(key_len_bytes, value_len_bytes, 1, true).len_bytes()
 }
 
-/// What the header of a new entry says beyond its lengths.
+/// The contents of a new entry's header besides its lengths.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meta {
     pub version: u64,
@@ -182,7 +183,7 @@ impl Header {
         header
     }
 
-    /// A header that says when the item was used last, and has no checksum.
+    /// A header with the time of the item's last use instead of a checksum.
     #[inline]
     fn stamped(shape: Shape, meta: Meta, last_use: LastUse) -> Header {
         let mut header = Header::unsummed(shape, meta);
@@ -190,7 +191,7 @@ impl Header {
         header
     }
 
-    /// With the one or the other; the checksum of a body is there where there is no stamp.
+    /// A header with a stamp or a checksum; `body_crc` is present when `stamp` is not.
     #[inline]
     pub(crate) fn noting(
         shape: Shape,
@@ -265,7 +266,7 @@ impl Header {
         self.word_count += 1;
     }
 
-    /// The words that are there.
+    /// The words that are present.
     #[inline]
     pub(crate) fn words(&self) -> &[u64] {
         &self.words[..self.word_count]
@@ -283,20 +284,20 @@ impl Header {
     }
 }
 
-/// Client flags and marks, where the wide word has them.
+/// Client flags and marks, if there is a wide word.
 #[inline]
 fn flags_to_wide(flags: u64) -> u64 {
     let marks = (flags & MARKS_MASK) >> u32::BITS;
     flags & u64::from(u32::MAX) | marks << MARKS_SHIFT
 }
 
-/// The same out of a wide word.
+/// Client flags and marks out of a wide word.
 #[inline]
 fn flags_of_wide(wide: u64) -> u64 {
     wide & u64::from(u32::MAX) | wide >> MARKS_SHIFT << u32::BITS
 }
 
-/// Whether an entry gives its key a value or takes it away.
+/// Whether an entry gives its key a value or deletes the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Put,
@@ -307,7 +308,7 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BodyCrc(u32);
 
-/// Checksums key and value; of an entry that is in place the key only.
+/// Checksums key and value; for an in-place entry only the key.
 #[inline]
 pub(crate) fn body_checksum(shape: Shape, key: &[u8], value: &[u8]) -> BodyCrc {
     let key_crc = crate::crc::extend(crate::crc::START, key);
@@ -345,7 +346,7 @@ impl<'a> Entry<'a> {
         Entry { start: start.cast(), lives: PhantomData }
     }
 
-    /// Word `index` of the header, but not the version's.
+    /// Word `index` of the header, except the version's.
     #[inline]
     fn word(self, index: usize) -> u64 {
         if index == 0 {
@@ -371,7 +372,7 @@ impl<'a> Entry<'a> {
 
     #[inline]
     fn extra_word_count(self) -> usize {
-        // Each of the two bits stands for one word; without branches.
+        // Each of the two bits stands for one word; computed without branches.
         (((self.kind() / KIND_WIDE) & 1) + ((self.kind() / KIND_EXPIRES) & 1)) as usize
     }
 
@@ -403,12 +404,12 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Whether it says that its key has nothing (K2).
+    /// Whether it deletes its key (K2).
     pub(crate) fn is_delete(self) -> bool {
         self.kind() & KIND_DELETE != 0
     }
 
-    /// Of a delete, what its writer noted.
+    /// A delete's note.
     pub(crate) fn delete_note(self) -> u64 {
         self.expires_at_ms()
     }
@@ -444,8 +445,8 @@ impl<'a> Entry<'a> {
         unsafe { std::slice::from_raw_parts(self.body(), self.key_len_bytes()) }
     }
 
-    /// Whether this is the entry of `key`: [`keys_equal`], with one compare for kind and length
-    /// where the header is the short one.
+    /// Whether this is the entry of `key`: [`keys_equal`], with one comparison for kind and length
+    /// if the header is the short one.
     #[inline]
     pub(crate) fn has_key(self, key: &[u8]) -> bool {
         let kind_and_len = (self.word(0) >> KIND_SHIFT) & 0xffff & !(KIND_IN_PLACE | KIND_STAMPED);
@@ -458,15 +459,15 @@ impl<'a> Entry<'a> {
         keys_equal(self.key(), key)
     }
 
-    /// Where the value starts.
+    /// The address of the value.
     #[inline]
     fn value_start(self) -> *const u8 {
         // SAFETY: the value follows the key inside the entry.
         unsafe { self.body().add(self.key_len_bytes()) }
     }
 
-    /// The value of an entry that is not in place, or whose lock the caller holds: nothing may
-    /// replace it during `'a`.
+    /// The value of an entry that is not in place, or whose lock the caller holds: the value must
+    /// not be replaced during `'a`.
     #[inline]
     pub(crate) fn value_at_rest(self) -> &'a [u8] {
         // SAFETY: that many initialised bytes are there; the caller says that they rest.
@@ -498,20 +499,20 @@ impl<'a> Entry<'a> {
         self.version_and_shard() & VERSION_MASK
     }
 
-    /// Which shard it is of; 0: it is not replicated.
+    /// The entry's shard; 0: it is not replicated.
     #[inline]
     pub(crate) fn shard(self) -> u16 {
         (self.version_and_shard() >> VERSION_BITS) as u16
     }
 
-    /// Whether an item of this shape can be written where this entry lies.
+    /// Whether an item of this shape can be written in the place of this entry.
     #[inline]
     pub(crate) fn takes_in_place(self, shape: Shape) -> bool {
         shape.is_in_place && self.is_in_place() && self.value_len_bytes() == shape.value_len_bytes
     }
 
     /// Whether this is `key`'s entry, in place, with a value of `value_len` bytes: kind and both
-    /// lengths in one compare.
+    /// lengths in one comparison.
     #[inline]
     pub(crate) fn has_key_in_place(self, key: &[u8], value_len: usize) -> bool {
         debug_assert!(key.len() <= KEY_NARROW_MAX && value_len <= ALIGN_BYTES);
@@ -546,8 +547,8 @@ impl<'a> Entry<'a> {
         InPlace { version: self.version_word(), value: self.shared_word(self.value_start()) }
     }
 
-    /// The item as of now: version and value are read, in this order, if they could change; a value
-    /// in place is copied to `word`.
+    /// The item as of now. If version and value can change, they are read in this order; a value in
+    /// place is copied to `word`.
     #[inline(always)]
     pub(crate) fn read<'s>(self, word: &'s mut [u8; ALIGN_BYTES]) -> Item<'s>
     where
@@ -558,7 +559,7 @@ impl<'a> Entry<'a> {
         if kind & !(KIND_IN_PLACE | KIND_STAMPED) != KIND_PUT {
             return self.read_long();
         }
-        // Most entries: two words of header, and no field elsewhere.
+        // Most entries: two words of header, and no other field.
         let version_and_shard = self.version_and_shard();
         let version = version_and_shard & VERSION_MASK;
         let shard = (version_and_shard >> VERSION_BITS) as u16;
@@ -596,15 +597,15 @@ impl<'a> Entry<'a> {
         .unfolded()
     }
 
-    /// As far as it is noted.
+    /// The last use, as far as it is noted.
     #[inline]
     fn last_use(self) -> LastUse {
         last_use_of(self.word(0))
     }
 
-    /// Notes a use of the item in an entry that is stamped, unless it says so already: a hot item's
-    /// line is written once a second. The rest of the word never changes, so that a plain store
-    /// does; of uses at the same moment one is noted.
+    /// Notes a use in a stamped entry, unless it is noted already: a hot item's line is written
+    /// once a second. The rest of the word never changes, so a plain store suffices; of uses at the
+    /// same moment one is noted.
     #[inline(always)]
     pub(crate) fn note_use(self, last_use: LastUse) {
         let first = self.word(0);
@@ -615,7 +616,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// [`Entry::read`], kept.
+    /// [`Entry::read`] into a value that can be kept.
     #[inline]
     pub(crate) fn see(self) -> Seen<'a> {
         let mut word = [0; ALIGN_BYTES];
@@ -626,7 +627,7 @@ impl<'a> Entry<'a> {
         Seen { entry: self, version, word }
     }
 
-    /// When the item ends, in milliseconds since 1970; 0: never (I3).
+    /// The time of expiry, in milliseconds since 1970; 0: never (I3).
     #[inline]
     fn expires_at_ms(self) -> u64 {
         if self.kind() & KIND_EXPIRES == 0 {
@@ -663,13 +664,12 @@ impl<'a> Entry<'a> {
         self.shape().len_bytes()
     }
 
-    /// Whether there is no checksum.
+    /// Whether it has a stamp instead of a checksum.
     pub(crate) fn is_stamped(self) -> bool {
         self.kind() & KIND_STAMPED != 0
     }
 
-    /// Whether the bytes are those that were appended; no one may be writing. A stamped entry has
-    /// nothing that would hold.
+    /// Whether the bytes match the checksum; no thread may be writing. False for a stamped entry.
     pub(crate) fn checksum_holds(self) -> bool {
         let checksum = self.word(0) as u32;
         let body_crc = body_checksum(self.shape(), self.key(), self.value_at_rest());
@@ -677,7 +677,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// What a header's first word says of the item's uses.
+/// The time of last use in a header's first word.
 #[inline]
 fn last_use_of(first: u64) -> LastUse {
     if first & (KIND_STAMPED << KIND_SHIFT) == 0 {
@@ -686,11 +686,11 @@ fn last_use_of(first: u64) -> LastUse {
     LastUse::from_bits(first as u32)
 }
 
-/// An entry as it was at one moment: what may be replaced is copied.
+/// An entry as of one moment: its replaceable words are copied.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen<'a> {
     entry: Entry<'a>,
-    /// Of an entry in place, as is the value.
+    /// The version of an in-place entry, copied like its value.
     version: u64,
     word: [u8; ALIGN_BYTES],
 }

@@ -22,7 +22,7 @@
 use base::sync::{AtomicU64, Ordering, fence};
 use crossbeam_utils::CachePadded;
 
-/// The local epoch of a parked session or a free place: holds nothing back.
+/// The local epoch of a parked session: it holds nothing back.
 const OFFLINE: u64 = u64::MAX;
 /// The local epoch of a place that no session has.
 const FREE: u64 = u64::MAX - 1;
@@ -48,7 +48,7 @@ impl Epochs {
         &self.locals[..place_count]
     }
 
-    /// Takes the one place that is for no session; `None`: somebody has it.
+    /// Takes the one place that is not for sessions; `None` if it is taken.
     pub(crate) fn join_aside(&self) -> Option<usize> {
         let place = self.locals.len() - 1;
         let free = &self.locals[place];
@@ -66,26 +66,26 @@ impl Epochs {
         Some(place)
     }
 
-    /// Gives the place back; its session holds nothing any more.
+    /// Releases the place; its session holds no references any more.
     pub(crate) fn leave(&self, place: usize) {
         self.locals[place].store(FREE, Ordering::Release);
     }
 
-    /// Places that are taken.
+    /// The number of places taken.
     pub(crate) fn session_count(&self) -> usize {
         self.sessions().iter().filter(|local| local.load(Ordering::Relaxed) != FREE).count()
     }
 
-    /// The session at `place` has dropped every reference it had.
+    /// The session at `place` has dropped all its references.
     #[inline]
     pub(crate) fn quiesce(&self, place: usize) {
-        // Acquire pairs with `advance`: what was unlinked before that epoch is not seen again.
+        // Acquire pairs with `advance`: memory unlinked before that epoch is not seen again.
         let global = self.global.load(Ordering::Acquire);
         // Release pairs with `is_safe`: this session's reads are over before the reuse.
         self.locals[place].store(global, Ordering::Release);
     }
 
-    /// The session will hold nothing until `unpark`.
+    /// The session will hold no reference until `unpark`.
     pub(crate) fn park(&self, place: usize) {
         self.locals[place].store(OFFLINE, Ordering::Release);
     }
@@ -93,30 +93,30 @@ impl Epochs {
     /// The session may take references again.
     pub(crate) fn unpark(&self, place: usize) {
         let global = self.global.load(Ordering::Acquire);
-        // Release, as `park` before it: a thread that sees this one reuses memory only after the
-        // reads that this session made before it slept, and after those of the session that had the
-        // place before.
+        // Release, as in `park` before it: a thread that sees this store reuses memory only after
+        // the reads that this session made before it slept, and after those of the previous session
+        // of the place.
         self.locals[place].store(global, Ordering::Release);
-        // Either `is_safe` sees this store, or this session's next reads see the unlinking:
-        // pairs with the fence in `advance` (store buffering is what both fences forbid).
+        // Either `is_safe` sees this store, or this session's next reads see the unlinking: pairs
+        // with the fence in `advance` (the two fences forbid store buffering).
         fence(Ordering::SeqCst);
     }
 
-    /// Starts a new epoch after something was unlinked; the tag to give to `is_safe`.
+    /// Starts a new epoch after memory was unlinked; returns the tag for `is_safe`.
     pub(crate) fn advance(&self) -> u64 {
         let tag = self.global.fetch_add(1, Ordering::AcqRel) + 1;
         fence(Ordering::SeqCst); // Pairs with the fence in `unpark`.
         tag
     }
 
-    /// Whether no session can still hold what was unlinked before `tag` was drawn (I2).
+    /// Whether no session can still hold memory that was unlinked before `tag` was drawn (I2).
     pub(crate) fn is_safe(&self, tag: u64) -> bool {
         // Acquire pairs with the stores of `quiesce`, `park` and `leave`.
         self.locals.iter().all(|local| local.load(Ordering::Acquire) >= tag)
     }
 
-    /// Of the tags drawn before this call, the last one that is safe: one look at every place, for
-    /// a caller with many tags to ask about.
+    /// The last safe tag of those drawn before this call: one look at every place, for a caller
+    /// with many tags to check.
     pub(crate) fn safe_tag(&self) -> u64 {
         self.locals.iter().map(|local| local.load(Ordering::Acquire)).min().unwrap_or(OFFLINE)
     }

@@ -39,13 +39,13 @@ use base::sync::{AtomicU32, AtomicU64, Ordering};
 /// Words of one line.
 #[cfg(not(loom))]
 const WORDS: usize = 16;
-/// Few, so that the model checker comes to an end.
+/// Small, to bound the model checker's run.
 #[cfg(loom)]
 const WORDS: usize = 2;
-/// Of the store's memory, one part in this many is ghosts.
+/// The ghost table takes one part in this many of the store's memory.
 pub(crate) const MEMORY_SHARE: u64 = 64;
-/// The steps that the whole table is told apart in: far fewer than the 2^16 at which they wrap, so
-/// that no word of a line that is still written to outlives the wrap.
+/// The number of steps that the whole table can distinguish: far fewer than the 2^16 at which they
+/// wrap, so that no word in a line that is still written to survives the wrap.
 const STEPS_PER_TABLE: u64 = 4096;
 
 /// One cache line of ghosts.
@@ -55,12 +55,12 @@ struct Line([AtomicU32; WORDS]);
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Line>() == 64);
 
-/// Fingerprints of keys that the small queue gave up.
+/// Fingerprints of keys that the small queue evicted.
 pub(crate) struct GhostTable {
     lines: Box<[Line]>,
-    /// Insertions so far, as of the sessions' last steps.
+    /// The number of insertions so far, as of the sessions' last steps.
     inserted: AtomicU64,
-    /// Of these, how many of the youngest count.
+    /// How many of the youngest insertions count.
     window: AtomicU64,
     unit_shift: u32,
 }
@@ -92,7 +92,7 @@ impl GhostTable {
         &self.lines[line as usize]
     }
 
-    /// The line that [`GhostTable::take`] will look at, for prefetching.
+    /// Prefetches the line that [`GhostTable::take`] will read.
     #[inline]
     pub(crate) fn address(&self, hash: KeyHash) -> *const u8 {
         std::ptr::from_ref(self.line(hash)).cast()
@@ -102,7 +102,7 @@ impl GhostTable {
         (self.inserted.load(Ordering::Relaxed) >> self.unit_shift) as u16
     }
 
-    /// Remembers a key. Counts for no key's age until [`GhostTable::advance`].
+    /// Remembers a key. Other keys age by it only at [`GhostTable::advance`].
     pub(crate) fn insert(&self, hash: KeyHash) {
         let (line, now) = (self.line(hash), self.step_now());
         let fingerprint = fingerprint_of(hash);
@@ -124,17 +124,17 @@ impl GhostTable {
         line.0[place].store(word, Ordering::Relaxed);
     }
 
-    /// `count` keys were inserted since; the older ones have aged by that.
+    /// Ages the keys by `count` insertions.
     pub(crate) fn advance(&self, count: u64) {
         self.inserted.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// How many of the youngest keys count from now on.
+    /// Sets how many of the youngest keys count from now on.
     pub(crate) fn set_window(&self, keys: u64) {
         self.window.store(keys.min(self.capacity()), Ordering::Relaxed);
     }
 
-    /// Whether the key was given up lately; it is forgotten by that.
+    /// Whether the key was evicted lately; this removes it from the table.
     #[inline]
     pub(crate) fn take(&self, hash: KeyHash) -> bool {
         let fingerprint = fingerprint_of(hash);
@@ -150,13 +150,13 @@ impl GhostTable {
     fn take_word(&self, place: &AtomicU32, word: u32) -> bool {
         let age = u64::from(self.step_now().wrapping_sub(word as u16));
         let counts = age <= self.window.load(Ordering::Relaxed) >> self.unit_shift;
-        // Not if another key has the place by now.
+        // The exchange fails if another key has taken the place by now.
         let _ = place.compare_exchange(word, 0, Ordering::Relaxed, Ordering::Relaxed);
         counts
     }
 }
 
-/// The part of the hash that neither chooses the line nor is the index's tag; never 0 (I1).
+/// The part of the hash that neither selects the line nor is the index's tag; never 0 (I1).
 #[inline]
 fn fingerprint_of(hash: KeyHash) -> u16 {
     ((hash.0 >> 16) as u16).max(1)

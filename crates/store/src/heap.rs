@@ -4,15 +4,15 @@
 //! "large" to the largest block freed so far, up to 32 MiB. From then on each thread's arena keeps
 //! blocks of that size, memory that no ledger counts. Fixed thresholds keep the arenas small.
 
-/// Larger blocks are taken from the kernel one by one. Smaller ones are used again, which spares
-/// their pages being cleared again.
+/// Larger blocks are allocated from the kernel one by one. Smaller ones are reused, which avoids
+/// clearing their pages again.
 const LARGE_BLOCK_BYTES_MAX: u64 = 4 << 20;
 const LARGE_BLOCK_BYTES_MIN: u64 = 256 << 10;
 
-/// A thread's arena keeps blocks up to this part of all memory that its process may take, ...
+/// A thread's arena keeps blocks up to this part of all memory that the process may take.
 const KEPT_PART: u64 = 64;
 
-/// ... and, where values pass through the hands of threads for links and copies as well, to this.
+/// The same part if values also pass through threads for links and copies.
 const KEPT_PART_OF_MANY_HANDS: u64 = 256;
 
 fn large_block_bytes(memory_bytes: u64, passes_many_hands: bool) -> i32 {
@@ -20,8 +20,8 @@ fn large_block_bytes(memory_bytes: u64, passes_many_hands: bool) -> i32 {
     (memory_bytes / part).clamp(LARGE_BLOCK_BYTES_MIN, LARGE_BLOCK_BYTES_MAX) as i32
 }
 
-/// For the whole process; once, before it has threads of its own. Where large values pass through
-/// many threads, smaller blocks go back as well.
+/// Sets the thresholds for the whole process; called once, before it starts threads. If large
+/// values pass through many threads, smaller blocks return to the kernel as well.
 pub fn return_large_blocks(memory_bytes: u64, passes_many_hands: bool) {
     let large_bytes = large_block_bytes(memory_bytes, passes_many_hands);
     #[cfg(all(target_env = "gnu", not(miri)))]

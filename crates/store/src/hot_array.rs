@@ -16,29 +16,29 @@
 //! # Limits
 //! The array is immutable: another set of keys is another array (uTPS §3.2.2).
 
-/// Bytes of a key that are compared as one number.
+/// The number of key bytes compared as one number.
 const SLICE_BYTES: usize = 8;
 
-/// Different keys in their order.
+/// Distinct keys in byte order.
 #[derive(Clone, Debug, Default)]
 pub struct HotArray {
-    /// What all keys begin with.
+    /// The common prefix of all keys.
     shared: Box<[u8]>,
-    /// Of each key the first bytes behind that, zeros behind a shorter one.
+    /// For each key the first bytes behind the prefix, padded with zeros.
     slices: Box<[u64]>,
-    /// Where each key's rest ends in `rests`.
+    /// The end of each key's rest in `rests`.
     ends: Box<[u32]>,
     rests: Box<[u8]>,
 }
 
 impl HotArray {
-    /// These keys, in any order.
+    /// Makes an array of these keys, given in any order.
     pub fn new<'k>(keys: impl IntoIterator<Item = &'k [u8]>) -> HotArray {
         let mut keys: Vec<&[u8]> = keys.into_iter().collect();
         keys.sort_unstable();
         keys.dedup();
         let shared_len_bytes = match (keys.first(), keys.last()) {
-            // Sorted: what the first and the last agree on, all do.
+            // The keys are sorted: the common prefix of the first and the last is common to all.
             (Some(first), Some(last)) => {
                 first.iter().zip(*last).take_while(|(one, other)| one == other).count()
             }
@@ -58,7 +58,7 @@ impl HotArray {
         }
     }
 
-    /// What an array of so many keys of at most so many bytes takes.
+    /// The most memory that an array of `key_count` keys of at most `key_len_bytes_max` takes.
     pub const fn memory_bytes_max(key_count: usize, key_len_bytes_max: usize) -> usize {
         let of_key = size_of::<u64>() + size_of::<u32>() + key_len_bytes_max;
         size_of::<HotArray>() + key_len_bytes_max + key_count * of_key
@@ -74,12 +74,12 @@ impl HotArray {
         self.slices.is_empty()
     }
 
-    /// Where a key is in the order; `None`: it is not among them.
+    /// The index of a key in the order; `None` if it is not in the array.
     #[inline]
     pub fn find(&self, key: &[u8]) -> Option<usize> {
         let rest = key.strip_prefix(&*self.shared)?;
         let wanted = slice_of(rest);
-        // Halving without a branch on the keys, which the processor could not predict.
+        // A binary search without a branch on the keys, which the processor could not predict.
         let first = self.slices.partition_point(|slice| *slice < wanted);
         if *self.slices.get(first)? != wanted {
             return None;
@@ -90,7 +90,7 @@ impl HotArray {
         (self.rest(first) == rest).then_some(first)
     }
 
-    /// Several keys share the slice.
+    /// The search among keys that share a slice.
     #[cold]
     fn find_among(&self, first: usize, wanted: u64, rest: &[u8]) -> Option<usize> {
         let count = self.slices[first..].partition_point(|slice| *slice == wanted);
@@ -113,7 +113,7 @@ impl HotArray {
     }
 }
 
-/// The first bytes as a number that orders as they do, but for zeros at the end.
+/// The first bytes as a number with the same order, except for zeros at the end.
 #[inline]
 fn slice_of(rest: &[u8]) -> u64 {
     if let Some(slice) = rest.first_chunk::<SLICE_BYTES>() {

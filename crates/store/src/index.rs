@@ -75,7 +75,7 @@ use slot::{Slot, Tag};
 /// Bytes of one bucket.
 pub(crate) const BUCKET_BYTES: u64 = 64;
 
-/// Where an entry's slot is.
+/// The position of an entry's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
     pub bucket: u32,
@@ -83,23 +83,23 @@ pub(crate) struct Position {
     pub slot: Slot,
 }
 
-/// What an index starts as.
+/// The initial parameters of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexPlan {
-    /// Partitions, as a power of two; at least 1.
+    /// The number of partitions, as a power of two; at least 1.
     pub partition_log2: u32,
-    /// Heads at first, and at least from then on; at least one a partition.
+    /// The initial and minimum number of heads; at least one a partition.
     pub heads: u64,
-    /// It never grows and has no overflow buckets.
+    /// Whether it never grows and has no overflow buckets.
     pub is_lossy: bool,
 }
 
-/// Memory of a partition at which it has the granularity we want: see [`IndexPlan::new`].
+/// The store's memory per partition; see [`IndexPlan::new`].
 const PARTITION_MEMORY_BYTES: u64 = 256 << 10;
 
 impl IndexPlan {
-    /// For a store of `memory_bytes`. Of these each partition stands for 256 KiB: of the smallest
-    /// items that is some 8000, in a block of 2048 heads; and the directory is 1/16,384 of the
+    /// The plan for a store of `memory_bytes`. Each partition stands for 256 KiB of them: of the
+    /// smallest items that is some 8000, in a block of 2048 heads. The directory is 1/16,384 of the
     /// memory, so that its words stay in the processor's caches.
     pub(crate) fn new(memory_bytes: u64, index_bytes: u64, is_lossy: bool) -> IndexPlan {
         let partition_log2 = (memory_bytes / PARTITION_MEMORY_BYTES).max(1).ilog2().clamp(1, 20);
@@ -107,7 +107,7 @@ impl IndexPlan {
     }
 }
 
-/// How large the index is, as of about now.
+/// The size of the index, approximately as of now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexSize {
     pub heads: u64,
@@ -119,7 +119,7 @@ pub(crate) struct IndexSize {
     pub partitions_moving: u64,
 }
 
-/// The directory of heads, the memory that heads and overflow buckets lie in, and its growth.
+/// The directory of heads, the memory of heads and overflow buckets, and the resizing.
 pub(crate) struct Index {
     memory: Lines,
     directory: Directory,
@@ -129,8 +129,8 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// An empty index in lines that `lender` lends, all zero at first, or else
-    /// [`Index::clear_heads`] comes next; `None`: it lends too few.
+    /// Makes an empty index in lines that `lender` lends. The lines must be zero, or the caller
+    /// calls [`Index::clear_heads`] next. `None` if it lends too few.
     pub(crate) fn new(memory: Lines, lender: Arc<dyn Lender>, plan: IndexPlan) -> Option<Index> {
         let arena = Arc::new(Arena::new(lender));
         let heads_log2_max = arena.log2_lines_max();
@@ -151,13 +151,13 @@ impl Index {
         })
     }
 
-    /// Where the index takes its blocks from, for the nodes of a tree.
+    /// The arena of the index's blocks, for the nodes of a tree.
     pub(crate) fn arena(&self) -> Arc<Arena> {
         Arc::clone(&self.arena)
     }
 
-    /// How many bits of a hash name its partition, in the sense of the write table: those that all
-    /// chains have in common at every size (K5, I4).
+    /// The number of hash bits that name a partition of the write table: those that all hashes of a
+    /// chain have in common at every size (K5, I4).
     pub(crate) fn partition_bits(&self) -> PartitionBits {
         let bounds = self.resizer.bounds();
         PartitionBits::at_most(bounds.partition_log2 + bounds.least.heads_log2)
@@ -176,8 +176,8 @@ impl Index {
         }
     }
 
-    /// The head bucket of a key's chain: good until the session's next quiescent point, or until
-    /// somebody moves the chain, which its word then says.
+    /// The head bucket of a key's chain: valid until the session's next quiescent point, or until
+    /// another session moves the chain, which the head's word then says.
     #[inline(always)]
     pub(crate) fn head_of(&self, hash: KeyHash) -> u32 {
         self.directory.head_of(&self.memory, hash)
@@ -188,20 +188,20 @@ impl Index {
         crate::prefetch::line(self.address(bucket));
     }
 
-    /// Where a bucket lies, for prefetching.
+    /// The address of a bucket, for prefetching.
     #[inline]
     pub(crate) fn address(&self, bucket: u32) -> *const u8 {
         std::ptr::from_ref(&self.memory[bucket]).cast()
     }
 
-    /// The second bucket of a chain that has one; a hint, like every look without the lock.
+    /// The second bucket of a chain, if it has one; a hint, like every read without the lock.
     #[inline]
     pub(crate) fn overflow_of(&self, head: u32) -> Option<u32> {
         self.memory[head].slot(LINK_SLOT).linked_bucket()
     }
 
     /// The word of a key's chain, for readers of several keys (K11). A chain that moves gets a new
-    /// version, so that it looks changed.
+    /// version, so it looks changed.
     pub(crate) fn word(&self, hash: KeyHash) -> Word {
         loop {
             let word = self.memory[self.head_of(hash)].word();
@@ -234,7 +234,7 @@ impl Index {
         (found != 0).then(|| found.trailing_zeros())
     }
 
-    /// [`Index::first_match`], one slot after the other.
+    /// Like [`Index::first_match`], one slot after the other.
     pub(crate) fn first_match_by_slot(&self, at: u32, tag: Tag) -> Option<u32> {
         let found = self.memory[at].match_tag_by_slot(tag, View::Shared);
         (found != 0).then(|| found.trailing_zeros())
@@ -251,7 +251,7 @@ impl Index {
         self.memory[at].first_match_avx2(tag)
     }
 
-    /// A first guess at a key's slot, from one bucket: what is worth prefetching.
+    /// A first guess at a key's slot, from one bucket, for prefetching.
     #[inline]
     pub(crate) fn guess(&self, at: u32, tag: Tag) -> Option<Position> {
         let index = self.first_match(at, tag)? as usize;
@@ -259,15 +259,15 @@ impl Index {
         slot.has_tag(tag).then_some(Position { bucket: at, index, slot })
     }
 
-    /// The slot as it is now.
+    /// The slot's present value.
     #[inline]
     pub(crate) fn slot_at(&self, bucket: u32, index: usize) -> Slot {
         self.memory[bucket].slot(index)
     }
 
-    /// Finds the entry that `is_key` accepts among those with the hash's tag; `head` is what
-    /// [`Index::head_of`] gave. Wait-free when it is there; a miss is believed only if the chain
-    /// did not change while it was searched, and has not moved (K9).
+    /// Finds the entry that `is_key` accepts among those with the hash's tag; `head` is the result
+    /// of [`Index::head_of`]. Wait-free on a hit; a miss is accepted only if the chain did not
+    /// change while it was searched, and has not moved (K9).
     #[inline]
     pub(crate) fn find(
         &self,
@@ -283,7 +283,7 @@ impl Index {
             if let Some(position) = self.find_once(head, tag, View::Shared, &mut is_key) {
                 return Some(position);
             }
-            // The fence keeps the loads of tags above before this load of the word.
+            // The fence keeps the tag loads before this load of the word.
             fence(Ordering::Acquire);
             if !before.is_busy() && self.memory[head].word() == before {
                 return None;
@@ -338,14 +338,14 @@ impl Index {
         }
     }
 
-    /// Locks the chain of a head that was resolved since the last quiescent point; `None`: it has
+    /// Locks the chain of a head that was resolved since the last quiescent point; `None` if it has
     /// moved.
     #[inline]
     pub(crate) fn lock_head(&self, head: u32) -> Option<Chain<'_>> {
         Chain::lock(self, head)
     }
 
-    /// Locks the chain of a hash, and says which hashes share it.
+    /// Locks the chain of a hash, and returns the range of hashes that share it.
     pub(crate) fn lock_place(&self, hash: KeyHash) -> (Chain<'_>, Place) {
         loop {
             let place = self.directory.place_of(&self.memory, hash);
@@ -355,19 +355,20 @@ impl Index {
         }
     }
 
-    /// Works on a chain whose lock the caller took by [`Index::lock_raw`].
+    /// Wraps a chain whose lock the caller took by [`Index::lock_raw`].
     #[inline]
     pub(crate) fn locked(&self, head: u32) -> Chain<'_> {
         Chain::already_locked(self, head)
     }
 
-    /// Takes the lock without a guard; pairs with [`Index::unlock_raw`]. Such a chain does not
-    /// move. False: it has moved before.
+    /// Takes the lock without a guard; pairs with [`Index::unlock_raw`]. A locked chain does not
+    /// move. False: it had moved before.
     pub(crate) fn lock_raw(&self, head: u32) -> bool {
         self.memory[head].lock().is_some()
     }
 
-    /// Takes the locks of all chains of `hashes`, in ascending order (K11), as `heads`.
+    /// Takes the locks of all chains of `hashes`, in ascending order (K11), and stores them in
+    /// `heads`.
     pub(crate) fn lock_all(
         &self,
         hashes: impl Iterator<Item = KeyHash> + Clone,
@@ -385,13 +386,14 @@ impl Index {
         }
     }
 
-    /// Gives back a lock taken by [`Index::lock_raw`].
+    /// Releases a lock taken by [`Index::lock_raw`].
     pub(crate) fn unlock_raw(&self, head: u32) {
         let bucket = &self.memory[head];
         bucket.unlock(bucket.word().version());
     }
 
-    /// All entry slots of a hash's chain as of one moment, appended to `slots`; where it is.
+    /// Appends all entry slots of a hash's chain, as of one moment, to `slots`; returns the chain's
+    /// place.
     pub(crate) fn collect(&self, hash: KeyHash, slots: &mut Vec<Slot>) -> Place {
         let start = slots.len();
         let mut backoff = Backoff::new();
@@ -420,8 +422,8 @@ impl Index {
         }
     }
 
-    /// The first hash some `heads` chains behind `hash`, at most one partition away; `None`: there
-    /// is none.
+    /// The first hash some `heads` chains behind `hash`, at most one partition away; `None` at the
+    /// end.
     pub(crate) fn skip(&self, hash: KeyHash, heads: u64) -> Option<KeyHash> {
         let shift = self.directory.place_of(&self.memory, hash).shift;
         let next = (hash.0 >> shift).saturating_add(heads);
@@ -431,25 +433,25 @@ impl Index {
         u64::try_from(next).ok().map(KeyHash)
     }
 
-    /// An overflow bucket that no chain holds, with what was left in it.
+    /// Takes an overflow bucket that no chain holds, with its old contents.
     fn take_overflow(&self) -> Option<u32> {
         if self.is_lossy { None } else { self.arena.take(0) }
     }
 
-    /// Whether a chain that is full now would get an overflow bucket.
+    /// Whether a full chain would get an overflow bucket now.
     pub(crate) fn has_overflow(&self) -> bool {
-        // Taken and given back: what borrows a segment is then in the arena.
+        // Taken and given back: a segment borrowed for it stays in the arena.
         let line = self.take_overflow();
         line.inspect(|line| self.arena.give(*line, 0)).is_some()
     }
 
-    /// Gives back what has left the index, after its grace period.
+    /// Returns a block that has left the index to the arena, after its grace period.
     pub(crate) fn free(&self, block: Block) {
         self.arena.give(block.first_line, block.log2_lines);
     }
 
-    /// Recounts directory and chains: entries found. `retired_lines` wait for their grace period;
-    /// `None`: unknown. Panics where an invariant is broken; no writer may be active.
+    /// Recounts directory and chains; returns the number of entries. `retired_lines` wait for their
+    /// grace period; `None`: unknown. Panics if an invariant is broken; no writer may be active.
     pub(crate) fn validate(&self, retired_lines: Option<u64>) -> u64 {
         let (mut lines, mut entry_count) = (self.resizer.validate(self), 0);
         let mut linked = std::collections::HashSet::new();

@@ -18,7 +18,7 @@ impl Mapping {
     }
 }
 
-/// Miri has no `mmap`: the same calls, over the allocator.
+/// Miri has no `mmap`: this module makes the same calls over the allocator.
 #[cfg(miri)]
 #[path = "mapping/miri.rs"]
 mod rustix;
@@ -26,7 +26,7 @@ mod rustix;
 /// Huge pages are 2 MiB; a mapping starts and ends on one.
 pub(crate) const HUGE_PAGE_BYTES: usize = if cfg!(miri) { 4096 } else { 2 << 20 };
 
-/// Which pages a store asks the kernel for.
+/// The kind of pages that a store requests from the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HugePages {
     /// Reserved huge pages if there are enough, else transparent ones, else small pages.
@@ -34,19 +34,19 @@ pub enum HugePages {
     Auto,
     /// Reserved huge pages only (`vm.nr_hugepages`); opening fails without them.
     Reserved,
-    /// Small pages: for comparison, and where memory that is touched thinly must not grow.
+    /// Small pages: for comparison, and where sparsely touched memory must not grow.
     Off,
 }
 
-/// Which pages a store's memory lies on.
+/// The kind of pages that a store's memory lies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PageKind {
-    /// Huge pages that were reserved for programs that ask (hugetlb).
+    /// Huge pages reserved for programs that request them (hugetlb).
     Reserved,
     /// Huge pages that the kernel makes as it finds room (THP).
     Transparent,
-    /// Small pages: asked for, or the kernel has no others.
+    /// Small pages: requested, or the kernel has no others.
     Small,
 }
 
@@ -60,10 +60,10 @@ impl fmt::Display for PageKind {
     }
 }
 
-/// A mapping, private and zeroed or of a file, that lives as long as this value.
+/// A mapping, private and zeroed or of a file, that exists as long as this value.
 #[derive(Debug)]
 pub(crate) struct Mapping {
-    /// What `mmap` returned, for `munmap`.
+    /// The address that `mmap` returned, for `munmap`.
     whole: NonNull<u8>,
     whole_bytes: usize,
     /// The first huge-page boundary inside.
@@ -85,8 +85,8 @@ impl Mapping {
         Mapping::with_room(len_bytes, len_bytes, huge_pages)
     }
 
-    /// Maps at least `len_bytes`, and `room_bytes` unless reserved huge pages hold it: those are
-    /// promised as a whole. Nothing is resident yet.
+    /// Maps at least `len_bytes`, and `room_bytes` unless it uses reserved huge pages, which are
+    /// all committed at once. Nothing is resident yet.
     pub(crate) fn with_room(
         len_bytes: usize,
         room_bytes: usize,
@@ -102,7 +102,7 @@ impl Mapping {
         }
     }
 
-    /// On pages of the kernel's reserve, all of which are promised to this mapping now.
+    /// A mapping on reserved huge pages, all of which are committed to it now.
     fn reserved(len_bytes: usize) -> std::io::Result<Mapping> {
         let flags = MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_2MB;
         let start = map(len_bytes, flags)?;
@@ -110,7 +110,7 @@ impl Mapping {
         Ok(Mapping { whole: start, whole_bytes: len_bytes, start, len_bytes, page_kind })
     }
 
-    /// On pages that the kernel may join as it is advised.
+    /// A mapping on pages that the kernel may join, following the advice.
     fn advised(len_bytes: usize, advice: Advice) -> std::io::Result<Mapping> {
         let whole_bytes = len_bytes + HUGE_PAGE_BYTES;
         let whole = map(whole_bytes, MapFlags::PRIVATE | MapFlags::NORESERVE)?;
@@ -119,7 +119,7 @@ impl Mapping {
         let start = unsafe { whole.add(skip_bytes) };
         // SAFETY: the range lies inside the mapping, and the advice changes no content.
         let advised = unsafe { rustix::mm::madvise(start.as_ptr().cast(), len_bytes, advice) };
-        // Refused where the kernel has no huge pages: small ones work too.
+        // Refused if the kernel has no huge pages: small ones work too.
         let is_huge = advice == Advice::LinuxHugepage && advised.is_ok() && huge_pages_available();
         let page_kind = if is_huge { PageKind::Transparent } else { PageKind::Small };
         Ok(Mapping { whole, whole_bytes, start, len_bytes, page_kind })
@@ -137,13 +137,14 @@ impl Mapping {
         self.len_bytes
     }
 
-    /// Pages of `bytes` that are not resident yet are to come from a node, while that has some.
+    /// Asks the kernel to take the non-resident pages of `bytes` from a node, while that has some.
     pub(crate) fn prefer_node(&self, bytes: Range<usize>, node_id: u32) -> std::io::Result<()> {
         assert!(bytes.start <= bytes.end && bytes.end <= self.len_bytes, "inside the mapping");
         node::prefer(self.start.as_ptr().wrapping_add(bytes.start), bytes.len(), node_id)
     }
 
-    /// The node that the page at `offset_bytes` is to come from; `None`: whichever touches it.
+    /// The node that the page at `offset_bytes` is to come from; `None`: that of the thread that
+    /// touches it.
     #[cfg(all(test, not(any(loom, miri))))]
     pub(crate) fn preferred_node(&self, offset_bytes: usize) -> std::io::Result<Option<u32>> {
         assert!(offset_bytes < self.len_bytes, "inside the mapping");
@@ -163,8 +164,8 @@ impl Mapping {
 }
 
 impl Mapping {
-    /// Gives the pages of `len_bytes` from `offset_bytes` back to the kernel: they are zero then.
-    /// Best effort: where the kernel refuses they stay resident. Not for the pages of a file.
+    /// Returns the pages of `len_bytes` from `offset_bytes` to the kernel: they are zero then. Best
+    /// effort: if the kernel refuses they stay resident. Not for the pages of a file.
     ///
     /// # Safety
     /// Nothing refers to those bytes, and no other thread reads or writes them meanwhile.

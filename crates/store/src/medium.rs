@@ -26,51 +26,51 @@ pub use log_file::{LogFile, Media};
 pub use mapped::MappedMedium;
 pub use memory::MemoryMedium;
 
-/// Where a log is kept. Any number of threads may read while none writes.
+/// The storage of a log. Any number of threads may read while none writes.
 pub trait Medium: Send + Sync {
-    /// Writes all of `bytes`, or fails; then any part of them may have been written.
+    /// Writes all of `bytes`. On an error any part of them may have been written.
     ///
     /// # Errors
-    /// As the medium says.
+    /// As the medium reports.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), MediumError>;
 
-    /// Fills `bytes`. What was never written is zero.
+    /// Fills `bytes`. Bytes never written read as zero.
     ///
     /// # Errors
-    /// As the medium says.
+    /// As the medium reports.
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<(), MediumError>;
 
-    /// I1.
+    /// Makes all earlier writes durable (I1).
     ///
     /// # Errors
-    /// As the medium says; see I3.
+    /// As the medium reports; see I3.
     fn sync(&mut self) -> Result<(), MediumError>;
 
-    /// Bytes that it has.
+    /// The medium's length.
     ///
     /// # Errors
-    /// As the medium says.
+    /// As the medium reports.
     fn len_bytes(&self) -> Result<u64, MediumError>;
 
-    /// Has at least so many bytes from now on, with room for all of them if that can be had
-    /// beforehand.
+    /// Extends the medium to at least `len_bytes`, with space allocated for all of them if
+    /// possible.
     ///
     /// # Errors
-    /// As the medium says: a full disk above all.
+    /// As the medium reports: mostly a full disk.
     fn reserve(&mut self, len_bytes: u64) -> Result<(), MediumError>;
 }
 
-/// What went wrong.
+/// The error of a medium.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum MediumError {
-    /// There is no space left; there may be later.
+    /// No space is left; there may be some later.
     #[error("no space left")]
     Full,
-    /// It takes no writes.
+    /// It accepts no writes.
     #[error("it is read-only")]
     ReadOnly,
-    /// Anything else.
+    /// Any other error.
     #[error("{0}")]
     Failed(String),
 }

@@ -13,30 +13,30 @@
 
 use std::array;
 
-/// A new value: all pieces one behind the other.
+/// A new value as consecutive pieces.
 #[derive(Debug, Default)]
 pub struct Pieces<'v> {
-    /// First: bytes of the old item or of the request.
+    /// The first piece: bytes of the old item or of the request.
     pub before: &'v [u8],
-    /// Then what the update makes itself.
+    /// The second: bytes made by the update itself.
     pub made: Vec<u8>,
-    /// Last: bytes of the old item or of the request.
+    /// The last ones: bytes of the old item or of the request.
     pub after: [&'v [u8]; 2],
 }
 
 impl<'v> Pieces<'v> {
-    /// Nothing yet, in a buffer of the caller.
+    /// An empty value, with the caller's buffer for `made`.
     pub fn in_buffer(mut made: Vec<u8>) -> Pieces<'v> {
         made.clear();
         Pieces { made, ..Pieces::default() }
     }
 
-    /// How long the value is.
+    /// The length of the value.
     pub fn len_bytes(&self) -> usize {
         self.before.len() + self.made.len() + self.after[0].len() + self.after[1].len()
     }
 
-    /// The value in one piece, in the memory of what was made.
+    /// The value in one piece, in the memory of `made`.
     pub fn gathered(self) -> Vec<u8> {
         let Pieces { before, mut made, after: [first, second] } = self;
         if made.is_empty() {
@@ -49,23 +49,23 @@ impl<'v> Pieces<'v> {
         made
     }
 
-    /// All pieces and what is stored behind them.
+    /// All pieces, followed by the bytes stored behind them.
     pub(crate) fn with<'p>(&'p self, behind: &'p [u8]) -> Parts<'p> {
         Parts([self.before, &self.made, self.after[0], self.after[1], behind])
     }
 }
 
-/// What is stored as one value, in the order in which it is stored.
+/// The parts of a stored value, in order.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<'p>([&'p [u8]; 5]);
 
 impl<'p> Parts<'p> {
-    /// Of all of them.
+    /// The total length.
     pub fn len_bytes(&self) -> usize {
         self.0.iter().map(|part| part.len()).sum()
     }
 
-    /// Those that are not empty.
+    /// The parts that are not empty.
     pub fn iter(&self) -> impl Iterator<Item = &'p [u8]> {
         self.0.into_iter().filter(|part| !part.is_empty())
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::request::Item;
 use crate::store::Inner;
 
-/// Hands out pins during a sink's call.
+/// Creates pins during a sink's call.
 #[derive(Clone, Copy)]
 pub struct Pins<'a>(pub(crate) &'a Arc<Inner>);
 
@@ -16,12 +16,12 @@ pub struct Pins<'a>(pub(crate) &'a Arc<Inner>);
 pub struct PinnedValue(Held);
 
 enum Held {
-    /// Up to eight bytes may be replaced in place (K12) and are cheaper to copy anyway.
+    /// Up to eight bytes may be replaced in place (K12), and are cheap to copy.
     Copied { bytes: [u8; 8], len_bytes: usize },
     InLog {
         store: Arc<Inner>,
         segment: u32,
-        /// Segments of the run that the entry has, 1 if it shares one.
+        /// The number of segments of the entry's run, 1 if it shares a segment.
         run_len: u32,
         start: *const u8,
         len_bytes: usize,
@@ -35,30 +35,30 @@ unsafe impl Send for PinnedValue {}
 unsafe impl Sync for PinnedValue {}
 
 impl Pins<'_> {
-    /// Keeps `item.value` in place. `None` when it does not lie in the log, or when half of the log
-    /// is pinned already, so that clients that take their time cannot keep the log from being
-    /// written. A segment that is pinned already may be pinned again: that keeps nothing more.
+    /// Pins `item.value`. `None` if it does not lie in the log, or if half of the log is pinned
+    /// already, so that slow clients cannot stop writes to the log. A segment that is pinned
+    /// already may be pinned again: that holds no further one.
     pub fn try_pin(self, item: &Item<'_>) -> Option<PinnedValue> {
         let log = &self.0.log;
         let is_in_log = log.holds(item.key) && log.holds(item.value);
         (is_in_log && log.may_pin(self.offset_of(item))).then(|| self.pin(item))
     }
 
-    /// Whether holders of pins should take no more of them: a quarter of the log is pinned.
+    /// Whether callers should take no more pins: a quarter of the log is pinned.
     pub fn are_full(self) -> bool {
         self.0.log.is_pin_share_reached()
     }
 
-    /// Key and header lie in the segment where the entry starts, even if the value is long.
+    /// An offset in the segment where the entry starts, that of its key: key and header lie in that
+    /// segment even if the value is long.
     fn offset_of(self, item: &Item<'_>) -> u64 {
         (item.key.as_ptr().addr() - self.0.log.address(0).addr()) as u64
     }
 
-    /// Keeps `item.value` in place, without a limit; `item` is the one that the sink was called
-    /// with.
+    /// Pins `item.value`, without a limit; `item` is the sink's argument.
     ///
     /// # Panics
-    /// If the item is from somewhere else.
+    /// If the item is from another source.
     pub fn pin(self, item: &Item<'_>) -> PinnedValue {
         let len_bytes = item.value.len();
         let mut bytes = [0; 8];
@@ -83,7 +83,7 @@ impl Pins<'_> {
 }
 
 impl PinnedValue {
-    /// Only that part of the value from now on; the whole of it stays in place.
+    /// Narrows the value to a part of it; all of it stays in place.
     ///
     /// # Panics
     /// If the value is shorter than the end of `part`, or `part` ends before it begins.

@@ -30,29 +30,29 @@ use crate::mapping::{HUGE_PAGE_BYTES, Mapping};
 /// The most nodes that the kernel can name.
 pub(crate) const NODES_MAX: u32 = 1024;
 
-/// A NUMA node and how much of the memory it is to hold.
+/// A NUMA node and its share of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeShare {
     /// As in `/sys/devices/system/node/node<ID>`.
     pub node_id: u32,
-    /// Its part of the sum of all weights: as many as threads run there.
+    /// Its part of the sum of all weights: the number of threads on it.
     pub weight: u32,
 }
 
-/// What was done about NUMA nodes.
+/// The result of placing memory on NUMA nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Placement {
-    /// Nothing: there is one node, or none was named.
+    /// No placement: there is one node, or none was named.
     Unbound,
     /// Each node has its region.
     Bound {
-        /// How many.
+        /// The number of nodes.
         node_count: usize,
     },
     /// The kernel refused: memory lies where it is first touched.
     Refused {
-        /// The kernel's answer.
+        /// The kernel's error.
         reason: String,
     },
 }
@@ -67,13 +67,13 @@ pub(crate) struct Regions {
 }
 
 impl Regions {
-    /// One, with all segments.
+    /// A single region with all segments.
     pub(crate) fn one(segment_count: u32) -> Regions {
         Regions { ends: vec![segment_count], node_ids: Vec::new() }
     }
 
-    /// One for each node, by weight; borders lie on huge pages. One region for fewer than two
-    /// nodes, and where the log is too small to be divided.
+    /// One region for each node, by weight; borders lie on huge pages. A single region for fewer
+    /// than two nodes, and if the log is too small to be divided.
     pub(crate) fn divide(segment_count: u32, segment_bytes: u64, nodes: &[NodeShare]) -> Regions {
         let step = (HUGE_PAGE_BYTES as u64 / segment_bytes).max(1);
         let total = nodes.iter().map(|share| u64::from(share.weight)).sum::<u64>();
@@ -110,8 +110,8 @@ impl Regions {
         self.node_ids.iter().position(|id| *id == node_id)
     }
 
-    /// Asks for each region to lie on its node. `prefer` gets bytes from the start of the memory,
-    /// and a node (I2).
+    /// Requests that each region lie on its node. `prefer` gets a byte range of the memory and a
+    /// node (I2).
     pub(crate) fn bind(
         &self,
         segment_bytes: u64,
@@ -141,7 +141,7 @@ pub(crate) fn place(
             let node_count = regions.count();
             (regions, Placement::Bound { node_count })
         }
-        // Some kernels and most containers' filters: EPERM or ENOSYS.
+        // Some kernels, and the filters of most containers, answer EPERM or ENOSYS.
         Err(error) => {
             (Regions::one(segment_count), Placement::Refused { reason: error.to_string() })
         }

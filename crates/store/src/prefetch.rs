@@ -5,7 +5,7 @@ use crate::tuning::{Prefetch, Way, took};
 /// Bytes of a cache line.
 pub(crate) const LINE_BYTES: usize = 64;
 
-/// Asks for the line at `address` in all cache levels. Never faults.
+/// Prefetches the line at `address` into all cache levels. Never faults.
 #[inline(always)]
 pub(crate) fn line(address: *const u8) {
     took(Way::Near);
@@ -18,7 +18,7 @@ pub(crate) fn line(address: *const u8) {
     let _ = address;
 }
 
-/// Asks for the line at `address` in the nearest cache, to be dropped first. Never faults.
+/// Prefetches the line at `address` into the nearest cache, to be evicted first. Never faults.
 #[inline(always)]
 fn line_non_temporal(address: *const u8) {
     took(Way::NonTemporal);
@@ -31,7 +31,7 @@ fn line_non_temporal(address: *const u8) {
     let _ = address;
 }
 
-/// Asks for the line at `address` as `how` says: a branch that is always guessed right.
+/// Prefetches the line at `address` as `how` says, with a branch that is always predicted right.
 #[inline(always)]
 pub(crate) fn line_by(how: Prefetch, address: *const u8) {
     match how {
@@ -43,7 +43,7 @@ pub(crate) fn line_by(how: Prefetch, address: *const u8) {
 
 /// [`line_by`], for code that is compiled once for each way.
 pub(crate) trait Hint {
-    /// Asks for the line at `address`.
+    /// Prefetches the line at `address`.
     fn line(address: *const u8);
 }
 
@@ -73,7 +73,7 @@ impl Hint for Nothing {
     fn line(_address: *const u8) {}
 }
 
-/// Asks for the line at `address` to be written soon. Never faults.
+/// Prefetches the line at `address` for writing. Never faults.
 #[inline(always)]
 pub(crate) fn line_for_write(address: *const u8) {
     took(Way::ForWrite);

@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use crate::request::Item;
 
-/// The way a range is walked.
+/// The direction of a walk over a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From `start` up.
@@ -31,14 +31,14 @@ pub struct Range<'a> {
     pub start: Bound<&'a [u8]>,
     /// The upper bound.
     pub end: Bound<&'a [u8]>,
-    /// The way it is walked.
+    /// The direction of the walk.
     pub direction: Direction,
-    /// At most so many items in this call; a call has its own bound as well.
+    /// The most items in this call; a call has its own bound as well.
     pub item_limit: usize,
 }
 
 impl<'a> Range<'a> {
-    /// What is left of the range after a call that ended at `resume_key`.
+    /// The rest of the range after a call that ended at `resume_key`.
     pub fn after(&self, resume_key: &'a [u8]) -> Range<'a> {
         match self.direction {
             Direction::Forward => Range { start: Bound::Excluded(resume_key), ..*self },
@@ -77,27 +77,26 @@ pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(end)
 }
 
-/// How one call of [`crate::Session::range`] ended.
+/// The result of one call of [`crate::Session::range`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeEnd {
-    /// Items that were visited.
+    /// The number of items visited.
     pub visited: usize,
-    /// The last key that was looked at, when more may follow ([`Range::after`]); `None`: the
-    /// range is done.
+    /// The last key reached, when more may follow ([`Range::after`]); `None`: the range is done.
     pub resume_key: Option<Vec<u8>>,
 }
 
-/// Takes what several ranges have ([`crate::Session::ranges`]), range after range.
+/// Receives the items of several ranges ([`crate::Session::ranges`]), range after range.
 pub trait RangeSink {
     /// The next item of the range at `range_index`.
     fn item(&mut self, range_index: usize, item: &Item<'_>);
 
-    /// The range at `range_index` has shown `visited` items; more may follow behind `resume_key`
-    /// ([`Range::after`]), or with none the range is done.
+    /// The range at `range_index` has passed `visited` items. With a `resume_key` more may follow
+    /// behind it ([`Range::after`]); with none the range is done.
     fn ended(&mut self, range_index: usize, visited: usize, resume_key: Option<&[u8]>);
 }
 
-/// The store keeps its keys in no order.
+/// The error that the store's index has no key order.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("the hash index keeps no order; open the store with the tree index")]
 pub struct NoOrder;

@@ -31,21 +31,22 @@ use crate::{ITEM_MAX_BYTES, KEY_LEN_MAX_BYTES};
 pub use crate::entry::{ALIGN_BYTES, VERSION_MASK};
 pub use parse::{Damaged, Located, Scan, decode};
 
-/// What an entry says of its key.
+/// An entry's effect on its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// It has this value.
+    /// The key has this value.
     Put {
         /// The value.
         value: &'a [u8],
         /// The client's flags, and marks above them.
         client_flags: u64,
-        /// When that ends.
+        /// The expiry of the value.
         expires_at: Option<UnixMillis>,
     },
-    /// It has none (K2). `note` is for the writer of the log: the horizon of store's tombstones.
+    /// The key is deleted (K2). `note` is for the writer of the log: the horizon of the store's
+    /// deletes.
     Delete {
-        /// Up to eight bytes as a number, kept as it is.
+        /// Up to eight bytes as a number, stored unchanged.
         note: u64,
     },
 }
@@ -55,7 +56,7 @@ pub enum Change<'a> {
 pub struct Record<'a> {
     /// The key, at most [`KEY_LEN_MAX_BYTES`].
     pub key: &'a [u8],
-    /// What it has.
+    /// The change of the key.
     pub change: Change<'a>,
     /// 1 to [`VERSION_MASK`] (K1).
     pub version: u64,
@@ -63,93 +64,93 @@ pub struct Record<'a> {
     pub shard: u16,
 }
 
-/// What is added to checksums; see the module's page.
+/// The number XORed into checksums; see the module's documentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seal(pub u32);
 
 impl Seal {
-    /// Nothing is added: the checksum is that of the format's page.
+    /// No seal: the checksum is the one in the format's documentation.
     pub const NONE: Seal = Seal(0);
 }
 
-/// Why bytes are not an entry.
+/// The reason why bytes are not an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Damage {
-    /// Fewer bytes are left than the shortest entry has.
+    /// The remaining bytes are fewer than the shortest entry has.
     #[error("{have_bytes} bytes are left, less than a header")]
     TornTail {
-        /// Those that are left.
+        /// The number of remaining bytes.
         have_bytes: usize,
     },
-    /// The header is zero: nothing was written here.
+    /// The header is zero: no entry was written here.
     #[error("zero bytes")]
     Zeros,
-    /// The header says what no header says.
+    /// The header is invalid.
     #[error("no header: kind {kind:#04x}")]
     NoHeader {
-        /// As found.
+        /// The kind found.
         kind: u8,
     },
-    /// The entry would go on behind the end.
+    /// The entry would reach beyond the end.
     #[error("an entry of {len_bytes} bytes, of which {have_bytes} are there")]
     BeyondEnd {
-        /// By its header.
+        /// The length by its header.
         len_bytes: usize,
-        /// To the end.
+        /// The number of bytes to the end.
         have_bytes: usize,
     },
-    /// The bytes are not those that were summed.
+    /// The bytes differ from those that were summed.
     #[error("an entry of {len_bytes} bytes with checksum {stored:08x} instead of {computed:08x}")]
     Checksum {
-        /// By its header, which may be what is wrong.
+        /// The length by its header, which may itself be the damaged part.
         len_bytes: usize,
-        /// As found, without the seal.
+        /// The stored checksum, without the seal.
         stored: u32,
-        /// Over the bytes as they are.
+        /// The checksum over the bytes found.
         computed: u32,
     },
 }
 
-/// Why a record has no bytes.
+/// The reason why a record cannot be encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Unencodable {
     /// A key beyond 16 bits of length.
     #[error("a key of {len_bytes} bytes; at most 65535 fit")]
     KeyTooLong {
-        /// As given.
+        /// The length of the key.
         len_bytes: usize,
     },
-    /// An item beyond what a store can hold.
+    /// An item larger than a store can hold.
     #[error("an item of {len_bytes} bytes; at most {ITEM_MAX_BYTES} fit")]
     TooLarge {
-        /// Key and value.
+        /// The length of key and value.
         len_bytes: usize,
     },
     /// Versions count from 1 in 48 bits.
     #[error("version {version} is not within 1 to 2^48 - 1")]
     Version {
-        /// As given.
+        /// The given version.
         version: u64,
     },
 }
 
 impl<'a> Record<'a> {
-    /// Whether the key has nothing after this.
+    /// Whether the key is deleted by this record.
     pub fn is_delete(&self) -> bool {
         matches!(self.change, Change::Delete { .. })
     }
 
-    /// Bytes of the entry, a multiple of [`ALIGN_BYTES`].
+    /// The length of the entry, a multiple of [`ALIGN_BYTES`].
     pub fn len_bytes(&self) -> usize {
         self.shape().len_bytes()
     }
 
-    /// Appends the entry's bytes, padding and all, to `out`; how many.
+    /// Appends the entry's bytes, including padding, to `out`; returns their number.
     ///
     /// # Errors
-    /// What the layout has no room for; nothing was appended.
+    /// The part that does not fit the layout; nothing was appended.
     pub fn encode(&self, seal: Seal, out: &mut Vec<u8>) -> Result<usize, Unencodable> {
         self.check()?;
         let shape = self.shape();

@@ -23,69 +23,69 @@ pub struct Replica<'a> {
     pub key: &'a [u8],
     /// `store.key_hasher().hash(key)`.
     pub hash: KeyHash,
-    /// What the key has from this version on.
+    /// The key's state from this version on.
     pub change: ReplicaChange<'a>,
     /// 1 to [`crate::record::VERSION_MASK`].
     pub version: u64,
-    /// Which shard; entries that are not replicated have 0.
+    /// The shard; entries that are not replicated have 0.
     pub shard: NonZeroU16,
 }
 
-/// What an entry makes of its key.
+/// A replicated change of a key.
 #[derive(Clone, Copy, Debug)]
 pub enum ReplicaChange<'a> {
-    /// It has this value.
+    /// The key gets a value.
     Put {
         /// The value.
         value: &'a [u8],
-        /// As written by the client.
+        /// The client's flags.
         client_flags: u64,
-        /// `None`: never.
+        /// The expiry; `None`: never.
         expires_at: Option<UnixMillis>,
     },
-    /// It has none (R2).
+    /// The key is deleted (R2).
     Delete,
 }
 
-/// A delete that was found on the medium: what is older of its key must not come back (R2).
+/// A delete found on the medium: older entries of its key must not come back (R2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveredDelete {
-    /// Of which key.
+    /// The key.
     pub key: Box<[u8]>,
-    /// As it was installed.
+    /// The version that was installed.
     pub version: u64,
-    /// As it was installed.
+    /// The shard that was installed.
     pub shard: NonZeroU16,
 }
 
-/// What came of an entry.
+/// The result of an install.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Installed {
-    /// It is what the key has.
+    /// The entry is now the newest of its key.
     Newest,
     /// The key has an entry with this version, which is as high or higher. Nothing changed.
     Older {
-        /// Of what is there.
+        /// The version of the present entry.
         present: u64,
     },
 }
 
-/// Why an entry was not installed. Nothing changed.
+/// The reason why an entry was not installed. Nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotInstalled {
     /// No space, and cleaning cannot make any.
     #[error("no memory is left for an entry of {len_bytes} bytes: give more memory")]
     OutOfMemory {
-        /// Of the value.
+        /// The length of the value.
         len_bytes: usize,
     },
-    /// Larger than the store takes.
+    /// The value is too large for the store.
     #[error("a value of {len_bytes} bytes is larger than {max_bytes}, the most for such a key")]
     TooLarge {
-        /// Of the value.
+        /// The length of the value.
         len_bytes: u64,
-        /// At this key's length.
+        /// The maximum at this key's length.
         max_bytes: u64,
     },
     /// The durable log cannot be written.
@@ -93,7 +93,7 @@ pub enum NotInstalled {
     Unwritable,
 }
 
-/// Items by shard, kept up to date by all sessions.
+/// Numbers of items by shard, maintained by all sessions.
 pub(crate) struct ShardCounts(Box<[std::sync::atomic::AtomicU64]>);
 
 impl ShardCounts {
@@ -105,7 +105,7 @@ impl ShardCounts {
         self.0[usize::from(shard)].fetch_add(count, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// Wraps: an item may be taken away before it is counted.
+    /// Subtracts one, wrapping: an item may be removed before it is counted.
     pub(crate) fn remove(&self, shard: u16) {
         self.add(shard, u64::MAX);
     }

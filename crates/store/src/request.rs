@@ -23,12 +23,12 @@ use crate::pin::Pins;
 
 /// A mark beside the client flags of an item: its value is out of date and may still be shown.
 pub const STALE: u64 = 1 << 32;
-/// The same: a client was told that the new value is its to make.
+/// A mark: a client was told to make the new value.
 pub const WON: u64 = 1 << 33;
-/// The same, of what is stored: behind the value stand [`TOKEN_BYTES`] that are the CAS token which
-/// a client has chosen (I3). An [`Item`] shows neither them nor this.
+/// A mark of stored items only: behind the value lie [`TOKEN_BYTES`] with the CAS token that a
+/// client has chosen (I3). An [`Item`] shows neither the token bytes nor this mark.
 const HAS_TOKEN: u64 = 1 << 34;
-/// Of a token behind a value, little endian.
+/// The length of a token behind a value, little-endian.
 const TOKEN_BYTES: usize = 8;
 /// All marks that an item can have.
 pub const MARKS_MASK: u64 = 0xff << 32;
@@ -40,11 +40,11 @@ pub struct Request<'a, U> {
     pub key: &'a [u8],
     /// `store.key_hasher().hash(key)`, computed once by the caller.
     pub hash: KeyHash,
-    /// What to do.
+    /// The operation.
     pub op: Op<'a, U>,
 }
 
-/// The four things that can be done to a key. `U` is the caller's set of read-modify-writes.
+/// The four operations on a key. `U` is the caller's set of read-modify-writes.
 #[derive(Clone, Copy, Debug)]
 pub enum Op<'a, U> {
     /// Answers `Hit` or `Miss`.
@@ -53,8 +53,8 @@ pub enum Op<'a, U> {
     Set(Set<'a>),
     /// Answers `Deleted` or `Miss`.
     Delete,
-    /// Answers `Updated`, `Deleted`, `Refused`, `OutOfMemory` or `TooLarge`; `Hit` or `Miss` where
-    /// it was a plain read after all.
+    /// Answers `Updated`, `Deleted`, `Refused`, `OutOfMemory` or `TooLarge`; `Hit` or `Miss` if it
+    /// turned out to be a plain read.
     Update(U),
 }
 
@@ -65,9 +65,9 @@ pub struct Set<'a> {
     pub value: &'a [u8],
     /// Opaque to the store: memcached's flags in the low half, marks in the byte above.
     pub client_flags: u64,
-    /// When the item stops to exist.
+    /// The expiry of the new item.
     pub expiry: Expiry,
-    /// What must hold for the write to happen.
+    /// The condition for the write.
     pub condition: Condition,
 }
 
@@ -82,10 +82,10 @@ pub enum Expiry {
     At(UnixMillis),
 }
 
-/// What must hold for a [`Set`] to happen.
+/// The condition of a [`Set`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Nothing.
+    /// No condition.
     Always,
     /// The key does not exist (`NotStored` otherwise).
     IfAbsent,
@@ -93,13 +93,13 @@ pub enum Condition {
     IfPresent,
     /// The key exists (`Miss` otherwise) with this version (`VersionMismatch` otherwise).
     IfVersion(u64),
-    /// The same with this CAS token, which is the version unless a client has chosen one.
+    /// Like `IfVersion`, with this CAS token, which is the version unless a client has chosen one.
     IfToken(u64),
 }
 
 /// A read-modify-write: pure, may be applied more than once before it takes effect.
 pub trait Update {
-    /// Why it can be refused, e.g. "value is not an integer".
+    /// The reason for a refusal, e.g. "value is not an integer".
     type Refusal: Copy;
 
     /// Decides the key's new state from its old one (`None`: absent or expired).
@@ -108,8 +108,8 @@ pub trait Update {
     /// bucket lock: it must be short, must not block and must not call the store.
     fn apply(&self, old: Option<&Item<'_>>, value: &mut Vec<u8>) -> Verdict<Self::Refusal>;
 
-    /// The same, in pieces: what the new value takes from the old one or from the request is named
-    /// where it lies and needs no memory of its own. `pieces` comes in empty.
+    /// Like `apply`, with the new value in pieces: parts taken from the old value or from the
+    /// request are referenced in place and need no memory of their own. `pieces` comes in empty.
     #[inline]
     fn apply_in_pieces<'v>(
         &'v self,
@@ -119,40 +119,40 @@ pub trait Update {
         self.apply(old, &mut pieces.made)
     }
 
-    /// How long `pieces.made` becomes at most where the old item is this one: what is long has to
-    /// have room before it is made ([`ScratchRoom`]).
+    /// The maximum length of `pieces.made` if the old item is this one: room for a long value must
+    /// be booked before it is made ([`ScratchRoom`]).
     fn made_len_max(&self, old: Option<&Item<'_>>) -> usize {
         old.map_or(0, |old| old.value.len())
     }
 
-    /// Whether it may turn out to be a plain read: then the store asks [`Update::reads`] before it
-    /// takes the lock.
+    /// Whether the update may turn out to be a plain read: then the store calls [`Update::reads`]
+    /// before it takes the lock.
     #[inline]
     fn may_read(&self) -> bool {
         false
     }
 
-    /// What it means for when the item was used last.
+    /// The update's effect on the item's time of last use.
     fn usage(&self) -> Use {
         Use::Usual
     }
 
-    /// Whether it is a plain read of what is there: answered `Hit` or `Miss`.
+    /// Whether the update is a plain read of the old item: answered `Hit` or `Miss`.
     fn reads(&self, _old: Option<&Item<'_>>) -> bool {
         false
     }
 }
 
-/// Keeps the books of memory that updates make long values in.
+/// Books the memory in which updates make long values.
 pub trait ScratchRoom: Send + Sync {
-    /// Books so many bytes, or none.
+    /// Books `bytes`; returns false, and books none, if there is no room.
     fn try_take(&self, bytes: usize) -> bool;
 
-    /// So many bytes are free again.
+    /// Releases `bytes`.
     fn give_back(&self, bytes: usize);
 }
 
-/// What an [`Update`] decided.
+/// The decision of an [`Update`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict<R> {
     /// Leaves the key as it is (absent stays absent). Answers `Updated { new: None }`.
@@ -164,7 +164,7 @@ pub enum Verdict<R> {
         /// The new item's expiry; `None` is never. A passed time deletes.
         expires_at: Option<UnixMillis>,
     },
-    /// The same, and the item's CAS token is this until it is written again.
+    /// Like `Write`, and sets the item's CAS token, which it keeps until it is written again.
     WriteToken {
         /// The new item's client flags and marks.
         client_flags: u64,
@@ -184,9 +184,9 @@ pub enum Verdict<R> {
     Refuse(R),
 }
 
-/// What is added to an item's version to make its CAS token: versions of two keys are often equal,
-/// tokens are not (decision 0090). The hash is one that clients may know (K26); its 52 bits and a
-/// version together are far from 64.
+/// The number that is added to an item's version to make its CAS token: versions of two keys are
+/// often equal, tokens are not (decision 0090). The hash is one that clients may know (K26); its 52
+/// bits and a version together are far from 64.
 pub fn token_base(key: &[u8]) -> u64 {
     static PUBLIC: LazyLock<KeyHasher> = LazyLock::new(|| KeyHasher::new(0));
     PUBLIC.hash(key).0 >> 12
@@ -199,22 +199,22 @@ pub struct Item<'a> {
     pub key: &'a [u8],
     /// The value.
     pub value: &'a [u8],
-    /// As written by the client, in the low half; above them marks such as [`STALE`].
+    /// The client's flags in the low half; above them marks such as [`STALE`].
     pub client_flags: u64,
     /// 48-bit version (K1). Never 0.
     pub version: u64,
     /// The CAS token that a client has chosen, if one has.
     pub token: Option<u64>,
-    /// Which shard's primary gave the version; 0: it is not replicated.
+    /// The shard whose primary assigned the version; 0: the item is not replicated.
     pub shard: u16,
-    /// `None`: never.
+    /// The expiry; `None`: never.
     pub expires_at: Option<UnixMillis>,
-    /// Before this request, as far as it is noted.
+    /// The last use before this request, as far as it is noted.
     pub last_use: LastUse,
 }
 
 impl<'a> Item<'a> {
-    /// An item of the shortest entry: no client flags, no token, no expiry.
+    /// An item of the shortest kind of entry: no client flags, no token, no expiry.
     #[inline]
     pub(crate) fn plain(
         key: &'a [u8],
@@ -235,7 +235,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// What is stored of an item under a key, outside of a store.
+    /// Makes an item of the form stored under a key, for use outside a store.
     pub fn of_stored(
         key: &'a [u8],
         value: &'a [u8],
@@ -253,7 +253,7 @@ impl<'a> Item<'a> {
         self.token.unwrap_or_else(|| token_base(self.key) + self.version)
     }
 
-    /// Takes the token from behind the value, if there is one (I3).
+    /// Removes the token from behind the value, if there is one (I3).
     #[inline]
     pub fn unfolded(self) -> Item<'a> {
         if self.client_flags & HAS_TOKEN == 0 {
@@ -264,7 +264,7 @@ impl<'a> Item<'a> {
             Some((value, token)) => {
                 Item { value, client_flags, token: Some(u64::from_le_bytes(*token)), ..self }
             }
-            // Bytes of strangers.
+            // Bytes that the store did not fold.
             None => Item { client_flags, ..self },
         }
     }
@@ -280,33 +280,33 @@ impl<'a> Item<'a> {
     }
 }
 
-/// Puts a token behind a value; the client flags to store with it (I3).
+/// Appends a token to a value; returns the client flags to store with it (I3).
 pub fn fold_token(token: u64, value: &mut Vec<u8>, client_flags: u64) -> u64 {
     let (token, client_flags) = stored_token(token, client_flags);
     value.extend_from_slice(&token);
     client_flags
 }
 
-/// What is stored behind a value that has a token, and the client flags to store with it (I3).
+/// The token bytes to store behind a value, and the client flags to store with it (I3).
 pub(crate) fn stored_token(token: u64, client_flags: u64) -> ([u8; TOKEN_BYTES], u64) {
     (token.to_le_bytes(), client_flags | HAS_TOKEN)
 }
 
-/// An entry that had to go for others.
+/// An evicted entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evicted {
     /// Its key.
     pub key: Box<[u8]>,
-    /// How long its value was.
+    /// The length of its value.
     pub value_len_bytes: usize,
-    /// `None`: never.
+    /// Its expiry; `None`: never.
     pub expires_at: Option<UnixMillis>,
-    /// As far as it is noted.
+    /// Its last use, as far as it is noted.
     pub last_use: LastUse,
 }
 
-/// When an item was written or read last, in seconds, and whether it was read since it was
-/// written. Noted without a lock: of uses at the same moment one may be lost.
+/// When an item was last written or read, in seconds, and whether it was read since it was written.
+/// It is noted without a lock: of two uses at the same moment one may be lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LastUse(u32);
 
@@ -314,35 +314,35 @@ pub struct LastUse(u32);
 const READ_BIT: u32 = 1 << 31;
 
 impl LastUse {
-    /// The store does not note it ([`crate::Tuning::notes_use`]).
+    /// The store does not note uses ([`crate::Tuning::notes_use`]).
     pub const UNKNOWN: LastUse = LastUse(0);
 
-    /// Written, and not read.
+    /// Written now, and not read since.
     #[inline]
     pub fn written(now: UnixMillis) -> LastUse {
-        // Modulo 2^31; the second that would be 0 is counted to the next.
+        // Modulo 2^31; a second that would be 0 counts as 1.
         LastUse(((now.0 / 1000) as u32 & !READ_BIT).max(1))
     }
 
-    /// Read.
+    /// Read now.
     #[inline]
     pub fn read(now: UnixMillis) -> LastUse {
         LastUse::written(now).as_read()
     }
 
-    /// The same, read.
+    /// The same time, read.
     #[inline]
     pub fn as_read(self) -> LastUse {
         LastUse(self.0 | READ_BIT)
     }
 
-    /// The same, not read.
+    /// The same time, not read.
     #[inline]
     pub fn as_written(self) -> LastUse {
         LastUse(self.0 & !READ_BIT)
     }
 
-    /// Now, with what `before` says of reads.
+    /// Now, with the read flag of `before`.
     #[inline]
     pub fn after(self, before: LastUse) -> LastUse {
         LastUse(self.0 & !READ_BIT | before.0 & READ_BIT)
@@ -354,13 +354,13 @@ impl LastUse {
         self.0 & READ_BIT != 0
     }
 
-    /// Seconds since then; 0 if that is not known.
+    /// The number of seconds since then; 0 if that is not known.
     pub fn seconds_ago(self, now: UnixMillis) -> u64 {
         if self == LastUse::UNKNOWN {
             return 0;
         }
         let ago = LastUse::written(now).0.wrapping_sub(self.0) & !READ_BIT;
-        // A clock that went back makes it lie ahead.
+        // A clock that was set back puts the time in the future.
         if ago >= READ_BIT / 2 { 0 } else { u64::from(ago) }
     }
 
@@ -373,14 +373,15 @@ impl LastUse {
     }
 }
 
-/// What an [`Update`] means for when its item was used last.
+/// The effect of an [`Update`] on its item's time of last use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// A new value was not read; a new expiry changes nothing of that. A read is a read.
+    /// The usual effect: a new value counts as not read, a new expiry leaves that unchanged, a read
+    /// counts as a read.
     Usual,
-    /// It says nothing of reads: a count, a mark, a look from outside.
+    /// Not a read: a count, a mark, an inspection.
     NoRead,
-    /// The item was read, whatever else becomes of it.
+    /// A read, whatever else the update does.
     Read,
 }
 
@@ -391,46 +392,47 @@ pub enum Outcome<'a, R> {
     Hit(Item<'a>),
     /// Get, Delete or Set-if-version of a key that does not exist.
     Miss,
-    /// A Set happened.
+    /// A Set was executed.
     Stored {
         /// The new version.
         version: u64,
-        /// What it replaced.
+        /// The item that it replaced.
         old: Option<Item<'a>>,
     },
-    /// A Set's condition on presence did not hold.
+    /// The condition on presence of a Set does not hold.
     NotStored {
-        /// What is there.
+        /// The present item.
         old: Option<Item<'a>>,
     },
-    /// A Set's version is not the item's.
+    /// The version in a Set is not the item's.
     VersionMismatch {
-        /// What is there.
+        /// The present item.
         old: Item<'a>,
     },
     /// A Delete, or an Update that deleted.
     Deleted {
-        /// What was there; `None` only for an Update of an absent key.
+        /// The deleted item; `None` only for an Update of an absent key.
         old: Option<Item<'a>>,
     },
     /// An Update that wrote (`new` is `Some`) or kept (`new` is `None`).
     Updated {
-        /// What was there.
+        /// The previous item.
         old: Option<Item<'a>>,
-        /// What is there now.
+        /// The present item.
         new: Option<Item<'a>>,
     },
     /// An Update that was refused.
     Refused(R),
     /// Store mode: no space, and cleaning cannot make any. Nothing changed.
     OutOfMemory,
-    /// The durable log cannot be written: nothing is taken that might be lost. Nothing changed.
+    /// The durable log cannot be written, so no write is accepted that might be lost. Nothing
+    /// changed.
     Unwritable,
     /// The item is larger than the store takes. Nothing changed.
     TooLarge {
-        /// Of the refused value.
+        /// The length of the refused value.
         len_bytes: u64,
-        /// Of a value, at this key length.
+        /// The maximum length of a value, at this key length.
         max_bytes: u64,
     },
 }

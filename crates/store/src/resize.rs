@@ -27,27 +27,27 @@ use crate::tuning::Tuning;
 
 /// The fewest segments for each session (K14).
 const SEGMENTS_PER_SESSION: u64 = 64;
-/// A store is cleaned up to this share without copying more than it frees.
+/// A store can be cleaned up to this live share without copying more than it frees.
 const FULL_PCT: u64 = 85;
 
 /// The sizes that a store can have, in bytes of [`StoreConfig::memory_bytes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeBounds {
-    /// 64 segments a session, or as many as it was opened with.
+    /// 64 segments a session, or the number it was opened with.
     pub least_bytes: u64,
-    /// What its items need now; 0 of a cache.
+    /// The size that its items need now; 0 for a cache.
     pub items_bytes: u64,
-    /// The room that it was opened with.
+    /// The address space that it was opened with.
     pub most_bytes: u64,
 }
 
-/// Why a store keeps its size.
+/// The reason why a store keeps its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoResize {
-    /// It was opened without room, or could not get it.
+    /// It was opened with a fixed size, or could not get more address space.
     #[error("the store was opened with a fixed size")]
     Fixed,
-    /// Outside of the bounds.
+    /// The requested size is out of bounds.
     #[error("the store can have {} to {} bytes", .0.least_bytes.max(.0.items_bytes), .0.most_bytes)]
     OutOfBounds(SizeBounds),
 }
@@ -64,7 +64,7 @@ impl Store {
         Store::open_at(config, tuning, nodes, Begin::Empty { room_bytes })
     }
 
-    /// What it may use now: as opened, or as resized last.
+    /// The memory that it may use now: as opened, or as last resized.
     pub fn memory_bytes(&self) -> u64 {
         let inner = &self.inner;
         match inner.log.row_count() == inner.opened_segments {
@@ -73,7 +73,7 @@ impl Store {
         }
     }
 
-    /// The sizes that it can have; `None`: it keeps its own.
+    /// The sizes that it can have; `None`: its size is fixed.
     pub fn size_bounds(&self) -> Option<SizeBounds> {
         let inner = &self.inner;
         let (row_count, opened) = (inner.log.row_count(), u64::from(inner.opened_segments));
@@ -88,8 +88,8 @@ impl Store {
         })
     }
 
-    /// From now on the store may use `memory_bytes`. Returns at once: where it shrinks, sessions
-    /// give up what is too much between their requests.
+    /// Sets the memory that the store may use. Returns at once: when it shrinks, sessions give up
+    /// the surplus between their requests.
     pub fn resize(&self, memory_bytes: u64) -> Result<(), NoResize> {
         let inner = &self.inner;
         let bounds = self.size_bounds().ok_or(NoResize::Fixed)?;
@@ -108,18 +108,18 @@ impl Store {
         Ok(())
     }
 
-    /// Bytes that a store which shrinks has to give up yet.
+    /// The bytes that a shrinking store still has to give up.
     pub fn surplus_bytes(&self) -> u64 {
         let log = &self.inner.log;
         u64::from(log.allocator().shortage()) * log.segment_bytes()
     }
 
-    /// A step for the log's memory, for a thread that does nothing else: gives the pages of a
-    /// segment that the log gave up back to the kernel, or makes one resident ahead of the writers,
-    /// whose first touch of a page costs several microseconds. With nothing to do it waits for the
-    /// next segment to be taken, at most `limit`.
+    /// Does one task for the log's memory, on a thread for that purpose: returns the pages of a
+    /// segment that the log gave up to the kernel, or makes a segment resident ahead of the
+    /// writers, since the first touch of a page costs several microseconds. With nothing to do it
+    /// waits for the next segment to be taken, at most `limit`.
     ///
-    /// `ahead_bytes` of what writes take next are kept resident; with 0 nothing is populated.
+    /// The next `ahead_bytes` that writes will take are kept resident; with 0 nothing is populated.
     pub fn tend_memory(&self, ahead_bytes: u64, limit: Duration) -> Tended {
         let log = &self.inner.log;
         let ahead = match ahead_bytes {
@@ -140,13 +140,13 @@ impl Store {
 }
 
 impl Inner {
-    /// Of log, index and ghosts, with a log of so many segments.
+    /// The bytes of log, index and ghosts, with a log of `segments`.
     fn bytes_of(&self, segments: u64) -> u64 {
         let ghost_bytes = self.ghosts.as_ref().map_or(0, GhostTable::bytes);
         segments * self.log.segment_bytes() + ghost_bytes
     }
 
-    /// The least that the items of a store fit, with room to clean it; 0 of a cache.
+    /// The least size that fits the items of a store, with room to clean it; 0 for a cache.
     fn bytes_of_items(&self) -> u64 {
         if self.config.mode == Mode::Evict {
             return 0;

@@ -71,8 +71,7 @@ pub use scan::Drawn;
 pub(crate) use scratch::ScratchBooks;
 pub use several::{LockedSession, Room};
 
-/// Blocks of the index that are freed in one go, beyond as many as the same step retired: some
-/// 10 us.
+/// Blocks of the index that one step frees, beyond the number that it retired: some 10 us.
 const FREED_MAX: usize = 128;
 
 /// One thread's session with a store.
@@ -81,71 +80,71 @@ pub struct Session {
     local: Local,
 }
 
-/// What a session has for itself; apart from `inner`, so that items borrowed from the log do not
-/// stand in the way of changing it.
+/// A session's own state, separate from `inner`, so that items borrowed from the log do not prevent
+/// changes to it.
 struct Local {
     place: usize,
-    /// Where it counts what is alive in each segment.
+    /// The lane in which it counts live bytes.
     lane: Lane,
-    /// Where clients' writes go; the small queue, where there are two.
+    /// The appender for clients' writes; to the small queue, if there are two.
     appender: Appender,
-    /// Where reclaiming moves what survives: old entries stay away from new ones. With two queues,
-    /// where everything goes that belongs into main.
+    /// The appender for entries that reclaiming moves: old entries stay apart from new ones. With
+    /// two queues, the appender for everything that belongs into main.
     survivors: Appender,
     counts: Counts,
     job: Option<reclaim::Job>,
     pace: pace::Pace,
     work: Work,
-    /// Overflow buckets that left their chain since the last quiescent point.
+    /// Overflow buckets that have left their chain since the last quiescent point.
     unlinked: Vec<u32>,
-    /// Nodes that left the tree since then.
+    /// Nodes that have left the tree since then.
     unlinked_nodes: Vec<u32>,
     /// Nodes for the next inserts; none without a tree.
     spare: Spare,
-    /// Nodes that the last insert lacked, if it did.
+    /// The number of nodes that the last insert lacked.
     node_shortage: usize,
-    /// Whether what stages 1 and 2 found may still be looked at: nothing was quiesced since.
+    /// Whether the results of stages 1 and 2 are still valid: the session has not quiesced since.
     are_hints_good: bool,
     /// Parts of the index in their grace period, oldest first.
     retired: VecDeque<(u64, Block)>,
-    /// Items added since the index was told, less those removed, and without `counts`.
+    /// Items added minus those removed since the index was told, except those in `counts`.
     unsettled: i64,
-    /// New values of read-modify-writes.
+    /// Memory for new values of read-modify-writes.
     scratch: scratch::Scratch,
     /// Heads whose lock this session holds across requests, ascending (K11).
     held: Vec<u32>,
-    /// Length of the value last read: how far ahead stage 2 prefetches.
+    /// The length of the value last read: the distance that stage 2 prefetches.
     value_len_hint: usize,
-    /// What stages 1 and 2 find out about the requests of a batch.
+    /// The results of stages 1 and 2 for the requests of a batch.
     guesses: Vec<execute::Guess>,
-    /// Requests whose buckets the caller has asked for ahead of executing them.
+    /// The number of requests whose buckets the caller has prefetched.
     prefetched_count: usize,
-    /// Hot keys with their places in the tree, where there are some.
+    /// Hot keys with their places in the tree, if there are any.
     hot: Option<Box<hot::Hot>>,
-    /// As the store is tuned.
+    /// The prefetch setting of the store.
     prefetch: Prefetch,
     /// Access marks that reads of this chunk may add up to (K13).
     mark_limit: u64,
-    /// What reads of this chunk note (`Entry::note_use`).
+    /// The time that reads of this chunk note (`Entry::note_use`).
     read_now: LastUse,
-    /// What had to go, while somebody watches that.
+    /// Evicted entries, while a caller watches evictions.
     evicted: Option<Box<evicted::EvictedLately>>,
-    /// Which keys have changed, while somebody watches that.
+    /// Changed keys, while a caller watches changes.
     changes: Option<Box<changed::Changes>>,
     /// When the expiry pass last took a step.
     expiry_step_at: UnixMillis,
-    /// Much of what that step looked at had expired: the next one need not wait.
+    /// Many of the items in that step had expired: the next step need not wait.
     is_expiry_pressing: bool,
 }
 
-/// What a session's housekeeping has done since it began: for bounding its steps.
+/// Counts of a session's housekeeping since it began, for bounding its steps.
 #[derive(Clone, Copy, Debug, Default)]
 struct Work {
-    /// Entries of victims, ...
+    /// Entries of victims looked at, ...
     seen_entries: u64,
     /// ... and their bytes.
     seen_bytes: u64,
-    /// Blocks of the index that were given back.
+    /// Blocks of the index that were freed.
     freed_blocks: u64,
     /// Segments that a write had to empty by itself.
     segments_in_writes: u64,
@@ -191,16 +190,16 @@ impl Session {
         Session { inner, local }
     }
 
-    /// From now on this session's thread runs on a NUMA node: what it appends goes there, while
-    /// there is room.
+    /// Declares that this session's thread runs on a NUMA node: its appends go there, while there
+    /// is room.
     pub fn prefer_node(&mut self, node_id: u32) {
         if let Some(region) = self.inner.log.region_of_node(node_id) {
             self.local.prefer(region);
         }
     }
 
-    /// The session holds no reference any more; others may reuse what was unlinked before, and
-    /// empty the segment that this one has begun to empty.
+    /// Declares that the session holds no reference: other sessions may reuse memory unlinked
+    /// before, and empty the segment that this one has begun to empty.
     #[inline]
     pub fn quiesce(&mut self) {
         self.local.drop_job(&self.inner);
@@ -223,13 +222,13 @@ impl Session {
     }
 
     /// Whether the log is short of free segments: then `maintain` is due after every batch, so that
-    /// no write has to wait for a whole segment to be reclaimed. Two loads.
+    /// no write has to wait for a whole segment to be reclaimed. Costs two loads.
     #[inline]
     pub fn wants_room(&self) -> bool {
         self.local.wants_room(&self.inner)
     }
 
-    /// Of this store, for a sink that is told of outcomes outside [`Session::execute`].
+    /// Pins of this store, for a sink that is called with outcomes outside [`Session::execute`].
     pub fn pins(&self) -> Pins<'_> {
         Pins(&self.inner)
     }
@@ -239,7 +238,7 @@ impl Session {
         self.inner.value_max_bytes(key_len_bytes)
     }
 
-    /// A bounded step of housekeeping between batches: frees what waited for its grace period,
+    /// Does a bounded step of housekeeping between batches: frees memory after its grace period,
     /// reclaims ahead of need, removes expired items. True: more work is waiting.
     pub fn maintain(&mut self, now: UnixMillis) -> bool {
         let Session { inner, local } = self;
@@ -269,20 +268,20 @@ impl Local {
         inner.counts[self.place].publish(&mut self.counts);
     }
 
-    /// Starts the grace period of what was unlinked, and ends that of some older blocks; true: more
-    /// of them could be freed.
+    /// Starts the grace period of unlinked memory, and frees some older blocks; true: more of them
+    /// could be freed.
     fn free_retired(&mut self, inner: &Inner) -> bool {
         let retired_count = self.retire_unlinked(inner);
         self.free_safe(inner, FREED_MAX + retired_count)
     }
 
-    /// As [`Local::free_retired`], for all blocks whose grace period is over.
+    /// Like [`Local::free_retired`], for all blocks whose grace period is over.
     fn drain_retired(&mut self, inner: &Inner) {
         self.retire_unlinked(inner);
         self.free_safe(inner, usize::MAX);
     }
 
-    /// How many there were.
+    /// Starts the grace period of unlinked memory; returns the number of blocks.
     fn retire_unlinked(&mut self, inner: &Inner) -> usize {
         let count = self.unlinked.len() + self.unlinked_nodes.len();
         if !self.unlinked.is_empty() {
@@ -312,14 +311,14 @@ impl Local {
         true
     }
 
-    /// The entry that a slot names, for as long as this session does not quiesce.
+    /// The entry that a slot names, valid until this session quiesces.
     #[inline]
     fn entry_of(inner: &Inner, position: Position) -> Entry<'_> {
         // SAFETY: the slot was read since the last quiescent point (I1) or under its lock.
         unsafe { inner.log.entry(position.slot.offset_bytes()) }
     }
 
-    /// The lock on a chain, unless this session holds it already (K11).
+    /// Locks a chain, unless this session holds the lock already (K11).
     #[inline]
     fn lock_chain<'a>(&self, inner: &'a Inner, hash: KeyHash) -> Chain<'a> {
         if !self.held.is_empty() {
@@ -331,7 +330,7 @@ impl Local {
         inner.index.lock(hash)
     }
 
-    /// The key's entry, under its chain's lock; first where stage 2 saw it.
+    /// The key's entry, under its chain's lock; the guess of stage 2 is tried first.
     #[inline]
     fn find_locked<'a>(
         inner: &'a Inner,
@@ -365,8 +364,8 @@ impl Local {
         }
     }
 
-    /// Removes an entry under its chain's lock and keeps the books. False: it cannot be removed,
-    /// for there is no space to say so in a durable log.
+    /// Removes an entry under its chain's lock and updates the counters. False: a durable log has
+    /// no space to record the removal.
     #[must_use]
     fn unlink(
         &mut self,
@@ -382,7 +381,7 @@ impl Local {
         true
     }
 
-    /// [`Local::unlink`] of what the medium need not know of.
+    /// [`Local::unlink`] without recording the removal on the medium.
     fn unlink_bare(
         &mut self,
         inner: &Inner,
@@ -446,7 +445,8 @@ impl Drop for Session {
         }
         inner.epochs.leave(local.place);
         local.drain_retired(inner);
-        // Others may still be in these buckets: the next session to keep house frees them.
+        // Other sessions may still read these buckets: the next one that does housekeeping frees
+        // them.
         inner.orphans().extend(local.retired.drain(..));
     }
 }

@@ -75,8 +75,6 @@ impl FileConfigStore {
     }
 
     /// Sends a request; the answer is an event.
-    /// #9 -
-    /// Each change is reported once. A watching session checks again by itself from time to time.
     pub fn ask(&self, request: Request) {
         if let Some(requests) = &self.requests {
             // The thread ends only with this handle.
@@ -118,7 +116,8 @@ fn serve(folder: &mut Folder, asked: &mpsc::Receiver<Request>, told: &impl Fn(Ev
                 told_answer(told, watch.session, watch.id, Some(Answer::Changed(watch.path)));
             }),
             Err(error) => {
-                // Told once. A session that watched looks again by itself once in a while.
+                // Each change is reported once. A watching session checks again by itself from time
+                // to time.
                 folder.watches.clear();
                 trouble(error);
             }
@@ -212,8 +211,6 @@ impl Folder {
     }
 
     /// Takes the lock (F1). It is released when the file is closed.
-    /// #16 -
-    /// Readable by its owner only: the settings have the cluster's key (K25).
     fn lock(&self) -> io::Result<File> {
         let file = self.opened("lock")?;
         file.lock()?;
@@ -222,7 +219,7 @@ impl Folder {
 
     fn opened(&self, name: &str) -> io::Result<File> {
         let mut options = OpenOptions::new();
-        // For its owner: the settings have the cluster's key (K25).
+        // Readable by its owner only: the settings have the cluster's key (K25).
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let path = self.folder.join(name);
         options.open(&path).map_err(|error| said(&error, "open", &path))

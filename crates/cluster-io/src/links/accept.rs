@@ -87,8 +87,6 @@ impl Drop for Counted<'_> {
 }
 
 /// Accepts every peer that connects.
-/// #12 -
-/// Logged without its port: each attempt has another.
 pub(super) async fn serve(hub: Rc<Hub>, listener: TcpListener) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
@@ -135,7 +133,7 @@ async fn one(
         }
         // A port scan, or a dialler that gave up: nothing to do about it.
         Err(handshake::HandshakeError::Io(error)) => debug!(from = %address, %error, "no link"),
-        // Without its port: each attempt has another.
+        // Logged without its port: each attempt has another.
         Err(error) => hub.warn(format!("no link from {}: {error}", address.ip())),
     }
 }

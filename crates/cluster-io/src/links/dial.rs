@@ -21,10 +21,6 @@ const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// A dialer without messages for this long ends; the next message starts another.
-/// #5 -
-/// The messages queued since are outdated: the state machines send again those that still matter.
-/// #6 -
-/// No other task runs in between: a message queued from here on starts a new dialer.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
 /// Serves one address.
@@ -53,10 +49,11 @@ pub(super) async fn serve(hub: Rc<Hub>, address: Arc<str>, mut queued: mpsc::Rec
         }
         tokio::time::sleep(jittered(pause)).await;
         pause = (2 * pause).min(PAUSE_MAX);
-        // What was to be said then is old news: the machines say again what still counts.
+        // The messages queued since are outdated: the state machines send again those that still
+        // matter.
         while queued.try_recv().is_ok() {}
     }
-    // No other task runs in between: what is queued from here on finds a new dialer.
+    // No other task runs in between: a message queued from here on starts a new dialer.
     hub.dials.borrow_mut().remove(&address);
 }
 

@@ -86,10 +86,6 @@ pub(super) async fn dial(
 }
 
 /// The handshake of the side that was connected to.
-/// #7 -
-/// Sent even on a mismatch, so that the other side can report it too.
-/// #8 -
-/// A peer that finds this side's proof wrong closes the connection.
 pub(super) async fn accept(
     stream: &mut TcpStream,
     own: Peer,
@@ -99,7 +95,7 @@ pub(super) async fn accept(
         let ours = hello(own)?;
         let theirs = match read_hello(stream).await {
             Err(HandshakeError::Format { found }) => {
-                // So that the other side can say it too.
+                // Sent even on a mismatch, so that the other side can report it too.
                 stream.write_all(&ours).await?;
                 return Err(HandshakeError::Format { found });
             }
@@ -110,7 +106,7 @@ pub(super) async fn accept(
         stream.write_all(&answer).await?;
         let mut proof = [0; TAG_BYTES];
         let read = stream.read_exact(&mut proof).await;
-        // A peer that finds our proof wrong leaves.
+        // A peer that finds this side's proof wrong closes the connection.
         read.map_err(|_| HandshakeError::Key)?;
         if !key.is_tag(&[b"dialler", &theirs, &ours], &proof) {
             return Err(HandshakeError::Key);

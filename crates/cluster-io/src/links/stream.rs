@@ -162,14 +162,6 @@ pub(super) struct Ends<'a> {
 
 /// Runs a proven link until it breaks, and returns the reason. `None`: no caller sends on it any
 /// more.
-/// #17 -
-/// Without this option small messages would wait for acknowledgements. A socket that refuses it is
-/// broken.
-/// #18 -
-/// Counted only once it is complete: a peer that stops in the middle would otherwise hold up all
-/// others.
-/// #19 -
-/// The parcel lives until its tail has left: until then its driver has booked the memory.
 pub(super) async fn run(
     hub: &Rc<Hub>,
     stream: TcpStream,
@@ -178,7 +170,8 @@ pub(super) async fn run(
 ) -> Option<String> {
     let link = LinkId(hub.next_link.get());
     hub.next_link.set(link.0 + 1);
-    // Without it small messages would wait for acknowledgements. A socket that refuses is broken.
+    // Without this option small messages would wait for acknowledgements. A socket that refuses it
+    // is broken.
     let _ = stream.set_nodelay(true);
     let (reading, writing) = stream.into_split();
     hub.links.borrow_mut().insert(link, ends.queue.clone());
@@ -232,7 +225,8 @@ async fn read_all(
                 debug!(?to, ?from, "a message for another incarnation is dropped");
             }
             Some(Frame::Message { message, .. }) => {
-                // Not before it is whole: a peer that stops in it would hold up all others.
+                // Counted only once it is complete: a peer that stops in the middle would otherwise
+                // hold up all others.
                 let hold = Hold::new(Weight::new(&hub.heard_bytes, content_bytes));
                 hub.tell(LinkEvent::Message { from, link, message, hold });
             }
@@ -289,7 +283,7 @@ async fn write_all(
                 break;
             }
         }
-        // The parcel lives until its tail has left: so long its driver has booked it.
+        // The parcel lives until its tail has left: until then its driver has booked the memory.
         let parts = [Some(&bytes[..]), tail.as_ref().map(|tail| &tail.bytes[..])];
         let tag = tail.as_ref().map(|tail| &tail.tag[..]);
         for part in parts.into_iter().chain([tag]).flatten() {

@@ -93,8 +93,6 @@ impl AckBuilder {
 
     /// Adds a block. Returns false if there is no room: finish the datagram, and push the block
     /// again. An empty datagram always has room.
-    /// #10 -
-    /// Room for the open run, and for the one that would begin.
     #[must_use]
     pub fn push(&mut self, block: BlockId) -> bool {
         if self.is_empty() {
@@ -109,7 +107,7 @@ impl AckBuilder {
             self.open = Some(longer);
             return true;
         }
-        // The open run, and the one that would begin.
+        // Room for the open run, and for the one that would begin.
         let is_full = self.bytes.len() + 2 * RUN_BYTES > self.limit_bytes;
         if is_full || self.count + 1 == u16::MAX {
             return false;

@@ -29,15 +29,11 @@ enum What {
 
 impl Manager {
     /// Opens, renews or gives up the session; claims the lead when no manager holds it.
-    /// #3 -
-    /// A request sent long ago is not awaited any more.
-    /// #4 -
-    /// Either the write or its answer was lost; reading tells which.
     pub(super) fn keep_session(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let pause_ns = self.settings.session_ns / 8;
         if self.beat_at.is_none_or(|beat_at| now >= after(beat_at, pause_ns)) {
             self.beat_at = Some(now);
-            // What was asked long ago is not awaited any more.
+            // A request sent long ago is not awaited any more.
             let session_ns = self.settings.session_ns;
             self.asked.retain(|_, asked| now < after(asked.at, 4 * session_ns));
             match self.session {
@@ -71,7 +67,7 @@ impl Manager {
                 let Some(proposal) = &mut leadership.proposal else { return };
                 if is_due(Some(proposal.asked_at)) {
                     proposal.asked_at = now;
-                    // Whether the write was lost or its answer, reading says.
+                    // Either the write or its answer was lost; reading tells which.
                     self.ask(What::Read, Ask::Read(Path::Configuration), now, actions);
                 }
             }

@@ -98,9 +98,6 @@ fn addresses_of(
 }
 
 /// The next configuration, if anything is to change.
-/// #19 -
-/// All members are gone, and no other node brings a shard back: the nodes that are here wait for
-/// it.
 pub(super) fn next(
     current: &Configuration,
     facts: Facts<'_>,
@@ -111,7 +108,8 @@ pub(super) fn next(
     for index in 0..new.shards.len() {
         bury(&mut new, index, &facts, settings);
     }
-    // All members are gone, and no other node brings a shard back: those that are here wait for it.
+    // All members are gone, and no other node brings a shard back: the nodes that are here wait for
+    // it.
     if new.members.is_empty() && facts.is_grace_over {
         admit(&mut new, facts.live);
     }
@@ -192,15 +190,13 @@ fn crown(shard: &mut Shard, heir: NodeId) {
 }
 
 /// The present incarnation of that node, if it is here with all its data of the shard.
-/// #25 -
-/// A later incarnation that was never listed has the data of the listed one.
 pub(super) fn back(
     node: NodeId,
     id: ShardId,
     live: &BTreeMap<NodeId, Recovered>,
 ) -> Option<NodeId> {
     let is_back = |(live, recovered): &(&NodeId, &Recovered)| {
-        // A later incarnation that was never listed has what the listed one had.
+        // A later incarnation that was never listed has the data of the listed one.
         let is_next = live.name == node.name && recovered.has_all(id, node.incarnation);
         **live == node || is_next
     };

@@ -106,8 +106,6 @@ impl<S: ReplicaStore> Node<S> {
 
     /// Looks up one slice of an answer, which is sent with its last slice. Returns the number of
     /// entries read.
-    /// #12 -
-    /// The replica store has forgotten which entries lie below: they are on all copies by now.
     fn look_up(
         &mut self,
         shard: ShardId,

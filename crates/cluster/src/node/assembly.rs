@@ -117,8 +117,6 @@ impl Assembly {
 
     /// Called at each tick: an entry whose sender has not asked for this long no longer keeps
     /// others out (B3).
-    /// #12 -
-    /// The blocks are cut from the key followed by the value.
     pub(super) fn forget_silent(&mut self, now: Instant, patience_ns: u64) {
         let Some(waiting) = &mut self.waiting else { return };
         if std::mem::take(&mut waiting.has_asked) || waiting.asked_at.is_none() {
@@ -153,7 +151,7 @@ impl Parts {
         if !is_new {
             return;
         }
-        // Key and value one behind the other are what the blocks are cut of.
+        // The blocks are cut from the key followed by the value.
         let of_key = place.start.min(key.len())..place.end.min(key.len());
         let in_value = |at: usize| at.saturating_sub(key.len());
         let of_value = in_value(place.start)..in_value(place.end);

@@ -62,8 +62,6 @@ enum Until {
 
 impl<S: ReplicaStore> Node<S> {
     /// Lands a frame: it is acknowledged by its headers and digested later.
-    /// #5 -
-    /// The time matters only to answers that are released to clients.
     pub(super) fn land(&mut self, lane: Lane, way: Way, bytes: &[u8], actions: &mut Vec<Action>) {
         if lane.term != self.term() {
             return self.logs.count_fenced(); // N3
@@ -82,7 +80,7 @@ impl<S: ReplicaStore> Node<S> {
                 if !blocks.is_empty() {
                     let message = Message::Acked { term: lane.term, blocks };
                     let held = Held::Send { to: Peer::Node(lane.from), message };
-                    // The clock matters to what is released to clients only.
+                    // The time matters only to answers that are released to clients.
                     self.when_durable(held, Instant::default(), actions);
                 }
             } else {
@@ -223,12 +221,6 @@ impl<S: ReplicaStore> Node<S> {
     }
 
     /// Takes one record. Returns whether it counts (G1).
-    /// #14 -
-    /// An entry that is acknowledged already waits in the replica store until that is ready.
-    /// #15 -
-    /// Only an entry that is not acknowledged yet may be refused.
-    /// #16 -
-    /// A repetition (G2), or a mark that only the node's own log has.
     fn take(&mut self, landed: Landed, header: &Header, piece: &[u8]) -> Taken {
         let lane = landed.lane;
         let is_of_primary = self.configuration.as_ref().is_some_and(|configuration| {
@@ -236,7 +228,7 @@ impl<S: ReplicaStore> Node<S> {
             configuration.term == lane.term && shard.is_some_and(|shard| shard.primary == lane.from)
         });
         let Some(state) = self.shards.get_mut(&header.shard) else { return Taken::Not };
-        // What is acknowledged already waits in the replica store until that is ready.
+        // An entry that is acknowledged already waits in the replica store until that is ready.
         let is_ready = self.backlog.is_taking
             || !self.durable.is_replica_store()
             || self.replica_store.is_ready(header.shard);
@@ -264,7 +256,7 @@ impl<S: ReplicaStore> Node<S> {
                 if header.place().is_none() {
                     return Taken::Not;
                 }
-                // Only what is not acknowledged yet may be refused.
+                // Only an entry that is not acknowledged yet may be refused.
                 let may_refuse = self.durable.is_replica_store() && !self.backlog.is_taking;
                 if may_refuse
                     && !self.assembly.has_room(header, |bytes| self.replica_store.try_hold(bytes))
@@ -283,7 +275,7 @@ impl<S: ReplicaStore> Node<S> {
                     self.entry_taken((header.shard, header.version), &entry);
                 }
             }
-            // G2, or a mark that only the own log has.
+            // A repetition (G2), or a mark that only the node's own log has.
             Kind::Put | Kind::Delete | Kind::Flush | Kind::Reset | Kind::Session => {}
         }
         Taken::Now

@@ -83,14 +83,12 @@ impl<S: ReplicaStore> Node<S> {
     }
 
     /// Handles a new configuration with the same primary.
-    /// #9 -
-    /// Its source is gone and another copy takes its place; or everything is here.
     pub(super) fn follow_filling(&mut self, id: ShardId, shard: &Shard, actions: &mut Vec<Action>) {
         let begun = self.begin_filling(shard);
         let Some(primary) = self.primary_mut(id) else { return };
         match (&mut primary.filling, begun) {
             (Some(old), Some(new)) if old.source == new.source => old.asked_at = None,
-            // Its source is gone, another copy takes its place; or all is here.
+            // Its source is gone and another copy takes its place; or everything is here.
             (filling, begun) => {
                 let old = std::mem::replace(filling, begun).into_iter();
                 let requests = old.flat_map(Filling::into_requests);
@@ -100,16 +98,12 @@ impl<S: ReplicaStore> Node<S> {
     }
 
     /// Whether the answer may be at the source only (M2).
-    /// #11 -
-    /// An earlier request waits for the source: no later one of that key may overtake it (K10).
-    /// #12 -
-    /// A value under way is no answer for a read, which waits for the newest write.
     pub(super) fn must_look_at_source(&self, id: ShardId, request: &Request) -> bool {
         let primary = self.shards.get(&id).and_then(|state| state.primary.as_ref());
         let Some(primary) = primary.filter(|primary| primary.filling.is_some()) else {
             return false;
         };
-        // What came earlier waits for the source: nothing of that key overtakes it (K10).
+        // An earlier request waits for the source: no later one of that key may overtake it (K10).
         let fetches = primary.filling.iter().map(|filling| &filling.fetches);
         if fetches.into_iter().any(|fetches| fetches.contains_key(&request.key)) {
             return true;
@@ -140,8 +134,6 @@ impl<S: ReplicaStore> Node<S> {
     }
 
     /// Answers a Fetch, at the source.
-    /// #14 -
-    /// The target's own write, not yet on all copies, hides the earlier entry.
     pub(super) fn fetch(
         &mut self,
         from: NodeId,
@@ -185,7 +177,7 @@ impl<S: ReplicaStore> Node<S> {
             if !is_here {
                 answer(&request, Outcome::TryAgain, actions);
             } else if is_own && self.must_look_at_source(id, &request) {
-                // The target's own write, not yet everywhere, hides what was there before.
+                // The target's own write, not yet on all copies, hides the earlier entry.
                 answer(&request, Outcome::TryAgain, actions);
             } else if self.may_serve(now) {
                 self.execute(id, request, Looked::AtSource, now, actions);

@@ -60,8 +60,8 @@ impl<S: ReplicaStore> Node<S> {
         let had = self.shards.get(&id).map(|state| (state.role, state.epoch));
         let same_epoch = had.is_some_and(|(_, epoch)| epoch == shard.epoch);
         match shard.role_of(self.id) {
-            // A shard that waits for this server, or its earlier incarnation, needs what is here of
-            // it.
+            // A shard that waits for this server, or its earlier incarnation, needs the data that
+            // is here.
             None if shard.needs(self.id.name) => self.rest(id, now, actions),
             None => self.forget(id, had.is_some(), actions),
             Some(Role::Joining) => {
@@ -73,7 +73,8 @@ impl<S: ReplicaStore> Node<S> {
             Some(Role::Backup) => {
                 self.demote(id, now, actions);
                 if !same_epoch {
-                    // What is not whole of an epoch before: its primary sends no more of it.
+                    // Incomplete entries of an earlier epoch: the primary of that epoch sends no
+                    // more of them.
                     self.assembly.forget(id, Version::before_epoch(shard.epoch));
                 }
                 self.begin_role(id, Role::Backup, shard.epoch);
@@ -126,15 +127,12 @@ impl<S: ReplicaStore> Node<S> {
     }
 
     /// Marks a beginning: later entries of the shard do not depend on earlier ones in the log.
-    /// #6 -
-    /// The mark names its incarnation: an incarnation listed earlier has more data than what
-    /// follows.
     fn mark_beginning(&mut self, id: ShardId, actions: &mut Vec<Action>) {
         if self.durable.is_replica_store() {
             return self.count_change();
         }
         let mut bytes = Vec::new();
-        // The mark says which incarnation it is of: what was listed before has more than what
+        // The mark names its incarnation: an incarnation listed earlier has more data than what
         // follows.
         let incarnation = Version::from_bits(self.id.incarnation.into()).unwrap_or(Version::ZERO);
         append_mark(Kind::Reset, id, incarnation, &mut bytes);

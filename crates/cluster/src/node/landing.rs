@@ -211,8 +211,6 @@ impl Landing {
     }
 
     /// Lands a frame at the next place, cut at the segment's end (L1).
-    /// #27 -
-    /// Of several records some may be whole: part of a group, which no digest may take (H2).
     fn land(&mut self, lane: Lane, bytes: &[u8]) -> Landed {
         let is_full =
             self.segments.back().is_none_or(|last| last.bytes.len() >= self.segment_bytes);
@@ -226,7 +224,7 @@ impl Landing {
         segment.bytes.extend(&bytes[..len]);
         segment.bytes.resize(segment.bytes.len().next_multiple_of(ALIGN_BYTES), 0);
         let is_cut = len < bytes.len();
-        // Of several records some may be whole: a part of a group, which no digest may take (H2).
+        // Of several records some may be whole: part of a group, which no digest may take (H2).
         let is_one = Header::peek(bytes).is_none_or(|header| header.len_bytes() >= bytes.len());
         if !is_cut || is_one {
             segment.frames.push(Frame { lane, start, len });

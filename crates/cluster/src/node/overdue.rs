@@ -70,9 +70,6 @@ impl<S: ReplicaStore> Node<S> {
     }
 
     /// Reports crowded shards, at a backup, after a digest.
-    /// #4 -
-    /// A node that takes in other nodes' writes has no memory for this one yet. A full log is a
-    /// different case: its contents stay.
     pub(super) fn tell_crowded(&mut self, lane: Lane, actions: &mut Vec<Action>) {
         for shard in std::mem::take(&mut self.crowded) {
             actions.push(to_node(lane.from, Message::Crowded { term: lane.term, shard }));
@@ -88,8 +85,8 @@ impl Primary {
         acked_at: &BTreeMap<NodeId, Instant>,
     ) -> BTreeSet<NodeId> {
         let is_late = |at: Instant| now >= after(at, patience_ns);
-        // A node that takes in what others write has no memory for this one yet. A full log is
-        // another thing: what lies in it stays.
+        // A node that takes in other nodes' writes has no memory for this one yet. A full log is a
+        // different case: its contents stay.
         let is_crowded = self.crowded_at.is_some_and(|at| !is_late(at));
         let is_busy =
             |node: &NodeId| !is_crowded && acked_at.get(node).is_some_and(|at| !is_late(*at));

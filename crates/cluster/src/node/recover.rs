@@ -38,8 +38,6 @@ impl<S: ReplicaStore> Node<S> {
     ///
     /// The next configuration decides in which shards it has a role. Any check except
     /// [`Check::Checksum`] is for the fault simulation, which must notice.
-    /// #3 -
-    /// The damage before each shard's last beginning, and the incarnation of that beginning.
     pub fn recover(
         id: NodeId,
         earlier_incarnation: u32,
@@ -51,8 +49,7 @@ impl<S: ReplicaStore> Node<S> {
         let mut node = Node::new(id, settings, manager_count, replica_store);
         node.check = check;
         let mut assembly = Assembly::default();
-        // How much damage lay before each shard's last beginning, and in which incarnation that
-        // was.
+        // The damage before each shard's last beginning, and the incarnation of that beginning.
         let mut damage_before: BTreeMap<ShardId, (usize, u32)> = BTreeMap::new();
         let scanned = scan(log, node.check, |before, header, piece| {
             let shard = header.shard;

@@ -88,8 +88,6 @@ impl<S: ReplicaStore> Node<S> {
 
     /// The reason why a write is not executed: with an answer, or without one because an answer is
     /// on its way or no client waits for it.
-    /// #4 -
-    /// A read of a write under way waits for that write; in a group, every read does.
     fn refusal(&self, shard: ShardId, request: &Request) -> Option<Option<Outcome>> {
         let state = self.shards.get(&shard)?;
         match state.sessions.look_up(request.client, request.sequence) {
@@ -135,7 +133,7 @@ impl<S: ReplicaStore> Node<S> {
             }
             Changed::Deleted => (None, 0, None),
             Changed::NoRoom => return answer(&request, Outcome::TryAgain, actions),
-            // What was read off a write under way waits for that one; in a group, all of that does.
+            // A read of a write under way waits for that write; in a group, every read does.
             Changed::Nothing => match newest.filter(|_| reads && primary.group.is_none()) {
                 Some(after) => return self.wait(shard, after, request),
                 None => return self.reply(request.client, request.sequence, outcome, now, actions),

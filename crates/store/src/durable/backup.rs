@@ -73,8 +73,6 @@ fn failed(what: &'static str) -> impl Fn(MediumError) -> DataError {
 }
 
 /// One round. Returns the superblock and rows of a valid copy, or `None`.
-/// #9 -
-/// A flush between the two looks would be copied in part: its floor, and entries from before it.
 fn round(
     source: &impl Medium,
     target: &mut impl Medium,
@@ -109,7 +107,7 @@ fn round(
             || (after.state != RowState::Free && after.sequence == row.sequence)
     });
     let last = read_superblock(source)?;
-    // A flush between the looks would be there in part: its floor, and what came before it.
+    // A flush between the two looks would be copied in part: its floor, and entries from before it.
     let is_same = last.flush_floor == superblock.flush_floor && last.data_id == superblock.data_id;
     copied.segments = used;
     Ok((stayed && is_same).then_some((last, rows)))
@@ -140,8 +138,6 @@ fn all_rows(source: &impl Medium, superblock: &Superblock) -> Result<Option<Vec<
 }
 
 /// Copies the bytes of a segment that may be entries. Returns their number.
-/// #13 -
-/// Bytes never written stay a hole.
 fn copy_segment(
     source: &impl Medium,
     target: &mut impl Medium,
@@ -157,7 +153,7 @@ fn copy_segment(
         left -= bytes.len() as u64;
         let offset = superblock.segment_offset(index);
         source.read_at(offset, &mut bytes).map_err(failed("cannot read"))?;
-        // What was never written stays a hole.
+        // Bytes never written stay a hole.
         let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         target.write_at(offset, &bytes[..end]).map_err(failed("cannot write"))?;
         index += 1;
@@ -166,8 +162,6 @@ fn copy_segment(
 }
 
 /// Writes the rows and the superblock of the copy, and syncs it.
-/// #15 -
-/// The file gets its length but not its blocks: a start allocates them.
 fn finish(
     target: &mut impl Medium,
     superblock: Superblock,
@@ -179,7 +173,7 @@ fn finish(
             superblock.write_row(target, segment as u32, &mut row.clone())?;
         }
     }
-    // The file has its length without its blocks: a start allocates them.
+    // The file gets its length but not its blocks: a start allocates them.
     if let Some(last) = superblock.file_bytes().checked_sub(1) {
         let mut byte = [0];
         target.read_at(last, &mut byte)?;

@@ -98,11 +98,6 @@ impl Checkpointer {
     }
 
     /// First step: records which entries are covered.
-    /// #17 -
-    /// Taken anew meanwhile: a start reads all of it as newer than the checkpoint.
-    /// #18 -
-    /// Entries noted by then have been published, or never will be, once all sessions have passed
-    /// (I3).
     pub fn begin(&mut self) {
         self.next.generation = self.durable.synced_super.load(Ordering::Acquire);
         self.next.covered.clear();
@@ -110,13 +105,14 @@ impl Checkpointer {
             let before = sequence.load(Ordering::SeqCst);
             // Acquire pairs with `note`: the entries are complete.
             let end_bytes = self.durable.ends[segment].load(Ordering::Acquire);
-            // Taken anew meanwhile: all of it is read as newer than the checkpoint.
+            // Taken anew meanwhile: a start reads all of it as newer than the checkpoint.
             if before != 0 && sequence.load(Ordering::SeqCst) == before {
                 let segment = segment as u32;
                 self.next.covered.push(Covered { segment, sequence: before, end_bytes });
             }
         }
-        // What was noted by then has been published, or never will be, when all have passed (I3).
+        // Entries noted by then have been published, or never will be, once all sessions have
+        // passed (I3).
         self.tag = Some(self.inner.epochs.advance());
     }
 
@@ -128,11 +124,6 @@ impl Checkpointer {
     /// Third step: collects the index. `None`: not possible now, because another checkpoint is
     /// being collected or the index has shrunk meanwhile. The caller keeps the result only after a
     /// commit that began when [`Checkpointer::is_ready`] was true again (I1).
-    /// #21 -
-    /// The index has shrunk here meanwhile, and this chain also has entries that were collected
-    /// already.
-    /// #22 -
-    /// Entries published by now are noted once all sessions have passed: copies of cleaning too.
     pub fn collect(&mut self) -> Option<Checkpoint> {
         debug_assert!(self.is_ready(), "I3");
         let inner = &self.inner;
@@ -143,7 +134,8 @@ impl Checkpointer {
             slots.clear();
             let chain: Place = inner.index.collect(hash, &mut slots);
             if chain.first_hash(hash) != hash {
-                // The index has shrunk here meanwhile, and what was collected is in this chain too.
+                // The index has shrunk here meanwhile, and this chain also has entries that were
+                // collected already.
                 inner.epochs.leave(place);
                 return None;
             }
@@ -155,7 +147,7 @@ impl Checkpointer {
             }
         }
         inner.epochs.leave(place);
-        // What was published by now is noted when all have passed: copies of cleaning too.
+        // Entries published by now are noted once all sessions have passed: copies of cleaning too.
         self.tag = Some(inner.epochs.advance());
         let (words, items) = words.end();
         Some(Checkpoint { items, words, ..self.next.clone() })

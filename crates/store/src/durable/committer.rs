@@ -159,21 +159,15 @@ impl<M: Medium> Committer<M> {
     }
 
     /// First step: the changes published by now are part of the commit.
-    /// #25 -
-    /// SeqCst pairs with `Durable::end`: changes published by then are noted. A call under way does
-    /// not count (D2).
-    /// #26 -
-    /// The entries that superseded those of a retired segment were published before, and are noted
-    /// once every session has passed a quiescent point (D1, D3).
     pub fn begin(&mut self) {
         self.retired.append(&mut locked(&self.durable.lists).retired);
         self.begun.clear();
         let places = self.durable.places.iter();
-        // SeqCst pairs with `Durable::end`: what was published by then is noted. Of a call that is
-        // under way nothing counts (D2).
+        // SeqCst pairs with `Durable::end`: changes published by then are noted. A call under way
+        // does not count (D2).
         self.begun.extend(places.map(|place| place.begun.load(Ordering::SeqCst) & !1));
-        // What superseded the entries of a retired segment was published before, and is noted when
-        // every session has passed a quiescent point (D1, D3).
+        // The entries that superseded those of a retired segment were published before, and are
+        // noted once every session has passed a quiescent point (D1, D3).
         self.tag = (!self.retired.is_empty()).then(|| self.inner.epochs.advance());
     }
 
@@ -186,11 +180,6 @@ impl<M: Medium> Committer<M> {
     ///
     /// # Errors
     /// The medium's; [`Durable::health`] reports it from now on.
-    /// #29 -
-    /// Cleared before its end is read: a later note puts the segment on the list again.
-    /// #30 -
-    /// Read after the ends: an entry in this commit that is above a floor was written after that
-    /// floor was set.
     pub fn write(&mut self) -> Result<(), MediumError> {
         self.committed = Committed::default();
         let health = locked(&self.durable.lists).health.clone();
@@ -199,7 +188,7 @@ impl<M: Medium> Committer<M> {
         }
         let fresh = std::mem::take(&mut locked(&self.durable.lists).dirty);
         for segment in fresh {
-            // Before its end is read: what is noted later puts it on the list again.
+            // Cleared before its end is read: a later note puts the segment on the list again.
             self.durable.is_dirty[segment as usize].store(false, Ordering::SeqCst);
             if !self.dirty.contains(&segment) {
                 self.dirty.push(segment);
@@ -226,7 +215,8 @@ impl<M: Medium> Committer<M> {
             let row = Row { state: RowState::Free, end_bytes: 0, ..self.row(segment) };
             self.write_row(segment, row)?;
         }
-        // After the ends: an entry above a floor that is in this commit was written above it.
+        // Read after the ends: an entry in this commit that is above a floor was written after that
+        // floor was set.
         let flush_floor = self.durable.flush_floor();
         let version_floor = self.durable.dropped_floor.load(Ordering::Acquire).max(flush_floor);
         let block = Superblock {
@@ -263,15 +253,13 @@ impl<M: Medium> Committer<M> {
     }
 
     /// Writes the part of a segment that is not written yet, and its row.
-    /// #33 -
-    /// Its first commit: none of it is known to be synced.
     fn write_segment(&mut self, segment: u32) -> Result<(), MediumError> {
         // Acquire pairs with `Durable::note`.
         let end_bytes = self.durable.ends[segment as usize].load(Ordering::Acquire);
         let sequence = self.durable.sequence_of(segment);
         let mut known = self.segments[segment as usize];
         if known.row.sequence != sequence || known.row.state == RowState::Free {
-            // Its first commit: nothing of it is known to be synced.
+            // Its first commit: none of it is known to be synced.
             (known.written_bytes, known.synced_bytes) = (0, 0);
             let run_len = self.inner.log.run_len(end_bytes).max(1);
             let state = RowState::Open;
@@ -289,8 +277,6 @@ impl<M: Medium> Committer<M> {
     }
 
     /// Writes a range of entries, sealed, piece by piece.
-    /// #35 -
-    /// `skip` is the number of bytes from the start of the range to the next entry.
     fn write_range(
         &mut self,
         segment: u32,
@@ -299,7 +285,7 @@ impl<M: Medium> Committer<M> {
     ) -> Result<(), MediumError> {
         let log = &self.inner.log;
         let start = log.segment_start(segment);
-        // Bytes from the start of the range to the next entry's.
+        // `skip` is the number of bytes from the start of the range to the next entry.
         let (mut at, mut skip) = (range.start, 0_usize);
         while at < range.end {
             let index = segment + (at / log.segment_bytes()) as u32;
@@ -320,11 +306,6 @@ impl<M: Medium> Committer<M> {
     ///
     /// # Errors
     /// The medium's; from then on nothing becomes durable (D6).
-    /// #37 -
-    /// The next commit, even if it has nothing else to write, records in their rows what is synced
-    /// now.
-    /// #39 -
-    /// Their copies are on the medium now: the next sync frees them.
     pub fn sync(&mut self) -> Result<Committed, MediumError> {
         let mut committed = self.committed;
         committed.is_empty = !self.is_unsynced;
@@ -343,7 +324,8 @@ impl<M: Medium> Committer<M> {
             known.synced_generation = known.row.generation;
             known.synced_bytes = known.written_bytes;
         }
-        // The next commit, if there is nothing else to it, says in their rows what is there by now.
+        // The next commit, even if it has nothing else to write, records in their rows what is
+        // synced now.
         std::mem::swap(&mut self.lagging, &mut self.dirty);
         self.dirty.clear();
         for segment in self.freeing.drain(..) {

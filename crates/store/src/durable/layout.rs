@@ -179,8 +179,6 @@ impl Superblock {
     }
 
     /// Reads the copy that counts (I1).
-    /// #33 -
-    /// Another release has written here, and the other copy may be from before that.
     pub(crate) fn read(medium: &impl Medium) -> Result<Superblock, NoSuper> {
         let read = |copy: u64| {
             let mut bytes = [0; SUPER_BYTES];
@@ -188,7 +186,7 @@ impl Superblock {
             Superblock::decode(&bytes)
         };
         match (read(0), read(1)) {
-            // Another release has written here, and the other copy may be older than that.
+            // Another release has written here, and the other copy may be from before that.
             (Err(NoSuper::Format(format)), _) | (_, Err(NoSuper::Format(format))) => {
                 Err(NoSuper::Format(format))
             }
@@ -231,8 +229,6 @@ impl Superblock {
     }
 
     /// Reads a segment's row; `None` if both copies are damaged.
-    /// #42 -
-    /// A valid copy of this format beside it is from before the other release's write.
     pub(crate) fn read_row(
         &self,
         medium: &impl Medium,
@@ -346,7 +342,7 @@ mod tests {
         seal_block(&mut bytes);
         let medium = MemoryMedium::new(bytes.to_vec());
         assert_eq!(Superblock::read(&medium), Err(NoSuper::Format(2)));
-        // A good copy of ours beside it is what it was before the other release came.
+        // A valid copy of this format beside it is from before the other release's write.
         let mut both = sample().encode().to_vec();
         both.resize(SUPER_STEP_BYTES as usize, 0);
         both.extend(bytes);

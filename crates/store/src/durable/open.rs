@@ -279,15 +279,13 @@ pub(super) fn refuse(damage: &[Damage], new: NewData) -> Result<(), DataError> {
 }
 
 /// Writes the ends of open segments down (I2 of restore.rs): nothing more is appended to them.
-/// #36 -
-/// The rows were lost, and the damage was reported: from now on these segments are free.
 fn write_ends(
     medium: &mut impl Medium,
     superblock: &mut Superblock,
     (rows, lost_rows): (&mut [Row], &[u32]),
 ) -> Result<(), MediumError> {
     for segment in lost_rows {
-        // What they said is lost, and was told: from now on these segments are free.
+        // The rows were lost, and the damage was reported: from now on these segments are free.
         superblock.write_row(medium, *segment, &mut rows[*segment as usize])?;
     }
     for (segment, row) in rows.iter_mut().enumerate() {

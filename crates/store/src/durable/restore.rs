@@ -119,10 +119,6 @@ pub(super) struct Found {
 }
 
 /// Checks a segment's bytes and removes the seals of its valid entries; counts in `tally`.
-/// #33 -
-/// The bytes are in the cache now, and are never read again with their seal.
-/// #34 -
-/// I1: valid entries behind it were written by a commit that did not finish.
 pub(super) fn look(
     superblock: &Superblock,
     (segment, row): (u32, &Row),
@@ -142,7 +138,7 @@ pub(super) fn look(
                 tally.deletes += u64::from(record.is_delete());
                 tally.newest_version = tally.newest_version.max(record.version & VERSION_MASK);
                 visit(&record, at);
-                // In the cache now, and never looked at with its seal again.
+                // The bytes are in the cache now, and are never read again with their seal.
                 for (byte, seal) in bytes[at..].iter_mut().zip(seal.0.to_le_bytes()) {
                     *byte ^= seal;
                 }
@@ -161,7 +157,7 @@ pub(super) fn look(
                 at = next;
             }
             Err(_) => {
-                // I1: what is good behind it was written by a commit that did not end.
+                // I1: valid entries behind it were written by a commit that did not finish.
                 let last = last_entry_end(bytes, at, seal);
                 found.torn_bytes = last.map_or(0, |end| end - at);
                 tally.torn_tails += u64::from(last.is_some());
@@ -230,8 +226,6 @@ pub(super) fn read_segment(
 }
 
 /// Reads all rows and lists their damage: invalid rows, and overlapping runs.
-/// #41 -
-/// Two uses never have the same sequence: one of these rows is not as written.
 pub(super) fn read_rows(
     medium: &impl Medium,
     superblock: &Superblock,
@@ -249,7 +243,7 @@ pub(super) fn read_rows(
             let is_sane = row.run_len > 0 && end.is_some() && row.end_bytes <= capacity;
             !is_used(row) || (is_sane && row.sequence > 0 && segment >= taken_to)
         });
-        // Two uses never have one sequence: one of them is not what was written.
+        // Two uses never have the same sequence: one of these rows is not as written.
         let row = row.filter(|row| !is_used(row) || sequences.insert(row.sequence));
         match row {
             Some(row) => {

@@ -85,12 +85,10 @@ impl List {
 }
 
 /// The reason why a checkpoint does not match the segments read.
-/// #12 -
-/// A damaged segment is copied elsewhere, entry by entry.
 fn misfit_of(applied: &Applied, loaded: &[Loaded]) -> Option<CheckpointError> {
     let named = applied.named_count();
     let found = loaded.iter().map(|loaded| loaded.found_count).sum();
-    // What is damaged is copied elsewhere, entry by entry.
+    // A damaged segment is copied elsewhere, entry by entry.
     let is_damaged = loaded.iter().any(|loaded| !loaded.found.damage.is_empty());
     (found != named || is_damaged).then_some(CheckpointError::Misfit { named, found })
 }
@@ -166,8 +164,6 @@ impl<M: Medium> Restoring<'_, M> {
     }
 
     /// Loads one segment into its place in memory.
-    /// #15 -
-    /// Covered entries were on the medium, whatever the row records.
     fn load(
         &self,
         store: &Store,
@@ -181,7 +177,7 @@ impl<M: Medium> Restoring<'_, M> {
         let bytes = log.memory_before_use(start, len_bytes);
         restore::read_segment(self.medium, &self.superblock, segment, bytes)?;
         let covered_bytes = applied.map_or(0, |applied| applied.end_of(segment));
-        // What is covered was on the medium, whatever the row knows of that.
+        // Covered entries were on the medium, whatever the row records.
         row.end_bytes = row.end_bytes.max(covered_bytes);
         let floor_of = floor_by_shard(self.is_gone, self.superblock.flush_floor);
         let (mut tally, mut list) = (Recovery::default(), List::new(segment));
@@ -208,10 +204,6 @@ impl<M: Medium> Restoring<'_, M> {
     }
 
     /// Keeps the undamaged segments, and returns the lists of entries to index.
-    /// #17 -
-    /// Its valid entries stay where they are until copies of them are on the medium.
-    /// #18 -
-    /// Older puts may still be found in damaged segments.
     fn keep(&mut self, loaded: Vec<Loaded>) -> Vec<List> {
         let mut lists = Vec::with_capacity(loaded.len());
         for Loaded { segment, found, tally, list, .. } in loaded {
@@ -224,7 +216,7 @@ impl<M: Medium> Restoring<'_, M> {
             } else {
                 self.damage.extend(found.damage);
                 self.damaged.push(segment);
-                // Until what is good in it is on the medium elsewhere, it is good where it is.
+                // Its valid entries stay where they are until copies of them are on the medium.
                 row.end_bytes = row.end_bytes.max(found.end as u64);
             }
         }
@@ -269,7 +261,7 @@ impl<M: Medium> Restoring<'_, M> {
         let floor_of = floor_by_shard(self.is_gone, self.superblock.flush_floor);
         let threads = sessions.len();
         let session = sessions.first_mut().ok_or_else(no_room)?;
-        // Older puts may yet be found in what is damaged.
+        // Older puts may still be found in damaged segments.
         let keeps_deletes = !self.damaged.is_empty();
         session
             .recover_sparely(&mut starts, (threads, keeps_deletes), &floor_of)

@@ -18,7 +18,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// An atomic word: the log's memory, or the model checker's.
+/// An atomic word: of the log's memory, or of the model checker.
 pub(crate) trait Word {
     fn load(&self, ordering: Ordering) -> u64;
     fn store(&self, word: u64, ordering: Ordering);
@@ -62,20 +62,20 @@ impl<W: Word> InPlace<'_, W> {
         self.version.store(version, Ordering::Release); // I1
     }
 
-    /// Version and value, in this order.
+    /// Reads version and value, in this order.
     #[cfg(all(test, loom))]
     pub(crate) fn see(self) -> (u64, u64) {
         (see_version(self.version), see_value(self.value))
     }
 }
 
-/// The version's word, which is read first. Acquire pairs with [`InPlace::replace`] (I1).
+/// Reads the word with the version, first. Acquire pairs with [`InPlace::replace`] (I1).
 #[inline]
 pub(crate) fn see_version(version: &impl Word) -> u64 {
     version.load(Ordering::Acquire)
 }
 
-/// The value, which is read after the version.
+/// Reads the value, after the version.
 #[inline]
 pub(crate) fn see_value(value: &impl Word) -> u64 {
     value.load(Ordering::Relaxed)

@@ -6,12 +6,12 @@ use super::{
     VALUE_LEN_SHIFT, VERSION_BITS, VERSION_MASK, body_checksum, flags_of_wide,
 };
 
-/// The byte of a header that says what else there is.
+/// The byte of a header that says which further words there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RawKind(pub u8);
 
 impl RawKind {
-    /// That of a header's first word.
+    /// The kind in a header's first word.
     pub(crate) fn of(first: u64) -> RawKind {
         RawKind((first >> KIND_SHIFT) as u8)
     }
@@ -20,7 +20,8 @@ impl RawKind {
         u64::from(self.0) & bit != 0
     }
 
-    /// Whether an entry outside the memory can have it: either put or delete, never in place.
+    /// Whether an entry outside the memory can have this kind: either put or delete, never in
+    /// place.
     pub(crate) fn is_at_rest(self) -> bool {
         let known = KIND_PUT | KIND_WIDE | KIND_EXPIRES | KIND_DELETE;
         u64::from(self.0) & !known == 0 && self.has(KIND_PUT) != self.has(KIND_DELETE)
@@ -30,28 +31,28 @@ impl RawKind {
         self.has(KIND_DELETE)
     }
 
-    /// Bytes before the key.
+    /// The length of the header.
     pub(crate) fn header_bytes(self) -> usize {
         HEADER_BYTES
             + ALIGN_BYTES * (usize::from(self.has(KIND_WIDE)) + usize::from(self.has(KIND_EXPIRES)))
     }
 }
 
-/// What a header says.
+/// A parsed header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parsed {
     pub shape: Shape,
     pub version: u64,
     pub shard: u16,
     pub client_flags: u64,
-    /// Of a delete, the note.
+    /// The expiry; for a delete, its note.
     pub expires_at_ms: u64,
     pub checksum: u32,
     header: Header,
 }
 
 impl Parsed {
-    /// Of bytes that have the whole header, by their [`RawKind::header_bytes`].
+    /// Parses bytes that contain the whole header, whose length [`RawKind::header_bytes`] gives.
     pub(crate) fn new(bytes: &[u8]) -> Parsed {
         let mut header = Header { words: [0; HEADER_MAX_BYTES / ALIGN_BYTES], word_count: 0 };
         let mut words = bytes.as_chunks::<ALIGN_BYTES>().0.iter();
@@ -84,7 +85,7 @@ impl Parsed {
         }
     }
 
-    /// The checksum that this header has with key and value.
+    /// The checksum of this header with the given key and value.
     pub(crate) fn checksum_of(&self, key: &[u8], value: &[u8]) -> u32 {
         let body_crc: BodyCrc = body_checksum(self.shape, key, value);
         self.header.checksum_with(body_crc)

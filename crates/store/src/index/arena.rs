@@ -31,13 +31,13 @@ use std::sync::Arc;
 
 use base::sync::{Mutex, MutexGuard};
 
-/// The lender of segments: the log; a few lines under test.
+/// The lender of segments: the log, or a few lines under test.
 pub(crate) trait Lender: Send + Sync {
-    /// Lines of one segment, as a power of two.
+    /// The lines of one segment, as a power of two.
     fn segment_log2_lines(&self) -> u32;
-    /// A segment's first line; `None`: there is none to lend now.
+    /// Lends a segment and returns its first line; `None` if there is none to lend now.
     fn lend(&self) -> Option<u32>;
-    /// A lent segment comes back.
+    /// Takes a lent segment back.
     fn take_back(&self, first_line: u32);
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// One bucket.
+    /// The block of one bucket.
     pub(crate) fn line(line: u32) -> Block {
         Block { first_line: line, log2_lines: 0 }
     }
@@ -84,12 +84,13 @@ impl Arena {
         self.state.lock().expect("no code that holds this lock panics")
     }
 
-    /// The largest block that can be had.
+    /// The largest block that can be allocated.
     pub(crate) fn log2_lines_max(&self) -> u32 {
         self.segment_log2_lines
     }
 
-    /// The first of 2^`log2_lines` lines, with what was left in them; `None`: out of memory.
+    /// Takes a block of 2^`log2_lines` lines, with their old contents; returns the first line, or
+    /// `None` if out of memory.
     pub(crate) fn take(&self, log2_lines: u32) -> Option<u32> {
         if log2_lines > self.segment_log2_lines {
             return None;
@@ -97,7 +98,7 @@ impl Arena {
         let mut state = self.state();
         let sizes = log2_lines..=self.segment_log2_lines;
         let found = sizes.clone().find_map(|size| {
-            // The lowest block: what is in use gathers, so that whole segments come free.
+            // The lowest block: used blocks gather, so that whole segments become free.
             state.free[size as usize].pop_first().map(|first| (first, size))
         });
         let (first, mut size) = match found {
@@ -116,7 +117,7 @@ impl Arena {
         Some(first)
     }
 
-    /// Takes back what [`Arena::take`] gave and no session holds any more (I3).
+    /// Returns a block of [`Arena::take`] that no session holds any more (I3).
     pub(crate) fn give(&self, line: u32, log2_lines: u32) {
         let (mut first, mut size) = (line, log2_lines);
         assert!(first.is_multiple_of(1 << size), "a block starts at a multiple of its size");
@@ -138,12 +139,12 @@ impl Arena {
         self.lender.take_back(first);
     }
 
-    /// Lines in blocks that are taken.
+    /// The number of lines in taken blocks.
     pub(crate) fn used_lines(&self) -> u64 {
         self.state().used_lines
     }
 
-    /// Lines in all lent segments.
+    /// The number of lines in all lent segments.
     pub(crate) fn lent_lines(&self) -> u64 {
         u64::from(self.state().segment_count) << self.segment_log2_lines
     }

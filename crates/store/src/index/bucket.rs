@@ -23,7 +23,7 @@ use super::slot::{Slot, Tag};
 /// Slots in a bucket.
 #[cfg(not(loom))]
 pub(crate) const SLOTS: usize = 7;
-/// Few, so that the model checker comes to an end.
+/// Few, to bound the model checker's run.
 #[cfg(loom)]
 pub(crate) const SLOTS: usize = 3;
 /// The only slot that may be a link.
@@ -43,10 +43,10 @@ pub(crate) struct Bucket {
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Bucket>() == 64);
 
-/// The role in which a caller looks at a bucket.
+/// The role of a caller that reads a bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum View {
-    /// A reader; writers may be at work.
+    /// A reader; writers may be active.
     Shared,
     /// The holder of the chain's lock.
     Held,
@@ -62,13 +62,13 @@ impl Word {
         self.0 & LOCK_BIT != 0
     }
 
-    /// Whether it is locked or has moved.
+    /// Whether the chain is locked or has moved.
     #[inline]
     pub(crate) fn is_busy(self) -> bool {
         self.0 & (LOCK_BIT | MOVED_BIT) != 0
     }
 
-    /// Whether the chain is elsewhere now: find it by its hash again.
+    /// Whether the chain has moved: its hash must be resolved again.
     #[inline]
     pub(crate) fn is_moved(self) -> bool {
         self.0 & MOVED_BIT != 0
@@ -79,7 +79,7 @@ impl Word {
         self.0 & VERSION_MASK
     }
 
-    /// The version that the next change gets; never 0.
+    /// The version of the next change; never 0.
     #[inline]
     pub(crate) fn next_version(self) -> u64 {
         match (self.0 + 1) & VERSION_MASK {
@@ -127,8 +127,8 @@ impl Bucket {
         Slot(load_held(&self.slots[index]))
     }
 
-    /// A bit for each slot whose tag is `tag`. A reader takes it as a hint and looks at the slot
-    /// again, by [`Bucket::slot`].
+    /// A bit for each slot whose tag is `tag`. For a reader it is a hint: it reads the slot again
+    /// by [`Bucket::slot`].
     #[inline]
     pub(crate) fn match_tag(&self, tag: Tag, view: View) -> u32 {
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
@@ -149,8 +149,8 @@ impl Bucket {
         super::tags::first_match_avx2(self, tag)
     }
 
-    /// [`Bucket::match_tag`] one slot at a time: everywhere, and what the others are tested and
-    /// measured against.
+    /// Like [`Bucket::match_tag`], one slot at a time: works everywhere, and the others are tested
+    /// and measured against it.
     pub(super) fn match_tag_by_slot(&self, tag: Tag, view: View) -> u32 {
         let mut found = 0;
         for index in 0..SLOTS {
@@ -169,7 +169,7 @@ impl Bucket {
         Word(self.word.load(Ordering::Acquire))
     }
 
-    /// Takes the chain's lock (K4); spins a little, then gives the core away. `None`: the chain has
+    /// Takes the chain's lock (K4); spins a little, then yields the core. `None` if the chain has
     /// moved.
     #[inline]
     pub(super) fn lock(&self) -> Option<Word> {
@@ -186,7 +186,8 @@ impl Bucket {
             match self.try_lock() {
                 Ok(word) => return Some(word),
                 Err(seen) if seen.is_moved() => {
-                    // Pairs with `unlock_moved`: the caller will see the directory say where to.
+                    // Pairs with `unlock_moved`: the caller will see the new place in the
+                    // directory.
                     fence(Ordering::Acquire);
                     return None;
                 }
@@ -195,7 +196,7 @@ impl Bucket {
         }
     }
 
-    /// Takes the lock if it is free and the chain has not moved (I3); the word as it was.
+    /// Takes the lock if it is free and the chain has not moved (I3); otherwise returns the word.
     #[inline]
     pub(super) fn try_lock(&self) -> Result<Word, Word> {
         let seen = load_held(&self.word);
@@ -211,13 +212,14 @@ impl Bucket {
             .map_err(Word)
     }
 
-    /// Frees the lock of a chain that is elsewhere now, and empty here (I3). Release pairs with
-    /// `word`: a thread that sees the mark sees the chain complete in its new place.
+    /// Releases the lock of a chain that has moved, and is empty here (I3). Release pairs with
+    /// `word`: a thread that sees the mark sees the complete chain in its new place.
     pub(super) fn unlock_moved(&self, version: u64) {
         self.word.store(version | MOVED_BIT, Ordering::Release);
     }
 
-    /// The bucket of a block just taken, which no thread can reach yet: whatever was there goes.
+    /// Initialises a bucket of a block just taken, which no other thread can reach yet; its old
+    /// contents are overwritten.
     pub(super) fn start_with(&self, version: u64, slots: impl Iterator<Item = Slot>) {
         let rest = std::iter::repeat(Slot::EMPTY);
         for (place, slot) in self.slots.iter().zip(slots.chain(rest)) {
@@ -232,7 +234,7 @@ impl Bucket {
         self.word.store(version | LOCK_BIT, Ordering::Release);
     }
 
-    /// Frees the lock with `version` (I2). Release pairs with `lock` and `word`.
+    /// Releases the lock with `version` (I2). Release pairs with `lock` and `word`.
     #[inline]
     pub(super) fn unlock(&self, version: u64) {
         debug_assert!(version <= VERSION_MASK, "I2");

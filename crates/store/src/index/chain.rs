@@ -9,7 +9,7 @@ use super::bucket::{LINK_SLOT, SLOTS, View, Word};
 use super::slot::{Slot, Tag};
 use super::{Index, Position};
 
-/// No bucket is left for an overflow.
+/// The error when no overflow bucket is left.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct IndexFull;
 
@@ -18,7 +18,7 @@ pub(crate) struct Chain<'a> {
     index: &'a Index,
     head: u32,
     word: Word,
-    /// Whether dropping unlocks; not for chains that a set of locks holds (K11).
+    /// Whether dropping unlocks; false for chains that a set of locks holds (K11).
     owns_lock: bool,
 }
 
@@ -29,7 +29,7 @@ impl<'a> Chain<'a> {
         Some(Chain { index, head, word, owns_lock: true })
     }
 
-    /// The lock, if it is free and the chain has not moved.
+    /// Takes the lock, if it is free and the chain has not moved.
     pub(super) fn try_lock(index: &'a Index, head: u32) -> Result<Chain<'a>, Word> {
         let word = index.memory[head].try_lock()?;
         Ok(Chain { index, head, word, owns_lock: true })
@@ -42,7 +42,7 @@ impl<'a> Chain<'a> {
         Chain { index, head, word, owns_lock: false }
     }
 
-    /// The version that this change will have (K1).
+    /// The version of this change (K1).
     #[inline]
     pub(crate) fn next_version(&self) -> u64 {
         self.word.next_version()
@@ -54,7 +54,8 @@ impl<'a> Chain<'a> {
         self.index.find_once(self.head, tag, View::Held, &mut is_key)
     }
 
-    /// A slot of the head that was seen without the lock, as it is now, if it names the same entry.
+    /// The present value of a slot of the head that was read without the lock, if it names the same
+    /// entry.
     #[inline]
     pub(crate) fn still_there(&self, seen: Position) -> Option<Position> {
         if seen.bucket != self.head {
@@ -94,7 +95,8 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// Case 1 of the index's module doc: the new bucket is complete before the link shows it.
+    /// Case 1 of the index's module documentation: the new bucket is complete before the link shows
+    /// it.
     #[cold]
     fn grow(&mut self, at: u32, slot: Slot) -> Result<(), IndexFull> {
         let memory = &self.index.memory;
@@ -104,7 +106,7 @@ impl<'a> Chain<'a> {
         Ok(())
     }
 
-    /// Removes an entry; case 2 of the index's module doc when the chain has overflow.
+    /// Removes an entry; case 2 of the index's module documentation when the chain has overflow.
     #[inline]
     pub(crate) fn remove(&mut self, position: Position, retired: &mut Vec<u32>) {
         let memory = &self.index.memory;
@@ -127,8 +129,8 @@ impl<'a> Chain<'a> {
             }
             memory[tail].set_slot(last, Slot::EMPTY);
         }
-        // A tail with one entry left goes: the entry takes the link's place in one store, and a
-        // reader inside the tail still finds its copy there (I2).
+        // A tail with one entry left is removed: the entry takes the link's place in one store, and
+        // a reader inside the tail still finds its copy there (I2).
         let mut left = (0..SLOTS).map(|i| memory[tail].slot_held(i)).filter(|slot| slot.is_entry());
         let (first, second) = (left.next(), left.next());
         if second.is_none() {
@@ -137,7 +139,7 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// The last bucket of the chain and the one that links to it; the chain has overflow.
+    /// The last bucket of the chain and the one that links to it; the chain must have overflow.
     fn tail(&self) -> (u32, u32) {
         let memory = &self.index.memory;
         let (mut parent, mut tail) = (self.head, self.head);
@@ -179,8 +181,8 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// Ends the chain here: it is complete elsewhere, under `version`. Emptied before it is marked,
-    /// so that a thread that still looks here misses, and sees the mark.
+    /// Ends a chain that is complete elsewhere, under `version`. It is emptied before it is marked,
+    /// so that a thread that still reads here misses, and sees the mark.
     pub(super) fn finish_moved(mut self, version: u64, retired: &mut Vec<u32>) {
         debug_assert!(self.owns_lock);
         self.clear(retired);
@@ -188,7 +190,7 @@ impl<'a> Chain<'a> {
         std::mem::forget(self);
     }
 
-    /// Ends a change after which the next version is above `version`.
+    /// Ends a change so that the next version is above `version`.
     pub(crate) fn finish_above(self, version: u64) {
         debug_assert!(self.owns_lock);
         let version = version.max(self.word.version());
@@ -196,8 +198,8 @@ impl<'a> Chain<'a> {
         std::mem::forget(self);
     }
 
-    /// Ends a change whose entry has a version that did not come from here: the chain's moves as
-    /// ever (K9), and to `version` at least (K1).
+    /// Ends a change whose entry has a version from outside: the chain's version advances as always
+    /// (K9), and to `version` at least (K1).
     pub(crate) fn finish_with(self, version: u64) {
         debug_assert!(self.owns_lock);
         let version = version.max(self.word.next_version());
@@ -205,7 +207,7 @@ impl<'a> Chain<'a> {
         std::mem::forget(self);
     }
 
-    /// Ends a change: the version moves (K1), and the lock is freed if it is this chain's.
+    /// Ends a change: advances the version (K1), and releases the lock if this chain owns it.
     #[inline]
     pub(crate) fn finish(self) {
         let bucket = &self.index.memory[self.head];
@@ -220,7 +222,7 @@ impl<'a> Chain<'a> {
 }
 
 impl Drop for Chain<'_> {
-    /// Frees the lock without a new version: nothing was changed.
+    /// Releases the lock without a new version: nothing was changed.
     #[inline]
     fn drop(&mut self) {
         if self.owns_lock {

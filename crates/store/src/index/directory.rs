@@ -34,7 +34,7 @@ use base::sync::{AtomicU64, Ordering};
 use super::arena::Block;
 use super::memory::Lines;
 
-/// Where a hash's chain starts, and which hashes share it: those that agree above `shift`.
+/// The head of a hash's chain, and the hashes that share the chain: those that agree above `shift`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub head: u32,
@@ -42,7 +42,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The first hash of the chain behind this one; `None`: it is the last.
+    /// The first hash of the next chain; `None` for the last chain.
     #[inline]
     pub(crate) fn next_hash(self, hash: KeyHash) -> Option<KeyHash> {
         let next = (hash.0 >> self.shift) + 1;
@@ -101,7 +101,7 @@ impl Word {
     }
 }
 
-/// One word a partition.
+/// One word for each partition.
 pub(super) struct Directory {
     words: Box<[AtomicU64]>,
     targets: Box<[AtomicU64]>,
@@ -158,7 +158,7 @@ impl Directory {
         self.place_of(lines, hash).head
     }
 
-    /// Where a hash's chain is now.
+    /// The present place of a hash's chain.
     pub(super) fn place_of(&self, lines: &Lines, hash: KeyHash) -> Place {
         let partition = self.partition_of(hash);
         loop {
@@ -176,17 +176,17 @@ impl Directory {
         }
     }
 
-    /// The partition's word as it is.
+    /// The partition's present word.
     pub(super) fn word(&self, partition: u32) -> Word {
         Word(self.words[partition as usize].load(Ordering::Acquire))
     }
 
-    /// Where a moving partition moves to.
+    /// The target of a moving partition.
     pub(super) fn target(&self, partition: u32) -> Word {
         Word(self.targets[partition as usize].load(Ordering::Acquire))
     }
 
-    /// The partition will move to `block`; the word for finding heads there.
+    /// Begins a move of the partition to `block`; returns the word for finding heads there.
     pub(super) fn start_move(&self, partition: u32, block: Block) -> Word {
         let old = self.word(partition);
         assert!(!old.is_moving(), "a partition makes one move at a time");
@@ -196,7 +196,7 @@ impl Directory {
         target
     }
 
-    /// All heads have moved.
+    /// Ends a move: all heads have moved.
     pub(super) fn end_move(&self, partition: u32) {
         let target = self.target(partition);
         self.words[partition as usize].store(target.0, Ordering::Release);

@@ -13,19 +13,19 @@ pub(crate) struct Filler<'i> {
 }
 
 impl Index {
-    /// For an index without items; large enough, see [`Index::presize`].
+    /// A filler for an index without items, which must be large enough; see [`Index::presize`].
     pub(crate) fn filler(&self) -> Filler<'_> {
         Filler { index: self, head: None, slots: Vec::new() }
     }
 
-    /// Hashes that agree above so many bits share this hash's chain.
+    /// The number of low bits in which hashes of this hash's chain may differ.
     pub(crate) fn shift_of(&self, hash: KeyHash) -> u32 {
         self.directory.place_of(&self.memory, hash).shift
     }
 }
 
 impl Filler<'_> {
-    /// Adds a slot to the chain of `hash`, which is none of those before the last one.
+    /// Adds a slot to the chain of `hash`, which must not lie before the last chain.
     pub(crate) fn push(&mut self, hash: KeyHash, slot: Slot) -> Result<(), IndexFull> {
         let head = self.index.head_of(hash);
         if self.head != Some(head) {
@@ -36,7 +36,7 @@ impl Filler<'_> {
         Ok(())
     }
 
-    /// The last chain is complete.
+    /// Completes the last chain.
     pub(crate) fn end(mut self) -> Result<(), IndexFull> {
         self.write()
     }

@@ -38,15 +38,15 @@ use super::{Block, Chain, Index};
 /// Heads whose entries are prefetched together.
 const GROUP_HEADS: u32 = 8;
 
-/// Which partitions are on the move, and which are next.
+/// The partitions that are moving, and those that are next.
 pub(super) struct Resizer {
     bounds: Bounds,
-    /// Items as far as sessions have said; each adds some at a time.
+    /// The number of items as reported by sessions; each reports several at a time.
     items: CachePadded<AtomicU64>,
-    /// Where the shape changes next; written under the mutex, read without.
+    /// The item count at which the shape changes next; written under the mutex, read without.
     grows_above: AtomicU64,
     shrinks_below: AtomicU64,
-    /// Moves that no session works on.
+    /// The number of moves that no session works on.
     idle_count: AtomicU64,
     state: Mutex<State>,
 }
@@ -60,7 +60,7 @@ struct State {
     extra_lines: u64,
 }
 
-/// One partition on its way to another block.
+/// A partition's move to another block.
 pub(crate) struct Move {
     partition: u32,
     from: Block,
@@ -68,22 +68,22 @@ pub(crate) struct Move {
     target: Word,
     /// The next head of the old block, counted from its start.
     next: u32,
-    /// Entries of the chains being moved, for each new one; kept for their memory.
+    /// Entries of the chains being moved, for each new chain; kept to reuse their memory.
     sides: [Vec<Slot>; 2],
 }
 
-/// How far one call came.
+/// The progress of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moved {
     /// This many old heads have moved.
     Heads(u32),
-    /// A chain is locked, or no overflow bucket is left: come again later.
+    /// A chain is locked, or no overflow bucket is left: try again later.
     Blocked,
     /// No head is left: end the move.
     All,
 }
 
-/// For statistics.
+/// Counters for statistics.
 pub(super) struct Counts {
     pub heads: u64,
     pub head_lines: u64,
@@ -126,20 +126,20 @@ impl Resizer {
         Counts { heads, head_lines, moved: state.moved, moving: state.moving }
     }
 
-    /// What sessions have added and removed, wrapped; below zero while one's removal is known and
-    /// another's insert is not.
+    /// The items added minus those removed by sessions, wrapped; below zero while one session's
+    /// removal is known and another's insert is not.
     fn items(&self) -> u64 {
         u64::try_from(self.items.load(Ordering::Relaxed).cast_signed()).unwrap_or(0)
     }
 
-    /// Whether the shape should change, by a look without the lock.
+    /// Whether the shape should change, judged without the lock.
     fn is_change_due(&self) -> bool {
         let items = self.items();
         items > self.grows_above.load(Ordering::Relaxed)
             || items < self.shrinks_below.load(Ordering::Relaxed)
     }
 
-    /// Lines of both blocks of moving partitions and of all others; checks the shape.
+    /// The lines of all partitions, and both blocks of moving ones; checks the shape.
     pub(super) fn validate(&self, index: &Index) -> u64 {
         let state = self.state();
         assert_eq!(state.idle.len() as u64, state.moving, "no session works on a move");
@@ -165,20 +165,20 @@ impl Resizer {
 }
 
 impl Index {
-    /// Items were added, or removed if `net` is below zero. Whether [`Index::next_move`] may have
-    /// work.
+    /// Counts added items, or removed ones if `net` is below zero. Returns whether
+    /// [`Index::next_move`] may have work.
     pub(crate) fn count_items(&self, net: i64) -> bool {
-        // Relaxed: a count, on which nothing but the choice of a size depends.
+        // Relaxed: only the choice of a size depends on this count.
         self.resizer.items.fetch_add(net.cast_unsigned(), Ordering::Relaxed);
         self.wants_move()
     }
 
-    /// Whether [`Index::next_move`] may have work; some loads.
+    /// Whether [`Index::next_move`] may have work; costs some loads.
     pub(crate) fn wants_move(&self) -> bool {
         self.resizer.idle_count.load(Ordering::Relaxed) > 0 || self.resizer.is_change_due()
     }
 
-    /// Takes a move that has begun, or begins the one that is due; `None`: there is none, or no
+    /// Takes a move that has begun, or begins the one that is due; `None` if there is none, or no
     /// memory for it.
     pub(crate) fn next_move(&self) -> Option<Move> {
         let resizer = &self.resizer;
@@ -208,8 +208,8 @@ impl Index {
         Some(Move { partition, from, to, target, next: 0, sides: [Vec::new(), Vec::new()] })
     }
 
-    /// Before the first item and the first session: as many heads as `items` will need, as far as
-    /// there is memory for them, so that hardly a chain has to be moved while they come.
+    /// Called before the first item and the first session: makes as many heads as `items` will
+    /// need, as far as there is memory, so that hardly a chain is moved while they are inserted.
     pub(crate) fn presize(&self, items: u64) {
         let Resizer { bounds, grows_above, .. } = &self.resizer;
         let mut state = self.resizer.state();
@@ -229,10 +229,10 @@ impl Index {
         }
         self.clear_heads();
         grows_above.store(state.shape.grows_above(bounds), Ordering::Relaxed);
-        // Until they are all there it would shrink.
+        // Set before the items are there: otherwise the index would shrink.
     }
 
-    /// Empties all heads, whatever lay in their lines; before anybody uses the index.
+    /// Empties all heads, whatever their lines contained; called before any other use of the index.
     pub(crate) fn clear_heads(&self) {
         let partition_log2 = self.directory.partition_log2();
         for partition in 0..self.directory.partition_count() {
@@ -243,7 +243,7 @@ impl Index {
         }
     }
 
-    /// The items that [`Index::presize`] was told of have come, or were fewer.
+    /// Ends [`Index::presize`]: the announced items have come, or were fewer.
     pub(crate) fn end_presize(&self) {
         let Resizer { bounds, shrinks_below, .. } = &self.resizer;
         let state = self.resizer.state();
@@ -252,15 +252,15 @@ impl Index {
         }
     }
 
-    /// Puts back a move that is not at its end.
+    /// Puts back an unfinished move.
     pub(crate) fn put_back(&self, job: Move) {
         let mut state = self.resizer.state();
-        // Behind the others: one that is blocked holds up no other.
+        // Behind the others: a blocked move delays no other.
         state.idle.push_back(job);
         self.resizer.idle_count.store(state.idle.len() as u64, Ordering::Relaxed);
     }
 
-    /// Ends a move after [`Moved::All`]; the old block, to be freed after a grace period.
+    /// Ends a move after [`Moved::All`]; returns the old block, to be freed after a grace period.
     pub(crate) fn end_move(&self, job: Move) -> Block {
         assert!(job.is_at_end());
         self.directory.end_move(job.partition);
@@ -283,7 +283,7 @@ impl Index {
             return;
         }
         let end = job.from.line_count() as u32;
-        // A move that begins has had no step before it to look ahead.
+        // A new move has had no step before it to look ahead.
         let near = if job.next == 0 { 0 } else { job.next + GROUP_HEADS };
         let middle = end.min(job.next + 2 * GROUP_HEADS);
         let far = end.min(job.next + 3 * GROUP_HEADS);
@@ -344,8 +344,8 @@ impl Index {
         Moved::Heads(2)
     }
 
-    /// Writes chains that no thread can reach yet, or that are empty while no other thread is
-    /// there, from the head `low` on; false: no overflow bucket is left for them, and nothing was
+    /// Writes chains that no other thread can reach, or into an empty index without other threads,
+    /// from the head `low` on. False: too few overflow buckets are left for them, and none was
     /// taken.
     pub(super) fn write_chains(&self, low: u32, chains: &[&[Slot]], version: u64) -> bool {
         let overflow_of = |slots: &&[Slot]| slots.len().saturating_sub(SLOTS).div_ceil(SLOTS - 1);

@@ -20,7 +20,7 @@
 //! I1: `doubled` is below the number of partitions.
 //! I2: a shape never falls below the one it was opened with.
 
-/// How many heads the partitions have.
+/// The number of heads of each partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Shape {
     /// Heads of a partition that is not doubled, as a power of two: k.
@@ -29,11 +29,11 @@ pub(super) struct Shape {
     pub doubled: u32,
 }
 
-/// What a shape may become.
+/// The limits of a shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
     pub partition_log2: u32,
-    /// As opened (I2).
+    /// The shape that the index was opened with (I2).
     pub least: Shape,
     /// Lines of the largest block, as a power of two.
     pub heads_log2_max: u32,
@@ -43,7 +43,7 @@ pub(super) struct Bounds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     pub partition: u32,
-    /// Of its heads afterwards.
+    /// The number of its heads afterwards.
     pub heads_log2: u32,
     /// The shape with this change.
     pub shape: Shape,
@@ -61,18 +61,18 @@ impl Shape {
         Shape { heads_log2, doubled: (beyond >> heads_log2) as u32 }
     }
 
-    /// Heads of one partition, as a power of two.
+    /// The number of heads of one partition, as a power of two.
     pub(super) fn heads_log2_of(self, partition: u32) -> u32 {
         self.heads_log2 + u32::from(partition < self.doubled)
     }
 
-    /// Heads of all partitions.
+    /// The number of heads of all partitions.
     pub(super) fn head_count(self, partition_log2: u32) -> u64 {
         (1 << (partition_log2 + self.heads_log2)) + (u64::from(self.doubled) << self.heads_log2)
     }
 
-    /// With more items than this the next partition is doubled: 4 a head, and 1.5 more while
-    /// the partitions take their turns.
+    /// With more items than this the next partition is doubled: 4 a head, and 1.5 more while the
+    /// partitions take their turns.
     pub(super) fn grows_above(self, bounds: &Bounds) -> u64 {
         if self.heads_log2 >= bounds.heads_log2_max {
             return u64::MAX;
@@ -126,7 +126,7 @@ mod tests {
     const BOUNDS: Bounds =
         Bounds { partition_log2: 6, least: Shape { heads_log2: 1, doubled: 3 }, heads_log2_max: 8 };
 
-    /// Applies every change that is due; how many there were.
+    /// Applies every due change; returns their number.
     fn settle(shape: &mut Shape, items: u64) -> u32 {
         let mut changes = 0;
         while let Some(change) = shape.change_for(items, &BOUNDS) {

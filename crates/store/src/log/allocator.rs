@@ -26,33 +26,34 @@ use free::FreeSet;
 pub(crate) use park::Chore;
 use park::Parking;
 
-/// What a segment is taken for.
+/// The purpose for which a segment is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// A client's write: leaves the reserve alone (I2).
     Write,
-    /// A client's write whose session reclaims in step: may use what the reserve lends.
+    /// A client's write whose session reclaims in step: may use the part of the reserve that is
+    /// lent.
     Ahead,
-    /// A new expiry of an entry that is there, which takes about as much room as it gives up: may
-    /// use what no session needs to make room.
+    /// A new expiry of an existing entry, which frees about as much room as it takes: may use
+    /// segments that no session needs to make room.
     Touch,
-    /// A delete of a durable log, after which room comes back: may use what the reserve has for
-    /// such, and leaves the rest to sessions that make room.
+    /// A delete in a durable log, after which room comes back: may use the part of the reserve for
+    /// deletes, and leaves the rest to sessions that make room.
     Delete,
     /// Making room: may use the reserve.
     Reserve,
-    /// Finishing what holds locks, by the session of a place: takes what is kept for it, and may
-    /// use the reserve.
+    /// Completing writes under locks, by the session of a place: takes the segments kept for it,
+    /// and may use the reserve.
     Held(usize),
 }
 
-/// Segments that are kept free for sessions that make room.
+/// Segments kept free for sessions that make room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reserve {
     pub segments: u32,
-    /// Of them, what may go to writes ahead of that.
+    /// The number of these that may go to writes ahead of reclaiming.
     pub lent_max: u32,
-    /// Of them, what deletes may use.
+    /// The number of these that deletes may use.
     pub deletes_max: u32,
 }
 
@@ -61,37 +62,37 @@ pub(crate) struct Reserve {
 pub(crate) struct Victim {
     pub segment: u32,
     pub used_bytes: u64,
-    /// One large entry in a run of segments.
+    /// Whether it is one large entry in a run of segments.
     pub is_run: bool,
     pub queue: Queue,
     pub reason: Reason,
 }
 
-/// Why a segment is emptied.
+/// The reason for emptying a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// Its turn has come: the policy says what survives.
+    /// Its turn has come: the policy decides which entries survive.
     Turn,
-    /// Most of it is dead or expired: what is alive is copied, whatever the policy.
+    /// Most of it is dead or expired: its live entries are copied, whatever the policy.
     DeadSpace,
 }
 
 pub(crate) struct Allocator {
     rows: Vec<SegmentRow>,
     free_count: u32,
-    /// The lowest of a region is taken first, so that memory is touched in order.
+    /// The lowest free segment of a region is taken first, so that memory is touched in order.
     free: FreeSet,
     regions: Regions,
     reserve: u32,
     kept: Vec<keep::Kept>,
-    /// Of the reserve, what it lends to writes.
+    /// The part of the reserve lent to writes.
     lent_max: u32,
-    /// Of the reserve, what deletes may use.
+    /// The part of the reserve that deletes may use.
     deletes_max: u32,
     next_sequence: u64,
     waiting: VecDeque<(u32, u64)>,
     reclaiming_count: u32,
-    /// Grows whenever a segment changes its state.
+    /// Grows whenever a segment changes state.
     change_count: u64,
     lending: lend::Lending,
     parking: Parking,
@@ -123,14 +124,14 @@ impl Allocator {
         }
     }
 
-    /// Each session may need some segments while it makes room (I2).
+    /// Sets the reserve: each session may need some segments while it makes room (I2).
     pub(crate) fn set_reserve(&mut self, wanted: Reserve) {
         self.reserve = wanted.segments.min(self.usable_count() / 4);
         self.lent_max = wanted.lent_max.min(self.reserve / 2);
         self.deletes_max = wanted.deletes_max.min(self.reserve / 2);
     }
 
-    /// Whether deletes have begun to use what is kept for them.
+    /// Whether deletes have begun to use the segments kept for them.
     pub(crate) fn has_lent_to_deletes(&self) -> bool {
         self.deletes_max > 0 && self.free_count < self.reserve
     }
@@ -144,12 +145,13 @@ impl Allocator {
         &self.regions
     }
 
-    /// Differs from an earlier answer if a segment was taken, closed, given up or freed since.
+    /// A number that differs from an earlier one if a segment was taken, closed, given up or freed
+    /// since.
     pub(crate) fn change_count(&self) -> u64 {
         self.change_count
     }
 
-    /// Segments that some session is emptying now.
+    /// The number of segments that sessions are emptying now.
     pub(crate) fn reclaiming_count(&self) -> u32 {
         self.reclaiming_count
     }
@@ -160,7 +162,7 @@ impl Allocator {
         self.available(purpose) >= run_len && self.free.lowest_run(run_len as usize, all).is_some()
     }
 
-    /// Free segments that a user's write may take.
+    /// The number of free segments that a user's write may take.
     pub(crate) fn available(&self, purpose: Purpose) -> u32 {
         match purpose {
             Purpose::Write => self.free_count.saturating_sub(self.reserve),
@@ -171,8 +173,8 @@ impl Allocator {
         }
     }
 
-    /// Whether a write could take a run of `run_len`, of `wanted` free segments, once the grace
-    /// periods that run now are over. What only a pin keeps does not count.
+    /// Whether a write could take a run of `run_len`, of `wanted` free segments, once the present
+    /// grace periods are over. Segments held only by a pin do not count.
     pub(crate) fn will_have_run(
         &self,
         run_len: u32,
@@ -194,7 +196,7 @@ impl Allocator {
         free.lowest_run(run_len as usize, 0..self.rows.len()).is_some()
     }
 
-    /// Takes `run_len` contiguous segments, of a region if it has so many; the first one.
+    /// Takes `run_len` contiguous segments, of a region if it has as many; returns the first one.
     pub(super) fn take(&mut self, run_len: u32, purpose: Purpose, region: usize) -> Option<u32> {
         let kept = match purpose {
             Purpose::Held(place) => self.free_kept(place, run_len),
@@ -252,8 +254,9 @@ impl Allocator {
         self.waiting.push_back((segment, tag));
     }
 
-    /// Frees what no session can hold any more; whether a grace period is still running. Segments
-    /// that only a pin keeps do not count: a slow client decides when that ends.
+    /// Frees the segments that no session can hold any more; returns whether a grace period is
+    /// still running. Segments held only by a pin do not count: a slow client decides when the pin
+    /// ends.
     pub(super) fn free_waiting(
         &mut self,
         is_safe: impl Fn(u64) -> bool,
@@ -273,12 +276,12 @@ impl Allocator {
         grace_runs
     }
 
-    /// Segments of the run that one heads.
+    /// The number of segments of the run with this head.
     pub(crate) fn run_len(&self, segment: u32) -> u32 {
         self.rows[segment as usize].run_len
     }
 
-    /// Segments that wait to become free.
+    /// The segments that wait to become free.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = u32> {
         self.waiting.iter().map(|(segment, _)| *segment)
     }
@@ -302,7 +305,7 @@ impl Allocator {
         Victim { segment, used_bytes, is_run: run_len > 1, queue, reason }
     }
 
-    /// A claimed segment that could not be emptied is used again.
+    /// Returns a claimed segment that could not be emptied to state Used.
     pub(crate) fn unclaim(&mut self, segment: u32) {
         let row = &mut self.rows[segment as usize];
         assert!(row.state == SegmentState::Reclaiming);
@@ -310,7 +313,7 @@ impl Allocator {
         self.reclaiming_count -= 1;
     }
 
-    /// A claimed segment gets a second life: it counts as the youngest.
+    /// Makes a claimed segment the youngest, instead of emptying it.
     pub(super) fn requeue(&mut self, segment: u32) {
         self.unclaim(segment);
         self.rows[segment as usize].sequence = self.next_sequence;
@@ -322,12 +325,12 @@ impl Allocator {
         self.rows[segment as usize].sequence
     }
 
-    /// Every segment with its row; the tails of runs among them.
+    /// Every segment with its row, including the tails of runs.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (u32, &SegmentRow)> {
         self.rows.iter().enumerate().map(|(index, row)| (index as u32, row))
     }
 
-    /// Adds to `space` where the bytes of some segments are.
+    /// Adds the byte counts of some segments to `space`.
     pub(super) fn add_space(
         &self,
         space: &mut LogSpace,
@@ -348,7 +351,7 @@ impl Allocator {
                 SegmentState::Used | SegmentState::Reclaiming => {
                     let tail_bytes = bytes - row.used_bytes;
                     space.live_bytes += live_bytes;
-                    // Deaths may be counted while this looks.
+                    // Entries may die while this runs.
                     space.dead_bytes += row.used_bytes.saturating_sub(live_bytes);
                     space.tail_bytes += tail_bytes;
                     space.long_tail_bytes += if row.is_long { tail_bytes } else { 0 };

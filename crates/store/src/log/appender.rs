@@ -21,9 +21,9 @@ use super::{Lane, Log, Purpose, Queue};
 use crate::pieces::Parts;
 use crate::prefetch::{self, LINE_BYTES};
 
-/// How far ahead of the append position lines are asked for.
+/// How far ahead of the append position lines are prefetched.
 const AHEAD_BYTES: usize = 512;
-/// Beyond this many lines the processor's own prefetcher has understood.
+/// Beyond this many lines the processor's own prefetcher has detected the pattern.
 const AHEAD_LINES_MAX: usize = 8;
 
 /// An open segment.
@@ -32,40 +32,40 @@ struct Open {
     segment: u32,
     next_bytes: u64,
     end_bytes: u64,
-    /// When the last of its entries expires.
+    /// The expiry of the entry that expires last.
     latest_expiry_ms: u64,
-    /// Bytes published here that the session's lane does not know yet (I2).
+    /// Bytes published here that are not yet added to the session's lane (I2).
     unpublished_live_bytes: u64,
 }
 
-/// Which of its session's appenders one is.
+/// The role of one of a session's appenders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Of clients' writes.
+    /// For clients' writes.
     Writes,
-    /// Of what reclaiming keeps.
+    /// For entries that reclaiming keeps.
     Survivors,
 }
 
-/// Where one session appends what is to be in one queue: entries up to a quarter of a segment in
-/// one open segment, longer ones in another, so that a long entry does not close a segment that
-/// short ones still fill.
+/// One session's append positions for one queue: entries up to a quarter of a segment go into one
+/// open segment, longer ones into another, so that a long entry does not close a segment that short
+/// ones still fill.
 #[derive(Debug)]
 pub(crate) struct Appender {
     role: Role,
     queue: Queue,
     lane: Lane,
-    /// Where its segments come from, while there are some.
+    /// The preferred region of its segments.
     region: usize,
-    /// Whether lines are asked for ahead of being written.
+    /// Whether lines are prefetched ahead of being written.
     prefetches: bool,
     short: Option<Open>,
     long: Option<Open>,
-    /// Bytes of all segments and runs that were taken.
+    /// The bytes of all segments and runs taken.
     taken_bytes: u64,
 }
 
-/// Space in the log for one entry that is not published yet; this session's alone.
+/// Space in the log for one unpublished entry; it belongs to this session alone.
 #[derive(Debug)]
 #[must_use = "publish it or cancel it"]
 pub(crate) struct Reservation {
@@ -76,28 +76,28 @@ pub(crate) struct Reservation {
     home: Home,
 }
 
-/// Which segment a reservation lies in.
+/// The segment that a reservation lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Home {
     Short,
     Long,
-    /// The run that the entry has for itself (K14).
+    /// A run that the entry has for itself (K14).
     Run(u32),
 }
 
 impl Appender {
-    /// Appends to segments of `queue`; none is open yet.
+    /// An appender to segments of `queue`, without an open one.
     pub(crate) fn new(role: Role, queue: Queue, lane: Lane, prefetches: bool) -> Appender {
         let (short, long) = (None, None);
         Appender { role, queue, lane, region: 0, prefetches, short, long, taken_bytes: 0 }
     }
 
-    /// From now on segments come from `region`, while it has some.
+    /// Takes segments from `region` from now on, while it has some.
     pub(crate) fn prefer(&mut self, region: usize) {
         self.region = region;
     }
 
-    /// Where segments come from, while it has some.
+    /// The preferred region.
     pub(crate) fn region(&self) -> usize {
         self.region
     }
@@ -128,7 +128,7 @@ impl Appender {
         self.reserve_beyond(log, len_bytes, purpose)
     }
 
-    /// Not in the open segment of short entries.
+    /// Reserves space that does not fit into the open segment of short entries.
     #[cold]
     fn reserve_beyond(
         &mut self,
@@ -160,15 +160,15 @@ impl Appender {
         Some(Reservation { offset_bytes, len_bytes, role, home })
     }
 
-    /// Bytes that entries have used up so far, the unused ends of their segments among them. A
-    /// reservation that is cancelled gives back its part, but for that of a run.
+    /// Bytes used by entries so far, including the unused ends of their segments. A cancelled
+    /// reservation is subtracted again, except that of a run.
     pub(crate) fn appended_bytes(&self) -> u64 {
         let room_bytes = |open: &Open| open.end_bytes - open.next_bytes;
         let left_bytes: u64 = [&self.short, &self.long].into_iter().flatten().map(room_bytes).sum();
         self.taken_bytes - left_bytes
     }
 
-    /// Bytes of short entries that the open segment still takes.
+    /// Bytes of short entries that still fit into the open segment.
     pub(crate) fn room_bytes(&self) -> u64 {
         self.short.map_or(0, |open| open.end_bytes - open.next_bytes)
     }
@@ -195,7 +195,7 @@ impl Appender {
         unsafe { copy_short(value, after_key) };
     }
 
-    /// The same with a value in parts.
+    /// Like `fill`, with a value in parts.
     #[inline]
     pub(crate) fn fill_parts(
         log: &Log,
@@ -234,7 +234,7 @@ impl Appender {
         }
     }
 
-    /// The reservation became an entry that a slot names, until `expires_at`.
+    /// Notes that a slot names the reserved entry, which lives until `expires_at`.
     #[inline]
     pub(crate) fn published(
         &mut self,
@@ -260,7 +260,7 @@ impl Appender {
         }
     }
 
-    /// Tells the log what is alive in the open segments (I2).
+    /// Adds the live bytes of the open segments to the log's count (I2).
     #[inline]
     pub(crate) fn publish_live(&mut self, log: &Log) {
         for open in [&mut self.short, &mut self.long].into_iter().flatten() {
@@ -268,18 +268,18 @@ impl Appender {
         }
     }
 
-    /// Its open segments, and how many bytes of each are entries; nothing is reserved.
+    /// Its open segments with their bytes of entries; nothing may be reserved.
     pub(crate) fn ends(&self, log: &Log) -> impl Iterator<Item = (u32, u64)> {
         let end = |open: Open| (open.segment, open.next_bytes - log.segment_start(open.segment));
         [self.short, self.long].into_iter().flatten().map(end)
     }
 
-    /// The reservation became an entry that no slot names and that counts as alive.
+    /// Notes that the reserved entry counts as live although no slot names it.
     pub(crate) fn published_aside(&mut self, log: &Log, reservation: &Reservation) {
         self.published(log, reservation, None);
     }
 
-    /// Nothing will be published there (I1).
+    /// Cancels a reservation (I1).
     pub(crate) fn cancel(&mut self, log: &Log, reservation: Reservation) {
         let open = match reservation.home {
             Home::Run(segment) => return log.give_back_unpublished(segment),
@@ -293,8 +293,8 @@ impl Appender {
         }
     }
 
-    /// Hands those open segments that are `old` over to reclaiming; nothing is reserved. Whether
-    /// there was one.
+    /// Closes the open segments that are `old`, so that they can be reclaimed; nothing may be
+    /// reserved. Returns whether there was one.
     pub(crate) fn close_old(&mut self, log: &Log, old: impl Fn(u32) -> bool) -> bool {
         let short = self.short.take_if(|open| old(open.segment));
         let long = self.long.take_if(|open| old(open.segment));
@@ -304,7 +304,7 @@ impl Appender {
         has_closed
     }
 
-    /// Hands the open segments over to reclaiming.
+    /// Closes the open segments, so that they can be reclaimed.
     pub(crate) fn close(&mut self, log: &Log) {
         close(log, self.lane, self.short.take(), false);
         close(log, self.lane, self.long.take(), true);
@@ -325,7 +325,7 @@ impl Open {
         }
     }
 
-    /// Moves the position past an entry; where that starts.
+    /// Advances the position by an entry; returns the entry's offset.
     #[inline]
     fn take(&mut self, len_bytes: usize) -> u64 {
         let offset_bytes = self.next_bytes;
@@ -361,7 +361,7 @@ unsafe fn copy_short(from: &[u8], to: *mut u8) {
     }
 }
 
-/// Asks for the lines that entries some steps later will be written to. Taking a chain's lock
+/// Prefetches the lines that entries some steps later will be written to. Taking a chain's lock
 /// waits until all earlier stores are done, so a miss on the log's next line would cost each write
 /// a whole memory access (7.6 to 11 million sets a CPU-second at 4 M 8/8 items).
 #[inline]

@@ -25,11 +25,11 @@ use crossbeam_utils::CachePadded;
 use crate::ITEM_MAX_BYTES;
 use crate::entry::ALIGN_BYTES;
 
-/// Lanes beyond these would make choosing a victim slow; sessions share them then.
+/// More lanes than these would make choosing a victim slow; sessions then share them.
 const LANES_MAX: usize = 8;
 /// Counters of one line.
 const LINE_COUNTERS: usize = 16;
-/// Counters count words, as entries do.
+/// Counters count in words, as entries do.
 const WORD_BYTES: u64 = ALIGN_BYTES as u64;
 
 const _: () = assert!(ITEM_MAX_BYTES / WORD_BYTES < (i32::MAX / 2) as u64);
@@ -41,7 +41,7 @@ pub(crate) struct Lane(usize);
 /// The counters of all segments.
 pub(super) struct LiveBytes {
     lanes: Box<[Box<[CachePadded<Line>]>]>,
-    /// I2.
+    /// Whether several sessions share a lane (I2).
     are_lanes_shared: bool,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct LiveBytes {
 struct Line([AtomicU32; LINE_COUNTERS]);
 
 impl LiveBytes {
-    /// `has_lanes`: whether there is more than one, which all share.
+    /// `has_lanes`: whether sessions have separate lanes; otherwise all share one.
     pub(super) fn new(segment_count: u32, session_max: usize, has_lanes: bool) -> LiveBytes {
         let lanes_max = if has_lanes { LANES_MAX } else { 0 };
         let line_count = (segment_count as usize).div_ceil(LINE_COUNTERS);
@@ -65,13 +65,14 @@ impl LiveBytes {
         Lane(place % self.lanes.len())
     }
 
-    /// Entries of so many bytes became reachable.
+    /// Notes that entries of this many bytes became reachable.
     #[inline]
     pub(super) fn add(&self, lane: Lane, segment: u32, len_bytes: u64) {
         self.change(lane, segment, words_of(len_bytes));
     }
 
-    /// Entries of so many bytes are no longer reachable; called after their slots were changed.
+    /// Notes that entries of this many bytes are no longer reachable; called after their slots were
+    /// changed.
     #[inline]
     pub(super) fn sub(&self, lane: Lane, segment: u32, len_bytes: u64) {
         self.change(lane, segment, words_of(len_bytes).wrapping_neg());
@@ -91,14 +92,14 @@ impl LiveBytes {
         }
     }
 
-    /// What is alive in a segment (I1).
+    /// The live bytes of a segment (I1).
     pub(super) fn of(&self, segment: u32) -> u64 {
         let segment = segment as usize;
         let (line, place) = (segment / LINE_COUNTERS, segment % LINE_COUNTERS);
         let lanes = self.lanes.iter();
         let words = lanes.map(|lane| lane[line].0[place].load(Ordering::Acquire));
         let words = words.fold(0_u32, u32::wrapping_add).cast_signed();
-        // Signed: of an open segment more may have been subtracted than was added.
+        // Signed: for an open segment more may have been subtracted than was added.
         u64::from(words.max(0).cast_unsigned()) * WORD_BYTES
     }
 }

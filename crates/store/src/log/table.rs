@@ -1,9 +1,9 @@
 //! One row of the segment table.
 
-/// Where a segment is in its life.
+/// The state of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SegmentState {
-    /// Holds nothing.
+    /// Empty.
     Free,
     /// One session appends to it.
     Using,
@@ -24,24 +24,24 @@ pub(crate) enum SegmentState {
 /// The queue that a segment's entries are in (S3-FIFO); policies with one queue have Main only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queue {
-    /// What is on trial.
+    /// Entries on trial.
     Small,
-    /// What has proved itself.
+    /// Entries that were read again.
     Main,
 }
 
-/// What a segment holds when it is closed.
+/// The contents of a closed segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contents {
     /// Bytes of entries.
     pub used_bytes: u64,
-    /// When the last of its entries expires; [`NEVER_MS`] if one does not.
+    /// The expiry of the entry that expires last; [`NEVER_MS`] if one has none.
     pub latest_expiry_ms: u64,
-    /// Entries of more than a quarter of a segment, whose tails stay empty.
+    /// Whether it has entries of more than a quarter of a segment, whose tails stay empty.
     pub is_long: bool,
 }
 
-/// The expiry bound of what holds an entry without expiry.
+/// The latest expiry of a segment with an entry that never expires.
 pub(crate) const NEVER_MS: u64 = u64::MAX;
 
 /// One segment's row.
@@ -50,13 +50,13 @@ pub(crate) struct SegmentRow {
     pub state: SegmentState,
     /// Segments in the run that this one heads; 1 for a single segment.
     pub run_len: u32,
-    /// When it was taken, counted in segments: the smaller, the older.
+    /// Drawn when it was taken, counted in segments: the smaller, the older.
     pub sequence: u64,
     /// Bytes of entries, known once it is closed.
     pub used_bytes: u64,
     /// Every entry in it has expired by then; known once it is closed.
     pub latest_expiry_ms: u64,
-    /// Holds entries of more than a quarter of a segment; known once it is closed.
+    /// Whether it has entries of more than a quarter of a segment; known once it is closed.
     pub is_long: bool,
     pub queue: Queue,
 }

@@ -8,7 +8,7 @@ pub(super) mod mm {
     /// Mappings start at multiples of this.
     const PAGE_BYTES: usize = 4096;
 
-    /// One bit for each flag that is asked for.
+    /// One bit for each requested flag.
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub(crate) struct Flags(u32);
 

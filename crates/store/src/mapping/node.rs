@@ -10,10 +10,10 @@ use crate::placement::NODES_MAX;
 /// One bit for each node.
 type NodeMask = [libc::c_ulong; NODES_MAX as usize / libc::c_ulong::BITS as usize];
 
-/// The kernel looks at one bit less than it is told of.
+/// The kernel reads one bit less than it is told.
 const MASK_BITS: libc::c_ulong = NODES_MAX as libc::c_ulong + 1;
 
-/// Pages of the range that are not resident yet are to come from `node_id`, while that has some.
+/// Asks the kernel to take the range's non-resident pages from `node_id`, while that node has some.
 pub(super) fn prefer(start: *mut u8, len_bytes: usize, node_id: u32) -> io::Result<()> {
     if cfg!(miri) || node_id >= NODES_MAX {
         return Err(io::ErrorKind::Unsupported.into());

@@ -11,7 +11,7 @@ use super::{HUGE_PAGE_BYTES, Mapping, PageKind};
 
 impl Mapping {
     /// Maps the first `len_bytes` of `file`, which has them, at a huge page's boundary. Huge pages
-    /// are asked for; a tmpfs gives them only if it is mounted or set up so.
+    /// are requested; a tmpfs provides them only if it is mounted or set up to do so.
     pub(crate) fn of_file(file: &File, len_bytes: usize) -> io::Result<Mapping> {
         let len_bytes = len_bytes.max(1).next_multiple_of(HUGE_PAGE_BYTES);
         let whole_bytes = len_bytes + HUGE_PAGE_BYTES;

@@ -10,20 +10,20 @@
 use super::memory::index_of;
 use super::{Medium, MediumError, MemoryMedium};
 
-/// What a disk writes as a whole.
+/// The bytes that a disk writes as a unit.
 const SECTOR_BYTES: u64 = 512;
 
-/// What is to go wrong.
+/// The faults to simulate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// It takes so many bytes of writes and is full then; `None`: it is never full.
+    /// The disk is full after this many bytes of writes; `None`: never.
     pub full_after_bytes: Option<u64>,
-    /// The sync with this number, counted from 0, fails; what it should have kept is as good as
-    /// not synced, and the next ones succeed without it, as the kernel's do.
+    /// The sync with this number, counted from 0, fails; its writes count as not synced, and later
+    /// syncs succeed without them, as the kernel's do.
     pub failing_sync: Option<u64>,
-    /// It takes no writes.
+    /// The disk accepts no writes.
     pub is_read_only: bool,
-    /// It says that it has synced, and has not.
+    /// The disk reports success for syncs that it does not do.
     pub lies: bool,
 }
 
@@ -32,7 +32,7 @@ pub struct Faults {
 pub struct FaultyMedium {
     kept: MemoryMedium,
     pending: Vec<(u64, Vec<u8>)>,
-    /// What is to go wrong from now on.
+    /// The faults from now on.
     pub faults: Faults,
     state: u64,
     sync_count: u64,
@@ -45,18 +45,19 @@ impl FaultyMedium {
         FaultyMedium::over(MemoryMedium::default(), seed, faults)
     }
 
-    /// A disk that has something on it.
+    /// A disk with contents.
     pub fn over(kept: MemoryMedium, seed: u64, faults: Faults) -> FaultyMedium {
         let pending = Vec::new();
         FaultyMedium { kept, pending, faults, state: seed, sync_count: 0, written_bytes: 0 }
     }
 
-    /// Good syncs so far, and bad ones.
+    /// The number of syncs so far, successful and failed.
     pub fn sync_count(&self) -> u64 {
         self.sync_count
     }
 
-    /// The power goes: of what was not synced, each sector is there or is not. What is left.
+    /// Simulates a power loss: each sector that was not synced is kept or lost. Returns what is
+    /// left.
     pub fn crash(mut self) -> MemoryMedium {
         for (offset, bytes) in std::mem::take(&mut self.pending) {
             let mut at = 0;
@@ -73,7 +74,7 @@ impl FaultyMedium {
         self.kept
     }
 
-    /// The process dies and the machine lives on: everything that was written is there.
+    /// Simulates the death of the process while the machine goes on: every write is kept.
     pub fn kill(mut self) -> MemoryMedium {
         self.settle();
         self.kept
@@ -128,7 +129,7 @@ impl Medium for FaultyMedium {
         let number = self.sync_count;
         self.sync_count += 1;
         if self.faults.failing_sync == Some(number) {
-            // Some of it is there, and the kernel will never write the rest.
+            // Part of it is on the disk, and the kernel will never write the rest.
             let seed = self.next();
             let pending = std::mem::take(&mut self.pending);
             let kept = std::mem::take(&mut self.kept);

@@ -16,18 +16,18 @@ pub struct FileMedium {
 }
 
 impl FileMedium {
-    /// Opens the file for reading and writing, and makes it if it is not there.
+    /// Opens the file for reading and writing, and creates it if it is missing.
     ///
     /// # Errors
     /// The kernel's.
     pub fn open(path: &Path) -> io::Result<FileMedium> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        // What clients store is their owner's alone, whatever the umask.
+        // Only the owner may read clients' data, whatever the umask.
         Ok(FileMedium { file: options.mode(0o600).open(path)? })
     }
 
-    /// Opens a file that is there, for reading only.
+    /// Opens an existing file for reading only.
     ///
     /// # Errors
     /// The kernel's.
@@ -57,7 +57,7 @@ impl Medium for FileMedium {
         let (mut offset, mut bytes) = (offset, bytes);
         while !bytes.is_empty() {
             match self.file.read_at(bytes, offset) {
-                // Behind the end of the file.
+                // Beyond the end of the file.
                 Ok(0) => {
                     bytes.fill(0);
                     return Ok(());
@@ -74,8 +74,8 @@ impl Medium for FileMedium {
     }
 
     fn sync(&mut self) -> Result<(), MediumError> {
-        // Not repeated when it fails: the kernel marks pages clean that it could not write, and
-        // would say that all is well (I3).
+        // Not repeated after an error: the kernel marks pages clean that it could not write, and a
+        // second call would report success (I3).
         self.file.sync_data().map_err(|error| failed(&error))
     }
 
@@ -84,7 +84,7 @@ impl Medium for FileMedium {
     }
 
     fn reserve(&mut self, len_bytes: u64) -> Result<(), MediumError> {
-        // Where there is a way to have the blocks beforehand, a full disk shows here and not later.
+        // If the blocks can be allocated in advance, a full disk shows here and not later.
         match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len_bytes) {
             Ok(()) => {}
             Err(rustix::io::Errno::OPNOTSUPP) if self.len_bytes()? >= len_bytes => {}

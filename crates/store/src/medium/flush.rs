@@ -8,26 +8,26 @@
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use std::arch::x86_64 as arch;
 
-/// What one instruction flushes; of every processor that has these instructions.
+/// The bytes that one instruction flushes, on every processor that has these instructions.
 const LINE_BYTES: usize = 64;
 
 /// The best instruction that the processor has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineFlush {
-    /// Writes back and keeps the line.
+    /// Writes the line back and keeps it.
     #[cfg_attr(any(miri, not(target_arch = "x86_64")), expect(dead_code, reason = "never found"))]
     WriteBack,
-    /// Writes back and drops it.
+    /// Writes the line back and drops it.
     #[cfg_attr(any(miri, not(target_arch = "x86_64")), expect(dead_code, reason = "never found"))]
     Optimized,
-    /// The same, one after the other: every processor of this kind has it.
+    /// Writes the line back and drops it, serially: every x86-64 processor has it.
     #[cfg_attr(any(miri, not(target_arch = "x86_64")), expect(dead_code, reason = "never found"))]
     Plain,
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 impl LineFlush {
-    /// None: this processor is of another kind.
+    /// The best instruction; none: this processor is of another kind.
     pub(super) fn detect() -> Option<LineFlush> {
         const EXTENDED: u32 = 7;
         const CLFLUSHOPT_BIT: u32 = 1 << 23;
@@ -50,9 +50,9 @@ impl LineFlush {
         let end = start.addr() + len_bytes;
         let mut line = start.map_addr(|address| address & !(LINE_BYTES - 1));
         while line.addr() < end {
-            // A line with a byte of the range lies in a page that is mapped; no instruction changes
-            // memory, registers or flags; `detect` has found this one. For the compiler they read
-            // and write memory, so that no store moves behind its flush.
+            // A line with a byte of the range lies in a mapped page; no instruction changes memory,
+            // registers or flags; `detect` has found this one. For the compiler they read and write
+            // memory, so no store moves behind its flush.
             match self {
                 LineFlush::WriteBack => {
                     // SAFETY: as above.
@@ -75,7 +75,7 @@ impl LineFlush {
         }
     }
 
-    /// Returns when all lines that were flushed are where they stay.
+    /// Returns when all flushed lines are on the persistent memory.
     #[expect(clippy::unused_self, reason = "without a flush there is no fence")]
     pub(super) fn fence(self) {
         // SAFETY: every processor of this kind has the instruction.

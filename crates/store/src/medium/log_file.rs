@@ -12,10 +12,10 @@ use std::path::Path;
 
 use super::{FileMedium, MappedMedium, Medium, MediumError};
 
-/// By which way a log's file is written.
+/// The access method for a log's file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Media {
-    /// `Dax` where that is possible, else `File`.
+    /// `Dax` if possible, else `File`.
     #[default]
     Auto,
     /// `pwrite`, `fdatasync`.
@@ -27,17 +27,17 @@ pub enum Media {
 /// A log's file.
 #[derive(Debug)]
 pub enum LogFile {
-    /// See there.
+    /// See [`FileMedium`].
     File(FileMedium),
-    /// See there.
+    /// See [`MappedMedium`].
     Dax(MappedMedium),
 }
 
 impl LogFile {
-    /// Opens the file for reading and writing, and makes it if it is not there.
+    /// Opens the file for reading and writing, and creates it if it is missing.
     ///
     /// # Errors
-    /// The kernel's; `Unsupported`, if what was asked for is not to be had there.
+    /// The kernel's; `Unsupported` if the file does not support the requested method.
     pub fn open(path: &Path, media: Media) -> io::Result<LogFile> {
         let mapped = match media {
             Media::File => return Ok(LogFile::File(FileMedium::open(path)?)),
@@ -51,7 +51,7 @@ impl LogFile {
         }
     }
 
-    /// The way that holds: `file`, `dax`.
+    /// The method in use: `file`, `dax`.
     pub fn name(&self) -> &'static str {
         match self {
             LogFile::File(_) => "file",

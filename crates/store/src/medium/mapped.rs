@@ -32,10 +32,10 @@ use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
 use super::flush::LineFlush;
 use super::{FileMedium, Medium, MediumError};
 
-/// What the kernel maps at least.
+/// The smallest unit that the kernel maps.
 const PAGE_BYTES: u64 = 4096;
 
-/// How what was stored gets to the medium.
+/// How stored bytes reach the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// Line by line, by this thread.
@@ -44,7 +44,7 @@ enum Way {
     Kernel,
 }
 
-/// See the module.
+/// A mapped file; see the module's documentation.
 #[derive(Debug)]
 pub struct MappedMedium {
     file: FileMedium,
@@ -54,18 +54,18 @@ pub struct MappedMedium {
 }
 
 impl MappedMedium {
-    /// Opens the file, and makes it if it is not there, on a file system that maps its blocks.
+    /// Opens the file, and creates it if it is missing, on a file system that maps its blocks.
     ///
     /// # Errors
-    /// `Unsupported`: it does not, or this processor cannot flush lines. Else the kernel's; a full
-    /// disk among them, if the file has holes.
+    /// `Unsupported`: the file system does not, or this processor cannot flush lines. Else the
+    /// kernel's; a full disk among them, if the file has holes.
     pub fn open(path: &Path) -> io::Result<MappedMedium> {
         let flush = LineFlush::detect().ok_or(io::ErrorKind::Unsupported)?;
         MappedMedium::open_by(path, Way::Lines(flush))
     }
 
-    /// The same over any file system, which `msync` makes durable: for tests, and no faster than a
-    /// [`FileMedium`].
+    /// Like `open`, over any file system, with `msync` for durability: for tests, and no faster
+    /// than a [`FileMedium`].
     ///
     /// # Errors
     /// The kernel's.
@@ -75,11 +75,11 @@ impl MappedMedium {
 
     fn open_by(path: &Path, way: Way) -> io::Result<MappedMedium> {
         let mut file = FileMedium::open(path)?;
-        // An empty file is mapped just to see whether it can be: nothing is touched (M4).
+        // An empty file is mapped only to see whether it can be: nothing is touched (M4).
         drop(Mapping::new(&file, PAGE_BYTES, way)?);
         let len_bytes = file.file().metadata()?.len();
         if len_bytes > 0 {
-            // M4: another program's copy of it may have holes.
+            // M4: a copy of the file made by another program may have holes.
             file.reserve(len_bytes).map_err(io::Error::other)?;
         }
         let mut medium = MappedMedium { file, way, mapping: None };
@@ -87,7 +87,7 @@ impl MappedMedium {
         Ok(medium)
     }
 
-    /// Maps so many bytes, which the file has.
+    /// Maps the first `len_bytes`, which the file has.
     fn map(&mut self, len_bytes: u64) -> io::Result<()> {
         if self.mapped_bytes() < len_bytes {
             self.mapping = Some(Mapping::new(&self.file, len_bytes, self.way)?);
@@ -110,7 +110,7 @@ impl Medium for MappedMedium {
             self.reserve(end)?;
         }
         let Some(mapping) = &mut self.mapping else { return Err(MediumError::Full) };
-        // The mapping is as long as that, so an offset into it is an index.
+        // The mapping is at least that long, so an offset into it is an index.
         mapping.write(offset as usize, bytes, self.way);
         Ok(())
     }
@@ -158,7 +158,7 @@ impl Mapping {
     fn new(file: &FileMedium, len_bytes: u64, way: Way) -> io::Result<Mapping> {
         let len_bytes = usize::try_from(len_bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
         let flags = match way {
-            // The flag counts only beside this kind of sharing, which old kernels refuse.
+            // The flag counts only together with this kind of sharing, which old kernels refuse.
             Way::Lines(_) => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
             Way::Kernel => MapFlags::SHARED,
         };
@@ -167,7 +167,7 @@ impl Mapping {
         // SAFETY: a fresh mapping at an address of the kernel's choice aliases no memory of Rust's.
         let mapped = unsafe { rustix::mm::mmap(at, len_bytes, protection, flags, file.file(), 0) };
         let start = mapped.map_err(|error| match error {
-            // What a file system without it says, a device without it, and an old kernel.
+            // The errors of a file system without it, of a device without it, and of an old kernel.
             Errno::OPNOTSUPP | Errno::NODEV | Errno::INVAL => io::ErrorKind::Unsupported.into(),
             error => io::Error::from(error),
         })?;

@@ -9,17 +9,17 @@ pub struct MemoryMedium {
 }
 
 impl MemoryMedium {
-    /// With these bytes on it.
+    /// A disk with these contents.
     pub fn new(bytes: Vec<u8>) -> MemoryMedium {
         MemoryMedium { bytes }
     }
 
-    /// What is on it.
+    /// The contents.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The same, to change it.
+    /// The contents, to be changed.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes
     }

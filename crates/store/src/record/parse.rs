@@ -6,10 +6,10 @@ use super::{Change, Damage, Record, Seal};
 use crate::entry::{ALIGN_BYTES, HEADER_BYTES, Parsed, RawKind};
 use crate::{ITEM_MAX_BYTES, KEY_LEN_MAX_BYTES};
 
-/// The entry at the start of `bytes`, and how many bytes it takes there.
+/// Decodes the entry at the start of `bytes`; also returns its length.
 ///
 /// # Errors
-/// What is wrong with the bytes.
+/// The damage found.
 pub fn decode(bytes: &[u8], seal: Seal) -> Result<(Record<'_>, usize), Damage> {
     let Some((first, rest)) = bytes.split_first_chunk::<ALIGN_BYTES>() else {
         return Err(Damage::TornTail { have_bytes: bytes.len() });
@@ -63,28 +63,28 @@ pub fn decode(bytes: &[u8], seal: Seal) -> Result<(Record<'_>, usize), Damage> {
     Ok((Record { key, change, version, shard }, len_bytes))
 }
 
-/// A record, and where it was.
+/// A record, and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Located<'a> {
-    /// From the start of the scanned bytes.
+    /// The offset from the start of the scanned bytes.
     pub offset: usize,
-    /// Of the entry.
+    /// The length of the entry.
     pub len_bytes: usize,
-    /// What it says.
+    /// The record.
     pub record: Record<'a>,
 }
 
 /// Bytes that are no entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged {
-    /// From the start of the scanned bytes.
+    /// The offset from the start of the scanned bytes.
     pub offset: usize,
-    /// What is wrong there.
+    /// The damage.
     pub damage: Damage,
 }
 
-/// Entries one after the other, up to the end or the first damage; [`Scan::resume`] goes on behind
-/// that.
+/// Iterates over consecutive entries, up to the end or the first damage; [`Scan::resume`] continues
+/// behind the damage.
 #[derive(Clone, Debug)]
 pub struct Scan<'a> {
     bytes: &'a [u8],
@@ -94,19 +94,19 @@ pub struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    /// From the first byte on.
+    /// Scans from the first byte on.
     pub fn new(bytes: &'a [u8], seal: Seal) -> Scan<'a> {
         Scan { bytes, seal, offset: 0, is_stopped: false }
     }
 
-    /// Where the next entry would be.
+    /// The offset of the next entry.
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// After damage: the next place, a multiple of eight, where an entry is; bytes between. False:
-    /// there is none, and the scan is at its end. Each place costs a look at a header, and few of
-    /// them a checksum.
+    /// After damage: moves to the next place, a multiple of eight, where an entry is; the bytes
+    /// before it are skipped. Returns false at the end. Each place costs a check of a header, and
+    /// few of them a checksum.
     pub fn resume(&mut self) -> bool {
         let mut at = (self.offset + 1).next_multiple_of(ALIGN_BYTES);
         while at < self.bytes.len() {

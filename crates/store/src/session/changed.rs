@@ -15,22 +15,22 @@
 
 use super::{Local, Session};
 
-/// Keys that are noted between two looks, in bytes.
+/// The most bytes of keys noted between two collections.
 const NOTED_BYTES_MAX: usize = 256 << 10;
 
-/// Room that is kept between two looks.
+/// The most memory kept between two collections.
 const KEPT_BYTES_MAX: usize = 16 << 10;
 
-/// What changed a key.
+/// The cause of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A request that this session has executed.
     Request,
-    /// The store itself: the key has expired, or had to go for others.
+    /// The store itself: the key expired or was evicted.
     Store,
 }
 
-/// Keys that have changed, in the order of their changes; a key as often as it did.
+/// Changed keys, in the order of their changes; a key occurs once for each change.
 #[derive(Debug, Default)]
 pub struct Changes {
     bytes: Vec<u8>,
@@ -44,12 +44,12 @@ impl Changes {
         self.ends.is_empty() && !self.has_all
     }
 
-    /// Whether any key may have changed, beyond those that are named.
+    /// Whether any key may have changed, beyond the listed ones.
     pub fn has_all(&self) -> bool {
         self.has_all
     }
 
-    /// The keys that are named.
+    /// The listed keys.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], Origin)> {
         let mut start = 0;
         self.ends.iter().map(move |(end, origin)| {
@@ -69,12 +69,12 @@ impl Changes {
         self.ends.push((self.bytes.len(), origin));
     }
 
-    /// Any key may have changed.
+    /// Notes that any key may have changed.
     pub fn add_all(&mut self) {
         self.has_all = true;
     }
 
-    /// Forgets everything.
+    /// Clears the notes.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(KEPT_BYTES_MAX);
@@ -85,14 +85,14 @@ impl Changes {
 }
 
 impl Session {
-    /// Whether keys that change are noted for [`Session::take_changes`] from now on.
+    /// Whether changed keys are noted for [`Session::take_changes`] from now on.
     pub fn record_changes(&mut self, is_watched: bool) {
         if is_watched != self.local.changes.is_some() {
             self.local.changes = is_watched.then(Box::default);
         }
     }
 
-    /// What has changed by this session since the last call, in exchange for empty notes.
+    /// Takes the changes of this session since the last call, in exchange for empty notes.
     pub fn take_changes(&mut self, empty: &mut Changes) {
         debug_assert!(empty.is_empty(), "what was taken before is lost");
         if let Some(changes) = &mut self.local.changes {
@@ -102,7 +102,7 @@ impl Session {
 }
 
 impl Local {
-    /// A request has changed a key.
+    /// Notes a change by a request.
     #[inline]
     pub(super) fn note_changed(&mut self, key: &[u8]) {
         if let Some(changes) = &mut self.changes {
@@ -110,7 +110,7 @@ impl Local {
         }
     }
 
-    /// A key goes by itself.
+    /// Notes a key that the store removes by itself.
     #[inline]
     pub(super) fn note_gone(&mut self, key: &[u8]) {
         if let Some(changes) = &mut self.changes {
@@ -118,7 +118,7 @@ impl Local {
         }
     }
 
-    /// All keys go.
+    /// Notes that all keys are removed.
     pub(super) fn note_flushed(&mut self) {
         if let Some(changes) = &mut self.changes {
             changes.add_all();

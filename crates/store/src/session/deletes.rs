@@ -26,20 +26,21 @@ use crate::entry::Shape;
 use crate::log::{Found, Purpose, Reservation, Victim};
 use crate::store::Inner;
 
-/// Of victims of passes that one request empties, but for the first [`VICTIMS_MIN`] (T2).
+/// Bytes of a pass's victims that one request empties, beyond the first [`VICTIMS_MIN`] (T2).
 const SEEN_MAX_BYTES: u64 = 256 << 20;
-/// Of a log of long segments.
+/// The number of victims for a log of long segments.
 const VICTIMS_MIN: u32 = 64;
-/// Deletes of one part in so many of the log are worth a pass.
+/// A pass is worth its cost for deletes of one part in this many of the log.
 const CHANGED_PART: u64 = 64;
 
-/// Of a key that is about to be deleted under its lock: which they are is not known before.
+/// The assumed length of a key that will be deleted under its lock: the actual keys are not known
+/// before.
 const KEY_GUESS_BYTES: usize = 64;
 
-/// What room is made for.
+/// The purpose of making room.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Want {
-    /// A write: a run of `run_len` segments, of `wanted` that are free.
+    /// A write: a run of `run_len` segments, out of `wanted` free ones.
     Run { run_len: u32, wanted: u32 },
     /// A delete of a durable log.
     Delete,
@@ -56,7 +57,7 @@ impl Want {
         }
     }
 
-    /// Whether it could be taken.
+    /// Whether the room could be taken now.
     pub(super) fn is_there(self, inner: &Inner) -> bool {
         let allocator = inner.log.allocator();
         match self {
@@ -68,16 +69,16 @@ impl Want {
         }
     }
 
-    /// The same, once the grace periods that run now are over; of a cache.
+    /// Whether it could be taken once the present grace periods are over; for a cache.
     pub(super) fn is_coming(self, inner: &Inner) -> bool {
         let Want::Run { run_len, wanted } = self else { return false };
         let allocator = inner.log.allocator();
         allocator.will_have_run(run_len, wanted, |segment| inner.log.is_pinned(segment))
     }
 
-    /// Segments that are emptied for it.
+    /// The most segments that are emptied for it.
     pub(super) fn victims_max(self, inner: &Inner) -> u32 {
-        // Emptying every segment twice is all that could help.
+        // Emptying every segment twice is the most that could help.
         let all = 2 * inner.log.segment_count() + 64;
         match self {
             Want::Run { .. } => all,
@@ -85,8 +86,8 @@ impl Want {
         }
     }
 
-    /// Bytes of deletes that must have come or gone for a pass to begin; `None`: after so many
-    /// victims none goes on.
+    /// Bytes of deletes that must have been written or dropped for a pass to begin; `None`: after
+    /// this many victims no pass continues.
     pub(super) fn pass_min_bytes(self, inner: &Inner, emptied_count: u32) -> Option<u64> {
         match self {
             _ if emptied_count >= passed_max(inner) => None,
@@ -97,7 +98,7 @@ impl Want {
     }
 }
 
-/// Victims that a write or a delete empties before it leaves a pass to housekeeping (T2).
+/// The victims that a write or a delete empties before it leaves a pass to housekeeping (T2).
 fn passed_max(inner: &Inner) -> u32 {
     ((SEEN_MAX_BYTES / inner.log.segment_bytes()) as u32).max(VICTIMS_MIN)
 }
@@ -107,13 +108,13 @@ fn changed_much(inner: &Inner) -> u64 {
     u64::from(inner.log.segment_count()) * inner.log.segment_bytes() / CHANGED_PART
 }
 
-/// Of the entry that says that a key of so many bytes is gone.
+/// The shape of the delete of a key of this length.
 pub(super) fn delete_shape(key_len_bytes: usize) -> Shape {
     Shape::new(key_len_bytes, 0, 0, true).at_rest()
 }
 
 impl Local {
-    /// Space for a delete whose chain is locked, without making room.
+    /// Reserves space for a delete whose chain is locked, without making room.
     pub(super) fn reserve_for_delete(
         &mut self,
         inner: &Inner,
@@ -125,15 +126,15 @@ impl Local {
             .appender
             .reserve(log, len_bytes, Purpose::Write)
             .or_else(|| self.survivors.reserve(log, len_bytes, purpose));
-        // Under locks of several keys room cannot be made, and may have been kept.
+        // Under locks of several keys room cannot be made, but may have been kept.
         if reserved.is_none() && !self.held.is_empty() {
             return self.survivors.reserve(log, len_bytes, Purpose::Held(self.place));
         }
         reserved
     }
 
-    /// After a delete that found no space: makes room for one, which stays this session's. Drops
-    /// every reference it has. False: there is none to be had now.
+    /// After a delete that found no space: makes room for one and keeps it for this session. Drops
+    /// every reference it has. False: none can be made now.
     #[cold]
     pub(super) fn make_room_for_delete(
         &mut self,
@@ -144,7 +145,7 @@ impl Local {
         if self.held.is_empty() && inner.durable.is_some() {
             self.are_hints_good = false;
             let len_bytes = delete_shape(key_len_bytes).len_bytes();
-            // Others may take what was freed, but only by finishing deletes of their own.
+            // Other sessions may take the freed space, but only by finishing deletes of their own.
             while self.reclaim_until(inner, now, Want::Delete) {
                 let reserved = self.survivors.reserve(&inner.log, len_bytes, Purpose::Delete);
                 if let Some(reservation) = reserved {
@@ -157,8 +158,8 @@ impl Local {
         false
     }
 
-    /// The same for deletes of so many keys under their locks, where no room can be made; whether
-    /// that succeeds, they show. Drops every reference this session has.
+    /// Makes room for deletes of `key_count` keys under their locks, where no room can be made; the
+    /// deletes themselves show whether there was enough. Drops every reference this session has.
     #[inline]
     pub(super) fn have_room_for_deletes(&mut self, inner: &Inner, now: UnixMillis, keys: usize) {
         if inner.durable.is_some() && inner.log.available_hint() == 0 {
@@ -170,8 +171,8 @@ impl Local {
         }
     }
 
-    /// Ahead of need, once no segment is sparse enough: what deletes have used of the reserve is
-    /// to come back, and then what writes may have.
+    /// Reclaims ahead of need, once no segment is sparse enough: first for the part of the reserve
+    /// that deletes have used, then for writes.
     pub(super) fn pass_ahead(&mut self, inner: &Inner) -> Found {
         if inner.durable.is_none() {
             return Found::Nothing;
@@ -182,7 +183,8 @@ impl Local {
         victim.map_or(Found::Nothing, Found::Victim)
     }
 
-    /// The next segment of a pass, which begins if so many bytes of deletes have come or gone.
+    /// The next segment of a pass, which begins if this many bytes of deletes were written or
+    /// dropped.
     pub(super) fn passed_victim(
         &mut self,
         inner: &Inner,
@@ -196,13 +198,13 @@ impl Local {
         victim
     }
 
-    /// Gives up open segments that a pass has come past: while one is there, the deletes behind it
+    /// Closes open segments that a pass has gone beyond: while one is open, the deletes behind it
     /// stay. Nothing is reserved.
     pub(super) fn close_passed(&mut self, inner: &Inner) {
         let Some(durable) = &inner.durable else { return };
         for appender in [&mut self.appender, &mut self.survivors] {
             if appender.close_old(&inner.log, |segment| durable.has_passed(segment)) {
-                // What the pass has copied on its account, the next one drops.
+                // The next pass drops the deletes that this one had to copy because of it.
                 durable.want_pass(changed_much(inner));
             }
         }

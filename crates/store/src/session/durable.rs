@@ -21,7 +21,7 @@ use crate::pin::Pins;
 use crate::request::{Op, Outcome, Request, Sink, Update};
 use crate::store::Inner;
 
-/// A flush leaves so many versions to writes that are under way in a chain while it runs.
+/// The number of versions that a flush leaves to writes under way in a chain while it runs.
 const FLUSH_VERSIONS: u64 = 1 << 24;
 /// Chains between two quiescent points of a flush.
 const RAISE_HEADS: usize = 256;
@@ -59,7 +59,7 @@ impl Session {
         local.publish_counts(inner);
     }
 
-    /// Reads alone are served: what is written now might be lost.
+    /// Executes reads and refuses writes: a write now might be lost.
     #[cold]
     fn execute_refusing<U: Update, S: Sink<U::Refusal>>(
         &mut self,
@@ -83,8 +83,8 @@ impl Session {
         local.publish_counts(inner);
     }
 
-    /// Before a flush removes anything: every entry up to a floor counts as deleted, and no chain
-    /// gives such a version any more.
+    /// Called before a flush removes anything: every entry up to a floor counts as deleted, and no
+    /// chain assigns such a version any more.
     pub(super) fn raise_flush_floor(&mut self) {
         let Session { inner, local } = self;
         let Some(durable) = inner.durable.clone() else { return };
@@ -100,7 +100,7 @@ impl Session {
 }
 
 impl Local {
-    /// What was published since the last call is complete (D1). Nothing is reserved.
+    /// Notes that everything published since the last call is complete (D1). Nothing is reserved.
     pub(super) fn note(&mut self, inner: &Inner) {
         let Some(durable) = &inner.durable else { return };
         for appender in [&self.appender, &self.survivors] {
@@ -110,7 +110,7 @@ impl Local {
         }
     }
 
-    /// Every chain's next version is above `version`.
+    /// Raises every chain's next version above `version`.
     pub(super) fn raise_versions(&mut self, inner: &Inner, version: u64) {
         let mut next = Some(KeyHash(0));
         while next.is_some() {
@@ -125,8 +125,8 @@ impl Local {
         }
     }
 
-    /// Before the entry of a key leaves the index, whose chain is locked and finished afterwards: a
-    /// delete is written, if the log is durable. False: there is no space for it.
+    /// Writes a delete, if the log is durable, before a key's entry leaves the index. The chain is
+    /// locked, and finished afterwards. False: there is no space for it.
     #[inline]
     pub(super) fn bury(
         &mut self,
@@ -151,7 +151,8 @@ impl Local {
         if inner.durable.as_ref().is_none_or(is_flushed) {
             return true; // D4
         }
-        // A version of the chain's could be above what the shard's primary gives next (K1).
+        // The chain's next version could be above the one that the shard's primary assigns next
+        // (K1).
         let version = match entry.shard() {
             0 => chain.next_version(),
             _ => entry.version(),
@@ -159,7 +160,7 @@ impl Local {
         self.write_delete(inner, entry.key(), (version, entry.shard()), purpose)
     }
 
-    /// Says in a durable log that a key has nothing from a version on; its chain is locked. False:
+    /// Writes a delete of a key, with a version, to a durable log; its chain is locked. False:
     /// there is no space for it.
     pub(super) fn write_delete(
         &mut self,
@@ -174,7 +175,7 @@ impl Local {
         let len_bytes = shape.len_bytes();
         let reserved = self.reserve_for_delete(inner, len_bytes, purpose);
         let Some(reservation) = reserved else { return false };
-        // After the entry was written, whose segment was opened before: D5.
+        // Read after the entry was written, whose segment was opened before: D5.
         let horizon = durable.horizon();
         let expires_at = Some(UnixMillis(horizon));
         let meta = Meta { version, client_flags: 0, expires_at };

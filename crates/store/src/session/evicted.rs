@@ -8,10 +8,10 @@ use super::{Local, Session};
 use crate::entry::Entry;
 use crate::request::Evicted;
 
-/// Entries that are kept.
+/// The most entries kept.
 const KEPT_MAX: usize = 1024;
 
-/// Entries that went since somebody looked.
+/// Entries evicted since the last look.
 #[derive(Debug, Default)]
 pub(super) struct EvictedLately {
     kept: Vec<Evicted>,
@@ -19,14 +19,14 @@ pub(super) struct EvictedLately {
 }
 
 impl Session {
-    /// Whether entries that have to go are kept for [`Session::take_evicted`] from now on.
+    /// Whether evicted entries are kept for [`Session::take_evicted`] from now on.
     pub fn record_evictions(&mut self, is_watched: bool) {
         if is_watched != self.local.evicted.is_some() {
             self.local.evicted = is_watched.then(Box::default);
         }
     }
 
-    /// Shows what had to go since the last call, and says how many more went.
+    /// Visits the entries evicted since the last call, and returns how many more were evicted.
     pub fn take_evicted(&mut self, mut visit: impl FnMut(&Evicted)) -> u64 {
         let Some(evicted) = &mut self.local.evicted else { return 0 };
         evicted.kept.drain(..).for_each(|entry| visit(&entry));
@@ -35,7 +35,7 @@ impl Session {
 }
 
 impl Local {
-    /// An entry goes for others.
+    /// Notes an evicted entry.
     #[inline]
     pub(super) fn note_evicted(&mut self, entry: Entry<'_>) {
         if self.evicted.is_some() {

@@ -25,10 +25,11 @@ use crate::request::{LastUse, Op, Outcome, Request, Sink, Update};
 use crate::store::Inner;
 use crate::tuning::{Prefetch, Way, took};
 
-/// Lines of one entry that stage 2 asks for; the processor's own prefetcher follows on longer ones.
+/// The lines of one entry that stage 2 prefetches; the processor's own prefetcher continues on
+/// longer ones.
 const ENTRY_LINES_MAX: usize = 4;
 
-/// What stages 1 and 2 found out about one request.
+/// The result of stages 1 and 2 for one request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Guess {
     slot: Slot,
@@ -42,8 +43,8 @@ pub(super) const NO_GUESS: Guess =
     Guess { slot: Slot::EMPTY, bucket: 0, index: 0, is_overflow: false };
 
 impl Guess {
-    /// Where a writer may look first: a head's slot. In an overflow bucket, which may have left the
-    /// chain, it would have to make sure (K8).
+    /// The slot of a head that a writer may try first. A slot of an overflow bucket would need a
+    /// check, because the bucket may have left the chain (K8).
     #[inline]
     pub(super) fn in_head(self) -> Option<Position> {
         let Guess { slot, bucket, index, is_overflow } = self;
@@ -53,9 +54,9 @@ impl Guess {
 }
 
 impl Session {
-    /// Stage 1 for a request that the next [`Session::execute`] will get, ahead of it: a caller
-    /// that gathers requests calls this once for each, so that the bucket arrives while the next
-    /// requests are read and parsed. A hint: forgetting it costs time only.
+    /// Does stage 1 for a request of the next [`Session::execute`] in advance: a caller that
+    /// gathers requests calls this once for each, so that the bucket arrives while the next
+    /// requests are read and parsed. A hint: omitting it costs only time.
     #[inline]
     pub fn prefetch(&mut self, hash: KeyHash) {
         let Session { inner, local } = self;
@@ -64,7 +65,7 @@ impl Session {
     }
 
     /// Executes the requests in order; each outcome goes to the sink. Quiesces between chunks and
-    /// at the end, so that no item may be kept without a pin.
+    /// at the end, so no item may be kept without a pin.
     pub fn execute<U: Update, S: Sink<U::Refusal>>(
         &mut self,
         now: UnixMillis,
@@ -107,7 +108,7 @@ impl Local {
             prefetch_heads(inner, chunk);
         }
         self.prefetched_count = self.prefetched_count.saturating_sub(chunk.len());
-        // Kept between batches, so that none of them clears it.
+        // Kept between batches, so that no batch has to clear it.
         let mut guesses = std::mem::take(&mut self.guesses);
         guesses.resize(BATCH_MAX, NO_GUESS);
         match chunk.len() {
@@ -127,7 +128,7 @@ impl Local {
                 let call = Call { inner, now, request_index, guess: *guess };
                 self.write_one(call, request, sink);
                 if !self.are_hints_good {
-                    // Making room, it has quiesced: what was a head may be anything by now.
+                    // The session has quiesced while making room: these heads may be reused by now.
                     guesses[done..].fill(NO_GUESS);
                     break;
                 }
@@ -136,8 +137,8 @@ impl Local {
         self.guesses = guesses;
     }
 
-    /// Stage 3 of a request that is no read. Not inlined: what it keeps in registers, reads would
-    /// have to put aside.
+    /// Stage 3 of a request that is not a read. Not inlined: otherwise reads would have to save its
+    /// registers.
     #[inline(never)]
     pub(super) fn write_one<U: Update, S: Sink<U::Refusal>>(
         &mut self,
@@ -200,14 +201,14 @@ pub(super) fn prefetch_heads<U>(inner: &Inner, chunk: &[Request<'_, U>]) {
     }
 }
 
-/// Asks the processor once for the instructions that it has, which takes some 100 us on a virtual
-/// machine; else the first batch would.
+/// Detects the processor's instructions, once: that takes some 100 us on a virtual machine, which
+/// the first batch would pay otherwise.
 pub(crate) fn know_processor() {
     #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
     let _ = std::arch::is_x86_feature_detected!("avx2");
 }
 
-/// Stage 2 of all requests, as the store is tuned.
+/// Stage 2 of all requests, by the store's tuning.
 fn guess_all<U>(inner: &Inner, chunk: &[Request<'_, U>], guesses: &mut [Guess], value_len: usize) {
     match inner.tuning.prefetch {
         Prefetch::On => guess_all_hinted::<U, Near>(inner, chunk, guesses, value_len),
@@ -254,8 +255,8 @@ fn guess_all_avx2<U, H: Hint>(
     guess_all_by::<U, H>(inner, chunk, guesses, value_len, first);
 }
 
-/// Stage 2: `first` says which slot of a bucket is the first with a tag. Keys that are in no head
-/// are looked for in the second bucket of their chain, once that has arrived as well.
+/// Stage 2: `first` returns the first slot of a bucket with a tag. Keys that are not in their head
+/// are looked for in the second bucket of the chain, once that has arrived as well.
 #[inline(always)]
 fn guess_all_by<U, H: Hint>(
     inner: &Inner,
@@ -290,7 +291,7 @@ fn guess_all_by<U, H: Hint>(
     }
 }
 
-/// Notes the slot and asks for its entry.
+/// Notes the slot and prefetches its entry.
 #[inline(always)]
 fn take_guess<U, H: Hint>(
     inner: &Inner,
@@ -306,7 +307,7 @@ fn take_guess<U, H: Hint>(
     prefetch_entry::<H>(inner, guess.slot, HEADER_BYTES + request.key.len() + value_len);
 }
 
-/// Asks for the lines of an entry of about `expected_bytes`.
+/// Prefetches the lines of an entry of about `expected_bytes`.
 #[inline]
 pub(super) fn prefetch_entry<H: Hint>(inner: &Inner, slot: Slot, expected_bytes: usize) {
     let start = inner.log.address(slot.offset_bytes());
@@ -320,7 +321,7 @@ pub(super) fn prefetch_entry<H: Hint>(inner: &Inner, slot: Slot, expected_bytes:
     }
 }
 
-/// The key's entry: first where stage 2 saw it, else by a full search.
+/// The key's entry: by the guess of stage 2, or by a full search.
 #[inline(always)]
 fn find_guessed<'a, U>(
     inner: &'a Inner,
@@ -341,8 +342,8 @@ fn find_guessed<'a, U>(
     find(inner, inner.index.head_of(request.hash), request.hash, request.key)
 }
 
-/// Whether the overflow bucket of the guess is still in its chain: one that left keeps its slots as
-/// they were, and what an earlier request of this batch changed would not show there (K8).
+/// Whether the overflow bucket of the guess is still in its chain: a bucket that left keeps its old
+/// slots, so a change by an earlier request of this batch would not show there (K8).
 #[cold]
 fn is_linked<U>(inner: &Inner, guess: &Guess, request: &Request<'_, U>) -> bool {
     inner.index.overflow_of(inner.index.head_of(request.hash)) == Some(guess.bucket)

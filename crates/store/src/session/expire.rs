@@ -12,21 +12,22 @@ use crate::index::slot::{Slot, Tag};
 use crate::prefetch;
 use crate::store::Inner;
 
-/// One session looks at all buckets of an index within this time, ...
+/// One session goes through all buckets of an index within this time, ...
 const PASS_MS: u64 = 1000;
-/// ... a step at least at so many for each millisecond since the session's last one, ...
+/// ... a step through at least this many for each millisecond since the session's last one, ...
 const HEADS_PER_MS_MIN: u64 = 64;
-/// ... at most at so many: about 1 % of a busy worker's time, ...
+/// ... and at most this many: about 1 % of a busy worker's time, ...
 const HEADS_PER_MS_MAX: u64 = 1024;
-/// ... at most at so many at once, ...
+/// ... at most this many at once, ...
 const STEP_HEADS_MAX: u64 = 16 << 10;
-/// ... unless it has met so many items for each of them before: some tens of microseconds of work,
+/// ... unless it has met this many items for each of them before: some tens of microseconds of
+/// work,
 const ITEMS_PER_MS: u64 = 128;
-/// ... or so many altogether.
+/// ... or this many altogether.
 const STEP_ITEMS_MAX: u64 = 1024;
 /// Buckets whose items are fetched from memory together.
 const RANGE_HEADS: u64 = 8;
-/// The pass goes on at once while more than one in this many items with an expiry had expired.
+/// The pass continues at once while more than one in this many items with an expiry had expired.
 pub(super) const HURRY_SHARE: u32 = 4;
 /// A store without room sweeps the whole index at most this often, ...
 const SWEEP_EVERY_MS_MIN: u64 = 200;
@@ -35,30 +36,30 @@ const SWEEP_HEADS_PER_MS: u64 = 400;
 /// Buckets of a sweep between two quiescent points.
 const SWEEP_QUIESCE_HEADS: u32 = 1024;
 
-/// Buckets that a step looks at, of an index of `heads`.
+/// The buckets of one step, for an index of `heads`.
 fn step_heads(heads: u64, elapsed_ms: u64) -> u64 {
     let per_ms = (heads / PASS_MS).clamp(HEADS_PER_MS_MIN, HEADS_PER_MS_MAX);
     elapsed_ms.saturating_mul(per_ms).min(STEP_HEADS_MAX)
 }
 
-/// Items that a step looks at.
+/// The items of one step.
 fn step_items(elapsed_ms: u64) -> usize {
     elapsed_ms.saturating_mul(ITEMS_PER_MS).min(STEP_ITEMS_MAX) as usize
 }
 
-/// What the pass found among some items.
+/// The results of the pass for some items.
 #[derive(Default)]
 struct Swept {
     /// Items with an expiry ...
     seen: u32,
-    /// ... of which so many were removed.
+    /// ... and the number of these that were removed.
     expired: u32,
 }
 
 impl Local {
-    /// One step of the pass; true: much has expired, come again at once.
+    /// One step of the pass; true: many items had expired, so the next step should follow at once.
     pub(super) fn expire_step(&mut self, inner: &Inner, now: UnixMillis) -> bool {
-        // A clock that was set back starts anew (K3).
+        // After the clock was set back the pass starts anew (K3).
         let elapsed_ms = match now < self.expiry_step_at {
             true => 1,
             false => now.0 - self.expiry_step_at.0,
@@ -72,7 +73,7 @@ impl Local {
         self.is_expiry_pressing
     }
 
-    /// Whether much of what it looked at had expired.
+    /// Expires some items; returns whether many had expired.
     fn expire_some(&mut self, inner: &Inner, now: UnixMillis, elapsed_ms: u64) -> bool {
         if let Some(tree) = &inner.tree {
             return self.expire_step_ordered(inner, tree, now);
@@ -98,18 +99,18 @@ impl Local {
     }
 
     /// The whole pass at once, for a store that would refuse a write otherwise; seldom enough to
-    /// cost a few percent of the time. Drops every reference this session has. True: something
-    /// had expired.
+    /// cost a few percent of the time. Drops every reference this session has. True: something had
+    /// expired.
     #[cold]
     pub(super) fn expire_all(&mut self, inner: &Inner, now: UnixMillis) -> bool {
         let every_ms = SWEEP_EVERY_MS_MIN.max(inner.index.size().heads / SWEEP_HEADS_PER_MS);
         let swept_at_ms = inner.swept_at_ms.load(Ordering::Relaxed);
-        // A clock that was set back does not put sweeps off (K3).
+        // A clock that was set back does not delay sweeps (K3).
         let is_due = now.0.abs_diff(swept_at_ms) >= every_ms;
         if !is_due || !self.has_expiring_items(inner) {
             return false;
         }
-        // One session sweeps; Relaxed: nothing but the time depends on it.
+        // One session sweeps. Relaxed: only the time depends on it.
         let claimed = inner.swept_at_ms.compare_exchange(
             swept_at_ms,
             now.0,
@@ -144,7 +145,7 @@ impl Local {
         with_expiry.cast_signed() > 0
     }
 
-    /// Removes what has expired of some items whose slots were read since the last quiescent point.
+    /// Removes the expired ones of some items whose slots were read since the last quiescent point.
     fn expire_items(&mut self, inner: &Inner, now: UnixMillis, slots: &[Slot]) -> Swept {
         for slot in slots {
             prefetch::line(inner.log.address(slot.offset_bytes()));
@@ -160,8 +161,8 @@ impl Local {
         swept
     }
 
-    /// A read has met an entry that had expired. While keys that change are noted it goes at once:
-    /// a client that keeps a copy does not know its time, and the pass may come to it late.
+    /// Handles an expired entry that a read has met. While changed keys are noted it is removed at
+    /// once: a client that keeps a copy does not know its expiry, and the pass may come to it late.
     #[inline]
     pub(super) fn meet_expired(
         &mut self,

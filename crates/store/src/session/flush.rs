@@ -22,10 +22,10 @@ use crate::index::slot::{Slot, Tag};
 /// Buckets that one step empties.
 const STEP_HEADS: u32 = 64;
 
-/// A chain that is empty is looked at in some 10 ns, and an item is deleted in 100 to 200.
+/// Checking an empty chain takes some 10 ns, deleting an item 100 to 200.
 const HEADS_PER_KEY: u32 = 16;
 
-/// A flush that is under way: how far it has come.
+/// The progress of a flush.
 #[derive(Debug)]
 pub struct Flush {
     place: Place,
@@ -63,7 +63,7 @@ impl Session {
         self.inner.durable.as_ref().is_some_and(|durable| durable.is_refusing())
     }
 
-    /// Begins what [`Session::flush`] does. `None`: the log cannot be written.
+    /// Begins a [`Session::flush`] in steps. `None`: the log cannot be written.
     pub fn begin_flush(&mut self) -> Option<Flush> {
         if self.is_refusing() {
             return None;
@@ -76,8 +76,8 @@ impl Session {
         Some(Flush { place })
     }
 
-    /// Deletes some items more (U2); how many keys were visited, where so many chains
-    /// ([`HEADS_PER_KEY`]) count as one.
+    /// Deletes some more items (U2); returns the number of keys visited, where [`HEADS_PER_KEY`]
+    /// chains count as one.
     pub fn flush_step(&mut self, flush: &mut Flush) -> u32 {
         if let Some(durable) = &self.inner.durable {
             durable.begin(self.local.place);
@@ -111,7 +111,7 @@ impl Session {
         visited
     }
 
-    /// Empties the next chains from that of a hash on; the first hash behind them.
+    /// Empties the next chains, beginning with that of a hash; returns the first hash behind them.
     fn flush_chains(&mut self, hash: KeyHash) -> (Option<KeyHash>, u32) {
         let (mut next, mut visited) = (Some(hash), 0);
         let mut slots = Vec::new();
@@ -123,7 +123,7 @@ impl Session {
         (next, visited + STEP_HEADS / HEADS_PER_KEY)
     }
 
-    /// Empties the chain of `hash`; the first hash behind it.
+    /// Empties the chain of `hash`; returns the first hash behind it.
     fn flush_chain(&mut self, hash: KeyHash, slots: &mut Vec<Slot>) -> Option<KeyHash> {
         let Session { inner, local } = self;
         slots.clear();
@@ -140,8 +140,8 @@ impl Session {
                 let tag = Tag::of(inner.hasher.hash(entry.key()));
                 let named = chain.find_entry(tag, position.slot.offset_bytes());
                 if let Some(position) = named {
-                    // What was written since the floor was set needs a delete in the log (U1).
-                    // Without space for that it stays.
+                    // Entries written since the floor was set need a delete in the log (U1).
+                    // Without space for it they stay.
                     let _ = local.unlink(inner, &mut chain, position, entry);
                 }
             }
@@ -159,7 +159,8 @@ impl Session {
         place.next_hash(hash)
     }
 
-    /// Removes the next keys of a tree behind `last`, which is then the last of them; how many.
+    /// Removes the next keys of a tree behind `last`, and sets `last` to the last of them; returns
+    /// their number.
     fn flush_keys(&mut self, last: &mut Option<Vec<u8>>) -> u32 {
         let Session { inner, local } = self;
         let Some(tree) = &inner.tree else { return 0 };

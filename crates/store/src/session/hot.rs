@@ -29,10 +29,10 @@ use crate::request::{Item, LastUse, Op, Request, Sink, Update};
 use crate::store::Inner;
 use crate::tree::{Hint, HotPlace, Sought, Tree};
 
-/// What a session keeps of each hot key.
+/// The memory that a session keeps for each hot key.
 pub const HOT_PLACE_BYTES: usize = size_of::<HotPlace>();
 
-/// Hot keys, and where they are.
+/// Hot keys and their places.
 pub(super) struct Hot {
     keys: Arc<HotArray>,
     places: Vec<HotPlace>,
@@ -40,7 +40,7 @@ pub(super) struct Hot {
 }
 
 impl Hot {
-    /// The key's number, and its place if that may be looked at.
+    /// The key's number, and its place if that is valid.
     #[inline]
     fn find(&self, tree: &Tree, key: &[u8]) -> (Option<usize>, Option<&HotPlace>) {
         let index = self.keys.find(key);
@@ -50,22 +50,22 @@ impl Hot {
 }
 
 impl Session {
-    /// From now on [`Session::read_hot`] looks for these keys first; `None`: for none. What was
-    /// found of others is forgotten.
+    /// Sets the keys that [`Session::read_hot`] looks up first; `None`: no keys. The places of
+    /// other keys are dropped.
     pub fn set_hot_array(&mut self, keys: Option<Arc<HotArray>>) {
         let keys = keys.filter(|keys| self.inner.tree.is_some() && !keys.is_empty());
         let in_place_count = self.take_hot_reads();
         self.local.hot = keys.map(|keys| {
             let mut places = self.local.hot.take().map(|hot| hot.places).unwrap_or_default();
             places.clear();
-            // Not more than the memory plan has.
+            // Exact: no more than the memory plan allows.
             places.reserve_exact(keys.len());
             places.resize(keys.len(), HotPlace::NONE);
             Box::new(Hot { keys, places, in_place_count })
         });
     }
 
-    /// As [`Session::execute`], for a batch that is likely to be of reads of hot keys.
+    /// Like [`Session::execute`], for a batch that probably consists of reads of hot keys.
     pub fn read_hot<U: Update, S: Sink<U::Refusal>>(
         &mut self,
         now: UnixMillis,
@@ -92,7 +92,7 @@ impl Session {
         local.publish_counts(inner);
     }
 
-    /// As [`Session::range`]; a range that begins at a hot key begins at its place.
+    /// Like [`Session::range`]; a range that begins at a hot key begins at its place.
     ///
     /// # Errors
     /// The store's index keeps no order.
@@ -113,14 +113,15 @@ impl Session {
         Ok(end)
     }
 
-    /// Reads of [`Session::read_hot`] that needed no way down, since the last call.
+    /// The number of reads of [`Session::read_hot`] that did not descend the tree, since the last
+    /// call.
     pub fn take_hot_reads(&mut self) -> u64 {
         self.local.hot.as_mut().map_or(0, |hot| std::mem::take(&mut hot.in_place_count))
     }
 }
 
 impl Hot {
-    /// Where a walk over the range begins.
+    /// The place where a walk over the range begins.
     fn hint_of(&mut self, inner: &Inner, tree: &Tree, range: &Range<'_>) -> Hint {
         let key = range::origin_of(range).key();
         let (Some(index), place) = self.find(tree, key) else { return Hint::NONE };
@@ -138,7 +139,7 @@ impl Hot {
 }
 
 impl Local {
-    /// Reads, of hot keys or others; the session does not quiesce meanwhile.
+    /// Executes reads, of hot keys or others; the session does not quiesce meanwhile.
     fn read_chunk<U: Update, S: Sink<U::Refusal>>(
         &mut self,
         inner: &Arc<Inner>,
@@ -149,7 +150,7 @@ impl Local {
         sink: &mut S,
     ) {
         self.read_now = LastUse::read(now);
-        // Of each request its key's number in the array, and whether its place is looked at.
+        // For each request its key's number in the array, and whether its place is tried.
         let mut found: ArrayVec<(Option<usize>, bool), BATCH_MAX> = ArrayVec::new();
         let mut astray: ArrayVec<u8, BATCH_MAX> = ArrayVec::new();
         for (at, request) in chunk.iter().enumerate() {

@@ -14,8 +14,8 @@ use crate::store::Inner;
 use crate::warm::Row;
 
 impl Session {
-    /// Names in `row` what lives in its segment and has not expired. No other session uses the
-    /// store.
+    /// Names in `row` the entries of its segment that live and have not expired. No other session
+    /// uses the store.
     pub(crate) fn name_live(&mut self, row: &mut Row, now: UnixMillis) -> u64 {
         let Session { inner, local } = self;
         let first_bytes = inner.log.segment_start(row.segment);
@@ -45,7 +45,7 @@ impl Session {
     }
 }
 
-/// I1.
+/// Whether the entry's slot names it (I1).
 fn is_named(inner: &Inner, hash: KeyHash, entry: Entry<'_>, offset_bytes: u64) -> bool {
     match &inner.tree {
         None => {
@@ -62,8 +62,8 @@ pub(crate) fn has_expired(inner: &Inner, offset_bytes: u64, now: UnixMillis) -> 
     unsafe { inner.log.entry(offset_bytes) }.is_expired(now)
 }
 
-/// Whether a whole entry, with the checksum that it should have, starts at `offset_bytes` and ends
-/// at `end_bytes` at the latest (I2).
+/// Whether a whole entry with a matching checksum starts at `offset_bytes` and ends at or before
+/// `end_bytes` (I2).
 pub(crate) fn is_whole_entry(inner: &Inner, offset_bytes: u64, end_bytes: u64) -> bool {
     let room_bytes = end_bytes.saturating_sub(offset_bytes);
     if room_bytes < HEADER_BYTES as u64 {

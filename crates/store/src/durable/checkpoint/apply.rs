@@ -27,8 +27,6 @@ pub(in super::super) struct Applied {
 
 impl Applied {
     /// Selects the part of a checkpoint about segments whose use is unchanged (I2).
-    /// #5 -
-    /// Relaxed, here and below: one thread at a time uses each word.
     pub(in super::super) fn new(
         checkpoint: Checkpoint,
         superblock: &Superblock,
@@ -64,7 +62,7 @@ impl Applied {
             let at = offset_bytes % superblock.segment_bytes;
             if ends.get(segment).is_some_and(|end| at < *end) {
                 let (word, bit) = bit_of(offset_bytes);
-                // Relaxed, here and below: each word is one thread's at a time.
+                // Relaxed, here and below: one thread at a time uses each word.
                 if named[word].fetch_or(bit, Ordering::Relaxed) & bit != 0 {
                     return Err(CheckpointError::Damaged);
                 }
@@ -81,15 +79,13 @@ impl Applied {
     }
 
     /// The bytes of a segment that are covered.
-    /// #8 -
-    /// A location beyond the log is in the words of a checkpoint of a larger log.
     pub(in super::super) fn end_of(&self, segment: u32) -> u64 {
         self.ends.get(segment as usize).copied().unwrap_or(0)
     }
 
     pub(in super::super) fn names(&self, offset_bytes: u64) -> bool {
         let (word, bit) = bit_of(offset_bytes);
-        // What is not in the log at all is in the words of a checkpoint of a larger one.
+        // A location beyond the log is in the words of a checkpoint of a larger log.
         self.named.get(word).is_some_and(|word| word.load(Ordering::Relaxed) & bit != 0)
     }
 
@@ -100,8 +96,6 @@ impl Applied {
     }
 
     /// Inserts the named entries into an index that is empty and large enough.
-    /// #11 -
-    /// If one chain is several now, the entries' keys tell them apart.
     pub(in super::super) fn fill(self, inner: &Inner) -> Result<(), IndexFull> {
         let mut filler = inner.index.filler();
         let (mut chain, mut slots) = (KeyHash(0), Vec::<(KeyHash, Slot)>::new());
@@ -112,7 +106,7 @@ impl Applied {
                 chain = hash;
             }
             if self.names(slot.offset_bytes()) {
-                // A chain that is several now is told apart by its keys.
+                // If one chain is several now, the entries' keys tell them apart.
                 let is_finer = inner.index.shift_of(hash) < shift;
                 slots.push((if is_finer { hash_of(inner, slot) } else { hash }, slot));
             }

@@ -23,19 +23,19 @@ use base::UnixMillis;
 use super::{Allocator, Reason, Victim};
 use crate::log::table::{Queue, SegmentRow, SegmentState};
 
-/// The small queue's share of what is alive (Yang et al., SOSP 2023, §4.1).
+/// The small queue's share of the live bytes (Yang et al., SOSP 2023, §4.1).
 const SMALL_SHARE_PCT: u64 = 10;
 /// Rows that one step of a search looks at.
 pub(crate) const SEARCH_ROWS: u32 = 1024;
 
-/// Which segment is wanted.
+/// The kind of segment wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Aim {
-    /// First a segment in which nothing is alive, or all has expired, or of whose entries less
-    /// than this is alive by bytes: the one with the least to copy, of several the oldest. Runs
-    /// are alive or not: moving them makes no room.
+    /// First choice: a segment in which nothing is alive, or everything has expired, or less than
+    /// this percent of the entry bytes is alive. Of these, the one with the least to copy; of
+    /// several, the oldest. A run is either alive or not: moving it makes no room.
     pub copy_below_pct: u64,
-    /// If there is none.
+    /// The second choice.
     pub then: Then,
 }
 
@@ -43,19 +43,19 @@ pub(crate) struct Aim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
     /// The segment whose turn it is (evict mode): the oldest of the small queue while that holds
-    /// more than its share of what is alive, else the oldest of main.
+    /// more than its share of the live bytes, else the oldest of main.
     Turn,
     /// The segment with the smallest live share of those whose used bytes are live to less than
     /// `below_pct` (clean mode). Runs count once they are dead.
     Sparsest {
-        /// More alive than this is not worth it.
+        /// A segment with a higher live share is not worth cleaning.
         below_pct: u64,
-        /// Of a segment without a run.
+        /// The size of a segment that is not in a run.
         segment_bytes: u64,
     },
 }
 
-/// A look through the table for the next victim, some rows at a time.
+/// A search through the table for the next victim, some rows at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Search {
     aim: Aim,
@@ -70,12 +70,12 @@ pub(crate) struct Search {
     all_bytes: u64,
 }
 
-/// What a step of a search found.
+/// The result of a step of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// Rows are left, or what was found is no longer there.
+    /// Rows are left, or the segment found has changed since.
     NotYet,
-    /// Claimed.
+    /// A victim was claimed.
     Victim(Victim),
     /// No segment is worth it.
     Nothing,
@@ -124,8 +124,8 @@ impl Search {
     /// The live share of a segment worth cleaning.
     fn share(&self, row: &SegmentRow, live_bytes: u64) -> Option<u64> {
         let Then::Sparsest { below_pct, segment_bytes } = self.aim.then else { return None };
-        // A run is one entry: it is live or dead, and moving it makes no room. Nor does moving what
-        // is all alive, unless two such segments fit into one: the tail of a segment of long
+        // A run is one entry: it is live or dead, and moving it makes no room. Nor does moving a
+        // fully live segment, unless two such segments fit into one: the tail of a segment of long
         // entries stays empty wherever they lie.
         let is_worth_it = match row {
             _ if live_bytes == 0 => true,
@@ -137,7 +137,7 @@ impl Search {
         is_worth_it.then(|| live_bytes * 10_000 / (segment_bytes * u64::from(row.run_len)))
     }
 
-    /// The segment to be claimed, once all rows were seen, with its sequence.
+    /// The segment to claim, once all rows were seen, with its sequence.
     fn choice(&self) -> Option<(u32, u64, Reason)> {
         if let Some((_, sequence, segment)) = self.dead {
             return Some((segment, sequence, Reason::DeadSpace));
@@ -166,7 +166,7 @@ fn least<T: Ord>(left: Option<T>, right: Option<T>) -> Option<T> {
 }
 
 impl Allocator {
-    /// Looks at the next rows for `search`; claims what that names once all were seen (I1).
+    /// Looks at the next rows for `search`; once all were seen, claims the segment found (I1).
     pub(crate) fn search(
         &mut self,
         search: &mut Search,
@@ -204,7 +204,7 @@ impl Allocator {
         let mut search = Search::new(aim);
         loop {
             match self.search(&mut search, now, &live_bytes) {
-                // The lock is held: what was seen is still there.
+                // The lock is held, so the segment found is unchanged.
                 Found::NotYet => {}
                 Found::Victim(victim) => return Some(victim),
                 Found::Nothing => return None,
@@ -223,7 +223,7 @@ impl Allocator {
     ) -> Option<Victim> {
         let run_len = run_len as usize;
         let best = self.cheapest_window(run_len, cost)?;
-        // Runs that stick out of the window on the left are headed outside it.
+        // A run that extends beyond the window on the left has its head outside.
         let heads = (0..best + run_len).filter(|first| {
             let row = &self.rows[*first];
             row.state == SegmentState::Used && first + row.run_len as usize > best
@@ -255,11 +255,11 @@ impl Allocator {
         for first in 0..=self.top.checked_sub(run_len)? {
             while entered < first + run_len {
                 let row = &self.rows[entered];
-                // Asked once: what is alive may die while this looks.
+                // Read once: live entries may die meanwhile.
                 let row_cost = match row.state {
                     SegmentState::Free => Some(0),
                     SegmentState::Used | SegmentState::Waiting => {
-                        // Of a run, each segment is as old as all of it.
+                        // Each segment of a run is as old as the run.
                         let age = row.sequence.saturating_sub(oldest) + 1;
                         cost(entered as u32, age.saturating_mul(u64::from(row.run_len)))
                     }

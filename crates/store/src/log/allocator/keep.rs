@@ -22,8 +22,8 @@ pub(super) struct Kept {
 }
 
 impl Allocator {
-    /// Keeps a run for the session of a place; false: there is none that a write may take, or too
-    /// much is kept (P2).
+    /// Keeps a run for the session of a place. False: no run is free for writes, or too much is
+    /// kept (P2).
     pub(crate) fn keep(&mut self, place: usize, run_len: u32, region: usize) -> bool {
         let kept_count: u32 = self.kept.iter().map(|kept| self.run_len(kept.first)).sum();
         if (kept_count + run_len) as usize > self.top / 2 {
@@ -34,7 +34,7 @@ impl Allocator {
         first.is_some()
     }
 
-    /// What is left of all that is kept for a place is free.
+    /// Frees all segments still kept for a place.
     pub(crate) fn end_keep(&mut self, place: usize) {
         while let Some(at) = self.kept.iter().position(|kept| kept.place == place) {
             let Kept { first, .. } = self.kept.swap_remove(at);
@@ -42,8 +42,8 @@ impl Allocator {
         }
     }
 
-    /// Frees the beginning of the shortest kept run of a place that is long enough, for being taken
-    /// at once. What is behind it stays kept.
+    /// Frees the beginning of the shortest kept run of a place that is long enough, to be taken at
+    /// once. The rest of the run stays kept.
     pub(super) fn free_kept(&mut self, place: usize, run_len: u32) -> Option<u32> {
         let fits = |kept: &Kept| kept.place == place && self.run_len(kept.first) >= run_len;
         let all = self.kept.iter().enumerate().filter(|(_, kept)| fits(kept));
@@ -54,7 +54,7 @@ impl Allocator {
             self.rows[end as usize] = SegmentRow { run_len: row.run_len - run_len, ..row };
             self.kept.push(Kept { place, first: end });
         }
-        // Not `make_free`: where the log shrinks it would be parked.
+        // Not `make_free`: a shrinking log would park it.
         self.rows[first as usize..end as usize].fill(SegmentRow::FREE);
         self.free_count += run_len;
         self.free.insert(first as usize, run_len as usize);

@@ -12,15 +12,15 @@ use std::ops::Range;
 use super::super::table::{SegmentRow, SegmentState};
 use super::{Allocator, Purpose};
 
-/// What the index has.
+/// The state of lending to the index.
 pub(super) struct Lending {
     count: u32,
     max: u32,
     /// One past the highest segment that may be lent.
     end: u32,
-    /// Whether a region has ever lent one.
+    /// Whether a region has ever lent a segment.
     has_lent: Vec<bool>,
-    /// Whose turn it is.
+    /// The region whose turn it is.
     next_region: usize,
 }
 
@@ -31,23 +31,23 @@ impl Lending {
 }
 
 impl Allocator {
-    /// From now on up to `max` segments below `end` may be lent.
+    /// Allows up to `max` segments below `end` to be lent from now on.
     pub(crate) fn set_lending(&mut self, end: u32, max: u32) {
         self.lending.max = max;
         self.lending.end = end;
     }
 
-    /// The same, where `end` stays.
+    /// Like `set_lending`, with the same `end`.
     pub(crate) fn set_lending_max(&mut self, max: u32) {
         self.lending.max = max;
     }
 
-    /// Segments that the index has.
+    /// The number of segments lent to the index.
     pub(crate) fn lent_count(&self) -> u32 {
         self.lending.count
     }
 
-    /// The segment of a region that would be lent next, of one that has lent some.
+    /// The segment that a region which has lent some would lend next.
     pub(super) fn next_lent(&self, region: usize) -> Option<usize> {
         let has_lent = self.lending.has_lent[region];
         has_lent.then(|| self.free.highest(self.lendable(region))).flatten()
@@ -79,7 +79,7 @@ impl Allocator {
         Some(segment as u32)
     }
 
-    /// A lent segment comes back: no thread can reach its lines any more.
+    /// Takes a lent segment back: no thread can reach its lines any more.
     pub(crate) fn take_back(&mut self, segment: u32) {
         assert!(self.rows[segment as usize].state == SegmentState::Index, "it was lent");
         self.lending.count -= 1;

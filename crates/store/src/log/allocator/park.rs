@@ -20,7 +20,7 @@ use super::super::table::{SegmentRow, SegmentState};
 use super::free::FreeSet;
 use super::{Allocator, Purpose};
 
-/// Segments that one call parks or unparks, under the log's mutex: some 50 us.
+/// The most segments that one call parks or unparks, under the log's mutex: some 50 us.
 const SETTLE_MAX: u32 = 4096;
 
 /// Which segments are parked, and which are resident.
@@ -28,24 +28,24 @@ pub(super) struct Parking {
     parked: FreeSet,
     parked_count: u32,
     wanted_count: u32,
-    /// Free segments that stay for writes while the log shrinks.
+    /// The free segments left to writes while the log shrinks.
     spare: u32,
-    /// The same, for the runs that sessions make room for now.
+    /// The same, for the runs that sessions are making room for now.
     run_spare: u32,
     discarding: Option<u32>,
-    /// A parked segment may be resident.
+    /// Whether a parked segment may be resident.
     is_discard_due: bool,
     resident: FreeSet,
-    /// Taken before they were resident.
+    /// Segments taken before they were resident.
     cold: Vec<u32>,
 }
 
-/// What the thread for the log's memory does next.
+/// The next task of the thread for the log's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chore {
-    /// Gives the pages of a parked segment back; [`Allocator::end_discard`] follows.
+    /// Return the pages of a parked segment; [`Allocator::end_discard`] follows.
     Discard(u32),
-    /// Makes a segment resident.
+    /// Make a segment resident.
     Populate(u32),
 }
 
@@ -66,39 +66,39 @@ impl Parking {
 }
 
 impl Allocator {
-    /// Segments that the log may use.
+    /// The number of segments that the log may use.
     pub(crate) fn usable_count(&self) -> u32 {
         self.rows.len() as u32 - self.parking.wanted_count
     }
 
-    /// P3.
+    /// The first row from which on all are parked (P3).
     pub(crate) fn top(&self) -> u32 {
         self.top as u32
     }
 
-    /// Segments that are not parked.
+    /// The number of segments that are not parked.
     pub(crate) fn unparked_count(&self) -> u32 {
         self.rows.len() as u32 - self.parking.parked_count
     }
 
-    /// Segments that the log has to give up yet.
+    /// The number of segments that the log still has to give up.
     pub(crate) fn shortage(&self) -> u32 {
         self.parking.wanted_count.saturating_sub(self.parking.parked_count)
     }
 
-    /// Whether the thread for the log's memory has pages to give back.
+    /// Whether the thread for the log's memory has pages to return.
     pub(crate) fn is_discard_due(&self) -> bool {
         self.parking.is_discard_due
     }
 
-    /// From now on the log has `usable` segments. While it shrinks, `spare` stay for writes.
+    /// Sets the log's size to `usable` segments. While it shrinks, `spare` stay for writes.
     pub(crate) fn resize(&mut self, usable: u32, spare: u32) {
         self.parking.wanted_count = self.rows.len() as u32 - usable;
         self.parking.spare = spare;
         self.settle();
     }
 
-    /// A session makes room for a run, of so many segments; or has done so.
+    /// Notes that a session makes room for a run of `segments`.
     pub(crate) fn want_run(&mut self, segments: u32) {
         self.parking.run_spare = self.parking.run_spare.saturating_add(segments);
     }
@@ -108,12 +108,12 @@ impl Allocator {
         self.parking.run_spare = self.parking.run_spare.saturating_sub(segments);
     }
 
-    /// Parks or unparks what can be now.
+    /// Parks or unparks as many segments as possible now.
     pub(crate) fn settle(&mut self) {
         self.settle_down_to(self.parking.spare.saturating_add(self.parking.run_spare));
     }
 
-    /// Nothing can be reclaimed: what is free goes first, and writes find nothing.
+    /// Parks all free segments, because nothing can be reclaimed; writes then find none.
     pub(crate) fn park_spare(&mut self) {
         self.settle_down_to(0);
     }
@@ -132,7 +132,7 @@ impl Allocator {
         }
     }
 
-    /// After `segment` came free: the parked ones gather at the top, so that runs are found below.
+    /// Called after `segment` became free: parks at the top, so that runs are found below.
     pub(super) fn keep_parked_high(&mut self, segment: usize) {
         if segment >= self.usable_count() as usize
             && self.rows[segment].state == SegmentState::Free
@@ -143,7 +143,7 @@ impl Allocator {
         }
     }
 
-    /// P2.
+    /// The lowest parked segment whose pages are not being discarded (P2).
     fn lowest_parked(&self) -> Option<usize> {
         let parked = &self.parking.parked;
         let low = parked.lowest_run(1, 0..self.rows.len())?;
@@ -178,7 +178,7 @@ impl Allocator {
         self.top = self.top.max(segment + 1);
     }
 
-    /// A segment, or run, is written from now on, which makes it resident.
+    /// Notes that a segment, or run, is written from now on, which makes it resident.
     pub(super) fn note_touched(&mut self, first: usize, len: usize) {
         for segment in first..first + len {
             if !self.parking.resident.contains(segment) {
@@ -188,13 +188,13 @@ impl Allocator {
         }
     }
 
-    /// A segment, or run, holds what was read from a medium.
+    /// Notes that a segment, or run, holds data read from a medium.
     pub(super) fn note_resident(&mut self, first: usize, len: usize) {
         self.parking.resident.insert(first, len);
     }
 
-    /// What to do next about the log's memory, so that the next `ahead` segments that writes of
-    /// each region take are resident, and the next one of the index; with 0 nothing is populated.
+    /// The next task for the log's memory. It keeps resident the next `ahead` segments that writes
+    /// of each region will take, and the next one of the index; with 0 nothing is populated.
     pub(crate) fn next_chore(&mut self, ahead: usize) -> Option<Chore> {
         self.settle();
         let Parking { parked, resident, .. } = &self.parking;
@@ -223,7 +223,7 @@ impl Allocator {
         Some(Chore::Populate(segment as u32))
     }
 
-    /// The pages of a parked segment are given back.
+    /// Notes that the pages of a parked segment were returned.
     pub(crate) fn end_discard(&mut self, segment: u32) {
         debug_assert_eq!(self.parking.discarding, Some(segment));
         self.parking.discarding = None;

@@ -4,7 +4,7 @@ use super::super::table::{Contents, SegmentRow, SegmentState};
 use super::{Allocator, Reason, Victim};
 
 impl Allocator {
-    /// Takes a segment, or a run, that was used before; false: it is not there, or not free.
+    /// Takes a segment, or a run, that was used before. False: it does not exist, or is not free.
     pub(crate) fn restore(&mut self, segment: u32, run_len: u32) -> bool {
         let (first, len) = (segment as usize, run_len as usize);
         let Some(rows) = self.rows.get_mut(first..first.saturating_add(len)) else { return false };
@@ -21,12 +21,12 @@ impl Allocator {
         true
     }
 
-    /// What a restored segment turned out to hold.
+    /// Records the contents of a restored segment.
     pub(crate) fn end_restore(&mut self, segment: u32, contents: Contents) {
         self.close(segment, contents);
     }
 
-    /// Nothing of a restored segment is kept where it lies.
+    /// Retires a restored segment of which no entry is kept in place.
     pub(crate) fn retire_restored(&mut self, segment: u32, tag: u64) {
         self.rows[segment as usize].state = SegmentState::Waiting;
         self.waiting.push_back((segment, tag));
