@@ -30,9 +30,9 @@ use crate::tuning::Tuning;
 use crate::warm::Table as WarmTable;
 use crate::{ITEM_MAX_BYTES, KEY_LEN_MAX_BYTES};
 
-/// Of a tree's memory, one byte in this many is for stripes, ...
+/// The part of a tree's memory for stripes, one byte in this many, ...
 const STRIPE_MEMORY_SHARE: u64 = 256;
-/// ... but no more than these.
+/// ... but no more stripes than these.
 const STRIPES_MAX: u64 = 65_536;
 
 /// An open store. Cheap to clone by `Arc`; every thread opens a [`Session`].
@@ -40,42 +40,42 @@ pub struct Store {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// Reads leave no marks while more than one in so many segments is free: a little more than the
-/// share of S3-FIFO's small queue, whose entries then still see all of their reads counted.
+/// Reads leave no marks while more than one in this many segments is free: a little more than the
+/// share of S3-FIFO's small queue, whose entries are then still marked for all of their reads.
 const UNMARKED_FREE_PART: u64 = 8;
-/// One segment in so many of a durable log is kept for deletes, beside what sessions need: in a log
-/// that is alive throughout, emptying so many segments makes room for another one of deletes.
+/// One segment in this many of a durable log is kept for deletes, beyond those that sessions need:
+/// in a fully live log, emptying this many segments makes room for another segment of deletes.
 const DELETES_PART: u32 = 64;
 
-/// What sessions and pins share.
+/// State shared by sessions and pins.
 pub(crate) struct Inner {
     pub config: StoreConfig,
     pub tuning: Tuning,
     pub limits: Limits,
     pub hasher: KeyHasher,
     pub index: Index,
-    /// The ordered index; then `index` has locks and versions only (decision 0021).
+    /// The ordered index; with it, `index` has only locks and versions (decision 0021).
     pub tree: Option<Tree>,
     pub log: Log,
-    /// Segments that the log was opened with.
+    /// The number of segments that the log was opened with.
     pub opened_segments: u32,
-    /// What the committer is told, where the log outlives its process.
+    /// The state shared with the committer, if the log outlives its process.
     pub durable: Option<Arc<Durable>>,
-    /// What the small queue gave up; only for S3-FIFO.
+    /// Keys that the small queue evicted; only for S3-FIFO.
     pub ghosts: Option<GhostTable>,
     pub epochs: Epochs,
     pub counts: Box<[CachePadded<SharedCounts>]>,
-    /// Of shards, until somebody asks for them.
+    /// Recovered deletes of shards, until a caller takes them.
     pub recovered_deletes: Mutex<Vec<RecoveredDelete>>,
-    /// Once somebody wants to know.
+    /// Item counts of shards, once a caller has requested them.
     pub shard_counts: std::sync::OnceLock<ShardCounts>,
-    /// Where long values of updates are booked, if they are.
+    /// The ledger for long values of updates, if there is one.
     pub scratch_room: std::sync::OnceLock<ScratchBooks>,
-    /// The first hash of the next chain that the expiry pass looks at; sessions share the pass.
+    /// The first hash of the next chain for the expiry pass, which sessions share.
     pub expiry_cursor: CachePadded<AtomicU64>,
     /// When the whole index was last swept for expired items, in milliseconds since 1970.
     pub swept_at_ms: AtomicU64,
-    /// The last key that the expiry pass over the tree has seen.
+    /// The last key that the expiry pass over the tree has visited.
     expiry_key: Mutex<Option<Vec<u8>>>,
     /// Cursors of walks over the tree.
     cursors: Mutex<CursorTable>,
@@ -93,27 +93,27 @@ fn check_range(name: &'static str, found: u64, range: Range<u64>) -> Result<(), 
     Err(OpenError::OutOfRange { name, found, min: range.start, max: range.end - 1 })
 }
 
-/// The first index, in segments of the log. It may grow to half of them, so that the log never
-/// starves; a lossy one stays as it is.
+/// Makes the initial index, in segments of the log. It may grow to half of them, so that the log
+/// never starves; a lossy one keeps its size.
 fn open_index(config: &StoreConfig, log: &Log) -> Option<Index> {
     let plan = match config.index {
         IndexKind::Hash => {
             IndexPlan::new(config.memory_bytes, config.index_bytes, config.lossy_index)
         }
-        // Heads that never get a slot stay as many as they are, as those of a lossy index do.
+        // Heads that never get a slot keep their number, as those of a lossy index do.
         IndexKind::Tree => IndexPlan::new(config.memory_bytes, stripe_bytes(config), true),
     };
     let segments_max = lent_max_of(config, log.segment_bytes(), log.segment_count());
     Index::new(Lines::over(log.mapping()), log.lender(segments_max), plan)
 }
 
-/// Segments that the index may borrow of a log of so many.
+/// The number of segments that the index may borrow of a log of `segment_count`.
 pub(crate) fn lent_max_of(config: &StoreConfig, segment_bytes: u64, segment_count: u32) -> u32 {
     let segments_at_first = config.index_bytes.div_ceil(segment_bytes) as u32;
     segments_at_first.max(segment_count / 2)
 }
 
-/// The tree, of an ordered index; `None`: it has no room for its first node.
+/// Makes the tree of an ordered index; `None`: there is no room for its first node.
 fn open_tree(config: &StoreConfig, log: &Log, index: &Index) -> Option<Option<Tree>> {
     match config.index {
         IndexKind::Hash => Some(None),
@@ -121,21 +121,21 @@ fn open_tree(config: &StoreConfig, log: &Log, index: &Index) -> Option<Option<Tr
     }
 }
 
-/// Segments of the log that are kept for sessions that make room.
+/// The number of log segments kept for sessions that make room.
 pub(crate) fn reserve_of(log: &Log, config: &StoreConfig) -> Reserve {
     let sessions = config.session_max as u32;
     match config.mode {
         Mode::Clean => {
-            // Survivors of short and of long entries, for each session that makes room, and new
-            // expiries in a full store.
+            // For the survivors of short and of long entries, for each session that makes room, and
+            // for new expiries in a full store.
             let segments = 2 * sessions + 1;
-            // To empty a segment a session takes one at most: the other may hold its deletes.
+            // To empty a segment a session takes at most one: the other may hold its deletes.
             let of_deletes = log.is_durable().then(|| log.segment_count() / DELETES_PART);
             let deletes_max = of_deletes.map_or(0, |more| sessions + more);
             Reserve { segments: segments + of_deletes.unwrap_or(0), lent_max: 0, deletes_max }
         }
         Mode::Evict => Reserve {
-            // A cache that finds no place for a survivor drops it: what lies idle costs more hits.
+            // A cache that finds no place for a survivor drops it: idle segments cost more hits.
             segments: sessions + 1,
             lent_max: sessions.div_ceil(2),
             deletes_max: 0,
@@ -156,19 +156,19 @@ fn mark_limit_of(config: &StoreConfig) -> u64 {
     }
 }
 
-/// What a store has before its first session.
+/// The contents of a store before its first session.
 #[derive(Clone, Copy)]
 pub(crate) enum Begin<'b> {
-    /// Nothing, and room to grow to so many bytes.
+    /// Empty, with address space to grow to `room_bytes`.
     Empty { room_bytes: u64 },
-    /// Segments on a medium, which it is written to as well.
+    /// Segments on a medium, to which it also writes.
     Durable(&'b RestoredSegments),
-    /// Memory that is a file's, with segments that lie in it.
+    /// Memory that belongs to a file, with the segments in it.
     Warm { file: &'b std::fs::File, table: Option<&'b WarmTable> },
 }
 
 impl<'b> Begin<'b> {
-    /// What the size of a segment was (K14).
+    /// The size of its segments (K14).
     fn segment_bytes(self) -> Option<u64> {
         match self {
             Begin::Durable(restored) => Some(restored.superblock.segment_bytes),
@@ -191,7 +191,7 @@ impl<'b> Begin<'b> {
         }
     }
 
-    /// Takes the segments that are in use, before the index takes any.
+    /// Takes the segments in use, before the index takes any.
     fn take(self, log: &mut Log, config: &StoreConfig) -> Result<Option<Arc<Durable>>, OpenError> {
         match self {
             Begin::Durable(restored) => take_restored(log, config, restored).map(Some),
@@ -201,7 +201,7 @@ impl<'b> Begin<'b> {
     }
 }
 
-/// Segments of a file, in the order in which they were taken.
+/// Takes the segments of a file, in the order in which they were first taken.
 fn take_warm(log: &Log, config: &StoreConfig, table: &WarmTable) -> Result<(), OpenError> {
     refuse_few_segments(log, config)?;
     for row in &table.rows {
@@ -212,7 +212,7 @@ fn take_warm(log: &Log, config: &StoreConfig, table: &WarmTable) -> Result<(), O
     Ok(())
 }
 
-/// Segments may be those of a larger memory (K14).
+/// Refuses a memory with too few segments: the present ones may be from a larger memory (K14).
 fn refuse_few_segments(log: &Log, config: &StoreConfig) -> Result<(), OpenError> {
     let has_enough = u64::from(log.segment_count()) >= segment_count_min(config.session_max);
     if has_enough { Ok(()) } else { Err(OpenError::NoRoom) }
@@ -225,7 +225,7 @@ fn does_not_fit(log: &Log, segment: u32, run_len: u32) -> OpenError {
     }
 }
 
-/// Takes the segments that are in use on a medium, before the index takes any.
+/// Takes the segments in use on a medium, before the index takes any.
 fn take_restored(
     log: &mut Log,
     config: &StoreConfig,
@@ -244,7 +244,7 @@ fn take_restored(
     Ok(durable)
 }
 
-/// Bytes of the words that lock and version the keys of a tree.
+/// The bytes of the words that lock and version the keys of a tree.
 fn stripe_bytes(config: &StoreConfig) -> u64 {
     (config.memory_bytes / STRIPE_MEMORY_SHARE).min(STRIPES_MAX * BUCKET_BYTES)
 }
@@ -255,13 +255,13 @@ impl Store {
         Store::open_on_nodes(config, Tuning::default(), &[])
     }
 
-    /// [`Store::open`] with some optimisations switched off, to see what they are worth.
+    /// [`Store::open`] with some optimisations switched off, to measure what they are worth.
     pub fn open_tuned(config: StoreConfig, tuning: Tuning) -> Result<Arc<Store>, OpenError> {
         Store::open_on_nodes(config, tuning, &[])
     }
 
     /// [`Store::open_tuned`] with the memory divided between NUMA nodes, if there are two or more.
-    /// [`Store::placement`] says what came of it.
+    /// [`Store::placement`] returns the result.
     pub fn open_on_nodes(
         config: StoreConfig,
         tuning: Tuning,
@@ -270,8 +270,8 @@ impl Store {
         Store::open_at(config, tuning, nodes, Begin::Empty { room_bytes: 0 })
     }
 
-    /// [`Store::open_on_nodes`] with what `begin` says is there already: its segments are taken
-    /// and empty, until their entries are recovered.
+    /// [`Store::open_on_nodes`] with the contents that `begin` describes: its segments are taken,
+    /// and empty until their entries are recovered.
     pub(crate) fn open_at(
         config: StoreConfig,
         tuning: Tuning,
@@ -282,7 +282,7 @@ impl Store {
         if is_durable && (config.mode != Mode::Clean || config.lossy_index) {
             return Err(OpenError::NotAStore);
         }
-        // A process that reads entries elsewhere, or later, holds them against their checksums.
+        // A process that reads entries elsewhere, or later, verifies their checksums.
         let is_in_memory_alone = !is_durable && begin.file().is_none();
         let tuning = Tuning { notes_use: tuning.notes_use && is_in_memory_alone, ..tuning };
         check_range("batch", config.batch as u64, 1..BATCH_MAX as u64 + 1)?;
@@ -352,35 +352,37 @@ impl Store {
         &self.inner
     }
 
-    /// After the index of a full store was built, for which no segment may be kept aside.
+    /// Sets the reserve, after building the index of a full store, during which no segment may be
+    /// kept aside.
     pub(crate) fn keep_reserve(&self) {
         keep_reserve(&self.inner.log, &self.inner.config);
     }
 
-    /// What the committer covers, if this store is durable.
+    /// The state shared with the committer, if this store is durable.
     pub fn durable(&self) -> Option<&Arc<Durable>> {
         self.inner.durable.as_ref()
     }
 
-    /// Books what sessions make long values of updates in, from now on. Once.
+    /// Sets the ledger for the long values that updates make. Called once.
     pub fn book_scratch(&self, room: impl ScratchRoom + 'static) {
         let _ = self.inner.scratch_room.set(ScratchBooks(Box::new(room)));
     }
 
-    /// A session for the calling thread; dropping it gives its place back.
+    /// Opens a session for the calling thread; dropping it releases its place.
     pub fn session(&self) -> Result<Session, NoSession> {
         let session_max = self.inner.config.session_max;
         let place = self.inner.epochs.join().ok_or(NoSession { session_max })?;
         Ok(Session::new(Arc::clone(&self.inner), place))
     }
 
-    /// To encode answers from items that are not of this store's log: such are never pinned.
+    /// Pins for encoding answers from items that are not in this store's log: such items are never
+    /// pinned.
     pub fn pins(&self) -> crate::pin::Pins<'_> {
         crate::pin::Pins(&self.inner)
     }
 
     /// Whether readers of large values have a quarter of the log pinned: they should take no more
-    /// until some of that has left (K12).
+    /// pins until some are released (K12).
     pub fn is_pin_share_reached(&self) -> bool {
         self.inner.log.is_pin_share_reached()
     }
@@ -390,39 +392,39 @@ impl Store {
         &self.inner.hasher
     }
 
-    /// Items of a shard, expired ones that are still there among them; 0 before
+    /// The number of items of a shard, including expired ones that are still there; 0 before
     /// [`Session::count_shards`].
     pub fn shard_item_count(&self, shard: u16) -> u64 {
         self.inner.shard_counts.get().map_or(0, |counts| counts.of(shard))
     }
 
-    /// The deletes of shards that a recovery has found; the second time there are none.
+    /// Takes the deletes of shards that recovery has found; a second call returns none.
     pub fn take_recovered_deletes(&self) -> Vec<RecoveredDelete> {
         let deletes = self.inner.recovered_deletes.lock();
         std::mem::take(&mut *deletes.unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 
-    /// How many bits of a key's hash name its partition: the write table's id (K5).
+    /// The number of bits of a key's hash that name its partition: the write table's id (K5).
     pub fn partition_bits(&self) -> PartitionBits {
         self.inner.index.partition_bits()
     }
 
-    /// What this store can hold.
+    /// The capacity of this store.
     pub fn limits(&self) -> Limits {
         self.inner.limits
     }
 
-    /// Which pages the memory lies on.
+    /// The kind of pages that the memory lies on.
     pub fn page_kind(&self) -> PageKind {
         self.inner.log.page_kind()
     }
 
-    /// What was done about NUMA nodes.
+    /// The result of placing memory on NUMA nodes.
     pub fn placement(&self) -> &Placement {
         self.inner.log.placement()
     }
 
-    /// As it was opened.
+    /// The settings that it was opened with.
     pub fn config(&self) -> &StoreConfig {
         &self.inner.config
     }
@@ -432,7 +434,7 @@ impl Store {
         fold(self.inner.counts.iter().map(|counts| &**counts)).items_with_expiry > 0
     }
 
-    /// Folds the counters of all sessions; they lag by at most one batch.
+    /// Sums the counters of all sessions; they lag by at most one batch.
     pub fn stats(&self) -> StoreStats {
         let inner = &self.inner;
         let counts = fold(inner.counts.iter().map(|counts| &**counts));
@@ -443,7 +445,7 @@ impl Store {
         let bytes_of = |segments: u32| u64::from(segments) * inner.log.segment_bytes();
         let log_bytes = bytes_of(inner.log.segment_count().saturating_sub(lent));
         let index = inner.index.size();
-        // With a tree, what the index takes beside its stripes are nodes.
+        // With a tree, the index's lines other than its stripes are nodes.
         let (overflow_buckets, tree_nodes) = match &inner.tree {
             None => (index.overflow, 0),
             Some(_) => (0, NodeMemory::count_of(index.overflow)),
@@ -477,22 +479,22 @@ impl Store {
         }
     }
 
-    /// Whether [`crate::Item::last_use`] says something.
+    /// Whether [`crate::Item::last_use`] is noted.
     pub fn notes_use(&self) -> bool {
         self.inner.tuning.notes_use
     }
 
-    /// Recounts everything from scratch and panics where an invariant is broken. No session may
-    /// write meanwhile; for tests.
+    /// Recounts everything from scratch and panics if an invariant is broken. No session may write
+    /// meanwhile; for tests.
     pub fn validate(&self) {
         crate::validate::validate(&self.inner);
     }
 }
 
 impl Inner {
-    /// Access marks that a read may add up to (K13): 0 where no eviction would look at them soon.
-    /// While much of the log is free ([`UNMARKED_FREE_PART`]) nothing is given up, and a mark costs
-    /// up to a tenth of a read; what is read often is read again before the log is full.
+    /// The number of access marks that a read may add up to (K13): 0 if no eviction would use them
+    /// soon. While much of the log is free ([`UNMARKED_FREE_PART`]) nothing is evicted, and a mark
+    /// costs up to a tenth of a read; a frequently read item is read again before the log is full.
     #[inline]
     pub(crate) fn mark_limit(&self) -> u64 {
         let free = u64::from(self.log.available_hint());
@@ -506,7 +508,7 @@ impl Inner {
         (!self.tuning.notes_use).then(|| body_checksum(shape, key, value))
     }
 
-    /// The same of a value in parts.
+    /// The same checksum, of a value in parts.
     pub(crate) fn sum_parts(&self, shape: Shape, key: &[u8], value: Parts<'_>) -> Option<BodyCrc> {
         (!self.tuning.notes_use).then(|| parts_checksum(shape, key, value))
     }
@@ -525,7 +527,7 @@ impl Inner {
         self.cursors.lock().expect("no code that holds this lock panics")
     }
 
-    /// The place of the expiry pass over the tree; `None`: another session takes a step.
+    /// The place of the expiry pass over the tree; `None`: another session is taking a step.
     pub(crate) fn try_expiry_key(&self) -> Option<MutexGuard<'_, Option<Vec<u8>>>> {
         self.expiry_key.try_lock().ok()
     }
@@ -534,7 +536,7 @@ impl Inner {
         self.orphans.lock().expect("no code that holds this lock panics")
     }
 
-    /// Takes over what ended sessions left, unless someone else is doing that.
+    /// Takes the parts of the index that ended sessions left, unless another thread is doing that.
     pub(crate) fn adopt_orphans(&self) -> Vec<(u64, Block)> {
         self.orphans.try_lock().map(|mut orphans| std::mem::take(&mut *orphans)).unwrap_or_default()
     }
@@ -551,14 +553,15 @@ impl Inner {
         (key_len_bytes + value_len_bytes) as u64 <= self.limits.item_max_bytes
     }
 
-    /// Items, as of about now; `unpublished` is what the asking session has not published.
+    /// The number of items, approximately as of now; `unpublished` are the unpublished counts of
+    /// the calling session.
     pub(crate) fn item_count(&self, unpublished: &Counts) -> u64 {
         let counts = fold(self.counts.iter().map(|counts| &**counts));
         // Signed: a removal may be published before the write of the same item is.
         counts.items.wrapping_add(unpublished.items).cast_signed().max(0).cast_unsigned()
     }
 
-    /// Bytes that an item takes in the log on average, as of about now; 0 without items.
+    /// The average bytes of an item in the log, approximately as of now; 0 without items.
     pub(crate) fn entry_mean_bytes(&self) -> u64 {
         let counts = fold(self.counts.iter().map(|counts| &**counts));
         match counts.items.cast_signed() {
@@ -576,7 +579,7 @@ impl Inner {
         loop {
             let end = self.index.skip(KeyHash(start), heads);
             let next = end.map_or(0, |end| end.0);
-            // Relaxed: that each part has its turn is all that matters.
+            // Relaxed: it matters only that each part has its turn.
             let claimed = self.expiry_cursor.compare_exchange_weak(
                 start,
                 next,

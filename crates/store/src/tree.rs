@@ -81,10 +81,10 @@ pub(crate) use node::NODE_BYTES;
 use node::{Node, Role};
 pub(crate) use scan::{Origin, Walk};
 
-/// Nodes that a session has at hand for any insert but one that opens many layers.
+/// The nodes that a session reserves: enough for any insert except one that opens many layers.
 pub(crate) const SPARE_NODES: usize = insert::SPLIT_NODES_MAX;
 
-/// How the tree gets at the keys of its entries.
+/// The tree's access to the keys of its entries.
 pub(crate) trait Keys {
     /// The key of the entry that `slot` names.
     ///
@@ -103,16 +103,16 @@ pub(crate) trait Keys {
         keys_equal(unsafe { self.key(slot) }, key)
     }
 
-    /// Asks for the lines that reading the entry will touch.
+    /// Prefetches the lines that reading the entry will touch.
     fn prefetch(&self, slot: Slot);
 }
 
 /// The tree's nodes and its root.
 pub(crate) struct Tree {
     memory: NodeMemory,
-    /// The root of layer 0, or what was the root a moment ago (T4).
+    /// The root of layer 0, possibly an old one (T4).
     root: AtomicU32,
-    /// For sessions that keep places of keys.
+    /// Counts of removed nodes, for sessions that keep places of keys.
     gone: GoneNodes,
 }
 

@@ -7,7 +7,7 @@ use crate::index::slot::{Slot, Tag};
 use crate::log::SegmentState;
 use crate::store::Inner;
 
-/// Panics where an invariant of index, log or counters is broken. No session may write meanwhile.
+/// Panics if an invariant of index, log or counters is broken. No session may write meanwhile.
 pub(crate) fn validate(inner: &Inner) {
     let mut all_slots = Vec::new();
     let census =
@@ -37,7 +37,7 @@ pub(crate) fn validate(inner: &Inner) {
     }
     for slot in &all_slots {
         validate_slot(inner, *slot);
-        // SAFETY: no session writes, so what a slot names stays.
+        // SAFETY: no session writes, so the entry that a slot names stays.
         let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
         with_expiry += u64::from(entry.has_expiry());
         let segment = inner.log.segment_of(slot.offset_bytes());
@@ -64,9 +64,9 @@ pub(crate) fn validate(inner: &Inner) {
     }
 }
 
-/// One slot against its entry; the hash of the entry's key.
+/// Checks one slot against its entry; returns the hash of the entry's key.
 fn validate_slot(inner: &Inner, slot: Slot) -> KeyHash {
-    // SAFETY: no session writes, so what a slot names stays.
+    // SAFETY: no session writes, so the entry that a slot names stays.
     let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
     let hash = inner.hasher.hash(entry.key());
     assert!(slot.has_tag(Tag::of(hash)), "a slot has its key's tag");

@@ -53,31 +53,31 @@ use table::{TRAILER_BYTES, Trailer};
 pub use table::LAYOUT;
 pub(crate) use table::{Row, Table};
 
-/// Bytes of the mark of a store that runs.
+/// The length of the mark of a running store.
 const MARK_BYTES: u64 = TRAILER_BYTES as u64;
 
-/// Bytes of a table that are gathered before they are written.
+/// The bytes of a table gathered before they are written.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Why a warm file was not opened.
+/// The reason why a warm file was not opened.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WarmError {
-    /// The file cannot be opened, read, or have its space.
+    /// The file cannot be opened, read, or allocated.
     #[error("{what}: {source}")]
     File {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// Another process has it.
+    /// Another process has it open.
     #[error("another server has it; stop that one or give another file")]
     Busy,
-    /// It has something, and nothing of a store's.
+    /// It has contents that are not a store's.
     #[error("it is not empty, and no file of --warm-file: give another path, or remove it")]
     Foreign,
-    /// It was kept by something else than this program with these settings.
+    /// It was kept by another program version or with other settings.
     #[error("{0}")]
     Misfit(Misfit),
     /// The store does not open.
@@ -85,20 +85,20 @@ pub enum WarmError {
     Store(#[from] OpenError),
 }
 
-/// How a file that was kept is not this store's; it is unchanged (I2).
+/// The reason why a kept file does not fit this store; the file is unchanged (I2).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Misfit {
-    /// Of another version of the program.
+    /// It is of another version of the program.
     #[error("it has layout {found}, and this program reads layout {LAYOUT}")]
     Layout {
-        /// As found.
+        /// The layout found.
         found: u32,
     },
     /// Its table is damaged.
     #[error("its table is damaged")]
     Damaged,
-    /// The memory is too small for what is in it.
+    /// The memory is too small for its contents.
     #[error("{0}")]
     Room(String),
 }
@@ -107,59 +107,59 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> WarmError {
     move |source| WarmError::File { what, source }
 }
 
-/// What was in the file.
+/// The contents of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Nothing: it is new, or it was thrown away.
+    /// None: it is new, or was discarded.
     Nothing,
-    /// Memory of a server that did not end as it should: not believed (I1).
+    /// The memory of a server that did not shut down cleanly: not used (I1).
     NotEnded,
     /// A store.
     Kept(Kept),
 }
 
-/// A store that was taken over.
+/// Statistics of a store that was taken over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// Items that are there.
+    /// The number of items taken over.
     pub items: u64,
-    /// Items whose bytes had changed, and which are not there (I3).
+    /// The number of items whose bytes had changed, which were left out (I3).
     pub damaged: u64,
     /// When the last server wrote the table.
     pub saved_at_ms: u64,
-    /// As given to [`WarmFile::keep`].
+    /// The note given to [`WarmFile::keep`].
     pub note: u64,
 }
 
-/// What [`WarmFile::keep`] wrote.
+/// Statistics of [`WarmFile::keep`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Items that live.
+    /// The number of live items.
     pub items: u64,
-    /// Bytes of the table.
+    /// The length of the table.
     pub table_bytes: u64,
 }
 
-/// The file of a store that is open.
+/// The file of an open store.
 #[derive(Debug)]
 pub struct WarmFile {
-    /// Locked as long as it is open.
+    /// Locked while it is open.
     file: File,
     memory_bytes: u64,
 }
 
-/// A store, its file, and what was in that.
+/// A store, its file, and the contents found.
 pub struct Opened {
-    /// Open, with what was found.
+    /// The open store, with the contents found.
     pub store: Arc<Store>,
-    /// To keep it.
+    /// The file, for keeping the store.
     pub file: WarmFile,
-    /// What was there.
+    /// The contents found.
     pub found: Found,
 }
 
-/// Opens a store in `path`, with what is kept there and has not expired by `now`; `threads` build
-/// the index.
+/// Opens a store in `path`, with the items kept there that have not expired by `now`; `threads`
+/// build the index.
 ///
 /// # Errors
 /// [`WarmError`]; a [`WarmError::Misfit`] has changed nothing.
@@ -180,7 +180,7 @@ pub fn open(
     }
 }
 
-/// Opens an empty store in `path`, whatever a store has left there.
+/// Opens an empty store in `path`, discarding what an earlier store left there.
 ///
 /// # Errors
 /// [`WarmError`].
@@ -195,7 +195,7 @@ pub fn open_empty(
 fn open_locked(path: &Path) -> Result<File, WarmError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
-    // Only this user reads what clients store, and no other user says by a link where it lies.
+    // Only this user may read clients' data, and no other user may redirect the file by a link.
     options.mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
     let file = options.open(path).map_err(failed("cannot open it"))?;
     let status = file.metadata().map_err(failed("cannot read"))?;
@@ -226,7 +226,7 @@ fn begin_empty(
     file.set_len(0).map_err(failed("cannot empty it"))?;
     let memory_bytes = whole_pages(config.memory_bytes);
     let reserved = reserve(&file, memory_bytes + MARK_BYTES);
-    // The blocks that it got are given back.
+    // The blocks already allocated are given back.
     reserved.inspect_err(|_| drop(file.set_len(0)))?;
     write_mark(&file, memory_bytes + MARK_BYTES)?;
     let store = Store::open_at(config, tuning, nodes, Begin::Warm { file: &file, table: None })?;
@@ -239,7 +239,7 @@ fn whole_pages(bytes: u64) -> u64 {
     bytes.next_multiple_of(HUGE_PAGE_BYTES as u64)
 }
 
-/// Makes the file so long, with all blocks (I5).
+/// Extends the file to this length, with all blocks allocated (I5).
 fn reserve(file: &File, len_bytes: u64) -> Result<(), WarmError> {
     let failed = failed("cannot have the space for --memory");
     if let Err(error) = file.set_len(len_bytes) {
@@ -251,36 +251,36 @@ fn reserve(file: &File, len_bytes: u64) -> Result<(), WarmError> {
     }
 }
 
-/// I1: at the end of a file that is so long.
+/// Writes the mark at the end of a file of this length (I1).
 fn write_mark(file: &File, len_bytes: u64) -> Result<(), WarmError> {
     let at = len_bytes - MARK_BYTES;
     file.write_all_at(&table::RUNNING, at).map_err(failed("cannot write"))
 }
 
 impl WarmFile {
-    /// From now on the store may change, and what was kept is not believed any more: after
-    /// everything that can go wrong at a start.
+    /// Declares the store running: it may change from now on, and the kept contents are void.
+    /// Called after everything that can fail at a start.
     ///
     /// # Errors
-    /// There is no space for the table of the end; what was kept is still there.
+    /// There is no space for the table of the end; the kept contents are still there.
     pub fn begin(&self, store: &Store) -> Result<(), WarmError> {
         let running_bytes = self.running_bytes(store);
         let len_bytes = self.file.metadata().map_err(failed("cannot read"))?.len();
-        // A file may be longer: its memory was larger.
+        // The file may be longer, because its memory was larger.
         let running_bytes = running_bytes.max(len_bytes + MARK_BYTES);
         let reserved = reserve(&self.file, running_bytes);
         reserved.inspect_err(|_| drop(self.file.set_len(len_bytes)))?;
         write_mark(&self.file, running_bytes)
     }
 
-    /// Memory, the largest table that it can have, and the mark.
+    /// The length of the memory, the largest table that it can have, and the mark.
     fn running_bytes(&self, store: &Store) -> u64 {
         let rows = u64::from(store.limits().segment_count);
         self.memory_bytes + table::bytes_max(self.memory_bytes, rows) + MARK_BYTES
     }
 
-    /// Writes what lives behind the memory, with `note` for the next process that opens it. Every
-    /// session has ended, and none is opened any more.
+    /// Writes the table of live entries behind the memory, with `note` for the next process that
+    /// opens it. Every session has ended, and none is opened any more.
     ///
     /// # Errors
     /// The kernel's; or a session is left. Nothing is kept then.
@@ -317,14 +317,14 @@ impl WarmFile {
         file.write_all(&trailer.to_bytes())?;
         file.flush()?;
         drop(file);
-        // I1: until here the mark is the end.
+        // I1: until here the mark is at the end.
         self.file.set_len(memory_bytes + table_bytes + TRAILER_BYTES as u64)?;
-        // On a tmpfs this is nothing; elsewhere the pages are to be there after a reboot too.
+        // On a tmpfs this does nothing; elsewhere the pages should survive a reboot too.
         self.file.sync_all()?;
         Ok(Written { items, table_bytes: table_bytes + TRAILER_BYTES as u64 })
     }
 
-    /// Segments with entries, without what lives; the oldest first.
+    /// The segments with entries, the oldest first, without the lists of live entries.
     fn rows_of(&self, store: &Store) -> Vec<Row> {
         let log = &store.inner().log;
         let allocator = log.allocator();

@@ -29,13 +29,13 @@ use crate::request::{Op, Outcome, Request, Sink, Update};
 use crate::store::Inner;
 use crate::tree::{Hint, Inserted, Keys, NODE_BYTES, SPARE_NODES, Shortage, Sought, Tree};
 
-/// Nodes that a session keeps between requests.
+/// The nodes that a session keeps between requests.
 const SPARE_KEPT: usize = 2 * SPARE_NODES;
-/// Keys that a new node takes at least, on the average of many: a split leaves each of the two half
-/// full, and what is above them is a small part of that.
+/// The average minimum of keys per new node: a split leaves each half full, and the nodes above are
+/// a small part.
 const KEYS_PER_NODE: usize = 4;
-/// Nodes of this part of the log are taken ahead at most: a cache would be emptied for keys that
-/// may not come.
+/// At most this part of the log is taken ahead for nodes: otherwise a cache would be emptied for
+/// keys that may not come.
 const NODES_AHEAD_PART: u64 = 4;
 
 impl Keys for Log {
@@ -61,8 +61,8 @@ impl Keys for Log {
     }
 }
 
-/// The log, when the tag of the one key that is looked for is known: entries of its group that
-/// have another are told apart without a look at them.
+/// The log, with the tag of the one key looked for: entries of its group with another tag are
+/// excluded without reading them.
 pub(super) struct Tagged<'l> {
     pub log: &'l Log,
     pub tag: Tag,
@@ -88,7 +88,7 @@ impl Keys for Tagged<'_> {
 }
 
 impl Local {
-    /// The key's entry in the tree; with its stripe locked, no other session changes that.
+    /// The key's entry in the tree; while its stripe is locked, no other session changes it.
     #[inline]
     pub(super) fn find_ordered<'a>(
         inner: &'a Inner,
@@ -133,18 +133,18 @@ impl Local {
         }
     }
 
-    /// Has nodes at hand for the next insert, if there are some; called before locks are taken.
+    /// Reserves nodes for the next insert, if there are some; called before locks are taken.
     #[inline]
     pub(super) fn have_nodes(&mut self, inner: &Inner) {
         let Some(tree) = &inner.tree else { return };
         if self.spare.count() < SPARE_NODES {
-            // Whether that succeeds shows when an insert needs them.
+            // The insert itself shows whether there were enough.
             self.spare.fill(tree.memory(), SPARE_KEPT);
         }
     }
 
     /// After an insert that changed nothing for lack of nodes, in recovery, where no room can be
-    /// made: has as many as it lacked.
+    /// made: reserves as many as it lacked.
     pub(super) fn have_missing_nodes(&mut self, inner: &Inner) -> Result<(), IndexFull> {
         let wanted = std::mem::take(&mut self.node_shortage);
         let tree = inner.tree.as_ref().filter(|_| wanted > 0);
@@ -152,20 +152,20 @@ impl Local {
         if is_filled { Ok(()) } else { Err(IndexFull) }
     }
 
-    /// The same for inserts of so many keys under their locks, where no room can be made. Drops
+    /// Reserves nodes for `key_count` inserts under their locks, where no room can be made. Drops
     /// every reference this session has.
     pub(super) fn have_nodes_for(&mut self, inner: &Inner, now: UnixMillis, key_count: usize) {
         let Some(tree) = &inner.tree else { return };
         let wanted = SPARE_NODES + key_count.div_ceil(KEYS_PER_NODE);
         let log_bytes = u64::from(inner.log.segment_count()) * inner.log.segment_bytes();
         if (wanted * NODE_BYTES) as u64 <= log_bytes / NODES_AHEAD_PART {
-            // Whether that succeeds shows when an insert needs them.
+            // The insert itself shows whether there were enough.
             self.take_nodes(inner, tree, now, wanted);
         }
     }
 
-    /// Gives back what an insert that opened many layers left over, or could not use. Not within a
-    /// request: the retry of such an insert needs all that were taken.
+    /// Gives back nodes that were left over by an insert that opened many layers, or that it could
+    /// not use. Not called within a request: the retry of such an insert needs all that were taken.
     #[inline]
     pub(super) fn keep_few_nodes(&mut self, inner: &Inner) {
         if let Some(tree) = &inner.tree {
@@ -173,10 +173,10 @@ impl Local {
         }
     }
 
-    /// After an insert that changed nothing for lack of nodes: has them at hand, and makes room
-    /// for them if there is none, for nodes lie in the log's segments. A cache empties segments
+    /// After an insert that changed nothing for lack of nodes: reserves them, and makes room for
+    /// them if there is none, because nodes lie in the log's segments. A cache empties segments
     /// until enough keys, and with them nodes, have gone. Drops every reference this session has.
-    /// False: the insert did not lack nodes, or there are none to be had.
+    /// False: the insert did not lack nodes, or none can be had.
     #[cold]
     fn take_nodes(&mut self, inner: &Inner, tree: &Tree, now: UnixMillis, wanted: usize) -> bool {
         if self.spare.fill(tree.memory(), wanted) {
@@ -209,8 +209,8 @@ impl Local {
         false
     }
 
-    /// Whether a write that was answered "out of memory" shall be tried again: it lacked only
-    /// nodes, or a line for an overflow bucket, and now has them.
+    /// Whether a write that was answered "out of memory" should be retried: it lacked only nodes,
+    /// or a line for an overflow bucket, and now has them.
     #[inline]
     pub(super) fn has_nodes_now(&mut self, inner: &Inner, now: UnixMillis) -> bool {
         let wanted = std::mem::take(&mut self.node_shortage);
@@ -221,13 +221,13 @@ impl Local {
             Some(tree) => self.take_nodes(inner, tree, now, wanted),
             None => self.has_overflow_now(inner, now),
         };
-        // A first try of several has counted.
+        // The first of several attempts has been counted.
         self.counts.out_of_memory = self.counts.out_of_memory.wrapping_sub(u64::from(has_nodes));
         has_nodes
     }
 
-    /// A store whose index found no line for an overflow bucket: reclaims until it could borrow
-    /// a segment.
+    /// For a store whose index found no line for an overflow bucket: reclaims until the index can
+    /// borrow a segment.
     #[cold]
     fn has_overflow_now(&mut self, inner: &Inner, now: UnixMillis) -> bool {
         inner.index.has_overflow()
@@ -235,7 +235,7 @@ impl Local {
     }
 
     /// The executor's chunk over the tree: stages 1 and 2 are one walk of all keys down to their
-    /// entries, stage 3 as ever.
+    /// entries; stage 3 is unchanged.
     pub(super) fn execute_chunk_ordered<U: Update, S: Sink<U::Refusal>>(
         &mut self,
         inner: &Arc<Inner>,
@@ -263,7 +263,7 @@ impl Local {
                 self.write_one(call, request, sink);
                 continue;
             }
-            // A write that made room has quiesced: the borders of the hints may be gone.
+            // A write that made room has quiesced: the borders in the hints may be gone.
             let hint = if self.are_hints_good { *hint } else { Hint::NONE };
             let log = Tagged { log: &inner.log, tag: Tag::of(request.hash) };
             let position = tree.find_hinted(hint, request.key, &log);
@@ -272,7 +272,7 @@ impl Local {
         self.keep_few_nodes(inner);
     }
 
-    /// The outcome of a GET whose key has its slot there.
+    /// The outcome of a GET whose key has the given slot.
     #[inline]
     pub(super) fn answer_get<R, S: Sink<R>>(
         &mut self,

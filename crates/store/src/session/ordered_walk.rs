@@ -14,17 +14,17 @@ use crate::request::Item;
 use crate::store::Inner;
 use crate::tree::{Hint, Keys, Origin, Tree, Walk};
 
-/// Entries that FLUSHALL and the sweep of expired ones look at between two quiescent points.
+/// The entries that FLUSHALL and the sweep of expired ones visit between two quiescent points.
 pub(super) const WALK_STEP: usize = 256;
 
-/// What one step of a walk saw.
+/// The results of one step of a walk.
 #[derive(Default)]
 pub(super) struct Swept {
     /// Entries with an expiry ...
     pub seen: u32,
-    /// ... of which so many were removed.
+    /// ... and the number of these that were removed.
     pub expired: u32,
-    /// The walk has come to the end.
+    /// Whether the walk has reached the end.
     pub is_end: bool,
 }
 
@@ -45,7 +45,7 @@ impl Session {
             cursor => Some(inner.cursors().key_of(cursor)?),
         };
         let end = prefix_end(prefix);
-        // A cursor may be of a walk over another prefix.
+        // A cursor may be from a walk over another prefix.
         let last = last.filter(|last| last.as_slice() >= prefix);
         let start = last.as_deref().map_or(Bound::Included(prefix), Bound::Excluded);
         let range = Range {
@@ -59,7 +59,7 @@ impl Session {
         Ok(walked.resume_key.map_or(0, |key| inner.cursors().remember(key)))
     }
 
-    /// [`Session::random_item`] over the tree: a random way down, then on to a key that lives.
+    /// [`Session::random_item`] over the tree: descends at random, then goes on to a live key.
     pub(super) fn random_ordered(
         &mut self,
         now: UnixMillis,
@@ -94,7 +94,8 @@ impl Session {
 }
 
 impl Local {
-    /// A step of the expiry pass over the tree, from where the last step of any session ended.
+    /// A step of the expiry pass over the tree, from the place where the last step of any session
+    /// ended.
     pub(super) fn expire_ordered(
         &mut self,
         inner: &Inner,
@@ -123,14 +124,14 @@ impl Local {
         swept
     }
 
-    /// One step of the pass; true: much has expired, come again soon.
+    /// One step of the pass; true: many items had expired, so the next step should follow soon.
     pub(super) fn expire_step_ordered(
         &mut self,
         inner: &Inner,
         tree: &Tree,
         now: UnixMillis,
     ) -> bool {
-        // Another session takes its step of the shared pass: that is enough.
+        // Another session is taking its step of the shared pass: that is enough.
         let Some(mut place) = inner.try_expiry_key() else { return false };
         let swept = self.expire_ordered(inner, tree, now, &mut place);
         swept.expired > 0 && swept.expired * HURRY_SHARE > swept.seen
@@ -201,7 +202,7 @@ pub(super) fn collect_behind(
     let mut walk = Walk::new(tree, &inner.log);
     let origin = last.map_or(Origin::End, Origin::Behind);
     walk.start(Direction::Forward, origin, WALK_STEP, Hint::NONE);
-    // All are gathered before the first entry is looked at.
+    // All slots are gathered before the first entry is read.
     let asked_for = std::iter::from_fn(|| walk.next()).inspect(|slot| inner.log.prefetch(*slot));
     slots.extend(asked_for.take(WALK_STEP));
 }

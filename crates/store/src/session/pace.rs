@@ -29,73 +29,73 @@ use super::reclaim::StepMax;
 use crate::log::{Aim, Purpose, SEARCH_ROWS, Search};
 use crate::store::Inner;
 
-/// Free segments for each session below which it pays. Each more would lie idle: with two, a store
-/// that is 85 % full copied a third more.
+/// The free segments for each session below which paced reclaiming begins. More would lie idle:
+/// with two, a store that is 85 % full copied a third more.
 const LOW_WATER: u32 = 1;
-/// Entries of a victim that one step looks at: 30 to 70 us (I1). With 512 one step in 7,000 took
-/// more than 100 us where all were copied.
+/// The entries of a victim that one step visits: 30 to 70 us (I1). With 512 one step in 7,000 took
+/// more than 100 us if all were copied.
 const ENTRIES_MAX: usize = 384;
-/// The same while a full durable log is emptied by deletes: those of a chunk are short, but each
-/// needs a part of a pass over all that is alive (deletes.rs), or one of them waits for a whole
-/// one.
+/// The same while deletes empty a full durable log: a chunk's deletes are short, but each needs a
+/// part of a pass over all live entries (deletes.rs), or one of them waits for a whole pass.
 const ENTRIES_OF_DELETES_MAX: usize = 2_048;
-/// Bytes that a step copies even if the chunk wrote fewer (I1).
+/// The bytes that a step may copy even if the chunk wrote fewer (I1).
 const COPIED_MAX: u64 = 256 << 10;
-/// More than this is not believed to stay of every victim: a step of 21 bytes for one written.
+/// The highest share assumed to stay of every victim: a step of 21 bytes for one written.
 const KEPT_PCT_MAX: u64 = 94;
 /// Bytes of victim for each byte that is to come free, in percent, ...
 const HASTE_PCT: u64 = 125;
-/// ... and when hardly a segment is left, not even one that the reserve could lend, or the log
-/// shrinks.
+/// ... and when hardly a segment is left, including those that the reserve could lend, or when the
+/// log shrinks.
 const GREAT_HASTE_PCT: u64 = 500;
-/// What a session that was held up owes at most, beyond its last chunk.
+/// The most bytes that a session which was held up still has to reclaim, beyond its last chunk.
 const OWED_MAX_BYTES: u64 = 1 << 20;
-/// After a chunk that appended nothing: one group of what was begun, since others may wait for it.
+/// The step after a chunk that appended nothing: one group of a victim already begun, since others
+/// may wait for it.
 const IDLE_STEP: StepMax = StepMax { entries: 1, moved_bytes: 1, seen_bytes: 1 };
-/// Steps of reclaiming that are left out when no victim was found, for each step of the search.
+/// The steps of reclaiming that are skipped when no victim was found, for each step of the search.
 const FRUITLESS_STEPS: u32 = 32;
 
-/// How far a session's reclaiming has kept up with its writing.
+/// The state that keeps a session's reclaiming in step with its writing.
 #[derive(Default)]
 pub(super) struct Pace {
-    /// What it had appended when it last paid; `None`: there was room enough.
+    /// The bytes appended when the session last reclaimed; `None`: there was room enough.
     appended_bytes: Option<u64>,
-    /// Bytes of victims that it should have looked at by now.
+    /// The bytes of victims that it should have visited by now.
     owed_bytes: u64,
-    /// Of the last victims' bytes, what had to be copied.
+    /// The share of the last victims' bytes that had to be copied.
     kept_pct: u64,
-    /// The look for the next victim.
+    /// The search for the next victim.
     pub(super) search: Option<Search>,
-    /// The aim that no segment suited, and the steps to be left out.
+    /// The aim for which no segment was found, and the steps still to be skipped.
     fruitless: Option<(Aim, u32)>,
 }
 
 impl Pace {
-    /// There is room enough.
+    /// Resets the state: there is room enough.
     pub(super) fn rest(&mut self) {
         self.appended_bytes = None;
         self.owed_bytes = 0;
     }
 
-    /// All that is alive in the next victim is to be copied.
+    /// Expects that all live bytes of the next victim will be copied.
     pub(super) fn expect(&mut self, live_bytes: u64, used_bytes: u64) {
         let live_pct = live_bytes * 100 / used_bytes.max(1);
         self.kept_pct = self.kept_pct.max(live_pct.min(KEPT_PCT_MAX));
     }
 
-    /// A victim was emptied.
+    /// Learns from an emptied victim.
     pub(super) fn learn(&mut self, copied_bytes: u64, used_bytes: u64) {
         let kept_pct = copied_bytes * 100 / used_bytes.max(1);
-        // Half of what was known before: segments differ.
+        // The previous share counts for half: segments differ.
         self.kept_pct = (self.kept_pct + kept_pct).div_ceil(2).min(KEPT_PCT_MAX);
     }
 
-    /// No segment of a table of so many is worth it.
+    /// Notes that no segment of a table of `segment_count` is worth emptying.
     pub(super) fn found_nothing(&mut self, aim: Aim, segment_count: u32) {
         self.fruitless = Some((aim, FRUITLESS_STEPS * segment_count.div_ceil(SEARCH_ROWS)));
     }
 
-    /// Whether to look for a victim at all: not soon after none was found.
+    /// Whether to search for a victim: not soon after none was found.
     pub(super) fn may_search(&mut self, wanted: Aim) -> bool {
         self.fruitless = match self.fruitless {
             Some((aim, left)) if aim == wanted && left > 0 => Some((aim, left - 1)),
@@ -104,13 +104,13 @@ impl Pace {
         self.fruitless.is_none()
     }
 
-    /// So many bytes were appended by now: the step that is due.
+    /// The step that is due after `appended_bytes` in all.
     fn step_for(
         &mut self,
         appended_bytes: u64,
         (haste_pct, entries): (u64, usize),
     ) -> Option<StepMax> {
-        // A write that was cancelled gave its space back.
+        // A cancelled write gave its space back.
         let used_bytes =
             appended_bytes.saturating_sub(self.appended_bytes.replace(appended_bytes)?);
         if used_bytes == 0 {
@@ -127,7 +127,7 @@ impl Pace {
 }
 
 impl Local {
-    /// After a chunk of requests; the session holds no reference and no lock.
+    /// Reclaims after a chunk of requests; the session holds no reference and no lock.
     #[inline]
     pub(super) fn reclaim_in_step(&mut self, inner: &Inner, now: UnixMillis) {
         if self.lacks_room(inner, LOW_WATER) {
@@ -135,12 +135,12 @@ impl Local {
         }
     }
 
-    /// After a call that only read; the session holds no reference (I2).
+    /// Reclaims after a call that only read; the session holds no reference (I2).
     #[inline]
     pub(super) fn quiesce_after_reads(&mut self, inner: &Inner, now: UnixMillis) {
         inner.epochs.quiesce(self.place);
         self.reclaim_in_step(inner, now);
-        // What that has evicted counts now: the next write of this session may be long in coming.
+        // Its evictions are published now: the next write of this session may be long in coming.
         self.publish_counts(inner);
     }
 
@@ -163,7 +163,7 @@ impl Local {
         self.reclaim_ahead(inner, now, max);
         let seen_bytes = self.work.seen_bytes - seen_before;
         self.pace.owed_bytes = self.pace.owed_bytes.saturating_sub(seen_bytes);
-        // Copies are no writes: what they take is in the share that is kept.
+        // Copies are not writes: the kept share already covers their space.
         if self.pace.appended_bytes.is_some() {
             self.pace.appended_bytes = Some(self.appended_bytes());
         }

@@ -19,14 +19,14 @@ use crate::log::{Appender, Queue, Role};
 use crate::store::Inner;
 
 impl Local {
-    /// The queue that the key's new entry belongs to. A ghost is forgotten by that, even if the
-    /// request then writes nothing.
+    /// The queue for the key's new entry. If it is in the ghost table, it is removed from there,
+    /// even if the request then writes nothing.
     #[inline]
     pub(super) fn queue_for(&mut self, call: Call<'_>, hash: KeyHash) -> Queue {
         let Call { inner, guess, .. } = call;
         match (inner.ghosts.is_some(), guess.in_head()) {
             (false, _) => Queue::Main,
-            // Stage 2 has looked.
+            // Stage 2 has found a slot.
             (true, Some(seen)) => inner.log.queue_of(seen.slot.offset_bytes()),
             (true, None) => self.queue_of_two(inner, hash),
         }
@@ -47,7 +47,7 @@ impl Local {
         if is_ghost { Queue::Main } else { Queue::Small }
     }
 
-    /// Where a client's write for `queue` is appended.
+    /// The appender for a client's write to `queue`.
     #[inline]
     pub(super) fn appender_for(&mut self, inner: &Inner, queue: Queue) -> &mut Appender {
         match queue {
@@ -65,7 +65,7 @@ impl Local {
         }
     }
 
-    /// Bytes that writes of any queue find in open segments.
+    /// The bytes that writes of any queue find free in open segments.
     pub(super) fn room_bytes(&self, inner: &Inner) -> u64 {
         match inner.ghosts.is_some() {
             true => self.appender.room_bytes().min(self.survivors.room_bytes()),

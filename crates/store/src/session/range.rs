@@ -25,17 +25,17 @@ use crate::request::Item;
 use crate::store::Inner;
 use crate::tree::{Hint, Keys, Origin, Sought, Tree, Walk};
 
-/// Entries that one call looks at ...
+/// The entries that one call looks at ...
 const CALL_ITEMS_MAX: usize = 1000;
 /// ... and bytes of them: some hundred microseconds of a client's time.
 const CALL_BYTES_MAX: usize = 1 << 20;
-/// Slots that a walk gathers before their entries are looked at ...
+/// Slots that a walk gathers before it reads their entries ...
 const AHEAD_MAX: usize = 64;
-/// ... and at first, when the range may end before so many.
+/// ... and the initial number, because the range may end before that many.
 const AHEAD_MIN: usize = 16;
-/// Slots that one walk gathers between as many visits of another's.
+/// Slots that one walk gathers between as many visits of the other walk.
 const TURN: usize = 8;
-/// Ranges by which their borders are asked for before they are needed.
+/// How many ranges ahead borders are prefetched.
 const BORDERS_AHEAD: usize = 4;
 
 impl Session {
@@ -59,8 +59,8 @@ impl Session {
         Ok(end)
     }
 
-    /// [`Session::range`] for each of `ranges`, in order. Their ways down and their entries are
-    /// fetched side by side: several ranges in one call cost less than as many calls.
+    /// [`Session::range`] for each of `ranges`, in order. They descend and fetch their entries side
+    /// by side: several ranges in one call cost less than as many calls.
     ///
     /// # Errors
     /// The store's index keeps no order.
@@ -91,7 +91,7 @@ pub(super) fn walk_range(
     walk_range_from(inner, tree, now, (range, Hint::NONE), visit)
 }
 
-/// The same, beginning where the hint says if that is right.
+/// Like `walk_range`, beginning at the hint's place if that is right.
 #[inline]
 pub(super) fn walk_range_from(
     inner: &Inner,
@@ -131,7 +131,8 @@ fn walk_ranges(
         }
     };
     (0..BORDERS_AHEAD).for_each(ask_ahead);
-    // One gathers while the entries of the other are on their way: a few slots, a few visits.
+    // One lane gathers while the entries of the other are on their way: a few slots, then a few
+    // visits.
     let mut lanes = (Lane::new(inner, tree), Lane::new(inner, tree));
     for index in 0..=ranges.len() {
         let (gathering, visiting) = (&mut lanes.0, &mut lanes.1);
@@ -162,18 +163,18 @@ struct Ended<'i> {
     resume_key: Option<&'i [u8]>,
 }
 
-/// A walk, and the slots that it is ahead of what is visited: their entries are on their way.
+/// A walk, and the slots gathered ahead of the visits: their entries are on their way.
 struct Lane<'i, 'k> {
     inner: &'i Inner,
     walk: Walk<'i, 'k, Log>,
     ahead: ArrayVec<Slot, AHEAD_MAX>,
-    /// How many slots shall be in `ahead` before they are visited.
+    /// The number of slots in `ahead` before they are visited.
     target: usize,
     /// The walk has come to its end.
     is_over: bool,
-    /// Slots of `ahead` that were looked at, ...
+    /// The number of slots of `ahead` that were looked at.
     seen: usize,
-    /// ... of all slots, those whose items were visited.
+    /// The number of items visited so far.
     visited: usize,
     looked_at: usize,
     bytes: usize,
@@ -199,7 +200,7 @@ impl<'i, 'k> Lane<'i, 'k> {
         self.ahead.clear();
         (self.seen, self.visited, self.looked_at, self.bytes) = (0, 0, 0, 0);
         self.is_over = range.is_empty() || range.item_limit == 0;
-        // Where a range may end early, few are asked for in vain.
+        // If a range may end early, few slots are gathered, so that few prefetches are in vain.
         let target = if far_bound(range) == Bound::Unbounded { AHEAD_MAX } else { AHEAD_MIN };
         self.target = target.min(range.item_limit);
         if !self.is_over {
@@ -207,7 +208,7 @@ impl<'i, 'k> Lane<'i, 'k> {
         }
     }
 
-    /// Takes up to `count` slots and asks for their entries.
+    /// Takes up to `count` slots and prefetches their entries.
     #[inline]
     fn gather(&mut self, count: usize) {
         if self.is_over {
@@ -223,7 +224,7 @@ impl<'i, 'k> Lane<'i, 'k> {
         }
     }
 
-    /// The next slots, when all are looked at; false: there are none.
+    /// Gathers the next slots when all were looked at; false: there are none.
     fn gather_again(&mut self, range: &Range<'_>) -> bool {
         if self.is_over {
             return false;
@@ -235,8 +236,8 @@ impl<'i, 'k> Lane<'i, 'k> {
         !self.ahead.is_empty()
     }
 
-    /// Looks at up to `count` entries; how the walk ended, if it did. At most as many as one call
-    /// may are looked at.
+    /// Looks at up to `count` entries, within the bound of one call; returns how the walk ended, if
+    /// it did.
     #[inline]
     fn visit(
         &mut self,
@@ -273,7 +274,7 @@ impl<'i, 'k> Lane<'i, 'k> {
     }
 }
 
-/// Where a walk over the range begins.
+/// The origin of a walk over the range.
 pub(super) fn origin_of<'a>(range: &Range<'a>) -> Origin<'a> {
     match range.origin() {
         Bound::Unbounded => Origin::End,
@@ -282,7 +283,7 @@ pub(super) fn origin_of<'a>(range: &Range<'a>) -> Origin<'a> {
     }
 }
 
-/// Where it ends.
+/// The bound at which the walk ends.
 #[inline]
 fn far_bound<'a>(range: &Range<'a>) -> Bound<&'a [u8]> {
     match range.direction {
@@ -291,7 +292,7 @@ fn far_bound<'a>(range: &Range<'a>) -> Bound<&'a [u8]> {
     }
 }
 
-/// Whether a walk over the range has left it with `key`.
+/// Whether `key` is outside the range, so that the walk ends.
 #[inline]
 fn is_beyond(range: &Range<'_>, key: &[u8]) -> bool {
     match (range.direction, far_bound(range)) {

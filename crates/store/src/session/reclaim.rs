@@ -32,13 +32,14 @@ use crate::store::Inner;
 
 /// Entries whose buckets are prefetched together.
 const GROUP: usize = 16;
-/// A group ends with the entry that goes beyond this.
+/// A group ends with the entry that exceeds this.
 const GROUP_BYTES: u64 = 64 << 10;
-/// Dropped keys that are remembered, in percent of the cache's items: main's share.
+/// The dropped keys that are remembered, in percent of the cache's items: main's share.
 const GHOSTS_PER_ITEM_PCT: u64 = 90;
-/// Reads in the small queue that an entry needs to move to main.
+/// The reads in the small queue that move an entry to main.
 const PROMOTING_MARKS: u64 = 1;
-/// An entry this much smaller than the mean costs little to keep and as much to miss as any other.
+/// An entry this much smaller than the mean costs little to keep, and a miss of it costs as much as
+/// any other.
 const UNREAD_PART_OF_MEAN: u64 = 4;
 
 /// A segment that this session is emptying.
@@ -47,28 +48,28 @@ pub(super) struct Job {
     next_bytes: u64,
     end_bytes: u64,
     moved_bytes: u64,
-    /// Ghosts that the table does not count yet.
+    /// Insertions into the ghost table that are not counted there yet.
     ghosts_inserted: u64,
-    /// Of the victim's bytes, what the policy may keep (I2).
+    /// The victim's bytes that the policy may keep (I2).
     keep_max_bytes: u64,
-    /// Entries of the small queue up to this length need no read to stay: a quarter of the mean.
+    /// Entries of the small queue up to this length stay without a read: a quarter of the mean.
     unread_max_bytes: u64,
-    /// The space itself is wanted, not just any: nothing gets a second life in place.
+    /// Whether this very space is wanted: then no entry gets a second life in place.
     must_empty: bool,
-    /// Deletes that were written up to this sequence have nothing older anywhere (D5).
+    /// For deletes written up to this sequence no older entry exists anywhere (D5).
     horizon: Option<u64>,
 }
 
-/// How much one step may do; it may go over by one group of entries, of [`GROUP_BYTES`].
+/// The bounds of one step; it may exceed them by one group of entries, of [`GROUP_BYTES`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StepMax {
     pub entries: usize,
     pub moved_bytes: u64,
-    /// Of the victim, alive or dead.
+    /// Bytes of the victim, live or dead.
     pub seen_bytes: u64,
 }
 
-/// How a step of a job ended.
+/// The result of a step of a job.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Entries are left.
@@ -87,12 +88,12 @@ struct Candidate<'a> {
     hash: KeyHash,
 }
 
-/// What to do with a live entry.
+/// The decision about a live entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Drop,
     Expire,
-    /// To the youngest of `queue`, with `marks`.
+    /// Moves it to the end of `queue`, with `marks`.
     Move {
         queue: Queue,
         marks: u64,
@@ -123,14 +124,14 @@ impl Job {
 }
 
 impl Local {
-    /// Gives an unfinished job back; a session that needs room claims the segment anew.
+    /// Gives an unfinished job up; a session that needs room claims the segment again.
     pub(super) fn drop_job(&mut self, inner: &Inner) {
         if let Some(job) = self.job.take() {
             inner.log.allocator().unclaim(job.victim.segment);
         }
     }
 
-    /// Looks at entries of the job's segment, as far as `max` allows.
+    /// Handles entries of the job's segment, within the bounds of `max`.
     pub(super) fn reclaim_step(&mut self, inner: &Inner, now: UnixMillis, max: StepMax) -> Step {
         let Some(mut job) = self.job.take() else { return Step::Finished };
         let (mut seen, moved_before, seen_from) = (0, job.moved_bytes, job.next_bytes);
@@ -154,7 +155,7 @@ impl Local {
                     inner.log.allocator().unclaim(job.victim.segment);
                     break Step::Stuck;
                 }
-                // A large entry got a second life where it lies.
+                // A large entry got a second life in place.
                 Step::More => break Step::Finished,
             }
         };
@@ -167,7 +168,7 @@ impl Local {
         step
     }
 
-    /// As [`Local::reclaim_entry`], for each entry up to the first that is not dead then.
+    /// [`Local::reclaim_entry`] for each entry, up to the first that is not dead afterwards.
     fn reclaim_group(
         &mut self,
         inner: &Inner,
@@ -184,8 +185,8 @@ impl Local {
         Step::Finished
     }
 
-    /// Ghosts of earlier steps are older by those of this one; as many of them count as main has
-    /// room for items.
+    /// Ages the ghosts of earlier steps by those inserted in this one; as many of them count as
+    /// main has room for items.
     fn age_ghosts(&self, inner: &Inner, job: &mut Job) {
         if let Some(ghosts) = &inner.ghosts
             && job.ghosts_inserted > 0
@@ -195,7 +196,7 @@ impl Local {
         }
     }
 
-    /// `Finished`: the entry is dead now; `More`: it stays where it is; `Stuck`: no space.
+    /// `Finished`: the entry is dead now; `More`: it stays in place; `Stuck`: no space.
     fn reclaim_entry(
         &mut self,
         inner: &Inner,
@@ -264,7 +265,7 @@ impl Local {
         Step::Finished
     }
 
-    /// An entry that no slot names.
+    /// Handles an entry that no slot names.
     fn reclaim_unnamed(&mut self, inner: &Inner, job: &mut Job, dead: Candidate<'_>) -> Step {
         let Candidate { entry, offset_bytes, .. } = dead;
         let Some(durable) = &inner.durable else { return Step::Finished };
@@ -272,7 +273,7 @@ impl Local {
             return Step::Finished; // D4
         }
         let horizon = *job.horizon.get_or_insert_with(|| {
-            // A large entry that is alive shares its run with no older one of its key.
+            // A live large entry shares its run with no older entry of its key.
             let is_live_run = |segment| inner.log.is_live_run(segment);
             durable.oldest_sequence(job.victim.segment, is_live_run)
         });
@@ -287,13 +288,13 @@ impl Local {
             return Step::Stuck;
         }
         inner.log.sub_live(self.lane, offset_bytes, len_bytes);
-        // No slot says that it was dealt with: a job that begins again begins behind it.
+        // No slot records that it was handled: a job that begins again begins behind it.
         let start = inner.log.segment_start(job.victim.segment);
         durable.set_cleaned(job.victim.segment, offset_bytes + len_bytes as u64 - start);
         Step::Finished
     }
 
-    /// Copies an entry that no slot names to the youngest of the survivors; false: no space.
+    /// Copies an entry that no slot names to the end of the survivors; false: no space.
     fn copy_aside(&mut self, inner: &Inner, entry: Entry<'_>) -> bool {
         let log = &inner.log;
         let reserved = self.survivors.reserve(log, entry.len_bytes(), Purpose::Reserve);
@@ -304,7 +305,8 @@ impl Local {
         true
     }
 
-    /// What the small queue gives up is known again when it comes back.
+    /// Remembers a key that the small queue drops, so that it is recognised when it is written
+    /// again.
     fn remember_ghost(&mut self, inner: &Inner, job: &mut Job, hash: KeyHash) {
         if let Some(ghosts) = &inner.ghosts
             && job.victim.queue == Queue::Small
@@ -332,7 +334,8 @@ impl Local {
         }
     }
 
-    /// Copies an entry as it is, version and all, to the youngest of `queue`; its new slot.
+    /// Copies an entry unchanged, including its version, to the end of `queue`; returns its new
+    /// slot.
     fn copy_entry(
         &mut self,
         inner: &Inner,
@@ -375,7 +378,7 @@ fn fate_of(
             marks >= PROMOTING_MARKS || entry.len_bytes() as u64 <= job.unread_max_bytes
         }
     };
-    // A promoted entry starts anew and one of main has used up a mark.
+    // A promoted entry starts without marks, and an entry of main has used up a mark.
     let marks_left = if queue == Queue::Small { 0 } else { marks.saturating_sub(1) };
     match survives && job.moved_bytes < job.keep_max_bytes {
         true => Fate::Move { queue: Queue::Main, marks: marks_left },
@@ -383,7 +386,7 @@ fn fate_of(
     }
 }
 
-/// Reads the next entries of the segment and prefetches their buckets; how many.
+/// Reads the next entries of the segment and prefetches their buckets; returns their number.
 fn next_group<'a>(
     inner: &'a Inner,
     job: &mut Job,

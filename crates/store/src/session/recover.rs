@@ -22,7 +22,7 @@ use crate::record::{Change, Record};
 use crate::replica::RecoveredDelete;
 use crate::store::Inner;
 
-/// Entries whose buckets are asked for together; then comes a quiescent point.
+/// The entries whose buckets are prefetched together, before a quiescent point.
 pub(super) const RECOVER_ENTRIES: usize = 32;
 
 /// Entries of one segment that a checkpoint names.
@@ -34,8 +34,8 @@ pub(crate) struct Named {
 }
 
 impl Session {
-    /// The entries that start at these words behind `first_bytes` are complete in memory. Each
-    /// counts above the floor of its shard.
+    /// Recovers the entries that start at these words behind `first_bytes` and are complete in
+    /// memory. Each counts only above the floor of its shard.
     pub(crate) fn recover_all(
         &mut self,
         first_bytes: u64,
@@ -58,7 +58,7 @@ impl Session {
         Ok(())
     }
 
-    /// An entry that lies in no segment of memory is appended as it is.
+    /// Recovers an entry that lies in no segment of memory, by appending it unchanged.
     pub(crate) fn recover_copy(
         &mut self,
         record: &Record<'_>,
@@ -84,13 +84,13 @@ impl Session {
         Appender::write_header(log, &reservation, &header);
         local.survivors.published_aside(log, &reservation);
         local.survivors.publish_live(log);
-        // What is alive is counted once more when it gets its slot.
+        // Its live bytes are counted again when it gets its slot.
         log.sub_live(local.lane, reservation.offset_bytes, shape.len_bytes());
         local.note(inner);
         self.recover_all(reservation.offset_bytes, &[0], floor_of)
     }
 
-    /// So many entries of a segment, and so many bytes of it, have got their slots elsewhere (I2).
+    /// Counts entries of a segment that have got their slots from a checkpoint (I2).
     pub(crate) fn count_named(&mut self, segment: u32, named: Named) {
         let Session { inner, local } = self;
         inner.log.add_live(local.lane, segment, named.bytes);
@@ -102,7 +102,7 @@ impl Session {
         local.settle_items(inner);
     }
 
-    /// Every entry was recovered: deletes that start at these words lose their slots.
+    /// Removes the slots of the deletes that start at these words, once every entry was recovered.
     pub(crate) fn drop_deletes(&mut self, first_bytes: u64, starts: &[u32]) {
         let Session { inner, local } = self;
         for group in starts.chunks(RECOVER_ENTRIES) {
@@ -116,7 +116,7 @@ impl Session {
         }
     }
 
-    /// The same for all deletes, wherever they lie.
+    /// Removes the slots of all deletes, wherever they lie.
     pub(crate) fn drop_all_deletes(&mut self) {
         let Session { inner, local } = self;
         let (mut next, mut slots) = (Some(KeyHash(0)), Vec::new());
@@ -146,7 +146,7 @@ impl Session {
         }
     }
 
-    /// No delete has a slot any more: chains go on above `version` (K1).
+    /// Ends recovery: no delete has a slot any more, and chains continue above `version` (K1).
     pub(crate) fn end_recovery(&mut self, version: u64) {
         let Session { inner, local } = self;
         local.publish_counts(inner);
@@ -157,8 +157,8 @@ impl Session {
     }
 }
 
-/// Where a group of entries lies and which keys they have; their buckets are on the way to the
-/// cache afterwards, and what these may name already.
+/// Finds the places and keys of a group of entries. Afterwards their buckets, and the entries that
+/// these may name already, are on their way to the cache.
 pub(super) fn locate(
     inner: &Inner,
     first_bytes: u64,
@@ -181,7 +181,7 @@ pub(super) fn locate(
 }
 
 impl Local {
-    /// Up to [`RECOVER_ENTRIES`] were recovered.
+    /// Ends a chunk of up to [`RECOVER_ENTRIES`].
     pub(super) fn end_recover_chunk(&mut self, inner: &Inner) {
         inner.epochs.quiesce(self.place);
         self.publish_counts(inner);
@@ -203,13 +203,13 @@ impl Local {
             return Ok(());
         }
         self.recover_entry(inner, hash, found).or_else(|_| {
-            // A key that opens many layers of a tree needs more nodes than are at hand.
+            // A key that opens many layers of a tree needs more nodes than are reserved.
             self.have_missing_nodes(inner)?;
             self.recover_entry(inner, hash, found)
         })
     }
 
-    /// I2, of a delete, whether it gets a slot or not.
+    /// Counts a delete as live (I2), whether it gets a slot or not.
     pub(super) fn count_delete(&mut self, inner: &Inner, (entry, offset_bytes): (Entry<'_>, u64)) {
         let len_bytes = entry.len_bytes() as u64;
         inner.log.add_live(self.lane, inner.log.segment_of(offset_bytes), len_bytes);
@@ -218,7 +218,7 @@ impl Local {
         }
     }
 
-    /// The newest entry of a shard's key is this delete, for
+    /// Reports that the newest entry of a shard's key is this delete, for
     /// [`crate::Store::take_recovered_deletes`].
     pub(super) fn tell_delete(inner: &Inner, entry: Entry<'_>) {
         if let Some(shard) = NonZeroU16::new(entry.shard()) {
@@ -287,7 +287,7 @@ impl Local {
     }
 }
 
-/// Whether `entry` says that what is `there` has left the index (I1).
+/// Whether `entry` says that the entry `there` has left the index (I1).
 fn is_buried(there: Entry<'_>, entry: Entry<'_>) -> bool {
     entry.is_delete() && !there.is_delete()
 }

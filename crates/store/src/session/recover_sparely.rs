@@ -30,7 +30,7 @@ use crate::index::IndexFull;
 use crate::log::Reserve;
 use crate::store::Inner;
 
-/// Where entries lie: from a place on, so many words behind it.
+/// The positions of entries: in words behind a first place.
 pub(crate) struct Starts<'l> {
     pub first_bytes: u64,
     pub words: &'l mut [u32],
@@ -44,9 +44,9 @@ struct Front<'i> {
 }
 
 impl Session {
-    /// All entries of `lists` whose versions are above the floors of their shards, as
-    /// [`Session::recover_all`] and, unless `keeps_deletes`, [`Session::drop_deletes`] leave them.
-    /// No other session is at work. So many `threads` sort.
+    /// Recovers all entries of `lists` whose versions are above the floors of their shards, with
+    /// the same result as [`Session::recover_all`] and, unless `keeps_deletes`,
+    /// [`Session::drop_deletes`]. No other session is active. `threads` threads sort.
     pub(crate) fn recover_sparely(
         &mut self,
         lists: &mut [Starts<'_>],
@@ -54,7 +54,7 @@ impl Session {
         floor_of: &impl Fn(u16) -> u64,
     ) -> Result<(), IndexFull> {
         let Session { inner, local } = self;
-        // What is kept for sessions that make room may have been in use.
+        // The segments kept for sessions that make room may have been in use.
         inner.log.allocator().set_reserve(Reserve::default());
         sort(inner, lists, threads);
         let (mut newest, mut count): (Option<Entry<'_>>, u64) = (None, 0);
@@ -81,7 +81,7 @@ impl Session {
     }
 }
 
-/// Shows all entries of sorted lists in one order; those that `visit` keeps stay in their lists.
+/// Visits all entries of sorted lists in one order; those that `visit` keeps stay in their lists.
 fn merge<'i>(
     inner: &'i Inner,
     lists: &mut [Starts<'_>],
@@ -108,7 +108,7 @@ fn merge<'i>(
     Ok(())
 }
 
-/// By key, newest first, on several threads.
+/// Sorts by key, newest first, on several threads.
 fn sort(inner: &Inner, lists: &mut [Starts<'_>], threads: usize) {
     let sort = |list: &mut Starts<'_>| {
         let first_bytes = list.first_bytes;
@@ -132,7 +132,8 @@ fn entry_at(inner: &Inner, offset_bytes: u64) -> Entry<'_> {
     unsafe { inner.log.entry(offset_bytes) }
 }
 
-/// By key; of one key the highest version first, and a delete before the put that it buried.
+/// Orders by key; for one key the highest version comes first, and a delete before the put that it
+/// superseded.
 fn order(one: &Entry<'_>, other: &Entry<'_>) -> Ordering {
     let age = |entry: &Entry<'_>| Reverse((entry.version(), entry.is_delete()));
     one.key().cmp(other.key()).then_with(|| age(one).cmp(&age(other)))
@@ -172,7 +173,7 @@ impl PartialEq for Front<'_> {
 impl Eq for Front<'_> {}
 
 impl Local {
-    /// Each key is in one of the lists, and once.
+    /// Recovers lists in which each key occurs once.
     fn recover_in_order(
         &mut self,
         inner: &Inner,
@@ -192,8 +193,8 @@ impl Local {
         Ok(())
     }
 
-    /// An entry that gets no slot. A delete lives on in the log (I2 of recover.rs), and is told if
-    /// it is the newest of its key.
+    /// Handles an entry that gets no slot. A delete stays in the log (I2 of recover.rs), and is
+    /// reported if it is the newest entry of its key.
     fn pass_over(&mut self, inner: &Inner, found: (Entry<'_>, u64), is_dead: bool) {
         let (entry, _) = found;
         if entry.is_delete() {

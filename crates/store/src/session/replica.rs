@@ -22,10 +22,10 @@ use crate::prefetch;
 use crate::replica::{Installed, NotInstalled, Replica, ReplicaChange, ShardCounts};
 use crate::store::Inner;
 
-/// Chains that one step of a sweep looks at.
+/// The chains that one step of a sweep visits.
 const SWEEP_HEADS: u32 = 128;
 
-/// How far a walk over the whole index is.
+/// The progress of a walk over the whole index.
 #[derive(Debug, Default)]
 pub struct Sweep(Place);
 
@@ -37,7 +37,7 @@ enum Place {
     Behind(Vec<u8>),
 }
 
-/// A value with its key and what is said of it.
+/// A value with its key and metadata.
 #[derive(Clone, Copy)]
 struct Put<'a> {
     key: &'a [u8],
@@ -47,8 +47,8 @@ struct Put<'a> {
 }
 
 impl Session {
-    /// Asks for what installing these soon will read: their buckets, and then the entries that
-    /// seem to be theirs. A hint: leaving it out costs time only.
+    /// Prefetches the memory that installing these keys soon will read: their buckets, and then the
+    /// entries that are probably theirs. A hint: omitting it costs only time.
     pub fn foresee(&self, keys: &[(KeyHash, &[u8])]) {
         let Session { inner, local } = self;
         if inner.tree.is_some() {
@@ -60,7 +60,7 @@ impl Session {
         keys.iter().for_each(|(hash, key)| prefetch_likely_entry(inner, *hash, key));
     }
 
-    /// Makes `replica` what its key has, unless that has an entry with as high a version.
+    /// Installs `replica`, unless the key has an entry with as high a version.
     ///
     /// # Errors
     /// There is no space, or the log cannot be written.
@@ -99,9 +99,10 @@ impl Session {
         installed
     }
 
-    /// A bounded step of a walk that removes the entries that `is_gone` names by their shards and
-    /// versions; true: there is more to walk. A durable log is not told: a caller that opens it
-    /// again names the same shards ([`crate::durable::open_replicas`]), or sweeps again.
+    /// Does a bounded step of a walk that removes the entries for which `is_gone` returns true,
+    /// given their shards and versions; true: there is more to walk. The removal is not recorded in
+    /// a durable log: a caller that opens it again names the same shards
+    /// ([`crate::durable::open_replicas`]), or sweeps again.
     pub fn sweep_step(&mut self, sweep: &mut Sweep, is_gone: impl Fn(u16, u64) -> bool) -> bool {
         let Session { inner, local } = self;
         let mut slots = Vec::new();
@@ -120,8 +121,8 @@ impl Session {
         has_more
     }
 
-    /// From now on [`crate::Store::shard_item_count`] knows how many items a shard has. No session
-    /// writes meanwhile.
+    /// Counts items by shard from now on, for [`crate::Store::shard_item_count`]. No session writes
+    /// meanwhile.
     pub fn count_shards(&mut self) {
         let Session { inner, local } = self;
         let counts = inner.shard_counts.get_or_init(ShardCounts::new);
@@ -168,7 +169,7 @@ impl Local {
         }
         let full = Err(NotInstalled::OutOfMemory { len_bytes });
         let expires = meta.expires_at.is_some();
-        // Never in place: its version is that of its value for good.
+        // Never in place: its version belongs to its value for good.
         let shape = Shape::new(key.len(), len_bytes, meta.client_flags, expires).at_rest();
         self.have_nodes(inner);
         let queue = self.queue_for(call, hash);
@@ -220,7 +221,7 @@ impl Local {
             if present >= version {
                 return Ok(Installed::Older { present });
             }
-            // Whether there was anything or not: what is older may still come (R2).
+            // Written whether the key existed or not: an older entry may still come (R2).
             if self.write_delete(inner, key, (version, shard.get()), Purpose::Delete) {
                 break (chain, found);
             }

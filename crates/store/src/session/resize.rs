@@ -14,19 +14,19 @@ use super::Local;
 use crate::index::{Move, Moved};
 use crate::store::Inner;
 
-/// Items that come or go before the index hears of it.
+/// The items that come or go before the session reports them to the index.
 const SETTLE_ITEMS: u64 = 16;
-/// Lines that leave their chain, or nodes, before they are freed.
+/// Lines that left their chain, or nodes, before they are freed.
 const SETTLE_LINES: usize = 64;
-/// Old heads that one step moves, some 10 us at 5 items each that are in no cache; more only after
+/// The old heads that one step moves: some 10 us at 5 uncached items each. It moves more only after
 /// a chunk that inserted more.
 const STEP_HEADS: u32 = 32;
-/// Bytes of keys that one step hashes before it ends: some 30 us.
+/// The bytes of keys that one step hashes before it ends: some 30 us.
 const STEP_KEY_BYTES: usize = 256 << 10;
 
 impl Local {
-    /// After a chunk of `request_count` requests, or so many locked keys: tells the index what has
-    /// come and gone, now and then.
+    /// After a chunk of `request_count` requests or locked keys: reports the changed number of
+    /// items to the index, now and then.
     #[inline]
     pub(super) fn settle_chunk(&mut self, inner: &Inner, request_count: usize) {
         let net = self.unsettled.wrapping_add(self.counts.items.cast_signed());
@@ -42,18 +42,19 @@ impl Local {
     fn settle_and_resize(&mut self, inner: &Inner, request_count: usize) {
         let net = self.unsettled.wrapping_add(self.counts.items.cast_signed());
         if self.settle_items(inner) {
-            // As many as this call may have inserted: a flush leaves a far greater difference.
+            // At most as many as this call may have inserted: a flush leaves a far greater
+            // difference.
             let heads_max = (request_count as u64).max(STEP_HEADS.into());
             let heads = net.unsigned_abs().clamp(STEP_HEADS.into(), heads_max);
             self.resize_heads(inner, heads as u32);
         }
     }
 
-    /// Tells the index what has come and gone; whether it should be resized.
+    /// Reports the changed number of items to the index; returns whether it should be resized.
     pub(super) fn settle_items(&mut self, inner: &Inner) -> bool {
         let unpublished = self.counts.items.cast_signed();
         let net = self.unsettled.wrapping_add(unpublished);
-        // What `counts` holds is added once more when it is published.
+        // The changes in `counts` are added again when they are published.
         self.unsettled = unpublished.wrapping_neg();
         inner.index.count_items(net)
     }
@@ -61,7 +62,7 @@ impl Local {
     /// A bounded step of growing or shrinking; true: more is due. The session holds no reference
     /// and no lock.
     pub(super) fn resize_step(&mut self, inner: &Inner) -> bool {
-        // Housekeeping removes items as well, also where no requests come.
+        // Housekeeping removes items as well, even without requests.
         if self.unsettled.unsigned_abs() >= SETTLE_ITEMS {
             self.settle_items(inner);
         }
@@ -117,7 +118,7 @@ impl Local {
     }
 }
 
-/// What is left of one step.
+/// The remaining bounds of one step.
 struct Budget {
     heads: u32,
     key_bytes: Cell<usize>,

@@ -25,25 +25,26 @@ use crate::store::Inner;
 const CLEAN_BELOW_PCT: u64 = 75;
 /// ... and, when a write would fail otherwise, below this one.
 const CLEAN_BELOW_PCT_DESPERATE: u64 = 97;
-/// A cache copies the live entries of segments below this live share before it drops anything
-/// alive: at most 2.3 bytes copied for each byte won. At 50 % a cache of 55 MiB that is also
+/// A cache copies the live entries of segments below this live share before it drops any live
+/// entry: at most 2.3 bytes copied for each byte gained. At 50 % a cache of 55 MiB that is also
 /// overwritten (Twitter's cluster 4) held 11 % less and missed 0.049 instead of 0.045.
 const COPY_BELOW_PCT: u64 = 70;
-/// Free segments that each session of a store wants beyond the reserve before it reclaims ahead of
+/// Free segments beyond the reserve, for each session of a store, below which it reclaims ahead of
 /// need ...
 const LOW_WATER_STORE: u32 = 2;
-/// ... and of a cache, in which a segment is emptied faster than the next one fills.
+/// ... and for a cache, in which a segment is emptied faster than the next one fills.
 const LOW_WATER_CACHE: u32 = 1;
-/// Deletes that are kept may take up one part in so many of a durable log.
+/// The deletes kept may take up one part in this many of a durable log.
 const TOMBSTONE_PART: u64 = 16;
-/// Searches in vain that a write repeats because others took or freed segments meanwhile.
+/// The fruitless searches that a write repeats because other sessions took or freed segments
+/// meanwhile.
 const RETRIES_MAX: u32 = 64;
 /// One step of reclaiming: some tens of microseconds.
 pub(super) const STEP: StepMax =
     StepMax { entries: 128, moved_bytes: 256 << 10, seen_bytes: u64::MAX };
 
 impl Local {
-    /// Space for one entry of a client's write, if there is some without making room.
+    /// Reserves space for one entry of a client's write, if there is some without making room.
     #[inline]
     pub(super) fn reserve_open(
         &mut self,
@@ -54,7 +55,7 @@ impl Local {
         self.appender_for(inner, queue).reserve(&inner.log, len_bytes, Purpose::Write)
     }
 
-    /// Space for one entry of a client's write, by making room; `None`: out of memory.
+    /// Reserves space for one entry of a client's write, by making room; `None`: out of memory.
     #[cold]
     pub(super) fn reserve_with_room(
         &mut self,
@@ -71,7 +72,7 @@ impl Local {
         if self.borrow_reserve(inner, len_bytes, queue) {
             return self.reserve_open(inner, len_bytes, queue);
         }
-        // Others may take what was freed, but only by finishing writes of their own.
+        // Other sessions may take the freed space, but only by finishing writes of their own.
         while self.make_room_for(inner, now, len_bytes) {
             let appender = self.appender_for(inner, queue);
             let reservation = appender.reserve(&inner.log, len_bytes, Purpose::Write);
@@ -83,8 +84,8 @@ impl Local {
         None
     }
 
-    /// Opens a segment of the reserve for an entry, so that its write empties none: reclaiming in
-    /// step with writes (pace.rs) gives it back.
+    /// Opens a segment of the reserve for an entry, so that its write empties no segment: paced
+    /// reclaiming (pace.rs) gives it back.
     pub(super) fn borrow_reserve(&mut self, inner: &Inner, len_bytes: usize, queue: Queue) -> bool {
         if !self.held.is_empty() || inner.log.run_len(len_bytes as u64) > 1 {
             return false;
@@ -94,7 +95,7 @@ impl Local {
         reservation.map(|reservation| appender.cancel(&inner.log, reservation)).is_some()
     }
 
-    /// Makes room for one entry; false: there is none to make.
+    /// Makes room for one entry; false: none can be made.
     #[cold]
     pub(super) fn make_room_for(
         &mut self,
@@ -123,14 +124,14 @@ impl Local {
         if wanted == 1 {
             return self.reclaim_until(inner, now, Want::Run { run_len: 1, wanted });
         }
-        // A log that shrinks leaves so many segments free.
+        // A shrinking log leaves this many segments free.
         inner.log.allocator().want_run(wanted);
         let has_room = self.reclaim_until(inner, now, Want::Run { run_len, wanted });
         inner.log.allocator().end_want_run(wanted);
         has_room
     }
 
-    /// Reclaims until what is wanted could be taken.
+    /// Reclaims until the wanted room could be taken.
     pub(super) fn reclaim_until(&mut self, inner: &Inner, now: UnixMillis, want: Want) -> bool {
         let mut backoff = Backoff::new();
         let victims_max = want.victims_max(inner);
@@ -146,7 +147,7 @@ impl Local {
                 return true;
             }
             if inner.config.mode == Mode::Evict && want.is_coming(inner) {
-                // What is given up now would have to wait as long, and longer.
+                // A segment given up now would have to wait as long, and longer.
                 backoff.snooze();
                 continue;
             }
@@ -155,8 +156,8 @@ impl Local {
                 victims_left -= 1;
                 continue;
             }
-            // Asked after the search: what another session began to empty, or gave up to wait for
-            // its grace period, while this one searched is what it did not find.
+            // Checked after the search: this session did not find the segments that another one
+            // began to empty, or gave up to wait for their grace period, during the search.
             let grace_runs = inner.log.free_waiting(&inner.epochs);
             let own_count = u32::from(self.job.is_some());
             let others_reclaim = inner.log.allocator().reclaiming_count() > own_count;
@@ -170,7 +171,7 @@ impl Local {
             } else if durable.is_some_and(|durable| durable.await_freeing()) {
                 retries_left = RETRIES_MAX;
             } else if has_changed && retries_left > 0 {
-                // What was found, or was not, is not what is there now.
+                // The state seen by the search has changed.
                 retries_left -= 1;
                 backoff.snooze();
             } else if inner.config.mode == Mode::Evict || !self.expire_all(inner, now) {
@@ -179,7 +180,8 @@ impl Local {
         }
     }
 
-    /// Empties the next victim, after so many; false: there is none, or it could not be emptied.
+    /// Empties the next victim, after `emptied_count` of them; false: there is none, or it could
+    /// not be emptied.
     pub(super) fn empty_one_segment(
         &mut self,
         inner: &Inner,
@@ -193,7 +195,7 @@ impl Local {
             let pass_min_bytes = || want.pass_min_bytes(inner, emptied_count);
             let victim = victim.or_else(|| self.passed_victim(inner, pass_min_bytes()?));
             let Some(victim) = victim else { return false };
-            // Wanting a run, nothing may get a second life where it lies.
+            // If a run is wanted, no entry may get a second life in place.
             self.job = Some(Job::new(inner, victim, run_len > 1));
         }
         self.work.segments_in_writes += 1;
@@ -206,7 +208,7 @@ impl Local {
         }
     }
 
-    /// Whether reclaiming ahead of need has something to do; two loads.
+    /// Whether reclaiming ahead of need has work; two loads.
     #[inline]
     pub(super) fn wants_room(&self, inner: &Inner) -> bool {
         self.lacks_room(
@@ -224,7 +226,7 @@ impl Local {
         self.job.is_some() || inner.log.available_hint() < low_water(inner, per_session)
     }
 
-    /// One bounded step of reclaiming while free segments are below the low water; true: more.
+    /// One bounded step of reclaiming while free segments are below the low-water mark; true: more.
     pub(super) fn reclaim_ahead(&mut self, inner: &Inner, now: UnixMillis, max: StepMax) -> bool {
         if !self.wants_room(inner) {
             return false;
@@ -268,9 +270,9 @@ impl Local {
         }
     }
 
-    /// A bounded look for the next victim.
+    /// A bounded search for the next victim.
     fn search_step(&mut self, inner: &Inner, now: UnixMillis) -> Found {
-        // Without any segment left, the next write would take what it can get.
+        // Without any segment left, the next write would accept any victim.
         let below_pct = match inner.log.available_hint() {
             0 => CLEAN_BELOW_PCT_DESPERATE,
             _ => CLEAN_BELOW_PCT,
@@ -295,7 +297,7 @@ impl Local {
     }
 }
 
-/// What is given up first.
+/// The kind of segment that is reclaimed first.
 fn aim_of(inner: &Inner, clean_below_pct: u64) -> Aim {
     match inner.config.mode {
         Mode::Evict => Aim { copy_below_pct: COPY_BELOW_PCT, then: Then::Turn },
@@ -309,15 +311,16 @@ fn aim_of(inner: &Inner, clean_below_pct: u64) -> Aim {
     }
 }
 
-/// Free segments below which sessions that want so many each reclaim ahead of need.
+/// The number of free segments below which sessions that want `per_session` each reclaim ahead of
+/// need.
 #[inline]
 pub(crate) fn low_water(inner: &Inner, per_session: u32) -> u32 {
     let low_water = per_session * inner.config.session_max as u32;
     low_water.min(inner.log.segment_count() / 16).max(1)
 }
 
-/// The oldest segment, where deletes that wait for it take up too much of a durable log: once it is
-/// emptied, those that were written before the next one was opened may go (durable.rs, D5).
+/// The oldest segment, if deletes that wait for it take up too much of a durable log: once it is
+/// emptied, those written before the next one was opened may be dropped (durable.rs, D5).
 fn oldest_victim(inner: &Inner) -> Option<Victim> {
     let durable = inner.durable.as_ref()?;
     let log_bytes = u64::from(inner.log.segment_count()) * inner.log.segment_bytes();
@@ -332,19 +335,19 @@ fn choose_victim(inner: &Inner, now: UnixMillis, run_len: u32) -> Option<Victim>
     let log = &inner.log;
     let live_bytes = |segment| log.live_bytes(segment);
     let mut allocator = log.allocator();
-    // A run that exists but would eat the reserve: any segments will do.
+    // A run exists but would use up the reserve: any segments will do.
     let wants_window = run_len > 1 && !allocator.can_take(run_len, Purpose::Reserve);
     match (inner.config.mode, wants_window) {
         (_, false) => {
             allocator.search_all(aim_of(inner, CLEAN_BELOW_PCT_DESPERATE), now, live_bytes)
         }
         (Mode::Evict, true) => allocator.claim_in_window(run_len, |segment, age| {
-            // What is dead costs nothing, however young it is.
+            // Dead space costs nothing, however young it is.
             let cost = if log.live_bytes(segment) == 0 { 0 } else { age };
             (!log.is_pinned(segment)).then_some(cost)
         }),
         (Mode::Clean, true) => allocator.claim_in_window(run_len, |segment, _| {
-            // More than a segment is a large entry in a run: it cannot be moved aside.
+            // More live bytes than a segment mean a large entry in a run: it cannot be moved aside.
             let live_bytes = log.live_bytes(segment);
             (live_bytes <= log.segment_bytes() && !log.is_pinned(segment)).then_some(live_bytes)
         }),

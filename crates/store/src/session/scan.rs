@@ -12,23 +12,23 @@ use crate::entry::Entry;
 use crate::index::slot::Slot;
 use crate::request::Item;
 
-/// Buckets that one call of `scan` looks at: about 4 MiB of index.
+/// The buckets that one call of `scan` visits: about 4 MiB of index.
 const SCAN_HEADS_MAX: u32 = 65_536;
-/// Bits of a hash that a cursor does without.
+/// The low bits of a hash that a cursor omits.
 const CURSOR_SHIFT: u32 = 16;
 
-/// What came of looking for an item at random.
+/// The result of looking for an item at random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drawn {
-    /// There was one.
+    /// Whether one was found.
     pub is_found: bool,
-    /// Buckets that were looked at.
+    /// The number of buckets visited.
     pub visited: u64,
 }
 
 impl Session {
-    /// Visits the items of the next buckets from `cursor` on (0: the start) until `item_target`
-    /// items were visited or a bounded number of buckets; the next cursor (0: the end).
+    /// Visits the items of the next buckets from `cursor` on (0: the start), until `item_target`
+    /// items or a bounded number of buckets were visited; returns the next cursor (0: the end).
     pub fn scan(
         &mut self,
         now: UnixMillis,
@@ -39,7 +39,7 @@ impl Session {
         self.scan_within(now, cursor, (item_target, SCAN_HEADS_MAX), visit)
     }
 
-    /// [`Session::scan`] that looks at `bucket_max` buckets of a hash index at most.
+    /// [`Session::scan`] that visits at most `bucket_max` buckets of a hash index.
     ///
     /// # Errors
     /// As for `scan`.
@@ -56,8 +56,8 @@ impl Session {
         })
     }
 
-    /// [`Session::scan_prefix`] that also ends, behind the bucket, once `visit` has had enough. The
-    /// tree goes on to the end of the call.
+    /// [`Session::scan_prefix`] that also ends, after the present bucket, once `visit` returns that
+    /// it has enough. The tree continues to the end of the call.
     ///
     /// # Errors
     /// As for `scan`.
@@ -98,7 +98,8 @@ impl Session {
         {
             slots.clear();
             let place = self.inner.index.collect(hash, &mut slots);
-            // Two chains may have become one since the cursor was given: its first half was seen.
+            // Two chains may have become one since the cursor was given: its first half was
+            // visited.
             let is_whole = place.first_hash(hash) == hash;
             for entry in self.live_entries(now, &slots) {
                 if is_whole || self.inner.hasher.hash(entry.key()) >= hash {
@@ -127,8 +128,8 @@ impl Session {
         entries.filter(move |entry| !entry.is_expired(now))
     }
 
-    /// [`Session::scan`] of the keys that start with `prefix`. The tree goes straight to them; a
-    /// hash index is walked as a whole, and `visit` gets those items alone.
+    /// [`Session::scan`] of the keys that start with `prefix`. With a tree the walk goes straight
+    /// to them; a hash index is walked as a whole, and `visit` gets only matching items.
     ///
     /// # Errors
     /// As for `scan`.
@@ -175,7 +176,7 @@ impl Session {
             let place = self.inner.index.collect(hash, &mut slots);
             let live: Vec<_> = self.live_entries(now, &slots).collect();
             if !live.is_empty() {
-                // The high bits chose the chain.
+                // The high bits have chosen the chain.
                 visit(&live[(random & 0xffff_ffff) as usize % live.len()].see().item());
                 is_found = true;
             }

@@ -16,10 +16,10 @@ use std::sync::OnceLock;
 
 use crate::request::ScratchRoom;
 
-/// What a session keeps from one update to the next, unbooked.
+/// The bytes that a session keeps from one update to the next, without booking them.
 const KEPT_BYTES: usize = 64 << 10;
 
-/// Where long buffers are booked.
+/// The ledger in which long buffers are booked.
 pub struct ScratchBooks(pub Box<dyn ScratchRoom>);
 
 impl fmt::Debug for ScratchBooks {
@@ -28,10 +28,10 @@ impl fmt::Debug for ScratchBooks {
     }
 }
 
-/// One session's.
+/// The buffer of one session.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    /// Taken while an update is decided.
+    /// The buffer; taken while an update is decided.
     pub buffer: Vec<u8>,
     booked_bytes: usize,
 }
@@ -43,7 +43,7 @@ impl Scratch {
         if len_bytes > KEPT_BYTES {
             return self.make_long_room(books, len_bytes);
         }
-        // Not twice as long as before: that could be more than is kept.
+        // Exact, not doubled: doubling could exceed the kept size.
         self.buffer.reserve_exact(len_bytes);
         true
     }
@@ -53,7 +53,7 @@ impl Scratch {
         if len_bytes <= self.buffer.capacity() {
             return true;
         }
-        // Another attempt, for which the value has become longer, or the one that is kept.
+        // Another attempt with a longer value, or a kept buffer.
         self.drop_long(books);
         self.buffer = Vec::new();
         if let Some(books) = books.get() {
@@ -66,7 +66,7 @@ impl Scratch {
         true
     }
 
-    /// Behind an update: what is long goes.
+    /// Called after an update: frees a long buffer.
     #[inline]
     pub fn settle(&mut self, books: &OnceLock<ScratchBooks>) {
         if self.buffer.capacity() > KEPT_BYTES {

@@ -29,7 +29,7 @@ const ATTEMPTS_MAX: usize = 16;
 const PREFETCHED_KEYS: usize = 32;
 
 impl Session {
-    /// Reads all keys as of one moment. Only `Hit` and `Miss` reach the sink.
+    /// Reads all keys as of one moment. The sink gets only `Hit` and `Miss`.
     pub fn read_snapshot<R, S: Sink<R>>(
         &mut self,
         now: UnixMillis,
@@ -63,7 +63,7 @@ impl Session {
         local.quiesce_after_reads(inner, now);
     }
 
-    /// Locks the chains of all keys (I1), and makes room for entries before.
+    /// Makes room for entries, then locks the chains of all keys (I1).
     pub fn lock_keys(
         &mut self,
         now: UnixMillis,
@@ -77,7 +77,7 @@ impl Session {
         debug_assert!(local.held.is_empty());
         let keeps = local.keep_room(inner, now, room);
         local.have_room_for_deletes(inner, now, hashes.len());
-        // An insert under the locks takes what it lacks without making room.
+        // An insert under the locks takes missing nodes without making room.
         local.have_nodes(inner);
         inner.index.lock_all(hashes.iter().copied(), &mut local.held);
         LockedSession { session: self, keeps }
@@ -85,8 +85,8 @@ impl Session {
 }
 
 impl Local {
-    /// Makes room for entries and keeps it for this session (I3), unless its open segments have
-    /// it; whether it keeps any. What there is no room for, the write says.
+    /// Makes room for entries and keeps it for this session (I3), unless its open segments have it;
+    /// returns whether any is kept. If there is too little room, the write itself reports it.
     fn keep_room(&mut self, inner: &Inner, now: UnixMillis, room: Room) -> bool {
         // Long entries have open segments of their own.
         let is_short = room.longest_bytes <= inner.log.short_max_bytes();
@@ -95,11 +95,11 @@ impl Local {
         }
         let queue_count = if inner.ghosts.is_some() { 2 } else { 1 };
         let (run_len, count) = room.segments(&inner.log, queue_count);
-        // For more than a quarter of the log nothing is reclaimed ahead: a cache would be emptied
-        // for writes that may not come.
+        // For more than a quarter of the log nothing is reclaimed ahead: otherwise a cache would be
+        // emptied for writes that may not come.
         let limit = inner.log.segment_count() / 4;
         if run_len.saturating_mul(count) > limit {
-            // A long entry and several short ones: room for all of them, which is not kept.
+            // A long entry and several short ones: room is made for all of them, but not kept.
             let (run_len, count) = room.segments_together(&inner.log);
             if run_len.saturating_mul(count) <= limit {
                 self.make_room(inner, now, run_len, count);
@@ -115,7 +115,7 @@ impl Local {
             if inner.log.keep(self.place, run_len, region) {
                 return true;
             }
-            // What it frees, others may take before it is kept.
+            // Other sessions may take the freed room before it is kept.
             if !self.make_room(inner, now, run_len, 1) {
                 return false;
             }
@@ -126,7 +126,7 @@ impl Local {
 
 /// Long entries for which one run of segments is freed.
 const ENTRIES_IN_RUN_MAX: u64 = 4;
-/// How often room is made that others take at once.
+/// The number of attempts when other sessions take the room at once.
 const KEEP_ATTEMPTS_MAX: usize = 64;
 
 /// Log space for entries that are written under the locks of their keys.
@@ -145,25 +145,25 @@ impl Room {
         room
     }
 
-    /// One entry more.
+    /// Adds an entry.
     pub fn add(&mut self, len_bytes: u64) {
         self.add_several(len_bytes, 1);
     }
 
-    /// So many entries more, of which only the bytes together are known.
+    /// Adds `count` entries of which only the total length is known.
     pub fn add_several(&mut self, len_bytes: u64, count: u64) {
         self.bytes = self.bytes.saturating_add(len_bytes);
         self.count += count;
         self.longest_bytes = self.longest_bytes.max(len_bytes);
     }
 
-    /// All together.
+    /// The total length.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The same with runs that several entries share, for segments that are free here and there may
-    /// each be too short.
+    /// Like `segments`, with runs that several entries share: segments that are free here and there
+    /// may each be too short.
     fn segments_together(self, log: &Log) -> (u32, u32) {
         let all = log.run_len(self.bytes).saturating_add(1);
         let longest = log.run_len(self.longest_bytes);
@@ -172,20 +172,20 @@ impl Room {
         (run_len, all.div_ceil(run_len))
     }
 
-    /// How long a run of segments, and how many of them: for each entry one that it fits in, where
-    /// entries are longer than a segment.
+    /// The length of a run of segments, and the number of such runs: for each entry one that it
+    /// fits in, if entries are longer than a segment.
     ///
-    /// Of what fits in a segment, each queue begins one or two, by length, and two that follow one
-    /// another hold more than one segment's bytes, four thirds of them where all are short: an
-    /// entry that does not fit in what is left takes the next segment.
+    /// For entries that fit in a segment, each queue begins one or two segments, by length. Two
+    /// consecutive segments hold more than one segment's bytes, four thirds of them if all entries
+    /// are short: an entry that does not fit in the rest of one takes the next segment.
     fn segments(self, log: &Log, queue_count: u32) -> (u32, u32) {
         let run_len = log.run_len(self.longest_bytes);
         let entry_count = u32::try_from(self.count).unwrap_or(u32::MAX);
         if run_len > 1 {
             let run_bytes = u64::from(run_len) * log.segment_bytes();
             let bound = u32::try_from(self.bytes.div_ceil(run_bytes)).unwrap_or(u32::MAX);
-            // Shorter entries share a run, as they come; what they leave of one may be too short
-            // for the next, up to two thirds of it.
+            // Shorter entries share a run, as they come; the unused end of a run may be too short
+            // for the next entry, up to two thirds of the run.
             return (run_len, entry_count.min(bound.saturating_mul(3)));
         }
         let (held_bytes, begun_count) = match self.longest_bytes <= log.short_max_bytes() {
@@ -197,7 +197,7 @@ impl Room {
     }
 }
 
-/// All keys once; true if no chain changed meanwhile.
+/// Reads all keys once; true if no chain changed meanwhile.
 fn read_optimistically<'a>(
     inner: &'a Inner,
     keys: &[(KeyHash, &[u8])],
@@ -216,7 +216,7 @@ fn read_optimistically<'a>(
         }
         for (hash, key) in chunk {
             let entry = find(inner, inner.index.head_of(*hash), *hash, key);
-            // Seen before the words are looked at again: a value in place may change later.
+            // Copied before the words are checked again: a value in place may change later.
             found.push(entry.map(|(_, entry)| entry.see()));
         }
     }
@@ -238,7 +238,7 @@ pub(super) fn prefetch_likely_entry(inner: &Inner, hash: KeyHash, key: &[u8]) {
     }
 }
 
-/// All keys under their locks: what ends a race against steady writers.
+/// Reads all keys under their locks: this ends a race against steady writers.
 #[cold]
 fn read_locked<'a>(inner: &'a Inner, keys: &[(KeyHash, &[u8])], found: &mut Vec<Option<Seen<'a>>>) {
     let mut heads = Vec::with_capacity(keys.len());
@@ -254,7 +254,7 @@ fn read_locked<'a>(inner: &'a Inner, keys: &[(KeyHash, &[u8])], found: &mut Vec<
     }
 }
 
-/// A session that holds the locks of some keys; dropping it gives them back.
+/// A session that holds the locks of some keys; dropping it releases them.
 pub struct LockedSession<'s> {
     session: &'s mut Session,
     /// Whether segments are kept (I3).
@@ -265,7 +265,7 @@ impl LockedSession<'_> {
     /// Executes requests on the locked keys, in order; together they are one atomic step.
     ///
     /// # Panics
-    /// When a key's lock is not held: that is a mistake of the caller.
+    /// If a key's lock is not held: that is a bug of the caller.
     pub fn execute<U: Update, S: Sink<U::Refusal>>(
         &mut self,
         now: UnixMillis,
@@ -308,7 +308,7 @@ impl LockedSession<'_> {
         }
     }
 
-    /// What has changed under these locks; as [`Session::take_changes`].
+    /// The changes made under these locks; as [`Session::take_changes`].
     pub fn take_changes(&mut self, empty: &mut Changes) {
         self.session.take_changes(empty);
     }

@@ -19,25 +19,25 @@ use crate::pin::Pins;
 use crate::request::{Item, LastUse, Outcome, Sink, Update, Use, Verdict, stored_token};
 use crate::store::Inner;
 
-/// How one attempt at a write under the lock ended.
+/// The result of one attempt at a write under the lock.
 enum Attempt<'a, R> {
     Done(Outcome<'a, R>),
     /// The log has no segment for an entry of this length.
     NeedsRoom {
         len_bytes: usize,
-        /// It only changes an expiry.
+        /// Whether it only changes an expiry.
         is_touch: bool,
     },
-    /// The log has none for saying that the key is gone.
+    /// The log has no segment for a delete of the key.
     NeedsRoomForDelete,
 }
 
-/// Where a write under the lock finds its space.
+/// The space that a write under the lock uses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Space {
-    /// Where all writes do.
+    /// The open segments of all writes.
     Open,
-    /// Among what cleaning keeps.
+    /// The segments of the entries that cleaning keeps.
     Survivors,
 }
 
@@ -95,8 +95,8 @@ impl Local {
         self.scratch.settle(&inner.scratch_room);
     }
 
-    /// Answers an update that is a read of what is there; false: it is not. Without the lock, as
-    /// any read (K9).
+    /// Answers an update that turns out to be a read; false: it is not one. Takes no lock, like any
+    /// read (K9).
     #[inline(never)]
     fn read_instead<U: Update, S: Sink<U::Refusal>>(
         &mut self,
@@ -107,7 +107,7 @@ impl Local {
         sink: &mut S,
     ) -> bool {
         let Call { inner, now, request_index, .. } = call;
-        // A look without the lock would wait for ever for a chain that this session has locked.
+        // A read without the lock would wait for ever for a chain that this session has locked.
         if !self.held.is_empty() {
             return false;
         }
@@ -210,7 +210,8 @@ impl Local {
         }
     }
 
-    /// No pieces yet, with room for what the update makes; `None`: memory has none.
+    /// Empty pieces, with room for the bytes that the update makes; `None`: no memory is left for
+    /// them.
     fn pieces_for<'v, U: Update>(
         &mut self,
         inner: &Inner,
@@ -281,7 +282,7 @@ impl Local {
     }
 }
 
-/// What is noted of a write that an update decided on.
+/// The time of last use to note for a write that an update decided on.
 fn use_after(usage: Use, is_touch: bool, old: Option<Item<'_>>, now: UnixMillis) -> LastUse {
     let written = LastUse::written(now);
     let before = old.map_or(LastUse::UNKNOWN, |item| item.last_use);
@@ -292,14 +293,14 @@ fn use_after(usage: Use, is_touch: bool, old: Option<Item<'_>>, now: UnixMillis)
     }
 }
 
-/// What a read-modify-write found and what it left, as of the moment it held the lock.
+/// The old and the new state of a read-modify-write, as of the moment it held the lock.
 #[derive(Default)]
 struct Seens<'a> {
     old: Option<Seen<'a>>,
     new: Option<Seen<'a>>,
 }
 
-/// How a write under the lock ended.
+/// The result of a write under the lock.
 enum Written<'a> {
     /// The key has this entry now.
     Entry(Seen<'a>),
@@ -308,7 +309,7 @@ enum Written<'a> {
     },
     IndexFull,
     TooLarge {
-        /// Of the value.
+        /// The length of the value.
         len_bytes: u64,
     },
 }

@@ -21,10 +21,10 @@ use crate::pin::Pins;
 use crate::request::{Condition, Expiry, Item, LastUse, Outcome, Set, Sink};
 use crate::store::Inner;
 
-/// The entry a key has, and where.
+/// The entry of a key, and its position.
 pub(super) type Found<'a> = Option<(Position, Entry<'a>)>;
 
-/// Why a Set got no space.
+/// The reason why a Set got no space.
 enum NoSpace {
     OutOfMemory,
     /// Its condition does not hold.
@@ -58,8 +58,8 @@ impl Local {
         }
     }
 
-    /// The shortest way of a write: a plain Set of a short value whose entry stage 2 saw, in place.
-    /// False: it is something else, and nothing was done.
+    /// The fastest path of a write: a plain Set of a short value whose entry stage 2 has found, in
+    /// place. False: it is another kind of write, and nothing was done.
     #[inline]
     fn set_word<R, S: Sink<R>>(
         &mut self,
@@ -90,7 +90,7 @@ impl Local {
         true
     }
 
-    /// `seen` keeps what the key had before.
+    /// Executes a Set; `seen` keeps the key's previous entry.
     fn set_outcome<'a, 's, R>(
         &mut self,
         call: Call<'a>,
@@ -103,7 +103,7 @@ impl Local {
         if !inner.fits(key.len(), set.value.len()) {
             return Local::too_large(inner, key, set.value.len() as u64);
         }
-        // Whether there is an expiry to keep is known only under the lock: room for one is made.
+        // Only the lock shows whether there is an expiry to keep, so room for one is reserved.
         let may_expire = set.expiry != Expiry::Never;
         let mut shape = Shape::new(key.len(), set.value.len(), set.client_flags, may_expire);
         let tag = Tag::of(hash);
@@ -125,8 +125,8 @@ impl Local {
         if matches!(set.expiry, Expiry::At(at) if at <= now) {
             return self.set_dead(call, key, hash, set, seen);
         }
-        // Used where it lies: moving it would read with one wide load what two narrow stores just
-        // wrote, and wait for them (-7 % of 16/64 half and half).
+        // Used in place: moving it would read with one wide load the bytes that two narrow stores
+        // just wrote, and wait for them (-7 % of 16/64 half and half).
         let reserved = self.reserve_for_set(call, (key, hash), set, shape, seen);
         let reservation = match &reserved {
             Ok(reservation) => reservation,
@@ -164,7 +164,7 @@ impl Local {
         }
     }
 
-    /// A Set whose time is over when it comes: what the key had goes.
+    /// Executes a Set whose expiry has passed already: deletes the key's entry.
     #[cold]
     fn set_dead<'a, 's, R>(
         &mut self,
@@ -184,7 +184,7 @@ impl Local {
             }
             let version = chain.next_version();
             if found.is_none() {
-                // Told to a client, it must not be the next item's too (K1).
+                // A version that a client was told must not also be the next item's (K1).
                 chain.finish();
             } else if !self.delete_locked(inner, chain, found) {
                 match self.make_room_for_delete(inner, now, key.len()) {
@@ -220,8 +220,8 @@ impl Local {
         reservation.ok_or(NoSpace::OutOfMemory)
     }
 
-    /// Whether the condition does not hold as of now: then no room has to be made, and a full
-    /// store answers a SET NX of a key that it has.
+    /// Whether the condition does not hold as of now: then no room has to be made, and a full store
+    /// answers a SET NX of an existing key.
     #[cold]
     fn is_refused_before_room<'a>(
         &mut self,
@@ -232,7 +232,7 @@ impl Local {
         seen: &mut Option<Seen<'a>>,
     ) -> bool {
         let Call { inner, now, .. } = call;
-        // A look without the lock would wait for ever for a chain that this session has locked.
+        // A read without the lock would wait for ever for a chain that this session has locked.
         if set.condition == Condition::Always || !self.held.is_empty() {
             return false;
         }
@@ -254,8 +254,8 @@ impl Local {
         }
     }
 
-    /// Points the key's slot at a complete entry. The caller gives the space back when the index is
-    /// full.
+    /// Points the key's slot at a complete entry. If the index is full, the caller gives the space
+    /// back.
     #[inline]
     pub(super) fn publish<'a>(
         &mut self,
@@ -269,7 +269,7 @@ impl Local {
         let slot = Slot::entry(tag, reservation.offset_bytes);
         let len_bytes = reservation.len_bytes;
         if let Some((position, old)) = found {
-            // What was read before stays worth keeping.
+            // An item that was read before stays worth keeping.
             let slot = slot.with_marks(position.slot.marks());
             Local::point(inner, chain, position, old.key(), slot);
             self.count_removed(inner, position, old);
@@ -306,8 +306,8 @@ impl Local {
         self.insert_by_eviction(inner, chain, slot)
     }
 
-    /// MICA's lossy index (§4.1), and the last resort of a cache whose index is full: the oldest
-    /// entry of the chain goes, an unread one first.
+    /// MICA's lossy index (§4.1), and the last resort of a cache whose index is full: drops the
+    /// oldest entry of the chain, an unread one first.
     #[cold]
     fn insert_by_eviction(
         &mut self,
@@ -317,7 +317,7 @@ impl Local {
     ) -> Result<(), IndexFull> {
         let drops = inner.config.lossy_index || inner.config.mode == crate::Mode::Evict;
         if !drops {
-            // Under locks of several keys nothing is waited for (I2).
+            // Under locks of several keys a session waits for nothing (I2).
             self.node_shortage = usize::from(self.held.is_empty());
             return Err(IndexFull);
         }
@@ -366,8 +366,8 @@ impl Local {
         }
     }
 
-    /// Removes what was found and ends the change; nothing found is no change. False: it could not
-    /// be removed.
+    /// Removes the entry found, if any, and ends the change; without an entry nothing changes.
+    /// False: it could not be removed.
     pub(super) fn delete_locked(
         &mut self,
         inner: &Inner,
@@ -384,8 +384,8 @@ impl Local {
     }
 }
 
-/// A Set whose key has an entry that takes the new value where it lies (K12): no space, no
-/// checksum, no slot.
+/// A Set whose key has an entry that takes the new value in place (K12): no space, no checksum, no
+/// slot.
 #[inline]
 fn set_in_place<'a, 's, R>(
     call: Call<'_>,
@@ -404,7 +404,7 @@ fn set_in_place<'a, 's, R>(
     Outcome::Stored { version, old }
 }
 
-/// Replaces the value of an entry that takes it, and ends the change; its version.
+/// Replaces the value of an entry that takes it, and ends the change; returns its version.
 #[inline]
 fn replace_in_place(
     inner: &Inner,
@@ -416,13 +416,13 @@ fn replace_in_place(
     let version = chain.next_version();
     entry.replace_value(value, version);
     entry.note_use(written);
-    // It stays among its elders in the log: that it was used is what keeps it.
+    // It keeps its old position in the log, so only its mark of use keeps it from eviction.
     inner.mark(position);
     chain.finish();
     version
 }
 
-/// What the new header says.
+/// The contents of the new header.
 #[inline]
 fn meta_of(set: &Set<'_>, version: u64, old: Option<Item<'_>>) -> Meta {
     let expires_at = match set.expiry {

@@ -18,7 +18,7 @@ use crate::config::BATCH_MAX;
 use crate::index::Position;
 use crate::index::slot::Tag;
 
-/// Where a key's search ended: a border that had it, or would have.
+/// The end of a key's search: the border that had the key, or would have it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hint {
     /// `NO_NODE`: nothing is known.
@@ -30,7 +30,7 @@ pub(crate) struct Hint {
 impl Hint {
     pub(crate) const NONE: Hint = Hint { border: NO_NODE, version: Version::NONE, depth_bytes: 0 };
 
-    /// A border of which no version is known, nor the layer: nothing begins there.
+    /// A hint with a border alone, without its version and layer: no search may begin there.
     pub(super) fn in_some_layer(border: u32) -> Hint {
         Hint { border, ..Hint::NONE }
     }
@@ -49,11 +49,12 @@ impl Hint {
     }
 }
 
-/// What is looked for.
+/// A key to search for.
 #[derive(Clone, Copy)]
 pub(crate) struct Sought<'k> {
     pub key: &'k [u8],
-    /// Tells the key's entry among those of its group; `None`: all are asked for.
+    /// The tag of the key's entry, which distinguishes it in its group; `None`: all entries of the
+    /// group are prefetched.
     pub tag: Option<Tag>,
 }
 
@@ -67,16 +68,16 @@ struct Seek {
     depth_bytes: u32,
 }
 
-/// What a step found.
+/// The result of a step.
 enum Step {
     More,
-    /// The border; the entries at the key's place are asked for.
+    /// The border; the entries at the key's place are being prefetched.
     Border(Version),
     Lost,
 }
 
 impl Tree {
-    /// Brings each key to its border and asks for the lines of its entry. `hints` has a place for
+    /// Descends to each key's border and prefetches the lines of its entry. `hints` has a place for
     /// each key, at most [`BATCH_MAX`].
     pub(crate) fn seek_batch<'k, K: Keys>(
         &self,
@@ -148,7 +149,7 @@ impl Tree {
         Step::More
     }
 
-    /// [`Tree::find`], first where the hint says. What this session changed since is seen: a
+    /// [`Tree::find`], beginning at the hint. It sees this session's changes since the hint: a
     /// border that keys have left has another version.
     #[inline]
     pub(crate) fn find_hinted(&self, hint: Hint, key: &[u8], keys: &impl Keys) -> Option<Position> {
@@ -165,8 +166,8 @@ impl Tree {
     }
 }
 
-/// Asks for the entry at the place that has the tag; for all at the place if none has, since an
-/// insert among them will compare keys. The layer below, if there is one.
+/// Prefetches the entry at the place that has the tag; all entries at the place if none has it,
+/// because an insert among them will compare keys. Returns the layer below, if there is one.
 #[inline]
 fn ask_for_entries(node: &Node, place: Place, tag: Option<Tag>, keys: &impl Keys) -> Option<u32> {
     let mut is_asked = false;

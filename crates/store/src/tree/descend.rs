@@ -9,10 +9,10 @@ use crate::index::Position;
 use crate::index::slot::Slot;
 use crate::range::Direction;
 
-/// Most borders that a walk asks for at once.
+/// The most borders that a walk prefetches at once.
 const NEIGHBOURS_MAX: usize = 6;
 
-/// The layer has been removed: begin again at the first one.
+/// The error that the layer has been removed: the search restarts at the first layer.
 #[derive(Debug)]
 pub(super) struct LayerGone;
 
@@ -23,7 +23,7 @@ pub(super) struct Border {
     pub version: Version,
 }
 
-/// What a border has at a key's place.
+/// The contents of a border at a key's place.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Found {
     /// The key's entry.
@@ -35,7 +35,7 @@ pub(super) enum Found {
 }
 
 impl Tree {
-    /// The present root of a layer whose root was once `root` (T4), and its version.
+    /// The present root of a layer whose root once was `root` (T4), and its version.
     #[inline]
     pub(super) fn climb(&self, root: u32) -> Border {
         let mut at = root;
@@ -48,8 +48,8 @@ impl Tree {
         }
     }
 
-    /// The border that has `slice` in the layer of `root`. It may split or go right after; the
-    /// version tells.
+    /// The border that has `slice` in the layer of `root`. It may split or be removed right after;
+    /// its version tells.
     #[inline]
     pub(super) fn descend(&self, root: u32, slice: u64) -> Result<Border, LayerGone> {
         let mut backoff = Backoff::new();
@@ -71,15 +71,15 @@ impl Tree {
         while !at.version.is_border() {
             let node = self.node(at.node);
             let child = node.child_for(slice);
-            // Before the child is touched: a torn view may name any number.
+            // Checked before the child is touched: a torn read may name any number.
             if !node.is_same(at.version) {
                 return None;
             }
-            // All lines of it at once: the version is in one, what is compared in others.
+            // All its lines at once: the version is in one, the compared words in others.
             self.memory.prefetch(child);
             let version = self.node(child).stable();
-            // And after its version is known: had the child split before, its parent would have
-            // changed (T2).
+            // Checked again after its version is known: had the child split before, its parent
+            // would have changed (T2).
             if !node.is_same(at.version) || version.is_dead() {
                 return None;
             }
@@ -88,8 +88,8 @@ impl Tree {
         Some(at)
     }
 
-    /// Asks for `neighbour_count` borders beyond `border` by what their parent says, since each
-    /// border names only the next. A hint for walks: it does what it can.
+    /// Prefetches `neighbour_count` borders beyond `border` by the entries of their parent, since
+    /// each border names only the next one. A hint for walks, without a guarantee.
     pub(super) fn ask_for_neighbours(
         &self,
         border: u32,
@@ -112,14 +112,14 @@ impl Tree {
             };
             *neighbour = rank.map_or(NO_NODE, |rank| node.child(rank));
         }
-        // A torn view may name any number.
+        // A torn read may name any number.
         if node.is_same(version) && !version.is_changing() {
             let known = neighbours.into_iter().filter(|neighbour| *neighbour != NO_NODE);
             known.for_each(|neighbour| self.memory.prefetch(neighbour));
         }
     }
 
-    /// What the border has for `key`, whose layer begins at byte `depth_bytes`.
+    /// The border's contents for `key`, whose layer begins at byte `depth_bytes`.
     #[inline]
     pub(super) fn look(
         &self,
@@ -141,7 +141,7 @@ impl Tree {
         }
     }
 
-    /// Finds a key's slot. A hit is believed at once; a miss only if its border did not change.
+    /// Finds a key's slot. A hit is accepted at once; a miss only if its border did not change.
     pub(crate) fn find(&self, key: &[u8], keys: &impl Keys) -> Option<Position> {
         let mut backoff = Backoff::new();
         'again: loop {
@@ -168,8 +168,8 @@ impl Tree {
         }
     }
 
-    /// A key that `random` chooses, by a random way down: keys in sparse nodes come more often.
-    /// `None`: it led into an empty node.
+    /// A key that `random` chooses, by descending at random: keys in sparse nodes come more often.
+    /// `None`: the descent ended in an empty node.
     pub(crate) fn random_key<'a>(&self, random: u64, keys: &impl Keys) -> Option<&'a [u8]> {
         let mut random = random;
         let mut choose = |count: usize| {
@@ -195,7 +195,7 @@ impl Tree {
                     }
                 }
             };
-            // Before the next node is touched: a torn view may name any number.
+            // Checked before the next node is touched: a torn read may name any number.
             if !node.is_same(at.version) {
                 return None;
             }

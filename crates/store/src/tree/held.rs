@@ -7,12 +7,12 @@
 
 use base::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Loading a word of a node.
+/// Loads of a node's word.
 pub(super) trait Load {
-    /// Its bits.
+    /// The type of its bits.
     type Bits;
 
-    /// For readers, and for writers that hold a lock.
+    /// A load for readers, and for writers that hold a lock.
     fn load_at(&self, ordering: Ordering) -> Self::Bits;
 
     /// A Relaxed load by a thread that holds a lock or is about to take it.
@@ -21,18 +21,18 @@ pub(super) trait Load {
 
 #[cfg(loom)]
 loom::thread_local! {
-    /// How many locks of nodes this thread holds.
+    /// The number of node locks that this thread holds.
     static LOCKS_HELD: std::cell::Cell<u32> = std::cell::Cell::new(0);
 }
 
-/// This thread holds one more lock of a node.
+/// Counts a lock that this thread has taken.
 #[inline]
 pub(super) fn lock_taken() {
     #[cfg(loom)]
     LOCKS_HELD.with(|held| held.set(held.get() + 1));
 }
 
-/// This thread holds one lock less.
+/// Counts a lock that this thread has released.
 #[inline]
 pub(super) fn lock_freed() {
     #[cfg(loom)]

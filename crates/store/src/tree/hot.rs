@@ -33,7 +33,7 @@ use super::node::NO_NODE;
 use super::{Keys, Tree};
 use crate::index::Position;
 
-/// Counts of nodes that left: 2 KiB, so that one of them in a thousand makes two places old.
+/// The counts of removed nodes: 2 KiB, so that one removal in a thousand invalidates two places.
 #[cfg(not(loom))]
 const COUNTS: usize = 512;
 #[cfg(loom)]
@@ -53,7 +53,7 @@ impl GoneNodes {
     }
 }
 
-/// Where a key's slot was found.
+/// The place where a key's slot was found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HotPlace {
     hint: Hint,
@@ -62,22 +62,22 @@ pub(crate) struct HotPlace {
 }
 
 impl HotPlace {
-    /// Nothing is known.
+    /// An unknown place.
     pub(crate) const NONE: HotPlace = HotPlace { hint: Hint::NONE, index: 0, gone_count: 0 };
 }
 
 impl Tree {
-    /// A node has left the tree and is marked as dead.
+    /// Counts a node that has left the tree and is marked as dead.
     pub(super) fn count_gone(&self, node: u32) {
-        // Release: a session that sees the count in `place_of` sees the mark. What starts the grace
-        // period (`Epochs::advance`) follows, which is what I2 needs.
+        // Release: a session that sees the count in `place_of` sees the mark. The grace period
+        // (`Epochs::advance`) starts afterwards, as I2 needs.
         self.gone.of(node).fetch_add(1, Ordering::Release);
     }
 
-    /// The place of a key that was found there since the last quiescent point, by that hint.
+    /// The place of a key that was found since the last quiescent point, through that hint.
     pub(crate) fn place_of(&self, hint: Hint, found: Position) -> HotPlace {
         let node = found.bucket;
-        // Acquire pairs with `count_gone`: with a later count comes a node that is seen as dead.
+        // Acquire pairs with `count_gone`: a thread that sees a later count sees the node as dead.
         let gone_count = self.gone.of(node).load(Ordering::Acquire);
         let version = self.node(node).version();
         if version.is_dead() {
@@ -87,15 +87,15 @@ impl Tree {
         HotPlace { hint, index: found.index as u32, gone_count }
     }
 
-    /// Whether the place may be looked at until the session's next quiescent point.
+    /// Whether the place may be used until the session's next quiescent point.
     #[inline]
     pub(crate) fn is_there(&self, place: &HotPlace) -> bool {
         let node = place.hint.node();
-        // Relaxed: I2 says what has made the count visible.
+        // Relaxed: I2 says why the count is visible.
         node != NO_NODE && self.gone.of(node).load(Ordering::Relaxed) == place.gone_count
     }
 
-    /// Asks for the entry at a place that is there.
+    /// Prefetches the entry at a valid place.
     #[inline]
     pub(crate) fn ask_for_place(&self, place: &HotPlace, keys: &impl Keys) {
         let slot = self.node(place.hint.node()).slot(place.index as usize);
@@ -104,8 +104,7 @@ impl Tree {
         }
     }
 
-    /// The key's slot, if it is still at a place that is there. A hit is believed at once, like
-    /// every hit.
+    /// The key's slot, if it is still at a valid place. A hit is accepted at once, like every hit.
     #[inline]
     pub(crate) fn find_at(
         &self,
@@ -114,8 +113,8 @@ impl Tree {
         keys: &impl Keys,
     ) -> Option<Position> {
         let (node, index) = (place.hint.node(), place.index as usize);
-        // Before the slot: a write that this read must see went to another layer after the change
-        // had begun, so that this version is of the change, or of after it.
+        // Loaded before the slot: a write that this read must see went to another layer after the
+        // change had begun, so this version is from the change, or from after it.
         let version = self.node(node).version();
         let slot = self.node(node).slot(index);
         if version.is_changing() || !slot.is_entry() {
@@ -126,7 +125,7 @@ impl Tree {
         has_key.then_some(Position { bucket: node, index, slot })
     }
 
-    /// Where a walk from the place's key begins.
+    /// The place where a walk from the place's key begins.
     #[inline]
     pub(crate) fn hint_at(&self, place: &HotPlace) -> Hint {
         if self.is_there(place) { place.hint } else { Hint::NONE }

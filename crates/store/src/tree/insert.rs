@@ -20,20 +20,20 @@ use super::{Keys, Tree};
 use crate::index::Position;
 use crate::index::slot::Slot;
 
-/// Nodes of the longest chain of splits: each halves 14 keys or 18 separators, so 2^32 nodes are at
-/// most twelve levels, and the last of them may get a new root.
+/// The nodes of the longest chain of splits: each split halves 14 keys or 18 separators, so 2^32
+/// nodes are at most twelve levels, and the last of them may get a new root.
 pub(super) const SPLIT_NODES_MAX: usize = 13;
 
-/// How an insert ended.
+/// The result of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inserted {
     /// The key is new.
     Added,
-    /// The key has a slot already, which is left as it is.
+    /// The key has a slot already, which is unchanged.
     Exists(Position),
 }
 
-/// Nothing was changed: the insert needs so many nodes at hand.
+/// Nothing was changed: the insert needs this many reserved nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shortage {
     pub node_count: usize,
@@ -91,7 +91,7 @@ impl Tree {
         }
     }
 
-    /// Locks a border, if it still is as it was when it was reached.
+    /// Locks a border, if it is unchanged since it was reached.
     pub(super) fn lock_border(&self, border: Border) -> bool {
         let node = self.node(border.node);
         let is_same = node.lock() == border.version && !border.version.is_dead();
@@ -101,7 +101,7 @@ impl Tree {
         is_same
     }
 
-    /// The border is locked, and the key is not below it.
+    /// Inserts into the locked border; the key does not belong into a layer below.
     fn insert_locked(
         &self,
         border: u32,
@@ -127,8 +127,8 @@ impl Tree {
         Ok(Inserted::Added)
     }
 
-    /// Moves the full group at the target's place of the locked border into a layer of its own, and
-    /// the new key with it; frees the lock.
+    /// Moves the full group at the target's place of the locked border, with the new key, into a
+    /// layer of its own; releases the lock.
     fn insert_below(
         &self,
         node: &Node,
@@ -159,8 +159,8 @@ impl Tree {
         Ok(Inserted::Added)
     }
 
-    /// A layer with the new key and those of `group`, or a chain of layers down to where they
-    /// differ. No session sees it yet; its root.
+    /// Makes a layer with the new key and those of `group`, or a chain of layers down to where they
+    /// differ. No other session sees it yet. Returns its root.
     fn layers_for(
         &self,
         target: Target<'_>,
@@ -203,7 +203,7 @@ impl Tree {
         Ok(root)
     }
 
-    /// An empty border that no other session sees, locked.
+    /// An empty, locked border that no other session sees.
     pub(super) fn new_border(&self, spare: &mut Spare) -> u32 {
         let border = spare.take();
         self.node(border).reset(Role::Border);
@@ -211,14 +211,14 @@ impl Tree {
     }
 
     /// Points a key at another entry. The caller is the only writer of this key; `position` is
-    /// where it found it, and where it is looked for first.
+    /// where it found the key, and is tried first.
     pub(crate) fn replace(&self, position: Position, key: &[u8], slot: Slot, keys: &impl Keys) {
         let mut position = position;
         loop {
             let node = self.node(position.bucket);
             let version = node.lock();
             let is_there = node.slot(position.index).same_entry(position.slot);
-            // An entry is in one slot of the tree; in a dead node slots are only remembered.
+            // An entry is in one slot of the tree; slots of a dead node are only leftovers.
             if is_there && !version.is_dead() {
                 node.set_slot(position.index, slot);
                 node.unlock();
@@ -230,8 +230,8 @@ impl Tree {
     }
 }
 
-/// Where the target, which is not there, belongs in the locked border: behind the places below its
-/// own and behind the lower keys of its group.
+/// The rank in the locked border of a target that is not there: behind all lower places, and behind
+/// the lower keys of its group.
 pub(super) fn rank_of(node: &Node, target: Target<'_>, keys: &impl Keys) -> usize {
     let (order, mut ranks) = (node.order(), node.ranks_at(target.place()));
     // SAFETY: the slot is read under its border's lock since the last quiescent point.

@@ -33,7 +33,7 @@ impl NodeMemory {
     /// Nodes in the blocks that `arena` has in `mapping`.
     #[cfg(not(loom))]
     pub(crate) fn new(mapping: Arc<crate::mapping::Mapping>, arena: Arc<Arena>) -> NodeMemory {
-        // What lies above cannot be named by the arena's line numbers either.
+        // The arena's line numbers cannot name memory above either.
         let node_max = u32::try_from(mapping.len_bytes() / NODE_BYTES).unwrap_or(u32::MAX);
         NodeMemory { mapping, arena, node_max }
     }
@@ -44,34 +44,34 @@ impl NodeMemory {
         NodeMemory::boxed((mapping.len_bytes() / NODE_BYTES) as u32, arena)
     }
 
-    /// So many nodes.
+    /// Memory for `node_count` nodes.
     #[cfg(loom)]
     pub(super) fn boxed(node_max: u32, arena: Arc<Arena>) -> NodeMemory {
         NodeMemory { nodes: (0..node_max).map(|_| Node::zeroed()).collect(), arena, node_max }
     }
 
-    /// Takes a node of any content; `None`: out of memory.
+    /// Takes a node with any contents; `None`: out of memory.
     pub(crate) fn take(&self) -> Option<u32> {
         self.arena.take(NODE_LOG2_LINES).map(|line| line >> NODE_LOG2_LINES)
     }
 
-    /// Takes back a node that no reader can be in any more.
+    /// Returns a node that no reader can be in any more.
     pub(crate) fn give(&self, node: u32) {
         let Block { first_line, log2_lines } = NodeMemory::block_of(node);
         self.arena.give(first_line, log2_lines);
     }
 
-    /// The lines of a node, to be freed after their grace period.
+    /// The block of a node, to be freed after its grace period.
     pub(crate) fn block_of(node: u32) -> Block {
         Block { first_line: node << NODE_LOG2_LINES, log2_lines: NODE_LOG2_LINES }
     }
 
-    /// How many nodes so many lines are.
+    /// The number of nodes in this many lines.
     pub(crate) fn count_of(lines: u64) -> u64 {
         lines >> NODE_LOG2_LINES
     }
 
-    /// Lines that are taken, of nodes and whatever else the arena serves.
+    /// The number of lines taken, for nodes and all other users of the arena.
     #[cfg(test)]
     pub(super) fn used_count(&self) -> u64 {
         self.arena.used_lines() >> NODE_LOG2_LINES
@@ -94,7 +94,7 @@ impl NodeMemory {
         &self.nodes[node as usize]
     }
 
-    /// Asks for every line of a node.
+    /// Prefetches every line of a node.
     #[inline]
     pub(super) fn prefetch(&self, node: u32) {
         let start = std::ptr::from_ref(self.node(node)).cast::<u8>();
@@ -104,7 +104,7 @@ impl NodeMemory {
     }
 }
 
-/// Nodes that a writer has at hand before it takes a lock; a tree change takes from nowhere else.
+/// Nodes that a writer reserves before it takes a lock; a tree change takes nodes only from here.
 #[derive(Default)]
 pub(crate) struct Spare {
     nodes: Vec<u32>,
@@ -124,7 +124,7 @@ impl Spare {
         true
     }
 
-    /// One of the nodes that were made sure of.
+    /// Takes one of the reserved nodes.
     pub(super) fn take(&mut self) -> u32 {
         self.nodes.pop().expect("the change was started only with enough nodes at hand")
     }

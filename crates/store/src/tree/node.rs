@@ -40,16 +40,17 @@ use crate::index::slot::Slot;
 /// Keys in a border node.
 #[cfg(not(loom))]
 pub(super) const WIDTH: usize = 14;
-/// Separators in an interior node; one child more.
+/// Separators in an interior node; it has one child more.
 #[cfg(not(loom))]
 pub(super) const SEPARATORS: usize = 18;
-/// Few, so that the model checker comes to an end.
+/// Few, to bound the model checker's run.
 #[cfg(loom)]
 pub(super) const WIDTH: usize = 3;
 #[cfg(loom)]
 pub(super) const SEPARATORS: usize = 3;
-/// Entries of longer keys that share a slice and still have no layer below: the most that leave a
-/// full border two slices to be split between (lengths 0 to 8 are nine places more).
+/// The most entries of longer keys that share a slice without a layer below. With more, a full
+/// border might not have two slices between which it can be split (lengths 0 to 8 are nine places
+/// more).
 #[cfg(not(loom))]
 pub(super) const GROUP_MAX: usize = 4;
 #[cfg(loom)]
@@ -57,7 +58,7 @@ pub(super) const GROUP_MAX: usize = 2;
 
 /// Words of a node behind its first 32 bytes.
 const WORDS: usize = 2 * WIDTH;
-/// Where an interior's children begin, two to a word.
+/// The index of the word where an interior's children begin, two to a word.
 const CHILD_WORD: usize = SEPARATORS;
 /// Bytes of a node.
 pub(crate) const NODE_BYTES: usize = 256;
@@ -84,7 +85,7 @@ const CHANGE: u32 = 16;
 pub(super) struct Version(u32);
 
 impl Version {
-    /// No node's version: neither border nor interior has it, the dead bit alone.
+    /// A version that no node has: neither a border's nor an interior's.
     pub(super) const NONE: Version = Version(DEAD | CHANGING);
 
     #[inline]
@@ -103,14 +104,14 @@ impl Version {
     }
 }
 
-/// What a node is made for.
+/// The kind of node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Border,
     Interior,
 }
 
-/// One node; see the module's picture.
+/// One node; see the picture in the module's documentation.
 #[repr(C, align(64))]
 pub(crate) struct Node {
     version: AtomicU32,
@@ -136,7 +137,8 @@ impl Node {
         }
     }
 
-    /// Makes an unused node an empty one that the caller has locked. Its count of changes goes on.
+    /// Makes an unused node an empty one that the caller has locked. Its count of changes
+    /// continues.
     pub(super) fn reset(&self, role: Role) {
         let changes =
             (self.version.load_at(Ordering::Relaxed) & !(CHANGE - 1)).wrapping_add(CHANGE);
@@ -156,7 +158,7 @@ impl Node {
         }
     }
 
-    /// The version now. Acquire pairs with the stores of `begin_change` and `unlock`.
+    /// The present version. Acquire pairs with the stores of `begin_change` and `unlock`.
     #[inline]
     pub(super) fn version(&self) -> Version {
         Version(self.version.load_at(Ordering::Acquire) & !LOCKED)
@@ -179,14 +181,14 @@ impl Node {
         }
     }
 
-    /// Whether what was read since `version` was of one moment.
+    /// Whether all words read since `version` are of one moment.
     #[inline]
     pub(super) fn is_same(&self, version: Version) -> bool {
         fence(Ordering::Acquire); // The loads before stay before the next one; see the module doc.
         Version(self.version.load_at(Ordering::Relaxed) & !LOCKED) == version
     }
 
-    /// Takes the lock; the version as it is.
+    /// Takes the lock; returns the version.
     pub(super) fn lock(&self) -> Version {
         let mut backoff = Backoff::new();
         loop {
@@ -202,7 +204,7 @@ impl Node {
         if seen & LOCKED != 0 {
             return None;
         }
-        // Acquire pairs with the unlocking of the last holder.
+        // Acquire pairs with the unlock of the previous holder.
         let taken = self.version.compare_exchange(
             seen,
             seen | LOCKED,
@@ -215,7 +217,8 @@ impl Node {
         })
     }
 
-    /// Keys or children are about to leave; the caller holds the lock.
+    /// Marks the node as changing, because keys or children are about to leave; the caller holds
+    /// the lock.
     pub(super) fn begin_change(&self) {
         let version = self.version.load_at(Ordering::Relaxed);
         debug_assert!(version & LOCKED != 0, "I1");
@@ -223,14 +226,15 @@ impl Node {
         self.version.store(version | CHANGING, Ordering::Release);
     }
 
-    /// From now on no session trusts what the node says; the caller holds the lock.
+    /// Marks the node as dead: no session relies on its contents any more. The caller holds the
+    /// lock.
     pub(super) fn mark_dead(&self) {
         let version = self.version.load_at(Ordering::Relaxed);
         debug_assert!(version & LOCKED != 0, "I1");
         self.version.store(version | DEAD, Ordering::Release);
     }
 
-    /// Frees the lock; nothing was changed that a reader must notice.
+    /// Releases the lock after no change that a reader must notice.
     pub(super) fn unlock(&self) {
         let version = self.version.load_at(Ordering::Relaxed);
         debug_assert!(version & (LOCKED | CHANGING) == LOCKED, "I2");
@@ -238,7 +242,7 @@ impl Node {
         self.version.store(version & !LOCKED, Ordering::Release);
     }
 
-    /// Frees the lock and lets readers know that something left (I2).
+    /// Releases the lock and shows readers that something left the node (I2).
     pub(super) fn unlock_changed(&self) {
         let version = self.version.load_at(Ordering::Relaxed);
         debug_assert!(version & LOCKED != 0, "I1");
@@ -275,7 +279,7 @@ impl Node {
     }
 }
 
-/// A border node's contents.
+/// The contents of a border node.
 impl Node {
     /// Acquire pairs with `set_order`: the slots that it names are filled.
     #[inline]
@@ -343,7 +347,7 @@ impl Node {
         self.set_slot(index, slot);
     }
 
-    /// A bit for each slot whose slice is `slice`: a hint, the slot is looked at again.
+    /// A bit for each slot whose slice is `slice`: a hint, so the caller checks the slot again.
     #[inline]
     fn match_slice(&self, slice: u64) -> u32 {
         let mut found = 0;
@@ -353,10 +357,10 @@ impl Node {
         found
     }
 
-    /// The slot at `place` that `accepts`: what was in the node at some moment of the call.
+    /// A slot at `place` that `accepts` accepts, as it was in the node at some moment of the call.
     ///
     /// A slot may be emptied and filled anew at any time. It is loaded before slice and kind are
-    /// looked at again, so that what is seen behind it belongs to `place` (I3).
+    /// checked again, so that the entry or layer behind it belongs to `place` (I3).
     #[inline]
     pub(super) fn search(
         &self,
@@ -375,7 +379,8 @@ impl Node {
         None
     }
 
-    /// The ranks of the node's slots at `place`, or where it would be; the caller holds the lock.
+    /// The ranks of the node's slots at `place`, or the rank that it would have; the caller holds
+    /// the lock.
     pub(super) fn ranks_at(&self, place: Place) -> Range<usize> {
         let order = self.order();
         let place_at = |rank: usize| self.place(order.slot_at(rank));
@@ -386,11 +391,11 @@ impl Node {
     }
 }
 
-/// An interior node's contents.
+/// The contents of an interior node.
 impl Node {
     #[inline]
     pub(super) fn count(&self) -> usize {
-        // A torn view is found by `is_same`; the bound keeps indexes inside.
+        // `is_same` detects a torn read; the bound keeps indexes inside.
         (self.order.load_at(Ordering::Acquire) as usize).min(SEPARATORS)
     }
 

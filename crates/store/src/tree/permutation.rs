@@ -35,7 +35,7 @@ impl Permutation {
         (self.0 & 0xf) as usize
     }
 
-    /// The slot of the `rank`-th smallest place; behind the count, free slots.
+    /// The slot of the `rank`-th smallest place; ranks beyond the count give free slots.
     #[inline]
     pub(super) fn slot_at(self, rank: usize) -> usize {
         ((self.0 >> (4 * (rank + 1))) & 0xf) as usize
@@ -45,7 +45,7 @@ impl Permutation {
         (1 << (4 * (rank + 1))) - 1
     }
 
-    /// The first free slot moves to `rank`; the order with it, and its number.
+    /// Moves the first free slot to `rank`; returns the new order and the slot's number.
     pub(super) fn inserted(self, rank: usize) -> (Permutation, usize) {
         let count = self.count();
         debug_assert!(rank <= count && count < WIDTH, "the node has room");
@@ -58,7 +58,7 @@ impl Permutation {
         (Permutation(bits + 1), slot)
     }
 
-    /// The slot at `rank` becomes the first free one.
+    /// Makes the slot at `rank` the first free one.
     pub(super) fn removed(self, rank: usize) -> Permutation {
         let count = self.count();
         debug_assert!(rank < count, "the slot is in use");
@@ -70,13 +70,13 @@ impl Permutation {
         Permutation((below | moved | (slot << (4 * count)) | above) - 1)
     }
 
-    /// Only the first `count` places stay.
+    /// Keeps only the first `count` places.
     pub(super) fn cut(self, count: usize) -> Permutation {
         debug_assert!(count <= self.count());
         Permutation((self.0 & !0xf) | count as u64)
     }
 
-    /// Whether every slot is there once (I1).
+    /// Whether it has every slot once (I1).
     pub(super) fn is_whole(self) -> bool {
         let seen = (0..WIDTH).fold(0_u32, |seen, rank| seen | (1 << self.slot_at(rank)));
         self.count() <= WIDTH && seen == (1 << WIDTH) - 1

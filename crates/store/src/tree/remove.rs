@@ -17,7 +17,7 @@ use super::split::child_index;
 use super::{Keys, Tree};
 use crate::index::slot::Slot;
 
-/// What was removed left something to tidy up.
+/// Whether a removal left something to tidy up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Left {
     Keys,
@@ -26,7 +26,7 @@ enum Left {
 }
 
 impl Tree {
-    /// Removes a key; what its slot was. Nodes that left the tree are pushed to `retired` (T6).
+    /// Removes a key; returns its slot. Nodes that leave the tree are pushed to `retired` (T6).
     pub(crate) fn remove(
         &self,
         key: &[u8],
@@ -63,7 +63,7 @@ impl Tree {
         }
     }
 
-    /// Empties one slot of the locked border and tidies up, layer by layer; frees the lock.
+    /// Empties one slot of the locked border and tidies up, layer by layer; releases the lock.
     fn remove_slot(
         &self,
         mut border: u32,
@@ -79,7 +79,7 @@ impl Tree {
                 return;
             }
             depth_bytes -= SLICE_BYTES;
-            // One way down for all layers that go: a long key can be the last of thousands.
+            // One descent for all layers that are removed: a long key can be the last of thousands.
             let path = path.get_or_insert_with(|| self.link_path(key, depth_bytes));
             let hint = path.get(depth_bytes / SLICE_BYTES).copied();
             let locked = hint.and_then(|border| self.lock_link_in(border, key, depth_bytes));
@@ -94,14 +94,15 @@ impl Tree {
         }
     }
 
-    /// One slot of the locked border; frees the lock.
+    /// Empties one slot of the locked border; releases the lock.
     fn empty_slot(&self, border: u32, index: usize, retired: &mut Vec<u32>) -> Left {
         let node = self.node(border);
         let order = node.order();
         let rank = (0..order.count())
             .find(|rank| order.slot_at(*rank) == index)
             .expect("a slot that was found is in the order");
-        // The count of changes grows before anyone can fill this slot again (I2 of the node).
+        // The count of changes grows before another session can fill this slot again (I2 of the
+        // node).
         node.set_order(order.removed(rank));
         node.set_slot(index, Slot::EMPTY);
         if order.count() > 1 {
@@ -116,7 +117,7 @@ impl Tree {
         self.unlink_border(border, retired)
     }
 
-    /// Takes the locked, empty border, which is not the first, out of its layer.
+    /// Removes the locked, empty border, which is not the first, from its layer.
     fn unlink_border(&self, border: u32, retired: &mut Vec<u32>) -> Left {
         let node = self.node(border);
         node.mark_dead();
@@ -135,9 +136,9 @@ impl Tree {
         }
         before.unlock();
         self.unlink_from_parent(border, retired);
-        // Only now, under the lock: a session that takes the last key of the first border before
-        // this look may find us in the parent and leave the layer to us, and one that takes it
-        // after this look finds no session there.
+        // Checked only now, under the lock. A session that takes the last key of the first border
+        // before this check may find this border in the parent and leave the layer to this thread;
+        // one that takes it after this check does not find it.
         let is_dead = before.lock().is_dead();
         let is_alone = before.prev() == NO_NODE && before.next() == NO_NODE;
         let is_empty = before.order().count() == 0 && is_alone && !is_dead;
@@ -145,8 +146,8 @@ impl Tree {
         if is_empty { Left::EmptyLayer } else { Left::Keys }
     }
 
-    /// Takes the locked, dead node out of its parent, and the parent out of its own if that was
-    /// all it had; frees the locks.
+    /// Removes the locked, dead node from its parent, and the parent from its own parent if it has
+    /// no other child; releases the locks.
     fn unlink_from_parent(&self, dead: u32, retired: &mut Vec<u32>) {
         let mut dead = dead;
         loop {
@@ -171,7 +172,7 @@ impl Tree {
     }
 
     /// The borders that have the links for `key`, layer by layer down to the one that begins at
-    /// `depth_bytes`; a hint, and as far as no other session is in the way.
+    /// `depth_bytes`; a hint, and only as far as no other session is in the way.
     fn link_path(&self, key: &[u8], depth_bytes: usize) -> Vec<u32> {
         let (mut path, mut root) = (Vec::new(), self.root());
         for at_bytes in (0..=depth_bytes).step_by(SLICE_BYTES) {
@@ -185,10 +186,10 @@ impl Tree {
         path
     }
 
-    /// [`Tree::lock_link`] where it was a moment ago; `None`: not there any more.
+    /// [`Tree::lock_link`] at its last known place; `None`: the link is not there any more.
     fn lock_link_in(&self, border: u32, key: &[u8], depth_bytes: usize) -> Option<(u32, usize)> {
         let node = self.node(border);
-        // Within the grace period the border is of the layer that it was of (T6).
+        // Within the grace period the border belongs to the same layer (T6).
         let version = node.lock();
         let place = Place::of(key, depth_bytes);
         let link = node.search(place, |slot| slot.linked_bucket().is_some());
@@ -226,7 +227,7 @@ impl Tree {
         }
     }
 
-    /// Marks the layer behind a link as gone, if it is empty and no session is at work in it; the
+    /// Marks the layer behind a link as removed, if it is empty and no session is active in it. The
     /// caller holds the lock of the link's border, and empties the link then.
     fn remove_layer(&self, border: u32, index: usize, retired: &mut Vec<u32>) -> bool {
         let slot = self.node(border).slot(index);
@@ -235,7 +236,7 @@ impl Tree {
         let mut at = self.climb(named).node;
         let is_empty = loop {
             let node = self.node(at);
-            // Against the order of T5, so it only tries; the lock's holder is about to add a key.
+            // Against the order of T5, so this only tries; the lock's holder is about to add a key.
             if node.try_lock().is_none() {
                 break false;
             }
@@ -265,7 +266,7 @@ impl Tree {
     }
 }
 
-/// Takes the child at `at` out of a locked, changing interior that has others.
+/// Removes the child at `at` from a locked, changing interior that has others.
 fn remove_child(node: &Node, at: usize) {
     let count = node.count();
     for index in at..count {

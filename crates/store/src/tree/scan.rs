@@ -29,7 +29,7 @@ use crate::index::slot::Slot;
 use crate::range::Direction;
 use base::sync::Backoff;
 
-/// Keys that a border typically has: how many borders a walk will want.
+/// The keys that a border typically has: an estimate of how many borders a walk will need.
 const ROWS_TYPICAL: usize = 10;
 
 /// A layer above the present one: the border with the link that was followed.
@@ -39,36 +39,36 @@ struct Frame {
     slice: u64,
 }
 
-/// The copy of the layer that was left for the one below; others are copied anew.
+/// The copy of the border that was left for the layer below; others are copied anew.
 struct Parked {
-    /// How many frames there are while this is the layer above; 0: nothing is parked.
+    /// The number of frames while this is the layer above; 0: nothing is parked.
     frame_count: usize,
     now: Snapshot,
     worked: usize,
 }
 
-/// A walk; holds slots, so it ends before its session quiesces.
+/// A walk. It holds slots, so it must end before its session quiesces.
 pub(crate) struct Walk<'t, 'k, K> {
     tree: &'t Tree,
     keys: &'t K,
     direction: Direction,
-    /// Where it began.
+    /// The origin of the walk.
     origin: Origin<'k>,
-    /// What it yielded last.
+    /// The last slot yielded.
     last: Option<Slot>,
     frames: Vec<Frame>,
     now: Snapshot,
-    /// Rows of `now` that are worked off.
+    /// The number of rows of `now` that are done.
     worked: usize,
     /// The layer above as it was left, so that a short layer does not cost another copy of it.
     parked: Parked,
     edge: Place,
     is_over: bool,
-    /// Entries that are still wanted: no more borders are asked for.
+    /// The number of entries still wanted: beyond them no borders are prefetched.
     wanted: usize,
 }
 
-/// Where a descent begins: at a key or beside it, or at an end.
+/// The place where a descent begins: at a key or beside it, or at an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin<'k> {
     /// The first key in the direction of the walk.
@@ -80,7 +80,7 @@ pub(crate) enum Origin<'k> {
 }
 
 impl<'k> Origin<'k> {
-    /// Its key; of an end the first one.
+    /// Its key; for an end the first key.
     pub(crate) fn key(self) -> &'k [u8] {
         match self {
             Origin::End => &[],
@@ -108,8 +108,8 @@ impl<'t, 'k, K: Keys> Walk<'t, 'k, K> {
         }
     }
 
-    /// Goes to the place from which `next` yields. So many entries are expected to be `wanted`;
-    /// `hint` is where a search for the origin's key ended.
+    /// Moves to the place from which `next` yields. About `wanted` entries are expected to be read;
+    /// `hint` is the end of a search for the origin's key.
     pub(crate) fn start(
         &mut self,
         direction: Direction,
@@ -121,7 +121,7 @@ impl<'t, 'k, K: Keys> Walk<'t, 'k, K> {
         self.seek(origin, hint);
     }
 
-    /// Asks for the borders that a walk from the hint on will come to.
+    /// Prefetches the borders that a walk from the hint on will visit.
     pub(crate) fn ask_ahead(tree: &Tree, direction: Direction, wanted: usize, hint: Hint) {
         if let Some(border) = hint.first_layer() {
             tree.ask_for_neighbours(border.node, direction, wanted.div_ceil(ROWS_TYPICAL));
@@ -153,7 +153,7 @@ impl<'t, 'k, K: Keys> Walk<'t, 'k, K> {
             if !hinted.take().is_some_and(|border| self.copy(border)) {
                 self.enter_at(root, place)?;
             }
-            // Rows before the place are worked off; the one at it needs a look.
+            // Rows before the place are done; the one at it must be checked.
             self.edge = place;
             self.worked = self.beyond(place);
             let Some(row) = self.worked_at(place, 1) else { break };
@@ -178,13 +178,13 @@ impl<'t, 'k, K: Keys> Walk<'t, 'k, K> {
         Ok(())
     }
 
-    /// The row that is `back` before the first one that is not worked off, if it is at `place`.
+    /// The row that is `back` before the first one not done, if it is at `place`.
     fn worked_at(&self, place: Place, back: usize) -> Option<Row> {
         let worked = self.worked.checked_sub(back)?;
         self.row(worked).filter(|row| row.place == place)
     }
 
-    /// Whether the entry at the seek's place is on the wanted side of its key.
+    /// Whether the entry at the place of the descent is on the wanted side of its key.
     fn is_wanted(&self, slot: Slot, key: &[u8], with_key: bool) -> bool {
         // SAFETY: the slot was read since the last quiescent point; walks end before the next.
         let found = unsafe { self.keys.key(slot) };
@@ -194,7 +194,7 @@ impl<'t, 'k, K: Keys> Walk<'t, 'k, K> {
         }
     }
 
-    /// The first layer's or a link's layer, from its beginning in the direction of the walk.
+    /// Enters the first layer or a link's layer, from its beginning in the direction of the walk.
     fn enter(&mut self, root: u32) -> Result<(), LayerGone> {
         let place = match self.direction {
             Direction::Forward => Place::FIRST,
@@ -218,7 +218,7 @@ impl<'t, 'k, K: Keys> Walk<'t, 'k, K> {
         }
     }
 
-    /// Copies a border as it was when it was reached; false: keys may have left it for the right
+    /// Copies a border as it was when it was reached; false: keys may have moved to the right
     /// since.
     fn copy(&mut self, border: Border) -> bool {
         self.tree.snapshot(border.node, &mut self.now) && self.now.version == border.version
@@ -229,7 +229,7 @@ impl<'t, 'k, K: Keys> Walk<'t, 'k, K> {
         self.frames.push(Frame { border, slice });
     }
 
-    /// How many rows, in the direction of the walk, are not beyond `edge`.
+    /// The number of rows, in the direction of the walk, that are not beyond `edge`.
     fn beyond(&self, edge: Place) -> usize {
         let rows = self.now.rows();
         match self.direction {
@@ -274,7 +274,8 @@ impl<'t, 'k, K: Keys> Walk<'t, 'k, K> {
         None
     }
 
-    /// What the walk stood on has changed: on from the last key, once others had a chance.
+    /// Restarts behind the last key after the tree has changed, once other sessions had a chance to
+    /// finish.
     #[cold]
     fn seek_again(&mut self) {
         Backoff::new().snooze();
@@ -286,7 +287,8 @@ impl<'t, 'k, K: Keys> Walk<'t, 'k, K> {
         self.seek(from, Hint::NONE);
     }
 
-    /// To the neighbour, or back to the layer above, or over. `Err`: things have moved (I3).
+    /// Moves to the neighbour, or back to the layer above, or ends. `Err`: the tree has changed
+    /// (I3).
     fn leave_border(&mut self) -> Result<(), LayerGone> {
         let neighbour = self.neighbour();
         if neighbour == NO_NODE {
@@ -299,7 +301,7 @@ impl<'t, 'k, K: Keys> Walk<'t, 'k, K> {
         if self.direction == Direction::Reverse && self.now.next != left {
             return Err(LayerGone); // I2: it has split, or the one that was left is gone.
         }
-        // Keys that were deleted and came back may lie behind the edge (T3 of the tree).
+        // Keys that were deleted and inserted again may lie behind the edge (T3 of the tree).
         self.worked = self.beyond(self.edge);
         self.look_ahead();
         Ok(())
@@ -331,7 +333,7 @@ impl<'t, 'k, K: Keys> Walk<'t, 'k, K> {
     }
 
     /// Takes the copy of the layer above, if it is the one put aside; its frame was just popped. It
-    /// may be old by now, as any copy that is being worked on (I2).
+    /// may be old by now, like any copy in use (I2).
     fn unpark(&mut self) -> bool {
         let is_parked = self.parked.frame_count == self.frames.len() + 1;
         if is_parked {
@@ -349,7 +351,7 @@ impl<'t, 'k, K: Keys> Walk<'t, 'k, K> {
         }
     }
 
-    /// Asks for the layers of the rows that are left, and for the neighbour.
+    /// Prefetches the layers of the remaining rows, and the neighbour.
     #[inline]
     fn look_ahead(&self) {
         let rows = self.now.rows();

@@ -9,15 +9,16 @@
 //! I1: two different keys that agree on all layers above differ in slice or kind here, unless both
 //!     are longer.
 
-/// Bytes of a key that one layer looks at.
+/// The bytes of a key that one layer compares.
 pub(super) const SLICE_BYTES: usize = 8;
 
-/// What a key is in one layer: how many bytes of it are left there, or more than the slice holds.
+/// A key's kind in one layer: how many of its bytes are left there, or that it is longer than the
+/// slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Kind(pub u8);
 
 impl Kind {
-    /// The key goes on behind its slice.
+    /// The key continues behind its slice.
     pub(super) const LONGER: Kind = Kind(9);
     /// Above every kind: where a reverse walk enters a layer.
     const ABOVE_ALL: Kind = Kind(10);
@@ -31,12 +32,12 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Not above any place.
+    /// The lowest place.
     pub(super) const FIRST: Place = Place { slice: 0, kind: Kind(0) };
     /// Above every key's place.
     pub(super) const END: Place = Place { slice: u64::MAX, kind: Kind::ABOVE_ALL };
 
-    /// Where `key` is in the layer that begins at its byte `depth_bytes`.
+    /// The place of `key` in the layer that begins at its byte `depth_bytes`.
     #[inline]
     pub(super) fn of(key: &[u8], depth_bytes: usize) -> Place {
         let rest = &key[depth_bytes..];
@@ -48,12 +49,12 @@ impl Place {
     }
 }
 
-/// Fewer than eight bytes, zeros behind them.
+/// A slice of fewer than eight bytes, padded with zeros.
 #[inline]
 fn short_slice(rest: &[u8]) -> u64 {
     let len = rest.len();
     if len >= 4 {
-        // Two overlapping halves instead of a loop: keys of ids are this long.
+        // Two overlapping halves instead of a loop: keys that are ids have this length.
         let first = u64::from(u32::from_be_bytes([rest[0], rest[1], rest[2], rest[3]]));
         let tail = &rest[len - 4..];
         let last = u64::from(u32::from_be_bytes([tail[0], tail[1], tail[2], tail[3]]));

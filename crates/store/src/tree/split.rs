@@ -15,7 +15,7 @@ use super::slice::{Place, SLICE_BYTES};
 use super::{Keys, Tree};
 use crate::index::slot::Slot;
 
-/// Two siblings whose parent does not know the right one yet; both are locked.
+/// Two siblings whose parent does not have the right one yet; both are locked.
 #[derive(Clone, Copy)]
 struct Siblings {
     left: u32,
@@ -42,7 +42,7 @@ impl Tree {
         let places: [Place; WIDTH] = std::array::from_fn(|rank| left.place(order.slot_at(rank)));
         let last_slice = places[WIDTH - 1].slice;
         let is_last = left.next() == NO_NODE && place.slice > last_slice;
-        // Keys that come in order fill their nodes, but for a slice that would be in two (T1).
+        // Keys that come in order fill their nodes, except for a slice that would be in two (T1).
         let keep_count = match left.next() == NO_NODE && place.slice >= last_slice {
             true if is_last => WIDTH,
             true => last_rank(&places),
@@ -64,7 +64,7 @@ impl Tree {
         }
     }
 
-    /// Puts the locked `new` behind the locked `border` in the list of borders.
+    /// Inserts the locked `new` behind the locked `border` in the list of borders.
     fn link_behind(&self, border: u32, new: u32) {
         let (left, right) = (self.node(border), self.node(new));
         let next = left.next();
@@ -92,8 +92,8 @@ impl Tree {
         }
     }
 
-    /// Tells the parents, splitting those that are full, and frees all locks. The layer's new root,
-    /// if it got one.
+    /// Inserts the siblings into the parents, splitting full ones, and releases all locks. Returns
+    /// the layer's new root, if it got one.
     fn ascend(&self, mut siblings: Siblings, spare: &mut Spare) -> Option<u32> {
         loop {
             let Siblings { left, right, separator } = siblings;
@@ -120,7 +120,7 @@ impl Tree {
         }
     }
 
-    /// A root over two siblings that had none.
+    /// Makes a root over two siblings without one.
     fn new_root(&self, siblings: Siblings, spare: &mut Spare) -> u32 {
         let Siblings { left, right, separator } = siblings;
         let root = spare.take();
@@ -136,14 +136,14 @@ impl Tree {
         root
     }
 
-    /// Splits the locked, changing, full `parent`, with the new sibling in the half it belongs to.
-    /// Parent and new node stay locked.
+    /// Splits the locked, changing, full `parent`, and adds the new sibling to its half. Parent and
+    /// new node stay locked.
     fn split_interior(&self, parent: u32, below: Siblings, spare: &mut Spare) -> Siblings {
         let new = spare.take();
         let (left, right) = (self.node(parent), self.node(new));
         right.reset(Role::Interior);
         let at = child_index(left, below.left);
-        // The middle separator goes up. Children in order fill their nodes, as keys do.
+        // The middle separator goes up. Children that come in order fill their nodes, as keys do.
         let is_last = at == SEPARATORS && left_is_last(self, below);
         let middle = if is_last { SEPARATORS - 1 } else { SEPARATORS / 2 };
         let separator = left.separator(middle);
@@ -166,8 +166,8 @@ impl Tree {
         Siblings { left: parent, right: new, separator }
     }
 
-    /// Lets the layer above (or the tree) name the present root of the target's layer. Only a
-    /// shortcut: by its old root the layer is found as well (T4).
+    /// Makes the layer above (or the tree) name the present root of the target's layer. Only a
+    /// shortcut: the layer is also found through its old root (T4).
     #[cold]
     fn name_root(&self, target: Target<'_>, root: u32) {
         if target.depth_bytes == 0 {
@@ -192,14 +192,14 @@ fn left_is_last(tree: &Tree, below: Siblings) -> bool {
     right.version().is_border() && right.next() == NO_NODE
 }
 
-/// Where the last slice begins.
+/// The rank where the last slice begins.
 fn last_rank(places: &[Place; WIDTH]) -> usize {
     let last_slice = places[WIDTH - 1].slice;
     let before = places.iter().rposition(|place| place.slice != last_slice);
     before.expect("a slice has fewer places than a border: lengths 0 to 8 and a group") + 1
 }
 
-/// Where to split: the boundary between two slices that is next to the middle (T1).
+/// The rank at which to split: the boundary between two slices that is closest to the middle (T1).
 fn split_rank(places: &[Place; WIDTH]) -> usize {
     let is_boundary = |rank: &usize| places[rank - 1].slice != places[*rank].slice;
     let middle = WIDTH / 2;
@@ -210,7 +210,7 @@ fn split_rank(places: &[Place; WIDTH]) -> usize {
         .expect("a slice has fewer places than a border: lengths 0 to 8 and a group")
 }
 
-/// Which child of the locked interior `child` is.
+/// The index of `child` in the locked interior.
 pub(super) fn child_index(node: &Node, child: u32) -> usize {
     (0..=node.count())
         .find(|index| node.child(*index) == child)

@@ -5,7 +5,7 @@ use super::slice::{Kind, Place, SLICE_BYTES};
 use super::{Keys, Tree};
 use crate::index::slot::Slot;
 
-/// What a tree is made of.
+/// The counts of a tree's parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Census {
     pub entry_count: u64,
@@ -16,14 +16,14 @@ pub(crate) struct Census {
 }
 
 impl Census {
-    /// Lines that the nodes take.
+    /// The number of lines that the nodes take.
     pub(crate) fn line_count(self) -> u64 {
         let node_lines = (super::node::NODE_BYTES / crate::prefetch::LINE_BYTES) as u64;
         (self.border_count + self.interior_count) * node_lines
     }
 }
 
-/// A layer that is to be looked at.
+/// A layer still to be validated.
 struct Layer {
     root: u32,
     depth_bytes: usize,
@@ -39,12 +39,12 @@ struct Bounds {
 }
 
 impl Tree {
-    /// Recounts everything; calls `visit` with each entry's slot in order of layers. Panics where
-    /// an invariant is broken; no session may write meanwhile.
+    /// Recounts everything; calls `visit` with each entry's slot in order of layers. Panics if an
+    /// invariant is broken; no session may write meanwhile.
     pub(crate) fn validate(&self, keys: &impl Keys, mut visit: impl FnMut(Slot)) -> Census {
         let mut census = Census::default();
         let top = Layer { root: self.root(), depth_bytes: 0, slice: 0 };
-        // Depth first, so that one path has the prefix of whatever layer comes next.
+        // Depth first, so that one path holds the prefix of each next layer.
         let (mut layers, mut path) = (vec![top], Vec::new());
         while let Some(layer) = layers.pop() {
             if layer.depth_bytes > 0 {
@@ -67,7 +67,7 @@ impl Tree {
                         census.layer_count += 1;
                         continue;
                     }
-                    // SAFETY: no session writes, so what a slot names stays.
+                    // SAFETY: no session writes, so the entry that a slot names stays.
                     let key = unsafe { keys.key(slot) };
                     assert_eq!(Place::of(key, layer.depth_bytes), place, "a key's own place");
                     assert!(key.starts_with(&path), "a key's own layer");
@@ -144,7 +144,8 @@ impl Tree {
     }
 }
 
-/// A link is alone at its place; the keys of a group grow, and are few (T1).
+/// Checks that a link is alone at its place, and that the keys of a group are few and ascending
+/// (T1).
 fn validate_groups(rows: &[(Place, Slot)], keys: &impl Keys) {
     for group in rows.chunk_by(|left, right| left.0 == right.0).filter(|group| group.len() > 1) {
         assert!(group.len() <= GROUP_MAX, "T1: larger groups have a layer");

@@ -24,25 +24,25 @@ use crate::session::{Session, Starts, has_expired, is_whole_entry};
 use crate::store::{Begin, Store};
 use crate::tuning::Tuning;
 
-/// What a file has.
+/// The contents of a file.
 pub(super) enum Last {
-    /// Nothing at all.
+    /// None.
     Nothing,
-    /// Memory of a store that runs, or was killed.
+    /// The memory of a store that is running, or was killed.
     Running,
-    /// A store.
+    /// A kept store.
     Kept(Box<KeptTable>),
 }
 
-/// What was kept.
+/// The table of a kept store.
 pub(super) struct KeptTable {
     trailer: Trailer,
     table: Table,
-    /// The same as it lies in the file.
+    /// Its bytes as they are in the file.
     bytes: Vec<u8>,
 }
 
-/// Before the file is touched in any way (I6 of warm.rs).
+/// Refuses a foreign file before the file is touched in any way (I6 of warm.rs).
 pub(super) fn refuse_foreign(file: &File, len_bytes: u64) -> Result<(), WarmError> {
     match read_trailer(file, len_bytes)? {
         Some(Err(NoTrailer::Foreign)) => Err(WarmError::Foreign),
@@ -61,7 +61,7 @@ fn read_trailer(
     Ok(Some(Trailer::parse(&bytes)))
 }
 
-/// What is in the file, which is a store's, or empty.
+/// Reads a file that is a store's, or empty.
 pub(super) fn read(file: &File, len_bytes: u64) -> Result<Last, WarmError> {
     let trailer = match read_trailer(file, len_bytes)? {
         None => return Ok(Last::Nothing),
@@ -86,7 +86,7 @@ pub(super) fn read(file: &File, len_bytes: u64) -> Result<Last, WarmError> {
     Ok(Last::Kept(Box::new(KeptTable { trailer, table, bytes })))
 }
 
-/// A store with what the table names.
+/// Makes a store of the entries that the table names.
 pub(super) fn attach(
     file: File,
     kept: KeptTable,
@@ -130,7 +130,7 @@ pub(super) fn attach(
     Ok(Opened { store, file: WarmFile { file, memory_bytes }, found: Found::Kept(kept) })
 }
 
-/// Moves the table behind a memory that is larger than it was; on failure all is as before.
+/// Moves the table behind a memory that has become larger; on failure the file is unchanged.
 fn grow(file: &File, trailer: Trailer, table: &[u8]) -> Result<(), WarmError> {
     let len_bytes = file.metadata().map_err(failed("cannot read"))?.len();
     let trailer_at = trailer.memory_bytes + trailer.table_bytes;
@@ -140,7 +140,7 @@ fn grow(file: &File, trailer: Trailer, table: &[u8]) -> Result<(), WarmError> {
             .and_then(|()| file.write_all_at(&trailer.to_bytes(), trailer_at));
         written.map_err(failed("cannot write"))
     });
-    // The old table was not touched, unless the new one lies over it.
+    // The old table is intact unless the new one lies over it.
     grown.inspect_err(|_| drop(file.set_len(len_bytes)))
 }
 
@@ -153,7 +153,7 @@ fn no_fit(error: OpenError) -> WarmError {
     }
 }
 
-/// Puts all that live into the index; how many were damaged.
+/// Inserts all live entries into the index; returns the number of damaged ones.
 fn fill(
     store: &Store,
     table: &Table,
@@ -218,7 +218,7 @@ fn fill_sparely(
     Ok(lists.iter().map(|(_, damaged)| damaged).sum())
 }
 
-/// Where the live entries of a segment start, in words, and how many are damaged.
+/// The positions in words of a segment's live entries, and the number of damaged ones.
 fn whole_of(store: &Store, row: &Row, now: UnixMillis) -> (Vec<u32>, u64) {
     let inner = store.inner();
     let first_bytes = inner.log.segment_start(row.segment);

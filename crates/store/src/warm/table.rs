@@ -20,19 +20,19 @@ use crate::crc;
 use crate::log::{Contents, Queue};
 use crate::record::ALIGN_BYTES;
 
-/// Of all that lies in the file, the memory among it: grows with every change of either.
+/// The version of the whole file's layout, including the memory: grows with every change of either.
 pub const LAYOUT: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"DVTLWARM";
-/// In the place of a trailer while a store runs.
+/// The mark in the place of a trailer while a store runs.
 pub(super) const RUNNING: [u8; TRAILER_BYTES] =
     *b"DVTLWARM is running, or was killed; nothing in here is believed.";
-/// Bytes of the trailer.
+/// The length of the trailer.
 pub(super) const TRAILER_BYTES: usize = 64;
 const HEADER_BYTES: usize = 16;
 const ROW_BYTES: usize = 32;
 const WORD_BYTES: usize = 8;
-/// Where the trailer's own sum lies: it covers what is before.
+/// The offset of the trailer's own sum, which covers the bytes before it.
 const TRAILER_SUM_AT: usize = 60;
 
 const FLAG_LONG: u32 = 1;
@@ -45,20 +45,20 @@ pub(super) struct Trailer {
     pub table_bytes: u64,
     pub table_sum: u32,
     pub saved_at_ms: u64,
-    /// No key has a higher version.
+    /// The highest version of any key.
     pub version: u64,
-    /// The caller's.
+    /// The caller's note.
     pub note: u64,
 }
 
-/// Why the last bytes of a file are no trailer that this program reads.
+/// The reason why the last bytes of a file are not a trailer that this program reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoTrailer {
-    /// A store runs, or was killed.
+    /// A store is running, or was killed.
     Running,
-    /// It is something else.
+    /// The bytes are foreign.
     Foreign,
-    /// Of another layout.
+    /// The trailer is of another layout.
     Layout { found: u32 },
 }
 
@@ -109,12 +109,12 @@ pub(crate) struct Row {
     pub run_len: u32,
     pub contents: Contents,
     pub queue: Queue,
-    /// See the module.
+    /// The bits of live entries; see the module's documentation.
     pub live: Vec<u64>,
 }
 
 impl Row {
-    /// Where its live entries start, in words of eight bytes behind its start.
+    /// The positions of its live entries, in words of eight bytes behind its start.
     pub(super) fn starts(&self) -> impl Iterator<Item = u32> {
         let of_word = |(at, word): (usize, &u64)| {
             let (first, mut left) = (at as u32 * u64::BITS, *word);
@@ -127,7 +127,7 @@ impl Row {
         self.live.iter().enumerate().flat_map(of_word)
     }
 
-    /// An entry that starts at this word lives.
+    /// Names the entry that starts at this word as live.
     pub(crate) fn name(&mut self, start: u32) {
         let word = (start / u64::BITS) as usize;
         if self.live.len() <= word {
@@ -149,22 +149,23 @@ impl Row {
     }
 }
 
-/// All that is in use.
+/// All segments in use.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     pub segment_bytes: u64,
-    /// I2.
+    /// The rows, in the order of I2.
     pub rows: Vec<Row>,
 }
 
-/// The most that a table of so much memory and so many segments takes, the trailer not counted.
+/// The most bytes that a table takes for this much memory and this many segments, without the
+/// trailer.
 pub(super) fn bytes_max(memory_bytes: u64, segments: u64) -> u64 {
     let bits_bytes = memory_bytes / (u64::from(u64::BITS) * ALIGN_BYTES as u64) * WORD_BYTES as u64;
     let row_bytes = (ROW_BYTES + WORD_BYTES) as u64;
     HEADER_BYTES as u64 + segments * row_bytes + bits_bytes
 }
 
-/// What a table begins with.
+/// The first bytes of a table.
 pub(super) fn header(segment_bytes: u64, row_count: u32) -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
     bytes[..8].copy_from_slice(&segment_bytes.to_le_bytes());
@@ -173,7 +174,8 @@ pub(super) fn header(segment_bytes: u64, row_count: u32) -> [u8; HEADER_BYTES] {
 }
 
 impl Table {
-    /// Out of bytes whose sum is right; `None`: they are no table of so much memory (I3).
+    /// Decodes a table from bytes whose sum is right; `None`: they are not a table of this much
+    /// memory (I3).
     pub(super) fn parse(bytes: &[u8], memory_bytes: u64) -> Option<Table> {
         let mut rest = Bytes(bytes);
         let segment_bytes = rest.u64().filter(|bytes| bytes.is_power_of_two())?;
@@ -197,7 +199,7 @@ impl Table {
     }
 }
 
-/// What is left to be read.
+/// The bytes still to be read.
 struct Bytes<'b>(&'b [u8]);
 
 impl<'b> Bytes<'b> {
