@@ -9,7 +9,7 @@ use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 
 use crate::ids::KeyHash;
 
-/// Hashes keys under one seed. Cheap to copy a reference of; built once per store.
+/// Hashes keys under one seed. Built once per store; shared by reference.
 #[derive(Clone)]
 pub struct KeyHasher {
     seed: u64,
@@ -35,14 +35,14 @@ impl KeyHasher {
 }
 
 impl std::fmt::Debug for KeyHasher {
-    /// Leaves the seed out: a client that knows it can aim at one bucket.
+    /// Omits the seed: a client that knows it can aim at one bucket.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("KeyHasher")
     }
 }
 
-/// The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): a bijection on 64 bits.
-/// Every bit of the value moves every other.
+/// The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): a bijection on 64 bits. Every
+/// input bit affects every output bit.
 #[inline]
 pub fn mix(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -30,13 +30,13 @@ impl KeyHash {
     /// The key's id in the write table: the hash's top bits (K5).
     #[inline]
     pub fn partition(self, bits: PartitionBits) -> PartitionId {
-        // Two shifts, since one by all 64 bits is none.
+        // Two shifts, because a single shift by all 64 bits would not shift at all.
         PartitionId((self.0 >> 1 >> (63 - bits.0)) as u32)
     }
 }
 
-/// How many of a hash's top bits name its partition: few enough that every chain of the index lies
-/// in one partition, whatever size the index has (K5).
+/// The number of a hash's top bits that name its partition: few enough that every chain of the
+/// index lies in one partition, whatever size the index has (K5).
 ///
 /// ```text
 ///  hashes 0                                             2^64
@@ -46,7 +46,7 @@ impl KeyHash {
 /// ```
 ///
 /// Heads are chosen by leading bits of the hash, and an index never has fewer heads than it was
-/// opened with, so the bits that chose a head then never tell apart two keys of one chain.
+/// opened with. So the bits that chose a head at opening are equal for all keys of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionBits(u32);
 
@@ -54,12 +54,12 @@ impl PartitionBits {
     /// 2^20 partitions: as many as the buckets of C-4 §6.
     pub const MAX: PartitionBits = PartitionBits(20);
 
-    /// That many bits, or as many as a partition's name may have.
+    /// That many bits, up to the most that a partition's id may have.
     pub fn at_most(bits: u32) -> PartitionBits {
         PartitionBits(bits.min(Self::MAX.0))
     }
 
-    /// How many partitions there are.
+    /// The number of partitions.
     pub fn partition_count(self) -> u32 {
         1 << self.0
     }

@@ -50,13 +50,13 @@ use crossbeam_utils::CachePadded;
 use crate::ring::Entry;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
-/// The queue, as takers know it.
+/// The queue, as takers use it.
 #[derive(Debug)]
 pub struct Offers {
     places: Box<[[AtomicU64; 2]]>,
-    /// Entries published; the owner stores it.
+    /// The number of published entries; the owner stores it.
     head: CachePadded<AtomicU64>,
-    /// Entries taken; takers move it.
+    /// The number of taken entries; takers move it.
     taken: CachePadded<AtomicU64>,
 }
 
@@ -80,14 +80,15 @@ impl Offers {
         &self.places[number as usize & (self.places.len() - 1)]
     }
 
-    /// How many entries can be taken; by the time the caller knows, others may have.
+    /// How many entries can be taken; other takers may take them first.
     #[inline]
     pub fn waiting_count(&self) -> u64 {
         let taken = self.taken.load(Ordering::Relaxed);
         self.head.load(Ordering::Acquire).saturating_sub(taken) // T1
     }
 
-    /// The oldest entry. What it names is the caller's until it sets its bit.
+    /// Takes the oldest entry. The thing that it names is the caller's until the caller sets its
+    /// bit.
     #[inline]
     pub fn take(&self) -> Option<Entry> {
         let mut taken = self.taken.load(Ordering::Relaxed);
@@ -95,12 +96,12 @@ impl Offers {
             if self.head.load(Ordering::Acquire) <= taken {
                 return None; // T1
             }
-            // Read before `taken` moves past it, for then it may be overwritten. If another taker
-            // has moved it already, the CAS fails.
+            // Read before `taken` moves past it, because the place may be overwritten afterwards.
+            // If another taker has moved `taken` already, the CAS fails.
             let [first, second] = self.place(taken);
             let entry = [first.load(Ordering::Relaxed), second.load(Ordering::Relaxed)];
             let next = taken + 1;
-            // Relaxed: T1 and D1 order what matters.
+            // Relaxed: T1 and D1 provide the ordering.
             let order = Ordering::Relaxed;
             match self.taken.compare_exchange(taken, next, order, order) {
                 Ok(_) => return Some(entry), // I2
@@ -119,14 +120,14 @@ pub struct Offerer {
 }
 
 impl Offerer {
-    /// Of a queue. There is one at a time; a later one goes on where the last one ended.
+    /// The owner's end of a queue. There is one at a time; a later one continues where the last one
+    /// ended.
     pub fn of(offers: &Arc<Offers>) -> Offerer {
         let published = offers.head.load(Ordering::Acquire);
         Offerer { offers: Arc::clone(offers), pushed: published, published }
     }
 
-    /// Puts an entry behind the last and returns its number; takers see it only after
-    /// [`Offerer::publish`].
+    /// Appends an entry and returns its number; takers see it only after [`Offerer::publish`].
     #[inline]
     pub fn push(&mut self, entry: Entry) -> u64 {
         debug_assert!(
@@ -141,7 +142,7 @@ impl Offerer {
         self.pushed - 1
     }
 
-    /// Entries that are pushed and not published.
+    /// The number of pushed entries that are not published.
     #[inline]
     pub fn unpublished_count(&self) -> u64 {
         self.pushed - self.published
@@ -153,7 +154,7 @@ impl Offerer {
         number < self.published
     }
 
-    /// Shows takers what was pushed; whether there was anything.
+    /// Publishes the pushed entries; returns whether there were any.
     #[inline]
     pub fn publish(&mut self) -> bool {
         if self.published == self.pushed {
@@ -164,14 +165,15 @@ impl Offerer {
         true
     }
 
-    /// How many published entries wait.
+    /// The number of published entries that are not taken.
     #[inline]
     pub fn waiting_count(&self) -> u64 {
         self.offers.waiting_count()
     }
 }
 
-/// A bit for each of a number of things: set by the taker that worked on it, cleared by its owner.
+/// One bit for each of a number of things: set by the taker that worked on it, cleared by the
+/// owner.
 #[derive(Debug)]
 pub struct DoneSet {
     words: Box<[AtomicU64]>,
@@ -181,37 +183,37 @@ impl DoneSet {
     /// Bits of one word.
     pub const WORD_BITS: u32 = u64::BITS;
 
-    /// Of so many things, none of which is done.
+    /// A set for `count` things, none of which is done.
     pub fn new(count: usize) -> DoneSet {
         let words = count.div_ceil(Self::WORD_BITS as usize);
         DoneSet { words: (0..words).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// The things of `bits` in a word are done, and their owner's again.
+    /// Marks the things of `bits` in a word as done: they are their owner's again.
     #[inline]
     pub fn set(&self, word: usize, bits: u64) {
         let before = self.words[word].fetch_or(bits, Ordering::Release); // D1
         debug_assert!(before & bits == 0, "done once");
     }
 
-    /// How many words there are.
+    /// The number of words.
     #[inline]
     pub fn word_count(&self) -> usize {
         self.words.len()
     }
 
-    /// Whether anything is done that was not taken.
+    /// Whether any thing is done that the owner has not taken yet.
     #[inline]
     pub fn has_any(&self) -> bool {
-        // Relaxed: an owner that acts on it calls `take`, which acquires (D2).
+        // Relaxed: an owner that acts on the answer calls `take`, which acquires (D2).
         self.words.iter().any(|word| word.load(Ordering::Relaxed) != 0)
     }
 
-    /// What is done in a word, once: by the owner.
+    /// Takes and clears the done bits of a word; called by the owner.
     #[inline]
     pub fn take(&self, word: usize) -> u64 {
         let word = &self.words[word];
-        // The line stays with the takers if there is nothing.
+        // If there is nothing, the cache line stays with the takers.
         if word.load(Ordering::Relaxed) == 0 { 0 } else { word.swap(0, Ordering::Acquire) } // D2
     }
 }

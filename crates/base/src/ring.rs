@@ -48,15 +48,15 @@ use crossbeam_utils::CachePadded;
 
 use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering, fence};
 
-/// What goes through a ring.
+/// An entry of a ring.
 pub type Entry = [u64; 2];
 
 #[derive(Debug)]
 struct Ring {
     places: Box<[[AtomicU64; 2]]>,
-    /// Entries published; the sender stores it.
+    /// The number of published entries; the sender stores it.
     head: CachePadded<AtomicU64>,
-    /// Entries done; the receiver stores it.
+    /// The number of entries done; the receiver stores it.
     tail: CachePadded<AtomicU64>,
 }
 
@@ -68,7 +68,7 @@ impl Ring {
 
     #[inline]
     fn read(&self, number: u64) -> Entry {
-        // Relaxed: head and tail order what is read here (P1, T1, C1, R1).
+        // Relaxed: head and tail order these reads (P1, T1, C1, R1).
         let [first, second] = self.place(number);
         [first.load(Ordering::Relaxed), second.load(Ordering::Relaxed)]
     }
@@ -91,7 +91,7 @@ pub fn ring(capacity: usize) -> (Sender, Receiver) {
     (sender, Receiver { ring, taken: 0, completed: 0, head_seen: 0 })
 }
 
-/// The end that pushes entries and learns what is done.
+/// The end that pushes entries and learns which are done.
 #[derive(Debug)]
 pub struct Sender {
     ring: Arc<Ring>,
@@ -108,7 +108,7 @@ impl Sender {
         self.pushed - self.reclaimed < self.ring.places.len() as u64
     }
 
-    /// Puts an entry behind the last; the receiver sees it only after [`Sender::publish`].
+    /// Appends an entry; the receiver sees it only after [`Sender::publish`].
     ///
     /// # Panics
     /// If there is no room.
@@ -121,13 +121,13 @@ impl Sender {
         self.pushed += 1;
     }
 
-    /// Entries that are pushed and not published.
+    /// The number of pushed entries that are not published.
     #[inline]
     pub fn unpublished_count(&self) -> u64 {
         self.pushed - self.published
     }
 
-    /// Shows the receiver what was pushed; whether there was anything.
+    /// Publishes the pushed entries; returns whether there were any.
     #[inline]
     pub fn publish(&mut self) -> bool {
         if self.published == self.pushed {
@@ -149,7 +149,7 @@ impl Sender {
         Some(entry)
     }
 
-    /// Whether an entry is done that was not reclaimed.
+    /// Whether any entry is done and not reclaimed.
     #[inline]
     pub fn has_done(&mut self) -> bool {
         if self.reclaimed == self.published {
@@ -162,14 +162,14 @@ impl Sender {
         self.reclaimed < self.tail_seen
     }
 
-    /// Entries that were pushed and not reclaimed.
+    /// The number of entries that are pushed and not reclaimed.
     #[inline]
     pub fn outstanding_count(&self) -> u64 {
         self.pushed - self.reclaimed
     }
 }
 
-/// The end that takes entries and says when they are done.
+/// The end that takes entries and reports when they are done.
 #[derive(Debug)]
 pub struct Receiver {
     ring: Arc<Ring>,
@@ -187,7 +187,8 @@ impl Receiver {
         self.head_seen - self.taken
     }
 
-    /// The next entry. What it names is the receiver's until [`Receiver::complete`].
+    /// Takes the next entry. The memory that it names is the receiver's until
+    /// [`Receiver::complete`].
     #[inline]
     pub fn take(&mut self) -> Option<Entry> {
         if self.taken == self.head_seen && self.waiting_count() == 0 {
@@ -198,20 +199,21 @@ impl Receiver {
         Some(entry)
     }
 
-    /// Whether anybody can still push.
+    /// Whether the sender still exists.
     pub fn has_sender(&self) -> bool {
         Arc::strong_count(&self.ring) > 1
     }
 
     /// The entry that is taken after `ahead` others, if it was published when this end last looked
-    /// ([`Receiver::waiting_count`] looks). It and what it names are the receiver's already.
+    /// ([`Receiver::waiting_count`] looks). The entry and the memory it names belong to the
+    /// receiver already.
     #[inline]
     pub fn peek(&self, ahead: u64) -> Option<Entry> {
         let number = self.taken + ahead;
         (number < self.head_seen).then(|| self.ring.read(number))
     }
 
-    /// All that was taken is done (I3); whether there was anything.
+    /// Reports all taken entries as done (I3); returns whether there were any.
     #[inline]
     pub fn complete(&mut self) -> bool {
         if self.completed == self.taken {
@@ -223,7 +225,7 @@ impl Receiver {
     }
 }
 
-/// Wakes a thread that sleeps although something may be published for it at any moment.
+/// Wakes a sleeping thread for which something may be published at any moment.
 ///
 /// ```text
 ///  sleeper     raise the flag ─ fence ─ look at every ring ─▶ something: lower it, go on
@@ -232,42 +234,42 @@ impl Receiver {
 /// ```
 ///
 /// # Invariants
-/// I1: of a sleeper's look and a publisher's look, both behind their fences, at least one sees
-///     what the other side stored before its fence. So nothing is published to a thread that
-///     goes to sleep and is not woken.
+/// I1: of a sleeper's look and a publisher's look, both behind their fences, at least one sees the
+///     other side's store before its fence. So no thread goes to sleep and stays asleep while
+///     something is published for it.
 #[derive(Debug, Default)]
 pub struct Bell {
     is_raised: AtomicBool,
 }
 
 impl Bell {
-    /// A bell that no thread waits for.
+    /// A bell for which no thread waits.
     pub fn new() -> Bell {
         Bell { is_raised: AtomicBool::new(false) }
     }
 
-    /// Before the sleeper's last look: from now on publishers ring.
+    /// Called before the sleeper's last look: from now on publishers ring.
     #[inline]
     pub fn raise(&self) {
         self.is_raised.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst); // I1
     }
 
-    /// The sleeper is awake.
+    /// Called when the sleeper is awake.
     #[inline]
     pub fn lower(&self) {
         self.is_raised.store(false, Ordering::Relaxed);
     }
 
-    /// After something was published: whether the caller has to wake the sleeper.
+    /// Called after publishing: returns whether the caller has to wake the sleeper.
     #[inline]
     pub fn must_ring(&self) -> bool {
         fence(Ordering::SeqCst); // I1
         self.is_rung()
     }
 
-    /// After something was published that any of several sleepers may see: which of them the
-    /// caller has to wake.
+    /// Called after publishing something that any of several sleepers may see: returns the one that
+    /// the caller has to wake.
     #[inline]
     pub fn must_ring_one<'b>(bells: impl IntoIterator<Item = &'b Bell>) -> Option<usize> {
         fence(Ordering::SeqCst); // I1
@@ -276,7 +278,7 @@ impl Bell {
 
     #[inline]
     fn is_rung(&self) -> bool {
-        // The swap lets one of several publishers ring.
+        // The swap lets only one of several publishers ring.
         self.is_raised.load(Ordering::Relaxed) && self.is_raised.swap(false, Ordering::Relaxed)
     }
 }

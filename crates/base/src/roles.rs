@@ -48,33 +48,33 @@ mod tests;
 
 use crate::sync::{AtomicBool, AtomicUsize, Ordering, fence};
 
-/// Which threads execute where some threads poll and others do not.
+/// Which threads execute if some threads poll and others do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Executing {
-    /// Those that do not poll; all, if all poll.
+    /// The threads that do not poll; all, if all poll.
     Others,
-    /// All may be named by the router, which does not name those that poll (hand-off).
+    /// The router may name all threads, but does not name those that poll (hand-off).
     All,
 }
 
 /// The threads that poll and those that execute, of `0..threads`; the others do neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RolePlan {
-    /// Counts plans; the one that a server starts with is 0.
+    /// The plan's number; a server starts with plan 0.
     pub epoch: u64,
-    /// Threads that have a role.
+    /// The number of threads with a role.
     pub threads: usize,
     /// Threads `0..dispatchers` poll connections, route and reply.
     pub dispatchers: usize,
     /// Threads `first_executor..threads` may be named by a router; its worker 0 is the first of
     /// them.
     pub first_executor: usize,
-    /// How many these are.
+    /// The number of threads that a router may name.
     pub executors: usize,
 }
 
 impl RolePlan {
-    /// A plan, unless no thread would poll (I4) or more would poll than there are.
+    /// Makes a plan; none if no thread would poll (I4) or more would poll than there are.
     pub fn new(
         epoch: u64,
         threads: usize,
@@ -113,20 +113,20 @@ impl RolePlan {
         self.first_executor > 0
     }
 
-    /// The thread that a router means by a worker.
+    /// The thread that a router names as a worker.
     #[inline]
     pub fn thread_of(&self, worker: usize) -> usize {
         self.first_executor + worker
     }
 
-    /// Threads that only poll, that do both, that only execute.
+    /// The numbers of threads that only poll, that do both, and that only execute.
     pub fn role_counts(&self) -> (usize, usize, usize) {
         let both = if self.dispatchers < self.threads { 0 } else { self.threads };
         (self.dispatchers - both, both, self.threads - self.dispatchers)
     }
 }
 
-/// A plan that all threads see, and how many have not taken it up.
+/// A plan that all threads see, and the number of threads that have not taken it up.
 #[derive(Debug)]
 pub struct Publication {
     plan: RolePlan,
@@ -134,7 +134,7 @@ pub struct Publication {
 }
 
 impl Publication {
-    /// A plan that `members` threads have to take up, idle ones too.
+    /// A plan that `members` threads have to take up, including idle ones.
     pub fn new(plan: RolePlan, members: usize) -> Publication {
         Publication { plan, unacknowledged: AtomicUsize::new(members) }
     }
@@ -145,43 +145,44 @@ impl Publication {
         &self.plan
     }
 
-    /// One more thread has taken the plan up (I2); whether it was the last.
+    /// Notes that another thread has taken the plan up (I2); returns whether it was the last.
     pub fn acknowledge(&self) -> bool {
-        // AcqRel, A1: the thread that gives the last one sees what every thread did before its own.
+        // AcqRel, A1: the thread that gives the last acknowledgement sees what every thread did
+        // before its own.
         self.unacknowledged.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// I3.
+    /// Whether all threads have acknowledged the plan (I3).
     #[inline]
     pub fn is_settled(&self) -> bool {
         self.unacknowledged.load(Ordering::Acquire) == 0 // A1
     }
 }
 
-/// What a thread knows of itself and of the publication that it has taken up.
+/// Facts that a thread knows about itself and about the publication that it has taken up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// Nothing that it sent is on the way.
+    /// Whether none of the requests that it sent is on its way.
     pub is_drained: bool,
     /// [`Publication::is_settled`] of the plan that it has taken up.
     pub is_settled: bool,
-    /// The server stops: roles stay as they are.
+    /// Whether the server is stopping: roles then stay as they are.
     pub is_stopping: bool,
 }
 
-/// What a thread does next.
+/// A thread's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing, until something changes.
+    /// Do nothing until something changes.
     Rest,
-    /// Sends nothing more; what it sent comes back.
+    /// Stop sending, and wait for the outstanding requests.
     Park,
-    /// Sends again: the plan that it was parked for is not taken up.
+    /// Send again: the plan for which it was parked is not taken up.
     GoOn,
-    /// Acts by this plan from now on, and acknowledges it (I2). A thread that polled and polls no
-    /// more first hands its connections over.
+    /// Act by this plan from now on, and acknowledge it (I2). A thread that stops polling first
+    /// hands its connections over.
     TakeUp(RolePlan),
-    /// Drops the ends of rings by which nothing can come any more (I3).
+    /// Drop the ends of rings on which nothing can arrive any more (I3).
     Settle,
 }
 
@@ -189,13 +190,13 @@ pub enum Step {
 #[derive(Debug)]
 pub struct Member {
     plan: RolePlan,
-    /// Waits for what was sent under `plan`.
+    /// The plan to take up, while the thread waits for the requests sent under `plan`.
     next: Option<RolePlan>,
     has_settled: bool,
 }
 
 impl Member {
-    /// Has begun with this plan.
+    /// A member that starts with this plan.
     pub fn new(plan: RolePlan) -> Member {
         Member { plan, next: None, has_settled: true }
     }
@@ -206,19 +207,19 @@ impl Member {
         &self.plan
     }
 
-    /// Whether [`Member::step`] has something to wait for.
+    /// Whether [`Member::step`] waits for an event.
     #[inline]
     pub fn is_moving(&self) -> bool {
         self.next.is_some() || !self.has_settled
     }
 
-    /// Whether it waits for what it has sent.
+    /// Whether it waits for its outstanding requests.
     #[inline]
     pub fn is_parked(&self) -> bool {
         self.next.is_some()
     }
 
-    /// The next step, towards the plan that was published last.
+    /// The next step, towards the latest published plan.
     pub fn step(&mut self, latest: &RolePlan, facts: Facts) -> Step {
         if facts.is_stopping {
             return if self.next.take().is_some() { Step::GoOn } else { Step::Rest };
@@ -256,12 +257,12 @@ pub struct Transit {
 }
 
 impl Transit {
-    /// Nothing is on the way.
+    /// A transit with no connection on its way.
     pub fn new() -> Transit {
         Transit { count: AtomicUsize::new(0), has_stopped: AtomicBool::new(false) }
     }
 
-    /// Before a connection leaves; false: it has to stay where it is.
+    /// Called before a connection leaves; false: it has to stay with its thread.
     pub fn try_begin(&self) -> bool {
         self.count.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst); // T1: either this sees the stop, or the last look sees the count.
@@ -272,23 +273,23 @@ impl Transit {
         true
     }
 
-    /// Before another connection leaves, by a thread that has begun and not ended: until it ends,
-    /// no thread that could receive the connection ends.
+    /// Called before another connection leaves, by a thread that has begun and not ended: until it
+    /// ends, no thread that could receive the connection ends.
     pub fn begin_another(&self) {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A connection is where it was sent to.
+    /// Called when a connection has arrived.
     pub fn end(&self) {
         self.count.fetch_sub(1, Ordering::Release);
     }
 
-    /// Nothing leaves any more.
+    /// Stops all further departures.
     pub fn stop(&self) {
         self.has_stopped.store(true, Ordering::Release);
     }
 
-    /// After [`Transit::stop`]: whether nothing is on the way, and nothing will be.
+    /// Called after [`Transit::stop`]: whether no connection is on its way, nor will be.
     pub fn is_over(&self) -> bool {
         fence(Ordering::SeqCst); // T1
         self.count.load(Ordering::Acquire) == 0

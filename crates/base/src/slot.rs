@@ -6,10 +6,10 @@
 //!  {}user               crc16("{}user")    mod 16384
 //! ```
 
-/// How many slots there are.
+/// The number of slots.
 pub const SLOT_COUNT: u16 = 16_384;
 
-/// One of the 16,384.
+/// One of the 16,384 slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub u16);
 
@@ -20,7 +20,8 @@ impl Slot {
     }
 }
 
-/// What of the key decides: the part between the first `{` and the next `}`, if there is any.
+/// The part of the key that is hashed: between the first `{` and the next `}`, if that part is not
+/// empty.
 fn tag(key: &[u8]) -> &[u8] {
     let Some(open) = key.iter().position(|byte| *byte == b'{') else { return key };
     let rest = &key[open + 1..];
@@ -30,7 +31,7 @@ fn tag(key: &[u8]) -> &[u8] {
     }
 }
 
-/// CRC-16/XMODEM: polynomial 0x1021, from 0, most significant bit first.
+/// CRC-16/XMODEM: polynomial 0x1021, initial value 0, most significant bit first.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| (crc << 8) ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)])
 }

@@ -12,10 +12,10 @@ pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Order
 #[cfg(not(loom))]
 pub use std::sync::{Arc, Mutex, MutexGuard};
 
-/// One step of waiting for another thread: spins a few rounds, then gives the core away.
+/// Waiting for another thread, step by step: spins a few rounds, then yields the core.
 ///
-/// Two spinning threads on one core cost a whole time slice at each hand-over, so no wait
-/// in Dovetail spins without end.
+/// Two spinning threads on one core cost a whole time slice at each hand-over, so no wait in
+/// Dovetail spins without end.
 #[derive(Default)]
 pub struct Backoff {
     #[cfg_attr(loom, allow(dead_code))]
@@ -28,7 +28,7 @@ impl Backoff {
         Backoff::default()
     }
 
-    /// Waits a little, longer each time.
+    /// Waits a little, longer with each call.
     pub fn snooze(&mut self) {
         #[cfg(loom)]
         loom::thread::yield_now();

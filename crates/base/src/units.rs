@@ -7,22 +7,22 @@ use std::time::Duration;
 /// Nanoseconds on a monotonic clock: the OS clock in the server, the event queue in a simulation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant {
-    /// Since an arbitrary start.
+    /// Nanoseconds since an arbitrary start.
     pub ns: u64,
 }
 
-/// Milliseconds since 1970-01-01 UTC; what expiry is measured in.
+/// Milliseconds since 1970-01-01 UTC; the unit of expiry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixMillis(pub u64);
 
 /// A number of bytes that a user wrote: `64MiB`, `512m`, `2g`, `1024`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteSize {
-    /// The size.
+    /// The size in bytes.
     pub bytes: u64,
 }
 
-/// Why a size or a duration could not be read.
+/// The reason why a size or a duration could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitError {
     text: String,
@@ -81,7 +81,7 @@ impl FromStr for ByteSize {
 }
 
 impl fmt::Display for ByteSize {
-    /// The largest unit that divides the size: `64MiB`, `1536KiB`, `100B`.
+    /// Formats the size in the largest unit that divides it: `64MiB`, `1536KiB`, `100B`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (shift, unit) in [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")] {
             if self.bytes != 0 && self.bytes.trailing_zeros() >= shift {
@@ -92,8 +92,8 @@ impl fmt::Display for ByteSize {
     }
 }
 
-/// Reads `50us`, `10ms`, `1.5s`, `2m`, `1h`. A number without a unit is refused, since it is
-/// seconds to some and milliseconds to others; only `0` means the same in all.
+/// Parses `50us`, `10ms`, `1.5s`, `2m`, `1h`. A number without a unit is refused, because some
+/// users mean seconds and others milliseconds; only `0` means the same to all.
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     let error = || UnitError { text: text.to_owned(), wanted: DURATION_WANTED };
     if is_unit_missing(text) {
@@ -113,13 +113,13 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     Duration::try_from_secs_f64(seconds).map_err(|_| error())
 }
 
-/// Whether a number stands there alone, so that its unit would be guessed; not for 0.
+/// Whether the text is a number other than 0 without a unit.
 pub fn is_unit_missing(text: &str) -> bool {
     let (number, unit) = split_unit(text);
     unit.is_empty() && parse_fraction(number).is_some_and(|number| number != 0.0)
 }
 
-/// The largest unit that divides the time: `1ms`, `1500us`, `2s`.
+/// Formats the time in the largest unit that divides it: `1ms`, `1500us`, `2s`.
 pub fn format_duration(time: Duration) -> String {
     let ns = time.as_nanos();
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];

@@ -35,7 +35,8 @@ const DEEP: u32 = 4096;
 #[cfg(test)]
 const DEEP: u32 = 5;
 
-/// Levels looked at one by one for a part of the workers before their counts are scanned.
+/// The number of levels searched one by one for a subset of the workers before their counts are
+/// scanned.
 const LEVELS_TRIED_MAX: u32 = 4;
 
 const WORD_BITS: usize = u64::BITS as usize;
@@ -61,19 +62,19 @@ impl Depths {
         Depths { counts: vec![0; worker_count], levels, words_per_level, lowest: 0 }
     }
 
-    /// How many workers there are.
+    /// The number of workers.
     #[inline]
     pub fn worker_count(&self) -> usize {
         self.counts.len()
     }
 
-    /// What `worker` holds.
+    /// The depth of `worker`'s queue.
     #[inline]
     pub fn of(&self, worker: WorkerId) -> u32 {
         self.counts[worker.index()]
     }
 
-    /// `worker` was sent one more.
+    /// Adds a request sent to `worker`.
     #[inline]
     pub fn add(&mut self, worker: WorkerId) {
         let count = self.counts[worker.index()];
@@ -83,19 +84,20 @@ impl Depths {
         }
         self.flip(worker, count);
         self.flip(worker, count + 1);
-        // The worker itself is at the next level, so if it was the last of this one, I2 names that.
+        // The worker itself is at the next level, so if it was the last of this one, that level
+        // satisfies I2.
         if count == self.lowest && self.level(count).iter().all(|word| *word == 0) {
             self.lowest = count + 1;
         }
     }
 
-    /// `worker` has answered one.
+    /// Removes a request that `worker` has answered.
     #[inline]
     pub fn remove(&mut self, worker: WorkerId) {
         self.remove_many(worker, 1);
     }
 
-    /// `worker` has answered so many.
+    /// Removes `count` requests that `worker` has answered.
     #[inline]
     pub fn remove_many(&mut self, worker: WorkerId, answered: u32) {
         let count = self.counts[worker.index()];
@@ -110,13 +112,13 @@ impl Depths {
         self.lowest = self.lowest.min(left);
     }
 
-    /// The worker that holds least; of several the lowest id. There must be one.
+    /// The worker with the smallest depth; of several the lowest id. There must be a worker.
     #[inline]
     pub fn shortest(&self) -> WorkerId {
         self.shortest_below(u32::MAX).expect("there is a worker")
     }
 
-    /// The same, if it holds less than `bound`.
+    /// The worker with the smallest depth, if that is below `bound`.
     #[inline]
     pub fn shortest_below(&self, bound: u32) -> Option<WorkerId> {
         if self.lowest >= DEEP {
@@ -145,14 +147,14 @@ impl Depths {
         self.scan(range).filter(|worker| self.of(*worker) < bound)
     }
 
-    /// The first worker behind `after`, in a ring, that holds anything; never `after` itself.
+    /// The first worker behind `after`, in a ring, with a depth above 0; never `after` itself.
     pub fn next_busy(&self, after: WorkerId) -> Option<WorkerId> {
         let (start, end) = (after.index() + 1, self.counts.len());
         let busy = self.first_busy(start..end).or_else(|| self.first_busy(0..after.index()))?;
         Some(WorkerId(busy as u16))
     }
 
-    /// Whether no worker holds less than `bound`.
+    /// Whether no worker has a depth below `bound`.
     #[inline]
     pub fn all_at_least(&self, bound: u32) -> bool {
         if bound <= DEEP {

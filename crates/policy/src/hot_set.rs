@@ -45,14 +45,14 @@ pub use sketch::CountMin;
 pub use top::Top;
 pub use worth::Worth;
 
-/// What readers look at during one epoch.
+/// The hot keys that readers use during one epoch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot<Key> {
-    /// Counts the switches; 0 before the first.
+    /// The number of switches so far; 0 before the first.
     pub epoch_id: u64,
-    /// Sorted.
+    /// The keys, sorted.
     keys: Vec<Key>,
-    /// The part of all sampled accesses that went to these keys.
+    /// The share of all sampled accesses that went to these keys.
     share_ratio: f64,
 }
 
@@ -77,23 +77,24 @@ impl<Key: Ord> Snapshot<Key> {
         &self.keys
     }
 
-    /// The part of all sampled accesses that went to these keys; 0 while nothing was sampled.
+    /// The share of all sampled accesses that went to these keys; 0 while nothing was sampled.
     pub fn share_ratio(&self) -> f64 {
         self.share_ratio
     }
 }
 
-/// Counters in each row of the sketch for each key that is tracked.
+/// Counters in each row of the sketch for each tracked key.
 const COLUMNS_PER_KEY: usize = 8;
 
-/// Counts sampled keys and keeps the most frequent.
+/// Counts sampled keys and keeps the most frequent ones.
 ///
-/// `Key` is what a reader looks up: the hash for a hash index, the key's bytes for an ordered one.
+/// `Key` is the form that a reader looks up: the hash for a hash index, the key's bytes for an
+/// ordered one.
 #[derive(Debug)]
 pub struct HotSet<Key> {
     sketch: CountMin,
     top: Top<Key>,
-    /// Samples, halved with the counts.
+    /// The number of samples, halved together with the counts.
     sampled_count: u64,
     epoch_id: u64,
     ranked: Vec<(u32, usize)>,
@@ -101,7 +102,7 @@ pub struct HotSet<Key> {
 
 impl<Key: Ord + Clone> HotSet<Key> {
     /// Tracks up to `key_max` keys. Each row of the sketch has eight counters for each of them, so
-    /// that a chance key collides in all four rows with one of the hot ones in 1 of 4,000 cases.
+    /// that a random key collides in all four rows with one of the hot ones in 1 of 4,000 cases.
     pub fn new(key_max: usize, seed: u64) -> HotSet<Key> {
         assert!(key_max > 0, "a hot set of no keys finds none");
         HotSet {
@@ -113,22 +114,23 @@ impl<Key: Ord + Clone> HotSet<Key> {
         }
     }
 
-    /// What it takes at most, its snapshot of as many keys included, without what keys point to.
+    /// Its maximum memory, including a snapshot of as many keys, without the memory that keys point
+    /// to.
     pub fn memory_bytes(key_max: usize) -> usize {
         CountMin::memory_bytes(key_max.saturating_mul(COLUMNS_PER_KEY))
             + Top::<Key>::memory_bytes(key_max)
             + key_max * (size_of::<(u32, usize)>() + size_of::<Key>())
     }
 
-    /// Counts one sampled access. `key` is asked for only if the key enters the tracked ones.
+    /// Counts one sampled access. `key` is called only if the key becomes a tracked one.
     pub fn sample(&mut self, hash: KeyHash, key: impl FnOnce() -> Key) {
         self.sampled_count += 1;
         let estimate = self.sketch.add(hash);
         self.top.offer(hash, estimate, key);
     }
 
-    /// Ends the epoch: writes the `size` most frequent keys into `snapshot`, whose memory is used
-    /// again, and halves all counts.
+    /// Ends the epoch: writes the `size` most frequent keys into `snapshot`, reusing its memory,
+    /// and halves all counts.
     pub fn switch_epoch(&mut self, size: usize, snapshot: &mut Snapshot<Key>) {
         self.epoch_id += 1;
         self.select(size, snapshot);
@@ -137,7 +139,7 @@ impl<Key: Ord + Clone> HotSet<Key> {
         self.sampled_count /= 2;
     }
 
-    /// Writes the `size` most frequent keys as of now into `snapshot`; the epoch goes on.
+    /// Writes the `size` most frequent keys as of now into `snapshot`; the epoch continues.
     pub fn select(&mut self, size: usize, snapshot: &mut Snapshot<Key>) {
         self.rank();
         self.ranked.truncate(size);
@@ -149,14 +151,14 @@ impl<Key: Ord + Clone> HotSet<Key> {
         snapshot.keys.sort_unstable();
     }
 
-    /// The part of the sampled accesses that went to all tracked keys. Unlike a snapshot's it does
-    /// not change with the size of the cache: what the tuner is told.
+    /// The share of the sampled accesses that went to all tracked keys. Unlike a snapshot's share
+    /// it does not change with the size of the cache, so the tuner uses it.
     pub fn tracked_share_ratio(&self) -> f64 {
         ratio(self.top.counts().map(u64::from).sum(), self.sampled_count)
     }
 
-    /// Estimated counts of the tracked keys, most frequent first: what the popularity's exponent is
-    /// fitted to.
+    /// Estimated counts of the tracked keys, most frequent first: the popularity's exponent is
+    /// fitted to these.
     pub fn counts(&mut self) -> impl ExactSizeIterator<Item = u32> {
         self.rank();
         self.ranked.iter().map(|(count, _)| *count)
@@ -168,7 +170,7 @@ impl<Key: Ord + Clone> HotSet<Key> {
         self.ranked.iter().map(|(count, place)| (*count, self.top.key_at(*place)))
     }
 
-    /// Samples that the counts speak of.
+    /// The number of samples that the counts are from.
     pub fn sampled_count(&self) -> u64 {
         self.sampled_count
     }
@@ -180,7 +182,7 @@ impl<Key: Ord + Clone> HotSet<Key> {
     }
 }
 
-/// Collisions can push the sum of estimates above the samples.
+/// The ratio, at most 1: collisions can push the sum of estimates above the samples.
 fn ratio(hot_count: u64, sampled_count: u64) -> f64 {
     if sampled_count == 0 { 0.0 } else { (hot_count as f64 / sampled_count as f64).min(1.0) }
 }

@@ -18,16 +18,16 @@
 //! The algorithm is greedy, largest first: within 5 % where shards are small against the average. A
 //! shard that alone is more than the average moves only to relieve the other shards of its server.
 
-/// When to move, and how far.
+/// The rules for when to move shards, and how far.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RebalanceRules {
-    /// Above the average by this part, a server is overloaded.
+    /// A server is overloaded when its load exceeds the average by this fraction.
     pub overload_ratio: f64,
-    /// Moves go on until a server is within this part of the average.
+    /// Moves continue until a server is within this fraction of the average.
     pub aim_ratio: f64,
-    /// Below so many requests in all, nothing is worth a move.
+    /// With fewer requests in all, no move is worth its cost.
     pub requests_min: f64,
-    /// Moves of one window.
+    /// The most moves in one window.
     pub moves_max: usize,
 }
 
@@ -42,30 +42,30 @@ impl Default for RebalanceRules {
     }
 }
 
-/// What a shard costs the server that serves it, in requests of the window.
+/// A shard's load on the server that serves it, in requests of the window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ShardLoad {
-    /// Which shard.
+    /// The shard.
     pub shard: u16,
-    /// Its primary, as an index.
+    /// The index of its primary.
     pub server: usize,
-    /// Requests, replication to backups included.
+    /// The requests, including replication to backups.
     pub requests: f64,
 }
 
-/// One shard that is to be served elsewhere.
+/// One shard to be served by another server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// Which.
+    /// The shard.
     pub shard: u16,
     /// The server that it leaves.
     pub source: usize,
-    /// The server that it goes to.
+    /// The server that it moves to.
     pub target: usize,
 }
 
-/// The moves that bring overloaded servers back to the average. `base` is what each server has to
-/// do besides (landed writes of others, in requests); its length is the number of servers.
+/// The moves that bring overloaded servers back to the average. `base` is each server's other load
+/// (landed writes of other servers, in requests); its length is the number of servers.
 pub fn rebalance(base: &[f64], shards: &[ShardLoad], rules: &RebalanceRules) -> Vec<Move> {
     let mut loads = base.to_vec();
     for shard in shards {
@@ -100,7 +100,7 @@ pub fn rebalance(base: &[f64], shards: &[ShardLoad], rules: &RebalanceRules) -> 
     moves
 }
 
-/// The least busy server, if the pair is better off.
+/// The least busy server, if the move makes the busier of the two less busy.
 fn target_of(
     loads: &[f64],
     source: usize,
@@ -112,7 +112,7 @@ fn target_of(
     let target = others.min_by(|one, other| loads[*one].total_cmp(&loads[*other]))?;
     let after = loads[target] + requests;
     let fits = after <= average * (1.0 + rules.aim_ratio);
-    // I1. One that does not fit still goes where it makes the busier of the two less busy.
+    // I1. A shard that does not fit still moves if that makes the busier of the two less busy.
     let helps = requests > 0.0 && after < loads[source];
     let is_worth_it = helps && after.max(loads[source] - requests) < 0.95 * loads[source];
     (fits && helps || is_worth_it).then_some(target)

@@ -29,7 +29,7 @@ use base::{PartitionId, WorkerId};
 use crate::depths::Depths;
 use crate::size_class::SizePlan;
 
-/// What a request does to its key.
+/// A request's effect on its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reads it.
@@ -38,76 +38,78 @@ pub enum Access {
     Write,
 }
 
-/// What a router may look at.
+/// The properties of a request that a router may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteRequest {
     /// The key's id in the write table: the hash bits that all index sizes have in common (K5).
     pub partition: PartitionId,
     /// Whether it reads or writes.
     pub access: Access,
-    /// Of the item, when it is known: a PUT carries it, a GET learns it at the index (Minos §3).
+    /// The size of the item, if it is known: a PUT carries it, a GET learns it at the index (Minos
+    /// §3).
     pub size_bytes: Option<u64>,
     /// The worker that parsed the request.
     pub received_by: WorkerId,
 }
 
-/// Where a request goes.
+/// The result of routing a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// To this worker's queue.
     To(WorkerId),
-    /// Nowhere yet: ask again after a completion.
+    /// To no worker yet: ask again after a completion.
     Busy(Busy),
 }
 
-/// Why a request must wait (back-pressure, never a wrong owner).
+/// The reason why a request must wait (back-pressure, never a wrong owner).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
-    /// Every worker that may serve it holds as many requests as the bound allows.
+    /// Every worker that may serve it has reached the bound.
     QueuesFull,
     /// The write table has no room for the partition.
     WriteTableFull,
-    /// It must follow an earlier request to one worker, and another one writes its partition.
+    /// It must follow an earlier request to one worker, and another worker writes its partition.
     HeldElsewhere,
 }
 
-/// What one dispatcher did at the write table since its router was made.
+/// One dispatcher's operations on the write table since its router was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PinCounts {
-    /// Writes that were sent, and so counted by an entry.
+    /// Writes sent, each counted by an entry.
     pub pins: u64,
     /// Those of them that went to another worker than they would have without the entry.
     pub diverted: u64,
-    /// Entries opened less those freed: below 0 where others opened what this one freed.
+    /// Entries opened minus entries freed: below 0 if other dispatchers opened entries that this
+    /// one freed.
     pub opened: i64,
 }
 
-/// Decides which worker executes a request.
+/// Picks the worker that executes a request.
 pub trait Router {
-    /// The worker, or why there is none at the moment.
+    /// The worker, or the reason why there is none at the moment.
     fn route(&self, request: &RouteRequest, depths: &Depths) -> Route;
 
-    /// The same for a request whose connection has an earlier one on the same key with `holder`:
-    /// it goes there too, so that it sees that one's effect, or it waits (K10).
+    /// Routes a request whose connection has an earlier one on the same key with worker `holder`:
+    /// it goes there too, so that it sees the earlier one's effect, or it waits (K10).
     fn follow(&self, _request: &RouteRequest, holder: WorkerId, _depths: &Depths) -> Route {
         Route::To(holder)
     }
 
-    /// Whether a read of unknown size stays with `receiver`, a worker that executes, whatever that
-    /// one holds: then this router need not be asked about it, and the depths need not count it.
+    /// Whether a read of unknown size stays with `receiver`, a worker that executes, whatever its
+    /// depth: then the driver need not call this router for it, and the depths need not count it.
     fn keeps_reads(&self, _receiver: WorkerId) -> bool {
         false
     }
 
-    /// A write's reply has left: whatever pinned its key may go. Reads pin nothing, so telling of
-    /// them is allowed and not needed.
+    /// Notes that a write's reply has left: its pin on the partition is released. Reads pin
+    /// nothing, so calling this for them is allowed and not needed.
     fn finish(&self, _request: &RouteRequest, _worker: WorkerId) {}
 
-    /// What has happened at the write table through this router; `None`: it has no table.
+    /// The counts of this router at the write table; `None`: it has no table.
     fn pin_counts(&self) -> Option<PinCounts> {
         None
     }
 
-    /// A new epoch of sizes begins; of no interest to a router that does not look at sizes.
+    /// Sets the plan of a new epoch of sizes; routers that do not use sizes ignore it.
     fn set_plan(&mut self, _plan: &Arc<SizePlan>) {}
 }

@@ -57,12 +57,12 @@ use crate::depths::Depths;
 use crate::route::{Busy, Route, RouteRequest, Router};
 use crate::size_class::SizePlan;
 
-/// Chooses a worker for a request that any worker may serve.
+/// Picks a worker for a request that any worker may serve.
 pub trait Balance {
-    /// The worker; `None`: each that may serve it holds as much as the bound allows.
+    /// The worker; `None`: each that may serve it has reached the bound.
     fn pick(&self, request: &RouteRequest, depths: &Depths) -> Option<WorkerId>;
 
-    /// The worker that [`Balance::pick`] would name, without counting as asked.
+    /// The worker that [`Balance::pick`] would return, without counting the call.
     fn would_pick(&self, request: &RouteRequest, depths: &Depths) -> Option<WorkerId> {
         self.pick(request, depths)
     }
@@ -72,7 +72,7 @@ pub trait Balance {
         false
     }
 
-    /// A new epoch of sizes begins.
+    /// Sets the plan of a new epoch of sizes.
     fn set_plan(&mut self, _plan: &Arc<SizePlan>) {}
 }
 

@@ -45,12 +45,12 @@ pub use histogram::{SizeCount, WorkerSizes};
 
 use base::{PartitionId, WorkerId};
 
-/// Which worker serves which size, until the next epoch.
+/// The assignment of sizes to workers, until the next epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SizePlan {
     /// The largest size that is small.
     pub threshold_bytes: u64,
-    /// Of all workers, small and large.
+    /// The number of all workers, small and large.
     pub worker_count: usize,
     /// Workers `0..small_workers` serve small requests and read the network's queues.
     pub small_workers: usize,
@@ -60,31 +60,33 @@ pub struct SizePlan {
     pub standby: Option<WorkerId>,
 }
 
-/// A contiguous range of large sizes and the workers that own it.
+/// A contiguous range of large sizes, and the workers that own it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LargeRange {
-    /// The largest size in the range; the smallest follows the range before.
+    /// The largest size in the range; the smallest follows the previous range.
     pub size_max_bytes: u64,
     /// Its first worker.
     pub first: WorkerId,
-    /// How many workers share it: 1 unless one size class costs more than a worker's share.
+    /// The number of workers that share it: 1 unless one size class costs more than a worker's
+    /// share.
     pub workers: usize,
 }
 
-/// What a size is.
+/// The class of a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeClass {
-    /// Served by whichever small worker read the request.
+    /// Served by the small worker that read the request.
     Small,
-    /// Served by the workers of this range of [`SizePlan::large`]; on standby 0, by that worker.
+    /// Served by the workers of this range of [`SizePlan::large`]; on standby the index is 0 and
+    /// the standby worker serves it.
     Large {
-        /// Position in [`SizePlan::large`].
+        /// The index in [`SizePlan::large`].
         range_index: usize,
     },
 }
 
 impl SizePlan {
-    /// Before anything is known: all workers small, the last one standing by.
+    /// The plan before any counts: all workers small, the last one standing by.
     ///
     /// # Panics
     /// Without workers.
@@ -99,7 +101,7 @@ impl SizePlan {
         }
     }
 
-    /// What `size_bytes` is (I1).
+    /// The class of `size_bytes` (I1).
     #[inline]
     pub fn class_of(&self, size_bytes: u64) -> SizeClass {
         if size_bytes <= self.threshold_bytes {
@@ -112,8 +114,8 @@ impl SizePlan {
     /// The worker that serves `size_bytes`; `None`: small, so the worker that read the request
     /// does.
     ///
-    /// The key's partition chooses among the workers of a shared range, so that writes of one
-    /// large key meet at one worker (Minos §4.2).
+    /// The key's partition chooses among the workers of a shared range, so that writes of one large
+    /// key meet at one worker (Minos §4.2).
     #[inline]
     pub fn core_for(&self, size_bytes: u64, partition: PartitionId) -> Option<WorkerId> {
         match self.class_of(size_bytes) {
@@ -132,22 +134,23 @@ impl SizePlan {
         worker.index() < self.small_workers
     }
 
-    /// Whether `worker` takes requests from the network's queues now; a worker that does not leaves
+    /// Whether `worker` reads requests from the network's queues now; a worker that does not leaves
     /// its own to the small workers. `holds_large`: it has large requests queued, in work, or not
-    /// yet sent. A standby worker that has them is a large one until the last of their packets is
-    /// gone, since small replies behind those would wait as long as small requests behind the work.
+    /// yet sent. A standby worker that has them counts as large until the last of their packets has
+    /// left, because small replies behind those would wait as long as small requests behind the
+    /// work.
     #[inline]
     pub fn reads_network(&self, worker: WorkerId, holds_large: bool) -> bool {
         self.is_small(worker) && !(holds_large && self.standby == Some(worker))
     }
 
-    /// How many workers serve only large requests.
+    /// The number of workers that serve only large requests.
     pub fn large_workers(&self) -> usize {
         self.worker_count - self.small_workers
     }
 
-    /// How many requests a small worker takes from each large worker's queue in the round in which
-    /// it takes `batch_max` from its own: all queues then drain alike (Minos §3).
+    /// The number of requests that a small worker takes from each large worker's queue in the round
+    /// in which it takes `batch_max` from its own: all queues then drain alike (Minos §3).
     pub fn large_queue_batch(&self, batch_max: usize) -> usize {
         batch_max.div_ceil(self.small_workers)
     }
@@ -155,7 +158,7 @@ impl SizePlan {
     /// Recounts everything that I1 to I3 say.
     ///
     /// # Panics
-    /// When one of them does not hold.
+    /// If one of them does not hold.
     pub fn validate(&self) {
         assert!(self.small_workers >= 1, "I2: someone reads the network");
         assert_eq!(self.standby.is_some(), self.small_workers == self.worker_count, "I3");

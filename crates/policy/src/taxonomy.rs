@@ -29,7 +29,7 @@ use std::fmt;
 
 use crate::routers::WritePolicy;
 
-/// How much is written.
+/// The share of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mix {
     /// R: read-mostly; no writer is overloaded.
@@ -40,37 +40,37 @@ pub enum Mix {
     WriteIntensive,
 }
 
-/// How popularity is spread over the keys.
+/// The distribution of popularity over the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Skew {
     /// uni: no key matters by itself.
     Uniform,
     /// sk: a few keys draw much of the load.
     Skewed,
-    /// ?: the keys were not looked at.
+    /// ?: the keys were not sampled.
     Unknown,
 }
 
-/// A region of the taxonomy; printed as C-4 writes it: `RW_sk`.
+/// A region of the taxonomy; formatted as C-4 writes it: `RW_sk`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Region {
-    /// How much is written.
+    /// The share of writes.
     pub mix: Mix,
-    /// How popularity is spread.
+    /// The distribution of popularity.
     pub skew: Skew,
 }
 
-/// How popularity looks from samples.
+/// The popularity of keys, estimated from samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Popularity {
-    /// The part of all accesses that goes to the most popular key.
+    /// The share of all accesses that goes to the most popular key.
     pub hottest_share_ratio: f64,
     /// The exponent of the Zipf law that fits the popular keys; `None` if too few were seen often
     /// enough.
     pub zipf_exponent: Option<f64>,
 }
 
-/// Counters of a stretch of time.
+/// Counters of a period of time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Observed {
     /// Requests that read.
@@ -79,45 +79,45 @@ pub struct Observed {
     pub write_count: u64,
     /// Workers that share the load.
     pub worker_count: u32,
-    /// What was seen of the keys; `None`: they were not looked at.
+    /// The popularity of the keys; `None`: they were not sampled.
     pub popularity: Option<Popularity>,
 }
 
-/// What C-4 says suits a region.
+/// C-4's recommendation for a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recommendation {
     /// Which workers may write a key.
     pub write_policy: WritePolicy,
-    /// Whether dependent writes are gathered; `None`: it depends on what is not known.
+    /// Whether dependent writes are gathered; `None`: it depends on unknown facts.
     pub compaction: Option<Compaction>,
 }
 
 /// Whether dependent writes are gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compaction {
-    /// They are.
+    /// They are gathered.
     On,
     /// Each is executed alone.
     Off,
 }
 
-/// From this part of writes on a workload is write-intensive (C-4 §2.1).
+/// From this share of writes on a workload is write-intensive (C-4 §2.1).
 pub const WRITE_INTENSIVE_RATIO_MIN: f64 = 0.5;
-/// Up to this part of writes a uniform workload is read-mostly.
+/// Up to this share of writes a uniform workload is read-mostly.
 pub const READ_MOSTLY_RATIO_MAX: f64 = 0.05;
 /// From this exponent on popularity is skewed (C-4 §3.2).
 pub const SKEWED_EXPONENT_MIN: f64 = 0.9;
 /// From this multiple of 1/N on the hottest key's writes make a workload RW_sk (C-4 §3.2).
 pub const HOT_WRITE_SHARES_MIN: f64 = 0.5;
 
-/// Counts below this are too random to be fitted to.
+/// Lower counts are too random to fit.
 const FITTED_COUNT_MIN: u32 = 8;
-/// Fewer keys than this make no law.
+/// Fewer keys than this are too few for a fit.
 const FITTED_KEYS_MIN: usize = 8;
 
 impl Popularity {
-    /// From the sampled counts of the most frequent keys, highest first, and the number of samples.
-    /// ([`crate::hot_set::HotSet::counts`] and `sampled_count` are just these.)
+    /// Estimates popularity from the sampled counts of the most frequent keys, highest first, and
+    /// the number of samples ([`crate::hot_set::HotSet::counts`] and `sampled_count` provide both).
     pub fn of(counts: impl IntoIterator<Item = u32>, sampled_count: u64) -> Popularity {
         let mut fit = Fit::default();
         let mut hottest_count = 0;
@@ -165,21 +165,21 @@ impl Fit {
 }
 
 impl Observed {
-    /// The part of requests that write; 0 when there were none.
+    /// The share of requests that write; 0 without requests.
     pub fn write_ratio(&self) -> f64 {
         let request_count = (self.read_count + self.write_count).max(1);
         self.write_count as f64 / request_count as f64
     }
 
     /// The hottest key's writes, in multiples of one worker's share of all requests. Above 1 its
-    /// writer is overloaded while others idle. 0 where the keys were not looked at.
+    /// writer is overloaded while others idle. 0 if the keys were not sampled.
     pub fn hot_write_shares(&self) -> f64 {
         let hottest_share_ratio = self.popularity.map_or(0.0, |seen| seen.hottest_share_ratio);
         let hot_write_ratio = self.write_ratio() * hottest_share_ratio;
         hot_write_ratio * f64::from(self.worker_count)
     }
 
-    /// The region that the workload is in.
+    /// The workload's region.
     pub fn region(&self) -> Region {
         let skew = self.skew();
         let write_ratio = self.write_ratio();
@@ -201,19 +201,19 @@ impl Observed {
         };
         let is_law_skewed = zipf_exponent.is_some_and(|exponent| exponent >= SKEWED_EXPONENT_MIN);
         let one_key_fills_a_worker = hottest_share_ratio * f64::from(self.worker_count) >= 1.0;
-        // With one worker each key is within a worker's share, and nothing can be unbalanced.
+        // With one worker, no key exceeds a worker's share, and nothing can be unbalanced.
         let is_skewed = is_law_skewed || (self.worker_count > 1 && one_key_fills_a_worker);
         if is_skewed { Skew::Skewed } else { Skew::Uniform }
     }
 }
 
 impl Region {
-    /// What C-4 says suits the region.
+    /// C-4's recommendation for the region.
     ///
-    /// Readers are concurrent everywhere, which is all that R asks for (§2.1). Balancing writes
-    /// lowers the tail of uniform workloads the more, the more they write (§7.1); compaction costs
-    /// them 4 of 91 MRPS and gains nothing. Skewed writes are dependent: they need compaction
-    /// (§7.2), while the others are still balanced.
+    /// Readers are concurrent everywhere, which is all that R needs (§2.1). Balancing writes lowers
+    /// the tail of uniform workloads, more so the more they write (§7.1); compaction costs them 4
+    /// of 91 MRPS and gains nothing. Skewed writes are dependent: they need compaction (§7.2),
+    /// while the others are still balanced.
     pub fn recommendation(&self) -> Recommendation {
         let (write_policy, compaction) = match (self.mix, self.skew) {
             (Mix::ReadMostly, _) => (WritePolicy::Crew, Some(Compaction::Off)),
@@ -242,7 +242,7 @@ impl fmt::Display for Region {
 }
 
 impl fmt::Display for Recommendation {
-    /// As the settings that say it.
+    /// Formats the recommendation as settings.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let write_policy = self.write_policy;
         write!(formatter, "--write-policy {write_policy}")?;

@@ -58,7 +58,7 @@ use search::{Outcome, Restart, Search};
 use trigger::Trigger;
 pub use trisection::Trisection;
 
-/// What the tuner turns.
+/// The parameters that the tuner sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Configuration {
     /// Threads of the memory-resident layer; the rest belong to the cache-resident one.
@@ -69,113 +69,115 @@ pub struct Configuration {
     pub mr_way_count: u32,
 }
 
-/// What one window showed.
+/// The measurements of one window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measurement {
     /// Requests answered per second.
     pub throughput_rps: f64,
-    /// The part of the accesses that went to the tracked hot keys; of all of them, so that it does
+    /// The share of the accesses that went to the tracked hot keys; to all of them, so that it does
     /// not change with the configuration ([`crate::hot_set::HotSet::tracked_share_ratio`]).
     pub hot_share_ratio: f64,
-    /// The part of the window that its busiest thread was busy for: below
-    /// [`TunerRules::busy_ratio_min`] no configuration serves more, because no more is asked.
+    /// The share of the window for which its busiest thread was busy. Below
+    /// [`TunerRules::busy_ratio_min`] no configuration serves more, because there are no more
+    /// requests.
     pub busy_ratio: f64,
-    /// The part of the requests that surely took longer than the objective ([`surely_over_ratio`]);
-    /// 0 where there is none.
+    /// The share of the requests that surely took longer than the objective
+    /// ([`surely_over_ratio`]); 0 without an objective.
     pub over_slo_ratio: f64,
 }
 
-/// An objective is kept while 99 of 100 requests are in time (C-4 §3.1, Minos §5.4).
+/// An objective is met while 99 of 100 requests are in time (C-4 §3.1, Minos §5.4).
 pub const SLO_OVER_RATIO_MAX: f64 = 0.01;
 
-/// The part of requests that is late, from few samples: what is left after two standard deviations
-/// of the count are taken off, so that a late request or two in a short window prove nothing.
+/// The share of late requests, estimated from few samples: the count minus two standard deviations,
+/// so that a late request or two in a short window prove nothing.
 pub fn surely_over_ratio(sample_count: u64, over_count: u64) -> f64 {
     let over = over_count as f64;
     (over - 2.0 * over.sqrt()).max(0.0) / sample_count.max(1) as f64
 }
 
 impl Measurement {
-    /// Whether the objective is kept.
+    /// Whether the objective is met.
     pub fn keeps_slo(&self) -> bool {
         self.over_slo_ratio <= SLO_OVER_RATIO_MAX
     }
 
-    /// What is maximised: the throughput, and less of it the further the objective is missed, so
-    /// that any configuration that keeps it beats one that serves no more than it and does not,
-    /// and that the way there leads uphill.
+    /// The score to maximise: the throughput, reduced the further the objective is missed. So any
+    /// configuration that meets it beats one that misses it without serving more, and the path to
+    /// it leads uphill.
     pub fn score_rps(&self) -> f64 {
         self.throughput_rps * (SLO_OVER_RATIO_MAX / self.over_slo_ratio).min(1.0)
     }
 
-    /// Whether there is nothing to win (I5).
+    /// Whether there is nothing to gain (I5).
     pub fn is_at_ease(&self, rules: &TunerRules) -> bool {
         self.busy_ratio < rules.busy_ratio_min && self.keeps_slo()
     }
 }
 
-/// Whether a search tries to run without a memory-resident layer.
+/// Whether a search also tries a configuration without a memory-resident layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunToCompletion {
-    /// Once per search, apart from the trisection: the throughput jumps there.
+    /// Once per search, outside the trisection, because the throughput jumps there.
     Tried,
     /// Never.
     Excluded,
 }
 
-/// What may be turned, and how far.
+/// The ranges of the parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ranges {
     /// At least one thread in either layer.
     pub mr_thread_count: RangeInclusive<u32>,
-    /// From none to this many, by steps.
+    /// From none to this many, in steps.
     pub cached_item_count_max: u32,
     /// The step between two cache sizes.
     pub cached_item_step: u32,
-    /// A range of one value where the machine has no such control.
+    /// A range of one value if the machine has no such control.
     pub mr_way_count: RangeInclusive<u32>,
-    /// Whether zero threads are an answer (K17).
+    /// Whether zero threads are allowed (K17).
     pub run_to_completion: RunToCompletion,
 }
 
-/// When the tuner moves, and what convinces it.
+/// The rules for when the tuner searches, and for what it accepts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TunerRules {
-    /// Windows whose mean is the baseline.
+    /// The number of windows whose mean is the baseline.
     pub baseline_window_count: u32,
-    /// A change of throughput against the baseline by this part counts.
+    /// A change of throughput against the baseline by this fraction counts.
     pub change_ratio: f64,
     /// A change of the hot share by this much counts.
     pub hot_share_change_ratio: f64,
-    /// So many windows in a row must show a change.
+    /// This many windows in a row must show a change.
     pub change_window_count: u32,
-    /// Windows after a search in which no other starts.
+    /// The number of windows after a search in which no other starts.
     pub rest_window_count: u32,
-    /// The longest rest, after searches that came soon after one another.
+    /// The longest rest, after searches in quick succession.
     pub rest_window_count_max: u32,
-    /// So many windows after a rest without a search, and the next rest is a short one again.
+    /// After this many windows without a search following a rest, the next rest is a short one
+    /// again.
     pub calm_window_count: u32,
-    /// What is to be believed must exceed the load's own noise (its standard deviation from window
-    /// to window) by this factor.
+    /// A change or gain must exceed the load's own noise (its standard deviation from window to
+    /// window) by this factor.
     pub noise_factor: f64,
-    /// A new configuration must beat the old one by this part.
+    /// A new configuration must beat the old one by this fraction.
     pub gain_min_ratio: f64,
-    /// Throughputs that differ by no more than this part are equal.
+    /// Throughputs that differ by no more than this fraction are equal.
     pub tie_ratio: f64,
-    /// Windows after each change of configuration that are not counted.
+    /// The number of windows ignored after each change of configuration.
     pub ignored_window_count: u32,
-    /// How often a search starts anew because the workload changed meanwhile.
+    /// How often a search restarts at most because the workload changed meanwhile.
     pub restart_max: u32,
-    /// Below this the server idles, and nothing is concluded.
+    /// Below this the server is idle, and no conclusion is drawn.
     pub idle_throughput_rps: f64,
-    /// Below this the server has time to spare, and nothing is concluded either (I5).
+    /// Below this the server has time to spare, and no conclusion is drawn either (I5).
     pub busy_ratio_min: f64,
-    /// So many windows in a row below the idle throughput, and a search is given up.
+    /// After this many windows in a row below the idle throughput, a search is given up.
     pub idle_window_count: u32,
 }
 
 impl Default for TunerRules {
-    /// For windows of 10 ms: notices a change within 0.3 s, as uTPS does, and rests for a second.
+    /// For windows of 10 ms: detects a change within 0.3 s, as uTPS does, and rests for a second.
     fn default() -> Self {
         TunerRules {
             baseline_window_count: 8,
@@ -198,7 +200,7 @@ impl Default for TunerRules {
 }
 
 impl Ranges {
-    /// Windows that one search takes at most, without restarts and ignored windows.
+    /// The most windows of one search, without restarts and ignored windows.
     pub fn windows_max(&self) -> u32 {
         let threads = Trisection::steps_max(&self.mr_thread_count);
         let size_count = self.cached_item_count_max / self.cached_item_step + 1;
@@ -207,7 +209,7 @@ impl Ranges {
         size_count * threads + ways + apart + Search::CONFIRM_WINDOW_COUNT
     }
 
-    /// Whether a configuration lies within them.
+    /// Whether a configuration lies within the ranges.
     pub fn contain(&self, configuration: &Configuration) -> bool {
         let no_layer =
             self.run_to_completion == RunToCompletion::Tried && configuration.mr_thread_count == 0;
@@ -218,12 +220,12 @@ impl Ranges {
     }
 }
 
-/// What the tuner has done since the start.
+/// The tuner's counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TunerCounters {
-    /// Searches begun, restarts not counted.
+    /// Searches begun, without restarts.
     pub search_count: u64,
-    /// Searches that started anew because the workload changed.
+    /// Searches that restarted because the workload changed.
     pub restart_count: u64,
     /// Searches that ended with another configuration.
     pub adopted_count: u64,
@@ -246,11 +248,11 @@ pub struct Tuner {
     trigger: Trigger,
     configuration: Configuration,
     ignore_window_count: u32,
-    /// How long the next rest is.
+    /// The length of the next rest.
     rest_window_count: u32,
-    /// Since the last rest.
+    /// The number of windows since the last rest.
     calm_window_count: u32,
-    /// Of the load before the search.
+    /// The noise of the load before the search.
     noise_ratio: f64,
     event: Option<Event>,
     counters: TunerCounters,
@@ -276,13 +278,13 @@ impl Tuner {
         }
     }
 
-    /// What the next window runs under.
+    /// The configuration for the next window.
     pub fn configuration(&self) -> Configuration {
         self.configuration
     }
 
-    /// No more items than this are worth trying now; a search that is under way keeps its range,
-    /// and what is in force stays within it (I2).
+    /// Lowers the number of items worth trying. A search under way keeps its range, and the
+    /// configuration in force stays within it (I2).
     pub fn limit_cached_items(&mut self, item_count_max: u32) {
         if !self.is_searching() {
             let item_count_max = item_count_max.max(self.configuration.cached_item_count);
@@ -295,12 +297,12 @@ impl Tuner {
         matches!(self.state, State::Searching { .. })
     }
 
-    /// What has happened since the start.
+    /// The counters since the start.
     pub fn counters(&self) -> TunerCounters {
         self.counters
     }
 
-    /// What the last window led to, once.
+    /// The event that the last window caused; returned once.
     pub fn take_event(&mut self) -> Option<Event> {
         self.event.take()
     }

@@ -88,24 +88,24 @@ use word::{State, Word};
 /// Entries of one set.
 #[cfg(not(loom))]
 const WAYS: usize = 8;
-/// A set fills up at once.
+/// Small, so that a set fills up at once.
 #[cfg(loom)]
 const WAYS: usize = 2;
 
-/// Where a write goes.
+/// The destination of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pin {
     /// To the worker that already holds the partition.
     Existing(WorkerId),
     /// To the worker just chosen, which holds the partition from now on.
     New(WorkerId),
-    /// Nowhere: the partition's set, or its entry's count, is full.
+    /// None: the partition's set, or its entry's count, is full.
     Full,
-    /// Nowhere: no worker holds the partition, and none was chosen.
+    /// None: no worker holds the partition, and none was chosen.
     NoWorker,
 }
 
-/// What an unpinned write leaves behind.
+/// The state of the partition after unpinning a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unpin {
     /// Other writes of the partition are outstanding.
@@ -126,17 +126,17 @@ struct Shared {
 /// One dispatcher's handle on the table.
 pub struct WriteTable {
     shared: Arc<Shared>,
-    /// Names this handle's claims (I2).
+    /// The id in this handle's claims (I2).
     dispatcher: WorkerId,
-    /// Entries opened here less those freed here.
+    /// The number of entries opened here minus those freed here.
     opened: Cell<i64>,
 }
 
 impl WriteTable {
     /// An empty table of at least `entry_count` entries, and its first dispatcher's handle.
     ///
-    /// Sets fill up before the table does: with four times as many entries as partitions that are
-    /// held, one new write in 900 finds its set full; with eight times, one in 100,000 (Poisson).
+    /// Sets fill up before the table does: with four times as many entries as held partitions, one
+    /// new write in 900 finds its set full; with eight times, one in 100,000 (Poisson).
     pub fn new(entry_count: usize) -> WriteTable {
         let set_count = WriteTable::capacity(entry_count) / WAYS;
         let sets = (0..set_count).map(|_| Set(std::array::from_fn(|_| AtomicU64::new(0))));
@@ -144,12 +144,12 @@ impl WriteTable {
         WriteTable { shared: Arc::new(shared), dispatcher: WorkerId(0), opened: Cell::new(0) }
     }
 
-    /// How many entries a table of at least `entry_count` has.
+    /// The number of entries of a table of at least `entry_count`.
     pub fn capacity(entry_count: usize) -> usize {
         entry_count.div_ceil(WAYS).next_power_of_two() * WAYS
     }
 
-    /// A further dispatcher's handle on the same table.
+    /// Another dispatcher's handle on the same table.
     pub fn for_another_dispatcher(&self) -> WriteTable {
         let id = self.shared.dispatchers.fetch_add(1, Ordering::Relaxed);
         let id = u16::try_from(id).expect("at most 65,536 handles are ever made");
@@ -157,8 +157,8 @@ impl WriteTable {
         WriteTable { shared, dispatcher: WorkerId(id), opened: Cell::new(0) }
     }
 
-    /// Sends one more write of `partition` to its holder, or to the worker that `choose` names,
-    /// which is asked at most once and only if no worker holds the partition.
+    /// Pins one more write of `partition` to its holder, or to the worker that `choose` returns.
+    /// `choose` is called at most once, and only if no worker holds the partition.
     #[inline]
     pub fn pin(&self, partition: PartitionId, choose: impl FnOnce() -> Option<WorkerId>) -> Pin {
         let set = self.set(partition);
@@ -179,7 +179,7 @@ impl WriteTable {
         self.pin_by_search(partition, choose)
     }
 
-    /// The same where others are in the set.
+    /// The same if the set may not be empty.
     #[inline(never)]
     fn pin_by_search(
         &self,
@@ -217,7 +217,7 @@ impl WriteTable {
         }
     }
 
-    /// One write of `partition` has been answered.
+    /// Unpins one write of `partition`, which has been answered.
     ///
     /// # Panics
     /// If none is outstanding.
@@ -225,7 +225,7 @@ impl WriteTable {
     pub fn unpin(&self, partition: PartitionId) -> Unpin {
         let set = self.set(partition);
         let mut first = Word::load_first(&set.0[0]);
-        // The entry stays where it is while a write is outstanding (I4), so it is this one, however
+        // The entry keeps its place while a write is outstanding (I4), so it is this one, however
         // the word changes.
         while first.holds(partition) {
             if set.try_swap(0, first, first.less_one()) {
@@ -236,7 +236,7 @@ impl WriteTable {
         self.unpin_by_search(partition)
     }
 
-    /// The same where its entry is not the first of the set.
+    /// The same if its entry is not the first of the set.
     #[inline(never)]
     fn unpin_by_search(&self, partition: PartitionId) -> Unpin {
         let set = self.set(partition);
@@ -254,8 +254,8 @@ impl WriteTable {
         }
     }
 
-    /// A held word has one write less. Its swap was a Release: a dispatcher that pins the partition
-    /// next sees what was written under this entry.
+    /// Handles a held word that has one write less. Its swap was a Release: a dispatcher that pins
+    /// the partition next sees the writes made under this entry.
     #[inline]
     fn unpinned(&self, before: Word) -> Unpin {
         if before.less_one().state() == State::Empty {
@@ -273,7 +273,7 @@ impl WriteTable {
         }
     }
 
-    /// How many partitions are held: counts every entry, so it is not for each request.
+    /// The number of held partitions. It counts every entry, so it is not for use in each request.
     pub fn len(&self) -> usize {
         let words = self.shared.sets.iter().flat_map(|set| &set.0);
         words.filter(|word| Word::load(word).state() == State::Held).count()
@@ -284,14 +284,14 @@ impl WriteTable {
         self.len() == 0
     }
 
-    /// Entries that this dispatcher opened less those that it freed: with one dispatcher the same
-    /// as [`WriteTable::len`], with several their sum is. Costs nothing.
+    /// The number of entries that this dispatcher opened minus those it freed: with one dispatcher
+    /// it equals [`WriteTable::len`], with several their sum does. Costs nothing.
     #[inline]
     pub fn opened(&self) -> i64 {
         self.opened.get()
     }
 
-    /// Recounts everything, while no dispatcher is at work.
+    /// Recounts everything, while no dispatcher is active.
     ///
     /// # Panics
     /// If an invariant does not hold.
@@ -323,7 +323,7 @@ impl WriteTable {
         &self.shared.sets[self.set_index(partition)]
     }
 
-    /// Looks at the whole set but `own`, cancelling the claims of others on `partition`.
+    /// Searches the whole set except `own`, cancelling the claims of others on `partition`.
     #[inline]
     fn search(&self, set: &Set, partition: PartitionId, own: Option<usize>) -> Search {
         let mut free = 0;
@@ -346,21 +346,21 @@ impl WriteTable {
                 if word.state() == State::Held {
                     return Search::Held { way, word };
                 }
-                // Another's claim: it is cancelled now, or has become something else.
+                // Another dispatcher's claim: it is cancelled now, or has become something else.
                 set.try_swap_entry(way, word, Word::EMPTY);
             }
         }
         Search::Absent { free }
     }
 
-    /// Claims an entry, looks whether another dispatcher was there first, and holds the entry.
+    /// Claims an entry, checks whether another dispatcher was there first, and holds the entry.
     #[inline]
     fn try_hold(&self, set: &Set, way: usize, partition: PartitionId, worker: WorkerId) -> bool {
         let claim = Word::claimed(partition, self.dispatcher);
         if !set.try_swap_entry(way, Word::EMPTY, claim) {
             return false;
         }
-        // Loom takes sequentially consistent swaps and loads for acquire and release only.
+        // Loom treats sequentially consistent swaps and loads as acquire and release only.
         #[cfg(loom)]
         base::sync::fence(Ordering::SeqCst);
         match self.search(set, partition, Some(way)) {
@@ -374,7 +374,7 @@ impl WriteTable {
     }
 }
 
-/// What a look at a set shows of a partition.
+/// The result of searching a set for a partition.
 enum Search {
     Held {
         way: usize,
@@ -387,15 +387,15 @@ enum Search {
 }
 
 impl Set {
-    /// One more outstanding; `None`: the entry has changed.
+    /// Adds one outstanding write; `None`: the entry has changed.
     #[inline]
     fn try_add(&self, way: usize, word: Word) -> Option<Pin> {
         let Some(more) = word.plus_one() else { return Some(Pin::Full) };
         self.try_swap(way, word, more).then(|| Pin::Existing(word.id()))
     }
 
-    /// Counts this dispatcher in the first word, before it claims another (I6); false: no more can
-    /// be counted.
+    /// Counts this dispatcher in the first word, before it claims another (I6); false: the count is
+    /// full.
     fn enter_rest(&self) -> bool {
         let mut first = Word::load_first(&self.0[0]);
         loop {
@@ -407,7 +407,7 @@ impl Set {
         }
     }
 
-    /// One of the other words is empty, or was never claimed (I6).
+    /// Takes the count back: one of the other words is empty, or was never claimed (I6).
     fn leave_rest(&self) {
         loop {
             let first = Word::load_first(&self.0[0]);
@@ -434,7 +434,7 @@ impl Set {
         }
     }
 
-    /// Sequentially consistent: the order of claims and of the searches after them is I3's ground.
+    /// Sequentially consistent: I3 relies on the order of claims and of the searches after them.
     #[inline]
     fn try_swap(&self, way: usize, from: Word, to: Word) -> bool {
         let (from, to) = (from.bits(), to.bits());

@@ -26,21 +26,21 @@ use std::collections::HashMap;
 
 use base::KeyHash;
 
-/// A key that has a place.
+/// A key with a place.
 #[derive(Clone, Debug)]
 pub struct Heavy<Key, Note> {
     /// The key.
     pub key: Key,
-    /// What it weighed since it has the place; never more than in all.
+    /// Its weight since it got the place; never more than its total weight.
     pub weight: u64,
-    /// What was noted of it since then.
+    /// The note about it since then.
     pub note: Note,
 }
 
 /// Weighs keys.
 #[derive(Debug)]
 pub struct Heaviest<Key, Note> {
-    /// By place; apart from the rest because all are looked at together.
+    /// The weights by place; separate from the rest because a search reads all of them.
     weights: Vec<u64>,
     floors: Vec<u64>,
     owners: Vec<(KeyHash, Key, Note)>,
@@ -50,7 +50,7 @@ pub struct Heaviest<Key, Note> {
 }
 
 impl<Key: Clone, Note: Clone + Default> Heaviest<Key, Note> {
-    /// Has so many places.
+    /// Makes `place_max` places.
     pub fn new(place_max: usize) -> Heaviest<Key, Note> {
         assert!(place_max > 0, "without a place nothing is found");
         Heaviest {
@@ -63,14 +63,13 @@ impl<Key: Clone, Note: Clone + Default> Heaviest<Key, Note> {
         }
     }
 
-    /// What it takes at most, without what keys and notes point to.
+    /// Its maximum memory, without the memory that keys and notes point to.
     pub fn memory_bytes(place_max: usize) -> usize {
         let of_map = 2 * (size_of::<(KeyHash, usize)>() + 1);
         place_max * (2 * size_of::<u64>() + size_of::<(KeyHash, Key, Note)>() + of_map)
     }
 
-    /// The key weighs so much more; what is noted of it. `key` is asked for only if it takes a
-    /// place.
+    /// Adds weight to a key; returns its note. `key` is called only if the key gets a place.
     pub fn add(&mut self, hash: KeyHash, weight: u64, key: impl FnOnce() -> Key) -> &mut Note {
         self.total = self.total.saturating_add(weight);
         let place = match self.place_of.get(&hash) {
@@ -99,12 +98,12 @@ impl<Key: Clone, Note: Clone + Default> Heaviest<Key, Note> {
         place
     }
 
-    /// What all keys weighed together.
+    /// The total weight of all keys.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The keys that have a place, in no order.
+    /// The keys with a place, in no particular order.
     pub fn all(&self) -> impl Iterator<Item = Heavy<Key, Note>> + '_ {
         (0..self.owners.len()).map(|place| {
             let (_, key, note) = &self.owners[place];

@@ -18,20 +18,21 @@ use base::KeyHash;
 
 const MARKS_PER_BUCKET: usize = 16;
 
-/// Buckets are filled to a quarter on average, so that the fullest of a thousand holds its keys.
+/// The average number of keys in a bucket: a quarter, so that the fullest of a thousand buckets
+/// holds its keys.
 const KEYS_PER_BUCKET: usize = 4;
 
-/// More buckets than this are not tried for the sake of one that is full.
+/// The most buckets that are tried to avoid a full one.
 const BUCKETS_MAX: usize = 1 << 20;
 
-/// One cache line; 0 marks nothing.
+/// One cache line of marks; 0 is no mark.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Bucket([u32; MARKS_PER_BUCKET]);
 
 const _: () = assert!(size_of::<Bucket>() == 64);
 
-/// A set of hashes that does not change.
+/// An immutable set of hashes.
 #[derive(Clone, Debug)]
 pub struct Members {
     buckets: Box<[Bucket]>,
@@ -45,7 +46,7 @@ impl Default for Members {
 }
 
 impl Members {
-    /// What so many keys take, unless a bucket of theirs overflows.
+    /// The memory for `key_count` keys, unless one of their buckets overflows.
     pub fn memory_bytes(key_count: usize) -> usize {
         key_count.div_ceil(KEYS_PER_BUCKET).max(1).next_power_of_two() * size_of::<Bucket>()
     }
@@ -66,7 +67,7 @@ impl Members {
         }
     }
 
-    /// Whether a key of that hash is in.
+    /// Whether a key with that hash is in the set.
     #[inline]
     pub fn contains(&self, hash: KeyHash) -> bool {
         let mark = mark_of(hash);
@@ -74,12 +75,12 @@ impl Members {
         marks.iter().fold(false, |is_found, own| is_found | (*own == mark))
     }
 
-    /// How many different keys are in.
+    /// The number of different keys in the set.
     pub fn len(&self) -> usize {
         self.key_count
     }
 
-    /// Whether no key is.
+    /// Whether the set is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.key_count == 0
@@ -90,7 +91,7 @@ impl Members {
         hash.0 as usize & (self.buckets.len() - 1)
     }
 
-    /// False: the bucket is full.
+    /// Enters a hash; returns false if the bucket is full.
     fn try_enter(&mut self, hash: KeyHash) -> bool {
         if self.contains(hash) {
             return true;
@@ -105,7 +106,7 @@ impl Members {
     }
 }
 
-/// Never 0.
+/// The mark of a hash; never 0.
 #[inline]
 fn mark_of(hash: KeyHash) -> u32 {
     ((hash.0 >> 32) as u32).max(1)

@@ -5,7 +5,7 @@
 
 use base::hash::mix;
 
-/// One worker's choice of accesses.
+/// One worker's sampler.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     every: u32,

@@ -40,12 +40,12 @@ impl CountMin {
         }
     }
 
-    /// What so many columns take.
+    /// The memory for `column_count` columns.
     pub fn memory_bytes(column_count: usize) -> usize {
         ROW_COUNT * column_count.max(1).next_power_of_two() * size_of::<u32>()
     }
 
-    /// Counts one more and returns the estimate.
+    /// Counts one access and returns the new estimate.
     pub fn add(&mut self, hash: KeyHash) -> u32 {
         let places = self.places(hash);
         let estimate = self.smallest(places).saturating_add(1);
@@ -55,12 +55,12 @@ impl CountMin {
         estimate
     }
 
-    /// How often the key was counted, at most.
+    /// An upper bound on how often the key was counted.
     pub fn estimate(&self, hash: KeyHash) -> u32 {
         self.smallest(self.places(hash))
     }
 
-    /// Forgets half of everything.
+    /// Halves all counters.
     pub fn halve(&mut self) {
         for counter in &mut self.counters {
             *counter /= 2;

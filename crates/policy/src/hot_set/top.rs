@@ -17,7 +17,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use base::KeyHash;
 
-/// A key's hash is its hash.
+/// The identity hasher: a key's hash is used unchanged.
 #[derive(Clone, Debug, Default)]
 struct Identity(u64);
 
@@ -51,24 +51,24 @@ pub struct Top<Key> {
 }
 
 impl<Key> Top<Key> {
-    /// Tracks up to `key_max` keys; all memory is taken here.
+    /// Tracks up to `key_max` keys; all memory is allocated here.
     pub fn new(key_max: usize) -> Top<Key> {
         let mut place_of = HashMap::default();
-        // One more: a newcomer is entered before the least leaves.
+        // One more: a newcomer enters before the least one leaves.
         place_of.reserve(key_max + 1);
         Top { heap: Vec::with_capacity(key_max), place_of, key_max }
     }
 
-    /// What so many keys take, without what they point to.
+    /// The memory for `key_max` keys, without the memory that they point to.
     pub fn memory_bytes(key_max: usize) -> usize {
-        // A table of the standard library is filled to seven eighths, with a byte for each place.
+        // A table of the standard library is filled to seven eighths, with one byte for each place.
         let place_count = ((key_max + 1) * 8 / 7).next_power_of_two();
         let place_bytes = size_of::<(KeyHash, usize)>() + 1;
         key_max * size_of::<Entry<Key>>() + place_count * place_bytes
     }
 
-    /// A key's count is now `count`, which is no lower than it was. Tracks the key if it is among
-    /// the highest; `key` is asked for only then.
+    /// Sets a key's count to `count`, which must be no lower than before. Tracks the key if it is
+    /// among the highest; `key` is called only then.
     pub fn offer(&mut self, hash: KeyHash, count: u32, key: impl FnOnce() -> Key) {
         if let Some(place) = self.place_of.get(&hash).copied() {
             debug_assert!(count >= self.heap[place].count, "counts grow");

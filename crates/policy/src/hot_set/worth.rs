@@ -12,25 +12,25 @@
 //! the hot keys together drew a fifth of the samples. It ends below a tenth, and after an epoch
 //! with few samples, so that an idle server has none.
 
-/// A key that was sampled less often may be there by chance.
+/// A key that was sampled less often may be among the most frequent by chance.
 pub const COUNT_MIN: u32 = 5;
 
-/// A hot set begins when its keys draw so much of the samples.
+/// A hot set begins when its keys draw this share of the samples.
 pub const ON_SHARE_RATIO: f64 = 0.2;
 
-/// It ends below.
+/// It ends below this share.
 pub const OFF_SHARE_RATIO: f64 = 0.1;
 
-/// Fewer samples in an epoch say nothing of how keys are chosen.
+/// With fewer samples an epoch says nothing about how keys are chosen.
 pub const SAMPLES_MIN: u64 = 128;
 
-/// An epoch lasts at least so long, and then until it has [`EPOCH_SAMPLES`].
+/// An epoch lasts at least this long, and then until it has [`EPOCH_SAMPLES`].
 pub const EPOCH_MS_MIN: u64 = 100;
 
-/// It lasts no longer, however few its samples.
+/// It lasts at most this long, however few its samples.
 pub const EPOCH_MS_MAX: u64 = 400;
 
-/// Enough to see a key that draws one request in a thousand eight times.
+/// Enough samples to see a key that draws one request in a thousand eight times.
 pub const EPOCH_SAMPLES: u64 = 8192;
 
 /// Whether the epoch may end.
@@ -39,24 +39,25 @@ pub fn is_due(elapsed_ms: u64, epoch_sample_count: u64) -> bool {
         || (elapsed_ms >= EPOCH_MS_MIN && epoch_sample_count >= EPOCH_SAMPLES)
 }
 
-/// How much was sampled.
+/// The numbers of samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Samples {
-    /// In the epoch that ends.
+    /// The samples in the epoch that ends.
     pub of_epoch: u64,
-    /// What the counts are parts of: those of earlier epochs too, halved with the counts.
+    /// The samples that the counts are from: including those of earlier epochs, halved with the
+    /// counts.
     pub counted: u64,
 }
 
-/// On or off, with hysteresis.
+/// Whether there is a hot set, with hysteresis.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Worth {
     is_on: bool,
 }
 
 impl Worth {
-    /// How many of the keys are hot, most frequent first: at most `size`, and none if that would
-    /// not be worth asking for them.
+    /// How many of the keys are hot, most frequent first: at most `size`, and none if a hot set is
+    /// not worth the lookups.
     pub fn select(
         &mut self,
         counts: impl Iterator<Item = u32>,
@@ -70,13 +71,14 @@ impl Worth {
         if self.is_on { key_count } else { 0 }
     }
 
-    /// The same for another size, in mid-epoch: whether it is worth it stays as it was judged.
+    /// Like `select`, for another size within an epoch: the decision whether a hot set is worth it
+    /// stays.
     pub fn resize(&self, counts: impl Iterator<Item = u32>, size: usize) -> usize {
         if self.is_on { frequent(counts, size).0 } else { 0 }
     }
 }
 
-/// Of the first `size` keys those that are not there by chance, and their samples.
+/// The number of the first `size` keys that are not there by chance, and the sum of their samples.
 pub fn frequent(counts: impl Iterator<Item = u32>, size: usize) -> (usize, u64) {
     let counts = counts.take(size).take_while(|count| *count >= COUNT_MIN);
     counts.fold((0, 0), |(keys, samples), count| (keys + 1, samples + u64::from(count)))

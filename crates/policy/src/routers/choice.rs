@@ -16,43 +16,45 @@ use crate::route::Router;
 use crate::size_class::SizePlan;
 use crate::write_table::WriteTable;
 
-/// JBSQ's bound where the dispatch is not JBSQ itself (C-4 §3).
+/// JBSQ's bound if the dispatch is not JBSQ itself (C-4 §3).
 const BOUND_DEFAULT: u32 = 2;
 
-/// What one dispatcher's router is made of.
+/// The parameters of one dispatcher's router.
 pub struct Choice {
     /// Which worker may write a partition.
     pub write_policy: WritePolicy,
-    /// Where all else goes.
+    /// Where all other requests go.
     pub dispatch: Dispatch,
-    /// The worker that asks.
+    /// The worker that calls the router.
     pub dispatcher: WorkerId,
-    /// How many workers the depths will have.
+    /// The number of workers in the depths.
     pub worker_count: usize,
-    /// Whether the dispatcher is one of the workers: what stays there costs no forwarding.
+    /// Whether the dispatcher is one of the workers: a request that stays there costs no
+    /// forwarding.
     pub executes: bool,
-    /// Requests that count as one in a bound: a batch between two layers, else 1 (K15).
+    /// The number of requests that count as one in a bound: a batch between two layers, else 1
+    /// (K15).
     pub bound_unit: u32,
-    /// Requests that a worker gathers, or a thief reads from a receive queue, at once.
+    /// The requests that a worker gathers, or a thief reads from a receive queue, at once.
     pub batch: u32,
-    /// This dispatcher's handle; used by d-CREW.
+    /// This dispatcher's handle on the write table; used by d-CREW.
     pub table: WriteTable,
-    /// Until the first epoch ends; used by the size-aware dispatch.
+    /// The plan until the first epoch ends; used by the size-aware dispatch.
     pub plan: Arc<SizePlan>,
 }
 
-/// A write policy and a dispatch that contradict each other.
+/// The error of a write policy and a dispatch that contradict each other.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotTogether {
     /// Workers other than the writer would write.
     #[error("write policy {write_policy} cannot go with dispatch {dispatch}; {instead}")]
     Policies {
-        /// As chosen.
+        /// The chosen policy.
         write_policy: WritePolicy,
-        /// As chosen.
+        /// The chosen dispatch.
         dispatch: Dispatch,
-        /// What would do.
+        /// A valid alternative.
         instead: &'static str,
     },
     /// No worker is left to execute.
@@ -60,24 +62,24 @@ pub enum NotTogether {
         "dispatch hand-off:{hand_off_workers} leaves none of {worker_count} workers to execute"
     )]
     NoWorkerLeft {
-        /// As chosen.
+        /// The chosen number.
         hand_off_workers: u16,
-        /// As configured.
+        /// The configured number.
         worker_count: usize,
     },
 }
 
-/// What is generic over the router.
+/// Code that is generic over the router.
 pub trait UseRouter {
-    /// What comes of it.
+    /// Its result.
     type Output;
 
-    /// Goes on with the router that was chosen.
+    /// Continues with the chosen router.
     fn with<R: Router + Send + 'static>(self, router: R) -> Self::Output;
 }
 
 impl Choice {
-    /// Makes the router and hands it to `user`.
+    /// Makes the router and passes it to `user`.
     pub fn open<U: UseRouter>(self, user: U) -> Result<U::Output, NotTogether> {
         match self.write_policy {
             WritePolicy::Erew => self.open_erew(user),
@@ -87,7 +89,8 @@ impl Choice {
         }
     }
 
-    /// Nothing can be balanced, so how does not matter unless it takes requests from their owner.
+    /// Nothing can be balanced, so the dispatch does not matter unless it takes requests from their
+    /// owner.
     fn open_erew<U: UseRouter>(self, user: U) -> Result<U::Output, NotTogether> {
         match self.dispatch {
             Dispatch::KeyHash | Dispatch::Any | Dispatch::Jbsq(_) | Dispatch::RoundRobin => {
@@ -99,7 +102,7 @@ impl Choice {
 
     fn open_crew<U: UseRouter>(self, user: U) -> Result<U::Output, NotTogether> {
         match self.dispatch {
-            // MICA §4.1: any core reads, and clients choose one.
+            // MICA §4.1: any core reads, and clients choose the core.
             Dispatch::KeyHash | Dispatch::Any => Ok(user.with(Crew::over(AnyWorker))),
             Dispatch::Jbsq(bound) => Ok(user.with(Crew::new(self.bound_of(bound)))),
             Dispatch::RoundRobin => Ok(user.with(Crew::over(RoundRobin::new(self.dispatcher)))),
@@ -142,7 +145,8 @@ impl Choice {
         units.saturating_mul(self.bound_unit)
     }
 
-    /// The queue of a worker that executes is the batch that it gathers: its bound counts batches.
+    /// The queue of a worker that executes is the batch that it gathers, so its bound counts
+    /// batches.
     fn by_size(&self) -> SizeAwareJbsq {
         let plan = Arc::clone(&self.plan);
         match self.executes {

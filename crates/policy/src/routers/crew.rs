@@ -26,14 +26,14 @@ pub struct Crew<B = Jbsq> {
 }
 
 impl Crew<Jbsq> {
-    /// Reads go to the shortest queue below `bound` (C-4 §3).
+    /// Sends reads to the shortest queue below `bound` (C-4 §3).
     pub fn new(bound: u32) -> Crew<Jbsq> {
         Crew { reads: Jbsq::new(bound) }
     }
 }
 
 impl<B: Balance> Crew<B> {
-    /// Reads go where `reads` says.
+    /// Balances reads by `reads`.
     pub fn over(reads: B) -> Crew<B> {
         Crew { reads }
     }

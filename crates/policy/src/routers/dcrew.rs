@@ -11,8 +11,8 @@ use crate::route::{Access, Busy, PinCounts, Route, RouteRequest, Router};
 use crate::size_class::SizePlan;
 use crate::write_table::{Pin, WriteTable};
 
-/// d-CREW: reads are balanced, and so are writes of partitions that no worker writes at the moment;
-/// a write of any other goes to the worker that does, ignoring the bound (C-4 §4.2).
+/// d-CREW: balances reads, and writes of partitions that no worker writes at the moment. A write of
+/// any other partition goes to the worker that writes it, ignoring the bound (C-4 §4.2).
 pub struct DCrew<B = Jbsq> {
     balance: B,
     table: WriteTable,
@@ -21,14 +21,14 @@ pub struct DCrew<B = Jbsq> {
 }
 
 impl DCrew<Jbsq> {
-    /// What may be balanced goes to the shortest queue below `bound` (C-4 §3).
+    /// Balances over the shortest queues below `bound` (C-4 §3).
     pub fn new(bound: u32, table: WriteTable) -> DCrew<Jbsq> {
         DCrew::over(Jbsq::new(bound), table)
     }
 }
 
 impl<B: Balance> DCrew<B> {
-    /// What may be balanced goes where `balance` says.
+    /// Balances by `balance`.
     pub fn over(balance: B, table: WriteTable) -> DCrew<B> {
         DCrew { balance, table, pins: Cell::new(0), diverted: Cell::new(0) }
     }
@@ -44,7 +44,7 @@ impl<B: Balance> DCrew<B> {
         Route::To(worker)
     }
 
-    /// How the rest is balanced, for a driver that has news for it.
+    /// The balance, for a driver that has to update it.
     pub fn balance_mut(&mut self) -> &mut B {
         &mut self.balance
     }

@@ -10,14 +10,14 @@ use crate::depths::Depths;
 use crate::route::RouteRequest;
 
 /// Workers `0..hand_off_workers` receive and hand over; the others execute, one request at a time,
-/// so a request is bound to its worker only when that one is idle.
+/// so a request is bound to a worker only when that worker is idle.
 #[derive(Clone, Copy, Debug)]
 pub struct HandOff {
     hand_off_workers: u16,
 }
 
 impl HandOff {
-    /// Of the workers the first `hand_off_workers` hand over; at least one must be left.
+    /// Makes the first `hand_off_workers` workers hand over; at least one other must be left.
     pub fn new(hand_off_workers: u16) -> HandOff {
         HandOff { hand_off_workers }
     }

@@ -23,7 +23,7 @@ impl Balance for AnyWorker {
     }
 }
 
-/// A request goes to its key's owner although any worker might serve it.
+/// A request goes to its key's owner, although any worker might serve it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KeyHash;
 
@@ -34,19 +34,19 @@ impl Balance for KeyHash {
     }
 }
 
-/// The next worker, whatever it holds (uTPS §3.3).
+/// The next worker in turn, whatever its depth (uTPS §3.3).
 #[derive(Clone, Debug, Default)]
 pub struct RoundRobin {
     next: Cell<u16>,
 }
 
 impl RoundRobin {
-    /// Starts at `first`: dispatchers that start apart do not meet at one worker.
+    /// Starts at `first`: dispatchers that start at different workers do not meet at one.
     pub fn new(first: WorkerId) -> RoundRobin {
         RoundRobin { next: Cell::new(first.0) }
     }
 
-    /// Whose turn it is.
+    /// The worker whose turn it is.
     #[inline]
     fn turn(&self, depths: &Depths) -> WorkerId {
         let next = self.next.get();
@@ -79,16 +79,16 @@ impl Balance for ShortestQueue {
     }
 }
 
-/// JBSQ(n), join the bounded shortest queue: it keeps what it cannot place in one queue in front,
-/// and so comes close to a single queue (C-4 §3).
+/// JBSQ(n), join the bounded shortest queue: requests that cannot be placed wait in one queue in
+/// front, which comes close to a single queue (C-4 §3).
 #[derive(Clone, Copy, Debug)]
 pub struct Jbsq {
     bound: u32,
 }
 
 impl Jbsq {
-    /// At most `bound` requests with a worker, the one it serves and those in flight included. In
-    /// units of what the driver counts in its depths: requests, or batches (K15).
+    /// At most `bound` requests with a worker, including the one it serves and those in flight. The
+    /// unit is that of the driver's depths: requests, or batches (K15).
     ///
     /// # Panics
     /// With a bound of 0, under which nothing is ever served.

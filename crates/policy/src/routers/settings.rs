@@ -12,18 +12,18 @@ pub enum WritePolicy {
     Erew,
     /// Only the owner writes it.
     Crew,
-    /// The worker that has writes of it outstanding.
+    /// The worker with outstanding writes of it.
     DCrew,
     /// Any worker.
     Crcw,
 }
 
-/// Where a request goes that the write policy leaves open.
+/// Where a request goes if the write policy leaves it open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dispatch {
     /// To its key's owner.
     KeyHash,
-    /// Nowhere: it stays where it was received.
+    /// It stays where it was received.
     Any,
     /// To the shortest queue below this bound.
     Jbsq(u32),
@@ -31,43 +31,43 @@ pub enum Dispatch {
     RoundRobin,
     /// From this many receiving workers to an idle one of the others.
     HandOff(u16),
-    /// Nowhere, until an idle worker takes it.
+    /// It stays until an idle worker takes it.
     Steal,
     /// By the size of its item.
     SizeAware,
 }
 
-/// A setting that is none of those that there are.
+/// The error of an invalid setting.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadSetting {
-    /// Of the write policy.
+    /// An unknown write policy.
     #[error("unknown write policy {0:?}; it can be erew, crew, d-crew or crcw")]
     WritePolicy(String),
-    /// Of the dispatch.
+    /// An unknown dispatch.
     #[error(
         "unknown dispatch {0:?}; it can be key-hash, any, jbsq:N, round-robin, hand-off:N, steal \
          or size-aware"
     )]
     Dispatch(String),
-    /// The number behind a name.
+    /// An invalid number behind a name.
     #[error("the N of {name}:N can be 1 to {max}, not {found:?}")]
     Count {
-        /// What takes the number.
+        /// The name before the number.
         name: &'static str,
-        /// Inclusive.
+        /// The maximum, inclusive.
         max: u32,
-        /// As written.
+        /// The text found.
         found: String,
     },
 }
 
 impl WritePolicy {
-    /// All, from the strictest on.
+    /// All policies, the strictest first.
     pub const ALL: [WritePolicy; 4] =
         [WritePolicy::Erew, WritePolicy::Crew, WritePolicy::DCrew, WritePolicy::Crcw];
 
-    /// As users spell it.
+    /// The spelling in settings.
     pub fn name(self) -> &'static str {
         match self {
             WritePolicy::Erew => "erew",

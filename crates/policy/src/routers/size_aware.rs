@@ -20,19 +20,20 @@ use crate::route::{Access, RouteRequest};
 use crate::size_class::SizePlan;
 
 /// Minos's own rule: GETs are served where they were received, PUTs by their key's owner, unless
-/// that is a large worker; then any small one does, which is why Minos's PUTs take a lock.
+/// the owner is a large worker. Then any small worker serves them, which is why Minos's PUTs take a
+/// lock.
 #[derive(Clone, Debug)]
 pub struct SizeAware {
     plan: Arc<SizePlan>,
 }
 
 impl SizeAware {
-    /// Until the next epoch.
+    /// A balance with the plan until the next epoch.
     pub fn new(plan: Arc<SizePlan>) -> SizeAware {
         SizeAware { plan }
     }
 
-    /// Small requests in a large worker's receive queue are read by the small ones in turn.
+    /// The small workers in turn read small requests from a large worker's receive queue.
     #[inline]
     fn small(&self, wanted: WorkerId, request: &RouteRequest) -> WorkerId {
         if self.plan.is_small(wanted) {
@@ -75,7 +76,7 @@ pub struct SizeAwareJbsq {
 }
 
 impl SizeAwareJbsq {
-    /// Until the next epoch.
+    /// A balance with the plan until the next epoch.
     ///
     /// # Panics
     /// With a bound of 0, under which nothing is ever served.
@@ -84,9 +85,9 @@ impl SizeAwareJbsq {
         SizeAwareJbsq { bound, stays: false, plan }
     }
 
-    /// Small requests stay where they were received, as Minos's GETs do, while that worker holds
-    /// less than the bound. For workers that receive and execute: a forwarding costs more than what
-    /// a short queue is ahead of a shorter one.
+    /// Small requests stay where they were received, as Minos's GETs do, while that worker's depth
+    /// is below the bound. For workers that receive and execute: a forwarding costs more than it
+    /// gains by moving from a short queue to a shorter one.
     pub fn staying(self) -> SizeAwareJbsq {
         SizeAwareJbsq { stays: true, ..self }
     }
@@ -105,7 +106,8 @@ impl Balance for SizeAwareJbsq {
         depths.shortest_of(0..self.plan.small_workers as u16, self.bound)
     }
 
-    /// The batch that it gathers is executed before it reaches the bound.
+    /// True for a receiver that executes: it executes its gathered batch before it reaches the
+    /// bound.
     fn keeps_reads(&self, receiver: WorkerId) -> bool {
         self.stays && self.plan.is_small(receiver)
     }

@@ -19,19 +19,19 @@ use crate::route::RouteRequest;
 pub enum Queue {
     /// Filled by the network.
     Receive,
-    /// What its worker has read and not begun.
+    /// Holds requests that its worker has read and not begun.
     Software,
 }
 
-/// What a worker that has finished a request does next.
+/// The next source of requests for a worker that has finished one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Take {
-    /// Whose queue it takes from.
+    /// The worker whose queue it takes from.
     pub from: WorkerId,
-    /// Which of that worker's two.
+    /// Which of that worker's two queues.
     pub queue: Queue,
-    /// How many, if there are so many: from a receive queue they go to its own software queue,
-    /// where they may be stolen again.
+    /// The most requests to take: requests from a receive queue go to the taker's own software
+    /// queue, where they may be stolen again.
     pub count_max: u32,
 }
 
@@ -47,20 +47,21 @@ impl Steal {
         Steal { batch }
     }
 
-    /// The workers that `thief` looks at, in turn: the next worker in a ring first, so that thieves
-    /// spread.
+    /// The workers whose queues `thief` checks, in turn: the next worker in a ring first, so that
+    /// thieves spread.
     #[inline]
     pub fn victims(thief: WorkerId, worker_count: usize) -> impl Iterator<Item = WorkerId> {
         let own = thief.index();
         (1..worker_count).map(move |step| WorkerId(((own + step) % worker_count) as u16))
     }
 
-    /// Where `worker` finds its next requests; `software` and `receive` say what each worker has
-    /// in its queues. `None`: there is nothing anywhere.
+    /// The source of `worker`'s next requests; `software` and `receive` give the lengths of each
+    /// worker's queues. `None`: all are empty.
     ///
-    /// Asked again after each request, so a thief stops as soon as it has requests of its own.
-    /// From a software queue one is taken at a time: of a batch, a short one might wait behind a
-    /// long one. The victim is the next busy worker in a ring, so that thieves spread.
+    /// The worker asks again after each request, so a thief stops as soon as it has requests of its
+    /// own. From a software queue one request is taken at a time: in a batch, a short one might
+    /// wait behind a long one. The victim is the next busy worker in a ring, so that thieves
+    /// spread.
     #[inline]
     pub fn next(&self, worker: WorkerId, software: &Depths, receive: &Depths) -> Option<Take> {
         let own = |queue, count_max| Some(Take { from: worker, queue, count_max });

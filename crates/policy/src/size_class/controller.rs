@@ -16,31 +16,31 @@ use super::cost::Cost;
 use super::histogram::{CLASS_COUNT, WorkerSizes, class_of, size_max_of, size_middle_of};
 use super::{LargeRange, SizePlan};
 
-/// Where small ends.
+/// The rule for the largest small size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Threshold {
     /// At this share of all requests by size (Minos: 0.99).
     Quantile(f64),
-    /// At this size, whatever is asked for (Minos §6.2).
+    /// This size, whatever the requests are (Minos §6.2).
     Static {
         /// The largest size that is small.
         bytes: u64,
     },
 }
 
-/// What the controller goes by.
+/// The controller's settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SizeOptions {
-    /// Small and large together.
+    /// The number of workers, small and large.
     pub worker_count: usize,
-    /// Where small ends.
+    /// The rule for the largest small size.
     pub threshold: Threshold,
-    /// No threshold that a quantile gives is below this: what costs as much as the smallest request
-    /// gains nothing by a worker of its own (0: the paper has no floor).
+    /// The minimum of a threshold computed from a quantile: a request that costs no more than the
+    /// smallest gains nothing from a worker of its own (0: the paper has no minimum).
     pub threshold_min_bytes: u64,
-    /// What a request costs.
+    /// The cost of a request.
     pub cost: Cost,
-    /// The new epoch's weight against all before, above 0 and at most 1 (Minos: 0.9).
+    /// The new epoch's weight against all earlier ones, above 0 and at most 1 (Minos: 0.9).
     pub new_weight: f64,
     /// Large workers beyond those that the shares give: the paper's alternative of §6.1, for
     /// drivers whose large workers steal small requests one at a time.
@@ -61,16 +61,16 @@ impl SizeOptions {
     }
 }
 
-/// Makes a plan per epoch from what the workers counted.
+/// Makes a plan per epoch from the workers' counts.
 #[derive(Debug)]
 pub struct SizeController {
     options: SizeOptions,
-    /// What was counted of each worker up to the last epoch.
+    /// Each worker's counts as of the last epoch.
     seen: Vec<Vec<u32>>,
     news: Vec<u64>,
     /// The moving average of counts; `None` before the first epoch with requests.
     smooth: Option<Vec<f64>>,
-    /// Of the cost, by the plan in force.
+    /// The small requests' share of the cost, under the plan in force.
     small_share: f64,
     plan: SizePlan,
 }
@@ -102,7 +102,7 @@ impl SizeController {
         &self.plan
     }
 
-    /// The plan for another number of workers, by what was counted so far.
+    /// Makes the plan for another number of workers, from the counts so far.
     ///
     /// # Panics
     /// Without workers.
@@ -115,13 +115,13 @@ impl SizeController {
         &self.plan
     }
 
-    /// The part of all cost that small requests had when the plan in force was made.
+    /// The small requests' share of all cost when the plan in force was made.
     pub fn small_share(&self) -> f64 {
         self.small_share
     }
 
-    /// Ends an epoch: the plan for the next one. `workers` are the same each time. An epoch
-    /// without requests says nothing, and leaves the plan as it is.
+    /// Ends an epoch and makes the plan for the next one. `workers` must be the same each time. An
+    /// epoch without requests leaves the plan unchanged.
     pub fn end_epoch<W: Borrow<WorkerSizes>>(&mut self, workers: &[W]) -> &SizePlan {
         self.seen.resize_with(workers.len(), || vec![0; CLASS_COUNT]);
         self.news.fill(0);
@@ -177,10 +177,10 @@ impl SizeController {
         SizePlan { threshold_bytes, worker_count, small_workers, large, standby: None }
     }
 
-    /// `ceil(workers x small share of cost)`, less the extra large ones, and at least one.
+    /// `ceil(workers x small share of cost)`, minus the extra large ones, and at least one.
     fn small_workers(&self, small_share: f64) -> usize {
         let worker_count = self.options.worker_count;
-        // Sums of floats: a share that is exactly 7/8 must not round up to 8 workers.
+        // The sums are floats: a share of exactly 7/8 must not round up to 8 workers.
         let small_workers = (worker_count as f64 * small_share - 1e-9).ceil() as usize;
         let extra = if small_share < 1.0 { self.options.extra_large_workers } else { 0 };
         small_workers.saturating_sub(extra).clamp(1, worker_count)
@@ -204,11 +204,12 @@ fn class_at(counts: &[f64], quantile: f64) -> usize {
     last
 }
 
-/// Cuts the large classes into ranges of equal cost, one per large worker, where classes allow.
+/// Cuts the large classes into ranges of equal cost, one per large worker, where the classes allow
+/// it.
 ///
-/// A class goes to the worker in whose share its middle lies. Workers into whose share no
-/// middle falls (a class before or after is larger than a share) help the range that costs most
-/// per worker.
+/// A class goes to the worker in whose share its middle lies. Workers into whose share no middle
+/// falls (because a class before or after is larger than a share) help the range with the highest
+/// cost per worker.
 fn equal_cost_ranges(
     costs: &[f64],
     first_class: usize,
@@ -232,7 +233,7 @@ fn equal_cost_ranges(
         }
     }
     if ranges.is_empty() {
-        // Nothing large was asked for: whatever comes is shared by all large workers.
+        // There were no large requests: all large workers share any that come.
         ranges.push(Range { share: 0, size_max_bytes: u64::MAX, cost: 1.0, workers: 1 });
     }
     for _ in ranges.len()..large_workers {

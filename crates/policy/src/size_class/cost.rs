@@ -3,16 +3,16 @@
 /// A cost function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cost {
-    /// Network packets of the item: what the paper uses.
+    /// Network packets of the item: the paper's cost.
     Packets {
-        /// What one packet carries of an item, above 0.
+        /// The bytes of an item that one packet carries, above 0.
         payload_max_bytes: u64,
     },
     /// Bytes of the item.
     Bytes,
     /// Bytes of the item and a constant for the request itself.
     ConstantAndBytes {
-        /// The request itself, in bytes' worth.
+        /// The cost of the request itself, in bytes.
         constant_bytes: u64,
     },
 }
@@ -27,7 +27,7 @@ impl Default for Cost {
 }
 
 impl Cost {
-    /// Of one request for an item of `size_bytes`; at least 1, because no request is free.
+    /// The cost of one request for an item of `size_bytes`; at least 1, because no request is free.
     #[inline]
     pub fn of(&self, size_bytes: u64) -> u64 {
         match self {

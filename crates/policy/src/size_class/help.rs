@@ -28,9 +28,9 @@ use crate::routers::{Dispatch, WritePolicy};
 /// Whether idle large workers take small requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LargeHelp {
-    /// As the paper evaluates it: large workers serve large requests only.
+    /// As the paper evaluates it: large workers serve only large requests.
     Off,
-    /// One at a time, when nothing large is there.
+    /// They take one at a time, when they have no large requests.
     #[default]
     On,
 }
@@ -44,7 +44,7 @@ impl fmt::Display for LargeHelp {
     }
 }
 
-/// What may be taken, by which workers.
+/// Which requests may be taken, by which workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Helping {
     takes_writes: bool,
@@ -57,8 +57,8 @@ impl Helping {
         is_on.then_some(Helping { takes_writes: write_policy == WritePolicy::Crcw })
     }
 
-    /// Whether a request that waits may be taken (I2). A read of unknown size may turn out to be
-    /// large, which a large worker is there for.
+    /// Whether a waiting request may be taken (I2). A read of unknown size may turn out to be
+    /// large, which is a large worker's own work.
     #[inline]
     pub fn may_be_taken(&self, request: &RouteRequest, plan: &SizePlan) -> bool {
         let is_small = |size_bytes| plan.class_of(size_bytes) == SizeClass::Small;
@@ -69,8 +69,9 @@ impl Helping {
         }
     }
 
-    /// Whether `worker` may take one now. `holds_large`: large requests wait for it, or parts of
-    /// large replies, behind which a small one would wait. A standby worker is a small one.
+    /// Whether `worker` may take a request now. `holds_large`: it has large requests waiting, or
+    /// parts of large replies, behind which a small one would wait. A standby worker counts as
+    /// small.
     #[inline]
     pub fn may_take(&self, plan: &SizePlan, worker: WorkerId, holds_large: bool) -> bool {
         !plan.is_small(worker) && worker.index() < plan.worker_count && !holds_large

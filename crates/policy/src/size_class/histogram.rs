@@ -13,17 +13,17 @@
 
 use base::sync::{AtomicU32, Ordering};
 
-/// Sub-classes of a doubling, as a power of two.
+/// The number of sub-classes of a doubling, as a power of two.
 const DOUBLING_BITS: u32 = 5;
-/// Sizes from here on share the last class.
+/// Sizes with more bits than this share the last class.
 const SIZE_BITS_MAX: u32 = 32;
-/// Of the whole histogram.
+/// The number of classes.
 pub(super) const CLASS_COUNT: usize =
     (((SIZE_BITS_MAX - DOUBLING_BITS) << DOUBLING_BITS) + (1 << DOUBLING_BITS)) as usize + 1;
 
 const _: () = assert!(CLASS_COUNT == 897);
 
-/// Which class holds `size_bytes`.
+/// The class of `size_bytes`.
 #[inline]
 pub(super) fn class_of(size_bytes: u64) -> usize {
     let shift = (u64::BITS - size_bytes.leading_zeros()).saturating_sub(DOUBLING_BITS + 1);
@@ -42,20 +42,20 @@ pub(super) fn size_max_of(class: usize) -> u64 {
     if class + 1 >= CLASS_COUNT { u64::MAX } else { size_min_of(class + 1) - 1 }
 }
 
-/// The size that stands for a class when its cost is asked.
+/// The size that represents a class in cost calculations.
 pub(super) fn size_middle_of(class: usize) -> u64 {
     let (low, high) = (size_min_of(class), size_max_of(class));
     if high == u64::MAX { low } else { low + (high - low) / 2 }
 }
 
-/// How many requests were for items of one class of sizes.
+/// The number of requests for items in one class of sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeCount {
     /// The smallest size of the class.
     pub size_min_bytes: u64,
-    /// The largest; the last class has no end.
+    /// The largest size; the last class has no end.
     pub size_max_bytes: u64,
-    /// Counted since the start; wraps.
+    /// The number of requests since the start; wraps.
     pub requests: u32,
 }
 
@@ -63,13 +63,13 @@ pub struct SizeCount {
 #[derive(Debug)]
 pub struct WorkerSizes {
     counts: Box<[AtomicU32]>,
-    /// One of so many requests is counted (Minos §6.2: "sampling only a subset").
+    /// One of this many requests is counted (Minos §6.2: "sampling only a subset").
     sample_every: u32,
     until_sample: AtomicU32,
 }
 
 impl WorkerSizes {
-    /// Empty. One of `sample_every` requests will be counted: 1 counts all, 0 none.
+    /// An empty histogram. One of `sample_every` requests will be counted: 1 counts all, 0 none.
     pub fn new(sample_every: u32) -> WorkerSizes {
         WorkerSizes {
             counts: (0..CLASS_COUNT).map(|_| AtomicU32::new(0)).collect(),
@@ -95,7 +95,7 @@ impl WorkerSizes {
         count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// What was counted so far, by class; classes without requests are left out.
+    /// The counts so far, by class; classes without requests are left out.
     pub fn counted(&self) -> impl Iterator<Item = SizeCount> {
         let counts = self.counts.iter().enumerate();
         let counted = counts.map(|(class, count)| SizeCount {
@@ -106,7 +106,7 @@ impl WorkerSizes {
         counted.filter(|class| class.requests > 0)
     }
 
-    /// Adds to `sums` what was counted since `seen` was taken, and brings `seen` up to date.
+    /// Adds the counts since `seen` was taken to `sums`, and brings `seen` up to date.
     pub(super) fn add_news(&self, seen: &mut [u32], sums: &mut [u64]) {
         for ((count, seen), sum) in self.counts.iter().zip(seen).zip(sums) {
             let now = count.load(Ordering::Relaxed); // As in `record`.

@@ -4,64 +4,64 @@ use std::fmt;
 
 use super::{Configuration, Confirmed};
 
-/// Why a search begins.
+/// The reason for a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cause {
-    /// Nothing was ever tuned.
+    /// No search was made yet.
     FirstBaseline {
-        /// What is served now.
+        /// The present throughput.
         throughput_rps: f64,
     },
-    /// Other throughput than the baseline's, window after window.
+    /// The throughput differs from the baseline, window after window.
     Throughput {
-        /// The baseline.
+        /// The baseline's.
         from_rps: f64,
-        /// The last window.
+        /// The last window's.
         to_rps: f64,
     },
-    /// The objective of latency is missed, or kept again.
+    /// The latency objective is missed, or met again.
     Slo {
-        /// The late part of the baseline.
+        /// The baseline's share of late requests.
         from_ratio: f64,
-        /// That of the last window.
+        /// The last window's share.
         to_ratio: f64,
     },
-    /// Another part of the accesses goes to the hot keys.
+    /// The share of accesses to the hot keys has changed.
     HotShare {
-        /// The baseline.
+        /// The baseline's.
         from_ratio: f64,
-        /// The last window.
+        /// The last window's.
         to_ratio: f64,
     },
 }
 
-/// What a window led to.
+/// The effect of a window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
     /// A search begins.
     Begun {
-        /// Why.
+        /// The reason.
         cause: Cause,
     },
-    /// The workload changed during the search, which begins anew.
+    /// The workload changed during the search, which restarts.
     Restarted,
-    /// The search is over, and the old configuration stays.
+    /// The search has ended, and the old configuration stays.
     Kept {
-        /// The old one.
+        /// The old configuration.
         configuration: Configuration,
-        /// What decided; `None`: nothing better was found, or the workload never rested.
+        /// The deciding windows; `None`: nothing better was found, or the workload kept changing.
         confirmed: Option<Confirmed>,
     },
-    /// The search is over, and another configuration is better.
+    /// The search has ended, and another configuration is better.
     Adopted {
-        /// The old one.
+        /// The old configuration.
         from: Configuration,
-        /// The new one.
+        /// The new configuration.
         to: Configuration,
-        /// What decided.
+        /// The deciding windows.
         confirmed: Confirmed,
     },
-    /// No client asks for anything any more: the old configuration stays.
+    /// There are no requests any more: the old configuration stays.
     GivenUp,
 }
 
@@ -87,7 +87,7 @@ impl fmt::Display for Cause {
 }
 
 impl fmt::Display for Configuration {
-    /// Hot set and ways only where there are any to turn.
+    /// Formats hot set and ways only if they can be changed.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Configuration { mr_thread_count, cached_item_count, mr_way_count } = self;
         match mr_thread_count {

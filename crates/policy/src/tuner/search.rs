@@ -23,34 +23,34 @@ enum Stage {
     Confirm { measured: [f64; 3], count: usize },
 }
 
-/// What the last windows of a search showed.
+/// The results of the last windows of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Confirmed {
-    /// The new configuration's, in the worse of its windows.
+    /// The new configuration's throughput, in the worse of its windows.
     pub best_rps: f64,
-    /// The old configuration's, in the better of its windows.
+    /// The old configuration's throughput, in the better of its windows.
     pub incumbent_rps: f64,
 }
 
-/// What is done about a workload that changed during the search.
+/// Whether a search may restart if the workload changed during it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Restart {
-    /// The search may begin anew.
+    /// It may restart.
     Allowed,
-    /// It has, as often as it may.
+    /// It has restarted as often as allowed.
     UsedUp,
 }
 
-/// What comes after a window.
+/// The step after a window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Outcome {
     /// Another window, under this configuration.
     Try(Configuration),
-    /// Over: this one is better than the old one.
+    /// The search has ended: this configuration is better than the old one.
     Adopt(Configuration, Confirmed),
-    /// Over: nothing is better than the old one.
+    /// The search has ended: none is better than the old one.
     Keep(Option<Confirmed>),
-    /// Over: the workload changed meanwhile, and a restart is allowed.
+    /// The search has ended: the workload changed meanwhile, and a restart is allowed.
     Contradicted,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Windows at the end, in which the best meets the old one.
+    /// The number of windows at the end that compare the best configuration with the old one.
     pub(super) const CONFIRM_WINDOW_COUNT: u32 = 4;
 
     pub(super) fn new(
@@ -82,7 +82,7 @@ impl Search {
         search
     }
 
-    /// What is to be done if the workload changes.
+    /// Whether the search may restart.
     pub(super) fn restart(&self) -> Restart {
         self.restart
     }
@@ -92,7 +92,7 @@ impl Search {
         self.incumbent
     }
 
-    /// What the next window runs under.
+    /// The configuration for the next window.
     pub(super) fn next(&self) -> Configuration {
         let unfinished = "a stage that is over is left";
         match &self.stage {
@@ -112,8 +112,8 @@ impl Search {
         }
     }
 
-    /// What the window under `next` showed. To be adopted, the best must beat the old one by
-    /// `gain_min_ratio`.
+    /// Takes the result of the window under `next`. To be adopted, the best configuration must beat
+    /// the old one by `gain_min_ratio`.
     pub(super) fn record(
         &mut self,
         ranges: &Ranges,

@@ -22,7 +22,7 @@ enum Phase {
 struct Sums {
     window_count: u32,
     score_rps: f64,
-    /// Of the squares.
+    /// The sum of the squared scores.
     score_square: f64,
     hot_share_ratio: f64,
     over_slo_ratio: f64,
@@ -30,19 +30,19 @@ struct Sums {
 
 #[derive(Clone, Copy, Debug)]
 struct Baseline {
-    /// The throughput, or less where the objective is missed ([`Measurement::score_rps`]).
+    /// The throughput, reduced if the objective is missed ([`Measurement::score_rps`]).
     score_rps: f64,
     hot_share_ratio: f64,
     over_slo_ratio: f64,
-    /// Standard deviation of the score over its mean.
+    /// The standard deviation of the score over its mean.
     noise_ratio: f64,
 }
 
-/// Watches one measurement after another.
+/// Observes one measurement after another.
 #[derive(Debug)]
 pub(super) struct Trigger {
     phase: Phase,
-    /// The first baseline is news in itself: nothing was ever tuned.
+    /// Whether the first baseline triggers a search, because none was made yet.
     fires_on_baseline: bool,
 }
 
@@ -56,13 +56,13 @@ impl Trigger {
         Trigger { phase, fires_on_baseline: false }
     }
 
-    /// Whether no verdict is given, because a search has just ended.
+    /// Whether it makes no decision, because a search has just ended.
     pub(super) fn is_resting(&self) -> bool {
         matches!(self.phase, Phase::Resting { .. })
     }
 
-    /// A window that says nothing: changes before it and after it are not in a row, and a rest
-    /// goes on.
+    /// Notes a window without information: changes before and after it do not count as in a row,
+    /// and a rest continues.
     pub(super) fn interrupt(&mut self) {
         match &mut self.phase {
             Phase::Resting { window_count } => *window_count = window_count.saturating_sub(1),

@@ -22,7 +22,7 @@
 
 use std::ops::RangeInclusive;
 
-/// A search in progress. Ask `next`, measure there, tell `record`.
+/// A search in progress. Call `next`, measure there, call `record`.
 #[derive(Clone, Debug)]
 pub struct Trisection {
     /// Exclusive bounds as positions; position 1 is the first point of the range.
@@ -39,7 +39,7 @@ pub struct Trisection {
 }
 
 impl Trisection {
-    /// Searches `range`, which is not empty. `hint` is a point that is good, as far as is known.
+    /// Searches `range`, which is not empty. `hint` is a point known to be good.
     pub fn new(range: &RangeInclusive<u32>, hint: u32, tie_ratio: f64) -> Trisection {
         assert!(range.start() <= range.end(), "an empty range has no highest point");
         let point_count = range.end() - range.start() + 1;
@@ -62,8 +62,8 @@ impl Trisection {
         trisection
     }
 
-    /// Measurements that a range takes at most: when the curve falls or rises throughout, no point
-    /// beyond the range saves one.
+    /// The most measurements for a range: if the curve falls or rises throughout, no point beyond
+    /// the range saves one.
     pub fn steps_max(range: &RangeInclusive<u32>) -> u32 {
         let count_steps = |value_at: fn(u32) -> f64| {
             let mut trisection = Trisection::new(range, *range.start(), 0.0);
@@ -77,7 +77,7 @@ impl Trisection {
         count_steps(f64::from).max(count_steps(|point| -f64::from(point)))
     }
 
-    /// Where to measure next; `None` when the search is over.
+    /// The next point to measure; `None` when the search is over.
     pub fn next(&self) -> Option<u32> {
         let (first, second) = self.positions();
         let position = match (self.at_first, self.at_second) {
@@ -88,7 +88,7 @@ impl Trisection {
         Some(self.start + position - 1)
     }
 
-    /// What was measured there.
+    /// Takes the measurement at that point.
     pub fn record(&mut self, value: f64) {
         let point = self.next().expect("the search goes on");
         if self.best.is_none_or(|(_, best)| value > best) {
@@ -102,7 +102,7 @@ impl Trisection {
         self.narrow();
     }
 
-    /// The best point that was measured.
+    /// The best point measured.
     pub fn best(&self) -> Option<(u32, f64)> {
         self.best
     }
@@ -111,7 +111,7 @@ impl Trisection {
         (self.low + self.distances.0, self.low + self.distances.1)
     }
 
-    /// Drops an outer part for as long as both inner points are known.
+    /// Drops an outer part as long as both inner points are known.
     fn narrow(&mut self) {
         loop {
             let (first, second) = self.positions();

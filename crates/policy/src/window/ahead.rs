@@ -14,16 +14,16 @@
 use super::operation::{Compactable, has_same_key};
 use super::rules::{Dependent, InSight};
 
-/// The requests behind the one in hand. The iterators are cheap to clone and start anew.
+/// The requests behind the present one. The iterators are cheap to clone, and restart when cloned.
 #[derive(Clone, Debug)]
 pub struct Ahead<Batch, Queued> {
-    /// What is left of the batch that the worker has taken.
+    /// The rest of the batch that the worker has taken.
     pub batch: Batch,
-    /// What waits in the worker's queue; only the first `queue_scan_max` are looked at.
+    /// The requests in the worker's queue; only the first `queue_scan_max` are searched.
     pub queued: Queued,
 }
 
-/// Nothing is waiting.
+/// No requests are waiting.
 pub type Idle<Op> = Ahead<std::iter::Empty<Op>, std::iter::Empty<Op>>;
 
 impl<Op> Idle<Op> {
@@ -39,7 +39,7 @@ where
     Queued: Iterator<Item = Op>,
     Op: Compactable,
 {
-    /// What is in sight for `operation`; stops at the first dependent request of the same key.
+    /// The dependent requests in sight for `operation`; stops at the first one of the same key.
     pub(super) fn look(
         self,
         operation: &impl Compactable,

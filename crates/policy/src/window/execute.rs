@@ -14,45 +14,46 @@
 use super::operation::{Compactable, Effect};
 use super::plan::{Plan, ReplyKind};
 
-/// Whether a replayed operation left another value than it found.
+/// Whether a replayed operation changed the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The same: a read, an error, a failed condition.
+    /// It did not: a read, an error, a failed condition.
     Unchanged,
-    /// Another, or none.
+    /// It changed or removed the value.
     Changed,
 }
 
 /// The one write of a window.
 #[derive(Debug)]
 pub enum FinalWrite<'a, Op, Value> {
-    /// Run this SET or DEL as it is.
+    /// Execute this SET or DEL unchanged.
     Operation(&'a Op),
     /// Store this value, which `operation` was the last to change; `None` removes the key.
     Value {
         /// The last operation that changed the value.
         operation: &'a Op,
-        /// What it left.
+        /// The value that it left.
         value: Option<Value>,
     },
 }
 
-/// The store behind a window, and the arithmetic of its operations.
+/// The store behind a window, and the effects of its operations.
 pub trait Executor<Op> {
-    /// A value outside the store, with all that operations look at: bytes, version, expiry.
+    /// A value outside the store, with every attribute that operations use: bytes, version, expiry.
     type Value;
-    /// An answer.
+    /// A reply to an operation.
     type Reply;
-    /// Why the store refused a write.
+    /// The reason why the store refused a write.
     type Error;
 
-    /// What the store holds under the operation's key.
+    /// The store's value under the operation's key.
     fn load(&mut self, operation: &Op) -> Option<Self::Value>;
 
-    /// What a SET leaves. Its version is not given out yet: a CAS on it must not match.
+    /// The value that a SET leaves. Its version has not been assigned yet: a CAS on it must not
+    /// match.
     fn value_of(&mut self, set: &Op) -> Self::Value;
 
-    /// Runs any operation on a value.
+    /// Executes any operation on a value.
     fn replay(&mut self, operation: &Op, value: &mut Option<Self::Value>) -> (Self::Reply, Change);
 
     /// The reply of a SET that collapsed.
@@ -65,7 +66,7 @@ pub trait Executor<Op> {
     fn write(&mut self, write: FinalWrite<'_, Op, Self::Value>) -> Result<(), Self::Error>;
 }
 
-/// Where the running value came from; the position of the operation that left it.
+/// The source of the running value; for an operation, its index.
 enum Origin {
     Stored,
     Operation(usize),
@@ -74,13 +75,13 @@ enum Origin {
 
 struct Running<Value> {
     origin: Origin,
-    /// `None`: the value was not needed since `origin` was set.
+    /// `None`: no operation has needed the value since `origin` was set.
     value: Option<Option<Value>>,
 }
 
 impl<Op: Compactable> Plan<Op> {
     /// Executes the plan and appends one reply per operation, in order. They may be sent once this
-    /// has returned (I5). After an error none is appended: run the operations one by one.
+    /// has returned (I5). After an error none is appended: execute the operations one by one.
     pub fn execute<E: Executor<Op>>(
         &self,
         executor: &mut E,

@@ -2,26 +2,26 @@
 
 use base::KeyHash;
 
-/// Whose operation it is: answers leave in each connection's order (K10).
+/// The connection of an operation: answers leave in each connection's order (K10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnectionId(pub u64);
 
-/// What an operation does to its key's value, and what its reply depends on.
+/// An operation's effect on its key's value, and what its reply depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Changes nothing; the reply is the value.
     Read,
-    /// Leaves its own value, whatever was there; the reply says nothing about what was there. (A
-    /// SET that expires in the past leaves none: call it `Modify`.)
+    /// Sets a value, whatever was there; the reply does not depend on the old value. (A SET that
+    /// expires in the past leaves none: use `Modify`.)
     Set,
-    /// Leaves no value, whatever was there; the reply says whether there was one.
+    /// Removes the value, whatever it was; the reply says whether there was one.
     Delete,
-    /// Looks at the value first: INCR, APPEND, CAS, and SETs with NX, XX, GET or KEEPTTL.
+    /// Reads the value first: INCR, APPEND, CAS, and SETs with NX, XX, GET or KEEPTTL.
     Modify,
 }
 
 impl Effect {
-    /// Everything but a read.
+    /// Everything except a read.
     pub fn is_write(self) -> bool {
         self != Effect::Read
     }
@@ -29,14 +29,16 @@ impl Effect {
 
 /// An operation on one key that may be executed in a window.
 ///
-/// A read that tells the value's version (memcached's `gets`) is none: the version is not known
-/// before the window closes. The driver closes the window first ([`super::Windows::close_where`]).
+/// A read that returns the value's version (memcached's `gets`) is not one: the version is not
+/// known before the window closes. The driver closes the window first
+/// ([`super::Windows::close_where`]).
 pub trait Compactable {
-    /// Compared first, because it is cheap. A hash is not a key (K8).
+    /// The key's hash, compared first because that is cheap. Equal hashes do not imply equal keys
+    /// (K8).
     fn key_hash(&self) -> KeyHash;
     /// The full key.
     fn key(&self) -> &[u8];
-    /// What it does.
+    /// The operation's effect.
     fn effect(&self) -> Effect;
     /// The connection that sent it.
     fn connection(&self) -> ConnectionId;

@@ -23,12 +23,12 @@
 
 use super::operation::{Compactable, Effect};
 
-/// How an operation of a closed window is answered.
+/// The way in which an operation of a closed window is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyKind {
     /// A SET that collapsed: done, whatever was there.
     Stored,
-    /// A DEL that collapsed; earlier operations of the window decide what it found.
+    /// A DEL that collapsed; earlier operations of the window determine what it found.
     Removed {
         /// Whether there was a value to remove.
         found: bool,
@@ -37,7 +37,8 @@ pub enum ReplyKind {
     Replayed,
 }
 
-/// Operations of one key in their order, with how each is answered. Reused from window to window.
+/// The operations of one key in order, each with the kind of its reply. Reused from window to
+/// window.
 #[derive(Debug)]
 pub struct Plan<Op> {
     operations: Vec<Op>,
@@ -50,7 +51,7 @@ impl<Op> Default for Plan<Op> {
     }
 }
 
-/// What is known of the key's value without having looked.
+/// The knowledge about the key's value without a lookup.
 #[derive(Clone, Copy)]
 enum Presence {
     Known(bool),
@@ -58,7 +59,7 @@ enum Presence {
 }
 
 impl<Op: Compactable> Plan<Op> {
-    /// Takes over a window's operations; what the plan held before is dropped.
+    /// Takes over a window's operations; the plan's earlier contents are dropped.
     pub(super) fn refill(&mut self, operations: &mut Vec<Op>) {
         self.operations.clear();
         self.operations.append(operations);
@@ -71,14 +72,14 @@ impl<Op: Compactable> Plan<Op> {
         }
     }
 
-    /// A plan for operations that are at hand, in order.
+    /// A plan for the given operations, in order.
     pub fn of(mut operations: Vec<Op>) -> Plan<Op> {
         let mut plan = Plan::default();
         plan.refill(&mut operations);
         plan
     }
 
-    /// The operations and how they are answered, in order.
+    /// The operations and the kinds of their replies, in order.
     pub fn steps(&self) -> impl ExactSizeIterator<Item = (&Op, ReplyKind)> {
         self.operations.iter().zip(self.replies.iter().copied())
     }
@@ -88,14 +89,14 @@ impl<Op: Compactable> Plan<Op> {
         &self.operations
     }
 
-    /// How many of its writes the store never sees.
+    /// The number of its writes that the store never sees.
     pub fn writes_compacted(&self) -> usize {
         let write_count = self.operations.iter().filter(|op| op.effect().is_write()).count();
         write_count.saturating_sub(1)
     }
 }
 
-/// How an operation is answered, and what is known of the value behind it.
+/// The kind of an operation's reply, and the knowledge about the value behind it.
 fn answer(effect: Effect, before: Presence) -> (ReplyKind, Presence) {
     match (effect, before) {
         (Effect::Set, _) => (ReplyKind::Stored, Presence::Known(true)),

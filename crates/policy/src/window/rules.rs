@@ -45,57 +45,57 @@ use base::Instant;
 /// Which requests of the same key make a write worth a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dependent {
-    /// Writes only: what there is to compact.
+    /// Writes only, because only they can be compacted.
     Writes,
-    /// Reads too, as the published model of C-4 counts them.
+    /// Reads too, as C-4's published model counts them.
     Any,
 }
 
-/// What closes a window before its deadline.
+/// The condition that closes a window before its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseWhen {
-    /// Nothing: it stays open until the deadline (C-4's server).
+    /// None: it stays open until the deadline (C-4's server).
     Deadline,
-    /// Nothing in sight would join or follow it: no dependent request of its key is queued.
+    /// No request in sight would join or follow it: no dependent request of its key is queued.
     KeyDrained,
-    /// The worker has nothing queued at all, of any key.
+    /// The worker has no request queued, of any key.
     QueueEmpty,
 }
 
-/// Whether somebody looks at an open window when no write arrives.
+/// Whether an open window is checked when no write arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowTimer {
     /// A timer is armed at opening.
     Armed,
-    /// None: a window is looked at only when a further write of its key is served.
+    /// None: a window is checked only when a further write of its key is served.
     Absent,
 }
 
-/// What a write does to its key's window.
+/// The effect of a write on its key's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteStep {
     /// No window: it is executed at once.
     RunNow,
     /// It opens a window with itself as the first operation.
     Open,
-    /// It is added to the open window; ask `after_join` next.
+    /// It is added to the open window; call `after_join` next.
     Join,
 }
 
-/// Why a window closed.
+/// The reason why a window closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseReason {
     /// The deadline is less than a guard away.
     Deadline,
     /// Waiting longer would gather nothing (C-4 §7.2).
     Early,
-    /// It holds as many operations as it may.
+    /// It holds as many operations as allowed.
     Full,
     /// A request that cannot join has to see its effect (K10).
     Barrier,
 }
 
-/// What the worker's queue holds at the moment, beyond the operation in hand.
+/// The contents of the worker's queue at the moment, beyond the present operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InSight {
     /// No request at all.
@@ -106,45 +106,47 @@ pub enum InSight {
     SameKey,
 }
 
-/// The part of an open window that decides when it closes.
+/// The state of an open window that decides when it closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenWindow {
-    /// When the replies must be on their way.
+    /// The time by which the replies must be on their way.
     pub deadline: Instant,
-    /// How many operations it holds.
+    /// The number of operations in it.
     pub operation_count: usize,
 }
 
-/// When windows open and close. Plain numbers, chosen once at start-up.
+/// The rules for opening and closing windows. Plain numbers, chosen once at start-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowRules {
-    /// From opening to the deadline.
+    /// The time from opening to the deadline.
     pub deadline_ns: u64,
     /// A window closes when the deadline is no further away than this.
     pub guard_ns: u64,
-    /// What else closes it.
+    /// The condition that closes it earlier.
     pub close: CloseWhen,
-    /// From opening until it may close early; 0: at once.
+    /// The time from opening until it may close early; 0: at once.
     pub hold_ns: u64,
-    /// What opens it.
+    /// The requests that open it.
     pub opens_on: Dependent,
-    /// Whether an untouched window is looked at.
+    /// Whether a window without further writes is checked.
     pub timer: WindowTimer,
-    /// How many operations a window holds at most.
+    /// The most operations in a window.
     pub batch_max: usize,
-    /// How many queued slots beyond the taken batch are searched for dependent requests (K8).
+    /// The number of queued slots beyond the taken batch that are searched for dependent requests
+    /// (K8).
     pub queue_scan_max: usize,
 }
 
 impl WindowRules {
     /// Queued slots that are searched beyond the taken batch (K8).
     pub const QUEUE_SCAN_MAX: usize = 32;
-    /// Mean services that a window stays open before it may close early (decision 0017).
+    /// The number of mean service times for which a window stays open before it may close early
+    /// (decision 0017).
     pub const HELD_SERVICES: u64 = 3;
     /// Operations in one window; a partition has at most 64 outstanding writes (C-4 §5.2).
     pub const BATCH_MAX: usize = 64;
 
-    /// What the server runs: deadline S(SLO - 1), and a guard of one S, because a request that is
+    /// The server's rules: deadline S(SLO - 1), and a guard of one S, because a request that is
     /// being served when the guard begins ends S later on average. It closes early, but not within
     /// the first three S.
     pub fn honest(service_mean_ns: u64, slo_ratio: u64) -> WindowRules {
@@ -177,13 +179,13 @@ impl WindowRules {
     }
 
     /// The same rules, but a window stays open for at least `hold_ns`, deadline and room
-    /// permitting. The driver has to ask `on_round`, and to look at a window at `looks_at`.
+    /// permitting. The driver has to call `on_round`, and to check a window at `looks_at`.
     pub fn held_for(self, hold_ns: u64) -> WindowRules {
         WindowRules { hold_ns, ..self }
     }
 
-    /// What a write does that is served now. `has_dependent` is asked at most once, and only while
-    /// no window is open; it says whether such a request of the same key is in sight.
+    /// The effect of a write that is served now. `has_dependent` is called at most once, and only
+    /// while no window is open; it returns whether a dependent request of the same key is in sight.
     #[inline]
     pub fn on_write(
         &self,
@@ -210,9 +212,9 @@ impl WindowRules {
         debug_assert!(window.operation_count <= self.batch_max, "I3");
     }
 
-    /// Whether a window closes behind the write that has just joined it. `in_sight` is asked last,
-    /// for it is the dear question. A window that has just opened is not asked: a dependent request
-    /// is known to be in sight.
+    /// Whether a window closes behind the write that has just joined it. `in_sight` is called last,
+    /// because it is expensive. It is not called for a window that has just opened: a dependent
+    /// request is known to be in sight.
     #[inline]
     pub fn after_join(
         &self,
@@ -253,20 +255,20 @@ impl WindowRules {
         closes.then_some(CloseReason::Early)
     }
 
-    /// Whether a window closes although no write touches it.
+    /// Whether a window closes without a further write.
     #[inline]
     pub fn on_time(&self, now: Instant, window: &OpenWindow) -> bool {
         self.timer == WindowTimer::Armed && self.is_due(now, window)
     }
 
-    /// The first moment at which `on_time` says yes: what the timer is set to.
+    /// The first time at which `on_time` returns true: the time for the timer.
     #[inline]
     pub fn closes_at(&self, window: &OpenWindow) -> Instant {
         Instant { ns: window.deadline.ns.saturating_sub(self.guard_ns) }
     }
 
-    /// The first moment at which an untouched window may close: what a timer is set to first. If
-    /// the window is still open then, the timer is set anew to `closes_at`.
+    /// The first time at which a window without further writes may close: the first setting of a
+    /// timer. If the window is still open then, the timer is set to `closes_at`.
     #[inline]
     pub fn looks_at(&self, window: &OpenWindow) -> Instant {
         let closes_at = self.closes_at(window);

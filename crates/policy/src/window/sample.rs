@@ -32,7 +32,7 @@ pub struct Operation {
     pub command: Command,
 }
 
-/// What a client is told.
+/// The reply to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     Ok,
@@ -48,11 +48,11 @@ pub enum Answer {
 pub struct Value {
     pub bytes: Vec<u8>,
     pub expires: bool,
-    /// `None` while no token has been given out for it.
+    /// `None` while no token has been assigned to it.
     pub version: Option<u64>,
 }
 
-/// One value per key, and how often it was touched.
+/// One value per key, and the number of accesses.
 #[derive(Clone, Debug, Default)]
 pub struct Store {
     pub values: BTreeMap<&'static str, Value>,
@@ -67,7 +67,7 @@ pub fn operation(id: usize, connection: u64, command: Command) -> Operation {
 }
 
 impl Compactable for Operation {
-    /// All keys share one hash, so that only a comparison in full tells them apart (K8).
+    /// All keys share one hash, so that only a full comparison distinguishes them (K8).
     fn key_hash(&self) -> KeyHash {
         KeyHash(7)
     }
@@ -91,7 +91,7 @@ impl Compactable for Operation {
 }
 
 impl Command {
-    /// Runs on `value`, as Redis and memcached say it must.
+    /// Executes the command on `value`, as Redis and memcached require.
     pub fn run(&self, value: &mut Option<Value>) -> (Answer, Change) {
         let found = value.clone();
         let before = || found.clone().map_or(Answer::Nil, |value| Answer::Bytes(value.bytes));
@@ -162,7 +162,7 @@ fn compare_and_set(value: &mut Option<Value>, token: u64, bytes: &str) -> Answer
 }
 
 impl Store {
-    /// Runs one operation by itself: the way without windows.
+    /// Executes one operation by itself, without windows.
     pub fn run(&mut self, operation: &Operation) -> Answer {
         let mut value = self.values.get(operation.key).cloned();
         let (answer, change) = operation.command.run(&mut value);

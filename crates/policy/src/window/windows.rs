@@ -43,48 +43,49 @@ use super::operation::{Compactable, Effect, has_same_key};
 use super::plan::Plan;
 use super::rules::{CloseReason, InSight, OpenWindow, WindowRules, WindowTimer, WriteStep};
 
-/// Names a window for as long as it is open; a timer of an older window of the slot does not match.
+/// The id of a window for as long as it is open; a timer of an older window in the same slot does
+/// not match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowId {
     slot_index: u32,
     generation: u32,
 }
 
-/// What the driver has to do, in order.
+/// An action for the driver; actions are done in order.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Action<Op> {
-    /// Execute it now and answer it.
+    /// Execute this operation now and answer it.
     Run(Op),
     /// Call `drain` and then `elapse` at this time, if not earlier.
     ArmTimer {
         /// The window that has opened.
         window: WindowId,
-        /// When it must be looked at.
+        /// The time at which it must be checked.
         at: Instant,
     },
     /// `take` the window and execute its plan before the next `admit`.
     Close {
         /// The window.
         window: WindowId,
-        /// Why.
+        /// The reason.
         reason: CloseReason,
     },
 }
 
-/// What windows have done since the start.
+/// Counters of the windows since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WindowCounters {
     /// Windows opened.
     pub opened_count: u64,
-    /// Writes that the store never saw, because a later one of the window took their place.
+    /// Writes that the store never saw, because a later one of the window replaced them.
     pub writes_compacted_count: u64,
     /// Closed because the deadline was near.
     pub closed_by_deadline_count: u64,
-    /// Closed because nothing more was to be gathered.
+    /// Closed because there was nothing more to gather.
     pub closed_early_count: u64,
     /// Closed because they were full.
     pub closed_full_count: u64,
-    /// Closed because somebody had to see their effect.
+    /// Closed because another request had to see their effect.
     pub closed_by_barrier_count: u64,
     /// Writes that ran at once because every window was in use.
     pub refused_count: u64,
@@ -101,7 +102,7 @@ enum State {
 struct Slot<Op> {
     state: State,
     generation: u32,
-    /// What the timer is set to, while open.
+    /// The time of the timer, while open.
     armed_at: Instant,
     /// Empty exactly when the slot is free.
     operations: Vec<Op>,
@@ -121,7 +122,7 @@ impl<Op: Compactable> Windows<Op> {
     /// Windows that a worker keeps open at once; one per key that is hot enough to queue.
     pub const WINDOWS_MAX: usize = 16;
 
-    /// No window is open. All memory is taken here.
+    /// Makes windows, none of them open. All memory is allocated here.
     pub fn new(rules: WindowRules, windows_max: usize) -> Windows<Op> {
         assert!(rules.timer == WindowTimer::Armed, "I3: without a timer a window may stay open");
         assert!(rules.batch_max >= 2, "a window of one operation compacts nothing");
@@ -138,7 +139,7 @@ impl<Op: Compactable> Windows<Op> {
         Windows { rules, slots, open_count: 0, closing_count: 0, counters }
     }
 
-    /// Decides about one operation that was taken from the queue at `now`; `ahead` is what waits
+    /// Decides about one operation that was taken from the queue at `now`; `ahead` are the requests
     /// behind it.
     pub fn admit<Batch, Queued, Seen>(
         &mut self,
@@ -180,16 +181,16 @@ impl<Op: Compactable> Windows<Op> {
         }
     }
 
-    /// Closes each window whose time has come. Call it between batches, and when a timer rings,
-    /// after `drain`; costs one comparison while no window is open.
+    /// Closes each window whose time has come. Called between batches, and after `drain` when a
+    /// timer fires; costs one comparison while no window is open.
     pub fn elapse(&mut self, now: Instant, actions: &mut Vec<Action<Op>>) {
         let rules = self.rules;
         self.close_if(CloseReason::Deadline, actions, |_, window| rules.on_time(now, window));
         self.arm_again(now, actions);
     }
 
-    /// Closes each window for which waiting would gather nothing. Call it when a batch is done and
-    /// when a timer rings; `ahead` is what waits now.
+    /// Closes each window for which waiting would gather nothing. Called when a batch is done and
+    /// when a timer fires; `ahead` are the requests that wait now.
     pub fn drain<Batch, Queued, Seen>(
         &mut self,
         now: Instant,
@@ -208,9 +209,9 @@ impl<Op: Compactable> Windows<Op> {
         });
     }
 
-    /// Closes each window with an operation for which somebody waits: before a request on several
-    /// keys, MULTI/EXEC, FLUSHALL and the like of the same connection (K10), or before one that
-    /// cannot join.
+    /// Closes each window with an operation for which another request waits: called before a
+    /// request on several keys, MULTI/EXEC, FLUSHALL and the like of the same connection (K10), or
+    /// before one that cannot join.
     pub fn close_where(&mut self, waits_for: impl Fn(&Op) -> bool, actions: &mut Vec<Action<Op>>) {
         self.close_if(CloseReason::Barrier, actions, |operations, _| {
             operations.iter().any(&waits_for)
@@ -229,18 +230,18 @@ impl<Op: Compactable> Windows<Op> {
         self.counters.writes_compacted_count += plan.writes_compacted() as u64;
     }
 
-    /// How many windows are open.
+    /// The number of open windows.
     pub fn open_count(&self) -> usize {
         self.open_count
     }
 
-    /// The first time at which a timer rings: how long a worker may sleep.
+    /// The first time at which a timer fires: a worker may sleep until then.
     pub fn rings_next_at(&self) -> Option<Instant> {
         let open = self.slots.iter().filter(|slot| slot.open_window().is_some());
         open.map(|slot| slot.armed_at).min()
     }
 
-    /// What has happened since the start.
+    /// The counters since the start.
     pub fn counters(&self) -> WindowCounters {
         self.counters
     }
@@ -276,7 +277,7 @@ impl<Op: Compactable> Windows<Op> {
         self.counters.opened_count += 1;
     }
 
-    /// Sets the timers that have rung to their windows' last moments (I3).
+    /// Sets the timers that have fired to their windows' last moments (I3).
     fn arm_again(&mut self, now: Instant, actions: &mut Vec<Action<Op>>) {
         if self.open_count == 0 {
             return;

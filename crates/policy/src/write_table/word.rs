@@ -18,14 +18,14 @@
 use base::sync::{AtomicU64, Ordering};
 use base::{PartitionId, WorkerId};
 
-/// What a word's entry says.
+/// The state of a word's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Nothing.
+    /// Empty.
     Empty,
     /// A dispatcher is about to hold it.
     Claimed,
-    /// A worker has this many writes.
+    /// A worker has this many outstanding writes.
     Held,
 }
 
@@ -52,8 +52,8 @@ impl Word {
         Word(atomic.load(Ordering::SeqCst))
     }
 
-    /// The same before a swap of the same word. Loom's own load would hide another thread's earlier
-    /// one from it; an exchange that always fails does not (decision 0013).
+    /// The same load before a swap of the same word. Loom's own load would hide another thread's
+    /// earlier one; an exchange that always fails does not (decision 0013).
     #[inline]
     pub(super) fn load_first(atomic: &AtomicU64) -> Word {
         #[cfg(not(loom))]
@@ -69,7 +69,7 @@ impl Word {
         Word(Self::named(partition, dispatcher) | 1 << Self::CLAIM_SHIFT)
     }
 
-    /// With one write outstanding.
+    /// A held word with one write outstanding.
     #[inline]
     pub(super) fn held(partition: PartitionId, worker: WorkerId) -> Word {
         Word(Self::named(partition, worker) | 1)
@@ -85,13 +85,13 @@ impl Word {
         self.0
     }
 
-    /// Without `rest`.
+    /// The word without `rest`.
     #[inline]
     pub(super) fn entry(self) -> Word {
         Word(self.0 & !Self::REST_MASK)
     }
 
-    /// This entry, beside the `rest` of another word.
+    /// This entry, with the `rest` of another word.
     #[inline]
     pub(super) fn beside(self, other: Word) -> Word {
         debug_assert!(self.0 & Self::REST_MASK == 0);
@@ -112,7 +112,7 @@ impl Word {
         PartitionId((self.0 >> Self::PARTITION_SHIFT) as u32)
     }
 
-    /// Whether it is held, and by a write of `partition`: one comparison where it is not.
+    /// Whether it is held by a write of `partition`: one comparison if it is not.
     #[inline]
     pub(super) fn holds(self, partition: PartitionId) -> bool {
         self.partition() == partition && self.state() == State::Held
@@ -124,13 +124,13 @@ impl Word {
         WorkerId((self.0 >> Self::ID_SHIFT) as u16)
     }
 
-    /// `None`: the count is full.
+    /// The word with one write more; `None`: the count is full.
     #[inline]
     pub(super) fn plus_one(self) -> Option<Word> {
         (self.0 & Self::COUNT_MAX != Self::COUNT_MAX).then_some(Word(self.0 + 1))
     }
 
-    /// With an empty entry, if it was the last.
+    /// The word with one write less; with an empty entry, if it was the last.
     #[inline]
     pub(super) fn less_one(self) -> Word {
         debug_assert!(self.state() == State::Held);
@@ -141,20 +141,20 @@ impl Word {
         }
     }
 
-    /// With one more of the other words taken; `None`: no more can be.
+    /// The word with one more of the other words taken; `None`: the count is full.
     #[inline]
     pub(super) fn rest_plus_one(self) -> Option<Word> {
         (self.0 & Self::REST_MASK != Self::REST_MASK).then(|| Word(self.0 + Self::REST_ONE))
     }
 
-    /// With one less.
+    /// The word with one less.
     #[inline]
     pub(super) fn rest_less_one(self) -> Word {
         debug_assert!(self.rest() > 0);
         Word(self.0 - Self::REST_ONE)
     }
 
-    /// How many of the set's other words are taken, or about to be.
+    /// The number of the set's other words that are taken, or about to be.
     #[inline]
     pub(super) fn rest(self) -> usize {
         ((self.0 & Self::REST_MASK) >> Self::COUNT_BITS) as usize
