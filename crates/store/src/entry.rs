@@ -479,7 +479,7 @@ impl<'a> Entry<'a> {
     fn shared_word(self, start: *const u8) -> &'a AtomicU64 {
         debug_assert!(start.addr().is_multiple_of(ALIGN_BYTES));
         // SAFETY: an aligned word inside the entry, which lives for 'a; while others may replace
-        // it, everybody uses it as this atomic.
+        // it, every thread uses it as this atomic.
         unsafe { AtomicU64::from_ptr(start.cast_mut().cast()) }
     }
 

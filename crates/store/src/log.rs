@@ -52,38 +52,38 @@ pub(crate) use table::{Contents, NEVER_MS, Queue, SegmentState};
 
 /// The largest segment (K14).
 const SEGMENT_MAX_BYTES: u64 = 4 << 20;
-/// Below this a segment holds too few entries to be worth its bookkeeping.
+/// A smaller segment would hold too few entries to be worth its bookkeeping.
 const SEGMENT_MIN_BYTES: u64 = 64 << 10;
-/// Segments that the least log has for each session.
+/// The number of segments that the smallest log has for each session.
 const SEGMENTS_PER_SESSION_MIN: u64 = 8;
 
 /// The log's memory, its counters, and the table of segments.
 pub(crate) struct Log {
     memory: Arc<Mapping>,
     segment_shift: u32,
-    /// Rows of the table: the segments of the address space.
+    /// The number of rows of the table: the segments of the address space.
     row_count: u32,
-    /// I2.
+    /// The live bytes of each segment (I2).
     live: LiveBytes,
     counters: Box<[SegmentCounters]>,
     segments: Arc<Segments>,
-    /// Segments with at least one pin, all segments of a pinned run among them.
+    /// The number of segments with at least one pin; all segments of a pinned run count.
     pinned_count: AtomicU32,
     region_count: usize,
     placement: Placement,
-    /// Of a log that outlives its process.
+    /// The state shared with the committer, for a log that outlives its process.
     durable: Option<Arc<Durable>>,
 }
 
-/// What a step of [`crate::Store::tend_memory`] has done.
+/// The result of a step of [`crate::Store::tend_memory`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Tended {
-    /// A segment is resident now.
+    /// A segment was made resident.
     Populated,
-    /// The pages of a segment that the log gave up are the kernel's again.
+    /// The pages of a segment that the log gave up were returned to the kernel.
     Discarded,
-    /// Nothing was to be done: it has waited.
+    /// There was nothing to do: it has waited.
     Rested,
     /// The kernel cannot make memory resident ahead of its use.
     Refused,
@@ -92,16 +92,18 @@ pub enum Tended {
 /// The table of segments, shared with the index, which borrows some.
 pub(crate) struct Segments {
     allocator: Mutex<Allocator>,
-    /// Free segments that a client's write may take, as of the last change; read without the lock.
+    /// The number of free segments that a client's write may take, as of the last change; read
+    /// without the lock.
     available: AtomicU32,
-    /// Segments that the log may use, read without the lock.
+    /// The number of segments that the log may use, read without the lock.
     usable: AtomicU32,
-    /// Wakes the thread that makes memory resident ahead of the writers, and gives it back.
+    /// Wakes the thread that makes memory resident ahead of the writers, and returns it to the
+    /// kernel.
     taken: Condvar,
     segment_shift: u32,
 }
 
-/// Rows of the table that are added up under one lock: some 10 us.
+/// The rows of the table that are summed under one lock: some 10 us.
 const SPACE_ROWS: u32 = 1024;
 
 /// Bytes of a line of the index, as a power of two.
@@ -113,7 +115,7 @@ impl Segments {
     }
 
     fn update_hint(&self, allocator: &Allocator) {
-        // A log that shrinks is short of segments, however many are free.
+        // A shrinking log is short of segments, however many are free.
         let available = match allocator.shortage() {
             0 => allocator.available(Purpose::Write),
             _ => 0,
@@ -146,10 +148,10 @@ impl Lender for Segments {
     }
 }
 
-/// What readers ask about a segment; hardly ever written.
+/// The counters of a segment that readers use; rarely written.
 #[derive(Default)]
 struct SegmentCounters {
-    /// Replies on their way that borrow the segment's bytes (K12).
+    /// The number of replies on their way that borrow the segment's bytes (K12).
     pins: AtomicU32,
     /// 1: the segment is in the small queue. Written before its first entry is published.
     is_small: AtomicU32,
@@ -162,7 +164,7 @@ pub(crate) fn segment_bytes_for(log_bytes: u64, session_max: usize) -> u64 {
     floor_power.clamp(SEGMENT_MIN_BYTES, SEGMENT_MAX_BYTES)
 }
 
-/// The least log for this many sessions.
+/// The size of the smallest log for this many sessions.
 pub(crate) fn log_min_bytes(session_max: usize) -> u64 {
     SEGMENT_MIN_BYTES * segment_count_min(session_max)
 }
@@ -173,8 +175,8 @@ pub(crate) fn segment_count_min(session_max: usize) -> u64 {
 }
 
 impl Log {
-    /// Maps a log of at most `log_bytes`, in segments of `segment_bytes`; the pages of `file`, if
-    /// there is one. Where it can be had, the address space has room for `room_bytes`.
+    /// Maps a log of at most `log_bytes`, in segments of `segment_bytes`; on the pages of `file`,
+    /// if there is one. If possible, the address space has room for `room_bytes`.
     pub(crate) fn new(
         (log_bytes, room_bytes, segment_bytes): (u64, u64, u64),
         config: &StoreConfig,
@@ -188,7 +190,7 @@ impl Log {
         };
         let usable = segments_of(log_bytes);
         let room = match file.is_none() && nodes.len() < 2 {
-            // Rounded up, so that the whole of it can be had.
+            // Rounded up, so that all of it is usable.
             true => segments_of(room_bytes.next_multiple_of(segment_bytes)).max(usable),
             false => usable,
         };
@@ -227,12 +229,13 @@ impl Log {
         })
     }
 
-    /// From now on `durable` is told of segments.
+    /// Notifies `durable` of changes of segments from now on.
     pub(crate) fn set_durable(&mut self, durable: Arc<Durable>) {
         self.durable = Some(durable);
     }
 
-    /// Appends to `bytes` what sessions have noted as complete in a segment that is not free.
+    /// Appends to `bytes` the entries that sessions have noted as complete in a segment that is not
+    /// free.
     pub(crate) fn copy_noted(&self, offset_bytes: u64, len_bytes: usize, bytes: &mut Vec<u8>) {
         assert!(offset_bytes as usize + len_bytes <= self.memory.len_bytes());
         // SAFETY: initialised by the session that noted it (Acquire pairs with its Release), not
@@ -242,7 +245,7 @@ impl Log {
         bytes.extend_from_slice(noted);
     }
 
-    /// Memory of segments before the first session: what is restored goes there.
+    /// The memory of segments before the first session, for restoring them.
     #[expect(clippy::mut_from_ref, reason = "the memory is shared, and nothing else uses it yet")]
     pub(crate) fn memory_before_use(&self, offset_bytes: u64, len_bytes: usize) -> &mut [u8] {
         assert!(offset_bytes as usize + len_bytes <= self.memory.len_bytes());
@@ -251,7 +254,7 @@ impl Log {
         unsafe { std::slice::from_raw_parts_mut(self.address(offset_bytes), len_bytes) }
     }
 
-    /// What was done about NUMA nodes.
+    /// The result of placing memory on NUMA nodes.
     pub(crate) fn placement(&self) -> &Placement {
         &self.placement
     }
@@ -261,12 +264,12 @@ impl Log {
         self.allocator().regions().of_node(node_id)
     }
 
-    /// The region of the session at `place` that names no node: they take turns.
+    /// The region for the session at `place` if it names no node: such sessions take turns.
     pub(crate) fn region_of_place(&self, place: usize) -> usize {
         place % self.region_count
     }
 
-    /// Which pages the memory lies on.
+    /// The kind of pages that the memory lies on.
     pub(crate) fn page_kind(&self) -> PageKind {
         self.memory.page_kind()
     }
@@ -288,20 +291,21 @@ impl Log {
         1 << self.segment_shift
     }
 
-    /// Segments that the log may use now.
+    /// The number of segments that the log may use now.
     #[inline]
     pub(crate) fn segment_count(&self) -> u32 {
-        // Relaxed: a new size holds a moment sooner or later.
+        // Relaxed: a new size may take effect a moment sooner or later.
         self.segments.usable.load(Ordering::Relaxed)
     }
 
-    /// Rows of the table of segments, however many may be used: one more than the highest segment.
+    /// The number of rows of the table, however many may be used: one more than the highest
+    /// segment.
     pub(crate) fn row_count(&self) -> u32 {
         self.row_count
     }
 
-    /// From now on the log has `usable` segments, of which the index may borrow `lent_max`; what is
-    /// too many is given up by the session that reclaims, and `spare` stay for writes meanwhile.
+    /// Sets the log's size to `usable` segments, of which the index may borrow `lent_max`. The
+    /// session that reclaims gives up the surplus, and `spare` segments stay for writes meanwhile.
     pub(crate) fn resize(&self, usable: u32, (spare, lent_max): (u32, u32)) {
         let mut allocator = self.allocator();
         self.segments.usable.store(usable, Ordering::Relaxed);
@@ -310,28 +314,28 @@ impl Log {
         self.segments.update_hint(&allocator);
     }
 
-    /// Of a log that shrinks and finds nothing to reclaim.
+    /// Parks the spare segments of a shrinking log that finds nothing to reclaim.
     pub(crate) fn park_spare(&self) {
         let mut allocator = self.allocator();
         allocator.park_spare();
         self.segments.update_hint(&allocator);
     }
 
-    /// The largest entry that the log can take: a quarter of what the index leaves now, so that a
-    /// run can be found.
+    /// The largest entry that the log can take: a quarter of the segments not lent to the index
+    /// now, so that a run can be found.
     pub(crate) fn entry_max_bytes(&self) -> u64 {
         let lent_count = self.allocator().lent_count();
         let left_count = self.segment_count().saturating_sub(lent_count);
         u64::from(left_count) * self.segment_bytes() / 4
     }
 
-    /// The longest entry that shares a segment with all others.
+    /// The longest entry that shares a segment with others.
     #[inline]
     pub(crate) fn short_max_bytes(&self) -> u64 {
         self.segment_bytes() / 4
     }
 
-    /// Segments that an entry of `len_bytes` needs; above 1 as a run of its own (I4).
+    /// The number of segments that an entry of `len_bytes` needs; above 1 as a run of its own (I4).
     pub(crate) fn run_len(&self, len_bytes: u64) -> u32 {
         u32::try_from(len_bytes.div_ceil(self.segment_bytes())).unwrap_or(u32::MAX)
     }
@@ -349,12 +353,12 @@ impl Log {
     #[inline]
     pub(crate) fn address(&self, offset_bytes: u64) -> *mut u8 {
         debug_assert!((offset_bytes as usize) < self.memory.len_bytes());
-        // Wrapping: a prefetch may be computed from a stale slot; it never leaves the mapping
+        // Wrapping: a prefetch may be computed from a stale slot; it never leaves the mapping,
         // because slots only ever hold offsets inside it.
         self.memory.as_ptr().wrapping_add(offset_bytes as usize)
     }
 
-    /// Whether some bytes lie in the log.
+    /// Whether the bytes lie in the log.
     pub(crate) fn holds(&self, bytes: &[u8]) -> bool {
         let start = self.memory.as_ptr().addr();
         let end = start + self.memory.len_bytes();
@@ -366,8 +370,8 @@ impl Log {
     ///
     /// # Safety
     /// The caller's session read `offset_bytes` from a slot since its last quiescent point, or
-    /// holds the chain's lock, or a pin, or owns the segment as its reclaimer; and uses the
-    /// entry no longer than that holds.
+    /// holds the chain's lock, or a pin, or owns the segment as its reclaimer; and uses the entry
+    /// no longer than that holds.
     #[inline]
     pub(crate) unsafe fn entry<'a>(&self, offset_bytes: u64) -> Entry<'a> {
         // SAFETY: a published offset is 8-aligned and starts a complete, immutable entry; its
@@ -375,7 +379,7 @@ impl Log {
         unsafe { Entry::at(self.address(offset_bytes)) }
     }
 
-    /// Roughly how many segments are left for clients' writes.
+    /// The approximate number of segments left for clients' writes.
     #[inline]
     pub(crate) fn available_hint(&self) -> u32 {
         self.segments.available.load(Ordering::Relaxed)
@@ -385,43 +389,43 @@ impl Log {
         self.segments.allocator()
     }
 
-    /// Entries of so many bytes in `segment` became reachable (I2).
+    /// Notes that entries of this many bytes in `segment` became reachable (I2).
     #[inline]
     pub(crate) fn add_live(&self, lane: Lane, segment: u32, len_bytes: u64) {
         self.live.add(lane, segment, len_bytes);
     }
 
-    /// An entry of this length is no longer reachable (I2); called after its slot was changed, and
-    /// perhaps before the entry's writer has added it.
+    /// Notes that an entry of this length is no longer reachable (I2); called after its slot was
+    /// changed, and perhaps before the entry's writer has added it.
     #[inline]
     pub(crate) fn sub_live(&self, lane: Lane, offset_bytes: u64, len_bytes: usize) {
         self.live.sub(lane, self.segment_of(offset_bytes), len_bytes as u64);
     }
 
-    /// Bytes of a segment that are alive, for a thread that has taken the table's lock since the
-    /// segment was closed; of an open one as of about now.
+    /// The live bytes of a segment, for a thread that has taken the table's lock since the segment
+    /// was closed; for an open one, an approximation.
     pub(crate) fn live_bytes(&self, segment: u32) -> u64 {
         self.live.of(segment)
     }
 
-    /// Where the session at `place` counts what is alive.
+    /// The lane in which the session at `place` counts live bytes.
     pub(crate) fn lane_of(&self, place: usize) -> Lane {
         self.live.lane_of(place)
     }
 
-    /// The queue of a published entry, without the table's lock.
+    /// The queue of a published entry, read without the table's lock.
     #[inline]
     pub(crate) fn queue_of(&self, offset_bytes: u64) -> Queue {
         let segment = self.segment_of(offset_bytes) as usize;
-        // Relaxed: a slot's reader sees what was stored before the slot was published.
+        // Relaxed: a reader of the slot sees all stores made before the slot was published.
         match self.counters[segment].is_small.load(Ordering::Relaxed) {
             0 => Queue::Main,
             _ => Queue::Small,
         }
     }
 
-    /// Takes a segment, or a run, that was in use in another process, before anybody else does;
-    /// false: it is not there, or not free.
+    /// Takes a segment, or a run, that was in use in another process, before any other thread takes
+    /// one. False: it does not exist, or is not free.
     pub(crate) fn restore(&self, segment: u32, run_len: u32, queue: Queue) -> bool {
         let mut allocator = self.allocator();
         let is_restored = allocator.restore(segment, run_len);
@@ -438,8 +442,8 @@ impl Log {
         self.counters[segment as usize].is_small.store(is_small, Ordering::Relaxed);
     }
 
-    /// Keeps the segment of `offset_bytes` from reuse; the caller can read it now. `segments` is
-    /// what the entry takes as a run, the same for each pin of a segment.
+    /// Pins the segment of `offset_bytes`; the caller can read it now. `segments` is the length of
+    /// the entry's run, the same for each pin of a segment.
     pub(crate) fn pin(&self, offset_bytes: u64, segments: u32) -> u32 {
         let segment = self.segment_of(offset_bytes);
         // Relaxed: the pinning session's next quiescent point publishes it before reuse is tried.
@@ -449,14 +453,14 @@ impl Log {
         segment
     }
 
-    /// Whether the segment at `offset_bytes` may be pinned: it is already, or less than half of the
-    /// segments are.
+    /// Whether the segment at `offset_bytes` may be pinned: it is pinned already, or fewer than
+    /// half of the segments are.
     pub(crate) fn may_pin(&self, offset_bytes: u64) -> bool {
         self.pinned_count.load(Ordering::Relaxed) < self.segment_count() / 2
             || self.is_pinned(self.segment_of(offset_bytes))
     }
 
-    /// Whether a quarter of the segments is pinned: what holds pins should take no more.
+    /// Whether a quarter of the segments is pinned: callers should take no more pins.
     pub(crate) fn is_pin_share_reached(&self) -> bool {
         self.pinned_count.load(Ordering::Relaxed) >= self.segment_count() / 4
     }
@@ -472,8 +476,8 @@ impl Log {
         self.counters[segment as usize].pins.load(Ordering::Acquire) != 0
     }
 
-    /// Takes a segment, or a run of `run_len`, for one session to write; in `region`,
-    /// if that has some.
+    /// Takes a segment, or a run of `run_len`, for one session to write; from `region`, if that has
+    /// some.
     pub(crate) fn take(
         &self,
         run_len: u32,
@@ -493,7 +497,7 @@ impl Log {
         Some(segment)
     }
 
-    /// The segment is full; it may be reclaimed from now on.
+    /// Closes a full segment; it may be reclaimed from now on.
     fn close(&self, segment: u32, contents: Contents) {
         if let Some(durable) = &self.durable {
             durable.note(segment, contents.used_bytes);
@@ -501,14 +505,14 @@ impl Log {
         self.allocator().close(segment, contents);
     }
 
-    /// A claimed segment gets a second life where it lies: it counts as the youngest of `queue`.
+    /// Gives a claimed segment a second life in place: it counts as the youngest of `queue`.
     pub(crate) fn requeue(&self, segment: u32, queue: Queue) {
         let mut allocator = self.allocator();
         allocator.requeue(segment);
         self.set_queue(&mut allocator, segment, queue);
     }
 
-    /// A taken run in which nothing was published goes back at once.
+    /// Returns a taken run in which nothing was published.
     pub(crate) fn give_back_unpublished(&self, segment: u32) {
         if let Some(durable) = &self.durable {
             durable.given_back(segment);
@@ -516,10 +520,10 @@ impl Log {
         self.allocator().give_back(segment);
     }
 
-    /// No slot names the segment any more; it waits for its grace period (I3).
+    /// Retires a segment that no slot names any more; it waits for its grace period (I3).
     pub(crate) fn retire(&self, segment: u32, epochs: &Epochs) {
         // Its live bytes may not be zero yet: a writer that has changed the last slot subtracts
-        // before its next quiescent point, which the grace period waits for.
+        // them before its next quiescent point, which the grace period waits for.
         let tag = epochs.advance();
         self.allocator().retire(segment, tag);
         if let Some(durable) = &self.durable {
@@ -527,7 +531,7 @@ impl Log {
         }
     }
 
-    /// A segment whose good entries were copied elsewhere before the first session.
+    /// Retires a segment whose valid entries were copied elsewhere before the first session.
     pub(crate) fn retire_restored(&self, segment: u32, epochs: &Epochs) {
         let tag = epochs.advance();
         self.allocator().retire_restored(segment, tag);
@@ -541,7 +545,7 @@ impl Log {
         self.allocator().run_len(segment) > 1 && self.live_bytes(segment) > 0
     }
 
-    /// Whether a medium has what is written here.
+    /// Whether the log is also on a medium.
     pub(crate) fn is_durable(&self) -> bool {
         self.durable.is_some()
     }
@@ -552,11 +556,11 @@ impl Log {
         self.allocator().waiting().any(|segment| !durable.is_free(segment))
     }
 
-    /// Frees every waiting segment that no session can hold any more (I3); whether a grace period
-    /// is still running.
+    /// Frees every waiting segment that no session can hold any more (I3); returns whether a grace
+    /// period is still running.
     pub(crate) fn free_waiting(&self, epochs: &Epochs) -> bool {
         let mut allocator = self.allocator();
-        // Under the lock: every tag that waits was drawn before.
+        // Under the lock: every waiting tag was drawn before.
         let safe_tag = epochs.safe_tag();
         let is_kept = |segment| {
             let is_on_medium = self.durable.as_ref().is_some_and(|it| !it.is_free(segment));
@@ -567,11 +571,11 @@ impl Log {
         grace_runs
     }
 
-    /// Where the log's bytes are, as of about now.
+    /// The use of the log's bytes, approximately as of now.
     pub(crate) fn space(&self) -> LogSpace {
         let mut space = LogSpace::default();
-        // The lock is given back now and then: no writer waits for the whole table. Rows from the
-        // top on are parked: they are room to grow.
+        // The lock is released now and then, so that no writer waits for the whole table. Rows from
+        // the top on are parked: they are room to grow.
         let row_count = self.allocator().top();
         for first in (0..row_count).step_by(SPACE_ROWS as usize) {
             let end = row_count.min(first + SPACE_ROWS);
@@ -609,7 +613,7 @@ impl Log {
         self.segments.taken.notify_all();
     }
 
-    /// Does the next chore for the log's memory, as [`Allocator::next_chore`] has it.
+    /// Does the next task for the log's memory, as chosen by [`Allocator::next_chore`].
     pub(crate) fn tend_memory(&self, ahead: u32) -> Tended {
         let mut allocator = self.allocator();
         let chore = allocator.next_chore(ahead as usize);
@@ -629,12 +633,12 @@ impl Log {
         }
     }
 
-    /// Makes a segment resident; false when the kernel cannot.
+    /// Makes a segment resident; returns false if the kernel cannot.
     fn populate(&self, segment: u32) -> bool {
         self.memory.populate(self.segment_start(segment) as usize, self.segment_bytes() as usize)
     }
 
-    /// Gives the pages of a parked segment back.
+    /// Returns the pages of a parked segment to the kernel.
     fn discard(&self, segment: u32) {
         let (start, len) = (self.segment_start(segment) as usize, self.segment_bytes() as usize);
         // SAFETY: parked, so that no session or reply can hold its bytes (I3) and no session gets

@@ -49,7 +49,7 @@ fn open(medium: MemoryMedium) -> Opened<MemoryMedium> {
         .expect("a log that opens")
 }
 
-/// A value, what was stored, or that there was nothing to do.
+/// A request's result: a value, a stored value, or nothing to do.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Value(Vec<u8>),
@@ -79,14 +79,14 @@ fn ask(session: &mut Session, store: &Store, key: &[u8], op: Op<'_, NoUpdate>) -
     last.0.expect("one request has one answer")
 }
 
-/// A store that is written to, and all values that each key has had since the copy began.
+/// A store under writes, and all values that each key has had since the copy began.
 struct World {
     store: Arc<Store>,
     session: Session,
     committer: Committer<MemoryMedium>,
     states: BTreeMap<u64, Vec<Option<Vec<u8>>>>,
     rng: Rng,
-    /// Steps between two reads, at most.
+    /// The most steps between two reads.
     haste: u64,
 }
 
@@ -141,7 +141,8 @@ impl World {
         committed.expect("memory");
     }
 
-    /// All is acknowledged; only what each key has now is to be found from here on.
+    /// Notes that everything is acknowledged: from here on each key must have at least its present
+    /// value.
     fn acknowledge(&mut self) {
         self.commit();
         for states in self.states.values_mut() {
@@ -150,7 +151,7 @@ impl World {
     }
 }
 
-/// The world's log, which moves whenever somebody reads it.
+/// The world's log, which changes with every read.
 struct Live(Mutex<World>);
 
 impl Medium for Live {
@@ -180,7 +181,8 @@ impl Medium for Live {
     }
 }
 
-/// Copies while `haste` steps at most go between two reads, and looks every key up in the copy.
+/// Makes a copy while at most `haste` steps run between two reads, and looks every key up in the
+/// copy.
 fn run(seed: u64, haste: u64) -> Result<Copied, DataError> {
     let mut world = World::new(seed, haste);
     for _ in 0..2000 {

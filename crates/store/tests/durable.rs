@@ -50,7 +50,7 @@ fn config(index: IndexKind, memory_bytes: u64) -> StoreConfig {
     }
 }
 
-/// With places for two or three sessions: as many threads recover.
+/// A configuration with places for two or three sessions, which is the number of recovery threads.
 fn of_life(seed: u64, index: IndexKind) -> StoreConfig {
     StoreConfig { session_max: 2 + (seed % 2) as usize, ..config(index, MEMORY_BYTES) }
 }
@@ -67,7 +67,7 @@ fn open<M: store::medium::Medium>(
     durable::open(medium, config, (Tuning::default(), &[]), new, &mut |_, _| {})
 }
 
-/// What a request was answered.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Answer {
     Value(Vec<u8>),
@@ -103,16 +103,16 @@ fn set(value: &[u8], expiry: Expiry) -> Op<'_, NoUpdate> {
     Op::Set(Set { value, client_flags: 0, expiry, condition: Condition::Always })
 }
 
-/// What a key has had: values with when they end, the last known to be acknowledged first.
+/// The states of a key: values with their expiries, the last one known to be acknowledged first.
 type States = Vec<(Option<Vec<u8>>, u64)>;
 
-/// A store on a disk, and what it must hold.
+/// A store on a disk, and its expected contents.
 struct World {
     store: Arc<Store>,
     session: Option<Session>,
     committer: Committer<FaultyMedium>,
     states: BTreeMap<Vec<u8>, States>,
-    /// Versions that were given, and those of them that were acknowledged.
+    /// The versions assigned, and those of them that were acknowledged.
     newest: BTreeMap<Vec<u8>, u64>,
     acknowledged: BTreeMap<Vec<u8>, u64>,
     now_ms: u64,
@@ -131,25 +131,25 @@ struct World {
 struct Checkpoints {
     are_taken: bool,
     planted: Option<Planted>,
-    /// One that is under way, and what was collected.
+    /// A checkpoint under way, and the collected one.
     next: Option<(Checkpointer, Option<Checkpoint>)>,
-    /// What is kept beside the log.
+    /// The checkpoint stored beside the log.
     kept: Option<Vec<u8>>,
-    /// The power goes at once.
+    /// Whether the power fails at once.
     is_crash_due: bool,
     used: u64,
     damaged: u64,
     misfits: u64,
-    /// Found to contradict their log, by a look at both.
+    /// The number of checkpoints found to contradict their log, by comparing both.
     wrong: u64,
 }
 
-/// What is done wrong.
+/// The planted bug.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Planted {
-    /// What a checkpoint says of a segment is believed of whatever is in it now.
+    /// A checkpoint's data about a segment is applied to any later use of it.
     Freed,
-    /// It is kept before what it names is on the disk.
+    /// The checkpoint is stored before the entries that it names are on the disk.
     Early,
 }
 
@@ -172,7 +172,7 @@ impl Checkpoints {
         }
     }
 
-    /// All that was seen is on the disk.
+    /// Notes that everything seen is on the disk.
     fn keep(&mut self) {
         let is_collected = |next: &mut (Checkpointer, Option<Checkpoint>)| next.1.is_some();
         if let Some((next, Some(checkpoint))) = self.next.take_if(is_collected) {
@@ -183,7 +183,7 @@ impl Checkpoints {
         }
     }
 
-    /// As it is read at the next start; whether it was damaged meanwhile.
+    /// Reads the checkpoint as the next start does; returns whether it was damaged meanwhile.
     fn read(
         &mut self,
         rng: &mut Rng,
@@ -212,7 +212,7 @@ impl Checkpoints {
         (Some(read), is_damaged)
     }
 
-    /// A look without a start says the same as the start.
+    /// Checks that verification without a start gives the same result as the start.
     fn count_checked(&mut self, state: &CheckpointState, is_damaged: bool) -> Result<(), String> {
         self.wrong += u64::from(matches!(state, CheckpointState::Wrong { .. }));
         let is_expected = match state {
@@ -244,7 +244,7 @@ impl Checkpoints {
     }
 }
 
-/// Of the use of a segment that a disk has now (docs/formats/data-directory.md).
+/// The sequence of a segment's present use on a disk (docs/formats/data-directory.md).
 fn sequence_of(disk: &MemoryMedium, segment: u32) -> u64 {
     let page = (64 << 10) + segment as usize * (4096 + (64 << 10));
     let word = |at: usize| {
@@ -383,7 +383,7 @@ impl World {
         }
     }
 
-    /// Stops at any step of a commit, loses what a disk may lose, and opens what is left.
+    /// Stops at any step of a commit, loses what a disk may lose, and opens the rest.
     fn crash(&mut self) -> Result<(), String> {
         self.session().park();
         let steps = self.rng.below(4);
@@ -393,7 +393,7 @@ impl World {
             let _ = self.committer.write();
         }
         if steps > 2 {
-            // Whether it is acknowledged or not: the power goes before anybody hears of it.
+            // Acknowledged or not: the power fails before any client gets an answer.
             let _ = self.committer.sync();
         }
         let kill = self.rng.below(4) == 0;
@@ -436,7 +436,7 @@ impl World {
                     possible.iter().map(|v| v.as_ref().map(Vec::len)).collect::<Vec<_>>(),
                 ));
             };
-            // What was recovered is there from now on.
+            // The recovered data is on the disk from now on.
             let state = self.states[&key][at].clone();
             self.states.insert(key, vec![state]);
         }
@@ -454,7 +454,7 @@ impl World {
 
 const MEMORY_BYTES: u64 = 9 << 18;
 
-/// Some lives of one store, each ended by a crash.
+/// Several lives of one store, each ended by a crash.
 fn run(seed: u64, index: IndexKind, faults: Faults) -> Result<World, String> {
     run_world(seed, World::new(seed, index, faults))
 }
@@ -499,7 +499,7 @@ fn no_acknowledged_write_is_lost_and_nothing_resurrects() {
     assert!(damaged > 5, "{damaged} damaged checkpoints ignored");
 }
 
-/// In how many of ten lives a fault shows.
+/// In how many of ten lives a planted bug shows.
 fn caught(planted: Planted) -> usize {
     let shows = |seed: &u64| {
         let mut world = World::new(*seed, IndexKind::Hash, Faults::default());
@@ -604,7 +604,7 @@ fn a_flipped_bit_is_damage_and_is_refused_or_left_out() {
     let Opened { store, mut committer, recovery } = opened;
     assert_eq!((recovery.damage.len(), recovery.items), (1, 999));
     store.validate();
-    // What was good in the segment is elsewhere after two commits, and the damage is gone.
+    // After two commits the valid entries of the segment are elsewhere, and the damage is gone.
     for _ in 0..3 {
         committer.commit(|| unreachable!("there is no session")).expect("a good disk");
     }
@@ -713,7 +713,7 @@ fn another_format_and_other_bytes_are_named() {
     assert!(refused.to_string().contains("durable store"), "{refused}");
 }
 
-/// Looks at the store from inside of a write: a commit that runs meanwhile must not cover it.
+/// Inspects the store from inside a write: a commit that runs meanwhile must not cover it.
 struct CommitsInside<'w> {
     committer: &'w mut Committer<FaultyMedium>,
     is_settled: Option<bool>,

@@ -16,8 +16,8 @@ impl Sink<NoUpdate> for Stored {
     }
 }
 
-/// However short the time since the last step: a session without work goes on as long as it finds
-/// much that has expired.
+/// However short the time since the last step: a session without requests continues as long as many
+/// items had expired.
 #[test]
 fn what_expires_together_goes_together() {
     for index in [IndexKind::Hash, IndexKind::Tree] {

@@ -17,11 +17,12 @@ use store::{
 
 const NOW: UnixMillis = UnixMillis(1_000_000);
 const MEMORY_BYTES: u64 = 8 << 20;
-/// Writes refused one after the other in a store that counts as full.
+/// A store counts as full after this many consecutive refused writes.
 const REFUSED_MIN: u32 = 3;
-/// Steps of housekeeping after which a write has room.
+/// The most steps of housekeeping until a write has room.
 const PATIENCE: u64 = 100_000;
-/// Deletes after which the other session keeps house, as a server's worker does that sleeps.
+/// The number of deletes after which the other session does housekeeping, like a sleeping worker of
+/// a server.
 const HOUSE_EVERY: u64 = 512;
 
 /// As GETDEL, and EXPIRE into the past.
@@ -49,7 +50,7 @@ impl Sink<()> for Last {
 struct World {
     store: Arc<Store>,
     session: Option<Session>,
-    /// Has written once and then nothing more.
+    /// A session that wrote once and nothing since.
     idle: Option<Session>,
     is_ended: Arc<AtomicBool>,
     committing: JoinHandle<Committer<MemoryMedium>>,
@@ -107,7 +108,7 @@ impl World {
         self.ask(&key_of(id), Op::Set(set))
     }
 
-    /// The keys up to the first that finds no room, a few more tried.
+    /// Writes keys up to the first that finds no room, with a few more attempts.
     fn fill(&mut self) -> Vec<u64> {
         let (mut ids, mut refused) = (Vec::new(), 0);
         for id in 0.. {
@@ -126,7 +127,7 @@ impl World {
         ids
     }
 
-    /// The other session has a segment open from now on, older than all others.
+    /// Makes the other session open a segment, older than all others from now on.
     fn write_once(&mut self) {
         let mut idle = self.idle.take().unwrap();
         idle.unpark();
@@ -137,7 +138,7 @@ impl World {
         self.idle = Some(idle);
     }
 
-    /// The other session keeps house.
+    /// Makes the other session do housekeeping.
     fn wake_idle(&mut self) {
         let idle = self.idle.as_mut().unwrap();
         idle.unpark();
@@ -145,7 +146,7 @@ impl World {
         idle.park();
     }
 
-    /// In one of several ways.
+    /// Deletes in one of several ways.
     fn delete(&mut self, id: u64) -> bool {
         let key = key_of(id);
         self.delete_count += 1;
@@ -164,7 +165,7 @@ impl World {
         }
     }
 
-    /// As of a transaction.
+    /// Deletes under the key's lock, as in a transaction.
     fn delete_locked(&mut self, key: &[u8]) -> bool {
         let hash = self.store.key_hasher().hash(key);
         let request = Request { key, hash, op: Op::<Remove>::Delete };
@@ -185,13 +186,13 @@ fn key_of(id: u64) -> Vec<u8> {
     format!("key:{id:012}").into_bytes()
 }
 
-/// In an order that leaves each segment nearly full of what is alive as long as possible.
+/// An order that keeps each segment nearly full of live entries as long as possible.
 fn shuffled(mut ids: Vec<u64>) -> Vec<u64> {
     ids.sort_unstable_by_key(|id| id.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     ids
 }
 
-/// Fills a store and deletes everything, the last part after an opening, where one is wanted.
+/// Fills a store and deletes everything; with `opens_again` the last part after reopening it.
 fn fill_and_empty(index: IndexKind, opens_again: bool) {
     let mut world = World::open(MemoryMedium::new(Vec::new()), index);
     let mut ids = shuffled(world.fill());
@@ -206,7 +207,8 @@ fn fill_and_empty(index: IndexKind, opens_again: bool) {
     world.end();
 }
 
-/// Of what deletes give up and take, writes have something soon: housekeeping passes over the log.
+/// Deletes soon give room to writes, although they take room themselves: housekeeping passes over
+/// the log.
 fn delete_some(index: IndexKind) {
     let mut world = World::open(MemoryMedium::new(Vec::new()), index);
     let ids = shuffled(world.fill());

@@ -15,12 +15,12 @@ use store::{
 
 const NOW: UnixMillis = UnixMillis(1_000_000);
 const MEMORY_BYTES: u64 = 8 << 20;
-/// Keys of half a store.
+/// The number of keys in half a store.
 const HALF: u64 = 30_000;
 /// How often a write is tried.
 const PATIENCE: usize = 100;
 
-/// What a key had last, by its number.
+/// The last value of each key, by its number.
 type Had = BTreeMap<u64, u64>;
 
 fn open(medium: MemoryMedium, index: IndexKind) -> Opened<MemoryMedium> {
@@ -60,7 +60,7 @@ impl Sink<NoUpdate> for One {
     }
 }
 
-/// A store with a session, and what it must hold.
+/// A store with a session, and its expected contents.
 struct Life {
     store: Arc<Store>,
     committer: Committer<MemoryMedium>,
@@ -96,7 +96,7 @@ impl Life {
         one
     }
 
-    /// What sessions and the committer do between requests.
+    /// Does the work of sessions and the committer between requests.
     fn rest(&mut self) {
         let session = self.session.as_mut().unwrap();
         session.maintain(NOW);
@@ -105,7 +105,7 @@ impl Life {
         session.unpark();
     }
 
-    /// A client tries again when it was told that there is no room.
+    /// Repeats a write that is refused for lack of room, as a client does.
     fn patiently(&mut self, write: impl Fn(&mut Life) -> bool) -> bool {
         (0..PATIENCE).any(|_| {
             let is_done = write(self);
@@ -135,14 +135,14 @@ impl Life {
         is_done
     }
 
-    /// From `id` on, to the first that is refused.
+    /// Writes from `id` on, up to the first that is refused.
     fn fill(&mut self, mut id: u64) {
         while self.patiently(|life| life.set(id, id)) {
             id += 1;
         }
     }
 
-    /// In no order, several times the log.
+    /// Overwrites keys in random order, several times the log.
     fn churn(&mut self, count: u64) {
         let mut id = 1;
         for turn in 0..8 * HALF {
@@ -160,7 +160,7 @@ impl Life {
     }
 }
 
-/// Opened again and again, with every key; and with room once there are fewer.
+/// Reopens the store again and again, with every key; and with room once there are fewer.
 fn live_on(mut life: Life, index: IndexKind) {
     for _ in 0..3 {
         let (medium, had) = life.end();

@@ -10,12 +10,12 @@ use store::{
 
 const NOW: UnixMillis = UnixMillis(1);
 const SEGMENT_BYTES: u64 = 64 << 10;
-/// Free segments below which a write to a cache of two sessions makes room by itself: what is left
-/// of their reserve once half of it is lent.
+/// Free segments below which a write to a cache of two sessions makes room by itself: the rest of
+/// their reserve once half of it is lent.
 const RESERVE_SEGMENTS: u64 = 2;
 /// A value that has a segment for itself.
 const LARGE_BYTES: usize = 60_000;
-/// Neither locked nor moved, should anybody take it for a head's word.
+/// A byte that makes neither a locked nor a moved word if a reader takes it for a head's.
 const LARGE_BYTE: u8 = 0x3f;
 
 fn open(mode: Mode) -> Arc<Store> {
@@ -53,14 +53,14 @@ fn run(
     session.execute(NOW, &[Request { key: &key, hash, op }], sink);
 }
 
-/// What a sink that wants nothing does.
+/// A sink that ignores outcomes.
 struct Ignore;
 
 impl Sink<NoUpdate> for Ignore {
     fn outcome(&mut self, _index: usize, _outcome: Outcome<'_, NoUpdate>, _pins: Pins<'_>) {}
 }
 
-/// Every hit is as it was written.
+/// Checks that every hit has the value written.
 #[derive(Default)]
 struct LargeValues {
     hits: u64,
@@ -75,7 +75,7 @@ impl Sink<NoUpdate> for LargeValues {
     }
 }
 
-/// Another session, at work while the first one is in the middle of a batch.
+/// Another session, active while the first one is in the middle of a batch.
 struct Meanwhile<'a> {
     store: &'a Store,
     other: Session,
@@ -93,7 +93,7 @@ impl Meanwhile<'_> {
         }
     }
 
-    /// Empties the store; the index becomes as small as it was at first.
+    /// Empties the store; the index shrinks to its initial size.
     fn shrink(&mut self) {
         self.other.flush();
         while self.other.maintain(NOW) {}
@@ -107,7 +107,7 @@ impl Sink<NoUpdate> for Meanwhile<'_> {
         match index {
             // The old heads wait for the end of the batch ...
             0 => self.shrink(),
-            // ... which making room for request 1 takes for itself.
+            // ... in which making room for request 1 reuses them.
             1 => {
                 self.other.unpark();
                 while self.other.maintain(NOW) {}

@@ -34,7 +34,7 @@ fn open(index: IndexKind, mode: Mode) -> Arc<Store> {
     .unwrap()
 }
 
-/// What a batch of reads found.
+/// The results of a batch of reads.
 #[derive(Default)]
 struct Found(Vec<Option<Vec<u8>>>);
 
@@ -86,9 +86,9 @@ enum Step {
     Delete(usize),
     Read(Vec<usize>),
     Range(usize, bool, bool),
-    /// Every so many keys are hot from now on.
+    /// Makes every `n`-th key hot from now on.
     Watch(usize),
-    /// So many other keys come, or go, so that nodes do.
+    /// Adds or removes `n` other keys, so that nodes come and go.
     Crowd(bool, usize),
 }
 
@@ -204,7 +204,7 @@ fn a_place_is_found_once_and_holds_while_the_key_is_written() {
     }
     world.take(Step::Range(3, false, false));
     assert_eq!(world.dispatcher.take_hot_reads(), 1);
-    // Gone, back at another place: a way down each.
+    // Removed, and back at another place: each needs a descent.
     world.take(Step::Delete(3));
     world.take(Step::Read(vec![3]));
     world.take(Step::Set(3, 1));
@@ -224,7 +224,8 @@ fn a_hash_index_keeps_no_places() {
     assert_eq!(world.dispatcher.take_hot_reads(), 0);
 }
 
-/// Nodes leave, their lines become entries of the log and nodes again, while a dispatcher reads on.
+/// Nodes leave the tree, and their lines become entries of the log and nodes again, while a
+/// dispatcher keeps reading.
 #[test]
 fn places_in_nodes_that_go_are_never_read() {
     let store = open(IndexKind::Tree, Mode::Evict);

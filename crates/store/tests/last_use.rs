@@ -26,7 +26,7 @@ fn open(index: IndexKind, notes_use: bool) -> Arc<Store> {
     Store::open_tuned(config, Tuning { notes_use, ..Tuning::default() }).expect("it fits")
 }
 
-/// Of each outcome what the item said of its uses before.
+/// For each outcome the item's earlier uses.
 #[derive(Default)]
 struct Seen(Vec<Option<LastUse>>);
 
@@ -44,7 +44,7 @@ fn at(second: u64) -> UnixMillis {
     UnixMillis(1_700_000_000_000 + second * 1000)
 }
 
-/// One request at a second; what the item said.
+/// Makes one request at a given second; returns the item's earlier use.
 fn run<U: Update>(store: &Arc<Store>, second: u64, key: &[u8], op: Op<'_, U>) -> Option<LastUse> {
     let mut session = store.session().expect("there is one");
     let mut seen = Seen::default();
@@ -64,7 +64,7 @@ fn get(store: &Arc<Store>, second: u64, key: &[u8]) -> (bool, u64) {
     (said.is_read(), said.seconds_ago(at(second)))
 }
 
-/// Writes a byte more, and means that.
+/// Appends a byte, with the given usage.
 struct Longer(Use);
 
 impl Update for Longer {
@@ -130,7 +130,7 @@ fn cleaning_moves_what_is_known_of_uses() {
             get(&store, 10, &at.to_le_bytes());
         }
     }
-    // Some times the memory, so that every segment is emptied.
+    // Several times the memory, so that every segment is emptied.
     for round in 0..400_u32 {
         for key in 0..50_u32 {
             set(&store, 20, &(1000 + key).to_le_bytes(), &vec![round as u8; 5000]);

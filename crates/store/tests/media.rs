@@ -34,7 +34,7 @@ impl Rng {
     }
 }
 
-/// Where there is persistent memory, if anywhere.
+/// A directory on persistent memory, if there is one.
 fn dax_directory() -> Option<PathBuf> {
     std::env::var_os("DOVETAIL_DAX_DIR").map(PathBuf::from)
 }
@@ -93,7 +93,8 @@ fn ask(session: &mut Session, store: &Store, key: &[u8], op: Op<'_, NoUpdate>) -
     value.0
 }
 
-/// A store, and what each key has had since what is known to be on the medium, that first.
+/// A store, and the states of each key since the last one known to be on the medium, which comes
+/// first.
 struct World<M> {
     store: std::sync::Arc<Store>,
     session: Session,
@@ -102,7 +103,7 @@ struct World<M> {
 }
 
 impl<M: Medium> World<M> {
-    /// Opens what is there, and looks for what was acknowledged.
+    /// Opens the log, and checks that acknowledged writes are present.
     fn open(medium: M, states: &BTreeMap<u64, Vec<Option<Vec<u8>>>>) -> World<M> {
         let Opened { store, committer, .. } = open(medium);
         store.validate();
@@ -153,7 +154,7 @@ fn key(id: u64) -> Vec<u8> {
     format!("key-{id}").into_bytes()
 }
 
-/// Each life is left without an end, and the next opens the log by another way.
+/// Each life ends without a clean shutdown, and the next one opens the log by another method.
 #[test]
 fn the_ways_read_each_others_logs() {
     let directory = directory();
@@ -177,8 +178,8 @@ fn the_ways_read_each_others_logs() {
     }
 }
 
-/// The power goes between the writes of a commit and its sync: of what was written each eight bytes
-/// are there, or are not.
+/// The power fails between the writes of a commit and its sync: each eight bytes of the writes are
+/// present or not.
 #[test]
 fn words_that_reach_the_medium_in_any_order_are_no_more_than_a_torn_tail() {
     let directory = directory();
@@ -202,7 +203,7 @@ fn words_that_reach_the_medium_in_any_order_are_no_more_than_a_torn_tail() {
             world.committer.write().expect("a good medium");
             states = world.states.clone();
             drop(world);
-            // Words that were written and not synced, and now one by one.
+            // Words that were written and not synced, now applied one by one.
             let mut torn = before.clone();
             let after = std::fs::read(&path).expect("the log");
             assert_eq!(before.len(), after.len(), "it was made as long as it gets");
@@ -218,7 +219,7 @@ fn words_that_reach_the_medium_in_any_order_are_no_more_than_a_torn_tail() {
     }
 }
 
-/// What is not to be had is refused, and `auto` does without.
+/// A method that is not available is refused, and `auto` uses another.
 #[test]
 fn a_file_system_without_dax_is_refused_and_auto_takes_a_file() {
     let directory = tempfile::tempdir_in("/dev/shm").expect("a tmpfs");
@@ -229,7 +230,7 @@ fn a_file_system_without_dax_is_refused_and_auto_takes_a_file() {
     assert_eq!(LogFile::open(&path, Media::File).expect("a file").name(), "file");
 }
 
-/// Only where there is persistent memory.
+/// Runs only on persistent memory.
 #[test]
 fn auto_takes_dax_where_it_is() {
     let Some(parent) = dax_directory() else { return };

@@ -56,7 +56,7 @@ fn resizing() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// Beside the others, values of which the log holds about twenty: it has to evict.
+/// Also large values, of which the log holds about twenty: it has to evict.
 fn crowded() -> impl Strategy<Value = Action> {
     let large = (0_u32..40, 60_000_usize..150_000).prop_map(|(id, len)| {
         let key = format!("large:{id}").into_bytes();
@@ -65,7 +65,7 @@ fn crowded() -> impl Strategy<Value = Action> {
     prop_oneof![5 => action(), 1 => large]
 }
 
-/// What is switched off for measuring.
+/// Optimisations that are switched off.
 fn tuning() -> impl Strategy<Value = Tuning> {
     let prefetch =
         prop_oneof![Just(Prefetch::On), Just(Prefetch::NonTemporal), Just(Prefetch::Off)];

@@ -11,7 +11,7 @@ use store::{
     Pins, Placement, Request, Session, Set, Sink, Store, StoreConfig, Tended, Tuning,
 };
 
-/// `None`, with a line, where the kernel lets no process say where memory lies.
+/// `None`, with a message, if the kernel does not let processes place memory.
 fn open(index: IndexKind, mode: Mode) -> Option<Arc<Store>> {
     let config = StoreConfig {
         memory_bytes: 32 << 20,

@@ -126,14 +126,14 @@ proptest! {
     }
 }
 
-/// What one range showed, and how it ended.
+/// The items of one range, and its end.
 type Shown = (Vec<(Vec<u8>, Vec<u8>)>, RangeEnd);
 
 fn shown(item: &Item<'_>) -> (Vec<u8>, Vec<u8>) {
     (item.key.to_vec(), item.value.to_vec())
 }
 
-/// The ranges that have ended, and the items of the one that has not.
+/// The ranges that have ended, and the items of the current one.
 #[derive(Default)]
 struct Collect {
     items: Vec<(Vec<u8>, Vec<u8>)>,
@@ -204,7 +204,7 @@ fn ranges_of_any_length_share_a_call() {
     for key in &keys {
         set(&store, &mut session, key, &[key[3]; 600], Expiry::Never);
     }
-    // More ranges than a batch, longer and shorter ones by turns, some beyond what a call does.
+    // More ranges than a batch, long and short in turns, some longer than a call's bound.
     let limits = [1, 63, 64, 65, 200, 999, 1000, usize::MAX];
     let range = |at: usize| Range {
         start: Bound::Included(&keys[at * 37 % keys.len()][..]),

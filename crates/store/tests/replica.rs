@@ -76,7 +76,7 @@ fn install(
     session.install(NOW, &Replica { key, hash, change, version, shard })
 }
 
-/// Its version all over, so that a mixture shows.
+/// A value that repeats its version, so that a mixture shows.
 fn value_of(version: u64) -> Vec<u8> {
     version.to_le_bytes().repeat(1 + version as usize % 9)
 }

@@ -42,7 +42,7 @@ impl Sink<NoUpdate> for Read {
     }
 }
 
-/// What a key has had since the last commit, that one's first.
+/// The states of a key since the last commit, the committed one first.
 #[derive(Clone, Debug, PartialEq)]
 struct Had {
     version: u64,
@@ -57,17 +57,17 @@ struct World {
     session: Option<Session>,
     committer: Committer<FaultyMedium>,
     had: Vec<Vec<Had>>,
-    /// The numbers of the shards now, and those that are gone: written down before anything else.
+    /// The shards' present numbers, and the numbers that are gone: recorded before anything else.
     numbers: [u16; SHARDS],
     gone: BTreeSet<u16>,
-    /// Versions that were given and not installed yet.
+    /// Versions that were assigned and not installed yet.
     pending: Vec<u64>,
     now_ms: u64,
     rng: Rng,
     index: IndexKind,
     cleaned_bytes: u64,
     recovered_deletes: usize,
-    /// A checkpoint that is under way, and what was collected.
+    /// A checkpoint under way, and the collected one.
     next: Option<(Checkpointer, Option<Checkpoint>)>,
     takes_checkpoints: bool,
     kept: Option<Checkpoint>,
@@ -122,7 +122,7 @@ impl World {
             cleaned_bytes: 0,
             recovered_deletes: 0,
             next: None,
-            // A tree has none yet.
+            // A tree has no checkpoints yet.
             takes_checkpoints: seed.is_multiple_of(2) && index == IndexKind::Hash,
             kept: None,
             used: 0,
@@ -176,7 +176,7 @@ impl World {
     }
 
     fn install_as(&mut self, id: usize, new: Had) {
-        // As the replica store does, which remembers the versions of deletes.
+        // Like the replica store, which remembers the versions of deletes.
         let newest = self.had[id].last().map_or(0, |had| had.version);
         if new.version <= newest {
             return;
@@ -200,7 +200,7 @@ impl World {
         }
     }
 
-    /// The shard goes, and some of it comes back as another copy has it.
+    /// Drops the shard, and reinstalls some of it as from another copy.
     fn clear(&mut self, shard: usize) {
         let number = self.numbers[shard];
         self.gone.insert(number);

@@ -71,7 +71,7 @@ fn run(store: &Store, session: &mut Session, ids: std::ops::Range<u64>, is_set: 
     counts
 }
 
-/// Steps of housekeeping until the store has the size that was asked for.
+/// Does housekeeping until the store has the requested size; returns the number of steps.
 fn shrink(store: &Store, session: &mut Session) -> u64 {
     for step in 0..1_000_000 {
         if store.surplus_bytes() == 0 {
@@ -82,7 +82,7 @@ fn shrink(store: &Store, session: &mut Session) -> u64 {
     panic!("{} bytes are too much for good", store.surplus_bytes());
 }
 
-/// Segments whose pages went back to the kernel.
+/// Returns the pages of given-up segments to the kernel; counts the segments.
 fn discard(store: &Store) -> u64 {
     let mut count = 0;
     while store.tend_memory(0, Duration::ZERO) == Tended::Discarded {
@@ -105,7 +105,7 @@ fn a_cache_that_shrinks_gives_its_pages_back_and_one_that_grows_holds_more() {
     let surplus_bytes = store.surplus_bytes();
     assert!(surplus_bytes > 30 * MIB, "{surplus_bytes}");
     let steps = shrink(&store, &mut session);
-    // No step holds others up for long: one looks at 128 entries of some 1,050 bytes.
+    // No step delays others for long: one visits 128 entries of some 1,050 bytes.
     assert!(steps > surplus_bytes / (256 << 10), "{steps} steps");
     let segment_bytes = store.limits().segment_bytes;
     let parked = (bounds.most_bytes - bounds.least_bytes) / segment_bytes;

@@ -11,7 +11,7 @@ use store::{
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 
-/// Lends that much.
+/// A ledger with this many bytes.
 struct Room(Arc<AtomicUsize>);
 
 impl ScratchRoom for Room {
@@ -25,7 +25,7 @@ impl ScratchRoom for Room {
     }
 }
 
-/// Adds so many bytes.
+/// Appends this many bytes.
 struct Longer(usize);
 
 impl Update for Longer {
@@ -42,7 +42,7 @@ impl Update for Longer {
     }
 }
 
-/// Adds these bytes, from where they lie.
+/// Appends these bytes without copying them first.
 struct Joined<'a>(&'a [u8]);
 
 impl Update for Joined<'_> {
@@ -68,7 +68,7 @@ impl Update for Joined<'_> {
     }
 }
 
-/// How long the value is now; `None`: there was no room.
+/// The new length of the value; `None`: there was no room.
 #[derive(Default)]
 struct Length(Option<usize>);
 

@@ -41,7 +41,7 @@ impl Sink<NoUpdate> for Tally {
     }
 }
 
-/// Keys in their order, as a loader has them: each split of the tree leaves a node half full.
+/// Keys in order, as a loader writes them: each split of the tree leaves a node half full.
 fn fill(store: &Store, keys_at_once: u64, value_bytes: fn(u64) -> usize) -> Tally {
     let mut session = store.session().unwrap();
     let (mut tally, value) = (Tally::default(), [b'v'; 100]);
@@ -94,7 +94,7 @@ fn keys_with_nothing_in_them_need_more_room_in_the_index_than_in_the_log() {
     }
 }
 
-/// The size of a segment: what a session has open behind its first write.
+/// The size of a segment: the space that a session has open behind its first write.
 fn segment_bytes(eviction: Eviction) -> usize {
     let store = open(IndexKind::Hash, eviction);
     let mut session = store.session().unwrap();
@@ -109,8 +109,9 @@ fn segment_bytes(eviction: Eviction) -> usize {
     store.stats().space.open_bytes as usize
 }
 
-/// Two sessions that write all at once, in a cache of few segments: what one makes free the other
-/// takes by a plain write, unless it is promised. Values are shorter and longer than a segment.
+/// Two sessions that write all keys at once, in a cache of few segments: without the promise of
+/// kept segments, one would take by a plain write the room that the other has made. Values are
+/// shorter and longer than a segment.
 #[test]
 fn room_that_was_made_is_not_taken_by_others() {
     let sizes = [(Eviction::S3Fifo, 3), (Eviction::S3Fifo, 7), (Eviction::S3Fifo, 18)];
@@ -132,7 +133,7 @@ fn room_that_was_made_is_not_taken_by_others() {
     }
 }
 
-/// Five long values under locks and one alone, in turns; how many were refused.
+/// Writes five long values under locks and one alone, in turns; returns how many were refused.
 fn write_at_once(store: &Arc<Store>, thread: u64, value_bytes: usize) -> usize {
     let mut session = store.session().unwrap();
     let (mut tally, value) = (Tally::default(), vec![b'v'; value_bytes]);

@@ -6,7 +6,7 @@ mod with_hash;
 #[allow(clippy::duplicate_mod)] // The same tests with another index.
 mod with_tree;
 
-/// What a copy of the suite is named for.
+/// The index that the name of a copy of the suite stands for.
 fn index_kind(module: &str) -> store::IndexKind {
     match module.ends_with("with_tree") {
         true => store::IndexKind::Tree,

@@ -38,11 +38,12 @@ const THREADS: usize = 2;
 const STEPS: u32 = if cfg!(miri) { 12 } else { 4000 };
 
 thread_local! {
-    /// What this thread is running, for the line that runs it again.
+    /// The test and seed of this thread, for the line that repeats it.
     static RUNNING: Cell<(&'static str, u64)> = const { Cell::new(("", 0)) };
 }
 
-/// Nothing that is found may be lost in a captured output, or wait for the other thread.
+/// Aborts at the first error: no message may be lost in captured output, or wait for the other
+/// thread.
 fn abort_on_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

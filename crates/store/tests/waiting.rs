@@ -12,7 +12,7 @@ use store::{
 const NOW: UnixMillis = UnixMillis(1000);
 /// More batches of reads than one write should have to wait for.
 const READS_MAX: u64 = 5_000_000;
-/// What a session does that writes nothing, given the id of an item.
+/// The requests of a session that writes nothing, given the id of an item.
 type Read = fn(&Store, &mut Session, u64);
 const FINISHED: u64 = u64::MAX;
 
@@ -38,8 +38,9 @@ fn set(value: &[u8]) -> Op<'_, NoUpdate> {
     Op::Set(Set { value, client_flags: 0, expiry, condition })
 }
 
-/// One session rewrites `rewritten` of its items in a store that is nearly full, then only does
-/// `read`; another fills the store up. Whether it was told that the store is full meanwhile.
+/// One session rewrites `rewritten` of its items in a store that is nearly full, then only calls
+/// `read`; another fills the store up. Returns whether the other was told meanwhile that the store
+/// is full.
 fn is_told_while_another(index: IndexKind, rewritten: u64, read: Read) -> bool {
     let store = Store::open(StoreConfig {
         memory_bytes: 8 << 20,
@@ -127,7 +128,7 @@ fn a_write_to_a_full_store_is_refused_though_another_session_does_nothing() {
 const WRITERS: u64 = 4;
 const WRITES_EACH: u64 = 4_000;
 
-/// How many writes a cache refused, though it may drop whatever it holds.
+/// The number of writes that a cache refused, although it may drop any item.
 fn refusals_of_a_cache(index: IndexKind, seed: u64) -> u64 {
     let store = Store::open(StoreConfig {
         memory_bytes: 8 << 20,
@@ -177,7 +178,7 @@ fn a_cache_refuses_no_large_value_while_others_make_room_too() {
     }
 }
 
-/// Answers that take a while, so that what dies meanwhile has a long grace period.
+/// A slow sink, so that entries that die meanwhile have a long grace period.
 #[derive(Default)]
 struct Slow {
     misses: u64,
@@ -190,8 +191,8 @@ impl Sink<NoUpdate> for Slow {
     }
 }
 
-/// A cache is rewritten again and again by one session, in values of `len_bytes`; what another one
-/// reads is never given up while all that was overwritten is on its way to be free.
+/// One session rewrites a cache again and again, in values of `len_bytes`; the items that another
+/// one reads are never dropped while all overwritten entries are on their way to be free.
 fn check_cache_waits(index: IndexKind, len_bytes: usize) {
     let store = Store::open(StoreConfig {
         memory_bytes: 16 << 20,

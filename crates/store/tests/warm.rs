@@ -39,14 +39,14 @@ fn open_at(path: &Path, config: StoreConfig, now: UnixMillis) -> Result<Opened, 
     warm::open(path, config, (Tuning::default(), &[]), (2, now))
 }
 
-/// Opened, and clients may come.
+/// Opens a store and declares it running, so that clients may write.
 fn running(path: &Path, config: StoreConfig) -> Opened {
     let opened = open(path, config).unwrap();
     opened.file.begin(&opened.store).unwrap();
     opened
 }
 
-/// What a key has.
+/// The state of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Had {
     value: Vec<u8>,
@@ -116,7 +116,7 @@ fn had_of(id: u64, turn: u64) -> Had {
     Had { value, client_flags, version: 0, expires_at }
 }
 
-/// Writes, overwrites and deletes; what there is afterwards.
+/// Writes, overwrites and deletes; returns the contents afterwards.
 fn fill(store: &Store) -> BTreeMap<Vec<u8>, Had> {
     let mut session = store.session().unwrap();
     let mut there = BTreeMap::new();
@@ -159,7 +159,7 @@ fn place() -> Place {
     Place { _directory: directory, path }
 }
 
-/// Fills a store in a file and keeps it; what it held.
+/// Fills a store in a file and keeps it; returns its contents.
 fn kept_in(path: &Path, config: StoreConfig) -> BTreeMap<Vec<u8>, Had> {
     let Opened { store, file, found } = open(path, config).unwrap();
     assert_eq!(found, Found::Nothing);
@@ -250,7 +250,7 @@ fn the_oldest_entries_are_still_the_first_to_go() {
     drop((store, file));
     let Opened { store, .. } = open(&place.path, config).unwrap();
     let mut session = store.session().unwrap();
-    // Some, so that a part of the old ones has to go.
+    // A few, so that part of the old ones is dropped.
     for id in 10_000..13_000_u64 {
         set(&store, &mut session, &id.to_le_bytes(), &value(id));
     }
@@ -302,7 +302,7 @@ fn a_larger_memory_takes_it_over_and_one_that_is_too_small_changes_nothing() {
     assert!(matches!(refused, WarmError::Misfit(Misfit::Room(_))), "{refused}");
     assert!(before == std::fs::read(&place.path).unwrap(), "I2");
     let large = StoreConfig { memory_bytes: 32 << 20, ..config.clone() };
-    // A start that fails behind this one has lost nothing, under either memory.
+    // A start that fails afterwards has lost nothing, under either memory size.
     for config in [&large, &config, &large] {
         let Opened { store, found, .. } = open(&place.path, config.clone()).unwrap();
         assert_eq!(found_kept(found).items, there.len() as u64);
@@ -322,7 +322,7 @@ fn memory_without_a_table_is_not_believed() {
     let place = place();
     let config = config(IndexKind::Hash, Mode::Clean);
     kept_in(&place.path, config.clone());
-    // Clients came, and it is gone without a word: killed.
+    // The store ran, and was killed without being kept.
     drop(running(&place.path, config.clone()));
     let Opened { store, found, .. } = open(&place.path, config.clone()).unwrap();
     assert_eq!(found, Found::NotEnded);

@@ -1,4 +1,5 @@
-//! Every interleaving of an owner, two takers and what the entries name.
+//! Loom tests of offers: every interleaving of an owner, two takers and the memory that entries
+//! name.
 //!
 //! Mutations that these tests were seen to catch: `head` stored Relaxed, a done bit set or taken
 //! Relaxed, `taken` moved by a load and a store, an entry read after the CAS.
@@ -9,7 +10,7 @@ use loom::thread;
 use super::{DoneSet, Offerer, Offers};
 use crate::sync::Arc;
 
-/// What an entry names: plain memory that owner and taker write in turn.
+/// The memory that an entry names: plain memory that owner and taker write in turn.
 struct Named(UnsafeCell<u64>);
 
 // SAFETY: the thread that holds the entry naming it has exclusive access; loom reports it if not.
@@ -36,7 +37,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Takes one entry, if there is one, and works on what it names.
+    /// Takes one entry, if there is one, and works on the memory that it names.
     fn work(&self) -> bool {
         let Some([index, twin]) = self.offers.take() else { return false };
         assert_eq!(twin, index + 100, "an entry is one");
@@ -52,8 +53,8 @@ impl Shared {
     }
 }
 
-/// `count` requests by a queue for `things` things, two of which may be on the way; published
-/// `batch` at a time.
+/// Sends `count` requests through a queue for `things` things, two of which may be on their way;
+/// published `batch` at a time.
 fn run(things: usize, count: u64, batch: u64) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);

@@ -1,4 +1,5 @@
-//! One thread's view of a queue that others may take from, and many threads at once.
+//! Tests of offers: one thread's view of a queue from which others may take, and many threads at
+//! once.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;

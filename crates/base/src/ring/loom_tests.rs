@@ -1,4 +1,5 @@
-//! Every interleaving of a sender, a receiver and what their entries name.
+//! Loom tests of a ring: every interleaving of a sender, a receiver and the memory that entries
+//! name.
 //!
 //! Mutations that these tests were seen to catch: `head` stored or loaded Relaxed, `tail` stored or
 //! loaded Relaxed, `head` stored before the entry, either fence of the bell left out.
@@ -9,7 +10,7 @@ use loom::thread;
 use super::{Bell, ring};
 use crate::sync::Arc;
 
-/// What an entry names: plain memory that both sides write in turn.
+/// The memory that an entry names: plain memory that both sides write in turn.
 struct Named(UnsafeCell<u64>);
 
 // SAFETY: the thread that holds the entry naming it has exclusive access; loom reports it if not.
@@ -29,7 +30,7 @@ impl Named {
     }
 }
 
-/// `count` requests through a ring of `capacity`, published `batch` at a time.
+/// Sends `count` requests through a ring of `capacity`, published `batch` at a time.
 fn run(capacity: usize, count: u64, batch: u64) {
     loom::model(move || {
         let (mut sender, mut receiver) = ring(capacity);
@@ -39,7 +40,7 @@ fn run(capacity: usize, count: u64, batch: u64) {
         let back = thread::spawn(move || {
             let mut want = 0;
             while want < count {
-                // What waits is whole as well, and may be worked on before its turn.
+                // A waiting entry is complete as well, and may be worked on before its turn.
                 if receiver.waiting_count() == 2
                     && let Some([number, _]) = receiver.peek(1)
                 {
@@ -115,7 +116,7 @@ fn loom_no_publication_is_slept_through() {
     });
 }
 
-/// The same where several threads may sleep: one that is awake is passed over.
+/// The same with several threads that may sleep: one that is awake is skipped.
 #[test]
 fn loom_of_several_bells_the_raised_one_is_rung() {
     loom::model(|| {

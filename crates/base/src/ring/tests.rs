@@ -1,4 +1,5 @@
-//! A ring against a queue, one thread; and two threads for as long as a test may take.
+//! Tests of a ring against a queue on one thread; and with two threads for as long as a test may
+//! take.
 
 use std::collections::VecDeque;
 

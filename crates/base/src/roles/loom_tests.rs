@@ -1,9 +1,9 @@
-//! Model-checked: the hand-shake of a change of roles, with the ring that it is about, and the
+//! Loom tests of a change of roles: the handshake, together with a ring that it affects, and the
 //! count of connections on their way.
 //!
-//! Mutations that these tests were seen to catch: taking a plan up before what was sent is done, an
-//! acknowledgement or the look for the last one Relaxed, either fence of [`Transit`] left out, the
-//! count taken after the look for the stop.
+//! Mutations that these tests were seen to catch: taking a plan up before the requests sent are
+//! done, an acknowledgement or the look for the last one Relaxed, either fence of [`Transit`] left
+//! out, the count taken after the look for the stop.
 
 use loom::cell::UnsafeCell;
 use loom::thread;
@@ -12,7 +12,7 @@ use super::{Executing, Facts, Member, Publication, RolePlan, Step, Transit};
 use crate::ring::ring;
 use crate::sync::{Arc, Mutex};
 
-/// What a dispatcher touches when it sends, and an executor frees when it settles.
+/// Memory that a dispatcher uses when it sends, and that an executor frees when it settles.
 struct Lane(UnsafeCell<bool>);
 
 // SAFETY: under test: loom reports a dispatcher that uses it while, or after, the executor frees
@@ -25,8 +25,8 @@ fn plan(epoch: u64, threads: usize, dispatchers: usize) -> RolePlan {
     RolePlan::new(epoch, threads, dispatchers, Executing::Others).expect("somebody polls")
 }
 
-/// Thread 0 sends to thread 1 until it sees the plan by which it shall not. When thread 1 settles,
-/// nothing waits in the ring, nothing comes, and it may free what the sender used.
+/// Thread 0 sends to thread 1 until it sees the plan that ends its sending. When thread 1 settles,
+/// the ring is empty and stays so, and it may free the sender's memory.
 #[test]
 fn loom_a_back_that_has_settled_is_sent_nothing() {
     let mut model = loom::model::Builder::new();
@@ -91,8 +91,8 @@ fn loom_a_back_that_has_settled_is_sent_nothing() {
     });
 }
 
-/// A connection is handed over while the server stops: its target ends only when it is there, or
-/// it has not left.
+/// A connection is handed over while the server stops: its target ends only once the connection has
+/// arrived, or it has not left.
 #[test]
 fn loom_no_connection_is_handed_to_a_thread_that_has_ended() {
     loom::model(|| {

@@ -1,4 +1,4 @@
-//! Plans and the machine that takes them up.
+//! Tests of plans, and of the state machine that takes them up.
 
 use super::*;
 
@@ -44,7 +44,7 @@ const DRAINED: Facts = Facts { is_drained: true, ..BUSY };
 const SETTLED: Facts = Facts { is_drained: true, is_settled: true, is_stopping: false };
 const STOPPING: Facts = Facts { is_stopping: true, ..BUSY };
 
-/// The steps of a thread that began with plan 0, by (the latest plan, facts).
+/// Checks the steps of a thread that began with plan 0, given (the latest plan, facts).
 #[track_caller]
 fn check(events: &[(RolePlan, Facts, Step)]) {
     let mut member = Member::new(plan(0, 4, 4));
@@ -121,14 +121,14 @@ fn nothing_leaves_a_server_that_has_stopped() {
     assert!(transit.is_over());
 }
 
-/// Numbers below `end`, other ones for each seed.
+/// A number below `end`; another sequence for each seed.
 fn draw(state: &mut u64, end: u64) -> usize {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
     ((*state >> 33) % end) as usize
 }
 
-/// Any number of threads under any sequence of plans: each drains before it takes a plan up and
-/// settles after all have acknowledged, and in the end all are in the last plan.
+/// Any number of threads under any sequence of plans: each drains before it takes a plan up, and
+/// settles after all have acknowledged; in the end all are in the last plan.
 #[test]
 fn all_threads_end_in_the_last_plan() {
     for seed in 0..500 {

@@ -5,7 +5,7 @@
 //!  DIR/lock           held by the asker, for as long as one answer takes: one after the other
 //!  DIR/configuration  `STAMP\n` and the value; replaced by a rename
 //!  DIR/settings       the same
-//!  DIR/leader         the same; counts only while somebody holds DIR/leader.lock
+//!  DIR/leader         the same; counts only while a process holds DIR/leader.lock
 //! ```
 //!
 //! A session is a process and lasts as long. Its claim is a lock that the operating system releases

@@ -42,7 +42,7 @@ impl End {
         (from, link, message)
     }
 
-    /// As the machines do: again until it arrives.
+    /// Sends again until the message arrives, as the state machines do.
     fn send_until_heard(&self, other: &End, at: &Endpoint, to: Peer, message: &Message) {
         let started = std::time::Instant::now();
         while other.events.is_empty() {
@@ -137,7 +137,7 @@ fn a_dialled_peer_of_another_format_is_left_alone() {
     let (mut stream, _) = listener.accept().unwrap();
     stream.write_all(b"DTLK\x09\x00 and what only that format knows").unwrap();
     let mut heard = Vec::new();
-    // Closed, perhaps with what was not read.
+    // Closed, perhaps with unread bytes.
     let _ = stream.read_to_end(&mut heard);
     assert_eq!(heard.len(), 31, "one hello and no more");
 }
@@ -159,7 +159,7 @@ fn noise_is_cut_off_and_others_are_served() {
     drop(silent);
 }
 
-/// Between two links; sees each byte and may send some again.
+/// A relay between two links; it sees each byte and may send some again.
 #[test]
 fn a_frame_that_is_sent_again_ends_the_link() {
     let (one, two) = (End::new(node(1, 1), 7), End::new(node(2, 1), 7));
@@ -185,7 +185,7 @@ fn a_frame_that_is_sent_again_ends_the_link() {
     outward.write_all(&len).unwrap();
     outward.write_all(&rest).unwrap();
     let mut answer = Vec::new();
-    // Closed: perhaps after a word that it is alive.
+    // Closed, perhaps after a sign of life.
     let _ = outward.read_to_end(&mut answer);
     assert!(two.events.is_empty(), "{answer:?}");
 }
@@ -206,7 +206,7 @@ fn questions_are_answered_over_their_link() {
 fn long_messages_wait_up_to_a_bound_and_short_ones_beside_them() {
     const LONG_BYTES: usize = 1 << 20;
     let one = End::new(node(1, 1), 7);
-    // It takes a link and proves nothing, so that all that is sent waits.
+    // A peer that accepts a connection and proves nothing, so that all messages to it wait.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = Endpoint::address(&silent.local_addr().unwrap().to_string());
     let booked = Arc::new(());

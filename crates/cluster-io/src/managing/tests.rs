@@ -61,7 +61,8 @@ impl Cluster {
     }
 }
 
-/// Asks for leases, installs what it is given, and says it has joined what it is to join.
+/// Asks for leases, installs the configurations that it is sent, and reports that it has joined its
+/// shards.
 struct FakeNode {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -123,7 +124,7 @@ fn wanted() -> Wanted {
         copies: Some(2),
         min_copies: Some(1),
         shards: Some(4),
-        // The machine that tests may be busy.
+        // The machine that runs the tests may be busy.
         lease: Some(Duration::from_secs(4)),
         ..Wanted::default()
     }
@@ -149,7 +150,7 @@ fn nodes_become_a_cluster_and_operators_see_it() {
 fn a_node_that_is_drained_may_stop() {
     let cluster = Cluster::new(wanted());
     let manager = cluster.manager();
-    // The first two have all shards: which of three came first is left open.
+    // The first two have all shards: with three, it would be open which of them came first.
     let _first = [1, 2].map(|name| FakeNode::new(name, &cluster, &manager));
     cluster.until("two serve", |report| report.is_committed && report.nodes.len() == 2);
     let _third = FakeNode::new(3, &cluster, &manager);

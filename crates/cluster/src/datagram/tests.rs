@@ -30,7 +30,7 @@ fn open_here(bytes: &[u8]) -> Result<Datagram<'_>, Refused> {
     open(bytes, node(2), &key())
 }
 
-/// Packed and opened again: what was in each datagram.
+/// Packs frames and opens the datagrams; returns each one's contents.
 fn pass_frames(frames: &[Vec<u8>], limit_bytes: usize) -> Vec<Vec<Vec<u8>>> {
     let mut builder = FrameBuilder::new(limit_bytes);
     let mut seen = Vec::new();

@@ -175,7 +175,8 @@ fn a_node_that_has_a_later_configuration_makes_the_leader_read_again() {
     assert!(bench.manager.leads(bench.now) && !bench.manager.is_committed());
 }
 
-/// A driver that sleeps until the next need does what one does that ticks every millisecond.
+/// A driver that sleeps until the next need gets the same results as one that ticks every
+/// millisecond.
 #[test]
 fn sleeping_until_the_next_need_misses_nothing() {
     let mut bench = Bench::settled();

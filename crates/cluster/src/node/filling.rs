@@ -4,7 +4,7 @@
 //! ```text
 //!  client ── GET k ──▶ target: in the replica store? ── yes ──▶ answered
 //!                        │ no
-//!                        ├── Fetch k ──▶ source        a key that somebody waits for
+//!                        ├── Fetch k ──▶ source        a key that a client waits for
 //!                        └── Pull part ─▶ source       all others, part by part
 //!  client ── PUT k ──▶ target: as any primary; source and backups are its backups
 //! ```

@@ -16,7 +16,7 @@ use crate::scheme::Way;
 const MS: u64 = 1_000_000;
 const SHARD: ShardId = ShardId(0);
 
-/// Nodes that hear each other at once, in order, unless a test takes what was sent.
+/// Nodes that get each other's messages at once, in order, unless a test removes some.
 struct Bench {
     nodes: Vec<Node<MemoryReplicaStore>>,
     now: Instant,
@@ -73,7 +73,7 @@ impl Bench {
             let message = Message::Granted { sent_at, term, is_committed: true };
             self.input(*name, Event::Message { from, message });
         }
-        // What was asked before the others had installed is asked again.
+        // A question sent before the others had installed is sent again.
         self.now = after(self.now, 2 * MS);
         names.iter().for_each(|name| self.input(*name, Event::Tick));
     }
@@ -125,7 +125,7 @@ impl Bench {
         self.input(name, Event::Message { from, message: Message::Request(request) });
     }
 
-    /// The nodes that the primary names as overdue, so much later.
+    /// The nodes that the primary reports as overdue after this time.
     fn overdue_after(&mut self, after_ns: u64) -> Vec<NodeId> {
         self.now = after(self.now, after_ns);
         let mut actions = Vec::new();
@@ -175,7 +175,7 @@ fn a_flush_ends_after_what_is_older_and_nothing_newer_begins_meanwhile() {
     bench.ask(0, 3, Operation::Increment(5));
     bench.land(|_| true);
     bench.expect(&[]);
-    // The older write comes down behind the flush.
+    // The older write lands behind the flush.
     bench.frames.extend(late);
     bench.land(|_| true);
     bench.expect(&[(1, Outcome::Done), (2, Outcome::Done)]);
@@ -196,7 +196,7 @@ fn what_is_on_all_copies_is_said_behind_what_landed_in_any_log() {
         bench.ask(0, 1, put("1"));
         bench.land(|_| true);
         bench.expect(&[(1, Outcome::Done)]);
-        // Its CommitVer comes down in another log, and nothing is digested yet.
+        // Its CommitVer lands in another log, and nothing is digested yet.
         bench.now = after(bench.now, 20 * MS);
         bench.input(0, Event::Tick);
         bench.land(|_| true);
@@ -278,7 +278,7 @@ fn while_copies_wait_a_new_primary_shows_nothing_that_they_lack_and_they_keep_al
     let mut bench = Bench::new();
     bench.ask(0, 1, put("1"));
     bench.land(|_| true);
-    // Only node 1 gets the second one, and no client is told.
+    // Only node 1 gets the second one, and no client gets an answer.
     bench.ask(0, 2, put("2"));
     bench.land(|to| to == id(1));
     bench.frames.clear();
@@ -291,7 +291,7 @@ fn while_copies_wait_a_new_primary_shows_nothing_that_they_lack_and_they_keep_al
     bench.install(&waiting(2, 1, 2, &[0, 2]), &[1]);
     bench.ask(1, 9, Operation::Get);
     bench.expect(&[(9, Outcome::TryAgain)]);
-    // They hear of it, the old primary too, and lose nothing.
+    // They install it, and so does the old primary; no data is lost.
     bench.install(&waiting(2, 1, 2, &[0, 2]), &[0, 2]);
     assert!(!bench.nodes[0].serves(SHARD, bench.now));
     bench.expect(&[]);
@@ -299,7 +299,7 @@ fn while_copies_wait_a_new_primary_shows_nothing_that_they_lack_and_they_keep_al
     let found =
         bench.nodes[2].replica_store().get(SHARD, b"k").and_then(|entry| entry.value.clone());
     assert_eq!(found.as_deref(), Some(&b"1"[..]));
-    // The old primary is let go: it can say nothing of what was under way.
+    // The old primary is released: it cannot say anything about the writes under way.
     bench.install(&configuration(3, 3, 1, &[2]), &[0, 1, 2]);
     bench.expect(&[(2, Outcome::Unknown)]);
     bench.ask(1, 9, Operation::Get);
@@ -437,16 +437,16 @@ fn a_backup_that_takes_other_writes_has_longer_unless_its_log_is_full() {
     assert_eq!(bench.overdue_after(patience_ns / 2), [id(2)]);
 }
 
-/// A replica store that is the log, and has no room when told so.
+/// A replica store that is the log, and refuses entries when a test says so.
 #[derive(Debug, Default)]
 struct TightReplicaStore {
     replica_store: MemoryReplicaStore,
     is_full: std::cell::Cell<bool>,
-    /// Values beyond that have no room either.
+    /// Values beyond this length are refused too.
     room_bytes: std::cell::Cell<Option<usize>>,
-    /// No memory to put entries together in.
+    /// Whether there is no memory for assembling entries.
     lacks_memory: std::cell::Cell<bool>,
-    /// What is held of it.
+    /// A handle for each booking of that memory.
     held: Arc<()>,
 }
 
@@ -508,7 +508,7 @@ fn entry(version: Version, len_bytes: usize) -> Entry {
     }
 }
 
-/// A backup without room, of node 0; and what it says.
+/// A backup, without room, of node 0; and its messages.
 fn tight_backup() -> (Node<TightReplicaStore>, Vec<Action>) {
     let mut node = Node::new(id(1), Settings::default(), 1, TightReplicaStore::default());
     let from = Peer::Manager(0);

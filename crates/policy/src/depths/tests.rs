@@ -1,4 +1,4 @@
-//! Depths against a plain scan of the counts.
+//! Tests of depths against a plain scan of the counts.
 
 use proptest::prelude::*;
 
@@ -63,7 +63,7 @@ fn an_answer_to_nothing_is_refused() {
     depths(2, &[0]).remove(WorkerId(1));
 }
 
-/// The worker of a range that holds least, by scanning.
+/// The worker of a range with the smallest depth, found by a scan.
 fn shortest_by_scan(counts: &[u32], range: Range<u16>, bound: u32) -> Option<WorkerId> {
     range
         .filter(|worker| counts.get(usize::from(*worker)).is_some_and(|count| *count < bound))
@@ -71,7 +71,7 @@ fn shortest_by_scan(counts: &[u32], range: Range<u16>, bound: u32) -> Option<Wor
         .map(WorkerId)
 }
 
-/// What happens to one worker (both taken modulo the count), then what is asked.
+/// An event of one worker (both numbers modulo the count), then a query.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     action: u8,
@@ -86,7 +86,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    // Of a few workers most get past DEEP.
+    // With few workers, most depths exceed DEEP.
     #[test]
     fn every_answer_is_that_of_a_scan(
         worker_count in prop_oneof![1..=9_u16, Just(64), Just(65), Just(240)],

@@ -1,4 +1,4 @@
-//! The hot set against exact counts, and through shifts of what is hot.
+//! Tests of the hot set against exact counts, and through shifts of the hot keys.
 
 use std::collections::HashMap;
 

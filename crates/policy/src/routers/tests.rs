@@ -1,4 +1,4 @@
-//! Routers by the papers' own examples; what holds for all of them is in the parts below.
+//! Tests of routers by the papers' own examples; the submodules test properties of all routers.
 
 mod choice;
 mod events;
@@ -36,7 +36,7 @@ fn to(worker: u16) -> Route {
     Route::To(WorkerId(worker))
 }
 
-/// Routes all, one after another, and nothing finishes.
+/// Routes all requests, one after another, and finishes none.
 #[track_caller]
 fn check<R: Router>(router: &R, worker_count: usize, steps: &[(RouteRequest, Route)]) -> Depths {
     let mut depths = Depths::new(worker_count);
@@ -183,7 +183,8 @@ fn a_thief_takes_one_begun_batch_before_it_reads_another_queue() {
     assert_eq!(take(2, &software, &receive), Some((2, Queue::Software, 1)));
 }
 
-/// A thief that looks at others one by one finds the worker that is found by what all have.
+/// A thief that checks the queues one by one finds the same worker as one that knows the lengths of
+/// all queues.
 #[test]
 fn victims_stand_in_a_ring() {
     let victims = |thief| Steal::victims(WorkerId(thief), 4).map(|worker| worker.0);
@@ -216,7 +217,7 @@ fn two_large() -> Arc<SizePlan> {
     Arc::new(plan)
 }
 
-/// Worker, size if it is known, and where it goes; the receiver holds `held` already.
+/// Checks: worker, size if it is known, destination; the receiver's depth is `held`.
 #[track_caller]
 fn check_local(received: u16, size_bytes: Option<u64>, held: u32, want: Option<u16>) {
     let router = SizeAwareJbsq::new(64, two_large()).staying();

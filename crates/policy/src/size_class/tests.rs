@@ -1,4 +1,4 @@
-//! The controller by the paper's own workloads, and what must hold for any sizes at all.
+//! Tests of the controller by the paper's own workloads, and of the invariants for any sizes.
 
 use base::{PartitionId, WorkerId};
 use proptest::prelude::{Just, Strategy, any, prop, prop_oneof, proptest};
@@ -91,7 +91,7 @@ fn a_share_that_fills_its_workers_exactly_takes_no_further_one() {
     assert_eq!((plan.small_workers, plan.large.len()), (7, 1));
 }
 
-/// Of the cost, a little more than half is one large size.
+/// A plan in which one large size has a little more than half of the cost.
 fn half_and_half() -> SizePlan {
     let options = SizeOptions { cost: Cost::Bytes, ..SizeOptions::paper(8) };
     plan_of(options, &[(1, 19_000), (500, 40)])
@@ -247,7 +247,7 @@ fn any_options() -> impl Strategy<Value = SizeOptions> {
 }
 
 proptest! {
-    /// I1 to I3, whatever is asked for, over several epochs.
+    /// I1 to I3 for any requests, over several epochs.
     #[test]
     fn each_size_belongs_to_exactly_one_core_class(
         options in any_options(),

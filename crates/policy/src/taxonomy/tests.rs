@@ -1,4 +1,4 @@
-//! The workloads that C-4 names, each in the region that C-4 puts it in.
+//! Tests that each workload that C-4 names is in the region that C-4 gives it.
 
 use super::*;
 

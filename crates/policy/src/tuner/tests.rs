@@ -1,4 +1,4 @@
-//! The tuner on made-up servers whose best configuration is known.
+//! Tests of the tuner on simulated servers whose best configuration is known.
 
 use super::*;
 
@@ -15,19 +15,19 @@ fn utps_ranges() -> Ranges {
     }
 }
 
-/// A server: each parameter costs its distance from the best.
+/// A server: each parameter costs throughput by its distance from the best value.
 #[derive(Clone, Copy)]
 struct Server {
     best: Configuration,
-    /// What one item more in the cache takes off the threads that are needed behind it.
+    /// How many fewer threads are needed behind the cache for each further item in it.
     threads_per_1000_items: f64,
     noise_ratio: f64,
     hot_share_ratio: f64,
-    /// Requests that clients send, however fast the server could be.
+    /// The requests that clients send, however fast the server could be.
     offered_rps: f64,
-    /// 1: its threads are busy even when they could be faster, as with many small rounds.
+    /// 1: its threads are busy even if they could be faster, as with many small rounds.
     busy_ratio_min: f64,
-    /// What the same configuration serves of these requests, against those of 1.
+    /// The same configuration's throughput on these requests, relative to 1.
     scale_ratio: f64,
 }
 
@@ -101,7 +101,7 @@ impl Run {
         }
     }
 
-    /// Feeds windows until a search has begun and ended; how many the search took.
+    /// Feeds windows until a search has begun and ended; returns how many the search took.
     fn search(&mut self, server: &Server) -> u64 {
         let count_before = self.tuner.counters().search_window_count;
         let mut waited = 0;
@@ -188,7 +188,7 @@ fn under_noise_the_result_is_near_the_best() {
     }
 }
 
-/// The best of 85 such windows is a lucky one by more than the change that is believed in.
+/// The best of 85 such windows exceeds the mean, by luck, by more than a change that is accepted.
 #[test]
 fn under_heavy_noise_a_much_better_configuration_is_still_adopted() {
     for window_offset in 0..20 {
@@ -362,15 +362,15 @@ fn a_small_machine_without_cache_control_has_little_to_try() {
     assert_eq!(ranges.windows_max(), 1 + 1 + 1 + 4);
 }
 
-/// Loads made to keep a tuner moving.
+/// Loads designed to keep a tuner searching.
 struct Adversary {
-    /// What the load is in a window.
+    /// The load in a window.
     server_at: fn(u64, u64) -> Server,
     period_window_count: u64,
 }
 
 /// Ten minutes of an adversary: the tuner's counters, and how often the configuration in force
-/// (tries apart) was changed.
+/// (without the trials) was changed.
 fn ten_minutes(adversary: &Adversary) -> TunerCounters {
     let mut run = Run::new(utps_ranges(), TunerRules::default());
     for window_index in 0..60_000 {
@@ -401,7 +401,7 @@ fn a_square_wave_of_any_period_does_not_keep_the_tuner_searching() {
 
 #[test]
 fn a_load_that_only_swings_in_height_leaves_the_configuration_alone() {
-    // The same is best at any height, and it is what the tuner has found.
+    // The same configuration is best at any height, and the tuner has found it.
     let square = |window_index: u64, period: u64| {
         let is_high = window_index % period < period / 2;
         Server { scale_ratio: if is_high { 1.0 } else { 0.3 }, ..one_face() }
@@ -469,7 +469,7 @@ fn a_server_with_time_to_spare_is_not_tuned() {
     let mut run = Run::new(utps_ranges(), TunerRules::default());
     run.steps(&half, 3_000);
     assert_eq!(run.tuner.counters(), TunerCounters::default());
-    // As soon as there is something to win, it is sought.
+    // As soon as there is something to gain, a search begins.
     run.steps(&Server { offered_rps: f64::INFINITY, ..half }, 9);
     assert!(run.tuner.is_searching());
 }

@@ -1,7 +1,7 @@
 //! Executes a closed window on a running value, with at most one load and one write.
 //!
 //! ```text
-//!            ┌──── Stored: not looked at yet ── load, when somebody needs it ──┐
+//!            ┌──── Stored: not looked at yet ── load when it is first needed ──┐
 //!  origin ───┼──── Operation(i): what SET or DEL number i leaves ──────────────┼──▶ running value
 //!            └──── Changed: a replayed operation made it ──────────────────────┘
 //!

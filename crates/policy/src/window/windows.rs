@@ -9,7 +9,7 @@
 //!                                                                             │
 //!   elapse(now) ── due? ─────────────────────────────────────────────────────▶│
 //!   drain(now, ahead) ── waiting would gather nothing? ──────────────────────▶│
-//!   close_where(..) ── somebody has to see the effect ───────────────────────▶│
+//!   close_where(..) ── a request must see the effect ────────────────────────▶│
 //!                                                                             ▼
 //!                                 take(window, plan) ─▶ Plan::execute ─▶ slot Free
 //! ```

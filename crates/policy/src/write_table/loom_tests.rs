@@ -1,4 +1,4 @@
-//! Model-checked: two dispatchers at one set of two entries.
+//! Loom tests: two dispatchers at one set of two entries.
 //!
 //! The tests fail without the second search, without its fence, without the count in the first
 //! word, if that is taken back too early, and with orderings weaker than acquire and release. Loom
@@ -13,10 +13,10 @@ use base::{PartitionId, WorkerId};
 use super::{Pin, Unpin, WAYS, WriteTable};
 
 const P: PartitionId = PartitionId(7);
-/// Of the same set, as there is one.
+/// A second partition; there is only one set.
 const Q: PartitionId = PartitionId(8);
 
-/// Two dispatchers that are stopped at will can cancel each other for ever.
+/// Bounded, because two dispatchers that are preempted at will can cancel each other for ever.
 fn bounded() -> loom::model::Builder {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
@@ -64,7 +64,7 @@ fn two_first_writes_of_a_partition_get_one_holder() {
     );
 }
 
-/// A gap in front, freed at the wrong moment, is where a second entry would go.
+/// A gap in front that is freed at the wrong moment could let a second entry in.
 #[test]
 fn an_entry_freed_in_front_lets_no_second_holder_in() {
     check(
@@ -117,7 +117,7 @@ fn a_full_set_refuses_and_changes_nothing() {
     );
 }
 
-/// What a holder writes with plain accesses is not lost: the next holder begins after it.
+/// The plain writes of a holder are not lost: the next holder begins after it.
 #[test]
 fn a_holder_sees_what_the_holder_before_it_wrote() {
     bounded().check(|| {
@@ -133,7 +133,7 @@ fn a_holder_sees_what_the_holder_before_it_wrote() {
     });
 }
 
-/// The same where the first holder's entry is not the first of its set, and the next one enters an
+/// The same if the first holder's entry is not the first of its set, and the next one enters an
 /// empty set by one swap.
 #[test]
 fn a_holder_that_enters_an_empty_set_sees_what_another_in_it_wrote() {
@@ -152,7 +152,8 @@ fn a_holder_that_enters_an_empty_set_sees_what_another_in_it_wrote() {
     });
 }
 
-/// Both leave the set, one from its first word, so that the next write finds it empty or not.
+/// Both leave the set, one from its first word, so that the next write may or may not find it
+/// empty.
 #[test]
 fn a_set_is_left_as_it_was_found() {
     check(
@@ -174,7 +175,7 @@ fn a_set_is_left_as_it_was_found() {
     );
 }
 
-/// How many writes were made: only a new holder may make one.
+/// Returns the number of writes made: only a new holder may make one.
 fn write_if_new(table: &WriteTable, value: &AtomicUsize, worker: u16) -> usize {
     let is_new = matches!(pin(table, worker), Pin::New(_));
     if is_new {

@@ -1,4 +1,5 @@
-//! The write table on one thread: the paper's example, limits, and a plain map as its model.
+//! Tests of the write table on one thread: the paper's example, limits, and a plain map as its
+//! model.
 
 use std::collections::BTreeMap;
 
@@ -93,7 +94,8 @@ fn a_claim_left_behind_is_cancelled() {
     table.validate();
 }
 
-/// I6: a dispatcher on the way into a set's other words keeps others from entering it unasked.
+/// I6: a dispatcher about to claim another word of a set keeps others from taking the first word by
+///     one swap.
 #[test]
 fn the_first_word_is_not_empty_while_others_are_taken() {
     let table = WriteTable::new(WAYS);

@@ -15,7 +15,7 @@ use crate::entry::InPlace;
 use crate::epoch::Epochs;
 
 /// An index of two heads, one a partition, in eight lines. Ids below 50 have their chain in the
-/// first partition; an odd one goes to the second head when that is doubled.
+/// first partition; an odd one goes to the second head when the partition is doubled.
 fn one_chain(entries: u64) -> Index {
     let plan = IndexPlan { partition_log2: 1, heads: 2, is_lossy: false };
     let index = Index::new(Lines::new(8), FewLines::new(3, 1), plan).unwrap();
@@ -49,8 +49,8 @@ fn find(index: &Index, id: u64) -> Option<u64> {
     found.map(|position| position.slot.offset_bytes())
 }
 
-/// Doubles the first partition (`net` > 0) or halves it again: its old block, which may be freed
-/// after a grace period, and overflow buckets.
+/// Doubles the first partition (`net` > 0) or halves it again. Returns its old block, which may be
+/// freed after a grace period, and overflow buckets.
 fn resize(index: &Index, net: i64) -> (Block, Vec<u32>) {
     index.count_items(net);
     let mut job = index.next_move().expect("it is due");
@@ -256,7 +256,7 @@ fn an_old_block_is_reused_only_when_no_reader_can_be_in_it() {
         let (block, _) = grow(index);
         if epochs.is_safe(epochs.advance()) {
             index.free(block);
-            // A reader that still looked there would take this for its own.
+            // A reader that still read there would take this for its own chain.
             let reused = index.arena.take(0).unwrap();
             assert_eq!(reused, block.first_line);
             index.memory[reused].start_with(1, [Slot::entry(tag_of(0), 8000)].into_iter());
@@ -265,7 +265,7 @@ fn an_old_block_is_reused_only_when_no_reader_can_be_in_it() {
     });
 }
 
-/// Two entries of the first chain whose values are in place.
+/// Two entries of the first chain with in-place values.
 struct InPlacePair {
     index: Index,
     words: [[AtomicU64; 2]; 2],

@@ -13,7 +13,7 @@ use super::bucket::Bucket;
 #[cfg(not(loom))]
 pub(crate) struct Lines {
     start: std::ptr::NonNull<Bucket>,
-    /// At most 2^32.
+    /// The number of lines, at most 2^32.
     line_count: u64,
     /// Keeps `start` mapped.
     _mapping: std::sync::Arc<crate::mapping::Mapping>,
@@ -60,7 +60,7 @@ impl Lines {
         Lines((0..line_count).map(|_| Bucket::empty()).collect())
     }
 
-    /// As many as the mapping has.
+    /// Makes as many lines as the mapping has.
     pub(crate) fn over(mapping: std::sync::Arc<crate::mapping::Mapping>) -> Lines {
         Lines::new((mapping.len_bytes() / 64) as u32)
     }

@@ -83,7 +83,7 @@ impl Slot {
         self.0 >> TAG_SHIFT == u64::from(tag.0)
     }
 
-    /// The entry's place in the log.
+    /// The entry's offset in the log.
     #[inline]
     pub(crate) fn offset_bytes(self) -> u64 {
         self.0 & OFFSET_MASK

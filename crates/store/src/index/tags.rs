@@ -19,7 +19,8 @@
 
 use super::slot::Tag;
 
-/// The seven slots, behind the word, as they lie in memory.
+/// A bit for each slot whose tag is `tag`, by 16-byte loads of the whole line: its word and the
+/// seven slots behind it.
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
 #[inline]
 #[target_feature(enable = "sse2")]
@@ -81,7 +82,7 @@ pub(super) fn first_match_avx2(line: &super::bucket::Bucket, tag: Tag) -> Option
             options(nostack, preserves_flags, readonly),
         );
     }
-    // A bit for each byte; of each slot only the topmost counts. The word's lane is left out.
+    // A bit for each byte; for each slot only the topmost counts. The word's lane is left out.
     let tops = (low | high << 32) & 0x8080_8080_8080_8000;
     (tops != 0).then(|| (tops.trailing_zeros() >> 3) - 1)
 }

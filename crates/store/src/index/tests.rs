@@ -65,7 +65,7 @@ impl World {
         self.index.find(self.index.head_of(hash), hash, is_id).is_some()
     }
 
-    /// Moves up to `heads` old heads; what is retired stays retired.
+    /// Moves up to `heads` old heads; retired lines stay retired.
     fn step(&mut self, heads: u32) {
         let mut left = heads;
         while left > 0 {
@@ -257,7 +257,8 @@ fn a_store_s_plan_has_a_partition_for_each_quarter_of_a_mebibyte() {
 }
 
 proptest! {
-    /// I4, K5: the bits that name a partition of the write table never tell a chain's keys apart.
+    /// I4, K5: the bits that name a partition of the write table are the same for all keys of a
+    /// chain.
     #[test]
     fn chains_of_any_size_lie_in_one_partition(
         heads in 0..if cfg!(miri) { 20 } else { 3000_u64 },

@@ -83,7 +83,7 @@ fn any_flipped_bit_is_noticed() {
             bytes[bit / 8] ^= 1 << (bit % 8);
             match decode(&bytes, Seal::NONE) {
                 Err(_) => {}
-                // Padding is part of no field.
+                // Padding belongs to no field.
                 Ok((read, _)) => assert_eq!(read, record, "bit {bit}"),
             }
         }

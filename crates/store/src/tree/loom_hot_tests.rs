@@ -24,7 +24,7 @@ fn find_at(Fixture { tree, table }: &Fixture, place: &HotPlace, id: usize) -> Op
     tree.find_at(place, &table.keys[id], table)
 }
 
-/// A writer of a key of the group may write in the new layer already.
+/// A writer of a key of the group may already write in the new layer.
 #[test]
 fn a_write_in_a_new_layer_is_seen_by_readers_of_the_old_place() {
     model().check(|| {
@@ -56,7 +56,7 @@ fn a_key_that_is_there_throughout_is_found_at_its_place_or_by_the_way_down() {
     });
 }
 
-/// I2: what a later owner writes into the node's lines is never read as the node.
+/// I2: the writes of a later owner of the node's lines are never read as the node.
 #[test]
 fn a_place_in_a_node_that_is_used_anew_is_not_looked_at() {
     model().check(|| {
@@ -88,7 +88,7 @@ fn a_place_in_a_node_that_is_used_anew_is_not_looked_at() {
     });
 }
 
-/// Writes what looks like the key's slot everywhere.
+/// Writes words that look like the key's slot everywhere.
 fn use_anew(tree: &Tree, nodes: &[u32]) {
     for node in nodes {
         tree.node(*node).reset(Role::Border);

@@ -176,7 +176,7 @@ fn a_group_that_grows_hides_no_key() {
     );
 }
 
-/// The last of the group is the one whose slot goes, and whose key is only in the layer then.
+/// The last entry of the group loses its slot, and its key is only in the layer then.
 #[test]
 fn a_group_that_becomes_a_layer_hides_no_key_from_a_search() {
     check(LAYERED, &[0, 3], |tree, spare| add(tree, 1, spare), |tree| assert!(is_found(tree, 3)));
@@ -220,8 +220,8 @@ fn a_layer_that_goes_hides_no_key() {
 
 const TWO_BORDERS_BELOW: &[&[u8]] = &[b"samesamea", b"samesameb", b"samesamec", b"samesamed", b"z"];
 
-/// A thread that empties one border may find the other at work in the parent: one of them tidies
-/// up.
+/// A thread that empties one border may find the other thread at work in the parent: one of them
+/// tidies up.
 #[test]
 fn two_writers_that_empty_a_layer_of_two_borders_leave_none() {
     let model = model();
@@ -262,7 +262,7 @@ fn two_writers_of_one_border_lose_nothing() {
         let thread = loom::thread::spawn(move || add(&writing, 2, &mut spare));
         let mut spare = Spare::default();
         assert!(spare.fill(fixture.tree.memory(), 2));
-        // Both may find the border full: the shortage of this one is an answer as well.
+        // Both may find the border full: this one's lack of nodes is a valid result as well.
         let key = &fixture.table.keys[3];
         let inserted = fixture.tree.insert(key, slot_of(3, 0), &fixture.table, &mut spare);
         thread.join().unwrap();
@@ -289,7 +289,7 @@ fn a_node_is_reused_only_when_no_reader_is_in_it() {
             assert!(!retired.is_empty(), "the second border goes");
             let tag = writer_epochs.advance();
             if writer_epochs.is_safe(tag) {
-                // What a new owner would write first.
+                // The first words that a new owner would write.
                 retired.iter().for_each(|node| tree.node(*node).reset(Role::Border));
             }
         });

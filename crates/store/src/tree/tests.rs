@@ -54,7 +54,7 @@ impl Pair {
         let key = &self.table.keys[id];
         let removed = self.tree.remove(key, &self.table, &mut self.retired);
         assert_eq!(removed.map(id_of), self.model.remove(key));
-        // No other session looks: the grace period is over at once.
+        // No other session reads: the grace period is over at once.
         for node in self.retired.drain(..) {
             self.tree.memory().give(node);
         }
@@ -196,12 +196,12 @@ fn a_layer_below_grows_its_own_tree_and_goes_with_its_last_key() {
 
 #[test]
 fn a_few_keys_of_one_slice_need_no_layer_and_one_more_has_them_all_in_one() {
-    // The short ones have places of their own beside the group.
+    // The short keys have places of their own beside the group.
     let group = node::GROUP_MAX;
     let mut keys: Vec<_> = (0..=group).map(|id| format!("prefix88-{id}").into_bytes()).collect();
     keys.extend([b"prefix88".to_vec(), b"prefix8".to_vec(), b"prefix89".to_vec()]);
     let mut pair = Pair::new(keys);
-    // Not in their order.
+    // Not in key order.
     for id in (1..=group).chain(group + 1..group + 4).rev() {
         pair.insert(id);
     }
@@ -220,7 +220,7 @@ fn a_few_keys_of_one_slice_need_no_layer_and_one_more_has_them_all_in_one() {
     check_all(&pair);
 }
 
-/// Each key is found and walked from.
+/// Checks that each key is found, and that a walk from it works.
 #[track_caller]
 fn check_all(pair: &Pair) {
     pair.validate();

@@ -16,8 +16,8 @@ use crate::index::{Arena, Lender};
 use crate::mapping::Mapping;
 use crate::range::Direction;
 
-/// Keys by number; the slot of key `id` names "offset" `id * 8`, with one of some tags to tell
-/// replaced slots apart.
+/// Keys by number. The slot of key `id` names the "offset" `id * 8`, with one of several tags, so
+/// that replaced slots can be told apart.
 pub(super) struct Table {
     pub keys: Vec<Vec<u8>>,
 }
@@ -87,7 +87,7 @@ pub(super) fn drain(
     drain_from(tree, table, Hint::NONE, origin, direction, limit)
 }
 
-/// The same with a hint where the origin is.
+/// The same with a hint to the origin's place.
 pub(super) fn drain_from(
     tree: &Tree,
     table: &Table,

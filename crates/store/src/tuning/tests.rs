@@ -39,7 +39,7 @@ fn small_config() -> StoreConfig {
     }
 }
 
-/// Which ways a batch of 32 SETs and one of 32 GETs take.
+/// The ways that a batch of 32 SETs and one of 32 GETs take.
 fn ways_of(tuning: Tuning) -> Vec<Way> {
     let store = Store::open_tuned(small_config(), tuning).expect("a small store");
     let mut session = store.session().expect("the first session");
@@ -80,7 +80,7 @@ fn every_switch_changes_what_a_batch_does() {
     );
 }
 
-/// The marks of a slot after two reads, in a cache of 4 MiB that was given so many items of 1 KiB.
+/// The marks of a slot after two reads, in a cache of 4 MiB that holds `item_count` items of 1 KiB.
 fn marks_of(tuning: Tuning, item_count: u64) -> u64 {
     let config = StoreConfig { mode: Mode::Evict, eviction: Eviction::S3Fifo, ..small_config() };
     let store = Store::open_tuned(config, tuning).expect("a small store");

@@ -50,20 +50,21 @@ pub enum Action {
     ScanAround(Box<Action>),
     /// Gets (`None`), sets and deletes (no length) in one call: later ones see earlier ones (K8).
     Batch(Vec<(Vec<u8>, Option<Write>)>),
-    /// Everything in order, so many items a call; of a hash index that it keeps none.
+    /// A walk over everything in order, this many items a call; for a hash index, a check that it
+    /// refuses.
     Walk {
         is_reverse: bool,
         item_limit: usize,
     },
-    /// The other session goes on; this one sleeps.
+    /// Makes the other session the active one; this one parks.
     SwitchSession,
-    /// Another size, in percent of the way from the least to the most.
+    /// Resizes, in percent of the way from the least to the most.
     Resize(u64),
-    /// Some steps of the thread for the log's memory.
+    /// Makes some steps of the thread for the log's memory.
     Tend,
 }
 
-/// A write of a batch: a set of so many bytes, or a delete.
+/// A write of a batch: a set of this many bytes, or a delete.
 pub type Write = Option<usize>;
 
 /// Sessions that take turns.
@@ -92,7 +93,7 @@ pub fn small_config(
     }
 }
 
-/// What the model knows of one item.
+/// The model's state of one item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Known {
     value: Vec<u8>,
@@ -111,7 +112,7 @@ impl Known {
 /// A read-modify-write of the tests.
 #[derive(Clone, Copy, Debug)]
 enum TestUpdate<'a> {
-    /// With the token that the longer value gets.
+    /// Appends; with the token that the longer value gets.
     Append(&'a [u8], Option<u64>),
     Touch(Option<UnixMillis>),
 }
@@ -185,7 +186,7 @@ impl Sink<NoUpdate> for Answers {
     }
 }
 
-/// The store under test and what it must hold.
+/// The store under test and its expected contents.
 pub struct Oracle {
     store: Arc<Store>,
     session: Session,
@@ -194,7 +195,7 @@ pub struct Oracle {
     now: UnixMillis,
     step: u64,
     forgotten: u64,
-    /// The copies of a client: what it has read, until it is told that it has changed.
+    /// A client's copies: the values it has read, until it is told of a change.
     copies: BTreeMap<Vec<u8>, Known>,
 }
 
@@ -231,7 +232,7 @@ impl Oracle {
         answers.0.pop().unwrap()
     }
 
-    /// What the model holds, unless it has expired.
+    /// The model's item, unless it has expired.
     fn expected(&mut self, key: &[u8]) -> Option<Known> {
         let now = self.now;
         if self.model.get(key).is_some_and(|known| known.expires_at.is_some_and(|at| at <= now)) {
@@ -240,7 +241,7 @@ impl Oracle {
         self.model.get(key).cloned()
     }
 
-    /// The store knows less than the model: legal for a cache, and counted.
+    /// Adjusts the model if the store has lost an item: legal for a cache, and counted.
     fn reconcile(&mut self, key: &[u8], seen: Option<&Known>) -> Option<Known> {
         let expected = self.expected(key);
         if seen.is_none() && expected.is_some() && self.forgets() {
@@ -255,7 +256,7 @@ impl Oracle {
         expected
     }
 
-    /// Drops the copies of what has changed.
+    /// Drops the copies of changed keys.
     fn tell(&mut self) {
         for session in [&mut self.session, &mut self.asleep] {
             let mut changes = Changes::default();
@@ -267,8 +268,8 @@ impl Oracle {
         }
     }
 
-    /// A copy that is kept is what the key has, or its time has passed and no session has met it
-    /// since.
+    /// Checks that each remaining copy equals the key's item, or that its item has expired and no
+    /// session has met it since.
     fn check_copies(&self) {
         for (key, copy) in &self.copies {
             let is_over = copy.expires_at.is_some_and(|at| at <= self.now);
@@ -282,7 +283,7 @@ impl Oracle {
         self.act(action);
         self.tell();
         if self.step.is_multiple_of(64) {
-            // What had to go is not known before somebody looks.
+            // Evictions become known only by looking.
             let keys: Vec<_> = self.copies.keys().cloned().collect();
             keys.iter().for_each(|key| self.get(key));
             self.tell();
@@ -343,7 +344,7 @@ impl Oracle {
         }
     }
 
-    /// Nothing that is stored may be lost by it (in a cache: uncounted), whenever it is asked for.
+    /// Resizes the store at any time: no stored item may be lost by it (in a cache: uncounted).
     fn resize(&mut self, percent: u64) {
         let bounds = self.store.size_bounds().expect("it was opened with room");
         let span_bytes = bounds.most_bytes - bounds.least_bytes;
@@ -362,7 +363,7 @@ impl Oracle {
         }
     }
 
-    /// A cache gives up what is too much, and a store that holds nothing does.
+    /// Checks that a cache gives up its surplus, and so does an empty store.
     fn reach_size(&mut self) {
         for _ in 0..100_000 {
             if self.store.surplus_bytes() == 0 {
@@ -386,7 +387,8 @@ impl Oracle {
     }
 
     fn set(&mut self, key: &[u8], len: usize, condition: u8, expiry: u8) {
-        // Learn first what a cache may have forgotten, so that the condition is known to hold.
+        // First learn what a cache may have forgotten, so that it is known whether the condition
+        // holds.
         self.get(key);
         let old = self.expected(key);
         let value = self.bytes(len);
@@ -403,7 +405,7 @@ impl Oracle {
             2 => Expiry::At(UnixMillis(self.now.0 + 100)),
             _ => Expiry::At(UnixMillis(self.now.0 + 10_000)),
         };
-        // Without flags a short value may be replaced where it lies (K12).
+        // Without flags a short value may be replaced in place (K12).
         let client_flags = match self.step % 4 {
             0 | 2 => 0,
             1 => u64::from(self.step as u32),
@@ -601,7 +603,7 @@ impl Oracle {
         }
     }
 
-    /// Every item of the store is in the model; what the model has beyond that was forgotten.
+    /// Checks that every item of the store is in the model; the model's other items were forgotten.
     fn scan(&mut self) {
         let mut found = BTreeMap::new();
         let mut cursor = 0;
@@ -621,7 +623,8 @@ impl Oracle {
         }
     }
 
-    /// What is there throughout is returned, whatever size the index gets meanwhile (K9).
+    /// Checks that a scan returns every item that is present throughout, whatever size the index
+    /// gets meanwhile (K9).
     fn scan_around(&mut self, inner: &Action) {
         let before = self.model.clone();
         let mut found = BTreeMap::new();
@@ -641,21 +644,21 @@ impl Oracle {
         }
         let keys: Vec<Vec<u8>> = before.keys().cloned().collect();
         for key in keys {
-            // Asked of the store, which may have forgotten it meanwhile.
+            // Read from the store, which may have forgotten it meanwhile.
             self.get(&key);
             let is_unchanged = self.model.get(&key) == before.get(&key);
             assert!(!is_unchanged || found.contains_key(&key), "step {}, {key:?}", self.step);
         }
     }
 
-    /// The last look: contents, counts and what was forgotten.
+    /// The final check: contents, counts and forgotten items.
     pub fn finish(&mut self) {
         self.scan();
         let stats = self.store.stats();
         let evicted = stats.evicted_by_log + stats.evicted_by_index;
         assert!(self.forgotten <= evicted, "{} forgotten, {evicted} counted", self.forgotten);
         assert!(self.forgets() || evicted == 0, "a store evicts nothing");
-        // The look itself may have evicted keys that it had passed already.
+        // The check itself may have evicted keys that it had passed already.
         let unnoticed = evicted - self.forgotten;
         assert!(stats.items + unnoticed >= self.model.len() as u64);
         let given_bytes = self.store.memory_bytes() + self.store.surplus_bytes();

@@ -67,7 +67,8 @@ impl Cache {
         seen.hits
     }
 
-    /// Reads each key and writes what is missing; the miss ratio and the items held on average.
+    /// Reads each key and writes it after a miss; returns the miss ratio and the average number of
+    /// items.
     fn replay(&mut self, ids: &[u64]) -> (f64, f64) {
         let (mut hits, mut held) = (0, 0);
         for (at, id) in ids.iter().enumerate() {

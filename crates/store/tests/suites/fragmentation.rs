@@ -38,7 +38,7 @@ struct Driver {
     seen: Seen,
 }
 
-/// What a write says beside key and length.
+/// A write's parameters besides key and length.
 #[derive(Clone, Copy)]
 struct Extras {
     client_flags: u64,

@@ -113,7 +113,7 @@ fn a_store_refuses_only_when_nothing_can_be_cleaned() {
     let full_pct = stats.entry_bytes * 100 / stats.log_bytes;
     assert!(full_pct >= 85, "refused at {full_pct} %");
     assert_eq!(driver.hits_among(0..id - 1), id - 1, "nothing was dropped");
-    // Room comes back with deletes, and overwriting needs none to stay.
+    // Deletes give room back, and overwriting needs no permanent room.
     for gone in 0..id / 4 {
         driver.run(gone, Op::Delete);
     }

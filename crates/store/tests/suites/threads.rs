@@ -150,7 +150,8 @@ fn check_churn(config: StoreConfig) {
     });
     store.validate();
     let stats = store.stats();
-    // Slow threads flush and expire so much that nothing alive has to go: then it is copied.
+    // Slow threads flush and expire so much that no live item has to be evicted: then entries are
+    // copied.
     let emptied = stats.evicted_by_log + stats.reinserted + stats.dead_space_copied_bytes;
     assert!(mode == Mode::Clean || emptied > 0, "segments were emptied: {stats:?}");
     assert!(mode == Mode::Evict || stats.evicted_by_log + stats.evicted_by_index == 0);
@@ -377,8 +378,8 @@ fn write_all(
     }
 }
 
-/// Two writers make the index grow to thousands of heads and shrink again, over and over; the
-/// keys below `KEYS` stay, and a reader asks for them in each way there is (K9, K11).
+/// Two writers make the index grow to thousands of heads and shrink again, over and over; the keys
+/// below `KEYS` stay, and a reader looks them up in every possible way (K9, K11).
 #[test]
 fn what_stays_is_always_found_while_the_index_grows_and_shrinks() {
     let store = open(Mode::Clean, false, 3, 16 << 20);
@@ -465,7 +466,7 @@ fn what_stays_is_always_found_while_the_index_grows_and_shrinks() {
             }
         });
     });
-    // The stripes beside a tree are as many as ever; its nodes come and go.
+    // With a tree the number of stripes is fixed; its nodes come and go.
     let grows = index_kind() == IndexKind::Hash;
     let most_heads = most_heads.load(Ordering::Relaxed);
     assert!(!grows || most_heads > 4 * heads_at_first, "it grew");

@@ -8,10 +8,10 @@ use store::Item;
 use super::shared::{KEYS, Shared};
 use super::values::{Kind, client_flags, kind_of, sequence_of};
 
-/// What this thread has seen of one key; its own keys' truth.
+/// This thread's knowledge of one key; for its own keys the truth.
 #[derive(Clone, Copy, Default)]
 pub struct Known {
-    /// Of the last item that was seen.
+    /// The version of the last item seen.
     version: u64,
     sequence: u64,
     /// The last write whose item is known to be gone: it must not be seen again.
@@ -23,7 +23,7 @@ pub struct Known {
     expires_at: Option<UnixMillis>,
 }
 
-/// One answer about a key of the other thread, judged once it is known what was done meanwhile.
+/// One answer about a key of the other thread, judged once its meanwhile finished writes are known.
 #[derive(Clone, Copy)]
 pub struct Sight {
     pub key: u64,
@@ -48,7 +48,7 @@ impl<'s> Ledger<'s> {
         key % 2 == self.thread
     }
 
-    /// The next write of an own key; others may see it from now on.
+    /// Begins the next write of an own key; other threads may see it from now on.
     pub fn start(&mut self, key: u64) -> u64 {
         assert!(self.is_own(key), "one writer for each key");
         let known = &mut self.known[key as usize];
@@ -88,7 +88,7 @@ impl<'s> Ledger<'s> {
         self.shared.progress[key as usize].done.load(Ordering::Acquire)
     }
 
-    /// What an item says of itself: the write that made it, and its version.
+    /// The write that made an item, and the item's version.
     pub fn read(&self, key: u64, item: &Item<'_>, now: UnixMillis) -> (u64, u64) {
         let sequence = sequence_of(key, item.value);
         assert_eq!(item.client_flags, client_flags(key, sequence), "flags of {key}:{sequence}");
@@ -97,7 +97,8 @@ impl<'s> Ledger<'s> {
         (sequence, item.version)
     }
 
-    /// An own key: what is there is known exactly, except that a cache may have dropped it.
+    /// Judges a read of an own key: its state is known exactly, except that a cache may have
+    /// dropped it.
     pub fn see_own(&mut self, key: u64, found: Option<(u64, u64)>) {
         let known = self.known[key as usize];
         let Known { effective, version, .. } = known;
@@ -121,7 +122,7 @@ impl<'s> Ledger<'s> {
         }
     }
 
-    /// Any key, once the read is over.
+    /// Judges a read of any key, once the read is over.
     pub fn see(&mut self, sight: Sight) {
         let Sight { key, floor, found } = sight;
         if self.is_own(key) {

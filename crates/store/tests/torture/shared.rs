@@ -13,7 +13,7 @@ pub const KEYS: u64 = 600;
 /// Counters that both threads add to: odd ones have keys that keep them from being in place.
 pub const COUNTERS: usize = 4;
 
-/// How far the owner of a key is. Writes are numbered from 1.
+/// The progress of a key's owner. Writes are numbered from 1.
 #[derive(Default)]
 pub struct Progress {
     /// The last write that may have begun.
@@ -26,9 +26,9 @@ pub struct Shared<'s> {
     pub store: &'s Store,
     pub progress: Vec<Progress>,
     clock_ms: AtomicU64,
-    /// Increments that the store said it did.
+    /// The increments that the store reported as done.
     pub increments: Vec<AtomicU64>,
-    /// The same by compare-and-swap.
+    /// The same for compare-and-swaps.
     pub swaps: Vec<AtomicU64>,
 }
 
@@ -44,7 +44,7 @@ impl Shared<'_> {
         }
     }
 
-    /// A millisecond later; no thread has used a later time than this before.
+    /// Advances the clock by a millisecond; no thread has used a later time before.
     pub fn tick(&self) -> UnixMillis {
         UnixMillis(self.clock_ms.fetch_add(1, Ordering::AcqRel) + 1)
     }
@@ -54,12 +54,13 @@ impl Shared<'_> {
         UnixMillis(self.clock_ms.load(Ordering::Acquire))
     }
 
-    /// Whether the store may drop what it likes.
+    /// Whether the store may drop items.
     pub fn forgets(&self) -> bool {
         self.store.config().mode == Mode::Evict
     }
 
-    /// Both threads are done: a store's counters hold every increment, a cache's no more.
+    /// After both threads have ended: a store's counters hold every increment, a cache's no more
+    /// than these.
     pub fn check_counters(&self, worker: &mut Worker<'_>) {
         for index in 0..COUNTERS {
             for (counts, is_swap) in [(&self.increments, false), (&self.swaps, true)] {

@@ -6,7 +6,8 @@ use base::hash::mix;
 /// Longest value: more than one segment of the smallest stores.
 const LONGEST_BYTES: usize = 100_000;
 
-/// What one write of a key does; follows from key and sequence alone, so that every thread knows.
+/// The effect of one write of a key; it follows from key and sequence alone, so every thread knows
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Delete,
@@ -48,7 +49,8 @@ pub fn key_id(bytes: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// Every way that an entry can lie: in place, short, a page, alone in a segment, in a run.
+/// The length of a value: every layout of an entry occurs: in place, short, a page, alone in a
+/// segment, in a run.
 fn value_len(key: u64, sequence: u64) -> usize {
     let draw = mix(key.wrapping_mul(77) ^ sequence << 24);
     let rest = (draw >> 16) as usize;
@@ -73,7 +75,7 @@ fn head_word(key: u64, sequence: u64) -> u64 {
     told | mix(told) & 0xff
 }
 
-/// Fills `value` with what write `sequence` of `key` stores.
+/// Fills `value` with the bytes that write `sequence` of `key` stores.
 pub fn fill(value: &mut Vec<u8>, key: u64, sequence: u64) {
     value.clear();
     let head = head_word(key, sequence);

@@ -19,12 +19,12 @@ use super::values::{self, Kind, STABLE, kind_of};
 /// short, longer.
 const GROUPS: u64 = 3;
 const GROUP_LENS: [usize; 4] = [8, 8, 40, 700];
-/// Keys that one thread fills the index with, and empties it of again.
+/// The number of keys with which one thread fills and empties the index.
 const CROWD: u64 = 4000;
 const CROWD_STEP: u64 = 250;
 /// Values that a thread keeps pinned.
 const PINS_MAX: usize = 12;
-/// Beyond every time that a torture gets to.
+/// A time beyond the end of every torture test.
 const FAR: UnixMillis = UnixMillis(1 << 40);
 
 /// A read-modify-write of the torture.
@@ -57,7 +57,7 @@ fn number_of(item: &Item<'_>) -> u64 {
     u64::from_le_bytes(item.value.try_into().expect("a number has eight bytes"))
 }
 
-/// An answer without borrows: the item's number or the write that it is from, and its version.
+/// An answer without borrows: the item's number or the write that made it, and its version.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Answer {
     Hit(u64, u64),
@@ -203,7 +203,7 @@ pub struct Worker<'s> {
     thread: u64,
     draw: u64,
     pins: VecDeque<(u64, PinnedValue)>,
-    /// How many of the crowd are there, and whether it grows.
+    /// How many keys of the crowd are present, and whether it grows.
     crowd: u64,
     crowd_grows: bool,
     nonce: u64,
@@ -233,7 +233,7 @@ impl<'s> Worker<'s> {
         ((u128::from(mix(self.draw)) * u128::from(end)) >> 64) as u64
     }
 
-    /// The stable keys that are this thread's.
+    /// Writes this thread's stable keys.
     pub fn write_stable(&mut self) {
         let thread = self.thread;
         for key in (0..STABLE).filter(|key| key % 2 == thread) {
@@ -339,7 +339,7 @@ impl<'s> Worker<'s> {
         }
     }
 
-    /// Holds nothing of the store: an idle session would keep the other thread from making room.
+    /// Holds no reference: an idle session would keep the other thread from making room.
     pub fn rest(&mut self) {
         while !self.pins.is_empty() {
             self.drop_pin();
@@ -422,7 +422,7 @@ impl<'s> Worker<'s> {
             .collect();
         locked.execute(now, &sets, &mut after);
         if after.refused > 0 {
-            // A part of it would be what the others then find.
+            // Otherwise the other thread would find a part of the group.
             locked.execute(now, &requests(&|_| Op::Delete), &mut Group::default());
         }
         drop(locked);
@@ -441,7 +441,7 @@ impl<'s> Worker<'s> {
         }
     }
 
-    /// Keys of the owners, as of one moment: each by itself as if it had been read alone.
+    /// Reads keys of the owners as of one moment, and judges each as if it had been read alone.
     fn read_snapshot_of_keys(&mut self) {
         let now = self.shared.tick();
         let first = self.below(KEYS - 8);
@@ -460,7 +460,7 @@ impl<'s> Worker<'s> {
         sights.into_iter().for_each(|sight| self.ledger.see(sight));
     }
 
-    /// The index gets many small items, or loses them again: it grows and shrinks, and chains have
+    /// Adds many small items to the index, or removes them: it grows and shrinks, and chains have
     /// overflow buckets.
     fn fill_or_drain(&mut self) {
         let (now, grows) = (self.shared.tick(), self.crowd_grows);
@@ -502,7 +502,8 @@ impl<'s> Worker<'s> {
         self.move_crowd(grows, ids.len() as u64, stored);
     }
 
-    /// The crowd is the first so many keys; what was refused in between is none of it.
+    /// Sets the size of the crowd, which is the first `n` keys; writes refused in between do not
+    /// belong to it.
     fn move_crowd(&mut self, grows: bool, asked: u64, stored: u64) {
         if !grows {
             self.crowd -= asked;
@@ -512,7 +513,7 @@ impl<'s> Worker<'s> {
         self.crowd += asked;
         self.crowd_grows = self.crowd < CROWD;
         if stored < asked {
-            // Full: away with all of it, found or not.
+            // The store is full: delete all of the crowd, found or not.
             self.delete_crowd();
         }
     }
@@ -545,7 +546,7 @@ impl<'s> Worker<'s> {
             let next = next.expect("a cursor that was just given");
             cursor = next;
             for (key, found) in sights {
-                // Gathered before it was visited: only the past is ruled out.
+                // Gathered before it was visited: only an older state can be excluded.
                 assert!(
                     found.0 <= self.shared.progress[key as usize].started.load(Ordering::Acquire)
                 );
@@ -616,7 +617,7 @@ impl<'s> Worker<'s> {
         });
     }
 
-    /// The other thread has ended: every own key is as it was left.
+    /// After the other thread has ended: every own key is as this thread left it.
     pub fn finish(&mut self) {
         let own: Vec<(u64, bool)> =
             (0..KEYS).filter(|key| key % 2 == self.thread).map(|key| (key, false)).collect();
@@ -658,7 +659,7 @@ fn group_value(nonce: u64, len_bytes: usize) -> Vec<u8> {
     nonce.to_le_bytes().iter().copied().cycle().take(len_bytes).collect()
 }
 
-/// The nonces of the members that were found.
+/// The nonces of the members found.
 #[derive(Default)]
 struct Group {
     nonces: Vec<u64>,

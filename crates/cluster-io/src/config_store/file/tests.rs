@@ -83,7 +83,7 @@ fn a_claim_ends_with_its_session_and_watchers_hear_of_it() {
     let want = Answer::Value(Stamp(1), Some((*b"one").into()));
     assert_eq!(two.ask(Ask::Read(Path::Leader)), want);
     let watch = two.send(Ask::Watch(Path::Leader));
-    // Answered in order: what is watched was seen before it changes.
+    // Requests are answered in order: the watched value was read before it changes.
     assert_eq!(two.ask(Ask::Beat), Answer::Alive);
     drop(one);
     assert_eq!(two.hear(watch), Answer::Changed(Path::Leader));

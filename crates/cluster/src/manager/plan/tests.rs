@@ -138,7 +138,8 @@ fn what_is_given_up_and_comes_back_is_kept() {
     assert_eq!((bench.shard().primary, bench.shard().epoch), (node(2), 2));
 }
 
-/// Its own pending writes hide at the source what it has not got (M3), and cannot end.
+/// The primary's own pending writes hide at the source the entries that it does not have (M3), and
+/// cannot end.
 #[test]
 fn a_filling_with_too_few_copies_is_rolled_back() {
     let mut bench = Bench::new(1, &[1, 2, 3, 4]);
@@ -230,7 +231,7 @@ fn copies_that_fall_silent_one_by_one_are_waited_for() {
     assert_eq!((bench.shard().primary, &bench.shard().waiting[..]), (node(3), &[node(2)][..]));
     bench.next(&alive(&[]), false);
     assert_eq!(bench.shard().keepers().collect::<Vec<_>>(), [node(3), node(2)]);
-    // The node that is back first takes over, and the other is still waited for.
+    // The first node to be back takes over, and the other is still waited for.
     let back = |name| NodeId { name, incarnation: 2 };
     let mut live = BTreeMap::from([(back(2), Recovered::Whole { since: 0, incarnation: 1 })]);
     bench.is_grace_over = true;
@@ -254,17 +255,17 @@ fn reads_that_have_waited_long_wait_for_no_lease() {
     assert_eq!(bench.shard().waiting, []);
 }
 
-/// Five servers with disks, one shard: what each has of it.
+/// Five servers with disks and one shard: the data of it that each has.
 #[derive(Default)]
 struct Servers {
     lives: [u32; 5],
-    /// The last write that each has.
+    /// The last write of each server.
     has: [u64; 5],
     last_write: u64,
 }
 
 impl Servers {
-    /// Those of the bits, and what they have recovered.
+    /// The servers of the bits, and the data that each has recovered.
     fn live(&self, bits: u8) -> BTreeMap<NodeId, Recovered> {
         let is_live = |name: &u16| bits >> name & 1 == 1;
         let facts = |name: u16| {
@@ -278,8 +279,8 @@ impl Servers {
         (0..5).filter(is_live).map(facts).collect()
     }
 
-    /// What a configuration makes of them: a node that is not needed forgets, a node that joins
-    /// begins with nothing, and with enough copies there is a write.
+    /// Applies a configuration: a node without a role drops its data, a joining node begins without
+    /// data, and with enough copies there is a write.
     fn follow(&mut self, new: &Configuration, joined: bool, settings: &Settings) {
         let shard = &new.shards[0];
         for member in &new.members {
@@ -305,7 +306,7 @@ impl Servers {
 }
 
 proptest! {
-    /// Whatever dies and comes back in whatever order: the configuration names at least
+    /// Whichever servers die and come back, in any order: the configuration names at least
     /// `min_copies` servers, and each of them has every write.
     #[test]
     fn enough_servers_that_have_all_are_always_named(

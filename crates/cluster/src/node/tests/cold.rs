@@ -11,19 +11,20 @@ use crate::settings::Durability;
 use crate::slot::Slot;
 
 const SHARDS: u16 = 64;
-/// Of each shard: more than a step looks up at once, all above CommitVer.
+/// The keys of each shard: more than one step looks up, all above CommitVer.
 const KEYS: usize = 1_500;
-/// One message is taken in whole: the answers of three copies, or one part of a copy.
+/// The most work of one message, which is taken in whole: the answers of three copies, or one part
+/// of a copy.
 const MESSAGE_WORK: usize = 3 * KEYS;
-/// Of an entry, as on a slow machine: all that a node has to do takes longer than a lease.
+/// The time per entry, as on a slow machine: a node's whole work takes longer than a lease.
 const WORK_NS: u64 = 10_000;
 
 fn member(name: u16) -> NodeId {
     NodeId { name, incarnation: 2 }
 }
 
-/// Each node is primary of a third of the shards; `joining` of those of node 0, as many as are
-/// copied at once.
+/// Each node is primary of a third of the shards. Node `joining` joins as many shards of node 0 as
+/// are copied at once.
 fn spread(term: u64, joining: Option<u16>) -> Arc<Configuration> {
     let of = |(index, (first, last)): (usize, (Slot, Slot))| {
         let at = |step: usize| member(((index + step) % 3) as u16);
@@ -52,11 +53,11 @@ fn log(settings: &Settings) -> Vec<u8> {
     bytes
 }
 
-/// A node, what has come for it, and how much it has done.
+/// A node, its unread messages, and its work so far.
 struct Server {
     node: Node<MemoryReplicaStore>,
     inbox: VecDeque<(Peer, Message)>,
-    /// What is appended, and to be synced.
+    /// The appended bytes that are to be synced.
     log_bytes: u64,
     asked_at: Instant,
     work_most: usize,
@@ -66,7 +67,7 @@ struct World {
     servers: Vec<Server>,
     now: Instant,
     turns: usize,
-    /// The most time between two questions of a node for its lease.
+    /// The longest time between two lease requests of a node.
     silence_ns: u64,
     settings: Settings,
 }
@@ -98,8 +99,8 @@ impl World {
         }
     }
 
-    /// A turn of one node, as its driver takes it: messages until they have made enough work, a
-    /// step, what was synced, a tick. How much work it was.
+    /// One turn of a node's driver: messages until they have made enough work, a step, the report
+    /// of a sync, a tick. Returns its work.
     fn turn(&mut self, name: usize) -> usize {
         let (server, now) = (&mut self.servers[name], self.now);
         let (mut actions, mut work) = (Vec::new(), server.node.take_work());
@@ -161,7 +162,7 @@ fn a_start_of_64_shards_from_three_logs_takes_bounded_turns_and_leases_are_asked
     world.install(&spread(2, None));
     let turns =
         world.until(|world| world.all(|node, shard| node.stage(shard) == Some(Stage::Serving)));
-    // Each node looks up each shard, takes three answers of a third of them in, and the union of
+    // Each node looks up each shard, takes in three answers for a third of them, and the union for
     // the others.
     let work = 3 * usize::from(SHARDS) * (KEYS + KEYS + KEYS);
     assert!(turns <= work / TURN_WORK + 100, "{turns} turns");
@@ -196,7 +197,7 @@ fn the_parts_of_copies_that_leave_in_a_turn_are_counted() {
     let mut actions = Vec::new();
     node.input(Event::Tick, now, &mut actions);
     assert!(node.take_work() >= 4, "the first part of each of four shards");
-    // An acknowledgement of a part makes the next one: some of them, and the turn is over.
+    // The acknowledgement of a part makes the next one: a few of these end the turn.
     let last = KEYS.div_ceil(world.settings.copy_part_entries) as u64 - 1;
     for part in 0..=last {
         let copied = Message::Copied { term: Term(3), shard: ShardId(0), part };

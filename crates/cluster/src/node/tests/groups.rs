@@ -19,7 +19,7 @@ impl Bench {
         self.act(0, actions);
     }
 
-    /// A group of so many writes, of values so long.
+    /// Sends a group of `count` writes with values of `value_bytes`.
     fn ask_group(&mut self, count: usize, value_bytes: usize) {
         self.hold();
         for number in 0..count {
@@ -28,7 +28,7 @@ impl Bench {
         }
     }
 
-    /// Time passes; the lease is renewed, and what was lost is sent again.
+    /// Lets time pass; the lease is renewed, and lost messages are sent again.
     fn pass(&mut self) {
         self.now = after(self.now, 100 * MS);
         let message = Message::Granted { sent_at: self.now, term: Term(1), is_committed: true };
@@ -71,7 +71,7 @@ fn what_is_read_in_a_group_is_known_at_once() {
     bench.expect(&[(1, Outcome::Done), (3, Outcome::Done), (4, Outcome::Integer(5))]);
 }
 
-/// A part was refused, as between two configurations: the driver gives the others up.
+/// Part of the group was refused, as between two configurations: the driver gives the others up.
 #[test]
 fn a_group_that_is_dropped_has_never_been() {
     let mut bench = Bench::new();
@@ -89,7 +89,7 @@ fn a_group_that_is_dropped_has_never_been() {
     bench.ask(0, 4, Operation::Get);
     bench.ask_of(&key(1), 0, 5, Operation::Get);
     bench.expect(&[(4, value("5")), (5, Outcome::Value(None))]);
-    // The shard goes on: later writes build on what is there, and CommitVer goes past the gap.
+    // The shard goes on: later writes build on the present data, and CommitVer goes past the gap.
     bench.ask(0, 6, Operation::Increment(1));
     bench.pass();
     bench.land(|_| true);
@@ -123,8 +123,9 @@ fn what_is_held_is_void_where_the_primary_ceases_to_be_one() {
 }
 
 proptest! {
-    /// Frames and acknowledgements get lost, are sent again, and the primary dies: the next one and
-    /// its backup have all of the group or nothing, and all if it was acknowledged.
+    /// Frames and acknowledgements get lost and are sent again, and the primary dies: the next
+    /// primary and its backup have all of the group or nothing, and all of it if it was
+    /// acknowledged.
     #[test]
     fn a_group_outlives_its_primary_whole_or_not_at_all(
         count in 1_usize..8,

@@ -4,7 +4,7 @@ use super::*;
 use crate::replica_store::{Above, Done, Landed, Part, Plain};
 use crate::settings::Durability;
 
-/// Installs when it is told to, or has to.
+/// A replica store that installs entries when a test says so, or when it must.
 #[derive(Debug, Default)]
 struct LateReplicaStore {
     replica_store: std::cell::RefCell<MemoryReplicaStore>,
@@ -151,7 +151,7 @@ fn what_had_no_room_is_whole_again_when_its_last_block_comes_again() {
     let crowded = Message::Crowded { term: Term(1), shard: SHARD };
     assert!(actions.contains(&to_node(id(0), crowded)));
     node.replica_store().is_full.set(false);
-    // Twice, as where the first one's answer was late.
+    // Landed twice, as if the first answer was late.
     land(&mut node, &blocks[blocks.len() - 1..], &mut actions);
     land(&mut node, &blocks[blocks.len() - 1..], &mut actions);
     node.replica_store().digest();

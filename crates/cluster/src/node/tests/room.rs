@@ -124,7 +124,7 @@ fn another_node_joins_while_a_backup_has_no_room_for_the_union() {
     let contents = Contents { entries: vec![entry.clone()], sessions: Vec::new() };
     let message = Message::Gathered { term: Term(2), shard: SHARD, contents };
     node.input(Event::Message { from: Peer::Node(id(2)), message }, now, &mut actions);
-    // Node 2 does not say that it has the union.
+    // Node 2 does not report that it has the union.
     let patience_ns = Settings::default().patience_ns();
     node.input(Event::Tick, after(now, patience_ns / 2), &mut actions);
     assert_eq!(copied(&actions), None, "a promotion takes its time");

@@ -1,4 +1,4 @@
-//! Settings as users spell them, and which of them go together.
+//! Tests of the settings as users spell them, and of which pairs are valid.
 
 use super::*;
 
@@ -40,8 +40,8 @@ const DISPATCHES: [Dispatch; 7] = [
     Dispatch::SizeAware,
 ];
 
-/// The route of a read and of a write of partition 3, received by a worker, of three workers of
-/// which the first is busy.
+/// The routes of a read and of a write of partition 3, received by one of three workers, of which
+/// the first is busy.
 struct Ask {
     receiver: u16,
 }
@@ -72,8 +72,8 @@ fn open(write_policy: WritePolicy, dispatch: Dispatch) -> Result<[Route; 2], Not
     choice.open(Ask { receiver: 1 })
 }
 
-/// K15: a worker that receives and executes keeps what is small; a dispatcher that executes nothing
-/// sends it to the shortest queue.
+/// K15: a worker that receives and executes keeps small requests; a dispatcher that executes
+///     nothing sends them to the shortest queue.
 #[test]
 fn by_size_a_receiver_that_executes_keeps_small_requests() {
     for write_policy in [WritePolicy::DCrew, WritePolicy::Crcw] {
@@ -95,7 +95,7 @@ fn by_size_a_receiver_that_executes_keeps_small_requests() {
     }
 }
 
-/// Architecture of the presets: which router each pair of settings stands for.
+/// The architecture of the presets: the router of each pair of settings.
 #[test]
 fn each_pair_of_settings_is_a_router_or_a_refusal() {
     use WritePolicy::{Crcw, Crew, DCrew, Erew};

@@ -1,7 +1,7 @@
-//! Random streams of routing and finishing, by several dispatchers at once.
+//! Tests with random streams of routing and finishing, by several dispatchers at once.
 //!
-//! The model is a list of what is outstanding. After each step it says which worker writes each
-//! partition, what each worker holds, and which entries the write table must have.
+//! The model is a list of the outstanding requests. After each step it gives the writer of each
+//! partition, the depth of each worker, and the entries that the write table must have.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use super::*;
 const WORKERS: u16 = 5;
 const DISPATCHERS: usize = 3;
 
-/// What holds for a router.
+/// The properties of a router.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
     /// No partition has writes outstanding with two workers.
     has_one_writer: bool,
     /// No request that may be balanced is sent to a worker that holds this many.
     bound: Option<u32>,
-    /// Partitions whose writes may wait for room in the table.
+    /// Whether writes of a partition may wait for room in the table.
     may_fill_up: bool,
 }
 
@@ -49,7 +49,7 @@ fn any_steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(prop_oneof![3 => route, 2 => finish], 1..200)
 }
 
-/// What is outstanding: the sender, the request, and the worker it went to.
+/// The outstanding requests: the sender, the request, and its worker.
 type Outstanding = Vec<(usize, RouteRequest, WorkerId)>;
 
 struct Run<R> {
@@ -110,7 +110,7 @@ impl<R: Router> Run<R> {
         self.depths[dispatcher].remove(worker);
     }
 
-    /// The worker that has writes of the request's partition outstanding.
+    /// The worker with outstanding writes of the request's partition.
     fn writer(&self, request: &RouteRequest) -> Option<WorkerId> {
         let of_same = |other: &RouteRequest| {
             other.access == Access::Write && other.partition == request.partition
@@ -118,7 +118,7 @@ impl<R: Router> Run<R> {
         self.outstanding.iter().find(|(_, other, _)| of_same(other)).map(|(_, _, worker)| *worker)
     }
 
-    /// Nothing was lost: what is outstanding is what the depths hold.
+    /// Checks that no request was lost: the depths count exactly the outstanding ones.
     fn validate(&self) {
         let mut held = BTreeMap::<(usize, WorkerId), u32>::new();
         for (dispatcher, _, worker) in &self.outstanding {
@@ -146,7 +146,7 @@ impl<R: Router> Run<R> {
     }
 }
 
-/// The entries of the table are the partitions that have writes outstanding.
+/// Checks that the table's entries are the partitions with outstanding writes.
 fn check_table<B: Balance>(run: &Run<DCrew<B>>) {
     let table = run.routers[0].table();
     table.validate();
@@ -235,7 +235,7 @@ proptest! {
         });
     }
 
-    /// Reads are what CREW may balance: they leave no worker above the bound.
+    /// CREW may balance reads only: they leave no worker above the bound.
     #[test]
     fn what_is_balanced_respects_the_bound(steps in any_steps(), bound in 1..4_u32) {
         let rules = Rules { bound: Some(bound), ..OWNED };

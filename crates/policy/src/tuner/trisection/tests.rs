@@ -1,4 +1,4 @@
-//! Every peak of every small range, plateaus, and the number of measurements.
+//! Tests with every peak of every small range, with plateaus, and of the number of measurements.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Closed windows against the same operations run one by one.
+//! Tests of closed windows against the same operations executed one by one.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ const TOKEN: u64 = 1;
 const OLD_TOKEN: u64 = 999;
 
 fn store_with(value: Option<&'static str>) -> Store {
-    // The version of what is there; tokens were given out before.
+    // The version of the present value; tokens were assigned before.
     let mut store = Store { next_version: TOKEN - 1, ..Store::default() };
     if let Some(bytes) = value {
         store.run(&operation(0, 0, Command::SetExpiring(bytes)));
@@ -22,7 +22,7 @@ fn plan_of(commands: &[Command]) -> Plan<Operation> {
     Plan::of(numbered.map(|(id, command)| operation(id, 0, command.clone())).collect())
 }
 
-/// Replies, loads and writes of a window over `before`.
+/// Checks replies, loads and writes of a window over `before`.
 #[track_caller]
 fn check(before: Option<&'static str>, steps: &[(Command, Answer)], loads: usize, writes: usize) {
     let commands: Vec<_> = steps.iter().map(|(command, _)| command.clone()).collect();

@@ -1,4 +1,4 @@
-//! The rules as tables: the published model's four cases, and C-4's text.
+//! Tests of the rules as tables: the published model's four cases, and C-4's text.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Windows by C-4's own examples, and by random streams against a store without windows.
+//! Tests of windows by C-4's own examples, and by random streams against a store without windows.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ struct Worker {
     timers: Vec<(WindowId, Instant)>,
     replies: Vec<(usize, Answer)>,
     plan: Plan<Operation>,
-    /// Operations of each window that closed, and why it did.
+    /// The operations of each closed window, and the reason for closing.
     closed: Vec<(usize, CloseReason)>,
     next_id: usize,
 }
@@ -98,7 +98,7 @@ impl Worker {
         self.store.values.get(key).map(|value| &value.bytes[..])
     }
 
-    /// The ids of those that have an answer, in the order in which they got it.
+    /// The ids of the answered requests, in the order of their answers.
     fn answered(&self) -> Vec<usize> {
         self.replies.iter().map(|(id, _)| *id).collect()
     }
@@ -125,7 +125,7 @@ fn a_read_within_a_window_returns_the_old_value_and_no_set_is_answered_before_it
     assert_eq!(worker.replies.last(), Some(&(get_later, Answer::Bytes(b"2".into()))));
 }
 
-/// C-4 §4.3, Fig. 6: step 1 finds a second write in the queue, step 2 collects all that come in
+/// C-4 §4.3, Fig. 6: step 1 finds a second write in the queue, step 2 collects all that arrive
 /// meanwhile, step 3 stores once.
 #[test]
 fn all_writes_of_a_window_become_one() {
@@ -194,7 +194,7 @@ fn a_window_whose_key_went_elsewhere_closes_when_the_round_is_over() {
     assert_eq!(worker.closed, [(1, CloseReason::Early)]);
 }
 
-/// Decision 0017: what comes within the hold is gathered, and then the queue decides.
+/// Decision 0017: requests that arrive within the hold are gathered; after it the queue decides.
 #[test]
 fn a_held_window_gathers_what_comes_within_its_hold() {
     let mut worker = Worker::new(rules().held_for(1_800), 4);
@@ -251,7 +251,7 @@ fn the_queue_is_searched_32_slots_deep() {
     }
 }
 
-/// K10.
+/// Barriers (K10).
 #[test]
 fn a_connection_reads_its_own_write_although_the_window_is_open() {
     let mut worker = Worker::new(WindowRules { close: CloseWhen::Deadline, ..rules() }, 4);
@@ -362,8 +362,8 @@ fn run_stream(rules: WindowRules, events: Vec<Event>) -> Result<(), TestCaseErro
     check_answers(&worker, &received)
 }
 
-/// Each operation is answered once; writes of a key, and what one connection asks about a key, in
-/// the order in which they came.
+/// Checks that each operation is answered once, and that writes of a key, and one connection's
+/// requests for a key, are answered in the order of arrival.
 fn check_order(worker: &Worker, received: &[Operation]) -> Result<(), TestCaseError> {
     let answered: Vec<_> = worker.replies.iter().map(|(id, _)| &received[*id]).collect();
     for key in ["K", "L", "M"] {
@@ -381,11 +381,12 @@ fn check_order(worker: &Worker, received: &[Operation]) -> Result<(), TestCaseEr
     Ok(())
 }
 
-/// Each write is answered as by a store without windows. Each read returns what a write left that
-/// is no older than the last one answered before the read, and no older than its connection's own.
+/// Checks that each write is answered as by a store without windows. Each read returns the value of
+/// a write that is no older than the last one answered before the read, and no older than its
+/// connection's own.
 fn check_answers(worker: &Worker, received: &[Operation]) -> Result<(), TestCaseError> {
     let mut one_by_one = Store::default();
-    // The store behind each operation, so that a read can be asked of any moment.
+    // The store after each operation, so that a read can be checked against any moment.
     let mut moments = vec![one_by_one.clone()];
     for operation in received {
         let (place, (_, answer)) = (worker.replies.iter().enumerate())

@@ -175,7 +175,7 @@ fn the_small_queue_gives_up_segments_while_it_has_more_than_its_share() {
     live[small[0] as usize] = 0;
     assert_eq!(turn(&live), (main[0], Queue::Main), "1 of 13");
     live[main[0] as usize] = 0;
-    // Not quite dead: dead space would be taken first, whatever its queue.
+    // Not quite dead: a dead segment would be taken first, whatever its queue.
     live[main[1] as usize] = 1;
     live[main[2] as usize] = 1;
     assert_eq!(turn(&live), (main[1], Queue::Main), "1 of 10 is the share");
@@ -222,7 +222,7 @@ fn a_search_whose_find_was_taken_meanwhile_starts_anew() {
     let mut allocator = large_table(2_000);
     let mut search = Search::new(TURN);
     assert_eq!(allocator.search(&mut search, UnixMillis(10), |_| 1), Found::NotYet);
-    // The oldest goes to another session, which empties and fills it again.
+    // Another session claims the oldest, empties it and fills it again.
     let other = claim(&mut allocator, TURN, |_| 1).unwrap();
     assert_eq!(other.segment, 0);
     free_now(&mut allocator, other);
@@ -368,7 +368,7 @@ fn what_is_kept_for_a_session_is_taken_by_it_alone_and_else_free_again() {
     assert!(allocator.keep(1, 4, 0) && allocator.keep(1, 2, 0) && allocator.keep(2, 3, 0));
     assert!(!allocator.keep(2, 1, 0), "P2");
     assert_eq!(allocator.take(6, Purpose::Write, 0), Some(9));
-    // One is left beside the reserve.
+    // One is left besides the reserve.
     assert_eq!(allocator.take(2, Purpose::Write, 0), None);
     // The shortest run that is long enough, cut to the length.
     assert_eq!(allocator.take(2, Purpose::Held(1), 0), Some(4));
@@ -388,7 +388,8 @@ fn what_is_kept_for_a_session_is_taken_by_it_alone_and_else_free_again() {
     assert_eq!((allocator.free_count(), allocator.shortage()), (15, 0));
 }
 
-/// However long the log has been in use, and though the new entries are shorter than the old.
+/// However long the log has been in use, and although the new entries are shorter than the old
+/// ones.
 #[test]
 fn new_long_entries_take_the_places_of_the_oldest_and_not_of_each_other() {
     let mut allocator = Allocator::new(Regions::one(20));

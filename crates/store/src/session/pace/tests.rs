@@ -15,7 +15,8 @@ use crate::{
 };
 
 const BATCH: usize = 32;
-/// Entries of a victim whose buckets are prefetched together: what a step may go over by.
+/// Entries of a victim whose buckets are prefetched together: the most by which a step may exceed
+/// its bound.
 const GROUP: u64 = 16;
 
 fn open(mode: Mode, eviction: Eviction, session_max: usize, index_bytes: u64) -> Arc<Store> {
@@ -35,7 +36,7 @@ fn open(mode: Mode, eviction: Eviction, session_max: usize, index_bytes: u64) ->
     .unwrap()
 }
 
-/// Nothing is ever refused.
+/// Checks that no request is refused.
 struct Served;
 
 impl Sink<NoUpdate> for Served {
@@ -49,7 +50,7 @@ fn set(value: &[u8]) -> Op<'_, NoUpdate> {
     Op::Set(Set { value, client_flags: 0, expiry, condition })
 }
 
-/// One call with a request for each id; what it did for the house.
+/// Makes one call with a request for each id; returns the housekeeping that it did.
 fn call<'v>(
     store: &Store,
     session: &mut Session,
@@ -74,7 +75,7 @@ fn call<'v>(
     }
 }
 
-/// Numbers that look random, below `end`.
+/// A pseudo-random number below `end`.
 fn shuffled(round: u64, end: u64) -> u64 {
     (round.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % end
 }
@@ -136,7 +137,7 @@ fn lines_that_wait_for_a_reader_are_freed_some_at_a_time_when_it_has_gone() {
     let store = open(Mode::Clean, Eviction::Fifo, 2, 64 << 10);
     let (mut session, mut reader) = (store.session().unwrap(), store.session().unwrap());
     let freed_max = (FREED_MAX + 4 * BATCH) as u64;
-    // The reader stands still while the index grows, which leaves old heads and lines behind.
+    // The reader does nothing while the index grows, which leaves old heads and lines behind.
     for first in (0..KEYS).step_by(BATCH) {
         let ids = first..first + BATCH as u64;
         let work = call(&store, &mut session, ids, |_| set(b"too long for a word"));
@@ -147,7 +148,7 @@ fn lines_that_wait_for_a_reader_are_freed_some_at_a_time_when_it_has_gone() {
     let mut calls = 0;
     while session.local.retired.len() > FREED_MAX {
         reader.quiesce();
-        // What comes and goes, so that the session keeps house; no caller calls `maintain`.
+        // Keys that come and go, so that the session does housekeeping; no caller calls `maintain`.
         let op = |_| if calls % 2 == 0 { Op::Delete } else { set(b"too long for a word") };
         let work = call(&store, &mut session, 0..BATCH as u64, op);
         assert!(work.freed_blocks <= freed_max, "{work:?}");

@@ -105,8 +105,8 @@ fn read(shared: &Shared) {
     epochs.leave(place);
 }
 
-/// Every fixed key exactly once and in order, in both directions: all of them, and those from one
-/// of them on, to which a search among others has led.
+/// Checks that a walk yields every fixed key exactly once and in order, in both directions: all of
+/// them, and those from one of them on, with the hint of a search among others.
 fn walk(shared: &Shared) {
     let Shared { tree, table, epochs, fixed, .. } = shared;
     let place = epochs.join().unwrap();
@@ -120,7 +120,7 @@ fn walk(shared: &Shared) {
                 let key = &table.keys[fixed[from]];
                 let mut hints = [Hint::NONE; 2];
                 tree.seek_batch(table, |_| Sought { key, tag: None }, &mut hints);
-                // Time for others to change the border.
+                // Gives other threads time to change the border.
                 std::thread::yield_now();
                 walk.start(direction, Origin::At(key), usize::MAX, hints[1]);
             }
