@@ -38,7 +38,7 @@ pub enum Question {
         /// Whether it is to leave.
         leaves: bool,
     },
-    /// Serves shards whose last copies are gone again, empty.
+    /// Serves again, empty, shards whose last copies are gone.
     Abandon {
         /// The shards; none: all those of which no copy can come back.
         shards: Vec<u16>,

@@ -21,9 +21,9 @@
 //! L4: a peer of another format is refused before any message is exchanged, and one log line says
 //!     so.
 //! L5: a peer costs bounded memory and time: before its proof a few hundred bytes and two seconds,
-//!     later one frame of at most [`FRAME_MAX_BYTES`] and no silence. A new peer is always
-//!     accepted: to make room, the oldest link that has not proven the key is closed, of the
-//!     address with the most such links.
+//!     later one frame of at most [`FRAME_MAX_BYTES`] and no silence. At the bound on incoming
+//!     links a new peer replaces the oldest one that has not proven the key, of the address with
+//!     the most such links; it is refused only if all have proven the key.
 //! L6: waiting messages are bounded in bytes as well. When the bytes waiting for a receiver reach
 //!     the bound, another long message for it is refused; when those waiting for the driver do, no
 //!     link is read.

@@ -215,8 +215,8 @@ impl<M: Medium> Committer<M> {
             let row = Row { state: RowState::Free, end_bytes: 0, ..self.row(segment) };
             self.write_row(segment, row)?;
         }
-        // Read after the ends: an entry in this commit that is above a floor was written after that
-        // floor was set.
+        // Read after the ends: if an entry in this commit was written above a floor, the commit has
+        // that floor too.
         let flush_floor = self.durable.flush_floor();
         let version_floor = self.durable.dropped_floor.load(Ordering::Acquire).max(flush_floor);
         let block = Superblock {
