@@ -11,7 +11,8 @@ use std::fmt;
 pub struct NodeId {
     /// The server's name, given by its operator.
     pub name: u16,
-    /// The incarnation, counted from 1; the server stores it with its data, or draws a new number.
+    /// The incarnation, at least 1 and higher with each start. A server derives it from the clock;
+    /// one that keeps data stores it with the data and continues above the stored number.
     pub incarnation: u32,
 }
 
