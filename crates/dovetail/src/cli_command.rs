@@ -31,7 +31,7 @@ use crate::failure::{Failure, print, print_bytes};
 /// What `dovetail cli` takes.
 #[derive(Debug, Args)]
 struct CliArgs {
-    /// The server: HOST:PORT, redis://[user:password@]HOST:PORT or rediss:// (RESP), or
+    /// The server: HOST:PORT, redis://USER:PASSWORD@HOST:PORT or rediss:// (RESP), or
     /// native://HOST:PORT or shm:PATH (the native protocol). Without it, where the settings say
     #[arg(long, value_name = "TARGET")]
     target: Option<String>,

@@ -13,7 +13,7 @@
 //! sockets count as one address, on which wrong passwords wait and right ones never do.
 //!
 //! # Limits
-//! L1: the table has at most [`ADDRESSES_MAX`] addresses; the others share one entry.
+//! L1: the table has at most `ADDRESSES_MAX` addresses; the others share one entry.
 //! L2: an IPv6 address counts as its network of 64 bits.
 
 use std::collections::HashMap;

@@ -43,7 +43,7 @@ pub enum Consent {
 pub enum Mode {
     /// Keys that it has read.
     Read(Consent),
-    /// BCAST: all keys with one of the client's prefixes ([`Registry::prefixes_of`]).
+    /// BCAST: all keys with one of the client's prefixes (`Registry::prefixes_of`).
     Broadcast,
 }
 

@@ -76,7 +76,7 @@ impl Session {
         Some(Flush { place })
     }
 
-    /// Deletes some more items (U2); returns the number of keys visited, where [`HEADS_PER_KEY`]
+    /// Deletes some more items (U2); returns the number of keys visited, where `HEADS_PER_KEY`
     /// chains count as one.
     pub fn flush_step(&mut self, flush: &mut Flush) -> u32 {
         if let Some(durable) = &self.inner.durable {

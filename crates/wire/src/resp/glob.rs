@@ -35,9 +35,9 @@ pub const PATTERN_MAX_BYTES: usize = 256 << 10;
 /// Why a pattern is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatternError {
-    /// It has more than [`PATTERN_MAX_BYTES`].
+    /// It has more than `PATTERN_MAX_BYTES`.
     TooLong,
-    /// Its long parts with `?` or `[` between stars need more than [`WORDS_MAX`] words.
+    /// Its long parts with `?` or `[` between stars need more than `WORDS_MAX` words.
     TooComplex,
 }
 

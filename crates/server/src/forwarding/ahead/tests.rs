@@ -83,8 +83,8 @@ impl Bench {
             lane.pass_answered();
             lane.receiver.complete();
         }
-        // SAFETY: as in `send`.
         let text = |request_slot: &*mut request_slot::RequestSlot| {
+            // SAFETY: as in `send`.
             unsafe { &**request_slot }.request().key.to_vec()
         };
         let texts: Vec<_> = request_slots.iter().map(text).collect();
