@@ -37,7 +37,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use crate::clients::End;
+use crate::end::End;
 use crate::logins::Origin;
 use crate::shared::Shared;
 use write_limit::WriteLimit;

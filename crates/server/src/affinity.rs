@@ -4,7 +4,16 @@ use std::io;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::config::Pin;
+/// Whether worker `i` stays on the `i`-th processor of the inherited affinity mask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pin {
+    /// On, if there is a processor for each worker.
+    Auto,
+    /// On; more workers than processors are refused.
+    On,
+    /// The kernel schedules workers freely.
+    Off,
+}
 
 /// The CPU for each worker, inside the mask that the process was started with; empty: the kernel
 /// schedules workers freely.

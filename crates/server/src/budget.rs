@@ -48,11 +48,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use store::{ScratchRoom, Store};
 
-use crate::memory::MemoryPlan;
-
 pub use books::Books;
 pub use kind::{Class, Kind};
 pub use ledger::Ledger;
+
+/// What the buffers may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Of clients.
+    pub clients_bytes: u64,
+    /// Of writes of other nodes that land here.
+    pub landing_bytes: u64,
+}
 
 /// The maximum of all buffers for the kinds other than small commands together (I3).
 pub fn large_part(limit_bytes: u64) -> u64 {
@@ -118,11 +125,11 @@ impl BufferBudget {
         }
     }
 
-    /// A budget with the limits of the plan; the store books the buffers in which it makes long
+    /// A budget with those limits; the store books the buffers in which it makes long
     /// values.
-    pub fn of_plan(plan: &MemoryPlan, store: &Store) -> Arc<BufferBudget> {
+    pub fn new_for(limits: Limits, store: &Store) -> Arc<BufferBudget> {
         let budget = Arc::new(BufferBudget::new(0));
-        budget.follow(plan);
+        budget.follow(limits);
         store.book_scratch(Scratch(Arc::clone(&budget)));
         budget
     }
@@ -133,10 +140,10 @@ impl BufferBudget {
         self.limit_bytes.load(Ordering::Relaxed)
     }
 
-    /// Adopts the limits of another plan. Bytes granted beyond them come back as clients take their
+    /// Adopts other limits. Bytes granted beyond them come back as clients take their
     /// replies; until then no client is read (I1).
-    pub fn follow(&self, plan: &MemoryPlan) {
-        self.set_limits(plan.clients_bytes(), plan.landing_bytes());
+    pub fn follow(&self, limits: Limits) {
+        self.set_limits(limits.clients_bytes, limits.landing_bytes);
     }
 
     fn set_limits(&self, limit_bytes: u64, landing_limit_bytes: u64) {
@@ -144,9 +151,9 @@ impl BufferBudget {
         self.landing_limit_bytes.store(landing_limit_bytes, Ordering::Relaxed);
     }
 
-    /// Whether the standing kinds fit their part in such a plan.
-    pub fn fits_in(&self, plan: &MemoryPlan) -> bool {
-        self.standing_bytes.load(Ordering::Relaxed) <= standing_part(plan.clients_bytes())
+    /// Whether the standing kinds fit their part of such limits.
+    pub fn fits_in(&self, limits: Limits) -> bool {
+        self.standing_bytes.load(Ordering::Relaxed) <= standing_part(limits.clients_bytes)
     }
 
     /// The bytes granted now, landing writes excluded; at most some grants per worker more than the

@@ -5,11 +5,9 @@
 //! locks it. A worker stores the time of a client's last activity at most once per round.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Bound;
 use std::os::fd::RawFd;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,40 +16,7 @@ use base::{UnixMillis, WorkerId};
 use crate::budget::{BufferBudget, Kind, Reservation};
 
 use crate::counters::Dialect;
-
-/// An end of a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
-    /// An address and a port.
-    Ip(SocketAddr),
-    /// A Unix socket, by the path at which the server listens: both ends have that name.
-    Unix(Arc<Path>),
-}
-
-impl End {
-    /// The IP address, in one form; `None`: there is none.
-    fn address(&self) -> Option<IpAddr> {
-        match self {
-            End::Ip(address) => Some(address.ip().to_canonical()),
-            End::Unix(_) => None,
-        }
-    }
-
-    /// Whether it is certainly on this host.
-    pub fn is_local(&self) -> bool {
-        self.address().is_none_or(crate::doors::is_loopback)
-    }
-}
-
-impl fmt::Display for End {
-    /// As CLIENT LIST has it: `127.0.0.1:1234`, or `/path:0`.
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            End::Ip(address) => address.fmt(formatter),
-            End::Unix(path) => write!(formatter, "{}:0", path.display()),
-        }
-    }
-}
+use crate::end::End;
 
 /// One connected client.
 #[derive(Debug)]
@@ -454,6 +419,8 @@ impl Clients {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     const ONE: ClientsMax = ClientsMax { all: 1, per_address: 0 };

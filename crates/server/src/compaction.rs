@@ -50,6 +50,7 @@ use policy::window::Plan;
 use store::Session;
 use store::request::{Request, Sink};
 
+use crate::counters::{Compacted, SIZE_CLASSES};
 use crate::gather::BATCH_REQUESTS_MAX;
 use crate::rmw::{Refusal, Rmw};
 pub use find::Compacts;
@@ -92,22 +93,6 @@ pub trait Answering: Sink<Refusal> {
         0
     }
 }
-
-/// The counts of compaction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Compacted {
-    /// Groups that were written as one.
-    pub windows: u64,
-    /// Writes that the store never saw.
-    pub writes_saved: u64,
-    /// Groups that ran one by one after all.
-    pub given_up: u64,
-    /// Groups by the number of writes merged: 2 or less, up to 4, 8, 16, 32, 64, and more.
-    pub by_writes: [u64; SIZE_CLASSES],
-}
-
-/// Classes of [`Compacted::by_writes`].
-pub const SIZE_CLASSES: usize = 7;
 
 /// The class of a group of so many writes.
 fn size_class(writes: usize) -> usize {

@@ -1,7 +1,6 @@
 //! The configuration that a server is started with: plain values, whose spelling the reading code
 //! has already checked.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use policy::size_class::{Cost, LargeHelp, Threshold};
 use policy::{Dispatch, WritePolicy};
 use store::{Eviction, HugePages, IndexKind, Mode};
 
-use crate::affinity;
+use crate::affinity::{self, Pin};
 use crate::cluster::ClusterConfig;
 use crate::compaction::Compacts;
 use crate::durable::DataConfig;
@@ -19,7 +18,9 @@ use crate::forwarding::Layers;
 use crate::hot::HotSetSize;
 use crate::live::Hooks;
 use crate::manager::{knobs, ways};
+use crate::resctrl::Cat;
 use crate::tls::TlsConfig;
+use crate::topology::Numa;
 
 /// Everything that [`crate::Server::start`] needs to know.
 #[derive(Clone, Debug)]
@@ -403,50 +404,6 @@ pub enum Tuning {
     /// On two threads or more.
     On,
     /// Roles stay as they are.
-    Off,
-}
-
-/// Ways of the last-level cache for the memory-resident threads; the others may use all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cat {
-    /// As the tuner decides, if the machine can allocate its cache.
-    Auto,
-    /// As the tuner decides; the start fails if the machine cannot allocate its cache.
-    On,
-    /// All threads may use all ways.
-    Off,
-    /// So many; the start fails if the machine cannot allocate its cache.
-    Ways(u32),
-}
-
-impl fmt::Display for Cat {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Cat::Auto => formatter.write_str("auto"),
-            Cat::On => formatter.write_str("on"),
-            Cat::Off => formatter.write_str("off"),
-            Cat::Ways(count) => count.fmt(formatter),
-        }
-    }
-}
-
-/// Whether worker `i` stays on the `i`-th processor of the inherited affinity mask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pin {
-    /// On, if there is a processor for each worker.
-    Auto,
-    /// On; more workers than processors are refused.
-    On,
-    /// The kernel schedules workers freely.
-    Off,
-}
-
-/// Whether the store's memory is allocated on the nodes whose workers use it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Numa {
-    /// If there are several nodes, and the kernel allows it.
-    Auto,
-    /// Memory lies where it is first touched.
     Off,
 }
 

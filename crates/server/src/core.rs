@@ -433,7 +433,7 @@ impl Core {
             && connection.exchange.is_none()
             && !connection.is_known();
         if is_stranger {
-            self.counters().doors.turn_away(access);
+            self.counters().doors.turn_away(access.is_closed());
             self.lend_buffer(slot);
             let connection = &mut self.connections[slot];
             let line = denial(connection.client.protocol, access);

@@ -13,6 +13,7 @@
 
 mod doors;
 mod forwardings;
+mod latency;
 mod meta;
 mod native;
 mod tls;
@@ -24,11 +25,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use policy::size_class::WorkerSizes;
 use wire::resp::{CommandId, ErrorCode, Flags, Spec};
 
-use crate::compaction::{Compacted, SIZE_CLASSES};
-use crate::slo::LatencyCells;
-
 pub use doors::{DoorCells, DoorTotals};
 pub use forwardings::{ForwardingCells, ForwardingTotals};
+pub use latency::{LatencyCells, LatencyCounts};
 pub use meta::MetaForm;
 pub use native::{DropReason, NativeCells, NativeTotals};
 pub use tls::{TlsCells, TlsTotals};
@@ -58,6 +57,22 @@ impl Cell {
         self.0.load(Ordering::Relaxed)
     }
 }
+
+/// The counts of compaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compacted {
+    /// Groups that were written as one.
+    pub windows: u64,
+    /// Writes that the store never saw.
+    pub writes_saved: u64,
+    /// Groups that ran one by one after all.
+    pub given_up: u64,
+    /// Groups by the number of writes merged: 2 or less, up to 4, 8, 16, 32, 64, and more.
+    pub by_writes: [u64; SIZE_CLASSES],
+}
+
+/// Classes of [`Compacted::by_writes`].
+pub const SIZE_CLASSES: usize = 7;
 
 /// The counts of compaction.
 #[derive(Debug, Default)]

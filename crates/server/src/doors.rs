@@ -15,12 +15,10 @@
 mod remind;
 mod start;
 
-use std::net::IpAddr;
-
 use crate::acl::User;
-use crate::clients::End;
 use crate::config::Config;
 use crate::counters::Dialect;
+use crate::end::{End, is_loopback};
 use crate::tls::{ClientCertificates, TlsConfig};
 
 pub use remind::{Reminder, exposed};
@@ -115,6 +113,11 @@ pub enum Access {
 }
 
 impl Access {
+    /// Whether no client is let in.
+    pub fn is_closed(self) -> bool {
+        self == Access::Closed
+    }
+
     /// Whether a client is admitted at all.
     #[inline]
     pub fn admits(self, is_loopback: bool) -> bool {
@@ -252,12 +255,6 @@ fn native(state: &State, without_password: Access) -> Access {
         DefaultUser::Open => without_password,
         DefaultUser::Limited | DefaultUser::Locked | DefaultUser::Shut => Access::Closed,
     }
-}
-
-/// Whether an address is the loopback interface's, in IPv4, in IPv6, or in one within the other.
-#[inline]
-pub fn is_loopback(address: IpAddr) -> bool {
-    address.to_canonical().is_loopback()
 }
 
 /// The answers of all doors in one state.

@@ -14,9 +14,10 @@ use policy::{Route, RouteRequest};
 use store::request::{Item, Request};
 use store::{Changes, LockedSession, NoOrder, Range, RangeEnd, Session};
 
-use crate::compaction::{Answering, Compacted, Compaction};
+use crate::compaction::{Answering, Compaction};
 use crate::config::Config;
 use crate::core::Core;
+use crate::counters::Compacted;
 use crate::forwarding::replicate::{Apart, GroupAnswer};
 use crate::forwarding::{Awaiting, Lane, Loan, Returned, Turn};
 use crate::gather::Answer;

@@ -89,7 +89,7 @@ pub enum StartError {
     #[error("--cat {cat}: {reason}")]
     Cat {
         /// The requested value.
-        cat: crate::config::Cat,
+        cat: crate::resctrl::Cat,
         /// Why not, and what would be right.
         reason: String,
     },
@@ -97,7 +97,7 @@ pub enum StartError {
     #[error("--cat {cat}: {reason}")]
     CatWithoutLayers {
         /// The requested value.
-        cat: crate::config::Cat,
+        cat: crate::resctrl::Cat,
         /// What would be right.
         reason: String,
     },

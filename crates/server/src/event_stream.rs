@@ -31,7 +31,8 @@ use base::UnixMillis;
 use store::request::{Condition, Evicted, Expiry, Item, Op, Outcome, Request};
 use wire::memcached::{EventTopics, push_uri_encoded};
 
-use crate::clients::{Client, End};
+use crate::clients::Client;
+use crate::end::End;
 use crate::rmw::meta::Guard;
 use crate::rmw::{Refusal, Rmw, Side};
 use crate::shared::{Control, Shared};

@@ -44,6 +44,7 @@ pub mod doors;
 #[cfg(any(test, feature = "drive"))]
 mod drive;
 mod durable;
+mod end;
 mod engine;
 mod error;
 mod event_stream;
@@ -90,12 +91,14 @@ mod warm;
 pub mod work;
 mod worker;
 
+pub use affinity::Pin;
 pub use budget::BufferBudget;
 pub use compaction::Compacts;
 pub use config::{
-    AdminAccess, Cat, Config, DebugCommand, NativeTransport, Numa, Pin, Poll, SettingsOrigin,
-    SlowLogConfig, Tuning, UdpConfig, XdpDevice,
+    AdminAccess, Config, DebugCommand, NativeTransport, Poll, SettingsOrigin, SlowLogConfig,
+    Tuning, UdpConfig, XdpDevice,
 };
+pub use counters::LatencyCounts;
 #[cfg(any(test, feature = "drive"))]
 pub use drive::Drive;
 pub use durable::{Data, DataConfig, Durability, backup_data, check_data, check_node};
@@ -111,14 +114,16 @@ pub use policy::size_class::{
     Cost as SizeCost, LargeHelp, SizeCount, SizePlan, Threshold as SizeThreshold,
 };
 pub use policy::{Dispatch, WritePolicy};
+pub use resctrl::Cat;
 pub use server::Server;
 pub use shared::{ProbeError, Rates, Reloaded, Shared};
 pub use sizes::{SizeChange, SizeNumbers, Sizes};
-pub use slo::{LatencyCounts, SLO_MAX, SLO_MIN, Slo, SloError};
+pub use slo::{SLO_MAX, SLO_MIN, Slo, SloError};
 pub use store::durable::FORMAT as DATA_FORMAT;
 pub use store::durable::backup::Copied as DataCopied;
 pub use store::durable::check::{CheckpointState, Report as DataReport};
 pub use store::heap::return_large_blocks;
 pub use store::medium::Media;
 pub use store::{Eviction, HugePages, IndexKind, Mode, StoreStats};
+pub use topology::Numa;
 pub use warm::Warm;

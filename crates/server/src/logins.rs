@@ -22,8 +22,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use base::UnixMillis;
 
-use crate::clients::End;
-use crate::doors::is_loopback;
+use crate::end::End;
+use crate::end::is_loopback;
 
 /// The maximum number of addresses with an entry of their own.
 const ADDRESSES_MAX: usize = 4096;

@@ -44,10 +44,11 @@ use knobs::SharedWays;
 use policy::tuner::TunerRules;
 
 use crate::affinity;
-use crate::config::{Cat, Tuning};
+use crate::config::Tuning;
 use crate::doors::{self, Reminder};
 use crate::error::StartError;
 use crate::hot::HotEpochs;
+use crate::resctrl::Cat;
 use crate::shared::Shared;
 use crate::sizes::{SizeMonitor, StoredSizes};
 use crate::slo;

@@ -21,9 +21,9 @@ use wire::memcached::{
     next_command,
 };
 
-use crate::clients::End;
 use crate::connection::{Ending, Framing};
 use crate::counters::{CommandIndex, MemcachedCommand};
+use crate::end::End;
 use crate::engine::Engine;
 use crate::forwarding::replicate::GroupAnswer;
 use crate::gather::{Answer, Gather};

@@ -24,8 +24,7 @@
 //! I1: the five parts add up to `memory_bytes`.
 //! I2: a value of `item_size_max_bytes` fits the log and, with its command around it, the buffers.
 
-use crate::budget::{landing_part, large_part};
-use crate::forwarding::{ForwardingMemory, KEPT_BYTES_MAX};
+use crate::budget::{Limits, landing_part, large_part};
 
 /// The least memory a server starts with.
 pub const MEMORY_BYTES_MIN: u64 = 64 << 20;
@@ -67,6 +66,18 @@ pub enum IndexGrowth {
     WithItems,
     /// It keeps its size: a lossy index.
     None,
+}
+
+/// Bytes that each of a request slot's two buffers keeps between two requests, if memory allows.
+pub const KEPT_BYTES_MAX: usize = 1 << 10;
+
+/// The most memory that forwarding takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ForwardingMemory {
+    /// Independent of the requests' length.
+    pub fixed_bytes: u64,
+    /// Request slots; each has two buffers, which keep some bytes.
+    pub request_slot_count: u64,
 }
 
 /// The division of the memory.
@@ -203,6 +214,11 @@ impl MemoryPlan {
     /// The part of the client buffers that is kept for other nodes' writes.
     pub(crate) fn landing_bytes(&self) -> u64 {
         if self.has_copies { landing_part(self.buffers_bytes) } else { 0 }
+    }
+
+    /// The limits of the client buffers.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits { clients_bytes: self.clients_bytes(), landing_bytes: self.landing_bytes() }
     }
 
     /// The rest of them, less one value of the largest size: one write, forward and guest at a time

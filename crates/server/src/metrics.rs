@@ -20,6 +20,7 @@ use store::StoreStats;
 
 use crate::Mode;
 use crate::budget::KindNumbers;
+use crate::counters::LatencyCounts;
 use crate::counters::{CommandTotals, Protocol, Totals};
 use crate::hot::{HotKey, Published as HotSet};
 use crate::manager::decision_log::Entry;
@@ -28,7 +29,7 @@ use crate::manager::workload::Workload;
 use crate::process::unix_now;
 use crate::shared::Shared;
 use crate::sizes::SizeNumbers;
-use crate::slo::{Lately, LatencyCounts};
+use crate::slo::Lately;
 use crate::warm::Kept;
 
 mod budget;

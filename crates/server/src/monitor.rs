@@ -24,7 +24,8 @@ use std::time::Duration;
 use wire::Parsed;
 use wire::resp::{ArgIter, Flags, Limits, Parser, Spec};
 
-use crate::clients::{Client, End};
+use crate::clients::Client;
+use crate::end::End;
 use crate::event_stream::UnderWay;
 use crate::shared::{Control, Shared};
 use crate::slow_log::shown_args;

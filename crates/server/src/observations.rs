@@ -12,12 +12,12 @@ use crate::admin::AdminCounters;
 use crate::auth_log::AuthLog;
 use crate::budget::BufferBudget;
 use crate::config::Config;
+use crate::counters::LatencyCounts;
 use crate::event_stream::EventStream;
 use crate::hot::session::HotSessions;
 use crate::latency_monitor::LatencyMonitor;
 use crate::monitor::Monitors;
 use crate::process::{random_id, unix_now};
-use crate::slo::LatencyCounts;
 use crate::slow_log::SlowLog;
 
 /// All observations.

@@ -23,9 +23,34 @@
 //! # Limits
 //! Caches that are split into code and data (`-o cdp`) are refused.
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// Ways of the last-level cache for the memory-resident threads; the others may use all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cat {
+    /// As the tuner decides, if the machine can allocate its cache.
+    Auto,
+    /// As the tuner decides; the start fails if the machine cannot allocate its cache.
+    On,
+    /// All threads may use all ways.
+    Off,
+    /// So many; the start fails if the machine cannot allocate its cache.
+    Ways(u32),
+}
+
+impl fmt::Display for Cat {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cat::Auto => formatter.write_str("auto"),
+            Cat::On => formatter.write_str("on"),
+            Cat::Off => formatter.write_str("off"),
+            Cat::Ways(count) => count.fmt(formatter),
+        }
+    }
+}
 
 /// The usual mount point.
 pub const ROOT: &str = "/sys/fs/resctrl";

@@ -33,6 +33,7 @@ use crate::clients::Clients;
 use crate::cluster::View;
 use crate::config::Config;
 use crate::connection::RECORD_BYTES;
+use crate::counters::LatencyCounts;
 use crate::counters::{Dialect, NativeTotals, Totals, WorkerCounters};
 use crate::disk_thread::DiskThread;
 use crate::durable::{self, Data, Tenant};
@@ -55,7 +56,7 @@ use crate::observations::Observations;
 use crate::poller::Waker;
 use crate::process::{random_id, random_u64, unix_now};
 use crate::sizes::{self, Sizes};
-use crate::slo::{LatencyCounts, Slo};
+use crate::slo::Slo;
 use crate::slow_log::SlowLog;
 use crate::tls::Certificates;
 use crate::topology::SYSFS_NODES;
@@ -282,7 +283,7 @@ impl Shared {
         }
         let sizes = Sizes::for_dispatch(&config, roles.layers());
         let sample_every = sizes.as_ref().map(|_| config.size_sample);
-        let budget = BufferBudget::of_plan(&plan, &store);
+        let budget = BufferBudget::new_for(plan.limits(), &store);
         Ok(Shared {
             flush_at: AtomicU64::new(warm_flush_at(warm.as_ref())),
             tracking: Tracking::new(config.threads, config.tracking_table_keys_max, &budget),

@@ -19,7 +19,7 @@
 //! of the sampled reads.
 //!
 //! # References
-//! Decision 0041 for the samples; the classes are those of [`crate::slo::LatencyCells`].
+//! Decision 0041 for the samples; the classes are those of [`crate::counters::LatencyCells`].
 
 use std::time::{Duration, Instant};
 
@@ -185,7 +185,7 @@ mod tests {
 
     fn durations(counters: &WorkerCounters, id: CommandId) -> Option<(u64, u64)> {
         let cells = counters.durations[CommandIndex::resp(id).position()].get()?;
-        let counts = crate::slo::LatencyCounts::sum([&**cells].into_iter());
+        let counts = crate::counters::LatencyCounts::sum([&**cells].into_iter());
         Some((counts.samples, counts.sum_ns))
     }
 

@@ -15,7 +15,14 @@ use std::path::Path;
 
 use store::{NodeShare, Placement};
 
-use crate::config::Numa;
+/// Whether the store's memory is allocated on the nodes whose workers use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numa {
+    /// If there are several nodes, and the kernel allows it.
+    Auto,
+    /// Memory lies where it is first touched.
+    Off,
+}
 
 /// Where the kernel lists its nodes.
 pub const SYSFS_NODES: &str = "/sys/devices/system/node";

@@ -20,7 +20,8 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::acl::{DEFAULT_USER, Table, User};
 use crate::config::Config;
-use crate::doors::{self, Door, State, is_loopback};
+use crate::doors::{self, Door, State};
+use crate::end::is_loopback;
 
 /// Orchestrators request these paths without a password. They reveal nothing else.
 const HEALTH_PATHS: [&str; 2] = ["/healthz", "/readyz"];

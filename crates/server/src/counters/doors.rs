@@ -29,12 +29,9 @@ pub struct DoorTotals {
 }
 
 impl DoorCells {
-    /// Counts a client that is refused with such an answer.
-    pub fn turn_away(&self, access: crate::doors::Access) {
-        match access {
-            crate::doors::Access::Closed => self.closed.add(1),
-            _ => self.protected.add(1),
-        }
+    /// Counts a client that is refused, by a closed door or in protected mode.
+    pub fn turn_away(&self, is_closed: bool) {
+        if is_closed { self.closed.add(1) } else { self.protected.add(1) }
     }
 }
 

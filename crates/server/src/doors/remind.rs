@@ -6,8 +6,9 @@ use std::time::Duration;
 use base::Instant;
 
 use super::start::address;
-use super::{Access, Door, State, answer, is_loopback};
+use super::{Access, Door, State, answer};
 use crate::config::Config;
+use crate::end::is_loopback;
 
 /// The interval of the lines.
 const REMIND_EVERY: Duration = Duration::from_secs(60);

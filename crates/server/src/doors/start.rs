@@ -3,8 +3,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::{Access, Door, State, answer, is_loopback};
+use super::{Access, Door, State, answer};
 use crate::config::Config;
+use crate::end::is_loopback;
 
 /// Why a server with these settings does not start.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,8 +8,9 @@ use base::hash::KeyHasher;
 use policy::WritePolicy;
 
 use super::*;
-use crate::clients::{Arrival, ClientsMax, End};
+use crate::clients::{Arrival, ClientsMax};
 use crate::counters::ForwardingTotals;
+use crate::end::End;
 use crate::work::TURN_UNITS;
 
 const HASH_SEED: u64 = 7;

@@ -21,6 +21,7 @@ use super::request_slot::{REQUEST_SLOTS, RequestSlots};
 use super::roles::RolesError;
 use crate::config::{Config, Tuning};
 use crate::error::StartError;
+use crate::memory::ForwardingMemory;
 use crate::sizes;
 
 /// Entries of the write table for each worker that executes: enough for a thousand partitions with
@@ -40,15 +41,6 @@ const ENTRY_BYTES: u64 = 8;
 
 /// Bytes of one ring between a dispatcher and an executor.
 const RING_BYTES: u64 = REQUEST_SLOTS as u64 * size_of::<Entry>() as u64;
-
-/// The most memory that forwarding takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ForwardingMemory {
-    /// Independent of the requests' length.
-    pub fixed_bytes: u64,
-    /// Request slots; each has two buffers, which keep some bytes.
-    pub request_slot_count: u64,
-}
 
 /// The settings about roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

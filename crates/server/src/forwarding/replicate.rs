@@ -33,7 +33,7 @@ use store::request::{Condition, Item, Op, Outcome, Request};
 use wire::memcached::binary::{self, Status};
 use wire::resp::ErrorCode;
 
-use super::request_slot::{KEPT_BYTES_MAX, RequestSlot, RequestSlotWriter, RequestSlots};
+use super::request_slot::{RequestSlot, RequestSlotWriter, RequestSlots};
 use crate::budget::{BufferBudget, Kind, Reservation};
 use crate::cluster::room_bytes;
 use crate::core::Tally;
@@ -319,7 +319,7 @@ impl Change for RequestChange {
             self.reply_bytes.store(lacking_bytes, Ordering::Relaxed);
         }
         self.flight.settle(&changed);
-        if scratch.capacity() > KEPT_BYTES_MAX {
+        if scratch.capacity() > crate::memory::KEPT_BYTES_MAX {
             *scratch = Vec::new(); // The write may be under way for long.
         }
         changed

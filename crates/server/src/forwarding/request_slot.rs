@@ -41,9 +41,6 @@ use crate::rmw::{Bounded, Rmw};
 /// can.
 pub(super) const COPY_BYTES_MAX: usize = 16 << 10;
 
-/// Bytes that each of a request slot's two buffers keeps between two requests, if memory allows.
-pub const KEPT_BYTES_MAX: usize = 1 << 10;
-
 /// Requests that one dispatcher may have in flight.
 pub(super) const REQUEST_SLOTS: usize = 1024;
 

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 use policy::Dispatch;
 
 use super::knobs::SharedWays;
-use crate::config::{Cat, Config};
+use crate::config::Config;
 use crate::error::StartError;
 use crate::resctrl::CacheWays;
+use crate::resctrl::Cat;
 
 /// The result of `--cat`.
 pub enum Opened {

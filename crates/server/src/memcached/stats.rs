@@ -7,12 +7,12 @@ use wire::memcached::{Encoder, Reply, StatsKind};
 use self::Of::{Form, Plain};
 use super::MEMCACHED_VERSION;
 use crate::Mode;
-use crate::clients::End;
 use crate::counters::{
     CommandTotals, Dialect, MemcachedCommand, MemcachedCommand as C, MetaForm, MetaForm as F,
     Protocol, Totals,
 };
 use crate::doors::Door;
+use crate::end::End;
 use crate::engine::Engine;
 use crate::event_stream::LINES_BYTES_MAX;
 use crate::gather::Gather;

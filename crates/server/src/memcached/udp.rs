@@ -40,7 +40,7 @@ use crate::config::Config;
 use crate::connection::{Connection, Memcached, ProtocolState};
 use crate::core::Core;
 use crate::counters::{UdpDrop, WorkerCounters};
-use crate::doors::is_loopback;
+use crate::end::is_loopback;
 use crate::error::StartError;
 use crate::output::Output;
 use crate::poller::Interest;

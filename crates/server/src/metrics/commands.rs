@@ -2,9 +2,9 @@
 
 use super::Snapshot;
 use super::openmetrics::Page;
+use crate::counters::LatencyCounts;
 use crate::counters::{CommandIndex, Protocol};
 use crate::shared::Shared;
-use crate::slo::LatencyCounts;
 
 /// The durations of every command that has run.
 pub(super) fn durations(shared: &Shared) -> Vec<(Protocol, &'static str, LatencyCounts)> {
@@ -47,8 +47,8 @@ pub(super) fn families(page: &mut Page, snapshot: &Snapshot) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counters::LatencyCells;
     use crate::metrics::openmetrics;
-    use crate::slo::LatencyCells;
 
     #[test]
     fn durations_are_histograms_by_command() {

@@ -3,7 +3,7 @@
 //! A window opens and closes within one batch: the open windows are those of the batches being
 //! executed at the moment of the scrape.
 
-use crate::compaction::SIZE_CLASSES;
+use crate::counters::SIZE_CLASSES;
 use crate::counters::Totals;
 use crate::metrics::openmetrics::Page;
 

@@ -64,8 +64,8 @@ pub(super) fn families(page: &mut Page, snapshot: &Snapshot) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counters::{LatencyCells, LatencyCounts};
     use crate::metrics::openmetrics;
-    use crate::slo::{LatencyCells, LatencyCounts};
 
     #[test]
     fn an_objective_is_shown_with_what_was_late_and_none_shows_nothing() {

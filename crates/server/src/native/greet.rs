@@ -24,7 +24,8 @@ use super::sessions::{Guest, IDLE_MS, ONCE_WINDOW, Sessions, SessionsFull};
 use super::shm::ShmPlaces;
 use super::transfers::{PART_WINDOW_BYTES, Transfers};
 use crate::counters::{DropReason, WorkerCounters};
-use crate::doors::{Access, Answers, Door, is_loopback};
+use crate::doors::{Access, Answers, Door};
+use crate::end::is_loopback;
 use crate::shared::Shared;
 
 /// A cookie is valid in its time slot and in the next.
@@ -102,7 +103,7 @@ impl Shop {
             return self.refuse(caller, Reason::Version, counters, outlet);
         };
         if let Some(access) = self.refuses(caller.sender) {
-            counters.doors.turn_away(access);
+            counters.doors.turn_away(access.is_closed());
             return self.refuse(caller, Reason::Closed, counters, outlet);
         }
         if !self.is_address_true(caller.sender, &hello, clock) {

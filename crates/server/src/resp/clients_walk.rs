@@ -17,9 +17,10 @@ use wire::resp::{ArgPlace, ClientFilter, ErrorReply, KillSkipMe};
 
 use super::Caller;
 use super::slices::{Gathered, Slice, Source};
-use crate::clients::{Client, End};
+use crate::clients::Client;
 use crate::connection::Ending;
 use crate::counters::Dialect;
+use crate::end::End;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::work::Work;

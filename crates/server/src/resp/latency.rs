@@ -3,10 +3,10 @@
 use wire::resp::{ArgIter, CommandId, Encoder, ErrorReply, Spec};
 
 use super::Caller;
+use crate::counters::LatencyCounts;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::latency_monitor::{Event, graph, report};
-use crate::slo::LatencyCounts;
 
 /// The maximum number of names in one command: each is looked up.
 const NAMES_MAX: usize = 1024;
@@ -146,7 +146,7 @@ mod tests {
     use wire::resp::Protocol;
 
     use super::*;
-    use crate::slo::LatencyCells;
+    use crate::counters::LatencyCells;
 
     #[test]
     fn a_histogram_counts_up_and_leaves_out_bounds_that_add_nothing() {

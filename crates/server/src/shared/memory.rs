@@ -162,7 +162,7 @@ impl Shared {
         CapBounds {
             least: self.plan.least_cap_bytes(bounds.least_bytes),
             for_items: self.plan.least_cap_bytes(bounds.items_bytes),
-            for_clients: self.plan.least_cap_of(|plan| self.budget.fits_in(&plan)),
+            for_clients: self.plan.least_cap_of(|plan| self.budget.fits_in(plan.limits())),
             room: self.plan.most_cap_bytes(bounds.most_bytes),
             machine: limits.memory_max_bytes().min(reachable_bytes) >> 20 << 20,
         }
@@ -178,7 +178,7 @@ impl Shared {
         }
         let plan = self.plan.resized(bytes).ok_or("the parts of the memory do not fit")?;
         self.store.resize(plan.store_bytes()).map_err(|error| error.to_string())?;
-        self.budget.follow(&plan);
+        self.budget.follow(plan.limits());
         self.memory.memory_bytes.store(bytes, Ordering::Relaxed);
         self.memory.changed_count.fetch_add(1, Ordering::Relaxed);
         tracing::info!("memory: {}", plan.words());

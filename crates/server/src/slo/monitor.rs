@@ -13,7 +13,7 @@ use base::Instant;
 use policy::tuner::SLO_OVER_RATIO_MAX;
 use serde_json::{Value, json};
 
-use super::LatencyCounts;
+use crate::counters::LatencyCounts;
 use crate::manager::{Controller, Decision, Observed};
 use crate::shared::Shared;
 

@@ -11,10 +11,11 @@ use socket2::{SockRef, TcpKeepalive};
 
 use super::{ListeningSocket, Worker};
 use crate::acl::Pass;
-use crate::clients::{Arrival, End, TooMany};
+use crate::clients::{Arrival, TooMany};
 use crate::connection::{Connection, Memcached, ProtocolState, Resp};
 use crate::counters::Dialect;
 use crate::doors::{self, Access, Door};
+use crate::end::End;
 use crate::engine::Home;
 use crate::forwarding::DEPTH_AT_FIRST;
 use crate::poller::{Interest, Poller, Ready};
@@ -183,7 +184,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if access.admits(peer.is_local()) {
             return Some(access);
         }
-        self.core.counters().doors.turn_away(access);
+        self.core.counters().doors.turn_away(access.is_closed());
         // A TLS client would not understand the line.
         if !is_tls {
             turn_away(socket, doors::denial(protocol, access));

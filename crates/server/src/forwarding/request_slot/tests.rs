@@ -5,6 +5,7 @@ use store::request::{Condition, Expiry};
 use wire::resp::{Compares, ExpireCondition};
 
 use super::*;
+use crate::memory::KEPT_BYTES_MAX;
 use crate::rmw::Side;
 use crate::rmw::meta::NewExpiry;
 

@@ -359,9 +359,11 @@ fn nothing_is_measured_while_threads_change_roles() {
 /// most. The search tries them, they win, and the threads have those roles.
 #[test]
 fn what_a_search_finds_is_what_the_threads_of_a_server_do() {
-    use crate::config::{Cat, Config, Pin, Poll, Tuning as Asked};
+    use crate::affinity::Pin;
+    use crate::config::{Config, Poll, Tuning as Asked};
     use crate::hot::HotEpochs;
     use crate::manager::knobs::ServerKnobs;
+    use crate::resctrl::Cat;
     let any = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
     let config = Config {
         resp: any,
