@@ -44,8 +44,6 @@ pub(crate) use selector::{CATEGORIES, Denied, Selector};
 pub use user::User;
 
 use crate::budget::{BufferBudget, Kind, Reservation};
-use crate::config::Config;
-use crate::doors::State;
 use crate::error::StartError;
 use crate::logins::Logins;
 use crate::small_file;
@@ -247,17 +245,21 @@ impl Acl {
     /// # Errors
     ///
     /// The file is missing or contains an error.
-    pub fn open(config: &Config, budget: &Arc<BufferBudget>) -> Result<Acl, StartError> {
-        let default = User::default_user(config.requirepass.as_deref());
+    pub fn open(
+        requirepass: Option<&str>,
+        file: Option<&Path>,
+        budget: &Arc<BufferBudget>,
+    ) -> Result<Acl, StartError> {
+        let default = User::default_user(requirepass);
         let table = Arc::new(Table::new(default, []));
         let booked = Reservation::empty(budget, Kind::Acl);
         let acl = Acl {
             current: Mutex::new(Current { table, booked }),
             generation: AtomicU64::new(0),
             last_id: AtomicU64::new(0),
-            file: config.acl_file.clone(),
+            file: file.map(Path::to_path_buf),
             logins: Logins::default(),
-            requirepass: Mutex::new(config.requirepass.clone()),
+            requirepass: Mutex::new(requirepass.map(str::to_owned)),
         };
         if let Some(path) = &acl.file {
             let refused = |reason| StartError::AclFile { path: path.clone(), reason };
@@ -456,16 +458,6 @@ impl Acl {
         current.settle();
         made
     }
-}
-
-/// What doors answer by at the start with these settings.
-///
-/// # Errors
-/// A file of users that is not there or says what cannot be.
-pub fn door_state(config: &Config) -> Result<State, StartError> {
-    // The server that starts holds the file against its own buffers.
-    let budget = Arc::new(BufferBudget::new(u64::from(u32::MAX)));
-    Ok(State::new(config, Acl::open(config, &budget)?.table().default()))
 }
 
 /// Joins the words between parentheses; an error names the parenthesis that is never closed.

@@ -22,7 +22,7 @@ use crate::end::{End, is_loopback};
 use crate::tls::{ClientCertificates, TlsConfig};
 
 pub use remind::{Reminder, exposed};
-pub use start::{Refused, check, needs_users};
+pub use start::{Refused, check, door_state, needs_users};
 
 /// A way into the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

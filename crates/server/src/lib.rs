@@ -33,6 +33,7 @@ mod auth_log;
 mod budget;
 pub mod clients;
 pub mod cluster;
+mod commands;
 mod compaction;
 pub mod config;
 mod connection;

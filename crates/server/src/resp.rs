@@ -44,7 +44,6 @@ mod subscribe;
 mod tracking;
 pub mod transaction;
 
-pub(crate) use command::{Access, categories, key_access};
 pub(crate) use config::set_live;
 pub(crate) use discard::GivenUp;
 pub(crate) use scan::is_own;

@@ -307,7 +307,7 @@ impl Shared {
             run_id: random_id(),
             native: OnceLock::new(),
             users: OnceLock::new(),
-            acl: Acl::open(&config, &budget)?,
+            acl: Acl::open(config.requirepass.as_deref(), config.acl_file.as_deref(), &budget)?,
             tls: config.tls.as_ref().map(Certificates::open).transpose()?,
             cluster: OnceLock::new(),
             control_channel: OnceLock::new(),

@@ -14,7 +14,7 @@ use server::{
     Poll, SettingsOrigin, SizeCost, SizeThreshold, SlowLogConfig, StartError, Tuning, UdpConfig,
     WritePolicy, XdpDevice,
 };
-use server::{PASSWORD_MAX_BYTES, acl, doors};
+use server::{PASSWORD_MAX_BYTES, doors};
 
 use crate::logs::{Format, Level};
 use crate::machine::Machine;
@@ -452,7 +452,7 @@ fn refuse_open_doors(lookup: &Lookup<'_>, config: &Config) -> Result<(), Setting
     if !doors::needs_users(config) {
         return Ok(());
     }
-    let state = acl::door_state(config).map_err(|error| SettingError {
+    let state = doors::door_state(config).map_err(|error| SettingError {
         place: lookup.place("acl-file"),
         reason: match error {
             StartError::AclFile { reason, .. } => reason,

@@ -14,7 +14,7 @@ use std::fmt::Write;
 use wire::resp::{ArgIter, CommandId, Flags, Glob, Spec, is_foreign_command};
 
 use super::RuleError;
-use crate::resp::{Access, categories, key_access};
+use crate::commands::{Access, categories, key_access};
 
 /// The categories of Redis; some of them contain no command.
 pub(crate) const CATEGORIES: [&str; 21] = [

@@ -1,6 +1,7 @@
 //! Rules, lines, checks and changes of users.
 
-use crate::doors::DefaultUser;
+use crate::config::Config;
+use crate::doors::{DefaultUser, door_state};
 use wire::Parsed;
 use wire::resp::{Limits, Parser, asked_command};
 
@@ -13,6 +14,10 @@ fn user(rules: &str) -> User {
         user.apply(&rule).unwrap_or_else(|error| panic!("{rules}: {error}"));
     }
     user
+}
+
+fn open(config: &Config, budget: &Arc<BufferBudget>) -> Result<Acl, StartError> {
+    Acl::open(config.requirepass.as_deref(), config.acl_file.as_deref(), budget)
 }
 
 #[track_caller]
@@ -159,7 +164,7 @@ fn budget() -> Arc<BufferBudget> {
 #[test]
 fn users_are_booked_before_they_are_made_and_refused_beyond_their_part() {
     let budget = budget();
-    let acl = Acl::open(&Config::default(), &budget).unwrap();
+    let acl = Acl::open(None, None, &budget).unwrap();
     let limit_bytes = budget.kind_limit_bytes(Kind::Acl);
     let pattern = [b"~".as_slice(), &[b'k'; 10_000]].concat();
     let set = |name: usize, rules: &[&[u8]]| {
@@ -202,7 +207,7 @@ fn a_file_of_too_many_users_changes_nothing() {
     std::fs::write(&path, "user one on nopass +@all ~*\n").unwrap();
     let config = Config { acl_file: Some(path.clone()), ..Config::default() };
     let budget = budget();
-    let acl = Acl::open(&config, &budget).unwrap();
+    let acl = open(&config, &budget).unwrap();
     let before_bytes = budget.kind_bytes(Kind::Acl);
     let line = |at: usize| format!("user u{at} on nopass ~k{at}:* +@all\n");
     std::fs::write(&path, (0..20_000).map(line).collect::<String>()).unwrap();
@@ -216,7 +221,7 @@ fn a_file_of_too_many_users_changes_nothing() {
 }
 
 fn acl() -> Acl {
-    Acl::open(&Config::default(), &budget()).unwrap()
+    Acl::open(None, None, &budget()).unwrap()
 }
 
 fn set(acl: &Acl, name: &str, rules: &str) {
@@ -283,7 +288,7 @@ fn a_file_is_loaded_as_a_whole_and_saved_so_that_it_reads_back() {
         .unwrap();
     let config = Config { acl_file: Some(path.clone()), ..Config::default() };
     assert_eq!(door_state(&config).unwrap().default_user, DefaultUser::Locked);
-    let acl = Acl::open(&config, &budget()).unwrap();
+    let acl = open(&config, &budget()).unwrap();
     let table = acl.table();
     let mut alice = Pass::default();
     alice.log_in(table.user(b"alice").unwrap(), &table);
@@ -304,7 +309,7 @@ fn a_file_is_loaded_as_a_whole_and_saved_so_that_it_reads_back() {
     );
     assert_eq!(told, want);
     assert!(acl.table().default().admits(b"d"), "nothing has changed");
-    let error = Acl::open(&config, &budget()).unwrap_err().to_string();
+    let error = open(&config, &budget()).unwrap_err().to_string();
     assert_eq!(error, format!("--acl-file {shown}: line 2: a second line of user 'alice'"));
     std::fs::write(&path, "user alice on nopass\n").unwrap();
     acl.load().unwrap();
@@ -313,7 +318,7 @@ fn a_file_is_loaded_as_a_whole_and_saved_so_that_it_reads_back() {
     assert!(acl.table().default().takes_anybody());
     let config = Config { requirepass: Some("r".into()), ..config };
     assert_eq!(door_state(&config).unwrap().default_user, DefaultUser::Locked);
-    let acl = Acl::open(&config, &budget()).unwrap();
+    let acl = open(&config, &budget()).unwrap();
     assert!(!acl.overrules_password());
     std::fs::write(&path, "user default on nopass ~* +@all\n").unwrap();
     acl.load().unwrap();

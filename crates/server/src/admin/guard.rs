@@ -198,7 +198,7 @@ mod tests {
 
     fn users() -> Acl {
         let budget = Arc::new(BufferBudget::new(8 << 20));
-        let acl = Acl::open(&Config::default(), &budget).unwrap();
+        let acl = Acl::open(None, None, &budget).unwrap();
         let set = |name: &str, rules: &str| {
             acl.set_user(name.as_bytes(), rules.split(' ').map(str::as_bytes)).unwrap();
         };

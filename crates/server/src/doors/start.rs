@@ -2,10 +2,14 @@
 //! remedy.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use super::{Access, Door, State, answer};
+use crate::acl::Acl;
+use crate::budget::BufferBudget;
 use crate::config::Config;
 use crate::end::is_loopback;
+use crate::error::StartError;
 
 /// Why a server with these settings does not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,4 +116,15 @@ fn beside(door: Door, config: &Config) -> String {
         ),
     };
     format!("refused beside {flag}: {what}; use {remedy}")
+}
+
+/// What doors answer by at the start with these settings.
+///
+/// # Errors
+/// A file of users that is not there or says what cannot be.
+pub fn door_state(config: &Config) -> Result<State, StartError> {
+    // The server that starts holds the file against its own buffers.
+    let budget = Arc::new(BufferBudget::new(u64::from(u32::MAX)));
+    let (password, file) = (config.requirepass.as_deref(), config.acl_file.as_deref());
+    Ok(State::new(config, Acl::open(password, file, &budget)?.table().default()))
 }

@@ -5,9 +5,9 @@ use wire::resp::{ArgIter, CommandError, CommandId, Encoder, ErrorReply, Spec, as
 
 use super::Caller;
 use super::acl_log::{encode_failure, object_of};
-use super::command::categories;
 use super::disk_wait::Written;
 use crate::acl::{CATEGORIES, DEFAULT_USER, Denied, Selector, User};
+use crate::commands::categories;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::password;

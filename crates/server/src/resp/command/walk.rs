@@ -8,7 +8,7 @@
 
 use wire::resp::{ArgIter, ArgPlace, Encoder, Keys, Spec, keys_asked};
 
-use super::{describe, document, key_specs};
+use crate::commands::{describe, document, flags_of};
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::resp::Caller;
@@ -122,7 +122,7 @@ impl CommandWalk {
 
 impl Flagged {
     fn encode(&mut self, command: &[u8], key: &[u8], encoder: &mut Encoder<'_>) {
-        let flags = key_specs::flags_of(self.spec, self.at, self.words.walk(command));
+        let flags = flags_of(self.spec, self.at, self.words.walk(command));
         let fixed = || flags.iter().filter(|flag| **flag != "variable_flags");
         encoder.array_header(2);
         encoder.bulk(key);

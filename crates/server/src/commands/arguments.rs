@@ -32,7 +32,7 @@ struct Argument {
 
 /// The arguments of a command; empty: it has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Arguments(Vec<Argument>);
+pub(crate) struct Arguments(Vec<Argument>);
 
 impl Arguments {
     /// The arguments of a command.

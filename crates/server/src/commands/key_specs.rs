@@ -82,7 +82,7 @@ fn uses(id: Id) -> &'static [KeyUse] {
 }
 
 /// How a command uses its `at`th key, given the command's arguments.
-pub(super) fn flags_of(spec: &Spec, at: usize, args: ArgIter<'_>) -> &'static [&'static str] {
+pub(crate) fn flags_of(spec: &Spec, at: usize, args: ArgIter<'_>) -> &'static [&'static str] {
     let uses = uses(spec.id);
     // After the name and the key, and after SET's value.
     let options = |skipped| args.skip(skipped);
@@ -129,7 +129,7 @@ pub fn key_access(spec: &Spec, at: usize, args: ArgIter<'_>) -> Access {
 }
 
 /// Appends the field of a command's entry.
-pub(super) fn encode(encoder: &mut Encoder<'_>, spec: &'static Spec) {
+pub(crate) fn encode(encoder: &mut Encoder<'_>, spec: &'static Spec) {
     if spec.keys.first == 0 {
         return encoder.set_header(0);
     }
