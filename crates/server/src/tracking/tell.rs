@@ -11,18 +11,20 @@
 //! I2: messages are made and taken only while no request of a gathering waits to be executed (T4).
 //! I3: messages without room, on their way or in the output of their client, are summed up: once
 //!     the client has read its waiting output, it is told that everything has changed (T6).
-//! I4: a turn tells [`TURN_MESSAGES`] clients, of earlier turns' changes half as many: once it has,
-//!     it is spent, and begins no further command. The readers that are left are told in the next
-//!     turns; until then their ids count as under way, and what has no room there is summed up for
-//!     every client that tracks.
+//! I4: a turn delivers [`TURN_MESSAGES`] messages and a 64th of the client buffers, of earlier
+//!     turns' changes half as many: once it has, it is spent, and begins no further command. The
+//!     others get theirs in the next turns; until then their ids, and the keys, count as under way,
+//!     and what has no room there is summed up.
+//! I5: once half of the client buffers are in use, messages are summed up: no client lacks room for
+//!     its commands, or is closed, for what others have written.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use store::{Changes, Origin};
 use wire::resp::{Encoder, Protocol};
 
-use super::prefixes::Broadcast;
+use super::prefixes::{Broadcast, ChangedKeys};
 use super::table::Taken;
 use super::{Tracker, Tracking};
 use crate::clients::Client;
@@ -34,6 +36,19 @@ use crate::work::{TURN_MESSAGES, Work};
 
 /// The channel of invalidations for RESP2 clients.
 pub(crate) const CHANNEL: &[u8] = b"__redis__:invalidate";
+
+/// Of the client buffers, the part that one turn may fill with messages (I4).
+const TURN_BYTES_PART: u64 = 64;
+
+/// Of the client buffers, the part that messages leave free (I5).
+const SPARED_PART: u64 = 2;
+
+/// Waiting messages that one turn looks at, and as many of them as take the time of a key.
+const LOOKED_AT_MAX: usize = 16 << 10;
+const LOOKED_AT_PER_KEY: usize = 2;
+
+/// Keys whose patterns are checked in the time of a message, where users are limited.
+const KEYS_PER_MESSAGE: usize = 8;
 
 /// The memory of a message on its way, besides its keys.
 const MESSAGE_BYTES: usize = 64;
@@ -63,19 +78,23 @@ pub(crate) struct Telling {
     late: VecDeque<Taken>,
     /// Some of the keys had no room there: every client that tracks gets a sum.
     is_overrun: bool,
+    /// Prefixes and their changed keys, with the trackers that had no turn yet (I4).
+    late_rounds: VecDeque<BroadcastRound>,
     /// Messages of this turn.
     told_in_turn: usize,
+    /// Bytes that this turn has put into outputs for them.
+    told_bytes: u64,
 }
 
 impl Telling {
     /// A turn begins.
     pub fn begin_turn(&mut self) {
-        self.told_in_turn = 0;
+        (self.told_in_turn, self.told_bytes) = (0, 0);
     }
 
     /// Whether there is more to tell at once.
     pub fn has_more(&self) -> bool {
-        self.has_unhandled || !self.late.is_empty()
+        self.has_unhandled || !self.late.is_empty() || !self.late_rounds.is_empty()
     }
 
     /// Whether messages wait for delivery.
@@ -187,6 +206,38 @@ impl Message {
     }
 }
 
+/// The changed keys of one prefix, and the trackers that are still to be told.
+#[derive(Debug)]
+struct BroadcastRound {
+    keys: ChangedKeys,
+    all: Arc<[Box<[u8]>]>,
+    writers: BTreeSet<u64>,
+    trackers: std::vec::IntoIter<Arc<Tracker>>,
+}
+
+impl BroadcastRound {
+    fn new(keys: ChangedKeys, trackers: Vec<Arc<Tracker>>) -> BroadcastRound {
+        let all = keys.keys().cloned().collect();
+        let writers = keys.values().filter_map(|by| *by).collect();
+        BroadcastRound { keys, all, writers, trackers: trackers.into_iter() }
+    }
+
+    /// What that tracker is told: with NOLOOP not of its own changes.
+    fn keys_for(&self, tracker: &Tracker) -> Arc<[Box<[u8]>]> {
+        let own = tracker.client.id;
+        if !tracker.is_no_loop || !self.writers.contains(&own) {
+            return Arc::clone(&self.all);
+        }
+        let others = self.keys.iter().filter(|(_, by)| **by != Some(own));
+        others.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// The bytes until all are told; the same at each moment.
+    fn held_bytes(&self) -> usize {
+        self.all.iter().map(|key| 2 * (key.len() + MESSAGE_BYTES)).sum()
+    }
+}
+
 /// Messages to other workers.
 #[derive(Default)]
 pub(crate) struct Outgoing {
@@ -290,7 +341,7 @@ impl Core {
                 self.tell_one(tracker, What::Sum, &mut outgoing);
             }
         }
-        self.charge(Work::messages(self.telling.told_in_turn - told_before));
+        self.charge_told(told_before);
         outgoing.send(&shared);
     }
 
@@ -310,7 +361,15 @@ impl Core {
                 break;
             }
         }
-        self.charge(Work::messages(self.telling.told_in_turn - told_before));
+        while !self.is_told_out(TURN_MESSAGES / 2)
+            && let Some(mut round) = self.telling.late_rounds.pop_front()
+        {
+            shared.tracking().under_way.remove(round.held_bytes());
+            if !self.tell_trackers(&mut round, TURN_MESSAGES / 2, &mut outgoing) {
+                self.put_off_round(round);
+            }
+        }
+        self.charge_told(told_before);
         outgoing.send(&shared);
     }
 
@@ -338,24 +397,67 @@ impl Core {
         }
         let shared = Arc::clone(&self.shared);
         let mut outgoing = Outgoing::default();
+        let told_before = self.telling.told_in_turn;
         let mut broadcast = std::mem::take(&mut self.telling.broadcast);
         for (prefix, keys) in broadcast.take() {
-            let all: Arc<[Box<[u8]>]> = keys.keys().cloned().collect();
-            for tracker in shared.tracking().broadcast_to(&prefix) {
-                let own = Some(tracker.client.id).filter(|_| tracker.is_no_loop);
-                let keys: Arc<[Box<[u8]>]> = match own {
-                    Some(_) if keys.values().any(|by| *by == own) => {
-                        let others = keys.iter().filter(|(_, by)| **by != own);
-                        others.map(|(key, _)| key.clone()).collect()
-                    }
-                    _ => Arc::clone(&all),
-                };
-                if !keys.is_empty() {
-                    self.tell_one(&tracker, What::Keys(keys), &mut outgoing);
-                }
+            let trackers = shared.tracking().broadcast_to(&prefix);
+            let mut round = BroadcastRound::new(keys, trackers);
+            if !self.tell_trackers(&mut round, TURN_MESSAGES, &mut outgoing) {
+                self.put_off_round(round);
             }
         }
+        self.charge_told(told_before);
         outgoing.send(&shared);
+    }
+
+    /// Tells the trackers of a prefix, until the turn has told `told_max`; false: some are left.
+    fn tell_trackers(
+        &mut self,
+        round: &mut BroadcastRound,
+        told_max: usize,
+        outgoing: &mut Outgoing,
+    ) -> bool {
+        while !self.is_told_out(told_max) {
+            let Some(tracker) = round.trackers.next() else { return true };
+            let keys = round.keys_for(&tracker);
+            if !keys.is_empty() {
+                let looked_at =
+                    if self.has_limited_users { keys.len() / KEYS_PER_MESSAGE } else { 0 };
+                self.telling.told_in_turn += 1 + looked_at;
+                self.tell_one(&tracker, What::Keys(keys), outgoing);
+            }
+        }
+        round.trackers.len() == 0
+    }
+
+    /// The trackers that are left are told in the next turns, or get a sum if the keys have no room
+    /// until then.
+    fn put_off_round(&mut self, round: BroadcastRound) {
+        if self.shared.tracking().under_way.try_add(&self.shared, round.held_bytes()) {
+            self.telling.late_rounds.push_back(round);
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        self.charge(Work::keys(round.trackers.len()));
+        let sums = round.trackers.filter_map(|it| address(&shared, &it, What::Sum).summed_up());
+        self.telling.waiting.extend(sums);
+    }
+
+    /// Whether the turn has delivered as much as one may (I4).
+    fn is_told_out(&self, told_max: usize) -> bool {
+        let bytes_max = self.shared.buffer_budget().limit_bytes() / TURN_BYTES_PART;
+        self.telling.told_in_turn >= told_max || self.telling.told_bytes >= bytes_max
+    }
+
+    /// Whether the client buffers have no room for messages (I5).
+    fn lacks_room(&self) -> bool {
+        let budget = self.ledger.budget();
+        let limit_bytes = budget.limit_bytes();
+        budget.granted_bytes() > limit_bytes - limit_bytes / SPARED_PART
+    }
+
+    fn charge_told(&mut self, told_before: usize) {
+        self.charge(Work::messages(self.telling.told_in_turn - told_before));
     }
 
     /// Tells the readers of a key, until the turn has told `told_max`; false: some are left.
@@ -367,7 +469,7 @@ impl Core {
         outgoing: &mut Outgoing,
     ) -> bool {
         while let Some(reader) = taken.readers.pop() {
-            if self.telling.told_in_turn >= told_max {
+            if self.is_told_out(told_max) {
                 taken.readers.push(reader);
                 return false;
             }
@@ -435,12 +537,17 @@ impl Core {
         let mut outgoing = Outgoing::default();
         let told_before = self.telling.told_in_turn;
         let mut waiting = std::mem::take(&mut self.telling.waiting).into_iter();
-        while self.telling.told_in_turn < TURN_MESSAGES / 2
+        let mut looked_at = 0;
+        while !self.is_told_out(TURN_MESSAGES / 2)
+            && looked_at < LOOKED_AT_MAX
             && let Some(message) = waiting.next()
         {
-            self.telling.told_in_turn += 1;
+            looked_at += 1;
             match self.hand_over(&message) {
-                Handed::Over => shared.tracking().under_way.remove(message.bytes()),
+                Handed::Over => {
+                    self.telling.told_in_turn += 1;
+                    shared.tracking().under_way.remove(message.bytes());
+                }
                 Handed::Full if !message.is_sum() => {
                     shared.tracking().under_way.remove(message.bytes());
                     self.telling.waiting.extend(message.summed_up());
@@ -459,11 +566,12 @@ impl Core {
                 }
             }
         }
-        // Those that had no turn come first in the next one.
-        self.telling.has_unhandled = waiting.len() > 0;
+        // Those that had no turn come first in the next one: at once, if the clients take some.
+        self.telling.has_unhandled = waiting.len() > 0 && self.telling.told_in_turn > told_before;
+        self.charge(Work::keys(looked_at / LOOKED_AT_PER_KEY));
         let kept = std::mem::take(&mut self.telling.waiting);
         self.telling.waiting = waiting.chain(kept).collect();
-        self.charge(Work::messages(self.telling.told_in_turn - told_before));
+        self.charge_told(told_before);
         outgoing.send(&shared);
     }
 
@@ -478,9 +586,11 @@ impl Core {
         if resp.slices.is_some() {
             return Handed::Later; // I1.
         }
-        if connection.output.unsent_bytes() > self.output_limit_bytes {
+        let is_full = connection.output.unsent_bytes() > self.output_limit_bytes;
+        if is_full || (!message.is_sum() && self.lacks_room()) {
             return Handed::Full;
         }
+        self.telling.told_bytes += message.bytes() as u64;
         if message.is_sum() {
             message.client.end_sum();
         }

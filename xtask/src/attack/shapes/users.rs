@@ -127,6 +127,19 @@ pub const SHAPES: &[Shape] = &[
     )
     .by(KNOWN),
     Shape::new(
+        "tracking-broadcast",
+        Door::Resp,
+        "changes of 31 keys of 8,000 bytes by one command, for 2,000 clients that do not read",
+        |it| {
+            let script = Script::once("HELLO 3\r\nCLIENT TRACKING ON BCAST\r\n");
+            let pairs: Vec<String> =
+                (0..31).map(|at| format!("{at}:{} v", "b".repeat(8_000))).collect();
+            let write = commands([format!("MSET {}", pairs.join(" "))]);
+            beside(it, 2_000, script, Script::repeat(write, 1_000))
+        },
+    )
+    .by(KNOWN),
+    Shape::new(
         "monitor-unread",
         Door::Resp,
         "20 MONITORs that do not read, beside large traffic",
