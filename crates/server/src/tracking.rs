@@ -200,6 +200,11 @@ impl Tracking {
         self.registry().tracker(client_id).cloned()
     }
 
+    /// Whether that client tracks by prefixes.
+    fn is_broadcasting(&self, client_id: u64) -> bool {
+        self.tracker(client_id).is_some_and(|tracker| tracker.is_broadcasting())
+    }
+
     /// All trackers.
     pub fn trackers(&self) -> Vec<Arc<Tracker>> {
         self.registry().trackers().cloned().collect()

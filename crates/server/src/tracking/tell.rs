@@ -213,13 +213,15 @@ struct BroadcastRound {
     all: Arc<[Box<[u8]>]>,
     writers: BTreeSet<u64>,
     trackers: std::vec::IntoIter<Arc<Tracker>>,
+    /// Trackers may have stopped since.
+    is_late: bool,
 }
 
 impl BroadcastRound {
     fn new(keys: ChangedKeys, trackers: Vec<Arc<Tracker>>) -> BroadcastRound {
         let all = keys.keys().cloned().collect();
         let writers = keys.values().filter_map(|by| *by).collect();
-        BroadcastRound { keys, all, writers, trackers: trackers.into_iter() }
+        BroadcastRound { keys, all, writers, trackers: trackers.into_iter(), is_late: false }
     }
 
     /// What that tracker is told: with NOLOOP not of its own changes.
@@ -365,6 +367,7 @@ impl Core {
             && let Some(mut round) = self.telling.late_rounds.pop_front()
         {
             shared.tracking().under_way.remove(round.held_bytes());
+            round.is_late = true;
             if !self.tell_trackers(&mut round, TURN_MESSAGES / 2, &mut outgoing) {
                 self.put_off_round(round);
             }
@@ -419,6 +422,9 @@ impl Core {
     ) -> bool {
         while !self.is_told_out(told_max) {
             let Some(tracker) = round.trackers.next() else { return true };
+            if round.is_late && !self.shared.tracking().is_broadcasting(tracker.client.id) {
+                continue; // It has gone, or tracks in another way by now.
+            }
             let keys = round.keys_for(&tracker);
             if !keys.is_empty() {
                 let looked_at =
