@@ -82,10 +82,13 @@ mod size_aware {
     #[test]
     fn large_requests_are_executed_by_other_workers() {
         let server = crate::support::TestServer::with(support::config());
-        // Small ones stay where they were received; one client may have met the large worker.
+        // Small ones stay where they were received, unless that is the large worker. One by one: in
+        // a pipeline the small one follows the large one of its key.
         let value = "v".repeat(200);
         for _ in 0..12 {
-            server.resp().ask(format!("SET key {value}\r\nSET key v\r\n"), "+OK\r\n+OK\r\n");
+            let mut client = server.resp();
+            client.ask(format!("SET key {value}\r\n"), "+OK\r\n");
+            client.ask("SET key v\r\n", "+OK\r\n");
         }
         let forwardings = server.server().shared().totals().forwardings;
         assert!(forwardings.sent > 0 && forwardings.direct > 0, "{forwardings:?}");
