@@ -447,6 +447,7 @@ impl Core {
         self.charge(Work::keys(round.trackers.len()));
         let sums = round.trackers.filter_map(|it| address(&shared, &it, What::Sum).summed_up());
         self.telling.waiting.extend(sums);
+        self.telling.has_unhandled = self.telling.is_waiting();
     }
 
     /// Whether the turn has delivered as much as one may (I4).
@@ -572,8 +573,10 @@ impl Core {
                 }
             }
         }
-        // Those that had no turn come first in the next one: at once, if the clients take some.
-        self.telling.has_unhandled = waiting.len() > 0 && self.telling.told_in_turn > told_before;
+        // Those that had no turn come first in the next one: at once, unless all that this one
+        // looked at wait for their clients.
+        let has_told = self.telling.told_in_turn > told_before;
+        self.telling.has_unhandled = waiting.len() > 0 && (has_told || looked_at == 0);
         self.charge(Work::keys(looked_at / LOOKED_AT_PER_KEY));
         let kept = std::mem::take(&mut self.telling.waiting);
         self.telling.waiting = waiting.chain(kept).collect();
