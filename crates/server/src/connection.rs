@@ -308,6 +308,10 @@ impl Connection {
             None => (self.input_kind(input), reply_kind(sent)),
         };
         books.add(kinds.0, input as u64);
+        if let Some(tls) = &self.tls {
+            let kind = if self.is_stranger() { Kind::Strangers } else { Kind::Small };
+            books.add(kind, tls.unfinished_bytes() as u64);
+        }
         books.add(kinds.1, sent as u64);
         let queued_bytes = self.queued_bytes() as u64;
         books.add(group_kind(queued_bytes), queued_bytes);
@@ -365,6 +369,12 @@ impl Connection {
             ProtocolState::Resp(resp) => resp,
             ProtocolState::Memcached(_) => unreachable!("a RESP command on a memcached connection"),
         }
+    }
+
+    /// Whether a memcached command may not wait: the rest of a datagram is not kept, and a login
+    /// touches no value.
+    pub fn must_run_now(&mut self) -> bool {
+        self.exchange.is_some() || self.memcached().needs_auth
     }
 
     /// The memcached client's state; called only while one of its commands runs.

@@ -19,6 +19,7 @@
 //! not sent from the log, because they have to be sealed.
 
 mod certificates;
+mod records;
 mod stream;
 
 pub use certificates::{Certificates, ClientCertificates, TlsConfig};

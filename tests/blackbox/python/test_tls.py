@@ -13,6 +13,7 @@ import pytest
 import redis
 
 import servers
+import wires
 from certificates import Certificates
 
 pytestmark = pytest.mark.dovetail_only
@@ -216,3 +217,52 @@ def test_a_silent_client_is_cut_off(server):
     with socket.create_connection((servers.HOST, server.tls_resp), timeout=30) as silent:
         assert silent.recv(10) == b"", "closed by the server"
     assert 'dovetail_tls_handshakes_total{result="late"} 1' in server.admin("/metrics")[1]
+
+
+def until(is_so):
+    for _ in range(300):
+        if is_so():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it did not come to be so within 30 s")
+
+
+def buffers(server, kind):
+    with redis.Redis(port=server.resp_port) as client:
+        row = client.info("memory")[f"dovetail_buffers_{kind}"]
+    return row["bytes"]
+
+
+def test_half_a_record_is_booked_as_long_as_it_is_held(certificates):
+    """The TLS library keeps it, in a vector that doubles."""
+    with serving(*certificates.flags(), memory="64MiB") as server:
+        context = certificates.context()
+        held, record_bytes, count = [], 16 << 10, 20
+        for _ in range(count):
+            arrived, leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
+            session = context.wrap_bio(arrived, leaving, server_hostname=servers.HOST)
+            plain = socket.create_connection((servers.HOST, server.tls_resp), timeout=30)
+            while True:
+                try:
+                    session.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    plain.sendall(leaving.read())
+                    arrived.write(plain.recv(1 << 16))
+            plain.sendall(leaving.read())
+            session.write(wires.encode("SET", "k", "v" * (record_bytes - 100)))
+            record = leaving.read()
+            plain.sendall(record[:-100])
+            held.append((plain, record[-100:], session, arrived))
+        until(lambda: buffers(server, "small") >= count * 2 * (record_bytes - 200))
+        for plain, rest, session, arrived in held:
+            plain.sendall(rest)
+            while True:
+                try:
+                    assert session.read(100) == b"+OK\r\n"
+                    break
+                except ssl.SSLWantReadError:
+                    arrived.write(plain.recv(1 << 16))
+        until(lambda: buffers(server, "small") < count * record_bytes)
+        for plain, *_ in held:
+            plain.close()

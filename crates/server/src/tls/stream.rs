@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustls::{Reader, ServerConfig, ServerConnection};
 
+use super::records::Records;
 use crate::budget::{BufferBudget, Kind, Reservation};
 use crate::output::{Output, Sent};
 
@@ -24,6 +25,9 @@ pub const HANDSHAKE_BYTES: u64 = 16 << 10;
 /// The length of plaintext that is sealed at a time: records are at most this long.
 const PIECE_BYTES_MAX: usize = 16 << 10;
 
+/// Why a client is refused that sends records without plaintext.
+const MUTE: &str = "more than 16 KiB of records after the handshake without any data in them";
+
 /// One connection's TLS.
 #[derive(Debug)]
 pub struct Stream {
@@ -31,6 +35,8 @@ pub struct Stream {
     is_handshaking: bool,
     /// Bytes of the handshake that have arrived.
     received_bytes: u64,
+    /// Where the client's records stand.
+    records: Records,
     /// The booked memory when nothing waits for the socket.
     booked: Reservation,
 }
@@ -57,7 +63,8 @@ impl Stream {
         debug_assert_eq!(booked.bytes(), HANDSHAKE_BYTES);
         let mut session = ServerConnection::new(config)?;
         session.set_buffer_limit(Some(SEALED_BYTES_MAX));
-        Ok(Stream { session, is_handshaking: true, received_bytes: 0, booked })
+        let records = Records::default();
+        Ok(Stream { session, is_handshaking: true, received_bytes: 0, records, booked })
     }
 
     /// Books the growth of the handshake or, after its end, the memory of the session; false: there
@@ -89,6 +96,12 @@ impl Stream {
         if self.session.wants_write() { SEALED_BYTES_MAX } else { 0 }
     }
 
+    /// The bytes of records that the client has not finished, at most: the library keeps them in a
+    /// vector that doubles.
+    pub fn unfinished_bytes(&self) -> usize {
+        if self.is_handshaking { 0 } else { 2 * self.records.kept_bytes() }
+    }
+
     /// Reads once, through `sealed`, and gives `take` all bytes that could be decrypted (T1): at
     /// most as many as fit into `sealed` and one more record.
     pub fn receive(
@@ -106,21 +119,34 @@ impl Stream {
         self.received_bytes += count as u64;
         let mut rest = &sealed[..count];
         while !rest.is_empty() {
+            let before = rest;
             match self.session.read_tls(&mut rest) {
                 Ok(0) => return Received::End, // Behind a close_notify.
                 Ok(_) => {}
                 Err(_) => return Received::Broken,
             }
+            let was_handshaking = self.session.is_handshaking();
             let state = match self.session.process_new_packets() {
                 Ok(state) => state,
                 Err(error) => return Received::Refused(error),
             };
-            if state.plaintext_bytes_to_read() > 0 {
+            let gave_plaintext = state.plaintext_bytes_to_read() > 0;
+            if gave_plaintext {
                 take(self.session.reader());
+            }
+            let fed = &before[..before.len() - rest.len()];
+            self.records.follow(fed, gave_plaintext || was_handshaking);
+            if self.records.is_mute() {
+                return Received::Refused(rustls::Error::General(MUTE.to_owned()));
             }
             if state.peer_has_closed() {
                 return Received::End;
             }
+        }
+        if self.records.kept_bytes() == 0 {
+            // The library gives a buffer back that a large record has filled, but only when it is
+            // about to read.
+            let _ = self.session.read_tls(&mut Nothing);
         }
         Received::Sealed(count)
     }
@@ -193,6 +219,15 @@ pub fn fill(mut reader: Reader<'_>, free: &mut [u8]) -> usize {
 pub fn append(mut reader: Reader<'_>, held: &mut Vec<u8>) {
     // An error: no more bytes are decrypted. Those that were read are appended.
     let _ = reader.read_to_end(held);
+}
+
+/// Has no bytes at the moment.
+struct Nothing;
+
+impl Read for Nothing {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(ErrorKind::WouldBlock.into())
+    }
 }
 
 /// A socket that is written to.
