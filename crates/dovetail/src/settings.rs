@@ -586,7 +586,8 @@ pub const TABLE: &[Setting] = &[
         value_name: "N",
         kind: Kind::Count { min: 0, max: 1_000_000 },
         default: "128",
-        help: "Entries that SLOWLOG keeps, of at most about 5 KiB each",
+        help: "Entries that SLOWLOG keeps, of at most about 5 KiB each; within a sixteenth of the \
+               client buffers",
     },
     Setting {
         key: "tracking-table-max-keys",

@@ -3,12 +3,14 @@
 //!
 //! ```text
 //!  client buffers: one number of bytes, a part of `--memory`
-//!  +-----------------------------------+---------------------------+----------+
-//!  | standing kinds, at most 1/2       | passing kinds             | kept 1/8 |
-//!  | connections, ACL, tracking, ...   | bodies, replies, UDP, ... | small    |
-//!  +-----------------------------------+---------------------------+ commands |
-//!  | all but small commands, at most 7/8                           | alone    |
-//!  +---------------------------------------------------------------+----------+
+//!  +-------------------------------+---------------------------+-----------+----------+
+//!  | standing kinds, at most 1/2   | passing kinds             | kept 1/16 | kept 1/8 |
+//!  | ACL, tracking, names, ...     | bodies, replies, UDP, ... | arrivals  | small    |
+//!  +-------------------------------+---------------------------+ alone     | commands |
+//!  | all but small commands and arrivals                       |           | alone    |
+//!  +-----------------------------------------------------------+-----------+----------+
+//!  Arrivals are connections and TLS handshakes: standing kinds, which take more than their
+//!  sixteenth where there is room.
 //!
 //!  A cluster's node takes a quarter off first, for what lands of other nodes' writes (I4), and an
 //!  eighth for what goes past its part alone (I1).
@@ -32,6 +34,10 @@
 //!     and one reply per worker (`Core::begin_replies`, decision 0093).
 //! I2: a reservation is released exactly once, with the same number of bytes and kind.
 //! I3: the last eighth is granted to small commands alone (K27).
+//! I5: of connections and TLS handshakes a sixteenth has room whatever other kinds hold, so that
+//!     clients that fill the buffers do not keep others from connecting. Behind it other kinds stop
+//!     a little below the limit; when arrivals have taken that too, the clients that hold most of
+//!     the passing kinds are closed ([`Outgrown::Arrivals`]).
 //! I4: writes that land from other nodes have a part of their own, whatever clients hold: a landing
 //!     write waits for no client, but all client requests may wait for it.
 //!
@@ -50,7 +56,7 @@ use store::{ScratchRoom, Store};
 
 pub use books::Books;
 pub use kind::{Class, Kind};
-pub use ledger::Ledger;
+pub use ledger::{Ledger, Outgrown};
 
 /// What the buffers may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +68,23 @@ pub struct Limits {
 }
 
 /// The maximum of all buffers for the kinds other than small commands together (I3).
-pub fn large_part(limit_bytes: u64) -> u64 {
+fn arrivals_part(limit_bytes: u64) -> u64 {
     limit_bytes - limit_bytes / 8
+}
+
+/// The bytes of that which no other kinds take (I5).
+fn kept_for_arrivals(limit_bytes: u64) -> u64 {
+    limit_bytes / 16
+}
+
+/// The maximum for the kinds other than small commands, where there are no connections.
+pub fn large_part(limit_bytes: u64) -> u64 {
+    arrivals_part(limit_bytes) - kept_for_arrivals(limit_bytes)
+}
+
+/// Room that is always left for arrivals: for some TLS handshakes, or some dozens of connections.
+fn room_for_arrivals(limit_bytes: u64) -> u64 {
+    ARRIVAL_ROOM_BYTES.min(kept_for_arrivals(limit_bytes) / 4)
 }
 
 /// The maximum of all buffers for the standing kinds together.
@@ -77,6 +98,9 @@ fn standing_part(limit_bytes: u64) -> u64 {
 pub fn landing_part(buffers_bytes: u64) -> u64 {
     buffers_bytes / 4
 }
+
+/// See [`room_for_arrivals`].
+const ARRIVAL_ROOM_BYTES: u64 = 64 << 10;
 
 /// The granted bytes of one kind, and the number of refusals.
 #[derive(Debug, Default)]
@@ -193,8 +217,9 @@ impl BufferBudget {
     /// The numbers that a grant of this kind counts in, each with its limit.
     fn counts(&self, kind: Kind) -> impl Iterator<Item = (&AtomicU64, u64)> + Clone {
         let (limit_bytes, class) = (self.limit_bytes(), kind.class());
-        let large = (&self.large_bytes, large_part(limit_bytes));
-        let standing = (&self.standing_bytes, standing_part(limit_bytes));
+        let kept_bytes = if kind.arrives() { 0 } else { self.kept_for_arrivals() };
+        let large = (&self.large_bytes, arrivals_part(limit_bytes) - kept_bytes);
+        let standing = (&self.standing_bytes, standing_part(limit_bytes) - kept_bytes);
         [
             Some((&self.kinds[kind as usize].granted_bytes, self.kind_limit_bytes(kind))),
             (class == Class::Standing).then_some(standing),
@@ -246,6 +271,33 @@ impl BufferBudget {
         self.counts(kind).for_each(|(count, _)| {
             count.fetch_sub(bytes, Ordering::Relaxed);
         });
+    }
+
+    /// What arrivals have not taken of their sixteenth; at least the room that makes closing
+    /// clients for their sake needless.
+    fn kept_for_arrivals(&self) -> u64 {
+        let limit_bytes = self.limit_bytes();
+        let arrived_bytes = self.kind_bytes(Kind::Connections) + self.kind_bytes(Kind::Handshakes);
+        let left_bytes = kept_for_arrivals(limit_bytes).saturating_sub(arrived_bytes);
+        left_bytes.max(2 * room_for_arrivals(limit_bytes))
+    }
+
+    /// Whether clients that hold requests and replies leave no room for the next connections (I5).
+    #[inline]
+    fn is_short_of_arrivals(&self) -> bool {
+        let limit_bytes = self.limit_bytes();
+        // Relaxed: the numbers guard no other memory.
+        let granted_bytes = self.large_bytes.load(Ordering::Relaxed);
+        let is_full = granted_bytes + room_for_arrivals(limit_bytes) > arrivals_part(limit_bytes);
+        is_full && self.could_make_room()
+    }
+
+    #[cold]
+    fn could_make_room(&self) -> bool {
+        let of_clients = Kind::ALL.into_iter().filter(|kind| Outgrown::Arrivals.is_of(*kind));
+        let held_bytes: u64 = of_clients.map(|kind| self.kind_bytes(kind)).sum();
+        self.kind_bytes(Kind::Connections) < self.kind_limit_bytes(Kind::Connections)
+            && held_bytes >= self.limit_bytes() / 8
     }
 
     /// Counts a refused request for room of this kind.

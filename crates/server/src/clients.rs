@@ -271,6 +271,8 @@ pub(crate) enum TooMany {
     OfAddress,
     /// The records of the present clients fill their part of the client buffers.
     NoRoom,
+    /// Other kinds leave no room in the client buffers.
+    Full,
 }
 
 /// How many connections and native sessions each address has.
@@ -330,6 +332,12 @@ impl Clients {
         &self.addresses
     }
 
+    fn short_of_room(&self) -> TooMany {
+        let part_bytes = self.budget.kind_limit_bytes(Kind::Connections);
+        let is_own = self.budget.kind_bytes(Kind::Connections) + self.record_bytes > part_bytes;
+        if is_own { TooMany::NoRoom } else { TooMany::Full }
+    }
+
     /// Adds a client unless there are too many already.
     pub(crate) fn admit(&self, arrival: Arrival, max: ClientsMax) -> Result<Arc<Client>, TooMany> {
         let mut by_id = unpoisoned(self.by_id.lock());
@@ -337,7 +345,7 @@ impl Clients {
             return Err(TooMany::All);
         }
         let booked = Reservation::try_new(&self.budget, Kind::Connections, self.record_bytes);
-        let booked = Some(booked.ok_or(TooMany::NoRoom)?);
+        let booked = Some(booked.ok_or_else(|| self.short_of_room())?);
         if let Some(address) = arrival.peer.address()
             && !self.addresses.try_enter(address, max.per_address)
         {
@@ -512,6 +520,8 @@ mod tests {
             }
         };
         assert_eq!((refused, admitted.len() as u64), (TooMany::NoRoom, fit_count));
+        // All of them together would leave names less than their part.
+        admitted.drain(2..).for_each(|client| clients.remove(client.id));
         let first = &admitted[0];
         let names_bytes = budget.kind_limit_bytes(Kind::Names) as usize;
         assert!(first.change_names(|names| names.name = "n".repeat(names_bytes)));
@@ -519,7 +529,7 @@ mod tests {
         assert_eq!(admitted[1].names(), ClientNames::default());
         assert!(first.change_names(|names| names.name.clear()));
         assert_eq!(budget.kind_bytes(Kind::Names), 0);
-        assert_eq!(budget.kind_bytes(Kind::Connections), fit_count * RECORD_BYTES);
+        assert_eq!(budget.kind_bytes(Kind::Connections), 2 * RECORD_BYTES);
     }
 
     #[test]

@@ -161,6 +161,15 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         }
     }
 
+    /// Executes what was gathered if the connection that was just fed has requests on large values
+    /// in it: their cost is its own, and known before the next connection is fed.
+    #[inline]
+    pub fn settle_heavy(&mut self, slot: usize) {
+        if self.heavy_count > 0 && self.core.connections[slot].is_large_reader {
+            self.settle(slot);
+        }
+    }
+
     /// Called before a command: whether it may begin. A command that is not routable is a barrier:
     /// it begins when all earlier ones are answered, and is then parsed again (K10).
     #[inline]

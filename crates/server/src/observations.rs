@@ -49,7 +49,7 @@ impl Observations {
     /// The observations with the settings' limits.
     pub fn new(config: &Config, budget: &Arc<BufferBudget>) -> Observations {
         Observations {
-            slow_log: SlowLog::new(config.slow_log.threshold_us, config.slow_log.len_max),
+            slow_log: SlowLog::new(config.slow_log.threshold_us, config.slow_log.len_max, budget),
             latency_monitor: LatencyMonitor::new(config.latency_monitor_ms),
             auth_log: AuthLog::new(budget),
             admin: AdminCounters::default(),

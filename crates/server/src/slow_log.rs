@@ -15,8 +15,8 @@
 //!
 //! # Invariants
 //! L1: for a fast command or batch nothing is copied and no lock is taken.
-//! L2: an entry holds at most 32 arguments of about 128 bytes, so the size of the log is bounded by
-//!     `slowlog-max-len`, whatever clients send.
+//! L2: an entry holds at most 32 arguments of about 128 bytes. All entries are booked: the oldest
+//!     are dropped where `slowlog-max-len` or the log's part of the client buffers allows no more.
 //! L3: no entry contains a password.
 
 use std::collections::VecDeque;
@@ -27,6 +27,7 @@ use std::time::Duration;
 use base::UnixMillis;
 use wire::resp::{ArgIter, Flags, Spec};
 
+use crate::budget::{BufferBudget, Kind, Reservation};
 use crate::clients::Client;
 
 /// The maximum number of arguments of an entry, as in Redis.
@@ -63,17 +64,64 @@ pub struct SlowLog {
     len_max: AtomicU64,
     /// The number of entries ever made.
     total: AtomicU64,
-    entries: Mutex<VecDeque<Arc<Entry>>>,
+    entries: Mutex<Entries>,
+}
+
+/// The entries, newest first.
+#[derive(Debug)]
+struct Entries {
+    list: VecDeque<Arc<Entry>>,
+    /// What they hold (L2).
+    booked: Reservation,
+}
+
+impl Entry {
+    /// The memory that it takes: its strings, and what the list and the allocator add to each.
+    fn held_bytes(&self) -> u64 {
+        const OF_ENTRY: usize = size_of::<Entry>() + 64;
+        const OF_ARG: usize = size_of::<Vec<u8>>() + 24;
+        let args: usize = self.args.iter().map(|arg| OF_ARG + arg.capacity()).sum();
+        (OF_ENTRY + args + self.peer.capacity() + self.name.capacity()) as u64
+    }
+}
+
+impl Entries {
+    fn push(&mut self, entry: Entry) {
+        let entry_bytes = entry.held_bytes();
+        while !self.booked.try_resize(self.booked.bytes() + entry_bytes) {
+            if !self.pop() {
+                return; // Not even one has room.
+            }
+        }
+        self.list.push_front(Arc::new(entry));
+    }
+
+    /// Drops the oldest one; false: there is none.
+    fn pop(&mut self) -> bool {
+        let Some(entry) = self.list.pop_back() else { return false };
+        let left_bytes = self.booked.bytes() - entry.held_bytes();
+        self.booked.try_resize(left_bytes) // To shrink never fails.
+    }
+
+    fn cut(&mut self, len_max: u64) {
+        while self.list.len() as u64 > len_max && self.pop() {}
+        if self.list.is_empty() {
+            self.list.shrink_to_fit();
+        }
+    }
 }
 
 impl SlowLog {
     /// Logs commands that take longer than `threshold_us`, unless that is negative.
-    pub fn new(threshold_us: i64, len_max: u64) -> SlowLog {
+    pub fn new(threshold_us: i64, len_max: u64, budget: &Arc<BufferBudget>) -> SlowLog {
         SlowLog {
             threshold_us: AtomicI64::new(threshold_us),
             len_max: AtomicU64::new(len_max),
             total: AtomicU64::new(0),
-            entries: Mutex::default(),
+            entries: Mutex::new(Entries {
+                list: VecDeque::new(),
+                booked: Reservation::empty(budget, Kind::SlowLog),
+            }),
         }
     }
 
@@ -102,7 +150,7 @@ impl SlowLog {
     /// Sets `slowlog-max-len`; it holds from now on, and older entries beyond it are dropped.
     pub fn set_len_max(&self, len_max: u64) {
         self.len_max.store(len_max, Ordering::Relaxed);
-        self.cut(&mut self.lock());
+        self.lock().cut(len_max);
     }
 
     /// The number of entries ever made.
@@ -116,25 +164,25 @@ impl SlowLog {
         let mut entries = self.lock();
         // Under the lock, so that ids ascend in the list.
         let id = self.total.fetch_add(1, Ordering::Relaxed);
-        entries.push_front(Arc::new(Entry {
+        entries.push(Entry {
             id,
             at_seconds: now.0 / 1000,
             took_us: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
             args,
             peer: client.peer.to_string(),
             name: client.names().name,
-        }));
-        self.cut(&mut entries);
+        });
+        entries.cut(self.len_max());
     }
 
     /// The newest entries, newest first.
     pub fn newest(&self, count: usize) -> Vec<Arc<Entry>> {
-        self.lock().iter().take(count).cloned().collect()
+        self.lock().list.iter().take(count).cloned().collect()
     }
 
     /// The number of entries.
     pub fn len(&self) -> usize {
-        self.lock().len()
+        self.lock().list.len()
     }
 
     /// Whether there is none.
@@ -144,15 +192,10 @@ impl SlowLog {
 
     /// Drops all entries.
     pub fn clear(&self) {
-        self.lock().clear();
+        self.lock().cut(0);
     }
 
-    fn cut(&self, entries: &mut VecDeque<Arc<Entry>>) {
-        let len_max = self.len_max.load(Ordering::Relaxed);
-        entries.truncate(usize::try_from(len_max).unwrap_or(usize::MAX));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Entry>>> {
+    fn lock(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -272,6 +315,31 @@ mod tests {
             want.extend(keys[..31].iter().map(String::as_str));
             want
         });
+    }
+
+    #[test]
+    fn entries_beyond_the_logs_part_of_the_buffers_are_dropped() {
+        const LIMIT_BYTES: u64 = 64 << 10;
+        let budget = Arc::new(BufferBudget::new(16 * LIMIT_BYTES));
+        assert_eq!(budget.kind_limit_bytes(Kind::SlowLog), LIMIT_BYTES);
+        let log = SlowLog::new(0, u64::MAX, &budget);
+        let add = |id: u64, arg_bytes: usize| {
+            let (args, text) = (vec![vec![b'x'; arg_bytes]; 32], String::new());
+            let entry =
+                Entry { id, at_seconds: 0, took_us: 0, args, peer: text.clone(), name: text };
+            log.lock().push(entry);
+        };
+        (0..1000).for_each(|id| add(id, 128));
+        let kept = log.newest(usize::MAX);
+        assert!((5..20).contains(&kept.len()), "{}", kept.len());
+        assert!(kept.iter().map(|entry| entry.id).eq((0..1000).rev().take(kept.len())));
+        assert!(budget.kind_bytes(Kind::SlowLog) > LIMIT_BYTES / 2);
+
+        log.set_len_max(2);
+        assert_eq!(log.newest(usize::MAX).len(), 2);
+        add(1000, LIMIT_BYTES as usize);
+        assert!(log.is_empty(), "one that never fits");
+        assert_eq!(budget.kind_bytes(Kind::SlowLog), 0);
     }
 
     #[test]

@@ -555,6 +555,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 true => gather.feed(region.slot, region.bytes(arena)),
                 false => Fed::up_to(0, 0),
             };
+            gather.settle_heavy(region.slot);
             if fed.consumed_bytes > 0 {
                 gather.core.end_part(region.slot, before);
             }
@@ -624,8 +625,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
     fn after_round(&mut self, had_work: bool, started_at: Instant) {
         self.core.end_turn();
         let is_stopping = self.core.shared.is_stopping();
-        if let Some(kind) = self.core.ledger.outgrown() {
-            self.evict_clients(kind);
+        if let Some(outgrown) = self.core.ledger.outgrown() {
+            self.evict_clients(outgrown);
             self.wake_those_that_hold_more();
         }
         let is_waiting = !self.starved.is_empty() || self.accept_again_at.is_some();

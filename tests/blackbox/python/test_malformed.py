@@ -1,10 +1,12 @@
 """Broken, cut, oversized and random traffic: the protocol's own error, and no other client notices."""
 
+import contextlib
 import random
 import socket
 import time
 
 import pytest
+import redis
 
 import servers
 import wires
@@ -136,3 +138,37 @@ def test_broken_text_commands_are_answered(server, bystander, data):
         wire.socket.shutdown(socket.SHUT_WR)
         reply = wire.read_to_end()
         assert reply == b"" or b"ERROR" in reply
+
+
+def test_clients_that_fill_the_buffers_do_not_lock_others_out():
+    """Some hold halves of commands and send a byte now and then; others are idle."""
+    server = servers.Dovetail(memory="64MiB", threads="1")
+    try:
+        limit = redis.Redis(port=server.resp_port).info("memory")["dovetail_buffers_bodies"]["limit"]
+        half_bytes = limit // 24
+        halves = []
+        for _ in range(24):
+            half = socket.create_connection((servers.HOST, server.resp_port), timeout=30)
+            half.sendall(b"*3\r\n$3\r\nSET\r\n$1\r\nz\r\n$%d\r\n" % half_bytes + b"x" * (half_bytes - 2000))
+            halves.append(half)
+        idle = []
+        for _ in range(800):
+            with contextlib.suppress(OSError):
+                halves[len(idle) % len(halves)].send(b"y")
+            came = socket.create_connection((servers.HOST, server.resp_port), timeout=30)
+            came.sendall(b"PING\r\n")
+            assert came.recv(1000) == b"+PONG\r\n", len(idle)
+            idle.append(came)
+        with redis.Redis(port=server.resp_port) as client:
+            assert client.ping()
+            assert client.info("stats")["rejected_connections"] == 0
+        for half in halves:
+            half.setblocking(False)
+        told = []
+        for half in halves:
+            with contextlib.suppress(BlockingIOError, ConnectionResetError):
+                told.append(half.recv(1000))
+        assert 1 <= len(told) < len(halves), told
+        assert all(line.startswith(b"-ERR client buffers are full") for line in told), told
+    finally:
+        assert server.stop() == 0

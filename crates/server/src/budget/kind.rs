@@ -60,6 +60,8 @@ pub enum Kind {
     SharedMemory,
     /// HOTKEYS.
     HotKeys,
+    /// Entries of SLOWLOG.
+    SlowLog,
 }
 
 /// The properties of a kind.
@@ -80,12 +82,12 @@ const fn row(kind: Kind, name: &'static str, class: Class, share: u64) -> Row {
 const ROWS: [Row; Kind::COUNT] = [
     row(Kind::Small, "small", Class::Small, 40),
     row(Kind::Strangers, "strangers", Class::Passing, 8),
-    row(Kind::Bodies, "bodies", Class::Passing, 56),
+    row(Kind::Bodies, "bodies", Class::Passing, 52),
     row(Kind::Replies, "replies", Class::Passing, 48),
     row(Kind::Groups, "groups", Class::Passing, 32),
     row(Kind::Udp, "udp", Class::Passing, 16),
     row(Kind::Transfers, "transfers", Class::Passing, 48),
-    row(Kind::Scratch, "scratch", Class::Passing, 56),
+    row(Kind::Scratch, "scratch", Class::Passing, 52),
     row(Kind::Writes, "writes", Class::Passing, 10),
     row(Kind::Landing, "landing", Class::Apart, 0),
     row(Kind::Forwards, "forwards", Class::Passing, 12),
@@ -97,12 +99,13 @@ const ROWS: [Row; Kind::COUNT] = [
     row(Kind::Tracking, "tracking", Class::Standing, 24),
     row(Kind::Sessions, "sessions", Class::Standing, 16),
     row(Kind::SharedMemory, "shared_memory", Class::Standing, 24),
-    row(Kind::HotKeys, "hot_keys", Class::Standing, 32),
+    row(Kind::HotKeys, "hot_keys", Class::Standing, 28),
+    row(Kind::SlowLog, "slow_log", Class::Standing, 4),
 ];
 
 impl Kind {
     /// How many there are.
-    pub const COUNT: usize = Kind::HotKeys as usize + 1;
+    pub const COUNT: usize = Kind::SlowLog as usize + 1;
 
     /// All, in the order of their rows.
     pub const ALL: [Kind; Kind::COUNT] = {
@@ -124,6 +127,11 @@ impl Kind {
     /// The part that it belongs to.
     pub fn class(self) -> Class {
         ROWS[self as usize].class
+    }
+
+    /// Whether it is what a client needs to connect: a part is kept for these kinds alone.
+    pub fn arrives(self) -> bool {
+        matches!(self, Kind::Connections | Kind::Handshakes)
     }
 
     /// Its sub-limit in client buffers of that size. All of it comes from `--memory`: raising that

@@ -7,6 +7,17 @@ use super::{Books, BufferBudget, Class, Kind, Reservation, large_part};
 /// Bytes of a kind that move between the shared budget and a ledger at a time.
 pub(super) const GRANT_BYTES: u64 = 64 << 10;
 
+/// Which buffers have outgrown their part, so that clients are closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outgrown {
+    /// All together.
+    All,
+    /// Those of a kind that grows without a check.
+    Kind(Kind),
+    /// Passing ones, which leave no room for new connections (I5 of `budget`).
+    Arrivals,
+}
+
 /// One kind's part.
 #[derive(Clone, Copy, Debug, Default)]
 struct Part {
@@ -155,31 +166,56 @@ impl Ledger {
         self.parts.iter().map(|part| part.used_bytes).sum()
     }
 
-    /// Whether the buffers are beyond their limit, or those of a kind that grows without a check:
-    /// small commands are read before their length is known. The outer `None`: all are within their
-    /// limits; the inner one: all buffers together.
+    /// Which buffers have outgrown their part, if any: small commands are read before their length
+    /// is known.
     #[inline]
-    pub fn outgrown(&self) -> Option<Option<Kind>> {
+    pub fn outgrown(&self) -> Option<Outgrown> {
         if self.is_over() {
-            return Some(None);
+            return Some(Outgrown::All);
         }
-        [Kind::Small, Kind::Strangers].into_iter().find(|kind| self.is_over_in(*kind)).map(Some)
+        if self.budget.is_short_of_arrivals() {
+            return Some(Outgrown::Arrivals);
+        }
+        let grown = [Kind::Small, Kind::Strangers].into_iter().find(|kind| self.is_over_in(*kind));
+        grown.map(Outgrown::Kind)
     }
 
     /// Whether that still holds, and this worker has booked more of it than others on average.
     /// While it holds, that is true of at least one worker.
-    pub fn is_to_shrink(&self, kind: Option<Kind>, worker_count: usize) -> bool {
-        let is_over = kind.map_or(self.is_over(), |kind| self.is_over_in(kind));
-        let is_asked = |of: &Kind| match kind {
-            Some(kind) => *of == kind,
-            None => of.class() != Class::Standing && *of != Kind::Transfers,
+    pub fn is_to_shrink(&self, outgrown: Outgrown, worker_count: usize) -> bool {
+        let holds = match outgrown {
+            Outgrown::All => self.is_over(),
+            Outgrown::Kind(kind) => self.is_over_in(kind),
+            Outgrown::Arrivals => self.budget.is_short_of_arrivals(),
         };
         let (mut own_bytes, mut all_bytes) = (0, 0);
-        for of in Kind::ALL.into_iter().filter(is_asked) {
+        for of in Kind::ALL.into_iter().filter(|of| outgrown.is_of(*of)) {
             own_bytes += self.parts[of as usize].granted_bytes;
             all_bytes += self.budget.kind_bytes(of);
         }
-        is_over && own_bytes >= all_bytes / worker_count.max(1) as u64
+        holds && own_bytes >= all_bytes / worker_count.max(1) as u64
+    }
+}
+
+impl Outgrown {
+    /// Whether closing clients releases bytes of that kind and helps.
+    pub fn is_of(self, kind: Kind) -> bool {
+        match self {
+            Outgrown::All => kind.class() != Class::Standing && kind != Kind::Transfers,
+            Outgrown::Kind(of) => kind == of,
+            Outgrown::Arrivals => {
+                matches!(kind, Kind::Strangers | Kind::Bodies | Kind::Replies | Kind::Groups)
+            }
+        }
+    }
+
+    /// Its name in the log.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outgrown::All => "client buffers",
+            Outgrown::Kind(kind) => kind.name(),
+            Outgrown::Arrivals => "what new connections need",
+        }
     }
 }
 

@@ -79,7 +79,43 @@ fn standing_kinds_leave_half_to_what_passes() {
     let standing = Kind::ALL.into_iter().filter(|kind| kind.class() == Class::Standing);
     let _full: Vec<Reservation> = standing.map(|kind| fill(&budget, kind)).collect();
     assert_eq!(budget.granted_bytes(), 32 * MIB);
-    assert_eq!(fill(&budget, Kind::Bodies).bytes(), 24 * MIB);
+    let kept_bytes = 2 * ARRIVAL_ROOM_BYTES;
+    assert_eq!(fill(&budget, Kind::Bodies).bytes(), 24 * MIB - kept_bytes, "I5");
+}
+
+#[test]
+fn full_kinds_leave_a_sixteenth_to_connections_and_handshakes() {
+    for last in [Kind::Connections, Kind::Handshakes] {
+        let budget = Arc::new(BufferBudget::new(64 * MIB));
+        let others = Kind::ALL.into_iter().filter(|kind| !kind.arrives());
+        let full: Vec<Reservation> =
+            others.filter(|kind| *kind != Kind::Small).map(|kind| fill(&budget, kind)).collect();
+        assert_eq!(budget.granted_bytes(), 52 * MIB);
+        assert_eq!(fill(&budget, last).bytes(), 4 * MIB, "I5");
+        drop(full);
+    }
+}
+
+#[test]
+fn clients_that_leave_no_room_for_connections_are_to_shrink() {
+    let (budget, mut ledger) = ledger(64 * MIB);
+    assert!(ledger.try_reserve(Kind::Bodies, 52 * MIB));
+    assert_eq!(ledger.outgrown(), None);
+    let mut connections = Reservation::try_new(&budget, Kind::Connections, 3 * MIB).unwrap();
+    assert!(!ledger.try_reserve(Kind::Replies, MIB));
+    assert_eq!(ledger.outgrown(), None);
+    assert!(connections.try_resize(4 * MIB));
+    assert_eq!(ledger.outgrown(), Some(Outgrown::Arrivals), "I5");
+    assert!(ledger.is_to_shrink(Outgrown::Arrivals, 1));
+    ledger.release(Kind::Bodies, MIB);
+    assert_eq!(ledger.outgrown(), None);
+    drop(connections);
+
+    // Nothing that clients could give back.
+    ledger.release(Kind::Bodies, 51 * MIB);
+    let _writes = Reservation::forced(&budget, Kind::Writes, 51 * MIB);
+    let _connections = Reservation::try_new(&budget, Kind::Connections, 4 * MIB).unwrap();
+    assert_eq!(ledger.outgrown(), None);
 }
 
 #[test]

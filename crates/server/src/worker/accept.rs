@@ -128,7 +128,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             Err(too_many) => {
                 let counters = self.core.counters();
                 match too_many {
-                    TooMany::All | TooMany::NoRoom => counters.rejected.add(1),
+                    TooMany::All | TooMany::NoRoom | TooMany::Full => counters.rejected.add(1),
                     TooMany::OfAddress => counters.rejected_of_address.add(1),
                 }
                 // A TLS client would not understand the line.
@@ -218,6 +218,13 @@ fn too_many_line(protocol: Dialect, too_many: TooMany) -> &'static [u8] {
             b"SERVER_ERROR out of memory: connections fill their part of the client buffers; \
               a larger --memory has more room\r\n"
         }
+        (Dialect::Resp, TooMany::Full) => {
+            b"-ERR client buffers are full: try again, or give a larger --memory\r\n"
+        }
+        (Dialect::Memcached, TooMany::Full) => {
+            b"SERVER_ERROR out of memory: client buffers are full; try again, or give a larger \
+              --memory\r\n"
+        }
         (Dialect::Memcached, _) => b"ERROR Too many open connections\r\n",
     }
 }
@@ -239,9 +246,10 @@ mod tests {
         for protocol in [Dialect::Resp, Dialect::Memcached] {
             let line = |too_many| String::from_utf8_lossy(too_many_line(protocol, too_many));
             assert!(!line(TooMany::All).contains("--memory"));
-            let of_memory = line(TooMany::NoRoom);
-            assert!(of_memory.contains("client buffers") && of_memory.contains("--memory"));
-            assert!(of_memory.ends_with("\r\n") && of_memory.matches('\n').count() == 1);
+            for of_memory in [line(TooMany::NoRoom), line(TooMany::Full)] {
+                assert!(of_memory.contains("client buffers") && of_memory.contains("--memory"));
+                assert!(of_memory.ends_with("\r\n") && of_memory.matches('\n').count() == 1);
+            }
         }
     }
 }

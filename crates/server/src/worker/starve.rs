@@ -15,10 +15,11 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionread;
+use rustix::net::{SendFlags, send};
 
 use super::Worker;
 use super::read::HELD_BYTES_MAX;
-use crate::budget::Kind;
+use crate::budget::{Kind, Outgrown};
 use crate::connection::{Connection, Ending};
 use crate::counters::Dialect;
 use crate::engine::Home;
@@ -33,6 +34,9 @@ const WAKE_EVERY: Duration = Duration::from_millis(10);
 
 /// A client that reads takes some bytes of its replies within this time.
 const STALLED_MS_MIN: u64 = 500;
+
+/// A client that holds less is not closed for the sake of new connections.
+const WORTH_EVICTING_BYTES: u64 = 16 << 10;
 
 /// As buffers fill, clients are closed one by one: one line of the log reports many.
 const LOG_EVICTIONS_EVERY: Duration = Duration::from_secs(10);
@@ -282,33 +286,45 @@ impl<E: Home, P: Poller> Worker<E, P> {
         !slots.is_empty()
     }
 
-    /// Closes clients because the buffers, or those of one kind, are over their limit, so that the
-    /// others are served (as Redis evicts clients). First go clients that have not logged in, then
-    /// those that do not read their replies, then those with the most unfinished input (of a kind:
-    /// those silent for longest), at once.
+    /// Closes clients because the buffers, or those of one kind, are over their limit or leave no
+    /// room for new connections, so that the others are served (as Redis evicts clients). First go
+    /// clients that have not logged in, then those that do not read their replies, then those with
+    /// the most unfinished input (of a part of the buffers: those silent for longest), at once.
     #[cold]
-    pub(super) fn evict_clients(&mut self, kind: Option<Kind>) {
+    pub(super) fn evict_clients(&mut self, outgrown: Outgrown) {
         let worker_count = self.core.shared.config().threads;
         let (connections, now) = (&self.core.connections, self.core.now);
         let guilt = |slot: usize| {
             let connection = &connections[slot];
-            let held_bytes =
-                kind.map_or(connection.booked.sum(), |kind| connection.booked.of(kind));
+            let (held_bytes, held_bytes_min) = match outgrown {
+                Outgrown::All => (connection.booked.sum(), 1),
+                Outgrown::Kind(kind) => (connection.booked.of(kind), 1),
+                Outgrown::Arrivals => {
+                    let held = connection.booked.iter().filter(|(kind, _)| outgrown.is_of(*kind));
+                    (held.map(|(_, bytes)| bytes).sum(), WORTH_EVICTING_BYTES)
+                }
+            };
             let silent_ms = now.0.saturating_sub(connection.client.last_active_at().0);
             let has_stalled = connection.interest.write && silent_ms >= STALLED_MS_MIN;
             let is_first = (connection.is_stranger(), has_stalled, connection.interest.write);
-            // Of a kind, a stalled half of a command goes before one whose bytes still arrive.
-            let stalled_ms = kind.map_or(0, |_| silent_ms);
-            (held_bytes > 0).then_some((is_first, stalled_ms, held_bytes, slot))
+            // Of a part, a stalled half of a command goes before one whose bytes still arrive.
+            let stalled_ms = if outgrown == Outgrown::All { 0 } else { silent_ms };
+            (held_bytes >= held_bytes_min).then_some((is_first, stalled_ms, held_bytes, slot))
         };
         let mut guilty: Vec<_> = connections.slots().into_iter().filter_map(guilt).collect();
         guilty.sort_unstable();
         let mut closed_count = 0;
-        while self.core.ledger.is_to_shrink(kind, worker_count)
+        while self.core.ledger.is_to_shrink(outgrown, worker_count)
             && let Some((.., slot)) = guilty.pop()
         {
             closed_count += 1;
-            self.core.shared.buffer_budget().note_refusal(kind.unwrap_or(Kind::Small));
+            let kind = match outgrown {
+                Outgrown::All => Kind::Small,
+                Outgrown::Kind(kind) => kind,
+                Outgrown::Arrivals => Kind::Connections,
+            };
+            self.core.shared.buffer_budget().note_refusal(kind);
+            self.say_evicted(slot);
             self.close(slot);
         }
         self.starved.closed_unlogged += closed_count;
@@ -316,9 +332,36 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if closed_count > 0 && may_log {
             self.starved.logged_at = Some(Instant::now());
             let closed_count = std::mem::take(&mut self.starved.closed_unlogged);
-            let of = kind.map_or("client buffers", Kind::name);
+            let of = outgrown.name();
             tracing::warn!(closed_count, of, "buffers are full: closed the clients that held most");
         }
+    }
+
+    /// Tells a client that is about to be closed the reason, if that can be the whole of a reply:
+    /// nothing may stand before it.
+    fn say_evicted(&mut self, slot: usize) {
+        let connection = &mut self.core.connections[slot];
+        let is_next = connection.output.is_empty() && connection.awaiting.is_empty();
+        // Its own replies alone would be sealed.
+        if !is_next || connection.tls.is_some() || connection.exchange.is_some() {
+            return;
+        }
+        let binary = crate::memcached::binary::unfinished(connection);
+        let line: &[u8] = match connection.client.protocol {
+            Dialect::Resp => {
+                b"-ERR client buffers are full: closed the clients that hold most of them, \
+                  a larger --memory has more room\r\n"
+            }
+            Dialect::Memcached => {
+                b"SERVER_ERROR out of memory: client buffers are full: closed the clients that \
+                  hold most of them, a larger --memory has more room\r\n"
+            }
+        };
+        let reply = binary.as_deref().unwrap_or(line);
+        // It fits an empty socket buffer; if the client has left, its loss does no harm.
+        let _ = send(&connection.socket, reply, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        // What it has sent is discarded: otherwise the system would discard the reply.
+        connection.ending = Ending::AfterFlush;
     }
 
     /// Wakes other workers, because their clients hold the memory that is still over the limit.
