@@ -67,6 +67,7 @@ mod moving;
 mod native;
 mod observations;
 mod output;
+mod pace;
 mod password;
 mod poller;
 mod populate;

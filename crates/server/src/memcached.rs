@@ -7,6 +7,7 @@ mod auth;
 pub(crate) mod binary;
 mod dump;
 mod meta;
+mod pace;
 pub(crate) mod several;
 mod stats;
 mod storage;
@@ -97,7 +98,10 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                     if E::ROUTES && !self.enter_memcached(slot, &value) {
                         return Fed::up_to(at, 0);
                     }
-                    if self.long_command_waits(slot, consumed_bytes) {
+                    let is_long = |gather: &mut Self| {
+                        value.as_ref().is_ok_and(|it| gather.is_long_memcached(slot, it))
+                    };
+                    if self.waits_behind_others(slot, consumed_bytes, is_long) {
                         return Fed::up_to(at, 0);
                     }
                     at += consumed_bytes;

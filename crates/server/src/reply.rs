@@ -351,6 +351,7 @@ impl Destination for Direct<'_, '_> {
             && self.room.ledger.try_reserve(Kind::Replies, bytes);
         if has_room {
             self.connection.booked.add(Kind::Replies, bytes);
+            self.touched(FRESH_COPY_READS * len_bytes);
         } else {
             self.room.counters.replies_refused.add(1);
         }
@@ -376,6 +377,10 @@ impl Direct<'_, '_> {
             || self.connection.output.unsent_bytes() > self.room.output_limit_bytes
     }
 }
+
+/// A copy into fresh memory costs as much as so many reads: the kernel clears each page first, and
+/// takes it back later.
+const FRESH_COPY_READS: usize = 3;
 
 /// Values up to this length are included in the cost of their key.
 const TOUCHED_BYTES_MIN: usize = 4 << 10;

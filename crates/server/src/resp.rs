@@ -63,6 +63,7 @@ use crate::core::Core;
 use crate::counters::CommandIndex;
 use crate::engine::Engine;
 use crate::gather::{Answer, Gather};
+use crate::pace::SHORT_COMMAND_BYTES_MAX;
 use crate::reply::Shape;
 use crate::rmw::Rmw;
 use crate::slow_log::is_timed_alone;
@@ -179,7 +180,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 }
                 Command::Set(set)
                     if !set.returns_old
-                        && raw.len() <= pace::SHORT_COMMAND_BYTES_MAX
+                        && raw.len() <= SHORT_COMMAND_BYTES_MAX
                         && set.expiry == wire::resp::Expiry::Never
                         && self.is_served_here(set.key) =>
                 {
@@ -216,7 +217,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             }
             _ => {}
         }
-        if self.waits_behind_others(slot, &parsed, raw.len()) {
+        if self.waits_behind_others(slot, raw.len(), |gather| gather.is_long(slot, &parsed)) {
             return false;
         }
         let id = id_of(&parsed);

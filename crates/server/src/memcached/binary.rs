@@ -58,7 +58,10 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                     if E::ROUTES && !self.enter(slot, is_on_one_key) {
                         return Fed::up_to(at, 0);
                     }
-                    if self.long_command_waits(slot, consumed_bytes) {
+                    let is_long = |gather: &mut Self| {
+                        value.as_ref().is_ok_and(|it| gather.is_long_binary(slot, it))
+                    };
+                    if self.waits_behind_others(slot, consumed_bytes, is_long) {
                         return Fed::up_to(at, 0);
                     }
                     at += consumed_bytes;

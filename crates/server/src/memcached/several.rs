@@ -19,7 +19,9 @@
 //! I4: outside a cluster a command stops only where the loop over the connection's commands stops
 //!     too, so only the last command that was fed can have stopped.
 //! I5: the first values show whether values are large ([`FIRST_KEYS`]); large ones are read one by
-//!     one, so that a connection has about one of them waiting.
+//!     one, so that a connection has about one of them waiting. gat copies values, so where other
+//!     connections wait each key is looked at before it is read, and the rest of the command goes
+//!     on behind them.
 
 use base::UnixMillis;
 use store::Op;
@@ -103,13 +105,18 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let op = touch.map_or(Op::Get, |expires_at| Op::Update(Rmw::SetExpiry(expires_at)));
         // A datagram's reply is bounded by its own limit and leaves as a whole.
         let may_stop = self.core.connections[slot].exchange.is_none();
+        let is_copied = touch.is_some();
         let mut begun_count = 0;
         let mut left = keys;
         while let Some(key) = keys.next() {
-            if begun_count == FIRST_KEYS {
+            if begun_count == FIRST_KEYS || (is_copied && begun_count < FIRST_KEYS) {
                 self.settle(slot);
             }
-            if begun_count > 0 && may_stop && !self.may_parse(slot) {
+            let stops = may_stop
+                && begun_count > 0
+                && (!self.may_parse(slot)
+                    || (is_copied && self.value_waits_behind_others(slot, key)));
+            if stops {
                 let left_bytes = left.left_bytes();
                 let connection = &mut self.core.connections[slot];
                 // Its input now begins within a line: keys are not sampled there.

@@ -100,7 +100,7 @@ impl<F: FnMut(&[u8])> Sink<Refusal> for Looking<F> {
 
 /// The result of one look at a key; 0 and 0: it is absent.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Glimpse {
+pub(crate) struct Glimpse {
     pub version: u64,
     pub value_len_bytes: usize,
 }
@@ -187,7 +187,7 @@ impl<E: Engine> Gather<'_, '_, E> {
     }
 
     /// Looks at a key, after the requests that the batch has gathered.
-    pub(super) fn glimpse(&mut self, key: &[u8]) -> Glimpse {
+    pub(crate) fn glimpse(&mut self, key: &[u8]) -> Glimpse {
         let (now, mut value_len_bytes) = (self.core.now, 0);
         let mut looking = Looking::new(|value| value_len_bytes = value.len());
         let request = Request { key, hash: self.core.hash(key), op: Op::<Rmw<'_>>::Get };

@@ -1,0 +1,54 @@
+//! The memcached commands that may be long (`pace`).
+
+use wire::memcached::binary::{Request, Verb};
+use wire::memcached::{Command, Meta, MetaMode, MetaVerb, StoreVerb};
+
+use crate::engine::Engine;
+use crate::gather::Gather;
+
+impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// Whether a command may copy a long value.
+    pub(super) fn is_long_memcached(&mut self, slot: usize, command: &Command<'a>) -> bool {
+        if self.core.connections[slot].must_run_now() {
+            return false;
+        }
+        match command {
+            // Further keys are looked at before each (I5 of `several`).
+            Command::GetAndTouch { retrieve, .. } => {
+                let first = retrieve.keys.into_iter().next();
+                first.is_some_and(|key| self.has_long_value(slot, key))
+            }
+            Command::Store(store) => {
+                matches!(store.verb, StoreVerb::Append | StoreVerb::Prepend)
+                    && self.has_long_value(slot, store.key)
+            }
+            Command::Touch(touch) => self.has_long_value(slot, touch.key),
+            Command::Meta(meta) if may_copy(meta) => match meta.decoded_key() {
+                Some(key) => self.has_long_value(slot, &key),
+                None => self.has_long_value(slot, meta.key),
+            },
+            _ => false,
+        }
+    }
+
+    /// The same of a binary request.
+    pub(super) fn is_long_binary(&mut self, slot: usize, request: &Request<'a>) -> bool {
+        use Verb::{Append, GetAndTouch, GetKeyAndTouch, Prepend, Touch};
+        matches!(request.verb, Append | Prepend | Touch | GetAndTouch | GetKeyAndTouch)
+            && !self.core.connections[slot].must_run_now()
+            && self.has_long_value(slot, request.key)
+    }
+}
+
+/// Whether a meta command may copy the value that is there.
+fn may_copy(meta: &Meta<'_>) -> bool {
+    let flags = meta.flags();
+    match meta.verb {
+        MetaVerb::Get => {
+            flags.exptime.is_some() || flags.recache.is_some() || flags.vivify.is_some()
+        }
+        MetaVerb::Set => matches!(flags.mode, MetaMode::Append | MetaMode::Prepend),
+        MetaVerb::Delete => flags.invalidates,
+        MetaVerb::Arithmetic | MetaVerb::Debug => false,
+    }
+}
