@@ -14,8 +14,10 @@
 //!
 //! # Invariants
 //! I1: the last bytes of the file, which are no part of the memory, say what the file is: the
-//!     trailer of a kept store, or the mark of a running one. They change in one step, so a file
-//!     left by a crash is never taken for a kept one, and no client can write these bytes.
+//!     trailer of a kept store, or the mark of a running one. They change in one step, and the file
+//!     becomes longer only in the step that writes its new last bytes. So at no moment does a kill
+//!     leave a file that is taken for a kept one, or for a foreign one; and no client can write
+//!     these bytes.
 //! I2: a kept file stays valid until [`WarmFile::begin`], whatever goes wrong before. A file that
 //!     does not fit is refused; only [`open_empty`] discards it.
 //! I6: a file of any other kind is not touched.
@@ -39,7 +41,7 @@ use std::sync::Arc;
 
 use base::UnixMillis;
 use rustix::fs::{FallocateFlags, FlockOperation};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use thiserror::Error;
 
 use crate::config::{OpenError, StoreConfig};
@@ -225,10 +227,7 @@ fn begin_empty(
 ) -> Result<Opened, WarmError> {
     file.set_len(0).map_err(failed("cannot empty it"))?;
     let memory_bytes = whole_pages(config.memory_bytes);
-    let reserved = reserve(&file, memory_bytes + MARK_BYTES);
-    // The blocks already allocated are given back.
-    reserved.inspect_err(|_| drop(file.set_len(0)))?;
-    write_mark(&file, memory_bytes + MARK_BYTES)?;
+    lengthen(&file, memory_bytes + MARK_BYTES, &table::RUNNING)?;
     let store = Store::open_at(config, tuning, nodes, Begin::Warm { file: &file, table: None })?;
     let file = WarmFile { file, memory_bytes };
     file.begin(&store)?;
@@ -239,22 +238,36 @@ fn whole_pages(bytes: u64) -> u64 {
     bytes.next_multiple_of(HUGE_PAGE_BYTES as u64)
 }
 
-/// Extends the file to this length, with all blocks allocated (I5).
-fn reserve(file: &File, len_bytes: u64) -> Result<(), WarmError> {
-    let failed = failed("cannot have the space for --memory");
-    if let Err(error) = file.set_len(len_bytes) {
-        return Err(failed(error));
-    }
-    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len_bytes) {
-        Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
-        Err(error) => Err(failed(error.into())),
+/// Makes the file longer, with all its blocks (I5), in the step that writes its last bytes (I1).
+/// Its length is a multiple of theirs, so they lie in one page. On failure the file is as before.
+fn lengthen(file: &File, len_bytes: u64, last: &[u8; TRAILER_BYTES]) -> Result<(), WarmError> {
+    debug_assert!(len_bytes.is_multiple_of(MARK_BYTES));
+    let old_bytes = file.metadata().map_err(failed("cannot read"))?.len();
+    let no_space = failed("cannot have the space for --memory");
+    let lengthened = allocate(file, FallocateFlags::KEEP_SIZE, len_bytes).and_then(|is_done| {
+        file.write_all_at(last, len_bytes - MARK_BYTES)?;
+        // NFS allocates only up to the end of a file.
+        let is_done = is_done || allocate(file, FallocateFlags::empty(), len_bytes)?;
+        Ok(is_done)
+    });
+    match lengthened {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            // Blocks behind the end are given back too.
+            let _ = file.set_len(old_bytes);
+            Err(no_space(error))
+        }
     }
 }
 
-/// Writes the mark at the end of a file of this length (I1).
-fn write_mark(file: &File, len_bytes: u64) -> Result<(), WarmError> {
-    let at = len_bytes - MARK_BYTES;
-    file.write_all_at(&table::RUNNING, at).map_err(failed("cannot write"))
+/// Allocates the blocks of the first `len_bytes`; false: the file system cannot do that.
+fn allocate(file: &File, flags: FallocateFlags, len_bytes: u64) -> io::Result<bool> {
+    // A tmpfs gives up at any signal.
+    match retry_on_intr(|| rustix::fs::fallocate(file, flags, 0, len_bytes)) {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 impl WarmFile {
@@ -268,15 +281,15 @@ impl WarmFile {
         let len_bytes = self.file.metadata().map_err(failed("cannot read"))?.len();
         // The file may be longer, because its memory was larger.
         let running_bytes = running_bytes.max(len_bytes + MARK_BYTES);
-        let reserved = reserve(&self.file, running_bytes);
-        reserved.inspect_err(|_| drop(self.file.set_len(len_bytes)))?;
-        write_mark(&self.file, running_bytes)
+        lengthen(&self.file, running_bytes.next_multiple_of(MARK_BYTES), &table::RUNNING)
     }
 
-    /// The length of the memory, the largest table that it can have, and the mark.
+    /// The length of the memory, the largest table that it can have with its trailer, and the mark,
+    /// which stays the end while a trailer is written before it.
     fn running_bytes(&self, store: &Store) -> u64 {
         let rows = u64::from(store.limits().segment_count);
-        self.memory_bytes + table::bytes_max(self.memory_bytes, rows) + MARK_BYTES
+        let table_bytes = table::bytes_max(self.memory_bytes, rows) + TRAILER_BYTES as u64;
+        self.memory_bytes + table_bytes + MARK_BYTES
     }
 
     /// Writes the table of live entries behind the memory, with `note` for the next process that

@@ -2,8 +2,10 @@
 //! and expiries, whatever index, mode and memory it is opened with.
 
 use std::collections::BTreeMap;
+use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::UnixMillis;
 use store::warm::{self, Found, Kept, Misfit, Opened, WarmError};
@@ -315,6 +317,74 @@ fn a_larger_memory_takes_it_over_and_one_that_is_too_small_changes_nothing() {
     drop((store, file));
     let Opened { store, .. } = open(&place.path, large).unwrap();
     assert_holds(&store, &there);
+}
+
+/// Looks at the end of a file until told to stop, as a start after a kill would; returns the first
+/// end that is neither a trailer nor the mark.
+fn watch_end(path: &Path, is_over: &AtomicBool) -> Option<String> {
+    while !is_over.load(Ordering::Acquire) {
+        let Ok(mut file) = std::fs::File::open(path) else { continue };
+        if file.metadata().unwrap().len() == 0 {
+            continue;
+        }
+        let mut end = Vec::new();
+        let Ok(at) = file.seek(SeekFrom::End(-64)) else { return Some("too short".to_owned()) };
+        file.take(64).read_to_end(&mut end).unwrap();
+        // It may have become shorter meanwhile.
+        if end.len() == 64 && !end.starts_with(b"DVTLWARM") {
+            return Some(format!("{at}: {end:?}"));
+        }
+    }
+    None
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "has files of hundreds of megabytes")]
+fn a_kill_at_any_moment_leaves_a_file_that_the_next_start_takes() {
+    // The blocks of a tmpfs are given one by one, so there is time to look.
+    let shared = Path::new("/dev/shm");
+    let parent = if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() };
+    let directory = tempfile::tempdir_in(parent).unwrap();
+    let path = &directory.path().join("warm");
+    let config = config(IndexKind::Hash, Mode::Clean);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| watch_end(path, &is_over));
+        // Each is larger than the last: the table moves.
+        for memory_mib in [64, 128, 192] {
+            let config = StoreConfig { memory_bytes: memory_mib << 20, ..config.clone() };
+            let Opened { store, file, found } = running(path, config);
+            assert_eq!(memory_mib > 64, matches!(found, Found::Kept(kept) if kept.items > 0));
+            fill(&store);
+            file.keep(&store, NOW, 0).unwrap();
+        }
+        is_over.store(true, Ordering::Release);
+        assert_eq!(watcher.join().unwrap(), None);
+    });
+}
+
+#[test]
+fn a_table_that_was_being_moved_is_the_old_one() {
+    let place = place();
+    let small = config(IndexKind::Hash, Mode::Clean);
+    let there = kept_in(&place.path, small.clone());
+    let kept = std::fs::read(&place.path).unwrap();
+    let trailer = &kept[kept.len() - 64..];
+    let large = StoreConfig { memory_bytes: 32 << 20, ..small.clone() };
+    for (config, gap) in [(&large, 25 << 20), (&large, 100), (&small, 25 << 20), (&small, 100)] {
+        // Some of the new table was written.
+        let mut moving = kept.clone();
+        moving.resize((kept.len() + gap).next_multiple_of(64), 7);
+        moving.extend_from_slice(trailer);
+        std::fs::write(&place.path, &moving).unwrap();
+        for _ in 0..2 {
+            let Opened { store, found, .. } = open(&place.path, config.clone()).unwrap();
+            assert_eq!(found_kept(found).items, there.len() as u64);
+            assert_holds(&store, &there);
+        }
+        running(&place.path, config.clone());
+        assert_eq!(open(&place.path, config.clone()).unwrap().found, Found::NotEnded);
+    }
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //!
 //! # Invariants
 //! I1: the segments that the table names do not change before the store is open, and the table
-//!     stays at the end of the file; if it is in the way of a larger memory, it moves.
+//!     stays behind the memory; if it is in the way of a larger one, it is copied, and the old one
+//!     counts until the new one is complete.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,7 +13,7 @@ use base::UnixMillis;
 
 use super::table::{NoTrailer, TRAILER_BYTES};
 use super::{
-    Found, Kept, Misfit, Opened, Row, Table, Trailer, WarmError, WarmFile, failed, reserve,
+    Found, Kept, Misfit, Opened, Row, Table, Trailer, WarmError, WarmFile, failed, lengthen,
     whole_pages,
 };
 use crate::config::{OpenError, StoreConfig};
@@ -74,7 +75,9 @@ pub(super) fn read(file: &File, len_bytes: u64) -> Result<Last, WarmError> {
     };
     let damaged = || WarmError::Misfit(Misfit::Damaged);
     let end = trailer.memory_bytes.checked_add(trailer.table_bytes);
-    if end.and_then(|end| end.checked_add(TRAILER_BYTES as u64)) != Some(len_bytes) {
+    let end = end.and_then(|end| end.checked_add(TRAILER_BYTES as u64));
+    // A copy of the table that did not come to its end may lie before the trailer.
+    if end.is_none_or(|end| end > len_bytes) {
         return Err(damaged());
     }
     let mut bytes = vec![0; usize::try_from(trailer.table_bytes).map_err(|_| damaged())?];
@@ -106,7 +109,7 @@ pub(super) fn attach(
     }
     let memory_bytes = whole_pages(config.memory_bytes);
     if memory_bytes > trailer.memory_bytes {
-        grow(&file, Trailer { memory_bytes, ..trailer }, &bytes)?;
+        move_table(&file, trailer, memory_bytes, &bytes)?;
     }
     drop(bytes);
     let restore = |way| {
@@ -130,18 +133,26 @@ pub(super) fn attach(
     Ok(Opened { store, file: WarmFile { file, memory_bytes }, found: Found::Kept(kept) })
 }
 
-/// Moves the table behind a memory that has become larger; on failure the file is unchanged.
-fn grow(file: &File, trailer: Trailer, table: &[u8]) -> Result<(), WarmError> {
+/// Moves the table behind a memory that has become larger. Until the last step the file ends in its
+/// old trailer, which names the old table: a kill in between loses nothing.
+fn move_table(
+    file: &File,
+    trailer: Trailer,
+    memory_bytes: u64,
+    table: &[u8],
+) -> Result<(), WarmError> {
     let len_bytes = file.metadata().map_err(failed("cannot read"))?.len();
-    let trailer_at = trailer.memory_bytes + trailer.table_bytes;
-    let grown = reserve(file, trailer_at + TRAILER_BYTES as u64).and_then(|()| {
-        let written = file
-            .write_all_at(table, trailer.memory_bytes)
-            .and_then(|()| file.write_all_at(&trailer.to_bytes(), trailer_at));
-        written.map_err(failed("cannot write"))
-    });
-    // The old table is intact unless the new one lies over it.
-    grown.inspect_err(|_| drop(file.set_len(len_bytes)))
+    let old_end = trailer.memory_bytes + trailer.table_bytes;
+    let (table_bytes, trailer_bytes) = (trailer.table_bytes, TRAILER_BYTES as u64);
+    let end = memory_bytes.max(old_end) + table_bytes + trailer_bytes;
+    let end = end.max(len_bytes).next_multiple_of(trailer_bytes);
+    let (trailer_at, table_at) = (end - trailer_bytes, end - trailer_bytes - table_bytes);
+    lengthen(file, end, &trailer.to_bytes())?;
+    let moved = Trailer { memory_bytes: table_at, ..trailer };
+    let written = file
+        .write_all_at(table, table_at)
+        .and_then(|()| file.write_all_at(&moved.to_bytes(), trailer_at));
+    written.map_err(failed("cannot write")).inspect_err(|_| drop(file.set_len(len_bytes)))
 }
 
 fn no_fit(error: OpenError) -> WarmError {
