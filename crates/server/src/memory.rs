@@ -24,6 +24,9 @@
 //! I1: the five parts add up to `memory_bytes`.
 //! I2: a value of `item_size_max_bytes` fits the log and, with its command around it, the buffers.
 
+use base::ByteSize;
+use store::NeededMemory;
+
 use crate::budget::{Limits, landing_part, large_part};
 
 /// The least memory a server starts with.
@@ -99,6 +102,53 @@ pub struct MemoryPlan {
     pub item_size_max_bytes: u64,
     /// Whether other nodes' writes land here.
     pub has_copies: bool,
+}
+
+/// Everything that a plan depends on besides the cap.
+pub(crate) struct Planner {
+    pub item_size_wanted_bytes: u64,
+    pub index: IndexGrowth,
+    pub forwardings: ForwardingMemory,
+    pub hot_set_bytes: u64,
+    pub has_copies: bool,
+}
+
+impl Planner {
+    /// Divides `memory_bytes`; `None`: they are too few.
+    pub(crate) fn plan(&self, memory_bytes: u64) -> Option<MemoryPlan> {
+        MemoryPlan::new(memory_bytes, self.item_size_wanted_bytes, self.index)
+            .and_then(|plan| plan.with_forwardings(self.forwardings))
+            .and_then(|plan| plan.with_hot_set(self.hot_set_bytes))
+            .map(|plan| if self.has_copies { plan.with_copies() } else { plan })
+    }
+
+    /// The least memory that has a plan.
+    pub(crate) fn least(&self) -> ByteSize {
+        ByteSize { bytes: MemoryPlan::least_bytes(self.forwardings, self.hot_set_bytes) }
+    }
+
+    /// The least `--memory`, in whole MiB, whose store has so many bytes at the start.
+    fn least_cap(&self, store_bytes: u64) -> ByteSize {
+        let has_enough = |plan: MemoryPlan| plan.store_bytes() >= store_bytes;
+        let mib = first_mib(|mib| self.plan(mib << 20).is_some_and(has_enough));
+        ByteSize { bytes: mib << 20 }
+    }
+
+    /// Says which `--memory` would do for data that does not fit into the given one.
+    pub(crate) fn advice(&self, given_bytes: u64, needed: &NeededMemory) -> String {
+        let given = ByteSize { bytes: given_bytes };
+        let Some(enough) = needed.enough_bytes.map(|bytes| self.least_cap(bytes)) else {
+            return format!(
+                "its data does not fit into --memory {given} with these settings: give more, or \
+                 the --index, --threads and --numa that it was written with"
+            );
+        };
+        let alone = self.least_cap(needed.segments_bytes);
+        let is_telling = given.bytes < alone.bytes && alone.bytes < enough.bytes;
+        let alone =
+            if is_telling { format!(" ({alone} at the very least)") } else { String::new() };
+        format!("its data does not fit into --memory {given}: give --memory {enough}{alone}")
+    }
 }
 
 impl MemoryPlan {

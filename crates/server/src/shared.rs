@@ -25,7 +25,7 @@ use crossbeam_channel::{Receiver, Sender};
 use crossbeam_utils::CachePadded;
 use policy::size_class::{SizeCount, WorkerSizes};
 use policy::taxonomy::Popularity;
-use store::{IndexKind, Mode, Store, StoreConfig, StoreStats};
+use store::{IndexKind, Mode, NeededMemory, Store, StoreConfig, StoreStats};
 
 use crate::acl::Acl;
 use crate::budget::BufferBudget;
@@ -47,7 +47,7 @@ use crate::latency_monitor::LatencyMonitor;
 use crate::live::Live;
 use crate::manager;
 use crate::memcached::users::Users;
-use crate::memory::{IndexGrowth, MemoryPlan};
+use crate::memory::{IndexGrowth, MemoryPlan, Planner};
 use crate::memory_limits::MemoryLimits;
 use crate::moving::Moving;
 use crate::native::Shop;
@@ -205,7 +205,7 @@ fn refuse_contradictions(config: &Config) -> Result<(), StartError> {
 /// Opens the store; its memory is divided between the nodes that workers run on.
 fn open_store(
     config: &Config,
-    plan: &MemoryPlan,
+    (planner, plan): (&Planner, &MemoryPlan),
     tenant: Option<&Tenant>,
 ) -> Result<(Arc<Store>, Kept), StartError> {
     let nodes = topology::nodes(Path::new(SYSFS_NODES), &affinity::allowed());
@@ -226,16 +226,17 @@ fn open_store(
         batch: config.batch,
         huge_pages: config.huge_pages,
     };
+    let advise = |needed: &NeededMemory| planner.advice(config.memory_bytes, needed);
     let (store, kept) = match &config.warm_file {
         Some(path) => {
-            let (store, warm) = Warm::open(path, store_config, &shares)?;
+            let (store, warm) = Warm::open(path, store_config, &shares, &advise)?;
             (store, (None, Some(warm)))
         }
         None => {
             let data = config.data.as_ref();
             let room_bytes = memory::room_bytes(config, plan, MemoryLimits::detect());
             let wanted = (store_config, config.access_times, room_bytes);
-            let (store, data) = durable::open_store(wanted, &shares, data, tenant)?;
+            let (store, data) = durable::open_store(wanted, &shares, data, tenant, &advise)?;
             (store, (data, None))
         }
     };
@@ -265,17 +266,18 @@ impl Shared {
         let roles = Roles::new(Layers::new(&config)?, &config)?;
         let index_growth =
             if config.lossy_index { IndexGrowth::None } else { IndexGrowth::WithItems };
-        let queues = roles.layers().forwarding_memory(&config);
-        let hot_set_bytes = HotKeys::memory_bytes(&config, roles.layers().is_routed);
-        let plan = MemoryPlan::new(config.memory_bytes, config.max_item_size_bytes, index_growth)
-            .and_then(|plan| plan.with_forwardings(queues))
-            .and_then(|plan| plan.with_hot_set(hot_set_bytes))
-            .map(|plan| if config.cluster.is_some() { plan.with_copies() } else { plan })
-            .ok_or(StartError::MemoryTooSmall {
-                given: base::ByteSize { bytes: config.memory_bytes },
-                least: base::ByteSize { bytes: MemoryPlan::least_bytes(queues, hot_set_bytes) },
-            })?;
-        let (store, (data, warm)) = open_store(&config, &plan, tenant)?;
+        let planner = Planner {
+            item_size_wanted_bytes: config.max_item_size_bytes,
+            index: index_growth,
+            forwardings: roles.layers().forwarding_memory(&config),
+            hot_set_bytes: HotKeys::memory_bytes(&config, roles.layers().is_routed),
+            has_copies: config.cluster.is_some(),
+        };
+        let plan = planner.plan(config.memory_bytes).ok_or(StartError::MemoryTooSmall {
+            given: base::ByteSize { bytes: config.memory_bytes },
+            least: planner.least(),
+        })?;
+        let (store, (data, warm)) = open_store(&config, (&planner, &plan), tenant)?;
         let item_size_max_bytes = plan.item_size_max_bytes.min(value_max_bytes(&store));
         if item_size_max_bytes < config.max_item_size_bytes {
             tell_of_lowered(&config, item_size_max_bytes);

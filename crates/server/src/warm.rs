@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use base::UnixMillis;
 use store::warm::{self, Found, Misfit, Opened, WarmError, WarmFile};
-use store::{Mode, NodeShare, Store, StoreConfig, Tuning};
+use store::{Mode, NeededMemory, NodeShare, Store, StoreConfig, Tuning};
 
 use crate::error::StartError;
 use crate::process::unix_now;
@@ -46,20 +46,27 @@ pub struct Kept {
 }
 
 impl Warm {
-    /// Opens a store in a file.
+    /// Opens a store in a file; `advise` says which memory would do for what was kept.
     pub(crate) fn open(
         path: &Path,
         config: StoreConfig,
         shares: &[NodeShare],
+        advise: &dyn Fn(&NeededMemory) -> String,
     ) -> Result<(Arc<Store>, Warm), StartError> {
         let tuning = (Tuning::default(), shares);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let (mode, began) = (config.mode, Instant::now());
-        let refused =
-            |error: WarmError| StartError::Warm { path: path.to_owned(), reason: explain(error) };
+        let refused = |error: WarmError| StartError::Warm {
+            path: path.to_owned(),
+            reason: explain(error, advise),
+        };
         let opened = match warm::open(path, config.clone(), tuning, (threads, unix_now())) {
             Err(WarmError::Misfit(misfit)) if mode == Mode::Evict => {
-                tracing::warn!("{}: {misfit}; the cache begins empty", path.display());
+                let reason = match &misfit {
+                    Misfit::Room(needed) => advise(needed),
+                    misfit => misfit.to_string(),
+                };
+                tracing::warn!("{}: {reason}; the cache begins empty", path.display());
                 warm::open_empty(path, config, tuning)
             }
             opened => opened,
@@ -92,8 +99,11 @@ impl Warm {
 
     /// Called before clients may connect: until here a failed start has lost nothing.
     pub(crate) fn begin(&self, store: &Store) -> Result<(), StartError> {
-        let begun = self.file.begin(store);
-        begun.map_err(|error| StartError::Warm { path: self.path.clone(), reason: explain(error) })
+        let failed = |error: WarmError| StartError::Warm {
+            path: self.path.clone(),
+            reason: error.to_string(),
+        };
+        self.file.begin(store).map_err(failed)
     }
 
     /// Whether the data that should have been kept could not be.
@@ -148,9 +158,9 @@ fn announce(path: &Path, found: Found, time: Duration) {
     }
 }
 
-fn explain(error: WarmError) -> String {
+fn explain(error: WarmError, advise: &dyn Fn(&NeededMemory) -> String) -> String {
     match error {
-        WarmError::Misfit(misfit @ Misfit::Room(_)) => format!("{misfit}; nothing is lost"),
+        WarmError::Misfit(Misfit::Room(needed)) => format!("{}; nothing is lost", advise(&needed)),
         WarmError::Misfit(misfit) => format!(
             "{misfit}; nothing is lost. Start the program and the settings that wrote it, or \
              remove it to begin empty"

@@ -1,5 +1,7 @@
 //! Settings for opening a store, their limits, and the errors of invalid settings.
 
+use std::fmt;
+
 use thiserror::Error;
 
 use crate::mapping::HugePages;
@@ -115,18 +117,7 @@ pub enum OpenError {
         /// The maximum, inclusive.
         max: u64,
     },
-    /// Some segments of a data file do not fit into the memory.
-    #[error(
-        "the data file uses segments up to {used_bytes} bytes of log, and the memory has \
-         {log_bytes}: give more memory"
-    )]
-    DoesNotFit {
-        /// Bytes up to the last segment in use.
-        used_bytes: u64,
-        /// Bytes of all segments.
-        log_bytes: u64,
-    },
-    /// Recovered entries leave no room for the index, or for copies.
+    /// Recovered segments do not fit, or leave no room for the index, or for copies.
     #[error(
         "the memory is too small for the segments and entries that are there: give more memory"
     )]
@@ -142,6 +133,29 @@ pub enum OpenError {
         /// The kernel's error.
         source: std::io::Error,
     },
+}
+
+/// The memory that recovered data needs, in bytes of [`StoreConfig::memory_bytes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NeededMemory {
+    /// The configured cap.
+    pub given_bytes: u64,
+    /// A larger cap that the data has fitted into; `None`: the cap is as large already, and other
+    /// settings need more than before.
+    pub enough_bytes: Option<u64>,
+    /// The bytes up to the last segment in use, without the index.
+    pub segments_bytes: u64,
+}
+
+impl fmt::Display for NeededMemory {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let NeededMemory { given_bytes, enough_bytes, segments_bytes } = self;
+        write!(formatter, "the data does not fit into memory of {given_bytes} bytes: give ")?;
+        match enough_bytes {
+            Some(bytes) => write!(formatter, "{bytes}; its segments alone need {segments_bytes}"),
+            None => formatter.write_str("more"),
+        }
+    }
 }
 
 /// All places for sessions are taken.

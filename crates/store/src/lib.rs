@@ -44,7 +44,9 @@ mod tuning;
 mod validate;
 pub mod warm;
 
-pub use config::{BATCH_MAX, Eviction, IndexKind, Limits, Mode, NoSession, OpenError, StoreConfig};
+pub use config::{
+    BATCH_MAX, Eviction, IndexKind, Limits, Mode, NeededMemory, NoSession, OpenError, StoreConfig,
+};
 pub use counters::{LogSpace, StoreStats};
 pub use cursor::UnknownCursor;
 pub use entry::{HEADER_BYTES, HEADER_MAX_BYTES, entry_len_bytes, entry_len_max_bytes};

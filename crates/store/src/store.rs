@@ -177,6 +177,14 @@ impl<'b> Begin<'b> {
         }
     }
 
+    /// Why there is no memory for an index: the segments in use may leave none.
+    fn no_index(self, too_small: OpenError) -> OpenError {
+        match self {
+            Begin::Durable(_) | Begin::Warm { table: Some(_), .. } => OpenError::NoRoom,
+            Begin::Empty { .. } | Begin::Warm { table: None, .. } => too_small,
+        }
+    }
+
     fn file(self) -> Option<&'b std::fs::File> {
         match self {
             Begin::Warm { file, .. } => Some(file),
@@ -206,7 +214,7 @@ fn take_warm(log: &Log, config: &StoreConfig, table: &WarmTable) -> Result<(), O
     refuse_few_segments(log, config)?;
     for row in &table.rows {
         if !log.restore(row.segment, row.run_len, row.queue) {
-            return Err(does_not_fit(log, row.segment, row.run_len));
+            return Err(OpenError::NoRoom);
         }
     }
     Ok(())
@@ -216,13 +224,6 @@ fn take_warm(log: &Log, config: &StoreConfig, table: &WarmTable) -> Result<(), O
 fn refuse_few_segments(log: &Log, config: &StoreConfig) -> Result<(), OpenError> {
     let has_enough = u64::from(log.segment_count()) >= segment_count_min(config.session_max);
     if has_enough { Ok(()) } else { Err(OpenError::NoRoom) }
-}
-
-fn does_not_fit(log: &Log, segment: u32, run_len: u32) -> OpenError {
-    OpenError::DoesNotFit {
-        used_bytes: (u64::from(segment) + u64::from(run_len)) * log.segment_bytes(),
-        log_bytes: u64::from(log.segment_count()) * log.segment_bytes(),
-    }
 }
 
 /// Takes the segments in use on a medium, before the index takes any.
@@ -237,7 +238,7 @@ fn take_restored(
     let mut allocator = log.allocator();
     for (segment, row) in restored.used() {
         if !allocator.restore(segment, row.run_len) {
-            return Err(does_not_fit(log, segment, row.run_len));
+            return Err(OpenError::NoRoom);
         }
     }
     drop(allocator);
@@ -308,7 +309,7 @@ impl Store {
         let mut log = Log::new(space, &config, tuning, (nodes, begin.file()))
             .map_err(|source| OpenError::Map { bytes: mapped_bytes, source })?;
         let durable = begin.take(&mut log, &config)?;
-        let index = open_index(&config, &log).ok_or_else(too_small)?;
+        let index = open_index(&config, &log).ok_or_else(|| begin.no_index(too_small()))?;
         if begin.file().is_some() {
             index.clear_heads();
         }
@@ -321,7 +322,7 @@ impl Store {
             segment_bytes: log.segment_bytes(),
             segment_count: log.segment_count(),
         };
-        let tree = open_tree(&config, &log, &index).ok_or_else(too_small)?;
+        let tree = open_tree(&config, &log, &index).ok_or_else(|| begin.no_index(too_small()))?;
         let inner = Inner {
             limits,
             hasher: KeyHasher::new(config.hash_seed),

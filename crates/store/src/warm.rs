@@ -44,7 +44,7 @@ use rustix::fs::{FallocateFlags, FlockOperation};
 use rustix::io::{Errno, retry_on_intr};
 use thiserror::Error;
 
-use crate::config::{OpenError, StoreConfig};
+use crate::config::{NeededMemory, OpenError, StoreConfig};
 use crate::log::{Contents, SegmentState};
 use crate::mapping::HUGE_PAGE_BYTES;
 use crate::placement::NodeShare;
@@ -102,7 +102,7 @@ pub enum Misfit {
     Damaged,
     /// The memory is too small for its contents.
     #[error("{0}")]
-    Room(String),
+    Room(NeededMemory),
 }
 
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> WarmError {

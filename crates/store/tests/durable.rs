@@ -674,8 +674,15 @@ fn memory_may_grow_and_shrinks_only_to_what_is_used() {
     small.commit();
     small.commit();
     let disk = small.committer.into_medium().crash();
-    let refused = open(disk, config(IndexKind::Hash, 3 << 19), new_data()).map(drop).unwrap_err();
-    assert!(refused.to_string().contains("give more memory"), "{refused}");
+    let tight = || open(disk.clone(), config(IndexKind::Hash, 3 << 19), new_data());
+    let refused = tight().map(drop).unwrap_err();
+    let DataError::Room(needed) = refused else { panic!("{refused}") };
+    assert_eq!(needed.given_bytes, 3 << 19);
+    assert!(needed.segments_bytes > 800 * 2000);
+    let enough_bytes = needed.enough_bytes.expect("it had more");
+    assert!(enough_bytes <= MEMORY_BYTES);
+    let opened = open(disk.clone(), config(IndexKind::Hash, enough_bytes), new_data());
+    assert_eq!(opened.expect("as much as was named").recovery.items, 800);
 }
 
 #[test]

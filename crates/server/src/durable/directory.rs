@@ -12,7 +12,7 @@ use store::durable::backup::{Copied, backup};
 use store::durable::check::{Report, check};
 use store::durable::{Beside, DataError, NewData, Opened, Recovery, UsedCheckpoint};
 use store::medium::{FileMedium, LogFile, Media};
-use store::{NodeShare, Store, StoreConfig, Tuning};
+use store::{NeededMemory, NodeShare, Store, StoreConfig, Tuning};
 
 use super::node_file::{self, Tenancy, Tenant};
 use super::{Data, DataConfig, checkpoints};
@@ -30,12 +30,13 @@ const LOCK_FILE: &str = "LOCK";
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
 /// Opens a store, on a disk if the configuration says so; `tenant` is the cluster's node that owns
-/// it.
+/// it, and `advise` says which memory would do for the data.
 pub fn open_store(
     (config, notes_use, room_bytes): (StoreConfig, bool, u64),
     shares: &[NodeShare],
     data: Option<&DataConfig>,
     tenant: Option<&Tenant>,
+    advise: &dyn Fn(&NeededMemory) -> String,
 ) -> Result<(Arc<Store>, Option<Data>), StartError> {
     let Some(data) = data else {
         // A node's entries are sent to other nodes with their checksums.
@@ -68,6 +69,7 @@ pub fn open_store(
         opened = open_log(data, config, shares, Some(tenancy));
     }
     let opened = opened.map_err(|error| match error {
+        LogError::Data(DataError::Room(needed)) => refused(advise(&needed)),
         LogError::Data(error) => refused(explain(&error, &data.path)),
         LogError::File(error) => refused(error),
     })?;

@@ -10,7 +10,7 @@ use super::committer::Committer;
 use super::layout::{FORMAT, NoSuper, Row, RowState, Superblock};
 use super::restore::{self, Damage, Recovery, Segments};
 use super::restoring::{Restoring, Way};
-use crate::config::{OpenError, StoreConfig};
+use crate::config::{NeededMemory, OpenError, StoreConfig};
 use crate::medium::{Medium, MediumError};
 use crate::placement::NodeShare;
 use crate::store::{Begin, Store};
@@ -65,6 +65,9 @@ pub enum DataError {
         /// The medium's answer.
         source: MediumError,
     },
+    /// The memory is too small for the data.
+    #[error("{0}")]
+    Room(NeededMemory),
     /// Another version wrote the file.
     #[error(
         "it has format {found}, and this version reads {FORMAT}: use the version that wrote it"
@@ -177,7 +180,8 @@ pub fn open_with<M: Medium>(
     let begin = || Store::open_at(config.clone(), tuning, nodes, Begin::Durable(&segments));
     let found = (&segments, &row_damage[..]);
     let Restored { store, durable, mut rows, recovery } =
-        restore_somehow(&medium, found, begin, new, beside, progress)?;
+        restore_somehow(&medium, found, begin, new, beside, progress)
+            .map_err(|error| name_needed(error, &segments, config.memory_bytes))?;
     let (mut medium, mut superblock) = (medium, segments.superblock);
     superblock.segment_count = superblock.segment_count.max(store.limits().segment_count);
     rows.resize(superblock.segment_count as usize, Row::default());
@@ -192,6 +196,22 @@ pub fn open_with<M: Medium>(
     durable.flush_to(superblock.flush_floor);
     let committer = Committer::new(&store, &durable, medium, superblock, rows);
     Ok(Opened { store, committer, recovery })
+}
+
+/// Says how much memory would do, if there is too little.
+fn name_needed(error: DataError, segments: &Segments, given_bytes: u64) -> DataError {
+    if !matches!(error, DataError::Store(OpenError::NoRoom)) {
+        return error;
+    }
+    let Superblock { segment_bytes, segment_count, .. } = segments.superblock;
+    // The file has as many segments as the largest memory that it was opened with.
+    let had_bytes = u64::from(segment_count) * segment_bytes;
+    let last = segments.used().map(|(segment, row)| u64::from(segment) + u64::from(row.run_len));
+    DataError::Room(NeededMemory {
+        given_bytes,
+        enough_bytes: Some(had_bytes).filter(|bytes| *bytes > given_bytes),
+        segments_bytes: last.max().unwrap_or(0) * segment_bytes,
+    })
 }
 
 /// The result of recovery.

@@ -16,7 +16,7 @@ use super::{
     Found, Kept, Misfit, Opened, Row, Table, Trailer, WarmError, WarmFile, failed, lengthen,
     whole_pages,
 };
-use crate::config::{OpenError, StoreConfig};
+use crate::config::{NeededMemory, OpenError, StoreConfig};
 use crate::crc;
 use crate::durable::{Way, share_out};
 use crate::placement::NodeShare;
@@ -98,14 +98,14 @@ pub(super) fn attach(
     (threads, now): (usize, UnixMillis),
 ) -> Result<Opened, WarmError> {
     let KeptTable { trailer, table, bytes } = kept;
-    let needed_bytes = table.rows.iter().map(|row| row.segment + row.run_len).max().unwrap_or(0);
-    let needed_bytes = u64::from(needed_bytes) * table.segment_bytes;
-    if needed_bytes > config.memory_bytes {
-        let memory_bytes = config.memory_bytes;
-        return Err(WarmError::Misfit(Misfit::Room(format!(
-            "its items lie in the first {needed_bytes} bytes, and the memory for them has \
-             {memory_bytes}: give as much --memory as before"
-        ))));
+    let last = table.rows.iter().map(|row| row.segment + row.run_len).max().unwrap_or(0);
+    let needed = NeededMemory {
+        given_bytes: config.memory_bytes,
+        enough_bytes: Some(trailer.memory_bytes).filter(|bytes| *bytes > config.memory_bytes),
+        segments_bytes: u64::from(last) * table.segment_bytes,
+    };
+    if needed.segments_bytes > needed.given_bytes {
+        return Err(WarmError::Misfit(Misfit::Room(needed)));
     }
     let memory_bytes = whole_pages(config.memory_bytes);
     if memory_bytes > trailer.memory_bytes {
@@ -122,7 +122,10 @@ pub(super) fn attach(
         Err(OpenError::NoRoom) => restore(Way::Sparely),
         restored => restored,
     }
-    .map_err(no_fit)?;
+    .map_err(|error| match error {
+        OpenError::NoRoom => WarmError::Misfit(Misfit::Room(needed)),
+        error => WarmError::Store(error),
+    })?;
     store.keep_reserve();
     let kept = Kept {
         items: store.stats().items,
@@ -153,15 +156,6 @@ fn move_table(
         .write_all_at(table, table_at)
         .and_then(|()| file.write_all_at(&moved.to_bytes(), trailer_at));
     written.map_err(failed("cannot write")).inspect_err(|_| drop(file.set_len(len_bytes)))
-}
-
-fn no_fit(error: OpenError) -> WarmError {
-    match error {
-        OpenError::DoesNotFit { .. } | OpenError::NoRoom => {
-            WarmError::Misfit(Misfit::Room(error.to_string()))
-        }
-        error => WarmError::Store(error),
-    }
 }
 
 /// Inserts all live entries into the index; returns the number of damaged ones.

@@ -1,0 +1,43 @@
+"""Starts with the data of an earlier server, in a data directory or a warm file, and what refuses them."""
+
+import re
+import subprocess
+
+import pytest
+import redis
+
+import servers
+
+pytestmark = pytest.mark.dovetail_only
+
+
+def refused(*flags):
+    result = subprocess.run(
+        [servers.binary(), "serve", "--resp", "0", "--memcached", "off", "--admin", "off",
+         "--threads", "1", *flags],
+        capture_output=True, text=True, timeout=30, env=servers.clean_environment(), cwd="/tmp",
+    )
+    assert result.returncode == 1, result
+    lines = [line for line in result.stderr.splitlines() if line.startswith("dovetail: ")]
+    assert len(lines) == 1, result.stderr
+    return lines[0]
+
+
+@pytest.mark.parametrize("way", ["--data-dir", "--warm-file"])
+@pytest.mark.parametrize("kind,count,length", [("hash", 5000, 20_000), ("tree", 600_000, 100)])
+def test_too_little_memory_names_the_one_that_would_do(tmp_path, way, kind, count, length):
+    flags = ("--mode", "store", "--index", kind, way, str(tmp_path / "kept"))
+    server = servers.start(*flags, memory="160MiB", threads="1")
+    pipe = redis.Redis(port=server.resp_port).pipeline(transaction=False)
+    for number in range(count):
+        pipe.set(f"key:{number}", b"v" * length)
+        if number % 1000 == 999:
+            pipe.execute()
+    assert server.stop() == 0
+    said = refused(*flags, "--memory", "64MiB")
+    named = re.search(r"does not fit into --memory 64MiB: give --memory (\d+MiB)", said)
+    assert named, said
+    server = servers.start(*flags, memory=named.group(1), threads="1")
+    client = redis.Redis(port=server.resp_port)
+    assert client.dbsize() == count and client.strlen("key:7") == length
+    assert server.stop() == 0
