@@ -55,6 +55,17 @@ impl Setting {
     pub fn environment_name(&self) -> String {
         format!("DOVETAIL_{}", self.key.to_ascii_uppercase().replace('-', "_"))
     }
+
+    /// Parses a value that a layer gives. An empty one is probably a variable that is not set: a
+    /// server without what was asked for, such as durability, would be no answer.
+    pub fn read_given(&self, text: &str) -> Result<Value, String> {
+        // A list may be empty, and an empty password is Redis's word for none.
+        let takes_nothing = ["admin-hosts", "requirepass"].contains(&self.key);
+        if text.is_empty() && self.default.is_empty() && !takes_nothing {
+            return Err(format!("it is empty: write {}, or leave it out", self.value_name));
+        }
+        self.kind.read(text)
+    }
 }
 
 /// The row of `key`.

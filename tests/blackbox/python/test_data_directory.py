@@ -41,3 +41,20 @@ def test_too_little_memory_names_the_one_that_would_do(tmp_path, way, kind, coun
     client = redis.Redis(port=server.resp_port)
     assert client.dbsize() == count and client.strlen("key:7") == length
     assert server.stop() == 0
+
+
+@pytest.mark.parametrize("key", ["data-dir", "warm-file", "tls-cert", "cluster"])
+def test_an_empty_path_is_no_path_that_was_left_out(tmp_path, key):
+    toml = tmp_path / "d.toml"
+    toml.write_text(f'{key} = ""\n')
+    variable = "DOVETAIL_" + key.upper().replace("-", "_")
+    for flags, environment in (
+        ((f"--{key}", ""), {}), ((), {variable: ""}), (("--config", str(toml)), {}),
+    ):
+        result = subprocess.run(
+            [servers.binary(), "serve", "--resp", "0", "--mode", "store", *flags],
+            capture_output=True, text=True, timeout=30,
+            env={**servers.clean_environment(), **environment},
+        )
+        assert result.returncode == 2 and result.stderr.count("\n") == 1, result
+        assert "it is empty: write" in result.stderr

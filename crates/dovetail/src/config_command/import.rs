@@ -147,7 +147,7 @@ fn render(mut imported: Imported, machine: &Machine) -> (String, String) {
     let (mut entries, mut translated_count) = (Vec::new(), 0);
     for setting in std::mem::take(&mut imported.settings) {
         let found = find(setting.key);
-        let read = found.map(|row| (row, row.kind.read(&setting.value)));
+        let read = found.map(|row| (row, row.read_given(&setting.value)));
         match read {
             Some((row, Ok(value))) => {
                 let origin = Origin::Flag;

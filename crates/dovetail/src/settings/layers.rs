@@ -87,7 +87,7 @@ fn combine_one(
     file: &[FileEntry],
     preset: &'static Preset,
 ) -> Result<Layered, SettingError> {
-    let read = |text: &str, place: String, origin: Origin| match setting.kind.read(text) {
+    let read = |text: &str, place: String, origin: Origin| match setting.read_given(text) {
         Ok(value) => Ok(Layered { setting, value, origin }),
         Err(reason) => Err(SettingError { place, reason }),
     };
@@ -113,6 +113,10 @@ fn combine_one(
             let place = format!("preset {}: {}", preset.name, setting.key);
             read(text, place, Origin::Preset(preset.name))
         }
-        None => read(setting.default, setting.key.to_owned(), Origin::Default),
+        None => {
+            let value = setting.kind.read(setting.default);
+            let failed = |reason| SettingError { place: setting.key.to_owned(), reason };
+            Ok(Layered { setting, value: value.map_err(failed)?, origin: Origin::Default })
+        }
     }
 }

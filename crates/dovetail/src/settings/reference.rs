@@ -73,7 +73,9 @@ two. After a change to the table: `UPDATE_DOCS=1 cargo test -p dovetail referenc
 Each setting has one name: `x-y` is the flag `--x-y`, the key `x-y` in the TOML file and the
 variable `DOVETAIL_X_Y`. A flag wins over the environment, the environment over the file, the file
 over the preset, the preset over the default. The file is the one that `--config` or
-`DOVETAIL_CONFIG` names, else `/etc/dovetail/dovetail.toml` if it exists.
+`DOVETAIL_CONFIG` names, else `/etc/dovetail/dovetail.toml` if it exists. An empty value is an error
+in every layer, except for `admin-hosts` and `requirepass`: a variable that is not set should not
+switch anything off.
 
 | key | environment | values | default | changes | meaning |
 |---|---|---|---|---|---|

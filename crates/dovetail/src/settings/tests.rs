@@ -161,6 +161,25 @@ fn a_mistake_in_the_file_names_its_line_and_what_would_be_right() {
     assert!(twice.starts_with("d.toml:2: "), "{twice}");
 }
 
+#[test]
+fn an_empty_value_is_refused_in_every_layer_where_its_setting_can_be_unset() {
+    let unset = TABLE.iter().filter(|setting| setting.default.is_empty());
+    let may_be_empty = ["admin-hosts", "requirepass"];
+    for setting in unset.filter(|setting| !may_be_empty.contains(&setting.key)) {
+        let (key, name) = (setting.key, setting.environment_name());
+        let why = format!("it is empty: write {}, or leave it out", setting.value_name);
+        check_flag_error(key, "", &format!("--{key}: {why}"));
+        let error = layered(&[], &[(&name, "")], "").map(|_| ()).unwrap_err().to_string();
+        assert_eq!(error, format!("{name}: {why}"));
+        check_file_error(&format!("{key} = \"\""), &format!("d.toml:1: {key}: {why}"));
+    }
+    for key in ["unix-socket", "shm"] {
+        let error = layered(&[(key, "")], &[], "").map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("is not a socket's path"), "{error}");
+    }
+    check_value(&layered(&[("requirepass", "")], &[], "").unwrap(), "requirepass", "", "flag");
+}
+
 #[track_caller]
 fn check_flag_error(key: &'static str, text: &str, want: &str) {
     let found = layered(&[(key, text)], &[], "").map(|_| ()).unwrap_err().to_string();
