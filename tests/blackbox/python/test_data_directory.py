@@ -43,6 +43,60 @@ def test_too_little_memory_names_the_one_that_would_do(tmp_path, way, kind, coun
     assert server.stop() == 0
 
 
+def check(path):
+    return subprocess.run(
+        [servers.binary(), "check", str(path)], capture_output=True, text=True, timeout=30,
+        env=servers.clean_environment(),
+    )
+
+
+def in_use(path, *flags):
+    server = servers.start("--mode", "store", "--data-dir", str(path), *flags)
+    redis.Redis(port=server.resp_port).set("a", 1)
+    assert server.stop() == 0
+
+
+@pytest.mark.parametrize("way", ["cut", "zeros", "gone"])
+def test_a_log_that_is_lost_is_not_taken_for_a_new_one(tmp_path, way):
+    in_use(tmp_path)
+    log = tmp_path / "log"
+    kept = log.read_bytes()
+    if way == "gone":
+        log.unlink()
+    else:
+        log.write_bytes(b"" if way == "cut" else bytes(100_000))
+    for flags in ((), ("--recover-damaged",)):
+        said = refused("--memory", "64MiB", "--mode", "store", "--data-dir", str(tmp_path), *flags)
+        assert "the directory was in use" in said and "put its log back" in said
+    assert log.exists() == (way != "gone"), "nothing was changed"
+    checked = check(tmp_path)
+    assert checked.returncode == 1 and "the directory was in use" in checked.stderr
+    log.write_bytes(kept)
+    server = servers.start("--mode", "store", "--data-dir", str(tmp_path))
+    assert redis.Redis(port=server.resp_port).get("a") == b"1"
+    assert server.stop() == 0
+
+
+def test_a_checkpoint_says_that_the_directory_was_in_use(tmp_path):
+    in_use(tmp_path, "--checkpoint", "1h")
+    (tmp_path / "LOCK").write_bytes(b"")
+    (tmp_path / "log").write_bytes(b"")
+    said = refused("--memory", "64MiB", "--mode", "store", "--data-dir", str(tmp_path))
+    assert "the directory was in use" in said
+
+
+def test_an_empty_log_in_a_directory_that_was_never_used_is_told(tmp_path):
+    (tmp_path / "LOCK").write_bytes(b"")
+    (tmp_path / "log").write_bytes(b"")
+    checked = check(tmp_path)
+    assert checked.returncode == 1 and "its log is empty" in checked.stderr
+    server = servers.start("--mode", "store", "--data-dir", str(tmp_path))
+    assert any("its log is empty" in line and "begins anew" in line for line in server.log)
+    redis.Redis(port=server.resp_port).set("a", 1)
+    assert server.stop() == 0
+    assert check(tmp_path).returncode == 0
+
+
 @pytest.mark.parametrize("key", ["data-dir", "warm-file", "tls-cert", "cluster"])
 def test_an_empty_path_is_no_path_that_was_left_out(tmp_path, key):
     toml = tmp_path / "d.toml"

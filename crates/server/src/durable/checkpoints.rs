@@ -24,7 +24,7 @@ use store::durable::checkpoint::{Checkpoint, CheckpointError, Checkpointer};
 
 use crate::error::StartError;
 
-const FILE: &str = "checkpoint";
+pub(super) const FILE: &str = "checkpoint";
 const NEW_FILE: &str = "checkpoint.new";
 const BUFFER_BYTES: usize = 1 << 20;
 /// If less than this was written, reading it again is faster than writing a checkpoint.

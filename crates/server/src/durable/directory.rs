@@ -1,7 +1,8 @@
 //! The data directory: locks it for one process, names its files, and reads them at the start.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -26,6 +27,9 @@ pub(super) const LOG_FILE: &str = "log";
 /// An unfinished copy of it.
 const LOG_NEW_FILE: &str = "log.new";
 const LOCK_FILE: &str = "LOCK";
+/// The contents of the lock's file once the directory has had a log: what tells a log that was cut
+/// to nothing from one that was never written.
+const USED: &[u8] = b"This directory has had a log; without one no server begins anew here.\n";
 /// The interval at which recovery reports its progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
@@ -55,6 +59,10 @@ pub fn open_store(
             .and_then(|kept| kept.map_or(Ok(None), |kept| Err(of_a_node(&kept.owner))))
             .map_err(refused)?,
     };
+    if tenancy.is_none() {
+        // A node gets its copies from the others.
+        refuse_lost(&data.path, &lock).map_err(refused)?;
+    }
     let began = Instant::now();
     let mut opened = open_log(data, config.clone(), shares, tenancy.as_ref());
     if let (Err(LogError::Data(error)), Some(tenancy)) = (&opened, &mut tenancy)
@@ -73,6 +81,7 @@ pub fn open_store(
         LogError::Data(error) => refused(explain(&error, &data.path)),
         LogError::File(error) => refused(error),
     })?;
+    mark_used(&lock, &data.path);
     let Opened { store, committer, recovery } = opened;
     let recovery_time = began.elapsed();
     let medium_name = committer.medium().name();
@@ -102,6 +111,63 @@ fn refuse_unfinished(path: &Path) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// Refuses a directory that was in use and whose log is gone, or cut to nothing: it would be taken
+/// for a new one. Where nothing says that it was in use, an empty log is only told.
+fn refuse_lost(path: &Path, lock: &File) -> Result<(), String> {
+    match lost(path, lock)? {
+        None => {}
+        Some(Lost::InUse) => {
+            return Err(format!(
+                "{}; put its log back, give another directory, or empty this one to begin anew",
+                Lost::InUse
+            ));
+        }
+        Some(Lost::Empty) => tracing::warn!("{}: {}; it begins anew", path.display(), Lost::Empty),
+    }
+    Ok(())
+}
+
+/// Why a directory has no log.
+#[derive(Clone, Copy)]
+enum Lost {
+    /// It had one.
+    InUse,
+    /// The file is there, without a superblock.
+    Empty,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Lost::InUse => "its log is missing or empty, and the directory was in use",
+            Lost::Empty => "its log is empty: nothing was ever written, or the file was cut",
+        })
+    }
+}
+
+/// Looks for a log that is not there any more.
+fn lost(path: &Path, lock: &File) -> Result<Option<Lost>, String> {
+    if node_file::has_log(path)? {
+        return Ok(None);
+    }
+    let is_marked = lock.metadata().map_err(|error| format!("{LOCK_FILE}: {error}"))?.len() > 0;
+    if is_marked || path.join(checkpoints::FILE).exists() {
+        return Ok(Some(Lost::InUse));
+    }
+    Ok(path.join(LOG_FILE).exists().then_some(Lost::Empty))
+}
+
+/// Writes down that the directory has a log; called when its superblock is on the disk.
+fn mark_used(lock: &File, path: &Path) {
+    if lock.metadata().is_ok_and(|status| status.len() > 0) {
+        return;
+    }
+    // An error is no reason to stop: the log itself is well.
+    if let Err(error) = lock.write_all_at(USED, 0).and_then(|()| lock.sync_all()) {
+        tracing::warn!("{}: {LOCK_FILE}: {error}", path.display());
+    }
 }
 
 enum LogError {
@@ -184,6 +250,9 @@ pub fn check_data(directory: &Path, progress: &mut dyn FnMut(u64, u64)) -> Resul
     let lock = File::open(directory.join(LOCK_FILE)).map_err(|error| format!("LOCK: {error}"))?;
     rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared)
         .map_err(|_| "a server has it; stop that one first".to_owned())?;
+    if let Some(lost) = lost(directory, &lock)? {
+        return Err(lost.to_string());
+    }
     let medium = FileMedium::open_read_only(&directory.join(LOG_FILE));
     let medium = medium.map_err(|error| format!("{LOG_FILE}: {error}"))?;
     let checkpoint = checkpoints::read(directory);
@@ -205,7 +274,7 @@ pub fn backup_data(
     let source = source.map_err(|error| format!("{LOG_FILE}: {error}"))?;
     let there = |error: std::io::Error| format!("{}: {error}", to.display());
     private::create_directory(to).map_err(there)?;
-    let _lock = lock(to).map_err(|reason| format!("{}: {reason}", to.display()))?;
+    let lock = lock(to).map_err(|reason| format!("{}: {reason}", to.display()))?;
     if to.join(LOG_FILE).exists() {
         return Err(format!("{} has a log already; give an empty directory", to.display()));
     }
@@ -219,6 +288,7 @@ pub fn backup_data(
     let copied = backup(&source, &mut target, progress).map_err(|error| error.to_string())?;
     std::fs::rename(&unfinished, to.join(LOG_FILE)).map_err(there)?;
     File::open(to).and_then(|folder| folder.sync_all()).map_err(there)?;
+    mark_used(&lock, to);
     Ok(copied)
 }
 

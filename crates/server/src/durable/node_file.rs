@@ -127,7 +127,7 @@ fn refuse_others(has: &Owner, asked: &Owner) -> Result<(), String> {
 }
 
 /// Whether a log was ever begun.
-fn has_log(directory: &Path) -> Result<bool, String> {
+pub(super) fn has_log(directory: &Path) -> Result<bool, String> {
     let file = match File::open(directory.join(super::directory::LOG_FILE)) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
