@@ -371,6 +371,34 @@ impl Connection {
         }
     }
 
+    /// Whether no command is under way that later replies belong to.
+    pub fn has_whole_replies(&self) -> bool {
+        match &self.protocol_state {
+            ProtocolState::Resp(resp) => {
+                resp.transaction.is_none() && resp.slices.is_none() && resp.replies == Replies::On
+            }
+            ProtocolState::Memcached(memcached) => {
+                memcached.reading.is_none() && memcached.dump.is_none()
+            }
+        }
+    }
+
+    /// Whether, beyond that, no reply waits.
+    pub fn says_nothing(&self) -> bool {
+        self.has_whole_replies()
+            && self.output.is_empty()
+            && self.awaiting.is_empty()
+            && self.exchange.is_none()
+    }
+
+    /// Forgets what was parsed of its input: the same bytes come again.
+    pub fn parse_anew(&mut self) {
+        match &mut self.protocol_state {
+            ProtocolState::Resp(resp) => resp.parser = Default::default(),
+            ProtocolState::Memcached(memcached) => memcached.parser = Default::default(),
+        }
+    }
+
     /// Whether a memcached command may not wait: the rest of a datagram is not kept, and a login
     /// touches no value.
     pub fn must_run_now(&mut self) -> bool {

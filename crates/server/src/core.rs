@@ -128,6 +128,8 @@ pub struct Core {
     pub cluster: Option<Arc<View>>,
     /// Whether a read of a cluster's slot was executed here since replies last left.
     pub has_read_here: bool,
+    /// Rounds one after the other in which such reads were taken back.
+    pub rounds_taken_back: u32,
     /// When the log last failed, as the replies to native clients know it
     /// ([`Gate`](crate::durable::Gate)).
     pub native_refusals_seen: Cell<u64>,
@@ -204,6 +206,7 @@ impl Core {
             notes: Vec::new(),
             cluster: shared.cluster().cloned(),
             has_read_here: false,
+            rounds_taken_back: 0,
             native_refusals_seen: Cell::new(0),
             native_work: Cell::default(),
             places_seen: 0,

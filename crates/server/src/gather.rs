@@ -66,6 +66,9 @@ pub struct Gather<'g, 'a, E: Engine> {
     is_routing: bool,
     /// Whether the requests include reads of tracking clients: no other worker may execute those.
     pub holds_tracked: bool,
+    /// Whether the connection that is being fed has asked for nothing but plain reads, in a server
+    /// whose requests may go elsewhere.
+    pub only_reads: bool,
     /// Requests that may read or copy whole values.
     heavy_count: usize,
     requests: ArrayVec<Request<'a, Rmw<'a>>, BATCH_REQUESTS_MAX>,
@@ -96,6 +99,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
             raw: b"",
             is_routing: false,
             holds_tracked: false,
+            only_reads: true,
             heavy_count: 0,
             requests: ArrayVec::new(),
             pendings: ArrayVec::new(),

@@ -18,8 +18,8 @@ use base::UnixMillis;
 use store::{KEY_LEN_MAX_BYTES, Op};
 use wire::Parsed;
 use wire::memcached::{
-    Arithmetic, Command, Encoder, Limits, Rejection, Reply, Retrieve, Touch, expiry_from_exptime,
-    next_command,
+    Arithmetic, Command, Encoder, Limits, MetaVerb, Rejection, Reply, Retrieve, Touch,
+    expiry_from_exptime, next_command,
 };
 
 use crate::connection::{Ending, Framing};
@@ -97,6 +97,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 Parsed::Done { value, consumed_bytes } => {
                     if E::ROUTES && !self.enter_memcached(slot, &value) {
                         return Fed::up_to(at, 0);
+                    }
+                    if E::ROUTES {
+                        self.only_reads &= is_plain_read(&value);
                     }
                     let is_long = |gather: &mut Self| {
                         value.as_ref().is_ok_and(|it| gather.is_long_memcached(slot, it))
@@ -352,6 +355,15 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 /// Whether a command reads: where several nodes have the keys, each key is routed (`several`).
 fn is_read(parsed: &Result<Command<'_>, Rejection<'_>>) -> bool {
     matches!(parsed, Ok(Command::Get(_) | Command::GetAndTouch { .. }))
+}
+
+/// Whether a command changes nothing, so that it may run twice.
+fn is_plain_read(parsed: &Result<Command<'_>, Rejection<'_>>) -> bool {
+    match parsed {
+        Ok(Command::Get(_)) => true,
+        Ok(Command::Meta(meta)) => meta.verb == MetaVerb::Get && !pace::may_copy(meta),
+        _ => false,
+    }
 }
 
 /// Whether a command is one request on one key: such commands are routed. Everything else is a

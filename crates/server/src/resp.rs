@@ -89,6 +89,15 @@ impl Fed {
     }
 }
 
+/// Whether a command changes nothing and is answered at once, so that it may run twice.
+fn is_plain_read(command: &Command<'_>) -> bool {
+    use Command::{Exists, Get, GetRange, MGet, StrLen, Ttl};
+    matches!(
+        command,
+        Get { .. } | MGet { .. } | StrLen { .. } | Exists { .. } | GetRange { .. } | Ttl { .. }
+    )
+}
+
 /// The command that is being run.
 #[derive(Clone, Copy)]
 pub(crate) struct Caller {
@@ -157,6 +166,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         parsed: Result<Command<'a>, CommandError<'a>>,
         raw: &'a [u8],
     ) -> bool {
+        if E::ROUTES {
+            self.only_reads &= parsed.as_ref().is_ok_and(is_plain_read);
+        }
         let resp = self.core.connections[slot].resp();
         let standing = resp.pass.standing;
         let is_plain = standing != Standing::NeedsAuth

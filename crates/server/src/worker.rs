@@ -550,12 +550,15 @@ impl<E: Home, P: Poller> Worker<E, P> {
         for region in &self.regions {
             gather.receive_buffer = region.receive_buffer();
             gather.core.begin_part(is_alone);
+            gather.only_reads = true;
+            let says_nothing = E::ROUTES && gather.core.connections[region.slot].says_nothing();
             let before = gather.core.work();
             let fed = match gather.core.may_feed(region.slot) {
                 true => gather.feed(region.slot, region.bytes(arena)),
                 false => Fed::up_to(0, 0),
             };
             gather.settle_heavy(region.slot);
+            region.may_repeat.set(says_nothing && gather.only_reads);
             if fed.consumed_bytes > 0 {
                 gather.core.end_part(region.slot, before);
             }
@@ -565,6 +568,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         gather.finish();
         gather.core.charge_fed(consumed_bytes);
         drop(gather);
+        if E::ROUTES {
+            self.look_at_reads();
+        }
         self.starve_short_of_pins();
         self.tell_changes();
         let took = self.look_at_slowness();

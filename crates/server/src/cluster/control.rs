@@ -646,8 +646,17 @@ impl Control {
 
     /// Updates the view (T1).
     fn publish(&mut self, now: Instant) {
+        // A lease begins before the places that it serves, and ends behind them: in between workers
+        // would read at places whose replies cannot leave.
         let until = self.node.serves_until();
+        if now < until {
+            self.view.set_lease(until.ns);
+        }
+        self.publish_places(now, until);
         self.view.set_lease(until.ns);
+    }
+
+    fn publish_places(&mut self, now: Instant, until: Instant) {
         let Some(configuration) = self.node.configuration().cloned() else { return };
         if configuration.term != self.state.term {
             self.state.term = configuration.term;

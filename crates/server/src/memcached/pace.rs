@@ -41,7 +41,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 }
 
 /// Whether a meta command may copy the value that is there.
-fn may_copy(meta: &Meta<'_>) -> bool {
+pub(super) fn may_copy(meta: &Meta<'_>) -> bool {
     let flags = meta.flags();
     match meta.verb {
         MetaVerb::Get => {

@@ -13,11 +13,16 @@ use crate::connection::{Ending, ProtocolState};
 use crate::counters::Dialect;
 use crate::durable::Passage;
 use crate::engine::Home;
+use crate::output::Output;
 use crate::poller::{Interest, Poller};
+use crate::resp::Fed;
 
 /// Unread bytes that are discarded before a close. Closing with unread bytes would reset the
 /// connection, and the client could lose our last reply.
 const DISCARD_BYTES_MAX: usize = 1 << 20;
+
+/// Rounds one after the other whose plain reads are taken back.
+const ROUNDS_TAKEN_BACK_MAX: u32 = 64;
 
 /// Sending up to this many bytes is included in the cost of the commands.
 const SENT_UNCOUNTED_BYTES_MAX: usize = 64 << 10;
@@ -36,17 +41,50 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// At a node of a cluster: checks that this node could still answer the reads executed here;
-    /// otherwise cuts the connections whose replies wait (K22). That happens when a lease ends or a
-    /// shard moves in the middle of a round.
+    /// At a node of a cluster: checks, behind their execution, that this node could answer the reads
+    /// executed here (K22). It could not if a lease has ended or a shard has moved in the middle of
+    /// a round: then the connections whose replies wait are cut.
     fn look_at_lease(&mut self) {
         self.core.has_read_here = false;
-        let seen = self.core.places_seen;
-        let is_good = self.core.shared.cluster().is_none_or(|view| {
-            view.generation() == seen && view.may_answer(cluster::clock::now().ns)
-        });
-        if !is_good {
+        if !self.could_answer() {
             self.cut_speakers();
+        }
+    }
+
+    /// The same while the round's bytes are still there: plain reads are taken back, and their bytes
+    /// are parsed again in the next round, which knows the new places. A node that is cut off has a
+    /// lease no more and learns of no new places, so its clients are cut after some rounds.
+    #[inline]
+    pub(super) fn look_at_reads(&mut self) {
+        if !self.core.has_read_here {
+            return;
+        }
+        if self.could_answer() {
+            self.core.rounds_taken_back = 0;
+        } else if self.core.rounds_taken_back < ROUNDS_TAKEN_BACK_MAX {
+            self.core.rounds_taken_back += 1;
+            self.take_back_reads();
+        }
+        self.look_at_lease();
+    }
+
+    fn could_answer(&self) -> bool {
+        let seen = self.core.places_seen;
+        self.core.shared.cluster().is_none_or(|view| {
+            view.generation() == seen && view.may_answer(cluster::clock::now().ns)
+        })
+    }
+
+    #[cold]
+    fn take_back_reads(&mut self) {
+        for region in self.regions.iter().filter(|region| region.may_repeat.get()) {
+            let connection = &mut self.core.connections[region.slot];
+            let is_all_said = connection.awaiting.is_empty() && connection.ending == Ending::Open;
+            if is_all_said && connection.has_whole_replies() {
+                connection.output = Output::default();
+                connection.parse_anew();
+                region.fed.set(Some(Fed::up_to(0, 0)));
+            }
         }
     }
 
