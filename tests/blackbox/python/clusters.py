@@ -48,6 +48,13 @@ class Cluster:
     def resp_ports(self):
         return [node.resp_port for node in self.nodes]
 
+    def move(self, shard, node_name):
+        """Asks for a shard's primary to be at a node; whether the manager took that up."""
+        command = [
+            servers.binary(), "cluster", "move", str(shard), node_name, "--config-store", self._config_store,
+        ]
+        return subprocess.run(command, capture_output=True, timeout=30).returncode == 0
+
     def status(self):
         command = [servers.binary(), "cluster", "status", "--json", "--config-store", self._config_store]
         answer = subprocess.run(command, capture_output=True, text=True, timeout=30)

@@ -417,6 +417,42 @@ def test_a_killed_node_loses_nothing():
         running.stop()
 
 
+def test_a_read_that_a_move_of_its_shard_overtakes_is_answered():
+    running = clusters.Cluster()
+    try:
+        with connect(running) as client:
+            for number in range(40):
+                client.set(f"moving:{number}", "v")
+        ended, told = threading.Event(), []
+
+        def read(node):
+            with connected(node) as raw, raw.makefile("rb") as lines:
+                count = 0
+                while not ended.is_set():
+                    raw.sendall(b"get moving:%d\r\n" % (count % 40))
+                    reply = lines.readline()
+                    if not reply:
+                        return told.append(f"closed after {count} reads")
+                    if reply.startswith(b"VALUE "):
+                        lines.readline()
+                        reply = lines.readline()
+                    if not reply.startswith((b"END", b"SERVER_ERROR this key is at")):
+                        return told.append(reply)
+                    count += 1
+
+        readers = [threading.Thread(target=read, args=[node]) for node in running.nodes for _ in range(2)]
+        for reader in readers:
+            reader.start()
+        names = [node["node"] for node in running.status()["nodes"]]
+        moved = sum(running.move(at % 16, names[at % 3]) for at in range(150))
+        ended.set()
+        for reader in readers:
+            reader.join()
+        assert told == [] and moved > 10
+    finally:
+        running.stop()
+
+
 def again(command, *words, times=50):
     """Both commands here may be sent twice."""
     for left in reversed(range(times)):
