@@ -101,10 +101,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                     if E::ROUTES {
                         self.only_reads &= is_plain_read(&value);
                     }
-                    let is_long = |gather: &mut Self| {
-                        value.as_ref().is_ok_and(|it| gather.is_long_memcached(slot, it))
-                    };
-                    if self.waits_behind_others(slot, consumed_bytes, is_long) {
+                    if self.memcached_waits(slot, &value, consumed_bytes) {
                         return Fed::up_to(at, 0);
                     }
                     at += consumed_bytes;

@@ -1,14 +1,26 @@
 //! The memcached commands that may be long (`pace`).
 
 use wire::memcached::binary::{Request, Verb};
-use wire::memcached::{Command, Meta, MetaMode, MetaVerb, StoreVerb};
+use wire::memcached::{Command, Meta, MetaMode, MetaVerb, Rejection, StoreVerb};
 
 use crate::engine::Engine;
 use crate::gather::Gather;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// Whether a command waits until connections with short commands have had their turn.
+    pub(super) fn memcached_waits(
+        &mut self,
+        slot: usize,
+        parsed: &Result<Command<'a>, Rejection<'a>>,
+        command_bytes: usize,
+    ) -> bool {
+        self.waits_behind_others(slot, command_bytes, |gather| {
+            parsed.as_ref().is_ok_and(|command| gather.is_long_memcached(slot, command))
+        })
+    }
+
     /// Whether a command may copy a long value.
-    pub(super) fn is_long_memcached(&mut self, slot: usize, command: &Command<'a>) -> bool {
+    fn is_long_memcached(&mut self, slot: usize, command: &Command<'a>) -> bool {
         if self.core.connections[slot].must_run_now() {
             return false;
         }

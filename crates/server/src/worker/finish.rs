@@ -41,9 +41,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// At a node of a cluster: checks, behind their execution, that this node could answer the reads
-    /// executed here (K22). It could not if a lease has ended or a shard has moved in the middle of
-    /// a round: then the connections whose replies wait are cut.
+    /// At a node of a cluster: checks, behind their execution, that this node could answer the
+    /// reads executed here (K22). It could not if a lease has ended or a shard has moved in the
+    /// middle of a round: then the connections whose replies wait are cut.
     fn look_at_lease(&mut self) {
         self.core.has_read_here = false;
         if !self.could_answer() {
@@ -51,9 +51,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// The same while the round's bytes are still there: plain reads are taken back, and their bytes
-    /// are parsed again in the next round, which knows the new places. A node that is cut off has a
-    /// lease no more and learns of no new places, so its clients are cut after some rounds.
+    /// The same while the round's bytes are still there: plain reads are taken back, and their
+    /// bytes are parsed again in the next round, which knows the new places. A node that is cut off
+    /// has a lease no more and learns of no new places, so its clients are cut after some rounds.
     #[inline]
     pub(super) fn look_at_reads(&mut self) {
         if !self.core.has_read_here {
