@@ -1,22 +1,33 @@
 //! The memcached commands that may be long (`pace`).
 
 use wire::memcached::binary::{Request, Verb};
-use wire::memcached::{Command, Meta, MetaMode, MetaVerb, Rejection, StoreVerb};
+use wire::memcached::{Command, Meta, MetaMode, MetaVerb, Rejection, Store, StoreVerb};
 
 use crate::engine::Engine;
 use crate::gather::Gather;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Whether a command waits until connections with short commands have had their turn.
+    #[inline]
     pub(super) fn memcached_waits(
         &mut self,
         slot: usize,
         parsed: &Result<Command<'a>, Rejection<'a>>,
         command_bytes: usize,
     ) -> bool {
-        self.waits_behind_others(slot, command_bytes, |gather| {
-            parsed.as_ref().is_ok_and(|command| gather.is_long_memcached(slot, command))
-        })
+        match parsed {
+            // Only their own length counts.
+            Ok(Command::Get(_) | Command::Store(Store { verb: StoreVerb::Set, .. })) | Err(_) => {
+                self.long_command_waits(slot, command_bytes)
+            }
+            Ok(command) => self.rare_command_waits(slot, command, command_bytes),
+        }
+    }
+
+    #[inline(never)]
+    fn rare_command_waits(&mut self, slot: usize, command: &Command<'a>, len_bytes: usize) -> bool {
+        let is_long = |gather: &mut Self| gather.is_long_memcached(slot, command);
+        self.waits_behind_others(slot, len_bytes, is_long)
     }
 
     /// Whether a command may copy a long value.
