@@ -286,9 +286,12 @@ impl BufferBudget {
     #[inline]
     fn is_short_of_arrivals(&self) -> bool {
         let limit_bytes = self.limit_bytes();
+        let room_bytes = room_for_arrivals(limit_bytes);
         // Relaxed: the numbers guard no other memory.
-        let granted_bytes = self.large_bytes.load(Ordering::Relaxed);
-        let is_full = granted_bytes + room_for_arrivals(limit_bytes) > arrivals_part(limit_bytes);
+        let large_bytes = self.large_bytes.load(Ordering::Relaxed);
+        // Small commands may fill what large ones leave.
+        let is_full = large_bytes + room_bytes > arrivals_part(limit_bytes)
+            || self.granted_bytes() + room_bytes > limit_bytes;
         is_full && self.could_make_room()
     }
 

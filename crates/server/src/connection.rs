@@ -85,6 +85,9 @@ pub struct Connection {
     pub rounds_waited: u32,
     /// The turn in which it had its last slice.
     pub sliced_in_turn: u64,
+    /// At a node of a cluster: the value of `Core::reads_checked` when a read was last executed
+    /// here for it. If that is the present one, it is not known yet whether its reply may leave.
+    pub read_here_at: Option<u64>,
     /// Connections with small requests go before it (W4).
     pub is_slow: bool,
     /// A large worker sends its output: no other worker may.
@@ -259,6 +262,7 @@ impl Connection {
             is_large_reader: false,
             rounds_waited: 0,
             sliced_in_turn: 0,
+            read_here_at: None,
             is_slow: false,
             is_lent: false,
             lent_held_bytes: 0,
@@ -383,12 +387,9 @@ impl Connection {
         }
     }
 
-    /// Whether, beyond that, no reply waits.
+    /// Whether no reply waits, and the next one will be the first that its client gets.
     pub fn says_nothing(&self) -> bool {
-        self.has_whole_replies()
-            && self.output.is_empty()
-            && self.awaiting.is_empty()
-            && self.exchange.is_none()
+        self.output.is_empty() && self.awaiting.is_empty() && self.exchange.is_none()
     }
 
     /// Forgets what was parsed of its input: the same bytes come again.

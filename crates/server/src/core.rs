@@ -128,6 +128,8 @@ pub struct Core {
     pub cluster: Option<Arc<View>>,
     /// Whether a read of a cluster's slot was executed here since replies last left.
     pub has_read_here: bool,
+    /// How often it was checked whether such reads may be answered.
+    pub reads_checked: u64,
     /// Rounds one after the other in which such reads were taken back.
     pub rounds_taken_back: u32,
     /// When the log last failed, as the replies to native clients know it
@@ -206,6 +208,7 @@ impl Core {
             notes: Vec::new(),
             cluster: shared.cluster().cloned(),
             has_read_here: false,
+            reads_checked: 0,
             rounds_taken_back: 0,
             native_refusals_seen: Cell::new(0),
             native_work: Cell::default(),
@@ -536,6 +539,12 @@ impl Core {
         let encoded = |slot: &usize| self.connections[*slot].output.encoded_bytes();
         self.made_bytes = self.touched.iter().map(encoded).sum();
         self.holds_back |= self.made_bytes > self.made_bytes_max;
+    }
+
+    /// Notes that a read of a cluster's slot is executed here for a connection.
+    pub fn note_read_here(&mut self, slot: usize) {
+        self.has_read_here = true;
+        self.connections[slot].read_here_at = Some(self.reads_checked);
     }
 
     /// Whether a connection is fed in this gathering.

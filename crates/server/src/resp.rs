@@ -89,13 +89,10 @@ impl Fed {
     }
 }
 
-/// Whether a command changes nothing and is answered at once, so that it may run twice.
+/// Whether a command changes nothing, so that it may run twice.
 fn is_plain_read(command: &Command<'_>) -> bool {
-    use Command::{Exists, Get, GetRange, MGet, StrLen, Ttl};
-    matches!(
-        command,
-        Get { .. } | MGet { .. } | StrLen { .. } | Exists { .. } | GetRange { .. } | Ttl { .. }
-    )
+    matches!(command, Command::Get { .. } | Command::Ping { .. } | Command::Echo { .. })
+        || command.id().is_some_and(|id| id.spec().flags.contains(Flags::READONLY))
 }
 
 /// The command that is being run.

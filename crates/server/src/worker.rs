@@ -551,14 +551,18 @@ impl<E: Home, P: Poller> Worker<E, P> {
             gather.receive_buffer = region.receive_buffer();
             gather.core.begin_part(is_alone);
             gather.only_reads = true;
-            let says_nothing = E::ROUTES && gather.core.connections[region.slot].says_nothing();
+            if E::ROUTES {
+                let connection = &gather.core.connections[region.slot];
+                region.is_answer_alone.set(connection.says_nothing());
+                region.may_repeat.set(connection.says_nothing() && connection.has_whole_replies());
+            }
             let before = gather.core.work();
             let fed = match gather.core.may_feed(region.slot) {
                 true => gather.feed(region.slot, region.bytes(arena)),
                 false => Fed::up_to(0, 0),
             };
             gather.settle_heavy(region.slot);
-            region.may_repeat.set(says_nothing && gather.only_reads);
+            region.may_repeat.set(region.may_repeat.get() && gather.only_reads);
             if fed.consumed_bytes > 0 {
                 gather.core.end_part(region.slot, before);
             }

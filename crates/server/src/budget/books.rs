@@ -43,6 +43,7 @@ impl Books {
     }
 
     /// The sum.
+    #[cfg(test)]
     pub fn sum(&self) -> u64 {
         self.0.iter().sum()
     }

@@ -204,7 +204,8 @@ impl Outgrown {
             Outgrown::All => kind.class() != Class::Standing && kind != Kind::Transfers,
             Outgrown::Kind(of) => kind == of,
             Outgrown::Arrivals => {
-                matches!(kind, Kind::Strangers | Kind::Bodies | Kind::Replies | Kind::Groups)
+                use Kind::{Bodies, Groups, Replies, Small, Strangers};
+                matches!(kind, Small | Strangers | Bodies | Replies | Groups)
             }
         }
     }

@@ -111,6 +111,12 @@ fn clients_that_leave_no_room_for_connections_are_to_shrink() {
     assert_eq!(ledger.outgrown(), None);
     drop(connections);
 
+    // Small commands fill what large ones leave.
+    let small_bytes = 13 * MIB - (96 << 10);
+    ledger.force(Kind::Small, small_bytes);
+    assert_eq!(ledger.outgrown(), Some(Outgrown::Arrivals), "I5");
+    ledger.release(Kind::Small, small_bytes);
+
     // Nothing that clients could give back.
     ledger.release(Kind::Bodies, 51 * MIB);
     let _writes = Reservation::forced(&budget, Kind::Writes, 51 * MIB);

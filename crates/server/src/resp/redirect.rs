@@ -186,7 +186,7 @@ impl<E: Engine> Gather<'_, '_, E> {
         match view.place(slot) {
             Place::Here | Place::ThroughControl => {
                 if is_read && !self.is_routed() {
-                    self.core.has_read_here = true; // I3
+                    self.core.note_read_here(caller.slot); // I3
                 }
                 return false;
             }

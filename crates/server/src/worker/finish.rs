@@ -9,7 +9,7 @@ use super::Worker;
 use super::lend::Sender;
 use crate::budget::Books;
 use crate::cluster;
-use crate::connection::{Ending, ProtocolState};
+use crate::connection::{Ending, Framing, ProtocolState};
 use crate::counters::Dialect;
 use crate::durable::Passage;
 use crate::engine::Home;
@@ -47,8 +47,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
     fn look_at_lease(&mut self) {
         self.core.has_read_here = false;
         if !self.could_answer() {
-            self.cut_speakers();
+            self.cut_readers();
         }
+        self.core.reads_checked += 1;
     }
 
     /// The same while the round's bytes are still there: plain reads are taken back, and their
@@ -61,9 +62,12 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
         if self.could_answer() {
             self.core.rounds_taken_back = 0;
-        } else if self.core.rounds_taken_back < ROUNDS_TAKEN_BACK_MAX {
-            self.core.rounds_taken_back += 1;
-            self.take_back_reads();
+        } else {
+            if self.core.rounds_taken_back < ROUNDS_TAKEN_BACK_MAX {
+                self.core.rounds_taken_back += 1;
+                self.take_back_reads();
+            }
+            self.tell_overtaken();
         }
         self.look_at_lease();
     }
@@ -82,17 +86,42 @@ impl<E: Home, P: Poller> Worker<E, P> {
             let is_all_said = connection.awaiting.is_empty() && connection.ending == Ending::Open;
             if is_all_said && connection.has_whole_replies() {
                 connection.output = Output::default();
+                connection.read_here_at = None;
                 connection.parse_anew();
                 region.fed.set(Some(Fed::up_to(0, 0)));
             }
         }
     }
 
+    /// Replaces what may not leave by one error, where no earlier reply stands before it.
+    fn tell_overtaken(&mut self) {
+        let checked = Some(self.core.reads_checked);
+        for region in self.regions.iter().filter(|region| region.is_answer_alone.get()) {
+            let connection = &mut self.core.connections[region.slot];
+            let line: &[u8] = match &connection.protocol_state {
+                ProtocolState::Resp(_) => {
+                    b"-TRYAGAIN this node lost the slot while it was read: send it again\r\n"
+                }
+                ProtocolState::Memcached(state) if state.framing != Framing::Binary => {
+                    b"SERVER_ERROR this node lost the slot while it was read: send it again\r\n"
+                }
+                ProtocolState::Memcached(_) => continue,
+            };
+            if connection.read_here_at == checked && connection.awaiting.is_empty() {
+                connection.read_here_at = None;
+                connection.output = Output::default();
+                connection.output.append(|out| out.extend_from_slice(line));
+                connection.ending = Ending::AfterFlush;
+            }
+        }
+    }
+
     #[cold]
-    fn cut_speakers(&mut self) {
+    fn cut_readers(&mut self) {
+        let checked = Some(self.core.reads_checked);
         for slot in &self.core.touched {
             let connection = self.core.connections.get_mut(*slot);
-            if let Some(connection) = connection.filter(|open| !open.output.is_empty()) {
+            if let Some(connection) = connection.filter(|open| open.read_here_at == checked) {
                 connection.ending = Ending::Now;
             }
         }

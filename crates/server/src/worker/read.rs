@@ -41,8 +41,9 @@ pub(super) struct Region {
     place: Place,
     /// How far parsing got.
     pub fed: Cell<Option<Fed>>,
-    /// Whether all that it was parsed into may run again: plain reads, whose replies are the whole
-    /// of the connection's output.
+    /// Whether the connection's output holds nothing but replies to these bytes.
+    pub is_answer_alone: Cell<bool>,
+    /// Whether, beyond that, all that they were parsed into may run again: plain reads.
     pub may_repeat: Cell<bool>,
 }
 
@@ -304,8 +305,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
     fn add_region(&mut self, slot: usize, place: Place, new_bytes: usize) {
         self.core.counters().input_bytes.add(new_bytes as u64);
         self.core.connections[slot].client.set_active(self.core.now);
-        let (fed, may_repeat) = (Cell::new(None), Cell::new(false));
-        self.regions.push(Region { slot, place, fed, may_repeat });
+        let (fed, is_answer_alone, may_repeat) =
+            (Cell::new(None), Cell::default(), Cell::default());
+        self.regions.push(Region { slot, place, fed, is_answer_alone, may_repeat });
     }
 
     /// Resumes a connection that was stopped in mid-input, with the bytes that it holds.

@@ -35,8 +35,9 @@ const WAKE_EVERY: Duration = Duration::from_millis(10);
 /// A client that reads takes some bytes of its replies within this time.
 const STALLED_MS_MIN: u64 = 500;
 
-/// A client that holds less is not closed for the sake of new connections.
-const WORTH_EVICTING_BYTES: u64 = 16 << 10;
+/// A client that holds less is closed after those that hold more, and never for the sake of new
+/// connections: it may be in the middle of a small command.
+const WORTH_EVICTING_BYTES: u64 = 4 << 10;
 
 /// As buffers fill, clients are closed one by one: one line of the log reports many.
 const LOG_EVICTIONS_EVERY: Duration = Duration::from_secs(10);
@@ -289,27 +290,24 @@ impl<E: Home, P: Poller> Worker<E, P> {
     /// Closes clients because the buffers, or those of one kind, are over their limit or leave no
     /// room for new connections, so that the others are served (as Redis evicts clients). First go
     /// clients that have not logged in, then those that do not read their replies, then those with
-    /// the most unfinished input (of a part of the buffers: those silent for longest), at once.
+    /// the most unfinished input (of a part of the buffers: of those that hold more than a little,
+    /// those silent for longest), at once.
     #[cold]
     pub(super) fn evict_clients(&mut self, outgrown: Outgrown) {
         let worker_count = self.core.shared.config().threads;
         let (connections, now) = (&self.core.connections, self.core.now);
         let guilt = |slot: usize| {
             let connection = &connections[slot];
-            let (held_bytes, held_bytes_min) = match outgrown {
-                Outgrown::All => (connection.booked.sum(), 1),
-                Outgrown::Kind(kind) => (connection.booked.of(kind), 1),
-                Outgrown::Arrivals => {
-                    let held = connection.booked.iter().filter(|(kind, _)| outgrown.is_of(*kind));
-                    (held.map(|(_, bytes)| bytes).sum(), WORTH_EVICTING_BYTES)
-                }
-            };
+            let held = connection.booked.iter().filter(|(kind, _)| outgrown.is_of(*kind));
+            let held_bytes: u64 = held.map(|(_, bytes)| bytes).sum();
+            let is_worth_it = held_bytes >= WORTH_EVICTING_BYTES;
             let silent_ms = now.0.saturating_sub(connection.client.last_active_at().0);
             let has_stalled = connection.interest.write && silent_ms >= STALLED_MS_MIN;
             let is_first = (connection.is_stranger(), has_stalled, connection.interest.write);
             // Of a part, a stalled half of a command goes before one whose bytes still arrive.
             let stalled_ms = if outgrown == Outgrown::All { 0 } else { silent_ms };
-            (held_bytes >= held_bytes_min).then_some((is_first, stalled_ms, held_bytes, slot))
+            let helps = if outgrown == Outgrown::Arrivals { is_worth_it } else { held_bytes > 0 };
+            helps.then_some((is_first, is_worth_it, stalled_ms, held_bytes, slot))
         };
         let mut guilty: Vec<_> = connections.slots().into_iter().filter_map(guilt).collect();
         guilty.sort_unstable();

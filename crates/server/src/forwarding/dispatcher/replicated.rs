@@ -67,7 +67,7 @@ impl Dispatcher {
             let settles = here.has_unasked() || leader == super::direct::Leader::Here;
             return Asked::Away(Away { question, route: Route::To(self.own), settles });
         }
-        core.has_read_here = true; // C2
+        core.note_read_here(answer.slot); // C2
         if let Some(replicated) = &self.replicated {
             replicated.reads.count(Slot::of(request.key));
         }
