@@ -95,6 +95,19 @@ impl Output {
         result
     }
 
+    /// The place behind all that is here, if it is not behind a pinned value.
+    pub fn end(&self) -> Option<usize> {
+        self.rest.is_empty().then_some(self.front.len())
+    }
+
+    /// Forgets everything behind a place that [`Output::end`] gave; nothing was sent since.
+    pub fn cut_back(&mut self, end: usize) {
+        self.rest.clear();
+        self.rest_bytes = 0;
+        self.rest_encoded_bytes = 0;
+        self.front.truncate(end);
+    }
+
     /// Sends a value without copying it.
     pub fn push_pinned(&mut self, value: PinnedValue) {
         self.rest_bytes += value.len();

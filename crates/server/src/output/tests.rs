@@ -60,3 +60,15 @@ fn what_is_appended_while_blocked_comes_after() {
     let arrived = reader.join().unwrap();
     assert_eq!((arrived.len(), arrived.last()), (2_000_001, Some(&b'z')));
 }
+
+#[test]
+fn what_was_appended_behind_a_place_can_be_forgotten() {
+    let mut output = Output::default();
+    output.append(|out| out.extend_from_slice(b"kept"));
+    let end = output.end().unwrap();
+    output.append(|out| out.extend_from_slice(b"forgotten"));
+    output.cut_back(end);
+    assert_eq!((output.unsent_bytes(), output.encoded_bytes()), (4, 4));
+    output.append(|out| out.extend_from_slice(b" and new"));
+    assert_eq!(exchange(&mut output), b"kept and new");
+}

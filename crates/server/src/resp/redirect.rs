@@ -99,25 +99,44 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let Keyed::One(slot) = slot_of(keys.into_iter().flatten()) else {
             return self.run(caller, command);
         };
-        self.in_group(caller, slot, |gather| gather.run(caller, command));
+        let only_reads = command.id().is_some_and(|id| id.spec().flags.contains(Flags::READONLY));
+        self.in_group(caller, (slot, only_reads), |gather| gather.run(caller, command));
     }
 
     /// Runs `run` as a group on keys of a slot, or answers why not.
-    pub(super) fn in_group(&mut self, caller: Caller, slot: Slot, run: impl FnOnce(&mut Self)) {
+    pub(super) fn in_group(
+        &mut self,
+        caller: Caller,
+        (slot, only_reads): (Slot, bool),
+        run: impl FnOnce(&mut Self),
+    ) {
         self.flush();
+        let replies_end = self.core.connections[caller.slot].output.end();
         match self.engine.begin_group(slot) {
             None => run(self),
             Some(GroupAnswer::Good) => {
                 run(self);
                 self.flush();
                 if !self.engine.end_group() {
-                    // Its outcome is unknown: a closed connection says so best, because clients do
-                    // not take it for success.
-                    self.core.connections[caller.slot].ending = Ending::Now;
+                    self.end_in_doubt(caller, replies_end.filter(|_| only_reads));
                 }
             }
             Some(GroupAnswer::TooFewCopies) => self.fail(caller, &ErrorReply::NoReplicas),
             Some(GroupAnswer::Bad) => self.fail(caller, &ErrorReply::SlotNotServed),
+        }
+    }
+
+    /// A group whose outcome is unknown. A closed connection says so best, because clients do not
+    /// take it for success; where nothing was written, its replies give way to an error.
+    #[cold]
+    fn end_in_doubt(&mut self, caller: Caller, replies_end: Option<usize>) {
+        let connection = &mut self.core.connections[caller.slot];
+        match replies_end {
+            Some(end) if connection.awaiting.is_empty() => {
+                connection.output.cut_back(end);
+                self.fail(caller, &ErrorReply::SlotLost);
+            }
+            _ => connection.ending = Ending::Now,
         }
     }
 }

@@ -288,7 +288,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             // A group holds one shard: watched keys of other shards could change meanwhile.
             (Some(_), Keyed::Several) => self.fail(caller, &ErrorReply::CrossSlot),
             (Some(view), Keyed::One(slot)) if view.is_own(slot) => {
-                self.in_group(caller, slot, |gather| {
+                let only_reads = !commands.iter().any(is_write);
+                self.in_group(caller, (slot, only_reads), |gather| {
                     gather.exec_parts(caller, transaction, commands);
                 });
             }

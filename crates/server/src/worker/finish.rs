@@ -4,6 +4,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
+use wire::resp::ErrorReply;
 
 use super::Worker;
 use super::lend::Sender;
@@ -98,19 +99,18 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let checked = Some(self.core.reads_checked);
         for region in self.regions.iter().filter(|region| region.is_answer_alone.get()) {
             let connection = &mut self.core.connections[region.slot];
-            let line: &[u8] = match &connection.protocol_state {
-                ProtocolState::Resp(_) => {
-                    b"-TRYAGAIN this node lost the slot while it was read: send it again\r\n"
-                }
+            let line = match &connection.protocol_state {
+                ProtocolState::Resp(_) => format!("-{}\r\n", ErrorReply::SlotLost),
                 ProtocolState::Memcached(state) if state.framing != Framing::Binary => {
-                    b"SERVER_ERROR this node lost the slot while it was read: send it again\r\n"
+                    "SERVER_ERROR this node lost the slot while it was read: send it again\r\n"
+                        .into()
                 }
                 ProtocolState::Memcached(_) => continue,
             };
             if connection.read_here_at == checked && connection.awaiting.is_empty() {
                 connection.read_here_at = None;
                 connection.output = Output::default();
-                connection.output.append(|out| out.extend_from_slice(line));
+                connection.output.append(|out| out.extend_from_slice(line.as_bytes()));
                 connection.ending = Ending::AfterFlush;
             }
         }
