@@ -36,8 +36,8 @@
 //! I3: the last eighth is granted to small commands alone (K27).
 //! I5: of connections and TLS handshakes a sixteenth has room whatever other kinds hold, so that
 //!     clients that fill the buffers do not keep others from connecting. Behind it other kinds stop
-//!     a little below the limit; when arrivals have taken that too, the clients that hold most of
-//!     the passing kinds are closed ([`Outgrown::Arrivals`]).
+//!     a little below the limit. A connection that finds no room all the same makes some: the
+//!     clients that hold most of requests and replies are closed ([`Outgrown::Arrivals`]).
 //! I4: writes that land from other nodes have a part of their own, whatever clients hold: a landing
 //!     write waits for no client, but all client requests may wait for it.
 //!
@@ -50,7 +50,7 @@ mod kind;
 mod ledger;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use store::{ScratchRoom, Store};
 
@@ -133,6 +133,8 @@ pub struct BufferBudget {
     large_bytes: AtomicU64,
     /// Of the standing kinds.
     standing_bytes: AtomicU64,
+    /// A connection had no room because of other kinds, and it was not seen since that there is.
+    is_arrival_refused: AtomicBool,
     kinds: [Cell; Kind::COUNT],
 }
 
@@ -145,6 +147,7 @@ impl BufferBudget {
             granted_bytes: AtomicU64::new(0),
             large_bytes: AtomicU64::new(0),
             standing_bytes: AtomicU64::new(0),
+            is_arrival_refused: AtomicBool::new(false),
             kinds: Default::default(),
         }
     }
@@ -282,9 +285,21 @@ impl BufferBudget {
         left_bytes.max(2 * room_for_arrivals(limit_bytes))
     }
 
-    /// Whether clients that hold requests and replies leave no room for the next connections (I5).
+    /// Notes that a connection or a handshake had no room because of other kinds.
+    #[cold]
+    pub fn note_refused_arrival(&self) {
+        self.is_arrival_refused.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether clients that hold requests and replies leave no room for connections that came (I5).
     #[inline]
     fn is_short_of_arrivals(&self) -> bool {
+        // Relaxed: the flag guards no other memory.
+        self.is_arrival_refused.load(Ordering::Relaxed) && self.is_still_short_of_arrivals()
+    }
+
+    #[cold]
+    fn is_still_short_of_arrivals(&self) -> bool {
         let limit_bytes = self.limit_bytes();
         let room_bytes = room_for_arrivals(limit_bytes);
         // Relaxed: the numbers guard no other memory.
@@ -292,10 +307,12 @@ impl BufferBudget {
         // Small commands may fill what large ones leave.
         let is_full = large_bytes + room_bytes > arrivals_part(limit_bytes)
             || self.granted_bytes() + room_bytes > limit_bytes;
+        if !is_full {
+            self.is_arrival_refused.store(false, Ordering::Relaxed);
+        }
         is_full && self.could_make_room()
     }
 
-    #[cold]
     fn could_make_room(&self) -> bool {
         let of_clients = Kind::ALL.into_iter().filter(|kind| Outgrown::Arrivals.is_of(*kind));
         let held_bytes: u64 = of_clients.map(|kind| self.kind_bytes(kind)).sum();

@@ -335,7 +335,11 @@ impl Clients {
     fn short_of_room(&self) -> TooMany {
         let part_bytes = self.budget.kind_limit_bytes(Kind::Connections);
         let is_own = self.budget.kind_bytes(Kind::Connections) + self.record_bytes > part_bytes;
-        if is_own { TooMany::NoRoom } else { TooMany::Full }
+        if is_own {
+            return TooMany::NoRoom;
+        }
+        self.budget.note_refused_arrival();
+        TooMany::Full
     }
 
     /// Adds a client unless there are too many already.

@@ -105,6 +105,8 @@ fn clients_that_leave_no_room_for_connections_are_to_shrink() {
     assert!(!ledger.try_reserve(Kind::Replies, MIB));
     assert_eq!(ledger.outgrown(), None);
     assert!(connections.try_resize(4 * MIB));
+    assert_eq!(ledger.outgrown(), None, "no connection came that had no room");
+    budget.note_refused_arrival();
     assert_eq!(ledger.outgrown(), Some(Outgrown::Arrivals), "I5");
     assert!(ledger.is_to_shrink(Outgrown::Arrivals, 1));
     ledger.release(Kind::Bodies, MIB);
@@ -114,6 +116,7 @@ fn clients_that_leave_no_room_for_connections_are_to_shrink() {
     // Small commands fill what large ones leave.
     let small_bytes = 13 * MIB - (96 << 10);
     ledger.force(Kind::Small, small_bytes);
+    budget.note_refused_arrival();
     assert_eq!(ledger.outgrown(), Some(Outgrown::Arrivals), "I5");
     ledger.release(Kind::Small, small_bytes);
 
@@ -121,6 +124,7 @@ fn clients_that_leave_no_room_for_connections_are_to_shrink() {
     ledger.release(Kind::Bodies, 51 * MIB);
     let _writes = Reservation::forced(&budget, Kind::Writes, 51 * MIB);
     let _connections = Reservation::try_new(&budget, Kind::Connections, 4 * MIB).unwrap();
+    budget.note_refused_arrival();
     assert_eq!(ledger.outgrown(), None);
 }
 

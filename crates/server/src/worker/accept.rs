@@ -1,7 +1,7 @@
 //! Accepting new connections.
 
 use std::net::TcpStream;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,8 @@ use socket2::{SockRef, TcpKeepalive};
 
 use super::{ListeningSocket, Worker};
 use crate::acl::Pass;
-use crate::clients::{Arrival, TooMany};
+use crate::budget::Outgrown;
+use crate::clients::{Arrival, Client, TooMany};
 use crate::connection::{Connection, Memcached, ProtocolState, Resp};
 use crate::counters::Dialect;
 use crate::doors::{self, Access, Door};
@@ -114,16 +115,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         };
         let Some(access) = self.access_of(&socket, &peer, (protocol, is_tls)) else { return };
         let Some(tls) = self.begin_tls(is_tls) else { return };
-        let arrival = Arrival {
-            protocol,
-            worker: self.core.worker,
-            peer,
-            local,
-            descriptor: socket.as_raw_fd(),
-            now: self.core.now,
-        };
-        let shared = &self.core.shared;
-        let client = match shared.clients().admit(arrival, shared.live().clients_max()) {
+        let descriptor = socket.as_raw_fd();
+        let client = match self.admit_client((protocol, peer, local), descriptor) {
             Ok(client) => client,
             Err(too_many) => {
                 let counters = self.core.counters();
@@ -172,6 +165,24 @@ impl<E: Home, P: Poller> Worker<E, P> {
 }
 
 impl<E: Home, P: Poller> Worker<E, P> {
+    /// Gives a client its record. Where other clients hold all room, some of them are closed first.
+    fn admit_client(
+        &mut self,
+        (protocol, peer, local): (Dialect, End, End),
+        descriptor: RawFd,
+    ) -> Result<Arc<Client>, TooMany> {
+        let (worker, now) = (self.core.worker, self.core.now);
+        let arrival = Arrival { protocol, worker, peer, local, descriptor, now };
+        let max = self.core.shared.live().clients_max();
+        match self.core.shared.clients().admit(arrival.clone(), max) {
+            Err(TooMany::Full) => {
+                self.evict_clients(Outgrown::Arrivals);
+                self.core.shared.clients().admit(arrival, max)
+            }
+            admitted => admitted,
+        }
+    }
+
     /// The access that the door grants a new connection; `None`: the client is refused and was sent
     /// the reason.
     fn access_of(

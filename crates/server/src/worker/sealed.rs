@@ -39,6 +39,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let mut booked = Reservation::empty(self.core.shared.buffer_budget(), Kind::Handshakes);
         while !booked.try_resize(HANDSHAKE_BYTES) {
             if !self.crowd_out_handshake() {
+                self.core.shared.buffer_budget().note_refused_arrival();
                 return None;
             }
         }
