@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import tempfile
 import time
 
 import pytest
@@ -96,29 +95,6 @@ def test_a_killed_server_leaves_nothing_that_is_believed(path):
     assert client_of(server).get("a") is None
     wait_log(server, "did not end as it should")
     assert server.stop() == 0
-
-
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_a_server_that_ends_during_its_first_start_does_not_block_the_next(how):
-    # The blocks of a tmpfs are given one by one, so the file is in the making for a while.
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
-        for step in range(40):
-            path = os.path.join(directory, f"warm{step}")
-            command = [
-                servers.binary(), "serve", "--resp", "0", "--memcached", "off", "--admin", "off",
-                "--memory", "64MiB", "--warm-file", path,
-            ]
-            process = subprocess.Popen(
-                command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                env=servers.clean_environment(),
-            )
-            time.sleep(step * 0.001)
-            process.send_signal(how)
-            process.wait(20)
-            server = start(path, memory="64MiB")
-            assert client_of(server).set("a", 1)
-            assert server.stop() == 0
-            os.remove(path)
 
 
 def test_shutdown_nosave_keeps_nothing_and_save_is_taken(path):
