@@ -91,7 +91,8 @@ impl Fed {
 
 /// Whether a command changes nothing, so that it may run twice.
 fn is_plain_read(command: &Command<'_>) -> bool {
-    matches!(command, Command::Get { .. } | Command::Ping { .. } | Command::Echo { .. })
+    use Command::{Echo, Get, Ping, Watch};
+    matches!(command, Get { .. } | Ping { .. } | Echo { .. } | Watch { .. })
         || command.id().is_some_and(|id| id.spec().flags.contains(Flags::READONLY))
 }
 

@@ -562,7 +562,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 false => Fed::up_to(0, 0),
             };
             gather.settle_heavy(region.slot);
-            region.may_repeat.set(region.may_repeat.get() && gather.only_reads);
+            if E::ROUTES && !gather.only_reads {
+                region.is_answer_alone.set(false);
+                region.may_repeat.set(false);
+            }
             if fed.consumed_bytes > 0 {
                 gather.core.end_part(region.slot, before);
             }

@@ -58,6 +58,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                     if E::ROUTES && !self.enter(slot, is_on_one_key) {
                         return Fed::up_to(at, 0);
                     }
+                    if E::ROUTES {
+                        self.only_reads &= value.as_ref().is_ok_and(|it| is_plain_read(it.verb));
+                    }
                     let is_long = |gather: &mut Self| {
                         value.as_ref().is_ok_and(|it| gather.is_long_binary(slot, it))
                     };
@@ -243,6 +246,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Side::Before => Rmw::MetaPrepend(join),
         })
     }
+}
+
+/// Whether a request changes nothing, so that it may run twice.
+fn is_plain_read(verb: Verb) -> bool {
+    matches!(verb, Verb::Get | Verb::GetKey | Verb::Noop | Verb::Version)
 }
 
 /// The command that a request on a key is counted as; None: it is on no key.

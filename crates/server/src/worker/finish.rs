@@ -63,13 +63,15 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
         if self.could_answer() {
             self.core.rounds_taken_back = 0;
-        } else {
-            if self.core.rounds_taken_back < ROUNDS_TAKEN_BACK_MAX {
-                self.core.rounds_taken_back += 1;
-                self.take_back_reads();
-            }
-            self.tell_overtaken();
+            self.core.has_read_here = false;
+            self.core.reads_checked += 1;
+            return;
         }
+        if self.core.rounds_taken_back < ROUNDS_TAKEN_BACK_MAX {
+            self.core.rounds_taken_back += 1;
+            self.take_back_reads();
+        }
+        self.tell_overtaken();
         self.look_at_lease();
     }
 

@@ -41,9 +41,10 @@ pub(super) struct Region {
     place: Place,
     /// How far parsing got.
     pub fed: Cell<Option<Fed>>,
-    /// Whether the connection's output holds nothing but replies to these bytes.
+    /// Whether the connection's output holds nothing but replies to these bytes, all of which are
+    /// plain reads: a write that has happened must never be answered as one that has not.
     pub is_answer_alone: Cell<bool>,
-    /// Whether, beyond that, all that they were parsed into may run again: plain reads.
+    /// Whether, beyond that, they may be parsed again.
     pub may_repeat: Cell<bool>,
 }
 

@@ -334,6 +334,17 @@ fn reads_past_the_router_are_told_only_under_the_lease() {
     }
 }
 
+/// TRYAGAIN says that nothing was written.
+#[test]
+fn a_write_before_a_read_past_the_router_is_not_answered_as_if_it_had_not_happened() {
+    let view = view_of(2);
+    let mut bench = Bench::new(Some(Arc::clone(&view)), store::IndexKind::Hash);
+    assert_eq!(bench.ask("SET bar 1"), "+OK\r\n");
+    view.set_lease(0);
+    let told = bench.ask("MSET bar 2 {bar}2 3\r\nMGET bar {bar}2");
+    assert_eq!(told, "", "the connection is closed");
+}
+
 #[test]
 fn info_and_role_name_the_copies() {
     let mut bench = Bench::new(Some(view_of(2)), store::IndexKind::Hash);
