@@ -143,11 +143,7 @@ impl Planner {
                  the --index, --threads and --numa that it was written with"
             );
         };
-        let alone = self.least_cap(needed.segments_bytes);
-        let is_telling = given.bytes < alone.bytes && alone.bytes < enough.bytes;
-        let alone =
-            if is_telling { format!(" ({alone} at the very least)") } else { String::new() };
-        format!("its data does not fit into --memory {given}: give --memory {enough}{alone}")
+        format!("its data does not fit into --memory {given}: give --memory {enough}")
     }
 }
 

@@ -140,8 +140,8 @@ pub enum OpenError {
 pub struct NeededMemory {
     /// The configured cap.
     pub given_bytes: u64,
-    /// A larger cap that the data has fitted into; `None`: the cap is as large already, and other
-    /// settings need more than before.
+    /// A larger cap: the one that the data has fitted into, and what the sessions need to make room
+    /// there. `None`: the cap is as large already, and other settings need more than before.
     pub enough_bytes: Option<u64>,
     /// The bytes up to the last segment in use, without the index.
     pub segments_bytes: u64,

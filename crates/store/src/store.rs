@@ -18,7 +18,7 @@ use crate::entry::{BodyCrc, HEADER_MAX_BYTES, Shape, body_checksum, parts_checks
 use crate::epoch::Epochs;
 use crate::ghost::{self, GhostTable};
 use crate::index::{BUCKET_BYTES, Block, Index, IndexPlan, Lines, Position};
-use crate::log::{Log, Reserve, log_min_bytes, segment_bytes_for, segment_count_min};
+use crate::log::{Log, Purpose, Reserve, log_min_bytes, segment_bytes_for, segment_count_min};
 use crate::mapping::PageKind;
 use crate::pieces::Parts;
 use crate::placement::{NodeShare, Placement};
@@ -121,14 +121,27 @@ fn open_tree(config: &StoreConfig, log: &Log, index: &Index) -> Option<Option<Tr
     }
 }
 
+/// The segments kept for the survivors of short and of long entries, for each session that makes
+/// room, and for new expiries in a full store.
+fn cleaning_segments(config: &StoreConfig) -> u32 {
+    2 * config.session_max as u32 + 1
+}
+
+/// The memory in which a store with `had_bytes` of full segments of this size starts again, and its
+/// sessions can make room: there may be more of them than filled it.
+pub(crate) fn enough_bytes(config: &StoreConfig, had_bytes: u64, segment_bytes: u64) -> u64 {
+    match config.mode {
+        Mode::Clean => had_bytes + u64::from(cleaning_segments(config)) * segment_bytes,
+        Mode::Evict => had_bytes,
+    }
+}
+
 /// The number of log segments kept for sessions that make room.
 pub(crate) fn reserve_of(log: &Log, config: &StoreConfig) -> Reserve {
     let sessions = config.session_max as u32;
     match config.mode {
         Mode::Clean => {
-            // For the survivors of short and of long entries, for each session that makes room, and
-            // for new expiries in a full store.
-            let segments = 2 * sessions + 1;
+            let segments = cleaning_segments(config);
             // To empty a segment a session takes at most one: the other may hold its deletes.
             let of_deletes = log.is_durable().then(|| log.segment_count() / DELETES_PART);
             let deletes_max = of_deletes.map_or(0, |more| sessions + more);
@@ -413,6 +426,25 @@ impl Store {
     /// The capacity of this store.
     pub fn limits(&self) -> Limits {
         self.inner.limits
+    }
+
+    /// Whether a durable store takes no delete and has nothing to clean either: what the index or
+    /// more sessions need has left it no segment. Deletes that have used their part of the reserve
+    /// leave at least as many dead bytes.
+    pub(crate) fn is_full_for_ever(&self) -> bool {
+        let Inner { log, config, .. } = &*self.inner;
+        let deletes_max = reserve_of(log, config).deletes_max;
+        let takes_none = log.allocator().available(Purpose::Delete) == 0;
+        let dead_min_bytes = u64::from(deletes_max) * log.segment_bytes() / 4;
+        log.is_durable() && takes_none && log.space().dead_bytes < dead_min_bytes
+    }
+
+    /// Whether each session of a durable store can take a segment for its deletes. A store that was
+    /// filled with fewer sessions may be too full for that when it starts again.
+    pub fn has_room_for_deletes(&self) -> bool {
+        let Inner { log, config, .. } = &*self.inner;
+        let sessions = config.session_max as u32;
+        !log.is_durable() || log.allocator().available(Purpose::Delete) >= sessions
     }
 
     /// The kind of pages that the memory lies on.

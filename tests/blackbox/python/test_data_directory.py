@@ -11,10 +11,10 @@ import servers
 pytestmark = pytest.mark.dovetail_only
 
 
-def refused(*flags):
+def refused(*flags, threads="1"):
     result = subprocess.run(
         [servers.binary(), "serve", "--resp", "0", "--memcached", "off", "--admin", "off",
-         "--threads", "1", *flags],
+         "--threads", threads, *flags],
         capture_output=True, text=True, timeout=30, env=servers.clean_environment(), cwd="/tmp",
     )
     assert result.returncode == 1, result
@@ -40,6 +40,46 @@ def test_too_little_memory_names_the_one_that_would_do(tmp_path, way, kind, coun
     server = servers.start(*flags, memory=named.group(1), threads="1")
     client = redis.Redis(port=server.resp_port)
     assert client.dbsize() == count and client.strlen("key:7") == length
+    assert server.stop() == 0
+
+
+def test_a_full_store_takes_deletes_when_it_starts_with_more_threads(tmp_path):
+    flags = ("--mode", "store", "--data-dir", str(tmp_path))
+    server = servers.start(*flags, memory="64MiB", threads="1")
+    client, count, is_full = redis.Redis(port=server.resp_port), 0, False
+    while not is_full:
+        pipe = client.pipeline(transaction=False)
+        for number in range(count, count + 1000):
+            pipe.set(f"key:{number}", b"v" * 1000)
+        replies = pipe.execute(raise_on_error=False)
+        is_full = not all(reply is True for reply in replies)
+        count += 1000
+    assert server.stop() == 0
+    said = refused(*flags, "--memory", "64MiB", threads="6")
+    named = re.search(r"does not fit into --memory 64MiB: give --memory (\d+MiB)", said)
+    assert named, said
+    server = servers.start(*flags, memory=named.group(1), threads="6")
+    clients = [redis.Redis(port=server.resp_port) for _ in range(24)]
+    assert [client.delete(f"key:{at}") for at, client in enumerate(clients)] == [1] * 24
+    assert server.stop() == 0
+
+
+def test_a_full_store_that_could_never_delete_is_refused(tmp_path):
+    """Another index and one thread more leave the deletes of this one no segment."""
+    flags = ("--mode", "store", "--data-dir", str(tmp_path))
+    server = servers.start(*flags, "--index", "tree", memory="64MiB", threads="1")
+    client, keys = redis.Redis(port=server.resp_port), []
+    with pytest.raises(redis.exceptions.OutOfMemoryError):
+        while True:
+            client.set(f"key:{len(keys)}", b"v" * 200_000)
+            keys.append(f"key:{len(keys)}")
+    server.process.kill()
+    server.process.wait(20)
+    said = refused(*flags, "--memory", "64MiB", "--index", "hash", threads="2")
+    assert "does not fit into --memory 64MiB with these settings" in said
+    server = servers.start(*flags, "--index", "tree", memory="64MiB", threads="1")
+    client = redis.Redis(port=server.resp_port)
+    assert [client.delete(key) for key in keys] == [1] * len(keys)
     assert server.stop() == 0
 
 

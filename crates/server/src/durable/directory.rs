@@ -86,6 +86,13 @@ pub fn open_store(
     let recovery_time = began.elapsed();
     let medium_name = committer.medium().name();
     announce(&recovery, recovery_time, medium_name);
+    if !store.has_room_for_deletes() {
+        tracing::warn!(
+            "{}: the store is so full that the first deletes may be refused: give more --memory, \
+             or as few --threads as it was written with",
+            data.path.display()
+        );
+    }
     let data = Data {
         medium_name,
         durable: Arc::clone(committer.durable()),

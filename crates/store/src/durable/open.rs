@@ -13,7 +13,7 @@ use super::restoring::{Restoring, Way};
 use crate::config::{NeededMemory, OpenError, StoreConfig};
 use crate::medium::{Medium, MediumError};
 use crate::placement::NodeShare;
-use crate::store::{Begin, Store};
+use crate::store::{Begin, Store, enough_bytes};
 use crate::tuning::Tuning;
 
 /// Parameters for creating a data file, and for opening an existing one.
@@ -181,7 +181,7 @@ pub fn open_with<M: Medium>(
     let found = (&segments, &row_damage[..]);
     let Restored { store, durable, mut rows, recovery } =
         restore_somehow(&medium, found, begin, new, beside, progress)
-            .map_err(|error| name_needed(error, &segments, config.memory_bytes))?;
+            .map_err(|error| name_needed(error, &segments, &config))?;
     let (mut medium, mut superblock) = (medium, segments.superblock);
     superblock.segment_count = superblock.segment_count.max(store.limits().segment_count);
     rows.resize(superblock.segment_count as usize, Row::default());
@@ -199,7 +199,7 @@ pub fn open_with<M: Medium>(
 }
 
 /// Says how much memory would do, if there is too little.
-fn name_needed(error: DataError, segments: &Segments, given_bytes: u64) -> DataError {
+fn name_needed(error: DataError, segments: &Segments, config: &StoreConfig) -> DataError {
     if !matches!(error, DataError::Store(OpenError::NoRoom)) {
         return error;
     }
@@ -207,9 +207,11 @@ fn name_needed(error: DataError, segments: &Segments, given_bytes: u64) -> DataE
     // The file has as many segments as the largest memory that it was opened with.
     let had_bytes = u64::from(segment_count) * segment_bytes;
     let last = segments.used().map(|(segment, row)| u64::from(segment) + u64::from(row.run_len));
+    let given_bytes = config.memory_bytes;
     DataError::Room(NeededMemory {
         given_bytes,
-        enough_bytes: Some(had_bytes).filter(|bytes| *bytes > given_bytes),
+        enough_bytes: (had_bytes > given_bytes)
+            .then(|| enough_bytes(config, had_bytes, segment_bytes)),
         segments_bytes: last.max().unwrap_or(0) * segment_bytes,
     })
 }

@@ -301,7 +301,7 @@ impl<M: Medium> Restoring<'_, M> {
         let floors = self.superblock.version_floor.max(self.superblock.flush_floor);
         session.end_recovery(self.recovery.newest_version.max(floors));
         store.keep_reserve();
-        Ok(())
+        if store.is_full_for_ever() { Err(no_room()) } else { Ok(()) }
     }
 
     /// Copies the valid entries out of a damaged segment, which then becomes free like any other

@@ -22,7 +22,7 @@ use crate::durable::{Way, share_out};
 use crate::placement::NodeShare;
 use crate::record::ALIGN_BYTES;
 use crate::session::{Session, Starts, has_expired, is_whole_entry};
-use crate::store::{Begin, Store};
+use crate::store::{Begin, Store, enough_bytes};
 use crate::tuning::Tuning;
 
 /// The contents of a file.
@@ -101,7 +101,8 @@ pub(super) fn attach(
     let last = table.rows.iter().map(|row| row.segment + row.run_len).max().unwrap_or(0);
     let needed = NeededMemory {
         given_bytes: config.memory_bytes,
-        enough_bytes: Some(trailer.memory_bytes).filter(|bytes| *bytes > config.memory_bytes),
+        enough_bytes: (trailer.memory_bytes > config.memory_bytes)
+            .then(|| enough_bytes(&config, trailer.memory_bytes, table.segment_bytes)),
         segments_bytes: u64::from(last) * table.segment_bytes,
     };
     if needed.segments_bytes > needed.given_bytes {
