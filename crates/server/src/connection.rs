@@ -392,11 +392,18 @@ impl Connection {
         self.output.is_empty() && self.awaiting.is_empty() && self.exchange.is_none()
     }
 
-    /// Forgets what was parsed of its input: the same bytes come again.
+    /// Forgets what was parsed of its input since its replies were whole: these bytes come again.
     pub fn parse_anew(&mut self) {
         match &mut self.protocol_state {
-            ProtocolState::Resp(resp) => resp.parser = Default::default(),
-            ProtocolState::Memcached(memcached) => memcached.parser = Default::default(),
+            ProtocolState::Resp(resp) => {
+                resp.parser = Default::default();
+                (resp.transaction, resp.slices) = (None, None);
+                self.client.set_queued(None);
+            }
+            ProtocolState::Memcached(memcached) => {
+                memcached.parser = Default::default();
+                memcached.reading = None;
+            }
         }
     }
 

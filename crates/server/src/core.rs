@@ -130,8 +130,8 @@ pub struct Core {
     pub has_read_here: bool,
     /// How often it was checked whether such reads may be answered.
     pub reads_checked: u64,
-    /// Rounds one after the other in which such reads were taken back.
-    pub rounds_taken_back: u32,
+    /// Since when they may not be, and are taken back.
+    pub taken_back_since: Option<UnixMillis>,
     /// When the log last failed, as the replies to native clients know it
     /// ([`Gate`](crate::durable::Gate)).
     pub native_refusals_seen: Cell<u64>,
@@ -209,7 +209,7 @@ impl Core {
             cluster: shared.cluster().cloned(),
             has_read_here: false,
             reads_checked: 0,
-            rounds_taken_back: 0,
+            taken_back_since: None,
             native_refusals_seen: Cell::new(0),
             native_work: Cell::default(),
             places_seen: 0,

@@ -69,6 +69,8 @@ pub struct Gather<'g, 'a, E: Engine> {
     /// Whether the connection that is being fed has asked for nothing but plain reads, in a server
     /// whose requests may go elsewhere.
     pub only_reads: bool,
+    /// The number of its Redis commands that were run; each has one reply.
+    pub command_count: usize,
     /// Requests that may read or copy whole values.
     heavy_count: usize,
     requests: ArrayVec<Request<'a, Rmw<'a>>, BATCH_REQUESTS_MAX>,
@@ -100,6 +102,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
             is_routing: false,
             holds_tracked: false,
             only_reads: true,
+            command_count: 0,
             heavy_count: 0,
             requests: ArrayVec::new(),
             pendings: ArrayVec::new(),

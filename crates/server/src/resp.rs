@@ -136,11 +136,13 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             match next_command(&mut self.core.connections[slot].resp().parser, rest, &limits) {
                 Parsed::Done { value, consumed_bytes } => {
                     let raw = &rest[..consumed_bytes];
+                    let has_reply = !matches!(value, Ok(Command::Empty));
                     if !self.command(slot, value, raw) {
                         self.note_command_bytes(slot, raw.len());
                         return Fed::up_to(at, 0);
                     }
                     at += consumed_bytes;
+                    self.command_count += usize::from(has_reply);
                 }
                 Parsed::NeedMore { at_least_bytes } => return Fed::up_to(at, at_least_bytes),
                 Parsed::Bad(error @ ProtocolError::BulkTooLarge { .. }) => {
@@ -165,7 +167,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         raw: &'a [u8],
     ) -> bool {
         if E::ROUTES {
-            self.only_reads &= parsed.as_ref().is_ok_and(is_plain_read);
+            self.only_reads = self.only_reads
+                && (parsed.as_ref().is_ok_and(is_plain_read) || self.is_queued(slot, &parsed));
         }
         let resp = self.core.connections[slot].resp();
         let standing = resp.pass.standing;
@@ -204,6 +207,17 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             }
         }
         self.admit(slot, parsed, raw)
+    }
+
+    /// Whether a command changes nothing but this connection's transaction; EXEC looks at what was
+    /// queued.
+    #[cold]
+    fn is_queued(&mut self, slot: usize, parsed: &Result<Command<'a>, CommandError<'a>>) -> bool {
+        match parsed {
+            Ok(Command::Multi | Command::Empty) => true,
+            Ok(Command::Quit | Command::Reset) => false,
+            _ => self.core.connections[slot].resp().is_queueing(),
+        }
     }
 
     /// Makes all checks between a command and its effect.

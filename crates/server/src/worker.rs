@@ -550,7 +550,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         for region in &self.regions {
             gather.receive_buffer = region.receive_buffer();
             gather.core.begin_part(is_alone);
-            gather.only_reads = true;
+            (gather.only_reads, gather.command_count) = (true, 0);
             if E::ROUTES {
                 let connection = &gather.core.connections[region.slot];
                 region.is_answer_alone.set(connection.says_nothing());
@@ -562,6 +562,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 false => Fed::up_to(0, 0),
             };
             gather.settle_heavy(region.slot);
+            region.command_count.set(gather.command_count);
             if E::ROUTES && !gather.only_reads {
                 region.is_answer_alone.set(false);
                 region.may_repeat.set(false);

@@ -443,7 +443,27 @@ def test_a_read_that_a_move_of_its_shard_overtakes_is_answered():
                         return told.append(reply)
                     count += 1
 
+        elsewhere = (
+            redis.exceptions.MovedError, redis.exceptions.ExecAbortError,
+            redis.exceptions.ClusterDownError,
+        )
+
+        def read_at_once(port):
+            never = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
+            with redis.Redis(port=port, retry=never) as client:
+                count = 0
+                while not ended.is_set():
+                    key = f"moving:{count % 40}"
+                    try:
+                        client.pipeline(transaction=True).get(key).strlen(key).execute()
+                    except elsewhere:
+                        pass
+                    except redis.exceptions.RedisError as error:
+                        return told.append(f"{error!r} after {count} transactions")
+                    count += 1
+
         readers = [threading.Thread(target=read, args=[node]) for node in running.nodes for _ in range(2)]
+        readers += [threading.Thread(target=read_at_once, args=[port]) for port in running.resp_ports]
         for reader in readers:
             reader.start()
         names = [node["node"] for node in running.status()["nodes"]]

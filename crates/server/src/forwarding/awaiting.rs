@@ -86,6 +86,12 @@ impl Awaiting {
         self.depth_max = fitting.min(self.depth_max + 1);
     }
 
+    /// No reply is awaited any more: those of all requests count as received.
+    pub(super) fn got_all(&mut self) {
+        self.got_count = self.got_count.wrapping_add(self.count);
+        self.clear();
+    }
+
     /// No reply is awaited any more.
     #[inline]
     pub(super) fn clear(&mut self) {

@@ -624,7 +624,7 @@ impl Dispatcher {
             }
             index = next;
         }
-        *awaiting = Awaiting::default();
+        awaiting.got_all();
         self.release_receive_buffers(core);
         self.feed_short(core);
     }

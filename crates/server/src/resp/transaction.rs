@@ -28,11 +28,11 @@ use wire::resp::{
     Limits, Parser, dump, next_command, read_offset,
 };
 
-use super::Caller;
 use super::locked::TOO_MUCH_AT_ONCE;
 use super::redirect::{Keyed, keys_in, slot_of};
 use super::several::TOO_MANY_PARTS;
 use super::subscribe::{NO_SUCH_CHANNEL, has_others};
+use super::{Caller, is_plain_read};
 use crate::compaction::Answering;
 use crate::connection::{Ending, group_kind};
 use crate::counters::CommandIndex;
@@ -268,6 +268,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     fn exec_queued(&mut self, caller: Caller, transaction: &Transaction) {
         let limits = super::limits(self.core, caller.slot);
         let commands = parse_again(transaction, &limits);
+        self.only_reads &=
+            commands.iter().all(|queued| queued.parsed.as_ref().is_ok_and(is_plain_read));
         let key_count = commands.iter().flat_map(keys_of).count();
         if self.refuse_atomic(caller, key_count, transaction.queued.len() as u64) {
             return;

@@ -22,8 +22,13 @@ use crate::resp::Fed;
 /// connection, and the client could lose our last reply.
 const DISCARD_BYTES_MAX: usize = 1 << 20;
 
-/// Rounds one after the other whose plain reads are taken back.
-const ROUNDS_TAKEN_BACK_MAX: u32 = 64;
+/// How long plain reads are taken back, one round after the other, before their clients are told.
+/// A move of a shard takes less; a node that was stopped waits longer for its next lease.
+const TAKEN_BACK_MS_MAX: u64 = 50;
+
+/// The error in the place of a read that the node may not answer.
+const OVERTAKEN_MEMCACHED: &str =
+    "SERVER_ERROR this node lost the slot or its lease while it read: send it again\r\n";
 
 /// Sending up to this many bytes is included in the cost of the commands.
 const SENT_UNCOUNTED_BYTES_MAX: usize = 64 << 10;
@@ -55,20 +60,21 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     /// The same while the round's bytes are still there: plain reads are taken back, and their
     /// bytes are parsed again in the next round, which knows the new places. A node that is cut off
-    /// has a lease no more and learns of no new places, so its clients are cut after some rounds.
+    /// has a lease no more and learns of no new places, so its clients are told after some time.
     #[inline]
     pub(super) fn look_at_reads(&mut self) {
         if !self.core.has_read_here {
             return;
         }
         if self.could_answer() {
-            self.core.rounds_taken_back = 0;
+            self.core.taken_back_since = None;
             self.core.has_read_here = false;
             self.core.reads_checked += 1;
             return;
         }
-        if self.core.rounds_taken_back < ROUNDS_TAKEN_BACK_MAX {
-            self.core.rounds_taken_back += 1;
+        let now = self.core.now;
+        let since = *self.core.taken_back_since.get_or_insert(now);
+        if now.0.abs_diff(since.0) <= TAKEN_BACK_MS_MAX {
             self.take_back_reads();
         }
         self.tell_overtaken();
@@ -86,33 +92,49 @@ impl<E: Home, P: Poller> Worker<E, P> {
     fn take_back_reads(&mut self) {
         for region in self.regions.iter().filter(|region| region.may_repeat.get()) {
             let connection = &mut self.core.connections[region.slot];
-            let is_all_said = connection.awaiting.is_empty() && connection.ending == Ending::Open;
-            if is_all_said && connection.has_whole_replies() {
-                connection.output = Output::default();
-                connection.read_here_at = None;
-                connection.parse_anew();
-                region.fed.set(Some(Fed::up_to(0, 0)));
+            if connection.ending != Ending::Open || connection.is_lent {
+                continue;
             }
+            let mut awaiting = std::mem::take(&mut connection.awaiting);
+            self.engine.abandon(&mut self.core, &mut awaiting);
+            let connection = &mut self.core.connections[region.slot];
+            connection.awaiting = awaiting;
+            connection.output = Output::default();
+            connection.read_here_at = None;
+            connection.parse_anew();
+            region.fed.set(Some(Fed::up_to(0, 0)));
         }
     }
 
-    /// Replaces what may not leave by one error, where no earlier reply stands before it.
+    /// Replaces what may not leave by errors, where no earlier reply stands before it: one for each
+    /// reply, or a last one where it is not known how many the client waits for.
     fn tell_overtaken(&mut self) {
         let checked = Some(self.core.reads_checked);
+        let in_resp = format!("-{}\r\n", ErrorReply::SlotLost);
         for region in self.regions.iter().filter(|region| region.is_answer_alone.get()) {
             let connection = &mut self.core.connections[region.slot];
-            let line = match &connection.protocol_state {
-                ProtocolState::Resp(_) => format!("-{}\r\n", ErrorReply::SlotLost),
+            if connection.read_here_at != checked || connection.is_lent {
+                continue;
+            }
+            let is_whole = connection.has_whole_replies();
+            let (line, count) = match &connection.protocol_state {
+                ProtocolState::Resp(_) if is_whole => (&*in_resp, region.command_count.get()),
+                ProtocolState::Resp(_) => (&*in_resp, 0),
                 ProtocolState::Memcached(state) if state.framing != Framing::Binary => {
-                    "SERVER_ERROR this node lost the slot while it was read: send it again\r\n"
-                        .into()
+                    (OVERTAKEN_MEMCACHED, 0)
                 }
                 ProtocolState::Memcached(_) => continue,
             };
-            if connection.read_here_at == checked && connection.awaiting.is_empty() {
-                connection.read_here_at = None;
-                connection.output = Output::default();
-                connection.output.append(|out| out.extend_from_slice(line.as_bytes()));
+            let mut awaiting = std::mem::take(&mut connection.awaiting);
+            self.engine.abandon(&mut self.core, &mut awaiting);
+            let connection = &mut self.core.connections[region.slot];
+            connection.awaiting = awaiting;
+            connection.read_here_at = None;
+            connection.output = Output::default();
+            connection
+                .output
+                .append(|out| out.extend_from_slice(line.repeat(count.max(1)).as_bytes()));
+            if count == 0 {
                 connection.ending = Ending::AfterFlush;
             }
         }

@@ -46,6 +46,8 @@ pub(super) struct Region {
     pub is_answer_alone: Cell<bool>,
     /// Whether, beyond that, they may be parsed again.
     pub may_repeat: Cell<bool>,
+    /// The number of Redis commands among them that were run.
+    pub command_count: Cell<usize>,
 }
 
 enum Place {
@@ -306,9 +308,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
     fn add_region(&mut self, slot: usize, place: Place, new_bytes: usize) {
         self.core.counters().input_bytes.add(new_bytes as u64);
         self.core.connections[slot].client.set_active(self.core.now);
-        let (fed, is_answer_alone, may_repeat) =
-            (Cell::new(None), Cell::default(), Cell::default());
-        self.regions.push(Region { slot, place, fed, is_answer_alone, may_repeat });
+        let (fed, command_count) = (Cell::new(None), Cell::new(0));
+        let (is_answer_alone, may_repeat) = (Cell::default(), Cell::default());
+        self.regions.push(Region { slot, place, fed, is_answer_alone, may_repeat, command_count });
     }
 
     /// Resumes a connection that was stopped in mid-input, with the bytes that it holds.

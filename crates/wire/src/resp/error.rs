@@ -206,7 +206,7 @@ pub enum ErrorReply<'a> {
     Ask(Elsewhere<'a>),
     /// `TRYAGAIN Multiple keys request during rehashing of slot`
     TryAgain,
-    /// `TRYAGAIN this node lost the slot while it was read: send it again`
+    /// `TRYAGAIN this node lost the slot or its lease while it read: send it again`
     SlotLost,
     /// `CLUSTERDOWN Hash slot not served`
     SlotNotServed,
@@ -490,7 +490,7 @@ impl ErrorReply<'_> {
             ErrorReply::CrossSlot => "CROSSSLOT Keys in request don't hash to the same slot",
             ErrorReply::TryAgain => "TRYAGAIN Multiple keys request during rehashing of slot",
             ErrorReply::SlotLost => {
-                "TRYAGAIN this node lost the slot while it was read: send it again"
+                "TRYAGAIN this node lost the slot or its lease while it read: send it again"
             }
             ErrorReply::SlotNotServed => "CLUSTERDOWN Hash slot not served",
             ErrorReply::NoReplicas => "NOREPLICAS Not enough good replicas to write.",
