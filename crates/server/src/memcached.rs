@@ -18,7 +18,7 @@ use base::UnixMillis;
 use store::{KEY_LEN_MAX_BYTES, Op};
 use wire::Parsed;
 use wire::memcached::{
-    Arithmetic, Command, Encoder, Limits, MetaVerb, Rejection, Reply, Retrieve, Touch,
+    Arithmetic, Command, Encoder, Limits, MetaVerb, Rejection, Reply, Retrieve, StatsKind, Touch,
     expiry_from_exptime, next_command,
 };
 
@@ -259,6 +259,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 self.settle(slot);
                 self.core.connections[slot].ending = Ending::AfterFlush;
             }
+            Command::Stats(StatsKind::Connections) => self.dump_connections(slot),
             Command::Stats(kind) => self.on_the_clock(|gather| gather.stats(slot, kind)),
             Command::Dump(kind) => self.dump(slot, kind),
             Command::ConfigGetCluster => self.cluster_config(slot),

@@ -71,11 +71,11 @@ impl Bench {
     }
 
     /// Registers clients that no worker has.
-    fn register(&self, count: usize) {
+    fn register(&self, protocol: Dialect, count: usize) {
         let any = End::Ip(self.door.local_addr().unwrap());
         for _ in 0..count {
             let arrival = Arrival {
-                protocol: Dialect::Resp,
+                protocol,
                 worker: WorkerId(1),
                 peer: any.clone(),
                 local: any.clone(),
@@ -321,6 +321,7 @@ fn a_small_command_waits_for_one_turn_of_long_ones() {
     check_turns_waited(Dialect::Memcached, "mg bGFyZ2U= b t T100\r\n", &large);
     let keys: String = (0..10_000).map(|number| format!("SET key:{number} v\r\n")).collect();
     check_turns_waited(Dialect::Resp, "KEYS nothing*\r\n", &keys);
+    check_turns_waited(Dialect::Memcached, "lru_crawler metadump all\r\n", &keys);
 }
 
 /// Bytes that arrive until the workers have had that many turns.
@@ -341,7 +342,7 @@ fn clients_are_listed_and_closed_some_hundreds_a_turn() {
     let mut bench = Bench::new(2, None, "crew key-hash");
     let mut client = bench.client(0);
     bench.settle();
-    bench.register(REGISTERED);
+    bench.register(Dialect::Resp, REGISTERED);
     client.write_all(b"CLIENT LIST\r\nPING\r\n").unwrap();
     assert_eq!(received_in(&mut bench, &mut client, 4), "", "it is gathered");
     let reply = received_in(&mut bench, &mut client, 40);
@@ -360,6 +361,24 @@ fn clients_are_listed_and_closed_some_hundreds_a_turn() {
     assert_eq!(received_in(&mut bench, &mut client, 3), "");
     let reply = received_in(&mut bench, &mut client, 40);
     assert_eq!(reply, format!(":{REGISTERED}\r\n:0\r\n"));
+    let most = bench.turn_units_max();
+    assert!((TURN_UNITS..=2 * TURN_UNITS).contains(&most), "{most}");
+}
+
+/// The same of memcached's list, which is sent in parts.
+#[test]
+fn connections_are_listed_some_hundreds_a_turn() {
+    const REGISTERED: usize = 4000;
+    let mut bench = Bench::new(2, None, "crew key-hash");
+    let mut client = bench.client_of(0, Dialect::Memcached);
+    bench.settle();
+    bench.register(Dialect::Memcached, REGISTERED);
+    bench.register(Dialect::Resp, 100);
+    client.write_all(b"stats conns\r\nversion\r\n").unwrap();
+    let reply = received_in(&mut bench, &mut client, 60);
+    assert_eq!(reply.matches(":addr tcp:").count(), REGISTERED + 1);
+    assert_eq!(reply.matches(":secs_since_last_cmd ").count(), REGISTERED + 1);
+    assert!(reply.contains("\r\nEND\r\nVERSION "), "{}", &reply[reply.len() - 100..]);
     let most = bench.turn_units_max();
     assert!((TURN_UNITS..=2 * TURN_UNITS).contains(&most), "{most}");
 }

@@ -1,5 +1,5 @@
 //! lru_crawler metadump and mgdump: list all keys, one slice per turn, as the client reads them.
-//! stats cachedump lists some of them.
+//! stats cachedump lists some of them, and stats conns lists the connections.
 //!
 //! ```text
 //!  turn 1: metadump all ─▶ some lines, sent                DumpWalk: its place, kept with the
@@ -23,10 +23,11 @@ use store::request::{Item, LastUse};
 use store::{Direction, IndexKind, Range, Session, entry_len_bytes};
 use wire::memcached::{DumpKind, DumpedFacts, Encoder, Reply};
 
+use super::stats::list_connection;
 use crate::cluster::View;
 use crate::connection::Connection;
 use crate::core::Core;
-use crate::counters::MemcachedCommand;
+use crate::counters::{Dialect, MemcachedCommand};
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::resp::is_own;
@@ -39,10 +40,13 @@ const ORDERED_STEP: usize = 64;
 /// index, which may be empty.
 const HASHED_CALLS_PER_TURN: u64 = 4;
 
+/// The number of clients taken from the registry under one lock.
+const CLIENTS_AT_ONCE: usize = 64;
+
 /// The maximum length of memcached's `stats cachedump`.
 const ITEMS_BYTES_MAX: usize = 2 << 20;
 
-/// A list of keys that has begun.
+/// A list that has begun.
 pub struct DumpWalk {
     place: Place,
     wanted: Wanted,
@@ -50,9 +54,17 @@ pub struct DumpWalk {
     command_bytes: usize,
 }
 
+/// The list that is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum List {
+    Keys(DumpKind),
+    /// `stats conns`.
+    Connections,
+}
+
 /// The kind of the list.
 struct Wanted {
-    kind: DumpKind,
+    list: List,
     /// The number of items and bytes that may still be shown.
     left_count: usize,
     left_bytes: usize,
@@ -70,6 +82,11 @@ enum Place {
     Ordered(Option<Vec<u8>>),
     /// At this cursor of a hash index.
     Hashed(u64),
+    /// Behind this id, among the clients of the start.
+    Clients {
+        id: u64,
+        end_id: u64,
+    },
     End,
 }
 
@@ -78,7 +95,7 @@ impl DumpWalk {
     pub fn held_bytes(&self) -> usize {
         let key_bytes = match &self.place {
             Place::Ordered(Some(key)) => key.capacity(),
-            Place::Ordered(None) | Place::Hashed(_) | Place::End => 0,
+            _ => 0,
         };
         size_of::<DumpWalk>() + key_bytes
     }
@@ -111,7 +128,9 @@ impl Step<'_> {
             return;
         }
         let len_before = self.lines.len();
-        line_of(self.wanted.kind, item, self.now, self.lines);
+        if let List::Keys(kind) = self.wanted.list {
+            line_of(kind, item, self.now, self.lines);
+        }
         let line_bytes = self.lines.len() - len_before;
         self.wanted.left_count -= usize::from(line_bytes > 0);
         self.wanted.left_bytes = self.wanted.left_bytes.saturating_sub(line_bytes);
@@ -179,7 +198,7 @@ impl Step<'_> {
                     cursor => Place::Hashed(cursor),
                 }
             }
-            Place::End => Place::End,
+            Place::Clients { .. } | Place::End => Place::End,
         }
     }
 }
@@ -199,13 +218,25 @@ impl<E: Engine> Gather<'_, '_, E> {
                 (MemcachedCommand::LruCrawler, usize::MAX, usize::MAX)
             }
         };
-        self.caller(slot, command, false);
-        self.settle(slot);
         let place = match self.core.shared.config().index {
             IndexKind::Tree => Place::Ordered(None),
             IndexKind::Hash => Place::Hashed(0),
         };
-        let wanted = Wanted { kind, left_count, left_bytes };
+        let wanted = Wanted { list: List::Keys(kind), left_count, left_bytes };
+        self.begin_dump(slot, command, place, wanted);
+    }
+
+    /// stats conns.
+    pub(super) fn dump_connections(&mut self, slot: usize) {
+        let place = Place::Clients { id: 0, end_id: self.core.shared.clients().last_id() };
+        let (left_count, left_bytes) = (usize::MAX, usize::MAX);
+        let wanted = Wanted { list: List::Connections, left_count, left_bytes };
+        self.begin_dump(slot, MemcachedCommand::Stats, place, wanted);
+    }
+
+    fn begin_dump(&mut self, slot: usize, command: MemcachedCommand, place: Place, wanted: Wanted) {
+        self.caller(slot, command, false);
+        self.settle(slot);
         let walk = DumpWalk { place, wanted, command_bytes: 0 };
         self.dump_slice(slot, Box::new(walk));
     }
@@ -247,17 +278,45 @@ impl<E: Engine> Gather<'_, '_, E> {
         debug_assert!(self.core.connections[slot].awaiting.is_empty(), "I2");
         self.core.note_slice(slot);
         while !walk.is_over() && self.may_list(slot) {
-            self.dump_step(slot, &mut walk);
+            match walk.place {
+                Place::Clients { id, end_id } => {
+                    walk.place = self.clients_step(slot, (id, end_id));
+                }
+                _ => self.dump_step(slot, &mut walk),
+            }
         }
         let connection = &mut self.core.connections[slot];
         if walk.is_over() {
-            let end = if walk.wanted.kind == DumpKind::Gets { Reply::MetaMiss } else { Reply::End };
+            let end = match walk.wanted.list {
+                List::Keys(DumpKind::Gets) => Reply::MetaMiss,
+                _ => Reply::End,
+            };
             connection.output.append(|out| Encoder::new(out).reply(end));
         } else {
             connection.memcached().dump = Some(walk);
         }
         let made_bytes = connection.output.encoded_bytes();
         self.core.made(made_bytes);
+    }
+
+    /// Lists some clients with ids behind one; returns the place after them.
+    fn clients_step(&mut self, slot: usize, (id, end_id): (u64, u64)) -> Place {
+        let clients = self.core.shared.clients().between(id, end_id, CLIENTS_AT_ONCE);
+        let Core { connections, now, .. } = &mut *self.core;
+        let Connection { exchange, output, .. } = &mut connections[slot];
+        let told = output.append(|lines| {
+            let told = clients.iter().filter(|client| client.protocol == Dialect::Memcached);
+            told.map(|client| list_connection(lines, client, *now)).count()
+        });
+        let unsent_bytes = output.unsent_bytes();
+        let is_refused = exchange.as_deref().is_some_and(|exchange| !exchange.allows(unsent_bytes));
+        self.core.charge(Work::clients(clients.len().max(1), told));
+        match clients.last() {
+            Some(last) if clients.len() == CLIENTS_AT_ONCE && !is_refused => {
+                Place::Clients { id: last.id, end_id }
+            }
+            _ => Place::End,
+        }
     }
 
     fn dump_step(&mut self, slot: usize, walk: &mut DumpWalk) {

@@ -1,7 +1,7 @@
 //! The memcached commands that may be long (`pace`).
 
 use wire::memcached::binary::{Request, Verb};
-use wire::memcached::{Command, Meta, MetaMode, MetaVerb, Rejection, Store, StoreVerb};
+use wire::memcached::{Command, Meta, MetaMode, MetaVerb, Rejection, StatsKind, Store, StoreVerb};
 
 use crate::engine::Engine;
 use crate::gather::Gather;
@@ -30,7 +30,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.waits_behind_others(slot, len_bytes, is_long)
     }
 
-    /// Whether a command may copy a long value.
+    /// Whether a command may copy a long value, or looks at the whole server.
     fn is_long_memcached(&mut self, slot: usize, command: &Command<'a>) -> bool {
         if self.core.connections[slot].must_run_now() {
             return false;
@@ -50,16 +50,24 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 Some(key) => self.has_long_value(slot, &key),
                 None => self.has_long_value(slot, meta.key),
             },
+            Command::Stats(StatsKind::Reset | StatsKind::Detail { .. } | StatsKind::Other(_)) => {
+                false
+            }
+            Command::Stats(_) | Command::Dump(_) => true,
             _ => false,
         }
     }
 
     /// The same of a binary request.
     pub(super) fn is_long_binary(&mut self, slot: usize, request: &Request<'a>) -> bool {
-        use Verb::{Append, GetAndTouch, GetKeyAndTouch, Prepend, Touch};
-        matches!(request.verb, Append | Prepend | Touch | GetAndTouch | GetKeyAndTouch)
-            && !self.core.connections[slot].must_run_now()
-            && self.has_long_value(slot, request.key)
+        use Verb::{Append, GetAndTouch, GetKeyAndTouch, Prepend, Stat, Touch};
+        match request.verb {
+            _ if self.core.connections[slot].must_run_now() => false,
+            Append | Prepend | Touch | GetAndTouch | GetKeyAndTouch => {
+                self.has_long_value(slot, request.key)
+            }
+            verb => verb == Stat,
+        }
     }
 }
 

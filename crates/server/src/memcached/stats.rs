@@ -1,5 +1,6 @@
 //! stats: the names that memcached's tools read.
 
+use base::UnixMillis;
 use rustix::process::getpid;
 use wire::memcached::binary::{self, Request, Status};
 use wire::memcached::{Encoder, Reply, StatsKind};
@@ -7,6 +8,7 @@ use wire::memcached::{Encoder, Reply, StatsKind};
 use self::Of::{Form, Plain};
 use super::MEMCACHED_VERSION;
 use crate::Mode;
+use crate::clients::Client;
 use crate::counters::{
     CommandTotals, Dialect, MemcachedCommand, MemcachedCommand as C, MetaForm, MetaForm as F,
     Protocol, Totals,
@@ -20,6 +22,7 @@ use crate::metrics::facts::facts;
 use crate::process::Usage;
 use crate::process::unix_now;
 use crate::shared::Shared;
+use crate::work::Work;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Answers `stats [kind]`.
@@ -82,6 +85,10 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             }
             binary::Encoder::new(out, head).done(0);
         });
+        if kind == StatsKind::Connections {
+            let clients = shared.clients();
+            self.core.charge(Work::clients(clients.len(), clients.count(Dialect::Memcached)));
+        }
     }
 
     /// Starts counting prefixes from the next request on, or stops.
@@ -406,21 +413,29 @@ fn slabs(to: &mut Writer<'_>, shared: &Shared) {
     to.stat("total_malloced", store.log_bytes);
 }
 
+/// The connections of memcached clients.
 fn connections(to: &mut Writer<'_>, shared: &Shared) {
     let now = unix_now();
-    for client in shared.clients().list() {
-        if client.protocol == Dialect::Memcached {
-            let descriptor = client.descriptor;
-            let seconds_idle = now.0.saturating_sub(client.last_active_at().0) / 1000;
-            for (name, end) in [("addr", &client.peer), ("listen_addr", &client.local)] {
-                let name = format!("{descriptor}:{name}");
-                match end {
-                    End::Ip(address) => to.stat(&name, format_args!("tcp:{address}")),
-                    End::Unix(path) => to.stat(&name, format_args!("unix:{}", path.display())),
-                }
-            }
-            to.stat(&format!("{descriptor}:state"), "conn_read");
-            to.stat(&format!("{descriptor}:secs_since_last_cmd"), seconds_idle);
+    let clients = shared.clients().list();
+    let ours = clients.iter().filter(|client| client.protocol == Dialect::Memcached);
+    ours.for_each(|client| connection(to, client, now));
+}
+
+/// The lines of one connection.
+pub(super) fn list_connection(lines: &mut Vec<u8>, client: &Client, now: UnixMillis) {
+    connection(&mut Writer::Text(Encoder::new(lines)), client, now);
+}
+
+fn connection(to: &mut Writer<'_>, client: &Client, now: UnixMillis) {
+    let descriptor = client.descriptor;
+    let seconds_idle = now.0.saturating_sub(client.last_active_at().0) / 1000;
+    for (name, end) in [("addr", &client.peer), ("listen_addr", &client.local)] {
+        let name = format!("{descriptor}:{name}");
+        match end {
+            End::Ip(address) => to.stat(&name, format_args!("tcp:{address}")),
+            End::Unix(path) => to.stat(&name, format_args!("unix:{}", path.display())),
         }
     }
+    to.stat(&format!("{descriptor}:state"), "conn_read");
+    to.stat(&format!("{descriptor}:secs_since_last_cmd"), seconds_idle);
 }
