@@ -30,7 +30,6 @@ pub(super) const TOO_MUCH_AT_ONCE: ErrorReply<'static> = ErrorReply::Other(
 pub(super) struct OwnedItem {
     pub value: Vec<u8>,
     pub client_flags: u64,
-    pub expires_at: Option<UnixMillis>,
 }
 
 /// Records the outcomes of internal requests.
@@ -64,11 +63,8 @@ impl Observed {
         self.hit_count += 1;
         self.value_len_bytes = item.value.len();
         if self.keeps_item {
-            self.item = Some(OwnedItem {
-                value: item.value.to_vec(),
-                client_flags: item.client_flags,
-                expires_at: item.expires_at,
-            });
+            self.item =
+                Some(OwnedItem { value: item.value.to_vec(), client_flags: item.client_flags });
         }
     }
 }

@@ -6,7 +6,8 @@
 //! reads.
 
 use base::{KeyHash, UnixMillis};
-use store::pin::Pins;
+use store::pin::{PinnedValue, Pins};
+use store::request::Item;
 use store::{Condition, Expiry, Op, Outcome, Request, Room, Set, Sink, entry_len_max_bytes};
 use wire::resp::{ArgPlace, Copy, ErrorReply, Keys, Pairs};
 
@@ -14,6 +15,7 @@ use super::locked::Observed;
 use super::slices::{SLICE_BYTES, Slice, Source};
 use super::{Caller, strings};
 use crate::budget::Kind;
+use crate::compaction::Answering;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::reply::{Pending, ReplySink, Shape};
@@ -312,7 +314,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
         let copy_bytes = seen.value_len_bytes as u64;
         self.core.charge(Work::keys(2));
-        self.core.charge(Work::bytes(2 * copy_bytes));
+        self.core.charge(Work::bytes(copy_bytes));
         if !self.core.ledger.try_reserve(Kind::Bodies, copy_bytes) {
             return Err(NO_ROOM_FOR_VALUES);
         }
@@ -345,6 +347,48 @@ enum Transferred {
     TargetInTheWay,
 }
 
+/// An item whose value stays in place while it is copied.
+struct PinnedItem {
+    value: PinnedOrCopied,
+    client_flags: u64,
+    expires_at: Option<UnixMillis>,
+}
+
+/// A value's bytes.
+enum PinnedOrCopied {
+    Pinned(PinnedValue),
+    /// Too much of the log is pinned already.
+    Copied(Vec<u8>),
+}
+
+impl PinnedOrCopied {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            PinnedOrCopied::Pinned(value) => value,
+            PinnedOrCopied::Copied(value) => value,
+        }
+    }
+}
+
+/// Holds the item that a request finds.
+#[derive(Default)]
+struct Held {
+    item: Option<PinnedItem>,
+}
+
+impl Answering for Held {}
+
+impl Sink<Refusal> for Held {
+    fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, pins: Pins<'_>) {
+        if let Outcome::Hit(item) = outcome {
+            let pinned = pins.try_pin(&item).map(PinnedOrCopied::Pinned);
+            let value = pinned.unwrap_or_else(|| PinnedOrCopied::Copied(item.value.to_vec()));
+            let Item { client_flags, expires_at, .. } = item;
+            self.item = Some(PinnedItem { value, client_flags, expires_at });
+        }
+    }
+}
+
 /// Copies or moves an item; both keys are locked.
 fn transfer<E: Engine>(
     engine: &mut E,
@@ -354,7 +398,7 @@ fn transfer<E: Engine>(
     policy: Target,
     after: After,
 ) -> Result<Transferred, ErrorReply<'static>> {
-    let mut seen = Observed { keeps_item: true, ..Observed::default() };
+    let mut seen = Held::default();
     engine.execute(now, &[get(source.0, source.1)], &mut seen);
     let Some(item) = seen.item else { return Ok(Transferred::NoSource) };
     if policy == Target::Absent {
@@ -368,7 +412,7 @@ fn transfer<E: Engine>(
         return Ok(Transferred::Yes);
     }
     let set = Set {
-        value: &item.value,
+        value: item.value.bytes(),
         client_flags: item.client_flags,
         expiry: item.expires_at.map_or(Expiry::Never, Expiry::At),
         condition: Condition::Always,
