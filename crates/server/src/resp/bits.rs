@@ -112,21 +112,28 @@ impl HeldWork for Act<'_> {
         item_room_bytes(self.key, old_len_max_bytes.max(written_bytes))
     }
 
-    /// Memory for the old value and the new one.
+    /// Memory for the old value, which becomes the new one.
     fn scratch_bytes(&self, old_len_max_bytes: usize) -> u64 {
-        old_len_max_bytes as u64 + self.room_bytes(old_len_max_bytes)
+        if self.writes { old_len_max_bytes as u64 + self.room_bytes(old_len_max_bytes) } else { 0 }
     }
 
     fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Result<Self::Done, ErrorReply<'static>> {
+        if !self.writes {
+            let mut answers = None;
+            let is_found =
+                held.look(self.key, |value| answers = Some(bits::look(self.actions, value)));
+            return Ok((answers.unwrap_or_else(|| bits::look(self.actions, &[])), is_found));
+        }
         let item = held.read(self.key);
-        let old = item.as_ref().map_or(&b""[..], |item| &item.value);
+        let is_found = item.is_some();
+        let (old, client_flags) =
+            item.map_or_else(Default::default, |item| (item.value, item.client_flags));
         let Fields { value, answers } = bits::act(self.actions, old);
         if let Some(value) = value {
-            let client_flags = item.as_ref().map_or(0, |item| item.client_flags);
             let condition = Condition::Always;
             let set = Set { value: &value, client_flags, expiry: Expiry::Keep, condition };
             held.write(self.key, set)?;
         }
-        Ok((answers, item.is_some()))
+        Ok((answers, is_found))
     }
 }

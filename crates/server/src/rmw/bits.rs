@@ -268,23 +268,30 @@ pub fn written_bytes(actions: FieldActions<'_>) -> u64 {
     ends.max().unwrap_or(0)
 }
 
-/// BITFIELD. The actions have been checked.
-pub fn act(actions: FieldActions<'_>, old: &[u8]) -> Fields {
-    let mut value = old.to_vec();
+/// The answers of a BITFIELD that only reads.
+pub fn look(actions: FieldActions<'_>, value: &[u8]) -> Vec<Option<i64>> {
+    actions.filter_map(Result::ok).map(|(field, _)| Some(read(value, field))).collect()
+}
+
+/// BITFIELD on the bytes of the old value. The actions have been checked.
+pub fn act(actions: FieldActions<'_>, mut value: Vec<u8>) -> Fields {
     // It fits: offsets were checked against the longest value.
     let len = value.len().max(written_bytes(actions) as usize);
+    let mut has_changed = len > value.len();
     value.resize(len, 0);
     let answers = actions
         .filter_map(Result::ok)
         .map(|(field, action)| {
-            let (answer, written) = apply(read(&value, field), field, action)?;
-            if let Some(number) = written {
+            let old = read(&value, field);
+            let (answer, written) = apply(old, field, action)?;
+            if let Some(number) = written.filter(|number| *number != old) {
                 write(&mut value, field, number);
+                has_changed = true;
             }
             Some(answer)
         })
         .collect();
-    Fields { value: Some(value).filter(|value| value != old), answers }
+    Fields { value: Some(value).filter(|_| has_changed), answers }
 }
 
 /// The answer and the written number; `None`: it overflows and must not.

@@ -136,7 +136,7 @@ fn check(line: &str, old: &[u8], want: &[Option<i64>], want_value: Option<&[u8]>
     let Parsed::Done { value: args, .. } = parsed else { panic!("not a command: {line}") };
     let actions = FieldActions::new(args.iter(), 1000);
     assert!(actions.clone().all(|action| action.is_ok()), "{line}");
-    let Fields { value, answers } = act(actions, old);
+    let Fields { value, answers } = act(actions, old.to_vec());
     assert_eq!((answers.as_slice(), value.as_deref()), (want, want_value), "{line}");
 }
 
