@@ -237,7 +237,13 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let (caller, command) = (*caller, rewritten.as_deref().unwrap_or(command));
         if self.slice(caller, source, command) == Slice::More {
             self.core.connections[caller.slot].resp().slices = Some(slices);
+            return;
         }
+        // The next command of the pipeline may need as much.
+        drop(slices);
+        let connection = &mut self.core.connections[caller.slot];
+        let held = connection.books();
+        self.core.ledger.rebook(&mut connection.booked, held);
     }
 
     fn slice(&mut self, caller: Caller, source: &mut Source, command: &[u8]) -> Slice {

@@ -13,6 +13,7 @@ use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::resp::Caller;
 use crate::resp::slices::{SLICE_BYTES, Slice, Source};
+use crate::work::Work;
 
 /// The number of names or keys that one slice looks at.
 const NAMES_PER_SLICE: usize = 1024;
@@ -188,8 +189,14 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         walk: &mut CommandWalk,
         command: &[u8],
     ) -> Slice {
-        let mut ended = Slice::Last;
-        self.say(caller, |encoder| ended = walk.encode(command, encoder));
+        let (mut ended, mut made_bytes) = (Slice::Last, 0);
+        self.say(caller, |encoder| {
+            let start = encoder.out().len();
+            ended = walk.encode(command, encoder);
+            made_bytes = encoder.out().len() - start;
+        });
+        // A description consists of words and numbers, encoded one by one.
+        self.core.charge(Work::steps(made_bytes as u64));
         ended
     }
 }
