@@ -152,17 +152,21 @@ impl Feed {
             return;
         }
         let lines: Arc<str> = self.lines.into();
+        let mut cut_count = 0;
         for client in shared.monitors().lock().iter() {
             if client.is_killed() {
                 continue;
             }
             if !shared.monitors().under_way.try_add(shared, lines.len()) {
-                tracing::warn!("a client of MONITOR was cut off: its worker is too far behind");
                 shared.kill_client(client);
+                cut_count += 1;
                 continue;
             }
             let (client_id, lines) = (client.id, Arc::clone(&lines));
             shared.send(client.worker().index(), Control::Feed { client_id, lines });
+        }
+        if cut_count > 0 {
+            tracing::warn!(cut_count, "clients of MONITOR were cut off: commands come too fast");
         }
     }
 }

@@ -177,7 +177,7 @@ fn every_live_setting_is_set_and_read_back() {
         ("hot-set", [("500", "500"), ("Auto", "auto")], "argument must be auto, off or 1 to 10000"),
         ("max-connections", [("77", "77"), ("10000", "10000")], of_integer),
         ("max-connections-per-address", [("50", "50"), ("0", "0")], of_integer),
-        ("idle-timeout", [("90", "90s"), ("0", "off")], of_integer),
+        ("idle-timeout", [("100s", "100s"), ("Off", "off")], of_integer),
         ("slowlog-log-slower-than", [("-1", "-1"), ("5000", "5000")], of_integer),
         ("slowlog-max-len", [("0", "0"), ("64", "64")], of_integer),
         ("tracking-table-max-keys", [("7", "7"), ("0", "0")], of_integer),
@@ -195,6 +195,11 @@ fn every_live_setting_is_set_and_read_back() {
         client.ask(format!("CONFIG SET {name} soon\r\n"), set_failed(name, reason));
         client.ask(format!("CONFIG GET {name}\r\n"), shown(name, values[1].1));
     }
+    client.ask("CONFIG SET idle-timeout 90\r\nCONFIG GET idle-timeout\r\n", {
+        format!("+OK\r\n{}", shown("idle-timeout", "90s"))
+    });
+    let reason = "argument must be whole seconds, at most 31536000";
+    client.ask("CONFIG SET idle-timeout 1500ms\r\n", set_failed("idle-timeout", reason));
     client.ask("CONFIG SET hot-set off\r\nCONFIG GET hot-set\r\n", {
         format!("+OK\r\n{}", shown("hot-set", "off"))
     });

@@ -108,8 +108,7 @@ impl<'a> Staged<'a> {
                     ("max-connections-per-address", count.to_string())
                 })
             }
-            // In whole seconds, as in Redis.
-            "timeout" | "idle-timeout" => integer(value, 0, YEAR_S).map(|seconds| {
+            "timeout" | "idle-timeout" => idle_s(value).map(|seconds| {
                 self.idle_timeout_ms = Some(seconds.cast_unsigned() * 1000);
                 let text = if seconds == 0 { "off".to_owned() } else { format!("{seconds}s") };
                 ("idle-timeout", text)
@@ -265,6 +264,19 @@ fn integer(value: &[u8], least: i64, most: i64) -> Result<i64, Reason> {
         return Ok(number);
     }
     Err(format!("argument must be between {least} and {most} inclusive"))
+}
+
+/// Whole seconds, as in Redis, or what the file has: `off`, or a time with its unit.
+fn idle_s(value: &[u8]) -> Result<i64, Reason> {
+    let text = text(value);
+    match base::parse_duration(text) {
+        _ if text.eq_ignore_ascii_case("off") => Ok(0),
+        Ok(time) if time.subsec_nanos() == 0 && time.as_secs() <= YEAR_S.cast_unsigned() => {
+            Ok(time.as_secs().cast_signed())
+        }
+        Ok(_) => Err(format!("argument must be whole seconds, at most {YEAR_S}")),
+        Err(_) => integer(value, 0, YEAR_S),
+    }
 }
 
 fn spelled(count: Option<usize>) -> String {
