@@ -440,11 +440,12 @@ impl Store {
     }
 
     /// Whether each session of a durable store can take a segment for its deletes. A store that was
-    /// filled with fewer sessions may be too full for that when it starts again.
+    /// filled with fewer sessions may be too full for that when it starts again. A cache makes room.
     pub fn has_room_for_deletes(&self) -> bool {
         let Inner { log, config, .. } = &*self.inner;
+        let needs_room = log.is_durable() && config.mode == Mode::Clean;
         let sessions = config.session_max as u32;
-        !log.is_durable() || log.allocator().available(Purpose::Delete) >= sessions
+        !needs_room || log.allocator().available(Purpose::Delete) >= sessions
     }
 
     /// The kind of pages that the memory lies on.

@@ -90,9 +90,11 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     #[cold]
     fn take_back_reads(&mut self) {
+        let checked = Some(self.core.reads_checked);
         for region in self.regions.iter().filter(|region| region.may_repeat.get()) {
             let connection = &mut self.core.connections[region.slot];
-            if connection.ending != Ending::Open || connection.is_lent {
+            let has_read = connection.read_here_at == checked;
+            if !has_read || connection.ending != Ending::Open || connection.is_lent {
                 continue;
             }
             let mut awaiting = std::mem::take(&mut connection.awaiting);
