@@ -156,7 +156,10 @@ fn a_transaction_whose_replies_have_no_room_is_refused_before_it_runs() {
     for _ in 0..1000 {
         client.ask("COMMAND DOCS\r\n", "+QUEUED\r\n");
     }
-    client.ask("EXEC\r\n", refused);
+    // To describe all commands so often is too much work for one group.
+    let too_large = "-ERR the command or transaction is larger than max-atomic-size (each key \
+                     counts 4096 bytes)\r\n";
+    client.ask("EXEC\r\n", too_large);
     client.ask(command(&[b"SET", b"v", &pattern(4000)]), "+OK\r\n");
     client.ask("MULTI\r\nSET touched 1\r\n", "+OK\r\n+QUEUED\r\n");
     for _ in 0..5000 {
@@ -164,7 +167,7 @@ fn a_transaction_whose_replies_have_no_room_is_refused_before_it_runs() {
     }
     client.ask("EXEC\r\n", refused);
     client.ask("EXISTS touched\r\n", ":0\r\n");
-    assert_eq!(server.server().shared().totals().replies_refused, 2);
+    assert_eq!(server.server().shared().totals().replies_refused, 1);
 }
 
 #[test]

@@ -440,7 +440,7 @@ impl Store {
     }
 
     /// Whether each session of a durable store can take a segment for its deletes. A store that was
-    /// filled with fewer sessions may be too full for that when it starts again. A cache makes room.
+    /// filled with fewer sessions may be too full for that when it starts again. A cache never is.
     pub fn has_room_for_deletes(&self) -> bool {
         let Inner { log, config, .. } = &*self.inner;
         let needs_room = log.is_durable() && config.mode == Mode::Clean;

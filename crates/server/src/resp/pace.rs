@@ -1,15 +1,17 @@
 //! The RESP commands that may be long (`pace`).
 
-use wire::resp::{Command, CommandError};
+use wire::resp::{Command, CommandError, CommandId, Group};
 
 use crate::engine::Engine;
 use crate::gather::Gather;
+use crate::slow_log::is_timed_alone;
 
 /// A transaction of at most so many commands is no more work than a pipeline.
 const SHORT_TRANSACTION_COMMANDS_MAX: usize = 16;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Whether a command may read or copy a long value, or is a long transaction.
+    /// Whether a command may read or copy a long value, looks at the whole server, or is a long
+    /// transaction.
     pub(super) fn is_long(
         &mut self,
         slot: usize,
@@ -21,8 +23,15 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             return matches!(command, Command::Exec)
                 && transaction.command_count > SHORT_TRANSACTION_COMMANDS_MAX;
         }
-        value_key(command).is_some_and(|key| self.has_long_value(slot, key))
+        looks_at_server(command)
+            || value_key(command).is_some_and(|key| self.has_long_value(slot, key))
     }
+}
+
+/// Whether a command runs by itself and looks at more than some keys: INFO, SCAN and their like.
+fn looks_at_server(command: &Command<'_>) -> bool {
+    let spec = command.id().map(CommandId::spec).filter(|spec| is_timed_alone(spec));
+    spec.is_some_and(|spec| matches!(spec.group, Group::Server | Group::Generic | Group::Cluster))
 }
 
 /// The key of a command that may read or copy its whole value.

@@ -189,6 +189,17 @@ pub const SHAPES: &[Shape] = &[
         },
     ),
     Shape::new(
+        "mc-stats-once",
+        Door::Memcached,
+        "all kinds of `stats` and a dump of 40,000 keys, once each by 3,000 connections",
+        |it| {
+            it.load_small(40_000)?;
+            let lines = "stats conns\r\nstats\r\nstats settings\r\nlru_crawler metadump all\r\n";
+            it.flood(Door::Memcached, 3_000, &Script::repeat(lines, 1), Reading::Sip)
+        },
+    )
+    .by(KNOWN),
+    Shape::new(
         "mc-append-growth",
         Door::Memcached,
         "`append` and `ms` with mode A to one key",

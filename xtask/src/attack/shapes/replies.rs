@@ -125,6 +125,16 @@ pub const SHAPES: &[Shape] = &[
         it.flood(Door::Resp, 8, &Script::repeat("INFO everything\r\n", 20_000), Reading::Never)
     }),
     Shape::new(
+        "server-once",
+        Door::Resp,
+        "commands on the whole server, once each by 3,000 connections",
+        |it| {
+            let lines =
+                "INFO everything\r\nCONFIG GET *\r\nMEMORY STATS\r\nACL LIST\r\nCOMMAND\r\n";
+            it.flood(Door::Resp, 3_000, &Script::repeat(lines, 1), Reading::Sip)
+        },
+    ),
+    Shape::new(
         "client-list",
         Door::Resp,
         "CLIENT LIST 500 times beside 5,000 connections, unread",
