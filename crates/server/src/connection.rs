@@ -377,10 +377,19 @@ impl Connection {
 
     /// Whether no command is under way that later replies belong to.
     pub fn has_whole_replies(&self) -> bool {
-        match &self.protocol_state {
-            ProtocolState::Resp(resp) => {
-                resp.transaction.is_none() && resp.slices.is_none() && resp.replies == Replies::On
+        self.is_between_replies()
+            && match &self.protocol_state {
+                ProtocolState::Resp(resp) => {
+                    resp.transaction.is_none() && resp.replies == Replies::On
+                }
+                ProtocolState::Memcached(_) => true,
             }
+    }
+
+    /// Whether no command is answered in parts.
+    pub fn is_between_replies(&self) -> bool {
+        match &self.protocol_state {
+            ProtocolState::Resp(resp) => resp.slices.is_none(),
             ProtocolState::Memcached(memcached) => {
                 memcached.reading.is_none() && memcached.dump.is_none()
             }
@@ -402,7 +411,7 @@ impl Connection {
             }
             ProtocolState::Memcached(memcached) => {
                 memcached.parser = Default::default();
-                memcached.reading = None;
+                (memcached.reading, memcached.dump) = (None, None);
             }
         }
     }

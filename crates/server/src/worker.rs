@@ -553,8 +553,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
             (gather.only_reads, gather.command_count) = (true, 0);
             if E::ROUTES {
                 let connection = &gather.core.connections[region.slot];
-                region.is_answer_alone.set(connection.says_nothing());
-                region.may_repeat.set(connection.says_nothing() && connection.has_whole_replies());
+                let is_first = connection.says_nothing() && connection.is_between_replies();
+                region.is_answer_alone.set(is_first);
+                region.may_repeat.set(is_first && connection.has_whole_replies());
             }
             let before = gather.core.work();
             let fed = match gather.core.may_feed(region.slot) {

@@ -107,15 +107,22 @@ impl Bench {
 
     fn ask(&mut self, request: &str) -> String {
         self.client.write_all(format!("{request}\r\n").as_bytes()).unwrap();
-        for _ in 0..8 {
-            (0..self.drive.worker_count()).for_each(|worker| self.drive.turn(worker).unwrap());
-        }
+        (0..8).for_each(|_| self.turn());
+        self.received().unwrap_or_default()
+    }
+
+    fn turn(&mut self) {
+        (0..self.drive.worker_count()).for_each(|worker| self.drive.turn(worker).unwrap());
+    }
+
+    /// What has arrived; `None`: the connection is closed.
+    fn received(&mut self) -> Option<String> {
         let mut bytes = vec![0; 1 << 16];
         let count = match self.client.read(&mut bytes) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Some(String::new()),
             read => read.unwrap(),
         };
-        String::from_utf8(bytes[..count].to_vec()).unwrap()
+        (count > 0).then(|| String::from_utf8(bytes[..count].to_vec()).unwrap())
     }
 }
 
@@ -347,6 +354,32 @@ fn reads_past_the_router_are_told_only_under_the_lease() {
             assert_eq!(bench.ask("GET bar"), "$1\r\n1\r\n", "{reading}");
         }
     }
+}
+
+/// An error in the place of the rest of a reply would be taken for the replies to what follows.
+#[test]
+fn the_rest_of_a_reply_in_parts_is_not_replaced_by_an_error() {
+    let view = view_of(2);
+    let mut bench = Bench::new(Some(Arc::clone(&view)), store::IndexKind::Hash);
+    // Beside another client a long MGET stands back behind the first part of its reply.
+    let mut other = Bench::connect(&mut bench.drive, Dialect::Resp);
+    other.write_all(b"PING\r\n").unwrap();
+    let many = format!("MGET{}\r\nEXISTS bar {{bar}}2\r\n", " bar".repeat(300));
+    bench.client.write_all(many.as_bytes()).unwrap();
+    let mut told = String::new();
+    while told.is_empty() {
+        bench.turn();
+        told = bench.received().unwrap();
+    }
+    assert_eq!(told, "*300\r\n");
+    view.set_lease(0);
+    for _ in 0..1_000 {
+        bench.turn();
+        let Some(more) = bench.received() else { return };
+        assert_eq!(more, "", "the connection is closed");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("the connection is open");
 }
 
 /// TRYAGAIN says that nothing was written.
