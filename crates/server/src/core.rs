@@ -29,6 +29,9 @@ const POOL_BUFFER_BYTES_MAX: usize = 64 << 10;
 /// Unsent bytes that each client may have, however many clients there are.
 const OUTPUT_LIMIT_BYTES_MIN: usize = 16 << 10;
 
+/// The commands in so many bytes take less than the part of a turn.
+const SHORT_INPUT_BYTES_MAX: usize = 1 << 10;
+
 /// Bytes that the replies of one gathering may take, however full the buffers are.
 const MADE_BYTES_MIN: usize = 1 << 20;
 
@@ -313,10 +316,12 @@ impl Core {
     }
 
     /// Called if a turn was spent before all could begin a command: notes whether this connection
-    /// waited.
-    pub fn note_waited(&mut self, slot: usize, consumed_bytes: usize) {
+    /// waited. One that has sent much is then expected to cost much: among its bytes may be a
+    /// command on many keys, or many commands.
+    pub fn note_waited(&mut self, slot: usize, consumed_bytes: usize, input_bytes: usize) {
         let connection = &mut self.connections[slot];
         let has_waited = consumed_bytes == 0 && connection.sliced_in_turn != self.turn;
+        connection.is_slow |= has_waited && input_bytes > SHORT_INPUT_BYTES_MAX;
         connection.rounds_waited =
             if has_waited { connection.rounds_waited.saturating_add(1) } else { 0 };
     }

@@ -20,7 +20,8 @@
 //! W3: a turn sends at most 1 MiB of one long reply. Once the turn is spent, it sends a little of
 //!     each long reply, and 2 MiB of all together.
 //! W4: where clients wait, a slow connection is served after all others. A connection is slow if it
-//!     used more than its part when it was last fed, or is about to. In every other turn the slow
+//!     used more than its part when it was last fed, or is about to; where a turn is spent before
+//!     it begins, one with more than 1 KiB of input is expected to. In every other turn the slow
 //!     connection that has waited longest goes first.
 //! W5: a turn reads 256 KiB of one client's long command, and 4 MiB of all long commands. The
 //!     connection that is read first then changes from turn to turn.

@@ -600,7 +600,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     fn note_waiting(&mut self) {
         for region in &self.regions {
             let consumed_bytes = region.fed.get().map_or(0, |fed| fed.consumed_bytes);
-            self.core.note_waited(region.slot, consumed_bytes);
+            self.core.note_waited(region.slot, consumed_bytes, region.bytes(&self.arena).len());
         }
     }
 

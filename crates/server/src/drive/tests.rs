@@ -324,6 +324,35 @@ fn a_small_command_waits_for_one_turn_of_long_ones() {
     check_turns_waited(Dialect::Memcached, "lru_crawler metadump all\r\n", &keys);
 }
 
+/// W4: many clients have sent much at one moment, and none of it has run yet.
+#[test]
+fn a_small_command_does_not_wait_for_all_that_is_long_by_its_input() {
+    const CLIENTS: usize = 120;
+    for (dialect, one) in [(Dialect::Resp, "PING\r\n"), (Dialect::Memcached, "version\r\n")] {
+        let mut bench = Bench::new(2, None, "crew key-hash");
+        let mut long: Vec<_> = (0..CLIENTS / 2).map(|_| bench.client_of(0, dialect)).collect();
+        let mut small = bench.client(0);
+        long.extend((0..CLIENTS / 2).map(|_| bench.client_of(0, dialect)));
+        let much = one.repeat(1_000);
+        long.iter_mut().for_each(|client| client.write_all(much.as_bytes()).unwrap());
+        small.write_all(b"PING\r\n").unwrap();
+        let mut turns_waited = 0;
+        while received(&mut small).is_empty() {
+            bench.turn(0);
+            turns_waited += 1;
+        }
+        assert!(turns_waited <= 3, "{turns_waited} turns behind {one:?}");
+        let mut reply_counts = vec![0; CLIENTS];
+        for _ in 0..CLIENTS {
+            bench.turn(0);
+            for (client, count) in long.iter_mut().zip(&mut reply_counts) {
+                *count += received(client).matches("\r\n").count();
+            }
+        }
+        assert_eq!(reply_counts, vec![1_000; CLIENTS], "all of them are answered");
+    }
+}
+
 /// Bytes that arrive until the workers have had that many turns.
 fn received_in(bench: &mut Bench, client: &mut TcpStream, turns: usize) -> String {
     let mut reply = String::new();
