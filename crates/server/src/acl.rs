@@ -46,10 +46,17 @@ pub use user::User;
 use crate::budget::{BufferBudget, Kind, Reservation};
 use crate::error::StartError;
 use crate::logins::Logins;
-use crate::small_file;
+use crate::{password, small_file};
 
 /// The user that clients are before they log in.
 pub const DEFAULT_USER: &[u8] = b"default";
+
+/// The maximum number of rules of a user: passwords, patterns, channels, rules on commands, and
+/// selectors. Each rule is compared with those before it, in one turn of a worker.
+const RULES_MAX: usize = 1024;
+
+/// The maximum number of rules in one ACL SETUSER; some of them may replace others.
+const WORDS_MAX: usize = 2 * RULES_MAX;
 
 /// Why a rule is refused, in the words of Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -88,6 +95,15 @@ pub enum RuleError {
     /// `+config|get|x`.
     #[error("Allowing first-arg of a subcommand is not supported")]
     FirstArgOfSubcommand,
+    /// More rules than a user may have.
+    #[error(
+        "a user has at most {RULES_MAX} passwords, patterns, channels and rules on commands: \
+         share them among several users"
+    )]
+    TooMany,
+    /// A password that would take too long to hash.
+    #[error("a password has at most {} bytes", password::HASHED_MAX_BYTES)]
+    PasswordTooLong,
 }
 
 /// Why ACL SETUSER changed nothing.
@@ -99,6 +115,8 @@ pub(crate) enum SetUserError {
     Parenthesis(Vec<u8>),
     /// This rule.
     Rule(Vec<u8>, RuleError),
+    /// More rules than one command may have.
+    TooMany,
     /// All its rules together do not fit.
     NoRoom(NoRoom),
 }
@@ -122,6 +140,9 @@ impl fmt::Display for SetUserError {
             SetUserError::Rule(rule, error) => {
                 let rule = String::from_utf8_lossy(rule);
                 write!(formatter, "Error in ACL SETUSER modifier '{rule}': {error}")
+            }
+            SetUserError::TooMany => {
+                write!(formatter, "ACL SETUSER takes at most {WORDS_MAX} rules: send several")
             }
             SetUserError::NoRoom(no_room) => no_room.fmt(formatter),
         }
@@ -322,6 +343,9 @@ impl Acl {
         name: &[u8],
         rules: impl Iterator<Item = &'r [u8]> + Clone,
     ) -> Result<(), SetUserError> {
+        if rules.clone().nth(WORDS_MAX).is_some() {
+            return Err(SetUserError::TooMany);
+        }
         let rules_bytes_max = room::rules_bytes_max(rules.clone());
         let user_bytes_max = room::USER_BYTES + 2 * name.len() as u64 + rules_bytes_max;
         self.set_user_within(user_bytes_max, name, rules)

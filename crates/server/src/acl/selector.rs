@@ -199,6 +199,11 @@ impl Selector {
         self.keys.len()
     }
 
+    /// The number of its rules.
+    pub fn rule_count(&self) -> usize {
+        self.rules.len() + self.keys.len() + self.channels.len()
+    }
+
     /// The fixed beginnings of the patterns that allow reading every key with that prefix.
     pub fn read_prefixes(&self) -> impl Iterator<Item = &[u8]> {
         self.keys.iter().filter(|known| known.access.reads).filter_map(|it| plain_of(&it.pattern))
@@ -310,11 +315,8 @@ impl Selector {
     fn put_category(&mut self, category: &[u8], is_in: bool) -> Result<(), RuleError> {
         let is_it = |name: &&&str| name.as_bytes().eq_ignore_ascii_case(category);
         let name = CATEGORIES.iter().find(is_it).ok_or(RuleError::Unknown)?;
-        for spec in Spec::all() {
-            if categories(spec).any(|of_it| of_it == *name) {
-                self.put(spec, is_in);
-            }
-        }
+        let is_in_category = |spec: &&'static Spec| categories(spec).any(|of_it| of_it == *name);
+        self.put(Spec::all().iter().filter(is_in_category), is_in);
         self.note(&format!("@{name}"), is_in);
         Ok(())
     }
@@ -350,7 +352,7 @@ impl Selector {
         let first = lower.split(|byte| *byte == b'|').next().unwrap_or_default();
         match (Spec::by_name(&lower), std::str::from_utf8(&lower)) {
             (Some(spec), _) => {
-                self.put(spec, is_in);
+                self.put(std::iter::once(spec), is_in);
                 self.note(spec.name, is_in);
             }
             // A Redis command on a type that this server does not have: no client can run it, but
@@ -363,13 +365,17 @@ impl Selector {
         Ok(())
     }
 
-    /// Adds or removes a command with all its subcommands.
-    fn put(&mut self, spec: &'static Spec, is_in: bool) {
-        self.commands.put(spec.id, is_in);
-        self.first_args.retain(|(id, _)| *id != spec.id);
-        if spec.id.is_container() {
-            spec.subcommands().for_each(|sub| self.commands.put(sub.id, is_in));
+    /// Adds or removes commands with all their subcommands.
+    fn put(&mut self, specs: impl Iterator<Item = &'static Spec>, is_in: bool) {
+        let mut touched = CommandSet::default();
+        for spec in specs {
+            touched.put(spec.id, true);
+            self.commands.put(spec.id, is_in);
+            if spec.id.is_container() {
+                spec.subcommands().for_each(|sub| self.commands.put(sub.id, is_in));
+            }
         }
+        self.first_args.retain(|(id, _)| !touched.has(*id));
     }
 
     /// S1: drops the rules that the new rule overrides: the same words, and its subcommands.

@@ -220,6 +220,50 @@ fn a_file_of_too_many_users_changes_nothing() {
     std::fs::remove_file(path).unwrap();
 }
 
+/// Each rule is compared with those before it, so their number bounds a turn.
+#[test]
+fn a_user_has_so_many_rules_and_a_command_so_many() {
+    let acl = acl();
+    let many = |sign: &str, count: usize| -> Vec<Vec<u8>> {
+        (0..count).map(|at| format!("{sign}{at}").into_bytes()).collect()
+    };
+    let set = |rules: &[Vec<u8>]| {
+        let set = acl.set_user(b"a", rules.iter().map(Vec::as_slice));
+        set.map_err(|error| error.to_string())
+    };
+    for sign in [">", "~", "&", "+get|"] {
+        assert_eq!(set(&many(sign, RULES_MAX)), Ok(()), "{sign}");
+        let told = set(&[b"+set".to_vec()]).unwrap_err();
+        assert!(told.contains("at most 1024 passwords, patterns"), "{sign}: {told}");
+        assert_eq!(set(&[b"reset".to_vec()]), Ok(()));
+    }
+    let of_selector = |count| vec![[b"(", &*many("~", count).join(&b' '), b")"].concat()];
+    assert_eq!(set(&of_selector(RULES_MAX - 1)), Ok(()), "it counts as one itself");
+    assert!(set(&of_selector(1)).unwrap_err().contains("at most 1024"));
+    assert_eq!(set(&[b"reset".to_vec()]), Ok(()));
+    assert!(set(&of_selector(RULES_MAX + 1)).unwrap_err().contains("at most 1024"));
+    assert_eq!(set(&vec![b"+get".to_vec(); WORDS_MAX]), Ok(()));
+    let told = set(&vec![b"+get".to_vec(); WORDS_MAX + 1]).unwrap_err();
+    assert_eq!(told, "ACL SETUSER takes at most 2048 rules: send several");
+}
+
+#[test]
+fn a_password_has_so_many_bytes() {
+    let acl = acl();
+    let set = |rule: &str| acl.set_user(b"a", [b"on", rule.as_bytes()].into_iter());
+    let longest = "p".repeat(crate::password::HASHED_MAX_BYTES);
+    set(&format!(">{longest}")).unwrap();
+    assert!(acl.table().user(b"a").unwrap().admits(longest.as_bytes()));
+    let longer = format!("{longest}p");
+    assert!(!acl.table().user(b"a").unwrap().admits(longer.as_bytes()));
+    for sign in [">", "<"] {
+        let told = set(&format!("{sign}{longer}")).unwrap_err().to_string();
+        assert!(told.ends_with("a password has at most 65536 bytes"), "{told:.80}");
+    }
+    set("nopass").unwrap();
+    assert!(acl.table().user(b"a").unwrap().admits(longer.as_bytes()), "any password");
+}
+
 fn acl() -> Acl {
     Acl::open(None, None, &budget()).unwrap()
 }

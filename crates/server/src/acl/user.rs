@@ -5,8 +5,8 @@ use std::sync::Arc;
 use wire::Parsed;
 use wire::resp::{ArgIter, Limits, Parser, Spec, asked_command};
 
-use super::RuleError;
 use super::selector::{Denied, Selector};
+use super::{RULES_MAX, RuleError};
 use crate::password;
 
 /// SHA-256 in hexadecimal.
@@ -75,6 +75,9 @@ impl User {
     /// Whether this password allows a login, in a time that does not reveal which password is
     /// right.
     pub fn admits(&self, given: &[u8]) -> bool {
+        if given.len() > password::HASHED_MAX_BYTES {
+            return self.takes_anybody();
+        }
         let digest = password::digest(given);
         let is_right = |is_right, known: &String| {
             is_right | password::matches(known.as_bytes(), digest.as_bytes())
@@ -126,7 +129,17 @@ impl User {
     }
 
     /// Applies one rule.
+    ///
+    /// # Errors
+    /// As [`RuleError`] says; then the user may have changed in part.
     pub fn apply(&mut self, rule: &[u8]) -> Result<(), RuleError> {
+        self.apply_any(rule)?;
+        let others = self.selectors.iter().map(|it| 1 + it.rule_count()).sum::<usize>();
+        let count = self.passwords.len() + self.root.rule_count() + others;
+        if count > RULES_MAX { Err(RuleError::TooMany) } else { Ok(()) }
+    }
+
+    fn apply_any(&mut self, rule: &[u8]) -> Result<(), RuleError> {
         let is = |word: &str| rule.eq_ignore_ascii_case(word.as_bytes());
         match rule {
             [] => {}
@@ -141,6 +154,9 @@ impl User {
                 let fresh = User::new(&self.name, self.id);
                 *self = User { sanitizes: Some(true), ..fresh };
             }
+            [b'>' | b'<', password @ ..] if password.len() > password::HASHED_MAX_BYTES => {
+                return Err(RuleError::PasswordTooLong);
+            }
             [b'>', password @ ..] => self.add_password(password::digest(password)),
             [b'#', hash @ ..] => self.add_password(hash_of(hash)?),
             [b'<', password @ ..] => return self.remove_password(&password::digest(password)),
@@ -148,6 +164,9 @@ impl User {
             [b'(', rules @ .., b')'] => {
                 let mut selector = Selector::default();
                 let words = rules.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+                if words.clone().nth(RULES_MAX).is_some() {
+                    return Err(RuleError::TooMany);
+                }
                 for word in words {
                     if word.ends_with(b")") {
                         return Err(RuleError::Syntax); // It would not read back.
