@@ -324,33 +324,62 @@ fn a_small_command_waits_for_one_turn_of_long_ones() {
     check_turns_waited(Dialect::Memcached, "lru_crawler metadump all\r\n", &keys);
 }
 
-/// W4: many clients have sent much at one moment, and none of it has run yet.
+/// W4: many clients send `much` at one moment, which none of them has sent before. Each is answered
+/// by so many lines.
+#[track_caller]
+fn check_first_commands(dialect: Dialect, much: &str, line_count: usize) {
+    const CLIENTS: usize = 120;
+    let mut bench = Bench::new(2, None, "crew key-hash");
+    let (mut long, mut small) = (Vec::new(), Vec::new());
+    for number in 0..CLIENTS {
+        long.push(bench.client_of(0, dialect));
+        if number % 10 == 0 {
+            small.push(bench.client(0));
+        }
+    }
+    for first in (0..10_000).step_by(1_000) {
+        let key = |number: usize| format!("SET key:{number} v\r\n");
+        let keys: String = (first..first + 1_000).map(key).collect();
+        small[0].write_all(keys.as_bytes()).unwrap();
+        let mut stored_count = 0;
+        while stored_count < 1_000 {
+            bench.settle();
+            stored_count += received(&mut small[0]).matches("OK").count();
+        }
+    }
+    long.iter_mut().for_each(|client| client.write_all(much.as_bytes()).unwrap());
+    small.iter_mut().for_each(|client| client.write_all(b"PING\r\n").unwrap());
+    let mut turns_waited = 0;
+    while !small.is_empty() {
+        bench.turn(0);
+        bench.turn(1);
+        turns_waited += 1;
+        small.retain_mut(|client| received(client).is_empty());
+    }
+    let start = &much[..8];
+    assert!(turns_waited <= 3, "{turns_waited} turns behind {start:?}");
+    let mut line_counts = vec![0; CLIENTS];
+    for _ in 0..6 * CLIENTS {
+        bench.turn(0);
+        bench.turn(1);
+        for (client, count) in long.iter_mut().zip(&mut line_counts) {
+            *count += received(client).matches("\r\n").count();
+        }
+    }
+    assert_eq!(line_counts, vec![line_count; CLIENTS], "all are answered: {start:?}");
+}
+
 #[test]
 fn a_small_command_does_not_wait_for_all_that_is_long_by_its_input() {
-    const CLIENTS: usize = 120;
-    for (dialect, one) in [(Dialect::Resp, "PING\r\n"), (Dialect::Memcached, "version\r\n")] {
-        let mut bench = Bench::new(2, None, "crew key-hash");
-        let mut long: Vec<_> = (0..CLIENTS / 2).map(|_| bench.client_of(0, dialect)).collect();
-        let mut small = bench.client(0);
-        long.extend((0..CLIENTS / 2).map(|_| bench.client_of(0, dialect)));
-        let much = one.repeat(1_000);
-        long.iter_mut().for_each(|client| client.write_all(much.as_bytes()).unwrap());
-        small.write_all(b"PING\r\n").unwrap();
-        let mut turns_waited = 0;
-        while received(&mut small).is_empty() {
-            bench.turn(0);
-            turns_waited += 1;
-        }
-        assert!(turns_waited <= 3, "{turns_waited} turns behind {one:?}");
-        let mut reply_counts = vec![0; CLIENTS];
-        for _ in 0..CLIENTS {
-            bench.turn(0);
-            for (client, count) in long.iter_mut().zip(&mut reply_counts) {
-                *count += received(client).matches("\r\n").count();
-            }
-        }
-        assert_eq!(reply_counts, vec![1_000; CLIENTS], "all of them are answered");
-    }
+    check_first_commands(Dialect::Resp, &"PING\r\n".repeat(1_000), 1_000);
+    check_first_commands(Dialect::Memcached, &"version\r\n".repeat(1_000), 1_000);
+}
+
+#[test]
+fn a_small_command_does_not_wait_for_all_transactions_of_long_commands() {
+    check_first_commands(Dialect::Resp, "MULTI\r\nKEYS nothing*\r\nEXEC\r\n", 4);
+    let many = "EXISTS a b c d\r\n".repeat(200);
+    check_first_commands(Dialect::Resp, &format!("MULTI\r\n{many}EXEC\r\n"), 402);
 }
 
 /// Bytes that arrive until the workers have had that many turns.

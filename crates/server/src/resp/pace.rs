@@ -6,23 +6,31 @@ use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::slow_log::is_timed_alone;
 
-/// A transaction of at most so many commands is no more work than a pipeline.
+/// A transaction of at most so many commands, in so many bytes, is no more work than a pipeline.
 const SHORT_TRANSACTION_COMMANDS_MAX: usize = 16;
+const SHORT_TRANSACTION_BYTES_MAX: usize = 4 << 10;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Whether a command may read or copy a long value, looks at the whole server, or is a long
-    /// transaction.
+    /// Whether a command may read or copy a long value, looks at the whole server, or ends a
+    /// transaction with one of them or with many commands.
     pub(super) fn is_long(
         &mut self,
         slot: usize,
         parsed: &Result<Command<'a>, CommandError<'a>>,
     ) -> bool {
         let Ok(command) = parsed else { return false };
-        let resp = self.core.connections[slot].resp();
-        if let Some(transaction) = &resp.transaction {
+        let transaction = self.core.connections[slot].resp().transaction.as_ref();
+        if let Some(transaction) = transaction.filter(|it| it.is_queueing()) {
             return matches!(command, Command::Exec)
-                && transaction.command_count > SHORT_TRANSACTION_COMMANDS_MAX;
+                && (transaction.has_long
+                    || transaction.command_count > SHORT_TRANSACTION_COMMANDS_MAX
+                    || transaction.queued_bytes() > SHORT_TRANSACTION_BYTES_MAX);
         }
+        self.may_be_long(slot, command)
+    }
+
+    /// The same of a command that is run alone, or is queued.
+    pub(super) fn may_be_long(&mut self, slot: usize, command: &Command<'a>) -> bool {
         looks_at_server(command)
             || value_key(command).is_some_and(|key| self.has_long_value(slot, key))
     }

@@ -57,6 +57,8 @@ pub struct Transaction {
     /// The commands' bytes, one after another.
     queued: Vec<u8>,
     pub(super) command_count: usize,
+    /// One of them may be long.
+    pub(super) has_long: bool,
     /// The versions when the keys were watched; 0: the key did not exist.
     watched: BTreeMap<Box<[u8]>, u64>,
     watched_bytes: usize,
@@ -76,6 +78,11 @@ impl Transaction {
     /// The number of queued commands, if there was a MULTI; for CLIENT LIST.
     pub fn queued_count(&self) -> Option<usize> {
         self.is_queueing.then_some(self.command_count)
+    }
+
+    /// The bytes of the queued commands.
+    pub(super) fn queued_bytes(&self) -> usize {
+        self.queued.len()
     }
 
     /// The memory it takes.
@@ -127,6 +134,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             }
             _ => {}
         }
+        let is_long = parsed.as_ref().is_ok_and(|command| self.may_be_long(caller.slot, command));
         if !self.reserve(caller, raw.len()) {
             let transaction = self.transaction(caller.slot);
             transaction.is_spoilt = true;
@@ -136,6 +144,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let transaction = self.transaction(caller.slot);
         transaction.queued.extend_from_slice(raw);
         transaction.command_count += 1;
+        transaction.has_long |= is_long;
         self.show_queue(caller.slot);
         self.say(caller, |encoder| encoder.simple("QUEUED"));
     }
