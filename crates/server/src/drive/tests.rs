@@ -266,6 +266,27 @@ fn a_large_body_is_read_in_slices_and_others_are_answered_in_between() {
     }
 }
 
+/// Sends commands that are answered by OK.
+fn store(bench: &mut Bench, client: &mut TcpStream, commands: &str) {
+    let mut rest = commands.as_bytes();
+    if commands.is_empty() {
+        return;
+    }
+    let mut left = commands.matches("SET ").count() + commands.matches("\r\nSET\r\n").count();
+    for _ in 0..1_000 {
+        // As much as the sockets accept.
+        while let Ok(count @ 1..) = client.write(rest) {
+            rest = &rest[count..];
+        }
+        bench.settle();
+        left -= received(client).matches('+').count();
+        if left == 0 {
+            return;
+        }
+    }
+    panic!("{left} commands are not answered");
+}
+
 /// W4: clients with large requests all the time, and one with a small request in between.
 #[track_caller]
 fn check_turns_waited(dialect: Dialect, asks_for_much: &str, prepare: &str) {
@@ -273,17 +294,7 @@ fn check_turns_waited(dialect: Dialect, asks_for_much: &str, prepare: &str) {
     let mut bench = Bench::new(2, None, "crew key-hash");
     let mut small = bench.client(0);
     let mut slow: Vec<TcpStream> = (0..CLIENTS).map(|_| bench.client_of(0, dialect)).collect();
-    let mut rest = prepare.as_bytes();
-    while !rest.is_empty() {
-        // As much as the sockets accept.
-        while let Ok(count @ 1..) = small.write(rest) {
-            rest = &rest[count..];
-        }
-        bench.settle();
-        received(&mut small);
-    }
-    (0..8).for_each(|_| bench.settle());
-    received(&mut small);
+    store(&mut bench, &mut small, prepare);
     slow.iter_mut().for_each(|client| client.write_all(asks_for_much.as_bytes()).unwrap());
     let (mut turns_waited, mut turns_waited_max, mut answered) = (0, 0, 0);
     small.write_all(b"PING\r\n").unwrap();
@@ -327,7 +338,7 @@ fn a_small_command_waits_for_one_turn_of_long_ones() {
 /// W4: many clients send `much` at one moment, which none of them has sent before. Each is answered
 /// by so many lines.
 #[track_caller]
-fn check_first_commands(dialect: Dialect, much: &str, line_count: usize) {
+fn check_first_commands(dialect: Dialect, prepare: &str, much: &str, line_count: usize) {
     const CLIENTS: usize = 120;
     let mut bench = Bench::new(2, None, "crew key-hash");
     let (mut long, mut small) = (Vec::new(), Vec::new());
@@ -337,20 +348,11 @@ fn check_first_commands(dialect: Dialect, much: &str, line_count: usize) {
             small.push(bench.client(0));
         }
     }
-    for first in (0..10_000).step_by(1_000) {
-        let key = |number: usize| format!("SET key:{number} v\r\n");
-        let keys: String = (first..first + 1_000).map(key).collect();
-        small[0].write_all(keys.as_bytes()).unwrap();
-        let mut stored_count = 0;
-        while stored_count < 1_000 {
-            bench.settle();
-            stored_count += received(&mut small[0]).matches("OK").count();
-        }
-    }
+    store(&mut bench, &mut small[0], prepare);
     long.iter_mut().for_each(|client| client.write_all(much.as_bytes()).unwrap());
     small.iter_mut().for_each(|client| client.write_all(b"PING\r\n").unwrap());
     let mut turns_waited = 0;
-    while !small.is_empty() {
+    while !small.is_empty() && turns_waited < 1_000 {
         bench.turn(0);
         bench.turn(1);
         turns_waited += 1;
@@ -371,15 +373,27 @@ fn check_first_commands(dialect: Dialect, much: &str, line_count: usize) {
 
 #[test]
 fn a_small_command_does_not_wait_for_all_that_is_long_by_its_input() {
-    check_first_commands(Dialect::Resp, &"PING\r\n".repeat(1_000), 1_000);
-    check_first_commands(Dialect::Memcached, &"version\r\n".repeat(1_000), 1_000);
+    check_first_commands(Dialect::Resp, "", &"PING\r\n".repeat(1_000), 1_000);
+    check_first_commands(Dialect::Memcached, "", &"version\r\n".repeat(1_000), 1_000);
+}
+
+#[test]
+fn a_small_command_does_not_wait_for_all_that_is_long_by_values() {
+    let large = set("large", &"x".repeat(512 << 10));
+    check_first_commands(Dialect::Resp, &large, "BITOP NOT o large\r\n", 1);
+    let two = set("a", &"x".repeat(1_000)) + &set("b", &"y".repeat(1_000));
+    check_first_commands(Dialect::Resp, &two, "LCS a b LEN\r\n", 1);
 }
 
 #[test]
 fn a_small_command_does_not_wait_for_all_transactions_of_long_commands() {
-    check_first_commands(Dialect::Resp, "MULTI\r\nKEYS nothing*\r\nEXEC\r\n", 4);
-    let many = "EXISTS a b c d\r\n".repeat(200);
-    check_first_commands(Dialect::Resp, &format!("MULTI\r\n{many}EXEC\r\n"), 402);
+    let keys: String = (0..10_000).map(|number| format!("SET key:{number} v\r\n")).collect();
+    let of = |command: &str| format!("MULTI\r\n{command}\r\nEXEC\r\n");
+    check_first_commands(Dialect::Resp, &keys, &of("KEYS nothing*"), 4);
+    check_first_commands(Dialect::Resp, "", &of(&["EXISTS a b c d"; 200].join("\r\n")), 402);
+    check_first_commands(Dialect::Resp, "", &of(&["DBSIZE"; 10].join("\r\n")), 22);
+    let two = set("a", &"x".repeat(1_000)) + &set("b", &"y".repeat(1_000));
+    check_first_commands(Dialect::Resp, &two, &of("LCS a b LEN"), 4);
 }
 
 /// Bytes that arrive until the workers have had that many turns.

@@ -134,7 +134,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             }
             _ => {}
         }
-        let is_long = parsed.as_ref().is_ok_and(|command| self.may_be_long(caller.slot, command));
+        let is_long =
+            parsed.as_ref().is_ok_and(|command| self.is_long_in_exec(caller.slot, command));
         if !self.reserve(caller, raw.len()) {
             let transaction = self.transaction(caller.slot);
             transaction.is_spoilt = true;
