@@ -137,13 +137,11 @@ impl Planner {
     /// Says which `--memory` would do for data that does not fit into the given one.
     pub(crate) fn advice(&self, given_bytes: u64, needed: &NeededMemory) -> String {
         let given = ByteSize { bytes: given_bytes };
-        let Some(enough) = needed.enough_bytes.map(|bytes| self.least_cap(bytes)) else {
-            return format!(
-                "its data does not fit into --memory {given} with these settings: give more, or \
-                 the --index, --threads and --numa that it was written with"
-            );
-        };
-        format!("its data does not fit into --memory {given}: give --memory {enough}")
+        let enough = self.least_cap(needed.enough_bytes);
+        format!(
+            "its data does not fit into --memory {given}: give --memory {enough}, or if it was \
+             written with that much, the --index, --threads and --numa of then"
+        )
     }
 }
 

@@ -141,8 +141,8 @@ pub struct NeededMemory {
     /// The configured cap.
     pub given_bytes: u64,
     /// A larger cap: the one that the data has fitted into, and what the sessions need to make room
-    /// there. `None`: the cap is as large already, and other settings need more than before.
-    pub enough_bytes: Option<u64>,
+    /// there; beyond that, an estimate of what another index takes.
+    pub enough_bytes: u64,
     /// The bytes up to the last segment in use, without the index.
     pub segments_bytes: u64,
 }
@@ -150,11 +150,11 @@ pub struct NeededMemory {
 impl fmt::Display for NeededMemory {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let NeededMemory { given_bytes, enough_bytes, segments_bytes } = self;
-        write!(formatter, "the data does not fit into memory of {given_bytes} bytes: give ")?;
-        match enough_bytes {
-            Some(bytes) => write!(formatter, "{bytes}; its segments alone need {segments_bytes}"),
-            None => formatter.write_str("more"),
-        }
+        write!(
+            formatter,
+            "the data does not fit into memory of {given_bytes} bytes: give {enough_bytes}; its \
+             segments alone need {segments_bytes}"
+        )
     }
 }
 

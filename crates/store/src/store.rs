@@ -127,12 +127,18 @@ fn cleaning_segments(config: &StoreConfig) -> u32 {
     2 * config.session_max as u32 + 1
 }
 
-/// The memory in which a store with `had_bytes` of full segments of this size starts again, and its
-/// sessions can make room: there may be more of them than filled it.
+/// The memory in which a store with `had_bytes` of full segments of this size, which did not fit
+/// into the configured memory, starts again, and its sessions can make room: there may be more of
+/// them than filled it.
 pub(crate) fn enough_bytes(config: &StoreConfig, had_bytes: u64, segment_bytes: u64) -> u64 {
-    match config.mode {
-        Mode::Clean => had_bytes + u64::from(cleaning_segments(config)) * segment_bytes,
-        Mode::Evict => had_bytes,
+    let of_sessions_bytes = match config.mode {
+        Mode::Clean => u64::from(cleaning_segments(config)) * segment_bytes,
+        Mode::Evict => 0,
+    };
+    match had_bytes + of_sessions_bytes {
+        bytes if bytes > config.memory_bytes => bytes,
+        // The index is another one than before: it may take half of the segments.
+        _ => config.memory_bytes + had_bytes / 2,
     }
 }
 

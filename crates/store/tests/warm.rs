@@ -303,7 +303,7 @@ fn a_larger_memory_takes_it_over_and_one_that_is_too_small_changes_nothing() {
     let refused = open(&place.path, small).map(|_| ()).unwrap_err();
     let WarmError::Misfit(Misfit::Room(needed)) = refused else { panic!("{refused}") };
     // What it had, and room for the sessions.
-    let enough_bytes = needed.enough_bytes.unwrap_or_default();
+    let enough_bytes = needed.enough_bytes;
     assert!((MEMORY_BYTES..2 * MEMORY_BYTES).contains(&enough_bytes), "{enough_bytes}");
     assert!(before == std::fs::read(&place.path).unwrap(), "I2");
     let large = StoreConfig { memory_bytes: 32 << 20, ..config.clone() };

@@ -210,8 +210,7 @@ fn name_needed(error: DataError, segments: &Segments, config: &StoreConfig) -> D
     let given_bytes = config.memory_bytes;
     DataError::Room(NeededMemory {
         given_bytes,
-        enough_bytes: (had_bytes > given_bytes)
-            .then(|| enough_bytes(config, had_bytes, segment_bytes)),
+        enough_bytes: enough_bytes(config, had_bytes, segment_bytes),
         segments_bytes: last.max().unwrap_or(0) * segment_bytes,
     })
 }

@@ -101,8 +101,7 @@ pub(super) fn attach(
     let last = table.rows.iter().map(|row| row.segment + row.run_len).max().unwrap_or(0);
     let needed = NeededMemory {
         given_bytes: config.memory_bytes,
-        enough_bytes: (trailer.memory_bytes > config.memory_bytes)
-            .then(|| enough_bytes(&config, trailer.memory_bytes, table.segment_bytes)),
+        enough_bytes: enough_bytes(&config, trailer.memory_bytes, table.segment_bytes),
         segments_bytes: u64::from(last) * table.segment_bytes,
     };
     if needed.segments_bytes > needed.given_bytes {
