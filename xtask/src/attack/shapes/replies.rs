@@ -135,6 +135,15 @@ pub const SHAPES: &[Shape] = &[
         },
     ),
     Shape::new(
+        "exec-once",
+        Door::Resp,
+        "an EXEC with KEYS and an EXEC with CLIENT LIST, once each by 1,000 connections",
+        |it| {
+            let lines = "MULTI\r\nKEYS *\r\nEXEC\r\nMULTI\r\nCLIENT LIST\r\nEXEC\r\n";
+            it.flood(Door::Resp, 1_000, &Script::repeat(lines, 1), Reading::Sip)
+        },
+    ),
+    Shape::new(
         "client-list",
         Door::Resp,
         "CLIENT LIST 500 times beside 5,000 connections, unread",
