@@ -139,8 +139,8 @@ impl Planner {
         let given = ByteSize { bytes: given_bytes };
         let enough = self.least_cap(needed.enough_bytes);
         format!(
-            "its data does not fit into --memory {given}: give --memory {enough}, or if it was \
-             written with that much, the --index, --threads and --numa of then"
+            "its data does not fit into --memory {given}: give --memory {enough}, or the \
+             --index, --threads and --numa that it was written with"
         )
     }
 }

@@ -134,8 +134,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             }
             _ => {}
         }
-        let is_long =
-            parsed.as_ref().is_ok_and(|command| self.is_long_in_exec(caller.slot, command));
+        let is_long = self.transaction(caller.slot).has_long
+            || parsed.as_ref().is_ok_and(|command| self.is_long_in_exec(caller.slot, command));
         if !self.reserve(caller, raw.len()) {
             let transaction = self.transaction(caller.slot);
             transaction.is_spoilt = true;
@@ -145,7 +145,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let transaction = self.transaction(caller.slot);
         transaction.queued.extend_from_slice(raw);
         transaction.command_count += 1;
-        transaction.has_long |= is_long;
+        transaction.has_long = is_long;
         self.show_queue(caller.slot);
         self.say(caller, |encoder| encoder.simple("QUEUED"));
     }
