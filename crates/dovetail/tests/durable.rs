@@ -75,9 +75,13 @@ fn ask(stream: &mut TcpStream, words: &[&str]) -> std::io::Result<String> {
     }
     stream.write_all(out.as_bytes())?;
     let mut bytes = [0; 4096];
-    match stream.read(&mut bytes)? {
-        0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
-        count => Ok(String::from_utf8_lossy(&bytes[..count]).into_owned()),
+    loop {
+        match stream.read(&mut bytes) {
+            // A read with a timeout is not begun again by the kernel, whatever stopped the process.
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            read => return Ok(String::from_utf8_lossy(&bytes[..read?]).into_owned()),
+        }
     }
 }
 
@@ -115,9 +119,10 @@ fn count_up(stream: &mut TcpStream, name: &str, is_over: &AtomicBool) -> Vec<u64
 fn every_acknowledged_write_survives_kill_9_under_load() {
     let directory = tempfile::tempdir().expect("a directory");
     for life in 0..3 {
-        let mut served = Served::start(directory.path());
         let is_over = AtomicBool::new(false);
         let counted: Vec<Vec<u64>> = std::thread::scope(|scope| {
+            // Dropped, and with it ended, before a failure waits for the counters.
+            let mut served = Served::start(directory.path());
             let counters: Vec<_> = (0..4)
                 .map(|id| {
                     let (mut stream, is_over) = (served.connect(), &is_over);
