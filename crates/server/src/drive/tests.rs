@@ -5,13 +5,15 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use base::hash::KeyHasher;
-use policy::WritePolicy;
+use policy::{Dispatch, WritePolicy};
 
 use super::*;
 use crate::clients::{Arrival, ClientsMax};
 use crate::counters::ForwardingTotals;
 use crate::end::End;
 use crate::work::TURN_UNITS;
+
+mod large_help;
 
 const HASH_SEED: u64 = 7;
 
@@ -26,18 +28,24 @@ impl Bench {
         let (write_policy, dispatch) = policies.split_once(' ').unwrap();
         let (write_policy, dispatch): (WritePolicy, _) =
             (write_policy.parse().unwrap(), dispatch.parse().unwrap());
+        Bench::of(Config { write_policy, dispatch, ..Bench::config(threads, cr_threads) })
+    }
+
+    /// Settings without doors.
+    fn config(threads: usize, cr_threads: Option<usize>) -> Config {
         let off =
             Config { resp: None, memcached: None, native: None, admin: None, ..Config::default() };
-        let config = Config {
+        Config {
             threads,
             cr_threads,
-            write_policy,
-            dispatch,
             compaction: false,
             memory_bytes: 256 << 20,
             hash_seed: Some(HASH_SEED),
             ..off
-        };
+        }
+    }
+
+    fn of(config: Config) -> Bench {
         let door = TcpListener::bind("127.0.0.1:0").unwrap();
         Bench { drive: Drive::new(config).unwrap(), door }
     }

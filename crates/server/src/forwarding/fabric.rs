@@ -76,6 +76,15 @@ impl Fabric {
         }
     }
 
+    /// Acts as if dispatchers still executed the requests before their offers: large workers may
+    /// take these, and dispatchers take none back.
+    #[cfg(test)]
+    pub(crate) fn hold_offers(&self, is_held: bool) {
+        if let Some(help) = &self.help {
+            help.are_offers_held.store(is_held, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
     /// The number of threads.
     pub(super) fn thread_count(&self) -> usize {
         self.bells.len()

@@ -49,6 +49,9 @@ pub(super) struct Help {
     by_dispatcher: Box<[CachePadded<HelpQueue>]>,
     /// Large workers that are awake and look for a request to take.
     idle_count: CachePadded<AtomicUsize>,
+    /// As if every dispatcher still executed the requests before its offers: it takes none back.
+    #[cfg(test)]
+    pub are_offers_held: std::sync::atomic::AtomicBool,
 }
 
 impl Help {
@@ -62,7 +65,13 @@ impl Help {
             })
         };
         let by_dispatcher = (0..thread_count).map(queue).collect();
-        Help { helping, by_dispatcher, idle_count: CachePadded::new(AtomicUsize::new(0)) }
+        Help {
+            helping,
+            by_dispatcher,
+            idle_count: CachePadded::new(AtomicUsize::new(0)),
+            #[cfg(test)]
+            are_offers_held: std::sync::atomic::AtomicBool::new(false),
+        }
     }
 
     pub fn of(&self, dispatcher: usize) -> &HelpQueue {
