@@ -1,11 +1,13 @@
 //! A cluster whose nodes write to disks: acknowledged writes survive when all nodes are killed at
 //! once, and when the log of one node is damaged.
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use crate::sockets::read_some;
 
 const NODES: usize = 3;
 /// The time limit for the cluster to answer, on a busy machine.
@@ -251,7 +253,7 @@ impl Client {
         let mut out = format!("*{}\r\n", words.len());
         words.iter().for_each(|word| out.push_str(&format!("${}\r\n{word}\r\n", word.len())));
         let mut bytes = [0; 4096];
-        let read = stream.write_all(out.as_bytes()).and_then(|()| stream.read(&mut bytes));
+        let read = stream.write_all(out.as_bytes()).and_then(|()| read_some(stream, &mut bytes));
         match read {
             Ok(count) if count > 0 => Ok(String::from_utf8_lossy(&bytes[..count]).into_owned()),
             _ => {

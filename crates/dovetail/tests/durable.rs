@@ -1,11 +1,13 @@
 //! The binary with a data directory: acknowledged writes survive `kill -9` under load.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use crate::sockets::read_some;
 
 struct Served {
     child: Child,
@@ -75,13 +77,9 @@ fn ask(stream: &mut TcpStream, words: &[&str]) -> std::io::Result<String> {
     }
     stream.write_all(out.as_bytes())?;
     let mut bytes = [0; 4096];
-    loop {
-        match stream.read(&mut bytes) {
-            // A read with a timeout is not begun again by the kernel, whatever stopped the process.
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-            read => return Ok(String::from_utf8_lossy(&bytes[..read?]).into_owned()),
-        }
+    match read_some(stream, &mut bytes)? {
+        0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
+        count => Ok(String::from_utf8_lossy(&bytes[..count]).into_owned()),
     }
 }
 
@@ -186,7 +184,7 @@ fn deletes_expiries_and_memcached_values_survive_a_restart() {
     let mut memcached = TcpStream::connect(served.memcached).expect("it listens");
     memcached.write_all(b"set mc 5 0 3\r\nabc\r\n").expect("it reads");
     let mut bytes = [0; 64];
-    let count = memcached.read(&mut bytes).expect("it answers");
+    let count = read_some(&mut memcached, &mut bytes).expect("it answers");
     assert_eq!(&bytes[..count], b"STORED\r\n");
     served.kill();
     let again = Served::start(directory.path());

@@ -1,12 +1,14 @@
 //! The binary on full, read-only or damaged disks: it reports the problem in one line and loses
 //! nothing.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
+
+use crate::sockets::read_some;
 
 /// A server, and what it logs.
 struct Served {
@@ -79,7 +81,7 @@ impl Served {
         words.iter().for_each(|word| out.push_str(&format!("${}\r\n{word}\r\n", word.len())));
         stream.write_all(out.as_bytes()).expect("it reads");
         let mut bytes = [0; 4096];
-        let count = stream.read(&mut bytes).expect("it answers");
+        let count = read_some(&mut stream, &mut bytes).expect("it answers");
         String::from_utf8_lossy(&bytes[..count]).into_owned()
     }
 

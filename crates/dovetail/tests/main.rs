@@ -13,5 +13,6 @@ mod linearizable;
 mod managers;
 mod memory;
 mod simulator;
+mod sockets;
 #[cfg(feature = "xdp")]
 mod xdp;

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::sockets::read_some;
+
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The binary, with a umask that lets every user read every file.
@@ -213,7 +215,7 @@ fn the_file_changes_memory_by_a_signal_and_a_rewritten_one_keeps_it() {
     let memory = |served: &mut Served| {
         assert_eq!(served.ask("CONFIG GET maxmemory"), "*2");
         let mut rest = [0; 2048];
-        let count = served.resp.read(&mut rest).unwrap();
+        let count = read_some(&mut served.resp, &mut rest).unwrap();
         String::from_utf8_lossy(&rest[..count]).into_owned()
     };
     std::fs::write(&file, "memory = \"200MiB\"\nmode = \"cache\"\n").unwrap();

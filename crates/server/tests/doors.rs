@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::support::native::{Peer, get};
-use crate::support::{Client, PATIENCE, TestServer, config, free_udp_port};
+use crate::support::{Client, PATIENCE, TestServer, config, free_udp_port, read_some};
 use landing::shm::{ClientConfig, ClientEnd, Woken};
 use server::counters::{DropReason, UdpDrop};
 use server::doors::{Access, DefaultUser, Door, State, answer};
@@ -94,7 +94,7 @@ fn line_of(stream: &mut (impl Read + Write), ask: &str) -> String {
     let _ = stream.write_all(ask.as_bytes());
     let mut line = Vec::new();
     let mut byte = [0];
-    while !line.ends_with(b"\r\n") && stream.read(&mut byte).is_ok_and(|count| count == 1) {
+    while !line.ends_with(b"\r\n") && read_some(stream, &mut byte).is_ok_and(|count| count == 1) {
         line.push(byte[0]);
     }
     String::from_utf8(line).unwrap()

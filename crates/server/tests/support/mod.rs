@@ -19,6 +19,17 @@ pub struct TestServer {
     server: Option<Server>,
 }
 
+/// What one read brings. A read with a timeout is not begun again by the kernel, whatever stopped
+/// the process.
+pub fn read_some(from: &mut impl Read, into: &mut [u8]) -> std::io::Result<usize> {
+    loop {
+        match from.read(into) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+}
+
 const ALONE: &str = "DOVETAIL_TEST_ALONE";
 
 /// Whether this process runs the test `name` alone, for what it measures of its process. If not,
@@ -163,7 +174,7 @@ impl Client {
         let mut found = vec![0; want.len()];
         let mut filled = 0;
         while filled < found.len() {
-            match self.stream.read(&mut found[filled..]) {
+            match read_some(&mut self.stream, &mut found[filled..]) {
                 Ok(count @ 1..) => filled += count,
                 other => {
                     panic!("{other:?} after {:?}, wanted {:?}", text(&found[..filled]), text(want))

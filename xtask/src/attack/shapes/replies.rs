@@ -137,9 +137,11 @@ pub const SHAPES: &[Shape] = &[
     Shape::new(
         "exec-once",
         Door::Resp,
-        "an EXEC with KEYS and an EXEC with CLIENT LIST, once each by 1,000 connections",
+        "an EXEC with KEYS beside 40,000 keys and an EXEC with CLIENT LIST, once each by 1,000 \
+         connections",
         |it| {
-            let lines = "MULTI\r\nKEYS *\r\nEXEC\r\nMULTI\r\nCLIENT LIST\r\nEXEC\r\n";
+            it.load_small(40_000)?;
+            let lines = "MULTI\r\nKEYS nothing*\r\nEXEC\r\nMULTI\r\nCLIENT LIST\r\nEXEC\r\n";
             it.flood(Door::Resp, 1_000, &Script::repeat(lines, 1), Reading::Sip)
         },
     ),
