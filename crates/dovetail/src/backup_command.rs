@@ -78,8 +78,13 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     bar.finish_and_clear();
     let size = ByteSize { bytes: copied.bytes };
     let seconds = began.elapsed().as_secs_f64();
+    let parts = match copied.has_parts {
+        true => "; commits came too fast: an MSET or a RENAME of that time may be there in part",
+        false => "",
+    };
     print(&format!(
-        "{}: {items} items, {} segments, {size} in {} rounds, {seconds:.1} s; whole by its check\n",
+        "{}: {items} items, {} segments, {size} in {} rounds, {seconds:.1} s; whole by its \
+         check{parts}\n",
         to.display(),
         copied.segments,
         copied.rounds,

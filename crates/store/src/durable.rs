@@ -28,6 +28,10 @@
 //!     horizon, that is, was opened after the delete was written. Then no segment holds an older
 //!     entry of its key.
 //! D6: once a sync has failed, nothing more becomes covered (medium.rs, I3).
+//! D7: a commit is on the medium whole or counts as not written (restore.rs, I1), and what a
+//!     session notes at once is in one commit. A session notes nothing between the first and the
+//!     last write of several keys under their locks. So after a crash these writes are all there or
+//!     none of them is: a RENAME loses no value, an MSET is not there in part.
 //!
 //! # Concurrency
 //! Any session notes; one committer covers. A session stores its notes with Release and the
@@ -42,6 +46,7 @@ pub mod check;
 mod check_index;
 pub mod checkpoint;
 mod committer;
+mod last_commit;
 pub(crate) mod layout;
 mod open;
 mod passes;
@@ -71,6 +76,8 @@ struct Place {
     begun: AtomicU64,
     /// The last even value of `begun` that is on the medium (D2).
     covered: AtomicU64,
+    /// Held while the session notes its changes, and while the committer takes all ends (D7).
+    noting: Mutex<()>,
 }
 
 /// Whether the log accepts writes.
@@ -203,8 +210,14 @@ impl Durable {
         begun.store(before + (before & 1), Ordering::SeqCst);
     }
 
-    /// Notes that the entries of a segment are complete up to `end_bytes`.
-    pub(crate) fn note(&self, segment: u32, end_bytes: u64) {
+    /// Notes that the entries of these segments are complete up to their ends: a commit has all of
+    /// them or none (D7).
+    pub(crate) fn note(&self, place: usize, ends: impl Iterator<Item = (u32, u64)>) {
+        let _noting = locked(&self.places[place].noting);
+        ends.for_each(|(segment, end_bytes)| self.note_one(segment, end_bytes));
+    }
+
+    fn note_one(&self, segment: u32, end_bytes: u64) {
         let end = &self.ends[segment as usize];
         let before = end.load(Ordering::Relaxed);
         if before >= end_bytes {
@@ -443,6 +456,20 @@ impl Durable {
     }
 
     // ---- the committer's thread ----
+
+    /// Adds the segments noted since the last call to `dirty`, and returns the ends of all in
+    /// `dirty`, between the notes of any session (D7).
+    fn take_noted(&self, dirty: &mut Vec<u32>) -> Vec<u64> {
+        let _noting: Vec<_> = self.places.iter().map(|place| locked(&place.noting)).collect();
+        for segment in std::mem::take(&mut locked(&self.lists).dirty) {
+            self.is_dirty[segment as usize].store(false, Ordering::SeqCst);
+            if !dirty.contains(&segment) {
+                dirty.push(segment);
+            }
+        }
+        let end_of = |segment: &u32| self.ends[*segment as usize].load(Ordering::Acquire);
+        dirty.iter().map(end_of).collect()
+    }
 
     /// Declares that a thread commits from now on; sessions that make room then wait for it.
     pub fn drive(&self) {

@@ -499,9 +499,6 @@ impl Log {
 
     /// Closes a full segment; it may be reclaimed from now on.
     fn close(&self, segment: u32, contents: Contents) {
-        if let Some(durable) = &self.durable {
-            durable.note(segment, contents.used_bytes);
-        }
         self.allocator().close(segment, contents);
     }
 

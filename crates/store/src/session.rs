@@ -437,6 +437,7 @@ impl Drop for Session {
         debug_assert!(local.held.is_empty(), "I2: locks are given back before the session");
         local.appender.close(&inner.log);
         local.survivors.close(&inner.log);
+        local.note(inner);
         local.drop_job(inner);
         local.publish_counts(inner);
         local.settle_items(inner);

@@ -34,3 +34,4 @@ mod touch;
 mod tuning;
 mod waiting;
 mod warm;
+mod whole_commits;

@@ -18,18 +18,25 @@
 //! I3: so the copy has everything that the log had at t*, and possibly some later entries. Every
 //!     write acknowledged before the backup began had been written to the file by then, so it is in
 //!     the copy. This includes deletes: they and the entries they supersede are copied as of t*.
+//! I4: if P0 and P1 know the same commit as synced, all rows of the commits up to it were final
+//!     before P1, and P1's other rows are of one commit more. Then the copy has whole commits alone
+//!     (last_commit.rs), so no RENAME of that time is in it in part.
 //!
 //! # Trade-offs
 //! When cleaning frees segments all the time, the first rounds fail. Each later round reads only
 //! new segments, so the last ones take as long as one pass over all rows. A server could hold
-//! cleaning back instead, but then a slow backup would fill its memory.
+//! cleaning back instead, but then a slow backup would fill its memory. Where commits follow each
+//! other so fast that no two passes know the same one as synced, the copy is without I4.
 
-use super::layout::{NoSuper, Row, RowState, Superblock};
+use super::last_commit;
+use super::layout::{NoSuper, Row, RowCommit, RowState, Superblock};
 use super::open::DataError;
 use crate::medium::{Medium, MediumError};
 
 /// The number of rounds after which a backup gives up.
 const ROUNDS_MAX: u32 = 200;
+/// The number of rounds after which a copy may have a part of a commit.
+const WHOLE_ROUNDS_MAX: u32 = 50;
 /// The number of row writes from one free state of a segment through a whole use to the next use.
 const GENERATIONS_OF_A_LIFE: u64 = 3;
 
@@ -42,6 +49,9 @@ pub struct Copied {
     pub bytes: u64,
     /// Rounds: passes over all rows and the new segments.
     pub rounds: u32,
+    /// Whether the copy may have a part of a write on several keys that was made meanwhile: no
+    /// moment between two commits was found.
+    pub has_parts: bool,
 }
 
 /// Copies the log in `source` into the empty `target`. `progress` is called with the number of
@@ -81,11 +91,10 @@ fn round(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Option<(Superblock, Vec<Row>)>, DataError> {
     let superblock = read_superblock(source)?;
-    let (before, rows) = (all_rows(source, &superblock)?, all_rows(source, &superblock)?);
-    let (Some(before), Some(rows)) = (before, rows) else { return Ok(None) };
-    if !before.iter().zip(&rows).all(|(before, row)| may_follow(before, row)) {
-        return Ok(None);
-    }
+    let may_have_parts = copied.rounds > WHOLE_ROUNDS_MAX;
+    let looked = look(source, &superblock, may_have_parts)?;
+    let Some((rows, has_parts)) = looked else { return Ok(None) };
+    copied.has_parts = has_parts;
     held.resize(rows.len(), Row::default());
     let used = rows.iter().filter(|row| row.state != RowState::Free).count() as u64;
     let mut done = 0;
@@ -111,6 +120,33 @@ fn round(
     let is_same = last.flush_floor == superblock.flush_floor && last.data_id == superblock.data_id;
     copied.segments = used;
     Ok((stayed && is_same).then_some((last, rows)))
+}
+
+/// The rows at a moment between two passes over all of them, with the ends of the last whole
+/// commit; and whether they lack these (I4), which they may if `may_have_parts`. `None`: a segment
+/// was freed meanwhile, or the passes know different commits.
+fn look(
+    source: &impl Medium,
+    superblock: &Superblock,
+    may_have_parts: bool,
+) -> Result<Option<(Vec<Row>, bool)>, DataError> {
+    let (before, rows) = (all_rows(source, superblock)?, all_rows(source, superblock)?);
+    let (Some(before), Some(mut rows)) = (before, rows) else { return Ok(None) };
+    if !before.iter().zip(&rows).all(|(before, row)| may_follow(before, row)) {
+        return Ok(None);
+    }
+    let has_parts = synced_commit(&before) != synced_commit(&rows);
+    if has_parts {
+        rows.iter_mut().for_each(|row| row.commit = RowCommit::default());
+    } else {
+        last_commit::settle(source, superblock, &mut rows, 0).map_err(failed("cannot read"))?;
+    }
+    Ok((may_have_parts || !has_parts).then_some((rows, has_parts)))
+}
+
+/// The last commit that a row knows as synced.
+fn synced_commit(rows: &[Row]) -> u64 {
+    rows.iter().map(|row| row.commit.synced()).max().unwrap_or(0)
 }
 
 /// Whether a row can be the next state of a segment that was not freed in between (I1).
@@ -170,7 +206,11 @@ fn finish(
 ) -> Result<Copied, MediumError> {
     for (segment, row) in rows.iter().enumerate() {
         if row.state != RowState::Free {
-            superblock.write_row(target, segment as u32, &mut row.clone())?;
+            // What `look` has settled is final.
+            let is_settled = row.commit.number > 0;
+            let state = if is_settled { RowState::Closed } else { row.state };
+            let commit = RowCommit::default();
+            superblock.write_row(target, segment as u32, &mut Row { state, commit, ..*row })?;
         }
     }
     // The file gets its length but not its blocks: a start allocates them.
@@ -190,7 +230,7 @@ mod tests {
     use super::*;
 
     fn row(state: RowState, generation: u64, sequence: u64) -> Row {
-        Row { generation, state, run_len: 1, sequence, end_bytes: 0 }
+        Row { generation, state, sequence, run_len: 1, ..Row::default() }
     }
 
     #[test]

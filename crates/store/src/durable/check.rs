@@ -8,7 +8,7 @@ use super::check_index::Compared;
 use super::checkpoint::{Checkpoint, CheckpointError};
 use super::layout::{NoSuper, RowState, Superblock};
 use super::open::{DataError, refuse_truncated};
-use super::restore::{self, Recovery};
+use super::restore::{self, Recovery, Rows};
 use crate::medium::Medium;
 
 /// The contents of a data file.
@@ -80,8 +80,8 @@ pub fn check(
         NoSuper::Medium(source) => read(source),
     })?;
     refuse_truncated(medium, &superblock)?;
-    let (rows, damage) = restore::read_rows(medium, &superblock).map_err(read)?;
-    let mut found = Recovery { was_clean: superblock.is_clean, damage, ..Recovery::default() };
+    let Rows { rows, damage, torn } = restore::read_rows(medium, &superblock).map_err(read)?;
+    let mut found = Recovery { damage, ..Recovery::new(&superblock, torn) };
     let hasher = KeyHasher::new(superblock.hash_seed);
     let mut keys: HashMap<u64, Newest> = HashMap::new();
     let mut compared = Compared::new(checkpoint, &superblock, &rows);

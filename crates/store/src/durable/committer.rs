@@ -13,6 +13,8 @@
 //! I1: between `write` and a successful `sync` the committer announces nothing as durable.
 //! I2: a row or superblock that was not synced is overwritten by the next one; the copy known to be
 //!     on the medium never is. A row counts only bytes that were synced before the row was written.
+//! I3: all rows that a commit writes have its number, and how many they are (D7). A commit that
+//!     follows a failed one writes the rows of its segments with entries again.
 //!
 //! # References
 //! Rowan-KV §4.2.1; D1 to D6 of durable.rs.
@@ -22,7 +24,7 @@ use std::sync::Arc;
 use base::sync::Ordering;
 
 use super::checkpoint::Checkpointer;
-use super::layout::{Row, RowState, Superblock};
+use super::layout::{Row, RowCommit, RowState, Superblock};
 use super::{COMMIT_BOUND_FIRST_NS, COMMIT_BOUNDS, Durable, Health, locked};
 use crate::entry::{ALIGN_BYTES, HEADER_BYTES, Parsed, RawKind};
 use crate::medium::{Medium, MediumError};
@@ -66,6 +68,12 @@ pub struct Committer<M> {
     segments: Vec<OnMedium>,
     /// Dirty segments of this commit, and of the failed ones before it.
     dirty: Vec<u32>,
+    /// The bytes of their entries that this commit has.
+    ends: Vec<u64>,
+    /// What this commit's rows record of it.
+    commit: RowCommit,
+    /// The number of the last commit that was synced.
+    synced_commit: u64,
     /// Segments synced by the last commit, whose rows do not record that yet.
     lagging: Vec<u32>,
     /// Segments retired before this commit began.
@@ -94,6 +102,7 @@ impl<M: Medium> Committer<M> {
             written_bytes: row.end_bytes,
             synced_bytes: row.end_bytes,
         };
+        let last_commit = rows.iter().map(|row| row.commit.number).max().unwrap_or(0);
         let segments = rows.into_iter().map(known).collect();
         durable.synced_super.store(superblock.generation, Ordering::Release);
         Committer {
@@ -105,6 +114,9 @@ impl<M: Medium> Committer<M> {
             is_unsynced: false,
             segments,
             dirty: Vec::new(),
+            ends: Vec::new(),
+            commit: RowCommit { number: last_commit, ..RowCommit::default() },
+            synced_commit: last_commit,
             lagging: Vec::new(),
             retired: Vec::new(),
             freeing: Vec::new(),
@@ -186,34 +198,27 @@ impl<M: Medium> Committer<M> {
         if let Some(Health::Failed(error)) = health {
             return Err(error); // D6
         }
-        let fresh = std::mem::take(&mut locked(&self.durable.lists).dirty);
-        for segment in fresh {
-            // Cleared before its end is read: a later note puts the segment on the list again.
-            self.durable.is_dirty[segment as usize].store(false, Ordering::SeqCst);
-            if !self.dirty.contains(&segment) {
-                self.dirty.push(segment);
-            }
-        }
+        self.ends = self.durable.take_noted(&mut self.dirty);
         let written = self.write_all();
         written.inspect_err(|error| self.failed(error))
     }
 
     fn write_all(&mut self) -> Result<(), MediumError> {
+        let lagging = self.lagging();
+        self.number_commit(self.dirty.len() + lagging.len() + self.freeing.len())?;
         for index in 0..self.dirty.len() {
-            self.write_segment(self.dirty[index])?;
+            self.write_segment(self.dirty[index], self.ends[index])?;
         }
-        for index in 0..self.lagging.len() {
-            let segment = self.lagging[index];
+        for segment in lagging {
             let known = self.segments[segment as usize];
-            let is_gone = self.freeing.contains(&segment) || self.dirty.contains(&segment);
-            if !is_gone && known.row.end_bytes < known.synced_bytes {
-                self.write_row(segment, Row { end_bytes: known.synced_bytes, ..known.row })?;
-            }
+            let commit = RowCommit { end_bytes: known.synced_bytes, ..self.commit };
+            let row = Row { end_bytes: known.synced_bytes, commit, ..known.row };
+            self.write_row(segment, row)?;
         }
         for index in 0..self.freeing.len() {
             let segment = self.freeing[index];
-            let row = Row { state: RowState::Free, end_bytes: 0, ..self.row(segment) };
-            self.write_row(segment, row)?;
+            let (state, commit) = (RowState::Free, self.commit);
+            self.write_row(segment, Row { state, end_bytes: 0, commit, ..self.row(segment) })?;
         }
         // Read after the ends: if an entry in this commit was written above a floor, the commit has
         // that floor too.
@@ -226,6 +231,28 @@ impl<M: Medium> Committer<M> {
             ..self.superblock
         };
         self.write_superblock(block)
+    }
+
+    /// The segments whose rows do not record what is synced, and are not written anyway.
+    fn lagging(&self) -> Vec<u32> {
+        let lags = |segment: &u32| {
+            let known = &self.segments[*segment as usize];
+            let is_gone = self.freeing.contains(segment) || self.dirty.contains(segment);
+            !is_gone && known.row.end_bytes < known.synced_bytes
+        };
+        self.lagging.iter().copied().filter(lags).collect()
+    }
+
+    /// Gives this commit the next number, if it writes rows.
+    fn number_commit(&mut self, row_count: usize) -> Result<(), MediumError> {
+        if row_count > 0 {
+            let number = self.commit.number + 1;
+            let failed = |_| MediumError::Failed("too many commits have failed".to_owned());
+            let since_synced = u32::try_from(number - self.synced_commit).map_err(failed)?;
+            let rows = row_count as u32;
+            self.commit = RowCommit { number, since_synced, rows, end_bytes: 0 };
+        }
+        Ok(())
     }
 
     fn row(&self, segment: u32) -> Row {
@@ -252,10 +279,8 @@ impl<M: Medium> Committer<M> {
         Ok(())
     }
 
-    /// Writes the part of a segment that is not written yet, and its row.
-    fn write_segment(&mut self, segment: u32) -> Result<(), MediumError> {
-        // Acquire pairs with `Durable::note`.
-        let end_bytes = self.durable.ends[segment as usize].load(Ordering::Acquire);
+    /// Writes the part of a segment up to `end_bytes` that is not written yet, and its row.
+    fn write_segment(&mut self, segment: u32, end_bytes: u64) -> Result<(), MediumError> {
         let sequence = self.durable.sequence_of(segment);
         let mut known = self.segments[segment as usize];
         if known.row.sequence != sequence || known.row.state == RowState::Free {
@@ -263,7 +288,7 @@ impl<M: Medium> Committer<M> {
             (known.written_bytes, known.synced_bytes) = (0, 0);
             let run_len = self.inner.log.run_len(end_bytes).max(1);
             let state = RowState::Open;
-            known.row = Row { state, run_len, sequence, end_bytes: 0, ..known.row };
+            known.row = Row { state, run_len, sequence, ..known.row };
         }
         known.row.run_len = known.row.run_len.max(self.inner.log.run_len(end_bytes));
         let seal = self.superblock.seal_of(sequence);
@@ -272,8 +297,9 @@ impl<M: Medium> Committer<M> {
         self.segments[segment as usize] = OnMedium { written_bytes: end_bytes, ..known };
         self.committed.entry_bytes += end_bytes - from;
         self.committed.written_bytes += end_bytes - from;
-        known.row.end_bytes = known.synced_bytes;
-        self.write_row(segment, known.row)
+        let commit = RowCommit { end_bytes, ..self.commit };
+        let row = Row { end_bytes: known.synced_bytes, commit, ..known.row };
+        self.write_row(segment, row)
     }
 
     /// Writes a range of entries, sealed, piece by piece.
@@ -316,6 +342,7 @@ impl<M: Medium> Committer<M> {
             return Err(error);
         }
         self.is_unsynced = false;
+        self.synced_commit = self.commit.number;
         self.synced_super = self.superblock.generation;
         self.durable.synced_super.store(self.synced_super, Ordering::Release);
         let written = self.dirty.iter().chain(&self.freeing).chain(&self.lagging);

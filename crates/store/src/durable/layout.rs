@@ -90,6 +90,29 @@ pub struct Row {
     pub sequence: u64,
     /// Bytes of entries that were synced before this row was written.
     pub end_bytes: u64,
+    /// The commit that wrote this row.
+    pub commit: RowCommit,
+}
+
+/// A commit, as each of its rows records it: it is whole if the medium has all of its rows, and
+/// below each one's `end_bytes` nothing but entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowCommit {
+    /// Its number; a failed one's is not used again. 0: the row does not record its commit.
+    pub number: u64,
+    /// How many numbers before it the last commit has that was synced by then; at least 1.
+    pub since_synced: u32,
+    /// The number of its rows; 0: a recovery has found that it is not whole.
+    pub rows: u32,
+    /// Bytes of the segment's entries with it.
+    pub end_bytes: u64,
+}
+
+impl RowCommit {
+    /// The last commit that was synced before this one was written.
+    pub(super) fn synced(&self) -> u64 {
+        self.number.saturating_sub(u64::from(self.since_synced))
+    }
 }
 
 /// A writer of little-endian numbers into a block.
@@ -268,7 +291,9 @@ impl Row {
         let mut fields = Fields { bytes: &mut bytes, at: 0 };
         fields.put(u64::from(ROW_MAGIC) | state << 32);
         fields.put(u64::from(self.run_len));
-        for word in [self.generation, self.sequence, self.end_bytes] {
+        let RowCommit { number, since_synced, rows, end_bytes } = self.commit;
+        let counts = u64::from(since_synced) | u64::from(rows) << 32;
+        for word in [self.generation, self.sequence, self.end_bytes, number, counts, end_bytes] {
             fields.put(word);
         }
         seal_block(&mut bytes);
@@ -294,6 +319,12 @@ impl Row {
             run_len: word(bytes, 1) as u32,
             sequence: word(bytes, 3),
             end_bytes: word(bytes, 4),
+            commit: RowCommit {
+                number: word(bytes, 5),
+                since_synced: word(bytes, 6) as u32,
+                rows: (word(bytes, 6) >> 32) as u32,
+                end_bytes: word(bytes, 7),
+            },
         })
     }
 }
@@ -353,8 +384,9 @@ mod tests {
     fn a_row_reads_back_and_a_torn_one_leaves_the_one_before() {
         let (mut medium, block) = (MemoryMedium::default(), sample());
         assert_eq!(block.read_row(&medium, 1), Ok(Some(Row::default())));
-        let mut row =
-            Row { generation: 0, state: RowState::Open, run_len: 2, sequence: 5, end_bytes: 640 };
+        let commit = RowCommit { number: 9, since_synced: 1, rows: 3, end_bytes: 700 };
+        let state = RowState::Open;
+        let mut row = Row { generation: 0, state, run_len: 2, sequence: 5, end_bytes: 640, commit };
         block.write_row(&mut medium, 1, &mut row).expect("memory");
         assert_eq!(block.read_row(&medium, 1), Ok(Some(row)));
         row.state = RowState::Closed;

@@ -7,8 +7,9 @@ use thiserror::Error;
 use super::Durable;
 use super::checkpoint::{Checkpoint, CheckpointError};
 use super::committer::Committer;
+use super::last_commit::Torn;
 use super::layout::{FORMAT, NoSuper, Row, RowState, Superblock};
-use super::restore::{self, Damage, Recovery, Segments};
+use super::restore::{self, Damage, Recovery, Rows, Segments};
 use super::restoring::{Restoring, Way};
 use crate::config::{NeededMemory, OpenError, StoreConfig};
 use crate::medium::{Medium, MediumError};
@@ -170,7 +171,7 @@ pub fn open_with<M: Medium>(
         Err(NoSuper::Medium(source)) => return Err(failed("cannot read")(source)),
     };
     refuse_truncated(&medium, &superblock)?;
-    let (rows, row_damage) =
+    let Rows { rows, damage: row_damage, torn } =
         restore::read_rows(&medium, &superblock).map_err(failed("cannot read"))?;
     refuse(&row_damage, new)?;
     let lost_rows: Vec<u32> = row_damage.iter().map(|damage| damage.segment).collect();
@@ -178,7 +179,7 @@ pub fn open_with<M: Medium>(
     let tuning = Tuning { replaces_in_place: false, ..tuning };
     let segments = Segments { superblock, rows };
     let begin = || Store::open_at(config.clone(), tuning, nodes, Begin::Durable(&segments));
-    let found = (&segments, &row_damage[..]);
+    let found = (&segments, &row_damage[..], torn);
     let Restored { store, durable, mut rows, recovery } =
         restore_somehow(&medium, found, begin, new, beside, progress)
             .map_err(|error| name_needed(error, &segments, &config))?;
@@ -226,7 +227,7 @@ struct Restored {
 /// Recovers quickly if there is room for that, otherwise sparely. The medium stays unchanged.
 fn restore_somehow<M: Medium>(
     medium: &M,
-    (segments, row_damage): (&Segments, &[Damage]),
+    (segments, row_damage, torn): (&Segments, &[Damage], Torn),
     begin: impl Fn() -> Result<Arc<Store>, OpenError>,
     new: NewData,
     Beside { is_gone, checkpoint }: Beside<'_>,
@@ -236,7 +237,7 @@ fn restore_somehow<M: Medium>(
         let store = begin()?;
         let durable = store.inner().durable.clone().expect("a restored store is durable");
         let superblock = segments.superblock;
-        let recovery = Recovery { was_clean: superblock.is_clean, ..Recovery::default() };
+        let recovery = Recovery::new(&superblock, torn);
         let mut restoring = Restoring {
             way,
             medium,

@@ -1,20 +1,22 @@
 //! Recovery from the medium: reads every segment that was in use into memory and checks each entry.
 //!
 //! ```text
-//!  row says:  | entries up to end_bytes, synced |  perhaps more: the last commits  |
-//!  damage     is lost data: refuse, or          |  is the end: a commit that was
-//!             recover what is behind it         |  cut off was not acknowledged
+//!  row says:  | entries up to end_bytes, synced |  more: those of the row's commit  |
+//!  damage     is lost data: refuse, or          |  one of its rows or entries is missing: the
+//!             recover what is behind it         |  commit was not acknowledged, none of it counts
 //! ```
 //!
 //! # Invariants
-//! I1: every acknowledged entry lies before the first damage beyond `end_bytes`: commits follow
-//!     each other, and each is synced before the next is written.
+//! I1: every acknowledged entry is of a commit that is on the medium whole, and no entry of another
+//!     one counts (last_commit.rs). In a segment whose row is from before rows recorded their
+//!     commit, the first damage beyond `end_bytes` is the end.
 //! I2: recovery writes down the end of a recovered tail before anything is appended elsewhere, so a
 //!     second recovery ends at the same entry.
 
 use std::collections::BTreeSet;
 
 use super::checkpoint::CheckpointError;
+use super::last_commit::{self, Torn};
 use super::layout::{Row, RowState, Superblock};
 use crate::medium::{Medium, MediumError};
 use crate::record::{self, Change, Seal, VERSION_MASK};
@@ -98,9 +100,9 @@ pub struct Recovery {
     pub entry_bytes: u64,
     /// Keys with a value.
     pub items: u64,
-    /// Segments whose last entries were cut off, none of them acknowledged.
+    /// Segments whose last entries do not count, none of them acknowledged.
     pub torn_tails: u64,
-    /// The bytes of those tails, from the first bad byte to the last written one.
+    /// The bytes of those tails.
     pub torn_bytes: u64,
     /// The data lost; empty unless recovery of a damaged log was requested.
     pub damage: Vec<Damage>,
@@ -192,6 +194,13 @@ fn last_entry_end(bytes: &[u8], at: usize, seal: Seal) -> Option<usize> {
 }
 
 impl Recovery {
+    /// The result before the first segment.
+    pub(super) fn new(superblock: &Superblock, torn: Torn) -> Recovery {
+        let Torn { tails, bytes } = torn;
+        let was_clean = superblock.is_clean;
+        Recovery { was_clean, torn_tails: tails, torn_bytes: bytes, ..Recovery::default() }
+    }
+
     /// Adds the results for one segment.
     pub(super) fn add(&mut self, tally: &Recovery) {
         self.entries += tally.entries;
@@ -207,8 +216,10 @@ impl Recovery {
 pub(super) fn used_bytes(superblock: &Superblock, row: &Row) -> u64 {
     match row.state {
         RowState::Free => 0,
-        RowState::Open => u64::from(row.run_len) * superblock.segment_bytes,
-        RowState::Closed => row.end_bytes,
+        RowState::Open if row.commit.number == 0 => {
+            u64::from(row.run_len) * superblock.segment_bytes
+        }
+        RowState::Open | RowState::Closed => row.end_bytes,
     }
 }
 
@@ -225,11 +236,21 @@ pub(super) fn read_segment(
     Ok(())
 }
 
-/// Reads all rows and lists their damage: invalid rows, and overlapping runs.
+/// All rows of a medium.
+pub(super) struct Rows {
+    /// With the ends that the last whole commit gave them.
+    pub rows: Vec<Row>,
+    /// Invalid rows, and overlapping runs.
+    pub damage: Vec<Damage>,
+    /// What is left of a commit that is not whole.
+    pub torn: Torn,
+}
+
+/// Reads all rows.
 pub(super) fn read_rows(
     medium: &impl Medium,
     superblock: &Superblock,
-) -> Result<(Vec<Row>, Vec<Damage>), MediumError> {
+) -> Result<Rows, MediumError> {
     let (mut rows, mut damage) = (Vec::new(), Vec::new());
     let mut sequences = BTreeSet::new();
     let mut taken_to = 0;
@@ -261,7 +282,8 @@ pub(super) fn read_rows(
             }
         }
     }
-    Ok((rows, damage))
+    let torn = last_commit::settle(medium, superblock, &mut rows, damage.len())?;
+    Ok(Rows { rows, damage, torn })
 }
 
 /// Whether a record is deleted by a flush.

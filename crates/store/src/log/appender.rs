@@ -63,6 +63,8 @@ pub(crate) struct Appender {
     long: Option<Open>,
     /// The bytes of all segments and runs taken.
     taken_bytes: u64,
+    /// Segments of a durable log that were closed since their ends were taken, with their ends.
+    closed: Vec<(u32, u64)>,
 }
 
 /// Space in the log for one unpublished entry; it belongs to this session alone.
@@ -89,7 +91,8 @@ impl Appender {
     /// An appender to segments of `queue`, without an open one.
     pub(crate) fn new(role: Role, queue: Queue, lane: Lane, prefetches: bool) -> Appender {
         let (short, long) = (None, None);
-        Appender { role, queue, lane, region: 0, prefetches, short, long, taken_bytes: 0 }
+        let (region, taken_bytes, closed) = (0, 0, Vec::new());
+        Appender { role, queue, lane, region, prefetches, short, long, taken_bytes, closed }
     }
 
     /// Takes segments from `region` from now on, while it has some.
@@ -154,7 +157,8 @@ impl Appender {
         if !has_room {
             let segment = log.take(1, purpose, from)?;
             self.taken_bytes += log.segment_bytes();
-            close(log, self.lane, place.replace(Open::new(log, segment)), home == Home::Long);
+            let full = place.replace(Open::new(log, segment));
+            close(log, self.lane, full, home == Home::Long, &mut self.closed);
         }
         let offset_bytes = place.as_mut()?.take(len_bytes);
         Some(Reservation { offset_bytes, len_bytes, role, home })
@@ -251,6 +255,9 @@ impl Appender {
                 let latest_expiry_ms = expires_at_ms;
                 log.add_live(self.lane, segment, used_bytes);
                 log.close(segment, Contents { used_bytes, latest_expiry_ms, is_long: true });
+                if log.is_durable() {
+                    self.closed.push((segment, used_bytes));
+                }
                 return;
             }
         };
@@ -268,10 +275,12 @@ impl Appender {
         }
     }
 
-    /// Its open segments with their bytes of entries; nothing may be reserved.
-    pub(crate) fn ends(&self, log: &Log) -> impl Iterator<Item = (u32, u64)> {
+    /// The segments written since the last call, with their bytes of entries; nothing may be
+    /// reserved.
+    pub(crate) fn take_ends(&mut self, log: &Log) -> impl Iterator<Item = (u32, u64)> {
         let end = |open: Open| (open.segment, open.next_bytes - log.segment_start(open.segment));
-        [self.short, self.long].into_iter().flatten().map(end)
+        let open = [self.short, self.long].into_iter().flatten().map(end);
+        self.closed.drain(..).chain(open)
     }
 
     /// Notes that the reserved entry counts as live although no slot names it.
@@ -299,15 +308,15 @@ impl Appender {
         let short = self.short.take_if(|open| old(open.segment));
         let long = self.long.take_if(|open| old(open.segment));
         let has_closed = short.is_some() || long.is_some();
-        close(log, self.lane, short, false);
-        close(log, self.lane, long, true);
+        close(log, self.lane, short, false, &mut self.closed);
+        close(log, self.lane, long, true, &mut self.closed);
         has_closed
     }
 
     /// Closes the open segments, so that they can be reclaimed.
     pub(crate) fn close(&mut self, log: &Log) {
-        close(log, self.lane, self.short.take(), false);
-        close(log, self.lane, self.long.take(), true);
+        close(log, self.lane, self.short.take(), false, &mut self.closed);
+        close(log, self.lane, self.long.take(), true, &mut self.closed);
     }
 }
 
@@ -334,12 +343,15 @@ impl Open {
     }
 }
 
-fn close(log: &Log, lane: Lane, open: Option<Open>, is_long: bool) {
+fn close(log: &Log, lane: Lane, open: Option<Open>, is_long: bool, closed: &mut Vec<(u32, u64)>) {
     if let Some(mut open) = open {
         open.publish_live(log, lane);
         let Open { segment, next_bytes, latest_expiry_ms, .. } = open;
         let used_bytes = next_bytes - log.segment_start(segment);
         log.close(segment, Contents { used_bytes, latest_expiry_ms, is_long });
+        if log.is_durable() {
+            closed.push((segment, used_bytes));
+        }
     }
 }
 

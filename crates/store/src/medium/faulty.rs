@@ -56,6 +56,11 @@ impl FaultyMedium {
         self.sync_count
     }
 
+    /// The bytes written so far.
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes
+    }
+
     /// Simulates a power loss: each sector that was not synced is kept or lost. Returns what is
     /// left.
     pub fn crash(mut self) -> MemoryMedium {

@@ -103,11 +103,10 @@ impl Local {
     /// Notes that everything published since the last call is complete (D1). Nothing is reserved.
     pub(super) fn note(&mut self, inner: &Inner) {
         let Some(durable) = &inner.durable else { return };
-        for appender in [&self.appender, &self.survivors] {
-            for (segment, end_bytes) in appender.ends(&inner.log) {
-                durable.note(segment, end_bytes);
-            }
-        }
+        debug_assert!(self.held.is_empty(), "D7: writes on several keys are noted at once");
+        let Local { appender, survivors, place, .. } = self;
+        let ends = appender.take_ends(&inner.log).chain(survivors.take_ends(&inner.log));
+        durable.note(*place, ends);
     }
 
     /// Raises every chain's next version above `version`.

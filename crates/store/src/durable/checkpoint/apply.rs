@@ -9,6 +9,7 @@ use base::KeyHash;
 use base::sync::{AtomicU64, Ordering};
 
 use super::super::layout::{Row, RowState, Superblock};
+use super::super::restore::used_bytes;
 use super::{Checkpoint, CheckpointError};
 use crate::index::slot::Slot;
 use crate::index::{Filler, IndexFull};
@@ -45,9 +46,7 @@ impl Applied {
             if row.state == RowState::Free || row.sequence != covered.sequence {
                 continue; // I2
             }
-            let capacity = u64::from(row.run_len) * superblock.segment_bytes;
-            let end_max = if row.state == RowState::Open { capacity } else { row.end_bytes };
-            if covered.end_bytes > end_max {
+            if covered.end_bytes > used_bytes(superblock, row) {
                 return Err(CheckpointError::LaterLog);
             }
             ends[covered.segment as usize] = covered.end_bytes;
