@@ -1,9 +1,9 @@
 //! The last commit of a log that was not ended cleanly: whether it is on the medium whole.
 //!
 //! ```text
-//!  rows:   segment 3          segment 4          segment 7 (a run)
-//!          commit 8, 3 rows   commit 8, 3 rows   commit 8, 3 rows     all there, and their entries: whole
-//!          commit 8, 3 rows   commit 8, 3 rows   commit 7, 1 row      one is missing: 8 counts as not written
+//!  segment 3          segment 4          segment 7 (a run)
+//!  commit 8, 3 rows   commit 8, 3 rows   commit 8, 3 rows    all there, with their entries: whole
+//!  commit 8, 3 rows   commit 8, 3 rows   commit 7, 1 row     one is missing: 8 does not count
 //! ```
 //!
 //! A commit writes to several segments, and a process may be killed between two of these writes, or
@@ -18,7 +18,7 @@
 //!     the same.
 //!
 //! # References
-//! D7 of durable.rs; I3 of committer.rs.
+//! K21; D7 of durable.rs; I3 of committer.rs.
 
 use std::ops::Range;
 
@@ -154,13 +154,13 @@ mod tests {
             let mut entry = Vec::new();
             let change = Change::Put { value: b"value", client_flags: 0, expires_at: None };
             let record = Record { key: b"key", change, version: 9, shard: 0 };
-            record.encode(superblock().seal_of(sequence), &mut entry).unwrap();
+            record.encode(superblock().seal_of(sequence), &mut entry).expect("it is short");
             // The last one goes on in the second segment of its run.
             let end_bytes = if segment == 2 { SEGMENT_BYTES - 8 } else { 0 };
             for (at, byte) in (end_bytes..).zip(&entry) {
                 let index = segment + (at / SEGMENT_BYTES) as u32;
                 let offset = superblock().segment_offset(index) + at % SEGMENT_BYTES;
-                medium.write_at(offset, &[*byte]).unwrap();
+                medium.write_at(offset, &[*byte]).expect("memory");
             }
             let (number, rows) = if segment == 0 { (7, 1) } else { (8, 3) };
             let after_bytes = end_bytes + entry.len() as u64;
@@ -175,7 +175,7 @@ mod tests {
 
     fn settled(medium: &MemoryMedium, rows: &[Row]) -> (Vec<bool>, Torn) {
         let mut after = rows.to_vec();
-        let torn = settle(medium, &superblock(), &mut after, 0).unwrap();
+        let torn = settle(medium, &superblock(), &mut after, 0).expect("memory");
         let has_tail = |(after, row): (&Row, &Row)| after.end_bytes == row.commit.end_bytes;
         (after.iter().zip(rows).map(has_tail).collect(), torn)
     }
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(settle(&medium, &superblock(), &mut after, 1), Ok(Torn::default()));
         rows[4] = row;
         // An entry is missing.
-        medium.write_at(superblock().segment_offset(4) + 3, &[1]).unwrap();
+        medium.write_at(superblock().segment_offset(4) + 3, &[1]).expect("memory");
         assert_eq!(settled(&medium, &rows).0, vec![true, false, false, true, false]);
         // A row knows that the commit was synced: what is damaged is acknowledged.
         rows[1].commit.number = 9;
@@ -212,9 +212,9 @@ mod tests {
     #[test]
     fn a_second_recovery_finds_what_the_first_one_found() {
         let (mut medium, mut rows) = written();
-        medium.write_at(superblock().segment_offset(4) + 3, &[1]).unwrap();
+        medium.write_at(superblock().segment_offset(4) + 3, &[1]).expect("memory");
         let mut first = rows.clone();
-        settle(&medium, &superblock(), &mut first, 0).unwrap();
+        settle(&medium, &superblock(), &mut first, 0).expect("memory");
         // The first one has written down the end of the segment without its entry, no more.
         rows[4] = Row { state: RowState::Closed, ..first[4] };
         assert_eq!(settled(&medium, &rows).0[..3], [true, false, false]);
