@@ -34,7 +34,7 @@ impl Rng {
     }
 }
 
-fn config(index: IndexKind, memory_bytes: u64) -> StoreConfig {
+pub fn config(index: IndexKind, memory_bytes: u64) -> StoreConfig {
     StoreConfig {
         memory_bytes,
         index_bytes: 64 << 10,
@@ -55,11 +55,11 @@ fn of_life(seed: u64, index: IndexKind) -> StoreConfig {
     StoreConfig { session_max: 2 + (seed % 2) as usize, ..config(index, MEMORY_BYTES) }
 }
 
-fn new_data() -> NewData {
+pub fn new_data() -> NewData {
     NewData { now_ms: START_MS, data_id: 0x1234_5678, recovers_damaged: false, threads: 3 }
 }
 
-fn open<M: store::medium::Medium>(
+pub fn open<M: store::medium::Medium>(
     medium: M,
     config: StoreConfig,
     new: NewData,
@@ -452,7 +452,7 @@ impl World {
     }
 }
 
-const MEMORY_BYTES: u64 = 9 << 18;
+pub const MEMORY_BYTES: u64 = 9 << 18;
 
 /// Several lives of one store, each ended by a crash.
 fn run(seed: u64, index: IndexKind, faults: Faults) -> Result<World, String> {
@@ -566,7 +566,7 @@ fn a_disk_that_says_it_has_synced_and_has_not_is_caught() {
 }
 
 /// A store with `count` items, all on the disk.
-fn filled(count: u64) -> MemoryMedium {
+pub fn filled(count: u64) -> MemoryMedium {
     let mut world = World::new(5, IndexKind::Hash, Faults::default());
     for id in 0..count {
         let (key, store) = (format!("key-{id}").into_bytes(), Arc::clone(&world.store));

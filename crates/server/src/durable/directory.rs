@@ -324,6 +324,9 @@ fn explain(error: &DataError, path: &Path) -> String {
              what is lost",
             path.display()
         ),
+        DataError::Truncated { .. } => {
+            format!("{error}; --recover-damaged starts with what is left")
+        }
         _ => error.to_string(),
     }
 }

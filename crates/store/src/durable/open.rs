@@ -170,7 +170,9 @@ pub fn open_with<M: Medium>(
         Err(NoSuper::Format(found)) => return Err(DataError::Format { found }),
         Err(NoSuper::Medium(source)) => return Err(failed("cannot read")(source)),
     };
-    refuse_truncated(&medium, &superblock)?;
+    if !new.recovers_damaged {
+        refuse_truncated(&medium, &superblock)?;
+    }
     let Rows { rows, damage: row_damage, torn } =
         restore::read_rows(&medium, &superblock).map_err(failed("cannot read"))?;
     refuse(&row_damage, new)?;

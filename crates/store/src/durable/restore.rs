@@ -240,7 +240,7 @@ pub(super) fn read_segment(
 pub(super) struct Rows {
     /// With the ends that the last whole commit gave them.
     pub rows: Vec<Row>,
-    /// Invalid rows, and overlapping runs.
+    /// Invalid rows, overlapping runs, and an end that is cut off.
     pub damage: Vec<Damage>,
     /// What is left of a commit that is not whole.
     pub torn: Torn,
@@ -282,8 +282,29 @@ pub(super) fn read_rows(
             }
         }
     }
-    let torn = last_commit::settle(medium, superblock, &mut rows, damage.len())?;
+    let cut_segments = find_cut(medium, superblock, &mut damage)?;
+    let torn = last_commit::settle(medium, superblock, &mut rows, damage.len() + cut_segments)?;
     Ok(Rows { rows, damage, torn })
+}
+
+/// Adds the missing end of a file that was cut off; returns how many segments have lost their rows.
+fn find_cut(
+    medium: &impl Medium,
+    superblock: &Superblock,
+    damage: &mut Vec<Damage>,
+) -> Result<usize, MediumError> {
+    let (len_bytes, wanted_bytes) = (medium.len_bytes()?, superblock.file_bytes());
+    let is_beyond = |segment: &u32| superblock.segment_offset(*segment) > len_bytes;
+    let beyond = (0..superblock.segment_count).filter(is_beyond).count();
+    if len_bytes < wanted_bytes && superblock.segment_count > 0 {
+        damage.push(Damage {
+            segment: superblock.segment_count - beyond.max(1) as u32,
+            file_offset: len_bytes,
+            len_bytes: wanted_bytes - len_bytes,
+            reason: "the end of the file is cut off".to_owned(),
+        });
+    }
+    Ok(beyond)
 }
 
 /// Whether a record is deleted by a flush.
