@@ -174,6 +174,52 @@ fn memory_changes_by_each_door_while_clients_write_and_goes_back_to_the_kernel()
     served.stop();
 }
 
+/// Clients that each have sent a part of a command with a large value.
+fn send_halves(address: SocketAddr, count: usize) -> Vec<TcpStream> {
+    let clients = (0..count).map(|id| {
+        let mut client = TcpStream::connect(address).unwrap();
+        client.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+        client.write_all(b"*3\r\n$3\r\nSET\r\n$1\r\nh\r\n$300000\r\n").unwrap();
+        // A server whose buffers are full does not read all of it.
+        let _ = client.write_all(&vec![b'a'; 1000 + id * 7919 % 249_000]);
+        client
+    });
+    clients.collect()
+}
+
+/// Of the buffers for large values.
+fn booked_bytes(served: &mut Served) -> u64 {
+    served.resp.write_all(b"*2\r\n$4\r\nINFO\r\n$6\r\nmemory\r\nPING\r\n").unwrap();
+    let mut text = String::new();
+    while !text.ends_with("+PONG\r\n") {
+        let mut part = [0; 4096];
+        let count = read_some(&mut served.resp, &mut part).unwrap();
+        text.push_str(std::str::from_utf8(&part[..count]).unwrap());
+    }
+    let row = text.split("dovetail_buffers_bodies:bytes=").nth(1).unwrap();
+    row.split(',').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn free_pages_of_heaps_go_back_to_the_kernel_after_a_shrink() {
+    let mut served = Served::start(&["--memory", "64MiB", "--mode", "cache"]);
+    let address = served.resp.peer_addr().unwrap();
+    assert_eq!(served.ask("CONFIG SET maxmemory 512mb"), "+OK");
+    served.fill(0, 80_000);
+    let mut halves = Vec::new();
+    for _ in 0..3 {
+        halves.extend(send_halves(address, 250));
+        served.until("the halves are read", |served| booked_bytes(served) > 24 << 20);
+        let mut is_kept = [true, false, false].into_iter().cycle();
+        halves.retain(|_| is_kept.next().unwrap());
+    }
+    assert_eq!(served.ask("CONFIG SET maxmemory 64mb"), "+OK");
+    drop(halves);
+    served.until("the halves are gone", |served| booked_bytes(served) < 1 << 20);
+    served.until("the pages go back", |served| served.resident_bytes() < (64 + 3 + 32) << 20);
+    served.stop();
+}
+
 #[test]
 fn what_cannot_be_had_is_refused_with_a_number_and_changes_nothing() {
     let mut served = Served::start(&["--memory", "128MiB", "--mode", "store"]);

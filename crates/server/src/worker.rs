@@ -45,6 +45,7 @@ use std::time::{Duration, Instant};
 
 use base::roles::Member;
 use base::{UnixMillis, WorkerId};
+use store::heap::Sweep;
 
 use crate::budget::Kind;
 use crate::cluster::Receiver;
@@ -90,6 +91,9 @@ const SLEEP_MAX_WAITING: Duration = Duration::from_millis(10);
 
 /// Time between two steps of housekeeping while there is work.
 const KEEP_HOUSE_EVERY: Duration = Duration::from_millis(1);
+
+/// A step of a sweep of the worker's heap.
+const SWEEP_STEP: Duration = Duration::from_micros(200);
 
 /// Tokens of the poller: connections count from 0.
 const TOKEN_WAKER: u64 = u64::MAX;
@@ -200,6 +204,7 @@ pub struct Worker<E, P> {
     /// Set if replies wait for the disk.
     gate: Option<Gate>,
     idle: IdlePass,
+    heap_sweep: Sweep,
     /// Samples of keys, unless the engine takes them.
     key_sampler: Option<KeySampler>,
     /// Whether the next gathering is sampled.
@@ -304,7 +309,6 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let has_native_work = sockets.native.is_some();
         let now = Instant::now();
         let (poll, published) = (shared.config().poll, shared.roles().latest());
-        let member = Member::new(*published.plan());
         Ok(Worker {
             gate: shared.data().and_then(Data::gate),
             core,
@@ -334,13 +338,14 @@ impl<E: Home, P: Poller> Worker<E, P> {
             is_draining: false,
             due: Vec::new(),
             poll,
-            member,
+            member: Member::new(*published.plan()),
             published,
             arrivals: Vec::new(),
             shm_arrivals: Vec::new(),
             next_target: worker.index(),
             latency: Latency::new(now),
             idle: IdlePass::default(),
+            heap_sweep: Sweep::default(),
             handshakes: Handshakes::default(),
         })
     }
@@ -397,7 +402,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.now = unix_now();
         self.close_idle();
         self.close_reply_holders();
-        let has_more_to_do = self.engine.own_session().maintain(self.core.now);
+        let has_more_to_do = self.engine.own_session().maintain(self.core.now) | self.sweep_heap();
         self.tell_changes();
         if has_more_to_do || !self.core.touched.is_empty() {
             return self.poller.wait(&mut self.ready, Some(Duration::ZERO));
@@ -426,6 +431,11 @@ impl<E: Home, P: Poller> Worker<E, P> {
             self.latency.has_slept = true;
         }
         waited
+    }
+
+    /// Returns whether there is more to do.
+    fn sweep_heap(&mut self) -> bool {
+        self.heap_sweep.step(self.core.shared.heap_sweeps(), SWEEP_STEP)
     }
 
     fn has_work_at_hand(&self) -> bool {
@@ -669,6 +679,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
             self.close_idle();
             self.close_reply_holders();
             self.engine.own_session().maintain(self.core.now);
+            if is_due {
+                self.sweep_heap();
+            }
             if let Some(native) = &mut self.native {
                 native.keep_house(&self.core);
             }

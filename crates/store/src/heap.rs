@@ -3,6 +3,11 @@
 //! glibc allocates a block directly from the kernel if it is large, and raises its threshold for
 //! "large" to the largest block freed so far, up to 32 MiB. From then on each thread's arena keeps
 //! blocks of that size, memory that no ledger counts. Fixed thresholds keep the arenas small.
+//! Smaller blocks that many clients held at once are returned by a [`Sweep`].
+
+mod sweep;
+
+pub use sweep::Sweep;
 
 /// Larger blocks are allocated from the kernel one by one. Smaller ones are reused, which avoids
 /// clearing their pages again.
@@ -20,8 +25,8 @@ fn large_block_bytes(memory_bytes: u64, passes_many_hands: bool) -> i32 {
     (memory_bytes / part).clamp(LARGE_BLOCK_BYTES_MIN, LARGE_BLOCK_BYTES_MAX) as i32
 }
 
-/// Sets the thresholds for the whole process; called once, before it starts threads. If large
-/// values pass through many threads, smaller blocks return to the kernel as well.
+/// Sets the thresholds for the whole process, before it starts threads and as its memory changes.
+/// If large values pass through many threads, smaller blocks return to the kernel as well.
 pub fn return_large_blocks(memory_bytes: u64, passes_many_hands: bool) {
     let large_bytes = large_block_bytes(memory_bytes, passes_many_hands);
     #[cfg(all(target_env = "gnu", not(miri)))]

@@ -127,9 +127,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 let text = "Stats not supported for the current allocator";
                 self.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
             }
-            // The log returns its pages by itself, and no allocator holds memory that could be
-            // given back.
-            _ => self.say(caller, |encoder| encoder.ok()),
+            // The log returns its pages by itself, the workers' heaps on request.
+            _ => {
+                self.core.shared.sweep_heaps();
+                self.say(caller, |encoder| encoder.ok());
+            }
         }
     }
 }
