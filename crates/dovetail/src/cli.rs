@@ -9,7 +9,8 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 use crate::failure::{Failure, note, print};
 use crate::machine::Machine;
-use crate::settings::{Kind, Layered, TABLE, file, layers, print as printing, settle};
+use crate::settings::layers::SettingError;
+use crate::settings::{Kind, Layered, Setting, TABLE, file, layers, print as printing, settle};
 use crate::{
     backup_command, check_command, cli_command, cluster_command, cm_command, compare_command,
     config_command, doctor, migrate_command, plan_command, serve as serving, shell_command,
@@ -130,6 +131,9 @@ pub fn with_settings(command: Command) -> Command {
     })
 }
 
+/// What is wrong with a variable that is not UTF-8.
+pub const NO_TEXT: &str = "no text: write it in UTF-8";
+
 /// The effective settings of all layers, and the file that was read.
 pub struct Gathered {
     /// In the order of the table.
@@ -158,9 +162,12 @@ pub fn gather_with(
     machine: &Machine,
 ) -> Result<Gathered, Failure> {
     let entries = file::load(explicit.as_deref())?;
-    // No setting accepts a value that is not UTF-8; its kind reports the error.
-    let environment =
-        |name: &str| std::env::var_os(name).map(|text| text.to_string_lossy().into_owned());
+    for name in TABLE.iter().map(Setting::environment_name) {
+        if std::env::var_os(&name).is_some_and(|text| text.to_str().is_none()) {
+            return Err(SettingError { place: name, reason: NO_TEXT.to_owned() }.into());
+        }
+    }
+    let environment = |name: &str| std::env::var(name).ok();
     let mut settings = layers::combine(flags, &environment, &entries)?;
     settle::settle(&mut settings, machine);
     let is_default_read = explicit.is_none() && !entries.is_empty();

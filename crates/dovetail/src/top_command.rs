@@ -8,6 +8,7 @@
 
 mod screen;
 
+use std::env::VarError;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use serde_json::Value;
 
-use crate::cli::one_line;
+use crate::cli::{NO_TEXT, one_line};
 use crate::failure::{Failure, print};
 use crate::http::AdminPort;
 
@@ -72,7 +73,12 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
 }
 
 fn port_of(args: &TopArgs) -> Result<AdminPort, Failure> {
-    let password = std::env::var("DOVETAIL_ADMIN_PASSWORD").ok();
+    let password = match std::env::var("DOVETAIL_ADMIN_PASSWORD") {
+        Err(VarError::NotUnicode(_)) => {
+            return Err(Failure::Usage(format!("DOVETAIL_ADMIN_PASSWORD: {NO_TEXT}")));
+        }
+        found => found.ok(),
+    };
     let login = match (&args.user, password) {
         (None, None) => None,
         (Some(_), None) => {

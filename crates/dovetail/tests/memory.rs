@@ -334,3 +334,35 @@ fn what_a_server_writes_is_its_owners_alone_whatever_the_umask() {
     // The settings, the users, two directories above the data, its log and lock, the copy's.
     check_private(folder.path(), 8);
 }
+
+#[test]
+fn a_log_that_is_a_pipe_is_refused_at_once_and_a_directory_open_to_others_is_told() {
+    for name in ["log", "LOCK"] {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join(name);
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let ports = ["--resp", "0", "--memcached", "off", "--admin", "off", "--memory", "64MiB"];
+        let data = ["serve", "--mode", "store", "--data-dir", path(folder.path())];
+        let arguments = [&data[..], &ports[..]].concat();
+        let output = dovetail(&arguments).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success(), "{text}");
+        assert!(text.contains("its mode is 0755: other users can enter it"), "{text}");
+        let last = text.lines().last().unwrap();
+        assert!(last.contains(&format!(": {name}: no regular file")), "{text}");
+    }
+}
+
+#[test]
+fn a_variable_that_is_no_text_is_refused_by_its_name() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    for name in ["DOVETAIL_REQUIREPASS", "DOVETAIL_MEMORY"] {
+        let mut command = dovetail(&["serve", "--print-config"]);
+        let output = command.env(name, OsStr::from_bytes(b"64\xff")).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert_eq!(text, format!("dovetail: {name}: no text: write it in UTF-8\n"));
+    }
+}

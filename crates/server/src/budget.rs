@@ -116,7 +116,7 @@ pub struct KindNumbers {
     pub kind: Kind,
     /// Granted now.
     pub bytes: u64,
-    /// The number of refused requests for room.
+    /// The most that may be granted.
     pub limit_bytes: u64,
     /// The number of refused requests for room.
     pub refusals: u64,

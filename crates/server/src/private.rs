@@ -13,6 +13,16 @@ pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)
 }
 
+/// Warns if users other than the server's own can enter or list this directory.
+pub(crate) fn warn_if_open_to_others(path: &Path) {
+    let Ok(status) = path.metadata() else { return };
+    let mode = status.permissions().mode() & 0o777;
+    if mode & !DIRECTORY_MODE != 0 {
+        let path = path.display();
+        tracing::warn!("{path}: its mode is 0{mode:03o}: other users can enter it; chmod 700 it");
+    }
+}
+
 /// Creates an empty file, replacing an existing one.
 pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();

@@ -21,7 +21,7 @@ mod memory;
 use thiserror::Error;
 
 pub use faulty::{Faults, FaultyMedium};
-pub use file::FileMedium;
+pub use file::{FileMedium, open_regular};
 pub use log_file::{LogFile, Media};
 pub use mapped::MappedMedium;
 pub use memory::MemoryMedium;

@@ -91,7 +91,8 @@ Settings are read at start. While the server runs, `CONFIG SET` and SIGHUP chang
 live: LIVE.
 Each holds until the server ends, or until it is changed again; `CONFIG GET` says what holds.
 `CONFIG REWRITE` puts the live settings that were changed into the file, where all else stays as it
-is: comments, order, and what no setting knows. Whatever else is to change needs a restart.
+is: comments, order, and what no setting knows; once the file is gone it is refused. Whatever else
+is to change needs a restart.
 
 SIGHUP reads the file again, and the files of certificates and users that settings name. All live
 settings that differ from the last reading hold from then on, unless one of them is wrong: then none

@@ -24,19 +24,18 @@ use crate::settings::value::Value;
 /// Only the server's own user reads the file, whatever the umask.
 const MODE: u32 = 0o600;
 
-/// Rewrites the file at `path`, which may be a link. A missing file is created with only the
-/// changes since the start; Redis would write all settings that differ from the default.
+/// Rewrites the file at `path`, which may be a link. A missing file is refused: one with only the
+/// changes since the start would begin the next server without the other settings.
 pub fn rewrite(path: &Path, changes: &BTreeMap<&'static str, String>) -> io::Result<()> {
-    let path = match fs::canonicalize(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => path.to_owned(),
-        found => found?,
+    let failed = |error: io::Error| {
+        let advice = match error.kind() {
+            ErrorKind::NotFound => "; the file that the server began with is gone: put it back",
+            _ => "",
+        };
+        io::Error::new(error.kind(), format!("{}: {error}{advice}", path.display()))
     };
-    let text = match small_file::read_text(&path, small_file::SETTINGS_MAX_BYTES) {
-        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
-        read => read.map_err(|error| {
-            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-        })?,
-    };
+    let path = fs::canonicalize(path).map_err(failed)?;
+    let text = small_file::read_text(&path, small_file::SETTINGS_MAX_BYTES).map_err(failed)?;
     let edited = edit(&text, changes).map_err(io::Error::other)?;
     if edited == text { Ok(()) } else { replace(&path, &edited) }
 }
@@ -194,13 +193,15 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_gone_is_made_anew() {
+    fn a_file_that_is_gone_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("dovetail.toml");
-        rewrite(&path, &changes(&[("threads", "3")])).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "threads = 3\n");
-        let nowhere = folder.path().join("no/dovetail.toml");
-        let error = rewrite(&nowhere, &changes(&[("threads", "3")])).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::NotFound);
+        for name in ["dovetail.toml", "no/dovetail.toml"] {
+            let path = folder.path().join(name);
+            let error = rewrite(&path, &changes(&[("threads", "3")])).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NotFound);
+            let (text, start) = (error.to_string(), path.display().to_string());
+            assert!(text.starts_with(&start) && text.contains("is gone: put it back"), "{text}");
+            assert!(!path.exists());
+        }
     }
 }

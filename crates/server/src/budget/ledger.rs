@@ -30,17 +30,24 @@ struct Part {
 pub struct Ledger {
     budget: Arc<BufferBudget>,
     parts: [Part; Kind::COUNT],
+    /// Requests that were refused before ask again: they are not counted twice.
+    is_retrying: bool,
 }
 
 impl Ledger {
     /// An empty part.
     pub fn new(budget: Arc<BufferBudget>) -> Ledger {
-        Ledger { budget, parts: [Part::default(); Kind::COUNT] }
+        Ledger { budget, parts: [Part::default(); Kind::COUNT], is_retrying: false }
     }
 
     /// The shared budget.
     pub fn budget(&self) -> &Arc<BufferBudget> {
         &self.budget
+    }
+
+    /// Says whether requests that were refused before ask again from now on.
+    pub fn set_retrying(&mut self, is_retrying: bool) {
+        self.is_retrying = is_retrying;
     }
 
     /// Books `bytes` if they fit, all or nothing.
@@ -54,7 +61,9 @@ impl Ledger {
             } else if self.budget.try_grant(kind, missing) {
                 missing
             } else {
-                self.budget.note_refusal(kind);
+                if !self.is_retrying {
+                    self.budget.note_refusal(kind);
+                }
                 return false;
             };
             part.granted_bytes += granted;

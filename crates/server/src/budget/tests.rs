@@ -63,6 +63,19 @@ fn every_kind_stops_at_its_own_part_and_counts_what_it_refuses() {
 }
 
 #[test]
+fn a_request_that_waits_and_asks_again_is_counted_once() {
+    let (budget, mut ledger) = ledger(1000);
+    let refusals = || budget.kinds().map(|numbers| numbers.refusals).sum::<u64>();
+    assert!(!ledger.try_reserve(Kind::Bodies, 2000));
+    ledger.set_retrying(true);
+    assert!(!ledger.try_reserve(Kind::Bodies, 2000));
+    assert_eq!(refusals(), 1);
+    ledger.set_retrying(false);
+    assert!(!ledger.try_reserve(Kind::Bodies, 2000));
+    assert_eq!(refusals(), 2);
+}
+
+#[test]
 fn full_kinds_together_leave_their_eighth_to_small_commands() {
     let budget = Arc::new(BufferBudget::new(64 * MIB));
     let others = Kind::ALL.into_iter().filter(|kind| kind.class() != Class::Small);

@@ -11,7 +11,7 @@
 //! I1: `checkpoint` is complete or absent; the entries that it names were on the disk before it
 //!     was.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use store::durable::Durable;
 use store::durable::checkpoint::{Checkpoint, CheckpointError, Checkpointer};
+use store::medium::open_regular;
 
 use crate::error::StartError;
 
@@ -34,7 +35,7 @@ const REST: Duration = Duration::from_millis(1);
 
 /// The checkpoint of a directory, if there is one.
 pub(super) fn read(directory: &Path) -> Option<Result<Checkpoint, CheckpointError>> {
-    match File::open(directory.join(FILE)) {
+    match open_regular(&directory.join(FILE), OpenOptions::new().read(true)) {
         Ok(file) => Some(Checkpoint::read_from(&mut BufReader::with_capacity(BUFFER_BYTES, file))),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => Some(Err(CheckpointError::Io(error.to_string()))),

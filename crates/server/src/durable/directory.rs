@@ -12,7 +12,7 @@ use rustix::fs::FlockOperation;
 use store::durable::backup::{Copied, backup};
 use store::durable::check::{Report, check};
 use store::durable::{Beside, DataError, NewData, Opened, Recovery, UsedCheckpoint};
-use store::medium::{FileMedium, LogFile, Media};
+use store::medium::{FileMedium, LogFile, Media, open_regular};
 use store::{NeededMemory, NodeShare, Store, StoreConfig, Tuning};
 
 use super::node_file::{self, Tenancy, Tenant};
@@ -51,6 +51,7 @@ pub fn open_store(
     };
     let refused = |reason: String| StartError::Data { path: data.path.clone(), reason };
     private::create_directory(&data.path).map_err(|error| refused(error.to_string()))?;
+    private::warn_if_open_to_others(&data.path);
     let lock = lock(&data.path).map_err(refused)?;
     refuse_unfinished(&data.path).map_err(refused)?;
     let mut tenancy = match tenant {
@@ -254,7 +255,8 @@ pub fn check_node(directory: &Path) -> Result<Option<String>, String> {
 /// Reads a data directory that no server uses, and changes nothing; the error says why it cannot be
 /// read. `progress` gets the number of segments done, and of all.
 pub fn check_data(directory: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Report, String> {
-    let lock = File::open(directory.join(LOCK_FILE)).map_err(|error| format!("LOCK: {error}"))?;
+    let lock = open_regular(&directory.join(LOCK_FILE), OpenOptions::new().read(true))
+        .map_err(|error| format!("{LOCK_FILE}: {error}"))?;
     rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared)
         .map_err(|_| "a server has it; stop that one first".to_owned())?;
     if let Some(lost) = lost(directory, &lock)? {
@@ -301,13 +303,10 @@ pub fn backup_data(
 
 /// Keeps other servers out as long as the file is open.
 fn lock(path: &Path) -> Result<File, String> {
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(private::FILE_MODE)
-        .open(path.join(LOCK_FILE))
-        .map_err(|error| error.to_string())?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(private::FILE_MODE);
+    let file = open_regular(&path.join(LOCK_FILE), &mut options)
+        .map_err(|error| format!("{LOCK_FILE}: {error}"))?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::WOULDBLOCK) => {

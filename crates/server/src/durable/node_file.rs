@@ -12,13 +12,15 @@
 //!     records the incarnation that began it, so no incarnation takes the new log for the data of
 //!     earlier incarnations.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use cluster::message::Recovered;
+use store::medium::open_regular;
 
 use crate::cluster::replica_store::{Kept, Owner};
+use crate::small_file;
 
 const NODE_FILE: &str = "NODE";
 const NEW_FILE: &str = "NODE.new";
@@ -104,7 +106,7 @@ impl Tenancy {
 
 /// The state in a directory's file; none: it does not belong to a node.
 pub fn read(directory: &Path) -> Result<Option<Kept>, String> {
-    match fs::read(directory.join(NODE_FILE)) {
+    match small_file::read(&directory.join(NODE_FILE), small_file::USERS_MAX_BYTES) {
         Ok(bytes) => match Kept::decode(&bytes) {
             Some(kept) => Ok(Some(kept)),
             None => {
@@ -128,7 +130,8 @@ fn refuse_others(has: &Owner, asked: &Owner) -> Result<(), String> {
 
 /// Whether a log was ever begun.
 pub(super) fn has_log(directory: &Path) -> Result<bool, String> {
-    let file = match File::open(directory.join(super::directory::LOG_FILE)) {
+    let log = directory.join(super::directory::LOG_FILE);
+    let file = match open_regular(&log, OpenOptions::new().read(true)) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(format!("log: {error}")),

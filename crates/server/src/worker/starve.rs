@@ -199,6 +199,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             has_refused = is_late && self.refuse_stalled();
             self.finish_touched();
         }
+        self.core.ledger.set_retrying(true);
         for slot in std::mem::take(&mut self.starved.slots) {
             let Some(connection) = self.core.connections.get_mut(slot) else { continue };
             if !connection.is_starved {
@@ -216,6 +217,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 self.core.touch(slot);
             }
         }
+        self.core.ledger.set_retrying(false);
         if self.starved.is_empty() {
             self.starved.since = None;
         } else if is_late && self.starved.looked_at == now && !has_refused {

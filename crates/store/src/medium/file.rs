@@ -5,9 +5,29 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
 
 use super::{Medium, MediumError};
+
+/// Opens a file of a data directory with these options, and waits for no other process: a pipe or a
+/// device is refused. Options that write have to read as well.
+///
+/// # Errors
+/// The kernel's, and those of what is not a regular file.
+pub fn open_regular(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    // Without that flag, opening a pipe waits for a writer.
+    let file = options.custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_dir() {
+        return Err(Errno::ISDIR.into());
+    }
+    if !kind.is_file() {
+        return Err(io::Error::other("no regular file, but a pipe or a device: remove it"));
+    }
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    Ok(file)
+}
 
 /// A preallocated file.
 #[derive(Debug)]
@@ -24,7 +44,7 @@ impl FileMedium {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         // Only the owner may read clients' data, whatever the umask.
-        Ok(FileMedium { file: options.mode(0o600).open(path)? })
+        Ok(FileMedium { file: open_regular(path, options.mode(0o600))? })
     }
 
     /// Opens an existing file for reading only.
@@ -32,7 +52,7 @@ impl FileMedium {
     /// # Errors
     /// The kernel's.
     pub fn open_read_only(path: &Path) -> io::Result<FileMedium> {
-        Ok(FileMedium { file: File::open(path)? })
+        Ok(FileMedium { file: open_regular(path, OpenOptions::new().read(true))? })
     }
 
     pub(super) fn file(&self) -> &File {
