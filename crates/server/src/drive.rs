@@ -27,6 +27,7 @@ use crate::config::{Config, Poll};
 use crate::counters::Dialect;
 use crate::engine::RunToCompletion;
 use crate::error::StartError;
+use crate::forwarding::replicate::ControlChannel;
 use crate::forwarding::{Fabric, Routed};
 use crate::poller::{Interest, Poller, READY_MAX, Ready};
 use crate::shared::Shared;
@@ -90,10 +91,22 @@ impl Drive {
     /// # Errors
     /// As for [`Drive::new`].
     pub fn of_cluster(config: Config, view: Option<Arc<View>>) -> Result<Drive, StartError> {
+        Drive::of_node(config, view, None)
+    }
+
+    /// The same with the channel to a control thread, whose other end the caller has.
+    pub(crate) fn of_node(
+        config: Config,
+        view: Option<Arc<View>>,
+        channel: Option<ControlChannel>,
+    ) -> Result<Drive, StartError> {
         let failed = |source| StartError::System { what: "make a worker", source };
         let shared = Arc::new(Shared::open(Config { poll: Poll::Busy, ..config }, None)?);
         if let Some(view) = view {
             shared.set_cluster(view);
+        }
+        if let Some(channel) = channel {
+            shared.set_control_channel(Arc::new(channel));
         }
         if !shared.layers().is_routed {
             return Err(failed(io::Error::other("the settings route nothing")));

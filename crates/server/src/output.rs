@@ -50,6 +50,15 @@ enum Piece {
     Pinned(PinnedValue),
 }
 
+/// A place in an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputEnd {
+    front_bytes: usize,
+    rest_count: usize,
+    /// Of the last piece of the rest, if that is encoded.
+    last_bytes: usize,
+}
+
 impl Piece {
     fn bytes(&self) -> &[u8] {
         match self {
@@ -95,17 +104,31 @@ impl Output {
         result
     }
 
-    /// The place behind all that is here, if it is not behind a pinned value.
-    pub fn end(&self) -> Option<usize> {
-        self.rest.is_empty().then_some(self.front.len())
+    /// The place behind all that is here.
+    pub fn end(&self) -> OutputEnd {
+        let last_bytes = match self.rest.back() {
+            Some(Piece::Encoded(bytes)) => bytes.len(),
+            _ => 0,
+        };
+        OutputEnd { front_bytes: self.front.len(), rest_count: self.rest.len(), last_bytes }
     }
 
     /// Forgets everything behind a place that [`Output::end`] gave; nothing was sent since.
-    pub fn cut_back(&mut self, end: usize) {
-        self.rest.clear();
-        self.rest_bytes = 0;
-        self.rest_encoded_bytes = 0;
-        self.front.truncate(end);
+    pub fn cut_back(&mut self, end: OutputEnd) {
+        self.front.truncate(end.front_bytes);
+        self.rest.truncate(end.rest_count);
+        if let Some(Piece::Encoded(bytes)) = self.rest.back_mut() {
+            bytes.truncate(end.last_bytes);
+        }
+        let (mut rest_bytes, mut encoded_bytes) = (0, 0);
+        for piece in &self.rest {
+            rest_bytes += piece.bytes().len();
+            encoded_bytes += match piece {
+                Piece::Encoded(bytes) => bytes.len(),
+                Piece::Pinned(_) => 0,
+            };
+        }
+        (self.rest_bytes, self.rest_encoded_bytes) = (rest_bytes, encoded_bytes);
     }
 
     /// Sends a value without copying it.

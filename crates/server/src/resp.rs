@@ -345,7 +345,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         raw: &'a [u8],
     ) {
         match parsed {
-            Ok(command) if self.is_group(&command, raw) => self.run_group(caller, command, raw),
+            Ok(command) if self.is_group(caller.slot, &command, raw) => {
+                self.run_group(caller, command, raw)
+            }
             Ok(command) => self.run(caller, command),
             Err(error) => self.refuse(caller, &error),
         }

@@ -114,6 +114,19 @@ impl View {
         }
     }
 
+    /// The same by the newest configuration, whose places are published a moment after it.
+    pub fn settled_place(&self, slot: Slot) -> Place {
+        let place = self.place(slot);
+        if matches!(place, Place::Here | Place::ThroughControl) {
+            return place;
+        }
+        let state = self.state();
+        let is_given = state.configuration.as_ref().is_some_and(|all| {
+            all.shard(all.shard_of_slot(slot)).is_some_and(|shard| shard.primary == state.own)
+        });
+        if is_given { Place::ThroughControl } else { place }
+    }
+
     /// Whether this node is the primary of a slot, serving or about to.
     #[inline]
     pub fn is_own(&self, slot: Slot) -> bool {

@@ -31,7 +31,7 @@ use cluster::record::Entry;
 use cluster::{Slot, Version};
 use store::request::{Condition, Item, Op, Outcome, Request};
 use wire::memcached::binary::{self, Status};
-use wire::resp::ErrorCode;
+use wire::resp::{ErrorCode, ErrorReply};
 
 use super::request_slot::{RequestSlot, RequestSlotWriter, RequestSlots};
 use crate::budget::{BufferBudget, Kind, Reservation};
@@ -83,7 +83,8 @@ impl Refused {
             Refused::Moved { .. } => ErrorCode::Moved,
             Refused::Full => ErrorCode::Oom,
             Refused::TooFewCopies => ErrorCode::NoReplicas,
-            Refused::Down | Refused::Uncertain => ErrorCode::ClusterDown,
+            Refused::Down => ErrorCode::ClusterDown,
+            Refused::Uncertain => ErrorCode::Uncertain,
         }
     }
 }
@@ -397,9 +398,7 @@ impl Refused {
             Refused::Full => "OOM command not allowed when used memory > 'maxmemory'.".to_owned(),
             Refused::Down => "CLUSTERDOWN Hash slot not served".to_owned(),
             Refused::TooFewCopies => "NOREPLICAS Not enough good replicas to write.".to_owned(),
-            Refused::Uncertain => "UNCERTAIN this node ceased to be the slot's primary while the \
-                                   write was under way: it may have happened or not"
-                .to_owned(),
+            Refused::Uncertain => ErrorReply::Uncertain.to_string(),
         }
     }
 }

@@ -65,10 +65,24 @@ fn what_is_appended_while_blocked_comes_after() {
 fn what_was_appended_behind_a_place_can_be_forgotten() {
     let mut output = Output::default();
     output.append(|out| out.extend_from_slice(b"kept"));
-    let end = output.end().unwrap();
+    let end = output.end();
     output.append(|out| out.extend_from_slice(b"forgotten"));
     output.cut_back(end);
     assert_eq!((output.unsent_bytes(), output.encoded_bytes()), (4, 4));
     output.append(|out| out.extend_from_slice(b" and new"));
     assert_eq!(exchange(&mut output), b"kept and new");
+}
+
+#[test]
+fn a_place_between_encoded_pieces_is_kept_exactly() {
+    let mut output = Output::default();
+    output.append(|out| out.extend_from_slice(b"front"));
+    output.rest.push_back(Piece::Encoded(b"rest".to_vec()));
+    (output.rest_bytes, output.rest_encoded_bytes) = (4, 4);
+    let end = output.end();
+    output.append(|out| out.extend_from_slice(b"forgotten"));
+    output.rest.push_back(Piece::Encoded(b"too".to_vec()));
+    output.cut_back(end);
+    assert_eq!((output.unsent_bytes(), output.encoded_bytes()), (9, 9));
+    assert_eq!(exchange(&mut output), b"frontrest");
 }

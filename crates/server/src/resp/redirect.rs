@@ -28,6 +28,7 @@ use crate::connection::Ending;
 use crate::engine::Engine;
 use crate::forwarding::replicate::GroupAnswer;
 use crate::gather::Gather;
+use crate::output::OutputEnd;
 
 /// In a cluster, a transaction is limited to the keys of one slot.
 const NOT_IN_TRANSACTION: ErrorReply<'static> =
@@ -77,20 +78,45 @@ fn is_of_several(command: &Command<'_>) -> bool {
     }
 }
 
-/// Whether a command reads keys of a slot that only the control thread may read.
-fn reads_through_control(view: &View, command: &Command<'_>, raw: &[u8]) -> bool {
+/// Whether a command reads keys of a slot that only the control thread may read. Where the place
+/// has changed since the command was let in, that thread refuses it.
+fn reads_through_control(
+    view: &View,
+    reads_copies: bool,
+    command: &Command<'_>,
+    raw: &[u8],
+) -> bool {
     let reading = command.id().filter(|id| id.spec().flags.contains(Flags::READONLY));
     let Some(id) = reading else { return false };
-    let keyed = slot_of(keys_in(id, raw).into_iter().flatten());
-    matches!(keyed, Keyed::One(slot) if view.place(slot) == Place::ThroughControl)
+    let Keyed::One(slot) = slot_of(keys_in(id, raw).into_iter().flatten()) else { return false };
+    match view.settled_place(slot) {
+        Place::Here => false,
+        Place::ThroughControl => true,
+        Place::Elsewhere | Place::Nowhere => !reads_copies,
+    }
+}
+
+/// What a client is told in the place of a group's replies if the outcome is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InDoubt {
+    /// It only reads: to send it again.
+    SendAgain,
+    /// One command that writes: that it may have happened.
+    Uncertain,
+    /// A transaction that writes: nothing. A closed connection says so best, because clients take
+    /// any reply of EXEC for its outcome.
+    Close,
 }
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Whether a command goes through the control thread as a group: its writes belong together, or
     /// it bypasses the router and reads a slot of which this node does not have all (I3).
-    pub(super) fn is_group(&self, command: &Command<'_>, raw: &[u8]) -> bool {
+    pub(super) fn is_group(&mut self, slot: usize, command: &Command<'_>, raw: &[u8]) -> bool {
+        let is_routed = self.is_routed();
         let Some(view) = &self.core.cluster else { return false };
-        is_of_several(command) || (!self.is_routed() && reads_through_control(view, command, raw))
+        let reads_copies = self.core.connections[slot].resp().reads_copies;
+        is_of_several(command)
+            || (!is_routed && reads_through_control(view, reads_copies, command, raw))
     }
 
     /// Runs a command as a group; all its keys are of one slot.
@@ -100,14 +126,15 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             return self.run(caller, command);
         };
         let only_reads = command.id().is_some_and(|id| id.spec().flags.contains(Flags::READONLY));
-        self.in_group(caller, (slot, only_reads), |gather| gather.run(caller, command));
+        let in_doubt = if only_reads { InDoubt::SendAgain } else { InDoubt::Uncertain };
+        self.in_group(caller, (slot, in_doubt), |gather| gather.run(caller, command));
     }
 
     /// Runs `run` as a group on keys of a slot, or answers why not.
     pub(super) fn in_group(
         &mut self,
         caller: Caller,
-        (slot, only_reads): (Slot, bool),
+        (slot, in_doubt): (Slot, InDoubt),
         run: impl FnOnce(&mut Self),
     ) {
         self.flush();
@@ -118,26 +145,30 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 run(self);
                 self.flush();
                 if !self.engine.end_group() {
-                    self.end_in_doubt(caller, replies_end.filter(|_| only_reads));
+                    self.end_in_doubt(caller, replies_end, in_doubt);
                 }
             }
             Some(GroupAnswer::TooFewCopies) => self.fail(caller, &ErrorReply::NoReplicas),
-            Some(GroupAnswer::Bad) => self.fail(caller, &ErrorReply::SlotNotServed),
+            // The slot moved while the group waited, or waited long enough.
+            Some(GroupAnswer::Bad) => self.move_on(caller, slot),
         }
     }
 
-    /// A group whose outcome is unknown. A closed connection says so best, because clients do not
-    /// take it for success; where nothing was written, its replies give way to an error.
+    /// A group whose outcome is unknown: its replies give way to an error, or the connection is
+    /// closed.
     #[cold]
-    fn end_in_doubt(&mut self, caller: Caller, replies_end: Option<usize>) {
+    fn end_in_doubt(&mut self, caller: Caller, replies_end: OutputEnd, in_doubt: InDoubt) {
         let connection = &mut self.core.connections[caller.slot];
-        match replies_end {
-            Some(end) if connection.awaiting.is_empty() => {
-                connection.output.cut_back(end);
-                self.fail(caller, &ErrorReply::SlotLost);
-            }
-            _ => connection.ending = Ending::Now,
+        let error = match in_doubt {
+            InDoubt::SendAgain => ErrorReply::SlotLost,
+            InDoubt::Uncertain => ErrorReply::Uncertain,
+            InDoubt::Close => return connection.ending = Ending::Now,
+        };
+        if !connection.awaiting.is_empty() {
+            return connection.ending = Ending::Now;
         }
+        connection.output.cut_back(replies_end);
+        self.fail(caller, &error);
     }
 }
 
@@ -202,7 +233,7 @@ impl<E: Engine> Gather<'_, '_, E> {
             Keyed::One(slot) => slot,
         };
         let Some(view) = &self.core.cluster else { return false };
-        match view.place(slot) {
+        match view.settled_place(slot) {
             Place::Here | Place::ThroughControl => {
                 if is_read && !self.is_routed() {
                     self.core.note_read_here(caller.slot); // I3
@@ -251,10 +282,15 @@ mod tests {
         let limits = Limits::new(1 << 20);
         let parsed = next_command(&mut Parser::default(), raw, &limits);
         let Parsed::Done { value: Ok(command), .. } = parsed else { panic!("{parsed:?}") };
-        for place in [Place::Here, Place::Elsewhere, Place::ThroughControl] {
+        let asks = |reads_copies| reads_through_control(&view, reads_copies, &command, raw);
+        for (place, reads_here, copy_reads_here) in [
+            (Place::Here, true, true),
+            (Place::ThroughControl, false, false),
+            (Place::Elsewhere, false, true),
+        ] {
             view.set_place(Slot::of(b"{t}"), place);
-            let is_asked = reads_through_control(&view, &command, raw);
-            assert_eq!(is_asked, want && place == Place::ThroughControl, "{place:?}");
+            let is_asked = [asks(false), asks(true)];
+            assert_eq!(is_asked, [want && !reads_here, want && !copy_reads_here], "{place:?}");
         }
     }
 

@@ -29,7 +29,7 @@ use wire::resp::{
 };
 
 use super::locked::TOO_MUCH_AT_ONCE;
-use super::redirect::{Keyed, keys_in, slot_of};
+use super::redirect::{InDoubt, Keyed, keys_in, slot_of};
 use super::several::TOO_MANY_PARTS;
 use super::subscribe::{NO_SUCH_CHANNEL, has_others};
 use super::{Caller, is_plain_read};
@@ -296,12 +296,14 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     fn exec_booked(&mut self, caller: Caller, transaction: &Transaction, commands: &[Queued<'_>]) {
         let keys = commands.iter().flat_map(keys_of);
         let keys = keys.chain(transaction.watched.keys().map(|key| &**key));
+        let only_reads = !commands.iter().any(is_write);
+        let may_read_copies = only_reads && self.core.connections[caller.slot].resp().reads_copies;
         match (self.core.cluster.clone(), slot_of(keys)) {
             // A group holds one shard: watched keys of other shards could change meanwhile.
             (Some(_), Keyed::Several) => self.fail(caller, &ErrorReply::CrossSlot),
-            (Some(view), Keyed::One(slot)) if view.is_own(slot) => {
-                let only_reads = !commands.iter().any(is_write);
-                self.in_group(caller, (slot, only_reads), |gather| {
+            (Some(view), Keyed::One(slot)) if view.is_own(slot) || !may_read_copies => {
+                let in_doubt = if only_reads { InDoubt::SendAgain } else { InDoubt::Close };
+                self.in_group(caller, (slot, in_doubt), |gather| {
                     gather.exec_parts(caller, transaction, commands);
                 });
             }

@@ -208,6 +208,8 @@ pub enum ErrorReply<'a> {
     TryAgain,
     /// `TRYAGAIN this node lost the slot or its lease while it read: send it again`
     SlotLost,
+    /// `UNCERTAIN this node ceased to be the slot's primary while the write was under way: ...`
+    Uncertain,
     /// `CLUSTERDOWN Hash slot not served`
     SlotNotServed,
     /// `NOREPLICAS Not enough good replicas to write.`
@@ -491,6 +493,10 @@ impl ErrorReply<'_> {
             ErrorReply::TryAgain => "TRYAGAIN Multiple keys request during rehashing of slot",
             ErrorReply::SlotLost => {
                 "TRYAGAIN this node lost the slot or its lease while it read: send it again"
+            }
+            ErrorReply::Uncertain => {
+                "UNCERTAIN this node ceased to be the slot's primary while the write was under \
+                 way: it may have happened or not"
             }
             ErrorReply::SlotNotServed => "CLUSTERDOWN Hash slot not served",
             ErrorReply::NoReplicas => "NOREPLICAS Not enough good replicas to write.",

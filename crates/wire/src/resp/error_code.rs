@@ -42,6 +42,7 @@ codes! {
     NoReplicas = "NOREPLICAS";
     Oom = "OOM";
     TryAgain = "TRYAGAIN";
+    Uncertain = "UNCERTAIN";
     WrongPass = "WRONGPASS";
 }
 
@@ -54,6 +55,7 @@ impl ErrorCode {
                 | ErrorCode::BusyKey
                 | ErrorCode::ExecAbort
                 | ErrorCode::NoProto
+                | ErrorCode::Uncertain
                 | ErrorCode::WrongPass
         )
     }
@@ -74,6 +76,7 @@ impl ErrorReply<'_> {
             ErrorReply::NoProtocol => ErrorCode::NoProto,
             ErrorReply::CrossSlot => ErrorCode::CrossSlot,
             ErrorReply::TryAgain | ErrorReply::SlotLost => ErrorCode::TryAgain,
+            ErrorReply::Uncertain => ErrorCode::Uncertain,
             ErrorReply::SlotNotServed | ErrorReply::ClusterDown => ErrorCode::ClusterDown,
             ErrorReply::NoReplicas => ErrorCode::NoReplicas,
             ErrorReply::Moved(_) => ErrorCode::Moved,
@@ -106,6 +109,7 @@ mod tests {
             ErrorReply::CrossSlot,
             ErrorReply::TryAgain,
             ErrorReply::SlotLost,
+            ErrorReply::Uncertain,
             ErrorReply::SlotNotServed,
             ErrorReply::ClusterDown,
             ErrorReply::NoReplicas,

@@ -22,6 +22,11 @@ use crate::Config;
 use crate::cluster::{Place, View};
 use crate::counters::Dialect;
 use crate::drive::Drive;
+use crate::forwarding::replicate::ControlChannel;
+
+mod groups;
+
+const THREADS: usize = 2;
 
 fn node(name: u16) -> NodeId {
     NodeId { name, incarnation: 1 }
@@ -82,17 +87,26 @@ struct Bench {
 
 impl Bench {
     fn new(view: Option<Arc<View>>, index: store::IndexKind) -> Bench {
+        Bench::of(view, None, index)
+    }
+
+    fn of(
+        view: Option<Arc<View>>,
+        channel: Option<ControlChannel>,
+        index: store::IndexKind,
+    ) -> Bench {
         let off =
             Config { resp: None, memcached: None, native: None, admin: None, ..Config::default() };
         let config = Config {
-            threads: 2,
+            threads: THREADS,
             write_policy: WritePolicy::Crew,
             dispatch: "key-hash".parse().unwrap(),
             memory_bytes: 256 << 20,
             index,
+            cluster: channel.is_some().then(groups::cluster),
             ..off
         };
-        let mut drive = Drive::of_cluster(config, view).unwrap();
+        let mut drive = Drive::of_node(config, view, channel).unwrap();
         let client = Bench::connect(&mut drive, Dialect::Resp);
         Bench { drive, client }
     }
@@ -259,10 +273,10 @@ fn a_slot_whose_primary_is_unknown_is_not_served() {
     gone.members.retain(|it| *it != node(3));
     gone.addresses.remove(&node(3));
     view.set_configuration(Arc::new(gone));
-    view.set_place(Slot::of(b"bar"), Place::Nowhere);
-    let mut bench = Bench::new(Some(view), store::IndexKind::Hash);
+    let mut bench = Bench::new(Some(Arc::clone(&view)), store::IndexKind::Hash);
     assert_eq!(bench.ask("GET foo"), down, "Elsewhere, at an unknown server");
-    assert_eq!(bench.ask("GET bar"), down, "Nowhere");
+    view.set_place(Slot::of(b"foo"), Place::Nowhere);
+    assert_eq!(bench.ask("GET foo"), down, "Nowhere");
     assert!(bench.ask("CLUSTER INFO").contains("cluster_slots_fail:5461\r\n"));
 }
 
