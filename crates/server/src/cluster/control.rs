@@ -31,14 +31,14 @@ use cluster::{
     ClientId, Configuration, Message, Node, NodeId, Operation, Outcome, Peer, Request, ShardId,
     Slot, Term, Version,
 };
-use cluster_io::{Endpoint, Found, LinkEvent, Links};
+use cluster_io::{Endpoint, Found, LinkEvent, LinkId, Links};
 use crossbeam_channel::Receiver;
 
 use super::clock;
 use super::departure::Departure;
 use super::facts::Facts;
 use super::flushes::Flushes;
-use super::forwards::{Forwards, NodeReply, elsewhere};
+use super::forwards::{Forwards, NodeReply, elsewhere, may_begin_late};
 use super::groups::Groups;
 use super::inbound_log::{self, InboundLogs, Taken};
 use super::landing::Landing;
@@ -47,7 +47,7 @@ use super::replica_store::ServerReplicaStore;
 use super::syncing::Syncing;
 use super::view::{Place, View, summary};
 use crate::forwarding::Fabric;
-use crate::forwarding::replicate::{ControlRequest, Ends, Guests, Refused, RequestChange};
+use crate::forwarding::replicate::{Asker, ControlRequest, Ends, Guests, Refused, RequestChange};
 use crate::poller::{Epoll, Interest, Poller};
 use crate::process::unix_now;
 use crate::shared::Shared;
@@ -254,8 +254,8 @@ impl Control {
                 break;
             }
             let Ok(event) = self.events.try_recv() else { break };
-            if let LinkEvent::Message { from, message, .. } = event {
-                self.hear(from, message, now);
+            if let LinkEvent::Message { from, link, message, .. } = event {
+                self.hear(from, link, message, now);
             }
             work += self.node.take_work();
         }
@@ -303,16 +303,10 @@ impl Control {
         self.node.input(event, now, &mut self.state.actions);
     }
 
-    fn hear(&mut self, from: Peer, message: Message, now: Instant) {
+    fn hear(&mut self, from: Peer, link: LinkId, message: Message, now: Instant) {
         match (from, message) {
-            (Peer::Node(from), Message::Forward { id, bytes })
-                if self.flush_as_guest(from, (id, &bytes), now) => {}
-            (Peer::Node(from), Message::Forward { id, bytes }) => {
-                match self.guests.take(from, id, &bytes) {
-                    Some(control_request) => self.take(control_request, now),
-                    None => self.tell(from, Message::Forwarded { id, bytes: None }),
-                }
-                self.perform(now);
+            (Peer::Node(node), Message::Forward { id, bytes }) => {
+                self.take_guest(Asker { node, link, id }, &bytes, now);
             }
             (Peer::Node(_), Message::Forwarded { id, bytes }) => self.forwarded(id, bytes, now),
             (from, message) => {
@@ -389,7 +383,7 @@ impl Control {
         configuration.map_or(ShardId(0), |configuration| configuration.shard_of_slot(slot))
     }
 
-    fn take(&mut self, control_request: ControlRequest, now: Instant) {
+    pub(super) fn take(&mut self, control_request: ControlRequest, now: Instant) {
         let (shard, key) = (self.shard_of(control_request.slot()), control_request.key());
         let control_request =
             Arc::new(RequestChange::new(control_request, Arc::clone(&self.shared)));
@@ -460,6 +454,7 @@ impl Control {
         let Some(waiter) = self.state.outstanding.get(ticket, sequence) else { return };
         let (shard, control_request) = (waiter.shard, waiter.control_request.clone());
         let is_patient = self.is_patient(waiter, now);
+        let may_forward = is_patient || may_begin_late(waiter, now);
         let is_unsent = self.state.forwards.is_unsent(waiter);
         self.state.outstanding.count_answered(shard);
         // The round's time may be long past: this process may have been stopped within the round
@@ -484,7 +479,7 @@ impl Control {
             Outcome::Unknown if !control_request.is_read() => Some(Refused::Uncertain),
             Outcome::TooFewCopies => Some(Refused::TooFewCopies),
             Outcome::Elsewhere(Some(configuration)) => {
-                if is_patient && self.forward(ticket, &control_request, &configuration, now) {
+                if may_forward && self.forward(ticket, &control_request, &configuration, now) {
                     return;
                 }
                 if control_request.lacks_reply_bytes() > 0 {
@@ -493,7 +488,7 @@ impl Control {
                 }
                 match is_unsent && control_request.is_forwarded() {
                     true => Some(Refused::Full),
-                    false => Some(elsewhere(&configuration, control_request.slot())),
+                    false => Some(elsewhere(&configuration, &control_request)),
                 }
             }
             _ if is_patient => return self.state.outstanding.put_off(ticket),
@@ -522,7 +517,8 @@ impl Control {
         refused: Option<Refused>,
     ) {
         self.state.outstanding.remove(ticket);
-        let is_elsewhere = matches!(refused, Some(Refused::Moved { .. } | Refused::Down));
+        let is_elsewhere =
+            matches!(refused, Some(Refused::Moved { .. } | Refused::Down | Refused::NotBegun));
         if let Some(why) = refused {
             control_request.refuse(&why, &self.shared);
         }
@@ -534,8 +530,8 @@ impl Control {
         let is_asked_again =
             is_elsewhere || (control_request.is_read() && control_request.is_cut());
         let bytes = (!is_asked_again).then_some(bytes);
-        if let Some((to, id)) = self.guests.leave(control_request) {
-            self.reply_to_node(NodeReply { to, id, bytes, hold }, clock::now());
+        if let Some(to) = self.guests.leave(control_request) {
+            self.reply_to_node(NodeReply { to, bytes, hold }, clock::now());
         }
     }
 

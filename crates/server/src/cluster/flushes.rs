@@ -18,10 +18,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::Instant;
+use cluster::message::Hold;
 use cluster::{ClientId, Message, NodeId, Operation, Outcome, Peer, Request, ShardId, Slot};
 
+use super::clock;
 use super::control::{Control, PATIENCE_NS};
-use crate::forwarding::replicate::GroupAnswer;
+use super::forwards::NodeReply;
+use crate::forwarding::replicate::{Asker, GroupAnswer};
 
 /// The first byte of a forwarded flush; requests of one key begin with their format.
 const FORMAT: u8 = b'F';
@@ -40,13 +43,13 @@ pub(super) struct Flushes {
 
 /// The receiver of the answer.
 #[derive(Clone, Copy, Debug)]
-enum Asker {
+enum Caller {
     Dispatcher(usize),
-    Guest { from: NodeId, id: u64 },
+    Guest(Asker),
 }
 
 struct Job {
-    asker: Asker,
+    caller: Caller,
     since: Instant,
     /// Shards for which no node was asked yet.
     left: BTreeSet<ShardId>,
@@ -59,9 +62,9 @@ struct Job {
 }
 
 impl Job {
-    fn new(asker: Asker, left: BTreeSet<ShardId>, since: Instant) -> Job {
+    fn new(caller: Caller, left: BTreeSet<ShardId>, since: Instant) -> Job {
         let (asked, forwarded) = (BTreeMap::new(), BTreeMap::new());
-        Job { asker, since, left, asked, forwarded, done: Vec::new(), answer: GroupAnswer::Good }
+        Job { caller, since, left, asked, forwarded, done: Vec::new(), answer: GroupAnswer::Good }
     }
 
     fn is_over(&self) -> bool {
@@ -145,19 +148,14 @@ impl Control {
         let wanted = configuration.shards();
         let wanted = wanted.filter(|(_, shard)| is_everywhere || shard.primary == own);
         let left = wanted.map(|(id, _)| id).collect();
-        self.state.flushes.jobs.push(Job::new(Asker::Dispatcher(dispatcher), left, now));
+        self.state.flushes.jobs.push(Job::new(Caller::Dispatcher(dispatcher), left, now));
     }
 
     /// Starts another node's flush of some of this node's shards; returns false if the bytes are
     /// not a flush.
-    pub(super) fn flush_as_guest(
-        &mut self,
-        from: NodeId,
-        (id, bytes): (u64, &[u8]),
-        now: Instant,
-    ) -> bool {
+    pub(super) fn flush_as_guest(&mut self, from: Asker, bytes: &[u8], now: Instant) -> bool {
         let Some(wanted) = decode(bytes) else { return false };
-        self.state.flushes.jobs.push(Job::new(Asker::Guest { from, id }, wanted, now));
+        self.state.flushes.jobs.push(Job::new(Caller::Guest(from), wanted, now));
         true
     }
 
@@ -188,7 +186,7 @@ impl Control {
         for id in std::mem::take(&mut job.left) {
             let Some(shard) = configuration.shard(id) else { continue };
             let is_own = shard.primary == self.node.id();
-            let is_guest = matches!(job.asker, Asker::Guest { .. });
+            let is_guest = matches!(job.caller, Caller::Guest { .. });
             if is_own && !self.state.outstanding.is_held(id) {
                 self.ask_to_flush(job, (id, shard.first), now);
             } else if is_own || (!is_guest && !configuration.has(shard.primary)) {
@@ -219,11 +217,12 @@ impl Control {
     }
 
     fn end_flushing(&mut self, job: Job) {
-        match job.asker {
-            Asker::Dispatcher(dispatcher) => self.ends.answer(dispatcher, job.answer),
-            Asker::Guest { from, id } => {
+        match job.caller {
+            Caller::Dispatcher(dispatcher) => self.ends.answer(dispatcher, job.answer),
+            Caller::Guest(to) => {
                 let bytes = Some(encode_reply(job.answer, &job.done).into());
-                self.tell(from, Message::Forwarded { id, bytes });
+                let reply = NodeReply { to, bytes, hold: Hold::default() };
+                self.reply_to_node(reply, clock::now());
             }
         }
     }

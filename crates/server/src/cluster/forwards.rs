@@ -7,8 +7,10 @@
 //! ```
 //!
 //! # Invariants
-//! F1: a request is sent to another node once; if no answer comes, its outcome is unknown.
-//! F2: a guest is not forwarded again.
+//! F1: a write is sent to another node once; if no answer comes, its outcome is unknown. A read is
+//!     sent again once its node has left the cluster.
+//! F2: a guest is not forwarded again. Its reply goes to the asking node whether or not that is a
+//!     member here: one that has left the cluster has clients until it ends.
 //! F3: the copy of an outgoing request is booked before it is made, and a reply before it is copied
 //!     into its client's request slot; without room, the request or reply waits where it is. A read
 //!     whose reply has no room is sent again when there is some. The oldest read's reply may exceed
@@ -26,12 +28,13 @@ use std::time::Duration;
 
 use base::Instant;
 use cluster::message::Hold;
-use cluster::{Configuration, Message, NodeId, Slot};
+use cluster::{Configuration, Message, NodeId, Peer};
+use cluster_io::{Endpoint, LinkId};
 
-use super::control::{Control, PATIENCE_NS};
+use super::control::{Control, PATIENCE_NS, State};
 use super::outstanding::Waiter;
 use crate::budget::{Kind, Reservation};
-use crate::forwarding::replicate::{ControlRequest, Refused};
+use crate::forwarding::replicate::{Asker, ControlRequest, Refused};
 
 /// Requests at other nodes at a time. A link's queue takes 1,024 messages, and its peer answers
 /// others too.
@@ -60,9 +63,7 @@ pub(super) struct Forwards {
 
 /// A reply to another node, about a request that it has forwarded.
 pub(super) struct NodeReply {
-    pub to: NodeId,
-    /// The asking node's number.
-    pub id: u64,
+    pub to: Asker,
     /// None: it was not executed here.
     pub bytes: Option<Arc<[u8]>>,
     /// Its booking, held until it has left.
@@ -85,6 +86,20 @@ impl Forwards {
         std::mem::take(&mut self.has_answers)
     }
 
+    /// Takes out the reads, by their number and ticket, that are at nodes that have left; returns
+    /// their tickets.
+    fn take_lost(
+        &mut self,
+        is_member: impl Fn(NodeId) -> bool,
+        is_read: impl Fn(u64, u32) -> bool,
+    ) -> Vec<u32> {
+        let is_lost = |id: &u64, sent: &mut Sent| !is_member(sent.to) && is_read(*id, sent.ticket);
+        let tickets: Vec<u32> =
+            self.sent.extract_if(.., is_lost).map(|(_, sent)| sent.ticket).collect();
+        self.has_answers |= !tickets.is_empty();
+        tickets
+    }
+
     /// Whether a reply waits to be sent.
     pub fn has_unsent(&self) -> bool {
         !self.unsent.is_empty()
@@ -93,6 +108,7 @@ impl Forwards {
 
 struct Sent {
     ticket: u32,
+    to: NodeId,
     key: Arc<[u8]>,
     sent_at: Instant,
     /// The booking of the copy that leaves.
@@ -137,7 +153,8 @@ impl Control {
             return true;
         }
         self.state.outstanding.note_sent(ticket, now);
-        self.state.forwards.sent.insert(id, Sent { ticket, key, sent_at: now, _booked: booked });
+        let sent = Sent { ticket, to, key, sent_at: now, _booked: booked };
+        self.state.forwards.sent.insert(id, sent);
         true
     }
 
@@ -193,6 +210,21 @@ impl Control {
             && since(waiter.came_at) < patience_ns.saturating_mul(3)
     }
 
+    /// Takes a request that another node has forwarded.
+    pub(super) fn take_guest(&mut self, from: Asker, bytes: &[u8], now: Instant) {
+        if self.flush_as_guest(from, bytes, now) {
+            return;
+        }
+        match self.guests.take(from, bytes) {
+            Some(control_request) => self.take(control_request, now),
+            None => {
+                let reply = NodeReply { to: from, bytes: None, hold: Hold::default() };
+                self.try_reply(&reply);
+            }
+        }
+        self.perform(now);
+    }
+
     /// Sends the reply to a request that another node has forwarded, now or once its link has room
     /// (F5).
     pub(super) fn reply_to_node(&mut self, reply: NodeReply, now: Instant) {
@@ -213,16 +245,30 @@ impl Control {
         }
     }
 
-    /// Returns false if its link is full. A node that has left counts as reached: nothing waits for
-    /// it.
+    /// Returns false if its link is full (F2).
     fn try_reply(&self, reply: &NodeReply) -> bool {
-        let message = Message::Forwarded { id: reply.id, bytes: reply.bytes.clone() };
-        !self.state.peers.contains_key(&reply.to)
-            || self.tell_held(reply.to, message, reply.hold.clone())
+        let Asker { node, link, id } = reply.to;
+        let message = Message::Forwarded { id, bytes: reply.bytes.clone() };
+        let at = way_back(&self.state.peers, node, link);
+        self.links.send_held(&at, Peer::Node(node), message, reply.hold.clone())
+    }
+
+    /// Sends reads again whose node has left the cluster (F1).
+    fn repeat_forwards(&mut self) {
+        let State { forwards, peers, outstanding, .. } = &mut self.state;
+        let is_read = |id: u64, ticket: u32| {
+            let waiter = outstanding.get(ticket, id);
+            let request = waiter.and_then(|waiter| waiter.control_request.as_ref());
+            request.is_some_and(|request| request.is_read())
+        };
+        for ticket in forwards.take_lost(|node| peers.contains_key(&node), is_read) {
+            outstanding.put_off(ticket);
+        }
     }
 
     /// Gives up requests that another node has had for too long: their outcome is unknown.
     pub(super) fn give_up_forwards(&mut self, now: Instant) {
+        self.repeat_forwards();
         let is_late = |sent: &Sent| now.ns.saturating_sub(sent.sent_at.ns) >= PATIENCE_NS;
         let late: Vec<(u64, u32)> = self
             .state
@@ -239,19 +285,97 @@ impl Control {
             else {
                 continue;
             };
-            let why = if control_request.is_read() { Refused::Down } else { Refused::Uncertain };
+            let why =
+                if control_request.is_read() { Refused::NotBegun } else { Refused::Uncertain };
             self.finish(ticket, &control_request, Some(why));
         }
     }
 }
 
-/// The node that serves a slot, as the refusal for a client of this node.
-pub(super) fn elsewhere(configuration: &Configuration, slot: Slot) -> Refused {
+/// Where the reply to a node goes: a node that has left, or is not known yet, has only the link on
+/// which it has asked (F2).
+fn way_back(peers: &BTreeMap<NodeId, Endpoint>, node: NodeId, link: LinkId) -> Endpoint {
+    peers.get(&node).cloned().unwrap_or(Endpoint::Link(link))
+}
+
+/// Whether a request may be forwarded though its time has passed: no node has begun to execute it,
+/// because it has waited behind others.
+pub(super) fn may_begin_late(waiter: &Waiter, now: Instant) -> bool {
+    let since_ns = now.ns.saturating_sub(waiter.came_at.ns);
+    waiter.sent_at.is_none() && since_ns < PATIENCE_NS.saturating_mul(3)
+}
+
+/// The refusal for a client of this node whose request another node would have to execute.
+pub(super) fn elsewhere(
+    configuration: &Configuration,
+    control_request: &ControlRequest,
+) -> Refused {
+    let slot = control_request.slot();
     let shard = configuration.shard(configuration.shard_of_slot(slot));
     let primary = shard.map(|shard| shard.primary).filter(|node| configuration.has(*node));
     let addresses = primary.and_then(|node| configuration.addresses(node));
+    if addresses.is_some() && control_request.is_forwarded() {
+        return Refused::NotBegun;
+    }
     match addresses.filter(|addresses| addresses.resp != 0) {
         Some(at) => Refused::Moved { slot: slot.0, address: format!("{}:{}", at.host, at.resp) },
         None => Refused::Down,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cluster::ShardId;
+
+    use super::*;
+    use crate::budget::BufferBudget;
+    use crate::cluster::outstanding::Outstanding;
+
+    const LINK: LinkId = LinkId(7);
+
+    fn node(name: u16) -> NodeId {
+        NodeId { name, incarnation: 1 }
+    }
+
+    #[test]
+    fn a_node_that_has_left_gets_its_replies_over_its_link() {
+        let at = Endpoint::address("db1:7400");
+        let mut peers = BTreeMap::from([(node(1), at.clone())]);
+        assert_eq!(way_back(&peers, node(1), LINK), at);
+        peers.clear();
+        assert_eq!(way_back(&peers, node(1), LINK), Endpoint::Link(LINK));
+    }
+
+    #[test]
+    fn reads_at_nodes_that_have_left_are_sent_again_and_writes_are_not() {
+        let budget = Arc::new(BufferBudget::new(1 << 20));
+        let mut forwards = Forwards::default();
+        for (id, to) in [(1, node(1)), (2, node(1)), (3, node(2)), (4, node(2))] {
+            let _booked = Reservation::empty(&budget, Kind::Forwards);
+            let (ticket, key) = (10 * id as u32, Arc::from(&b"k"[..]));
+            let sent = Sent { ticket, to, key, sent_at: Instant::default(), _booked };
+            forwards.sent.insert(id, sent);
+        }
+        let is_read = |id, _| id % 2 == 1;
+        assert!(forwards.take_lost(|_| true, is_read).is_empty());
+        assert!(!forwards.take_has_answers());
+        assert_eq!(forwards.take_lost(|to| to == node(1), is_read), [30]);
+        assert!(forwards.take_has_answers(), "what waits behind it may go on");
+        assert_eq!(forwards.sent.keys().copied().collect::<Vec<_>>(), [1, 2, 4]);
+    }
+
+    /// One that has waited behind others for a node that is gone is a new request to the next node.
+    #[test]
+    fn a_request_that_no_node_has_begun_may_begin_late() {
+        let mut outstanding = Outstanding::default();
+        let ticket = outstanding.add_group(Arc::from(&b"k"[..]), ShardId(0), Instant::default());
+        let check = |outstanding: &Outstanding, ns, want| {
+            let waiter = outstanding.at(ticket).unwrap();
+            assert_eq!(may_begin_late(waiter, Instant { ns }), want, "{ns}");
+        };
+        check(&outstanding, PATIENCE_NS + 1, true);
+        check(&outstanding, 3 * PATIENCE_NS, false);
+        outstanding.note_sent(ticket, Instant::default());
+        check(&outstanding, 1, false);
     }
 }

@@ -44,7 +44,7 @@ use crate::shared::Shared;
 use flight::Flight;
 
 pub use channel::{ControlChannel, Ends};
-pub use forward::Guests;
+pub use forward::{Asker, Guests};
 pub use group::{GroupAnswer, GroupCall, GroupChange};
 pub use group_handle::{Apart, GroupHandle, has_writes};
 
@@ -68,6 +68,8 @@ pub enum Refused {
     },
     /// No node serves the slot.
     Down,
+    /// The node that serves the slot could not be asked in time, so that nothing was done.
+    NotBegun,
     /// The log is full.
     Full,
     /// Fewer copies than `--min-copies` (K23).
@@ -83,7 +85,7 @@ impl Refused {
             Refused::Moved { .. } => ErrorCode::Moved,
             Refused::Full => ErrorCode::Oom,
             Refused::TooFewCopies => ErrorCode::NoReplicas,
-            Refused::Down => ErrorCode::ClusterDown,
+            Refused::Down | Refused::NotBegun => ErrorCode::ClusterDown,
             Refused::Uncertain => ErrorCode::Uncertain,
         }
     }
@@ -383,7 +385,10 @@ impl RequestSlot {
 impl Refused {
     fn memcached_text(&self) -> String {
         match self {
-            Refused::Moved { address, .. } => format!("this key is at {address}"),
+            // No client of memcached's protocol follows a redirect.
+            Refused::Moved { .. } | Refused::NotBegun => {
+                "the node that serves this key did not answer: nothing was done".to_owned()
+            }
             Refused::Full => "out of memory storing object".to_owned(),
             Refused::Down => "no node serves this key now".to_owned(),
             Refused::TooFewCopies => "too few copies of this key are left to write it".to_owned(),
@@ -396,7 +401,7 @@ impl Refused {
         match self {
             Refused::Moved { slot, address } => format!("MOVED {slot} {address}"),
             Refused::Full => "OOM command not allowed when used memory > 'maxmemory'.".to_owned(),
-            Refused::Down => "CLUSTERDOWN Hash slot not served".to_owned(),
+            Refused::Down | Refused::NotBegun => "CLUSTERDOWN Hash slot not served".to_owned(),
             Refused::TooFewCopies => "NOREPLICAS Not enough good replicas to write.".to_owned(),
             Refused::Uncertain => ErrorReply::Uncertain.to_string(),
         }

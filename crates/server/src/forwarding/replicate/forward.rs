@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use base::{KeyHasher, UnixMillis};
 use cluster::NodeId;
+use cluster_io::LinkId;
 use store::request::{Condition, Expiry, Op, Request, Set};
 use wire::memcached::MetaEcho;
 use wire::memcached::binary::{Head, Verb};
@@ -349,12 +350,23 @@ fn shape_of(head: &[u8], note: &[u8]) -> Option<Shape> {
     })
 }
 
+/// The node that waits for a reply, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// The asking node.
+    pub node: NodeId,
+    /// The link on which it has asked.
+    pub link: LinkId,
+    /// Its number of the request.
+    pub id: u64,
+}
+
 /// Request slots for the requests that other nodes forward to this one.
 pub struct Guests {
     request_slots: Arc<RequestSlots>,
     free: Vec<u32>,
-    /// By request slot: the asking node and its number.
-    whose: Vec<(NodeId, u64)>,
+    /// By request slot, while it is taken.
+    whose: Vec<Option<Asker>>,
     /// By request slot: the booking of its request.
     booked: Vec<Option<Reservation>>,
     hasher: KeyHasher,
@@ -365,14 +377,14 @@ impl Guests {
     /// Without guests.
     pub fn new(hasher: KeyHasher, budget: &Arc<BufferBudget>) -> Guests {
         let request_slots = Arc::new(RequestSlots::new());
-        let whose = vec![(NodeId::default(), 0); REQUEST_SLOTS];
+        let whose = vec![None; REQUEST_SLOTS];
         let booked = (0..REQUEST_SLOTS).map(|_| None).collect();
         let (free, budget) = ((0..REQUEST_SLOTS as u32).collect(), Arc::clone(budget));
         Guests { request_slots, free, whose, booked, hasher, budget }
     }
 
     /// Takes a request in. `None`: there is no room, or it cannot be decoded.
-    pub fn take(&mut self, from: NodeId, id: u64, bytes: &[u8]) -> Option<ControlRequest> {
+    pub fn take(&mut self, from: Asker, bytes: &[u8]) -> Option<ControlRequest> {
         let Forwarded { key, mut op, shape, note: notes, now, token } = decode(bytes)?;
         let mut named = None;
         if let (Op::Update(update), Some(token)) = (op, token) {
@@ -391,7 +403,7 @@ impl Guests {
         // dispatcher too.
         let request_slot = unsafe { &mut *self.request_slots.at(index) };
         request_slot.fill(&Request { key, hash: self.hasher.hash(key), op }, None, &origin);
-        self.whose[index as usize] = (from, id);
+        self.whose[index as usize] = Some(from);
         Some(ControlRequest {
             request_slots: Arc::clone(&self.request_slots),
             index,
@@ -399,9 +411,9 @@ impl Guests {
         })
     }
 
-    /// Frees the request slot of a control request that came from another node; returns that node
-    /// and its number, or `None` if it did not.
-    pub fn leave(&mut self, control_request: &ControlRequest) -> Option<(NodeId, u64)> {
+    /// Frees the request slot of a control request that came from another node; returns the asker,
+    /// or `None` if it did not.
+    pub fn leave(&mut self, control_request: &ControlRequest) -> Option<Asker> {
         if control_request.dispatcher != NO_DISPATCHER {
             return None;
         }
@@ -409,7 +421,7 @@ impl Guests {
         unsafe { &mut *self.request_slots.at(control_request.index) }.clear(0);
         self.booked[control_request.index as usize] = None;
         self.free.push(control_request.index);
-        Some(self.whose[control_request.index as usize])
+        self.whose[control_request.index as usize].take()
     }
 
     /// Whether a control request came from another node.
@@ -550,13 +562,13 @@ mod tests {
         let origin = Origin { answer, notes, protocol: Protocol::Resp2, connection: 0, now };
         request_slot.fill(&Request { key: b"key", hash: KeyHash(1), op }, None, &origin);
         let bytes = encode(&request_slot);
-        let from = NodeId::default();
-        let first = guests.take(from, 1, &bytes).unwrap();
-        let second = guests.take(from, 2, &bytes).unwrap();
+        let from = |id| Asker { node: NodeId::default(), link: LinkId(7), id };
+        let first = guests.take(from(1), &bytes).unwrap();
+        let second = guests.take(from(2), &bytes).unwrap();
         assert_eq!(budget.kind_bytes(Kind::Guests), 2 * bytes.len() as u64);
-        assert!(guests.take(from, 3, &bytes).is_none());
-        assert_eq!(guests.leave(&first), Some((from, 1)));
-        let third = guests.take(from, 3, &bytes).unwrap();
+        assert!(guests.take(from(3), &bytes).is_none());
+        assert_eq!(guests.leave(&first), Some(from(1)));
+        let third = guests.take(from(3), &bytes).unwrap();
         guests.leave(&second);
         guests.leave(&third);
         assert_eq!(budget.kind_bytes(Kind::Guests), 0);
