@@ -10,8 +10,12 @@ pub struct Addresses {
     pub host: String,
     /// The port of RESP.
     pub resp: u16,
+    /// The port of RESP over TLS.
+    pub tls_resp: u16,
     /// The port of memcached's protocol.
     pub memcached: u16,
+    /// The port of memcached's protocol over TLS.
+    pub tls_memcached: u16,
     /// The port of the native protocol.
     pub native: u16,
     /// The port of the admin pages.
@@ -21,6 +25,21 @@ pub struct Addresses {
 }
 
 impl Addresses {
+    /// Whether it has a port of TLS.
+    pub fn has_tls(&self) -> bool {
+        self.tls_resp != 0 || self.tls_memcached != 0
+    }
+
+    /// The port for Redis clients that have come in over TLS, or in clear text.
+    pub fn resp_port(&self, is_tls: bool) -> Option<u16> {
+        Some(if is_tls { self.tls_resp } else { self.resp }).filter(|port| *port != 0)
+    }
+
+    /// The same for memcached's protocol.
+    pub fn memcached_port(&self, is_tls: bool) -> Option<u16> {
+        Some(if is_tls { self.tls_memcached } else { self.memcached }).filter(|port| *port != 0)
+    }
+
     /// Whether its names are within the limit.
     pub fn is_valid(&self) -> bool {
         self.host.len() <= ADDRESS_MAX_BYTES && self.peer.len() <= ADDRESS_MAX_BYTES

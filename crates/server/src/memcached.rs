@@ -298,7 +298,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let configuration = view.configuration();
         let version = configuration.as_ref().map_or(0, |it| it.term.0);
         let all = configuration.iter().flat_map(|it| it.addresses.values());
-        let nodes = all.filter(|it| it.memcached != 0).map(|it| (it.host.as_str(), it.memcached));
+        let is_tls = self.core.connections[slot].tls.is_some();
+        let nodes = all.filter_map(|it| Some((it.host.as_str(), it.memcached_port(is_tls)?)));
         self.reply_to(slot, |out| Encoder::new(out).cluster_config(version, nodes));
     }
 

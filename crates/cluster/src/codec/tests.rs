@@ -89,8 +89,12 @@ fn contents() -> impl Strategy<Value = Contents> {
 
 fn addresses() -> impl Strategy<Value = Arc<Addresses>> {
     let texts = ("[a-z.é]{0,20}", "[a-z0-9:]{0,20}");
-    (texts, any::<[u16; 4]>()).prop_map(|((host, peer), [resp, memcached, native, admin])| {
-        Arc::new(Addresses { host, resp, memcached, native, admin, peer })
+    let tls = prop_oneof![Just([0, 0]), any::<[u16; 2]>()];
+    (texts, any::<[u16; 4]>(), tls).prop_map(|((host, peer), plain, [tls_resp, tls_memcached])| {
+        let [resp, memcached, native, admin] = plain;
+        let plain =
+            Addresses { host, resp, memcached, native, admin, peer, ..Addresses::default() };
+        Arc::new(Addresses { tls_resp, tls_memcached, ..plain })
     })
 }
 

@@ -19,7 +19,11 @@ use crate::ids::{NodeId, Term};
 use crate::slot::Slot;
 
 const MAGIC: [u8; 4] = *b"DTCF";
-const FORMAT_VERSION: u16 = 2;
+/// Without ports of TLS, so that older releases read it.
+const FORMAT_PLAIN: u16 = 2;
+const FORMAT_VERSION: u16 = 3;
+/// The bit of the host's length that says that ports of TLS follow the names.
+const HAS_TLS: u16 = 1 << 15;
 const HEAD_BYTES: usize = 20;
 const CHECKSUM_AT: usize = 16;
 
@@ -65,7 +69,9 @@ impl Configuration {
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64 + 32 * self.shards.len());
         bytes.extend(MAGIC);
-        bytes.extend(FORMAT_VERSION.to_le_bytes());
+        let has_tls = self.addresses.values().any(|addresses| addresses.has_tls());
+        let format = if has_tls { FORMAT_VERSION } else { FORMAT_PLAIN };
+        bytes.extend(format.to_le_bytes());
         bytes.extend([0; 2]);
         bytes.extend(self.term.0.to_le_bytes());
         bytes.extend([0; 4]);
@@ -91,7 +97,7 @@ impl Configuration {
         }
         let mut reader = Reader { bytes: &bytes[MAGIC.len()..] };
         let found = reader.u16()?;
-        if found != FORMAT_VERSION {
+        if !(FORMAT_PLAIN..=FORMAT_VERSION).contains(&found) {
             return Err(DecodeError::UnknownVersion { found, known: FORMAT_VERSION });
         }
         reader.u16()?;
@@ -146,12 +152,17 @@ pub(crate) fn put_addresses(bytes: &mut Vec<u8>, addresses: &Addresses) {
     for port in [addresses.resp, addresses.memcached, addresses.native, addresses.admin] {
         bytes.extend(port.to_le_bytes());
     }
-    put_text(bytes, &addresses.host);
-    put_text(bytes, &addresses.peer);
+    let mark = if addresses.has_tls() { HAS_TLS } else { 0 };
+    put_text(bytes, &addresses.host, mark);
+    put_text(bytes, &addresses.peer, 0);
+    if addresses.has_tls() {
+        bytes.extend(addresses.tls_resp.to_le_bytes());
+        bytes.extend(addresses.tls_memcached.to_le_bytes());
+    }
 }
 
-fn put_text(bytes: &mut Vec<u8>, text: &str) {
-    bytes.extend((text.len() as u16).to_le_bytes());
+fn put_text(bytes: &mut Vec<u8>, text: &str, mark: u16) {
+    bytes.extend((text.len() as u16 | mark).to_le_bytes());
     bytes.extend(text.as_bytes());
 }
 
@@ -222,12 +233,20 @@ impl Reader<'_> {
     fn addresses(&mut self) -> Result<Addresses, DecodeError> {
         let (resp, memcached) = (self.u16()?, self.u16()?);
         let (native, admin) = (self.u16()?, self.u16()?);
-        let (host, peer) = (self.text()?, self.text()?);
-        Ok(Addresses { host, resp, memcached, native, admin, peer })
+        let len_bytes = self.u16()?;
+        let host = self.text(len_bytes & !HAS_TLS)?;
+        let peer_len_bytes = self.u16()?;
+        let peer = self.text(peer_len_bytes)?;
+        let has_tls = len_bytes & HAS_TLS != 0;
+        let (tls_resp, tls_memcached) = if has_tls { (self.u16()?, self.u16()?) } else { (0, 0) };
+        if has_tls && (tls_resp, tls_memcached) == (0, 0) {
+            return Err(DecodeError::Damaged); // Each value has one encoding.
+        }
+        Ok(Addresses { host, resp, tls_resp, memcached, tls_memcached, native, admin, peer })
     }
 
-    fn text(&mut self) -> Result<String, DecodeError> {
-        let len_bytes = usize::from(self.u16()?);
+    fn text(&mut self, len_bytes: u16) -> Result<String, DecodeError> {
+        let len_bytes = usize::from(len_bytes);
         if len_bytes > ADDRESS_MAX_BYTES || len_bytes > self.bytes.len() {
             return Err(DecodeError::Damaged);
         }

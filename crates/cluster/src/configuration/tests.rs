@@ -8,7 +8,7 @@ fn node(name: u16) -> NodeId {
 
 fn addresses() -> Addresses {
     let (host, peer) = ("db2.example".to_owned(), "10.0.0.2:7400".to_owned());
-    Addresses { host, resp: 6379, memcached: 0, native: 7379, admin: 9379, peer }
+    Addresses { host, resp: 6379, native: 7379, admin: 9379, peer, ..Addresses::default() }
 }
 
 fn example() -> Configuration {
@@ -84,7 +84,7 @@ fn bytes_are_read_back_and_damage_is_found() {
     for found in [1, 9] {
         let mut other = bytes.clone();
         other[4] = found as u8;
-        let want = DecodeError::UnknownVersion { found, known: 2 };
+        let want = DecodeError::UnknownVersion { found, known: 3 };
         assert_eq!(Configuration::decode(&other), Err(want));
     }
 }
@@ -95,4 +95,18 @@ fn a_copy_that_is_filling_is_not_full() {
     let full = |shard: usize| configuration.shards[shard].full_copies().count();
     assert_eq!((full(0), full(1), full(2)), (3, 3, 2));
     assert_eq!(configuration.shards[1].role_of(node(4)), Some(Role::Joining));
+}
+
+#[test]
+fn ports_of_tls_are_read_back_and_older_releases_read_what_has_none() {
+    let plain = example();
+    assert_eq!(plain.encode()[4], 2, "the format without them");
+    let mut sealed = example();
+    let addresses = Addresses { resp: 0, tls_resp: 6380, tls_memcached: 11_212, ..addresses() };
+    assert_eq!(addresses.memcached_port(true), Some(11_212));
+    assert_eq!((addresses.memcached_port(false), addresses.resp_port(false)), (None, None));
+    sealed.addresses.insert(node(2), Arc::new(addresses));
+    let bytes = sealed.encode();
+    assert_eq!((bytes[4], Configuration::decode(&bytes)), (3, Ok(sealed)));
+    assert_eq!(bytes.len(), plain.encode().len() + 4);
 }

@@ -14,7 +14,9 @@
 //!     are not announced. A node that only has copies is announced as a replica of the node of
 //!     which it has the most copies.
 //! T2: a node's id is a function of its name: it outlives the process.
-//! T3: a range is announced only if its primary can be reached by RESP.
+//! T3: a range is announced only if its primary can be reached by RESP in the way in which the
+//!     asking client has come: over TLS, or in clear text. Clients are never told a port of the
+//!     other kind.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -31,6 +33,8 @@ use super::View;
 pub struct Told<'c> {
     configuration: &'c Configuration,
     own: NodeId,
+    /// For a client that has come over TLS.
+    is_tls: bool,
 }
 
 /// Slots that one node serves and the same replicas have.
@@ -69,13 +73,24 @@ fn digits_of(seed: u64) -> String {
 impl<'c> Told<'c> {
     /// The announcement by `own` of the configuration that it has installed.
     pub fn new(configuration: &'c Configuration, own: NodeId) -> Told<'c> {
-        Told { configuration, own }
+        Told { configuration, own, is_tls: false }
     }
 
-    /// The address of a node's RESP port, if it is a member and has one.
+    /// The same for a client that has come over TLS or not (T3).
+    pub fn over(self, is_tls: bool) -> Told<'c> {
+        Told { is_tls, ..self }
+    }
+
+    /// The address of a node's RESP port, if it is a member and has one (T3).
     pub fn resp_of(&self, node: NodeId) -> Option<(&'c str, u16)> {
         let addresses = self.configuration.addresses(node)?;
-        (addresses.resp != 0).then_some((addresses.host.as_str(), addresses.resp))
+        Some((addresses.host.as_str(), addresses.resp_port(self.is_tls)?))
+    }
+
+    /// All addresses of a node that can be reached by RESP in any way.
+    pub fn reached(&self, node: NodeId) -> Option<&'c Addresses> {
+        let addresses = self.configuration.addresses(node)?;
+        (addresses.resp != 0 || addresses.tls_resp != 0).then_some(addresses)
     }
 
     /// The member with this id.
@@ -191,7 +206,7 @@ impl<'c> Told<'c> {
             "{} {}:{}@{peer_port} {myself}{} {} 0 {pong_ms} {} connected",
             node_id(node),
             addresses.host,
-            addresses.resp,
+            addresses.resp_port(self.is_tls).unwrap_or(0),
             if master.is_some() { "slave" } else { "master" },
             master.map_or("-".to_owned(), node_id),
             self.epoch_of(master.unwrap_or(node)),
@@ -266,7 +281,10 @@ impl Peers {
     pub fn of(view: &View) -> Peers {
         let Some(configuration) = view.configuration() else { return Peers::default() };
         let (told, lag_bytes) = (Told::new(&configuration, view.own()), view.figures().lag_bytes);
-        let reach = |node: NodeId| told.resp_of(node).map(|(host, port)| (host.to_owned(), port));
+        let reach = |node: NodeId| {
+            let (host, port) = told.resp_of(node).or_else(|| told.over(true).resp_of(node))?;
+            Some((host.to_owned(), port))
+        };
         let backup = |node: NodeId| {
             let (host, port) = reach(node)?;
             Some((host, port, lag_bytes.get(&node).copied().unwrap_or(0)))

@@ -317,8 +317,9 @@ pub(super) fn elsewhere(
     if addresses.is_some() && control_request.is_forwarded() {
         return Refused::NotBegun;
     }
-    match addresses.filter(|addresses| addresses.resp != 0) {
-        Some(at) => Refused::Moved { slot: slot.0, address: format!("{}:{}", at.host, at.resp) },
+    let is_tls = control_request.is_tls();
+    match addresses.and_then(|at| Some((&at.host, at.resp_port(is_tls)?))) {
+        Some((host, port)) => Refused::Moved { slot: slot.0, address: format!("{host}:{port}") },
         None => Refused::Down,
     }
 }

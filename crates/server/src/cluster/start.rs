@@ -317,9 +317,11 @@ fn addresses(shared: &Shared, config: &ClusterConfig) -> Addresses {
     let all = shared.config();
     let port = |at: Option<SocketAddr>| at.map_or(0, |at| at.port());
     Addresses {
-        host: host_of(config, all.resp),
+        host: host_of(config, all.resp.or(all.tls_resp)),
         resp: port(all.resp),
+        tls_resp: port(all.tls_resp),
         memcached: port(all.memcached),
+        tls_memcached: port(all.tls_memcached),
         native: port(all.native),
         admin: port(all.admin),
         peer: peer_text(config),

@@ -337,10 +337,12 @@ impl Dispatcher {
     /// The origin of a request.
     #[inline]
     fn origin<'c>(&self, core: &'c Core, answer: Answer) -> Origin<'c> {
+        let connection = &core.connections[answer.slot];
         Origin {
             answer,
             notes: &core.notes,
-            protocol: core.connections[answer.slot].protocol(),
+            protocol: connection.protocol(),
+            is_tls: connection.tls.is_some(),
             connection: u64::from(self.own.0) << 32 | answer.slot as u64,
             now: core.now,
         }

@@ -110,6 +110,12 @@ impl ControlRequest {
         unsafe { &*self.request_slot() }.shape.is_memcached()
     }
 
+    /// Whether its client has come over TLS.
+    pub fn is_tls(&self) -> bool {
+        // SAFETY: as in `request`.
+        unsafe { &*self.request_slot() }.is_tls
+    }
+
     /// The request as the bytes that another node reads.
     pub fn to_bytes(&self) -> Vec<u8> {
         // SAFETY: as in `request`.

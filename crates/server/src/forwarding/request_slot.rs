@@ -50,6 +50,8 @@ pub(super) struct RequestSlot {
     pub command: CommandIndex,
     pub shape: Shape,
     protocol: resp::Protocol,
+    /// Its client has come over TLS.
+    pub is_tls: bool,
     pub is_quiet: bool,
     /// It was routed by the size that it carries or was found to have, so the worker that has it
     /// executes it.
@@ -105,6 +107,8 @@ pub(super) struct Origin<'n> {
     /// The notes of all gathered requests; [`Shape::noted`].
     pub notes: &'n [u8],
     pub protocol: resp::Protocol,
+    /// Its client has come over TLS.
+    pub is_tls: bool,
     pub connection: u64,
     pub now: UnixMillis,
 }
@@ -116,6 +120,7 @@ impl RequestSlot {
             command: CommandIndex::UNKNOWN_RESP,
             shape: Shape::McNothing,
             protocol: resp::Protocol::Resp2,
+            is_tls: false,
             is_quiet: false,
             is_sized: false,
             verdict: Verdict::Answered,
@@ -149,6 +154,7 @@ impl RequestSlot {
         self.is_quiet = origin.answer.is_quiet;
         self.verdict = Verdict::Answered;
         self.protocol = origin.protocol;
+        self.is_tls = origin.is_tls;
         self.connection = origin.connection;
         self.now = origin.now;
     }

@@ -56,6 +56,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         Some((view.own(), view.configuration()?))
     }
 
+    /// Whether a client has come over TLS.
+    pub(super) fn is_tls(&self, slot: usize) -> bool {
+        self.core.connections[slot].tls.is_some()
+    }
+
     /// This node's master, as announced to clients.
     pub(super) fn own_master(&self) -> Option<NodeId> {
         let (own, configuration) = self.installed()?;
@@ -144,7 +149,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let Some((_, configuration)) = self.installed() else {
             return self.told_before_joining(caller, own, request);
         };
-        let told = Told::new(&configuration, own);
+        let told = Told::new(&configuration, own).over(self.is_tls(caller.slot));
         let now_ms = self.core.now.0;
         match request {
             ClusterRequest::Slots => self.say(caller, |encoder| slots(encoder, &told)),
@@ -238,7 +243,7 @@ fn slots(encoder: &mut Encoder<'_>, told: &Told<'_>) {
 /// CLUSTER SHARDS.
 fn shards(encoder: &mut Encoder<'_>, told: &Told<'_>) {
     let masters: Vec<NodeId> =
-        told.masters().filter(|node| told.resp_of(*node).is_some()).collect();
+        told.masters().filter(|node| told.reached(*node).is_some()).collect();
     encoder.array_header(masters.len());
     for master in masters {
         encoder.map_header(2);
@@ -249,7 +254,7 @@ fn shards(encoder: &mut Encoder<'_>, told: &Told<'_>) {
             encoder.integer(i64::from(first.0));
             encoder.integer(i64::from(last.0));
         }
-        let replicas = told.replicas_of(master).filter(|node| told.resp_of(*node).is_some());
+        let replicas = told.replicas_of(master).filter(|node| told.reached(*node).is_some());
         let nodes: Vec<_> = std::iter::once((master, "master"))
             .chain(replicas.map(|node| (node, "replica")))
             .collect();
@@ -262,15 +267,20 @@ fn shards(encoder: &mut Encoder<'_>, told: &Told<'_>) {
 }
 
 fn shard_node(encoder: &mut Encoder<'_>, told: &Told<'_>, node: NodeId, role: &str) {
-    let (host, port) = told.resp_of(node).unwrap_or_default();
+    let Some(addresses) = told.reached(node) else { return encoder.map_header(0) };
+    let host = &addresses.host;
+    let ports = [("port", addresses.resp_port(false)), ("tls-port", addresses.resp_port(true))];
+    let ports = ports.into_iter().filter_map(|(name, port)| Some((name, port?)));
     let text = |encoder: &mut Encoder<'_>, name: &str, value: &str| {
         encoder.bulk(name.as_bytes());
         encoder.bulk(value.as_bytes());
     };
-    encoder.map_header(7);
+    encoder.map_header(6 + ports.clone().count());
     text(encoder, "id", &announced::node_id(node));
-    encoder.bulk(b"port");
-    encoder.integer(i64::from(port));
+    for (name, port) in ports {
+        encoder.bulk(name.as_bytes());
+        encoder.integer(i64::from(port));
+    }
     text(encoder, "ip", host);
     text(encoder, "endpoint", host);
     text(encoder, "role", role);

@@ -259,7 +259,7 @@ impl<E: Engine> Gather<'_, '_, E> {
             return self.fail(caller, &ErrorReply::SlotNotServed);
         };
         let shard = configuration.shard(configuration.shard_of_slot(slot));
-        let told = Told::new(&configuration, own);
+        let told = Told::new(&configuration, own).over(self.is_tls(caller.slot));
         match shard.filter(|shard| shard.primary != own).and_then(|it| told.resp_of(it.primary)) {
             Some((host, port)) => {
                 self.fail(caller, &ErrorReply::Moved(Elsewhere { slot: slot.0, host, port }));

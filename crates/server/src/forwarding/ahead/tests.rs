@@ -55,7 +55,8 @@ impl Bench {
             };
             let protocol = resp::Protocol::Resp2;
             let now = UnixMillis(1);
-            let origin = Origin { answer, notes: &[], protocol, connection: 0, now };
+            let (is_tls, connection) = (false, 0);
+            let origin = Origin { answer, notes: &[], protocol, is_tls, connection, now };
             // SAFETY: this test is the only holder of its request slots.
             let request_slot =
                 unsafe { &mut *self.lanes[dispatcher].request_slots.at(self.next_index) };

@@ -398,7 +398,8 @@ impl Guests {
         self.booked[index as usize] = Some(booked);
         let command = CommandIndex::UNKNOWN_RESP;
         let answer = Answer { slot: 0, command, is_quiet: false, shape };
-        let origin = Origin { answer, notes, protocol: Protocol::Resp2, connection: 0, now };
+        let (protocol, is_tls, connection) = (Protocol::Resp2, false, 0);
+        let origin = Origin { answer, notes, protocol, is_tls, connection, now };
         // SAFETY: the request slot is free, so no other thread has it; the control thread is its
         // dispatcher too.
         let request_slot = unsafe { &mut *self.request_slots.at(index) };
@@ -531,7 +532,8 @@ mod tests {
             let command = CommandIndex::UNKNOWN_RESP;
             let answer = Answer { slot: 0, command, is_quiet: false, shape };
             let now = UnixMillis(42);
-            let origin = Origin { answer, notes, protocol: Protocol::Resp2, connection: 0, now };
+            let (protocol, is_tls, connection) = (Protocol::Resp2, false, 0);
+            let origin = Origin { answer, notes, protocol, is_tls, connection, now };
             request_slot.fill(&Request { key: b"key", hash: KeyHash(1), op }, None, &origin);
             let bytes = encode(&request_slot);
             let found = decode(&bytes).unwrap();
@@ -559,7 +561,8 @@ mod tests {
         let op = Op::Set(Set { value: &value, client_flags: 0, expiry, condition });
         let answer = Answer { slot: 0, command, is_quiet: false, shape: Shape::McStored };
         let (notes, now) = (&[][..], UnixMillis(42));
-        let origin = Origin { answer, notes, protocol: Protocol::Resp2, connection: 0, now };
+        let (protocol, is_tls, connection) = (Protocol::Resp2, false, 0);
+        let origin = Origin { answer, notes, protocol, is_tls, connection, now };
         request_slot.fill(&Request { key: b"key", hash: KeyHash(1), op }, None, &origin);
         let bytes = encode(&request_slot);
         let from = |id| Asker { node: NodeId::default(), link: LinkId(7), id };

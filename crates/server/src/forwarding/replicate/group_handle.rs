@@ -116,7 +116,8 @@ impl GroupHandle {
             is_quiet: false,
             shape: Shape::Value,
         };
-        let origin = Origin { answer, notes: &[], protocol: Protocol::Resp2, connection: 0, now };
+        let (protocol, is_tls, connection) = (Protocol::Resp2, false, 0);
+        let origin = Origin { answer, notes: &[], protocol, is_tls, connection, now };
         let rooms = (&self.store, &self.budget);
         let change = |request| Arc::new(GroupChange::new(request, &origin, rooms));
         let changes: Vec<Arc<GroupChange>> = requests.iter().map(change).collect();

@@ -18,6 +18,7 @@ const ORIGIN: Origin<'static> = Origin {
         shape: Shape::Value,
     },
     protocol: resp::Protocol::Resp2,
+    is_tls: false,
     connection: 5,
     now: UnixMillis(7),
 };

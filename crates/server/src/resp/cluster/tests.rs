@@ -208,6 +208,46 @@ fn shapes_are_those_of_redis() {
     }
 }
 
+/// As Redis 7.0 answers with and without `tls-port`: CLUSTER SHARDS has both ports, all others have
+/// the one of the client's kind.
+#[test]
+fn a_client_over_tls_is_told_ports_of_tls() {
+    let mut configuration = recorded_cluster();
+    for (name, resp, tls_resp) in [(1, 0, 7402), (2, 7301, 7401)] {
+        let addresses = Arc::make_mut(configuration.addresses.get_mut(&node(name)).unwrap());
+        (addresses.resp, addresses.tls_resp) = (resp, tls_resp);
+    }
+    let plain = Told::new(&configuration, node(2));
+    let sealed = plain.over(true);
+    let ports = |told: &Told<'_>| {
+        [1, 2, 3].map(|name| told.resp_of(node(name)).map_or(0, |(_, port)| port))
+    };
+    assert_eq!((ports(&plain), ports(&sealed)), ([0, 7301, 7303], [7402, 7401, 0]));
+    let firsts =
+        |told: &Told<'_>| told.ranges().iter().map(|range| range.first.0).collect::<Vec<_>>();
+    assert_eq!((firsts(&plain), firsts(&sealed)), (vec![0, 10923], vec![0, 5461]));
+    assert!(sealed.node_line(node(2), 0).contains(" 127.0.0.1:7401@17301 "));
+    assert!(plain.node_line(node(2), 0).contains(" 127.0.0.1:7301@17301 "));
+    for (name, want) in [
+        (1, "$8\r\ntls-port\r\n:7402\r\n"),
+        (2, "$4\r\nport\r\n:7301\r\n$8\r\ntls-port\r\n:7401\r\n"),
+        (3, "$4\r\nport\r\n:7303\r\n"),
+    ] {
+        let mut out = Vec::new();
+        shard_node(&mut Encoder::new(&mut out, Protocol::Resp3), &plain, node(name), "master");
+        let text = String::from_utf8(out).unwrap();
+        let count = 6 + want.matches("port").count();
+        assert!(text.starts_with(&format!("%{count}\r\n")) && text.contains(want), "{text}");
+    }
+    // A client in clear text is not sent to a node that has TLS only.
+    let view = view_of(2);
+    view.set_configuration(Arc::new(configuration));
+    let mut bench = Bench::new(Some(view), store::IndexKind::Hash);
+    assert_eq!(bench.ask("GET hello"), "$-1\r\n");
+    assert_eq!(bench.ask("GET k1"), "-MOVED 12706 127.0.0.1:7303\r\n");
+    assert_eq!(bench.ask("GET c"), "-CLUSTERDOWN Hash slot not served\r\n", "only over TLS");
+}
+
 #[test]
 fn what_changes_a_cluster_is_refused_by_name() {
     let mut bench = Bench::new(Some(view_of(2)), store::IndexKind::Hash);
