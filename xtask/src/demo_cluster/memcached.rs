@@ -9,7 +9,8 @@ use anyhow::{Context, Result, bail};
 use super::resp::connect;
 
 /// The error texts of requests that changed nothing.
-const SURE: [&str; 4] = ["no node serves", "too few copies", "out of memory", "this key is at"];
+const SURE: [&str; 4] =
+    ["no node serves", "too few copies", "out of memory", "the node that serves"];
 
 /// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
