@@ -32,6 +32,9 @@
 //!     session notes at once is in one commit. A session notes nothing between the first and the
 //!     last write of several keys under their locks. So after a crash these writes are all there or
 //!     none of them is: a RENAME loses no value, an MSET is not there in part.
+//! D8: where a session appends there is no entry that holds under the segment's seal: a start clears
+//!     the room in which sessions go on, and no life draws a sequence of the one before. So what a
+//!     commit that does not count has left is not taken for a part of a later one.
 //!
 //! # Concurrency
 //! Any session notes; one committer covers. A session stores its notes with Release and the
@@ -256,6 +259,13 @@ impl Durable {
         self.ends[segment as usize].store(end_bytes, Ordering::Relaxed);
         self.sequences[segment as usize].store(sequence, Ordering::SeqCst);
         self.next_sequence.fetch_max(sequence.saturating_add(1), Ordering::SeqCst);
+    }
+
+    /// Draws no sequence that the server before may have drawn, which had `floor` when it began and
+    /// whose last rows may be missing: what is left of its entries would hold under the same seal.
+    pub(crate) fn begin_life(&self, floor: u64) {
+        let next = self.next_sequence.load(Ordering::SeqCst).max(floor);
+        self.next_sequence.store(next.saturating_add(SEQUENCES_LOST_MAX), Ordering::SeqCst);
     }
 
     /// Notes that a taken segment, in which nothing was noted, is given back.
@@ -490,6 +500,9 @@ impl Durable {
         self.wanted.notify_one();
     }
 }
+
+/// More segments than are taken between two syncs.
+const SEQUENCES_LOST_MAX: u64 = 1 << 20;
 
 /// How long a session that makes room waits before it checks again: it must pass quiescent points
 /// meanwhile.

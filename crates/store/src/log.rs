@@ -497,6 +497,18 @@ impl Log {
         Some(segment)
     }
 
+    /// Takes a segment of an earlier life with room for an entry of `len_bytes`, for one session to
+    /// go on in; returns its contents as well.
+    pub(crate) fn take_unfilled(
+        &self,
+        len_bytes: u64,
+        from: (Queue, usize),
+    ) -> Option<(u32, Contents)> {
+        let durable = self.durable.as_ref()?;
+        let has_passed = |segment| durable.has_passed(segment);
+        self.allocator().take_unfilled((len_bytes, self.segment_bytes()), from, has_passed)
+    }
+
     /// Closes a full segment; it may be reclaimed from now on.
     fn close(&self, segment: u32, contents: Contents) {
         self.allocator().close(segment, contents);

@@ -440,7 +440,9 @@ impl Store {
     pub(crate) fn is_full_for_ever(&self) -> bool {
         let Inner { log, config, .. } = &*self.inner;
         let deletes_max = reserve_of(log, config).deletes_max;
-        let takes_none = log.allocator().available(Purpose::Delete) == 0;
+        let allocator = log.allocator();
+        let takes_none = allocator.available(Purpose::Delete) + allocator.unfilled_count() == 0;
+        drop(allocator);
         let dead_min_bytes = u64::from(deletes_max) * log.segment_bytes() / 4;
         log.is_durable() && takes_none && log.space().dead_bytes < dead_min_bytes
     }
@@ -451,7 +453,9 @@ impl Store {
         let Inner { log, config, .. } = &*self.inner;
         let needs_room = log.is_durable() && config.mode == Mode::Clean;
         let sessions = config.session_max as u32;
-        !needs_room || log.allocator().available(Purpose::Delete) >= sessions
+        let allocator = log.allocator();
+        let room = allocator.available(Purpose::Delete) + allocator.unfilled_count();
+        !needs_room || room >= sessions
     }
 
     /// The kind of pages that the memory lies on.

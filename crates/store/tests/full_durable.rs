@@ -151,6 +151,20 @@ impl Life {
         }
     }
 
+    /// The process is killed, once the last write is on the disk, and starts again. Returns how
+    /// many segments it finds in use.
+    fn kill(&mut self, index: IndexKind) -> u64 {
+        self.session.as_mut().unwrap().park();
+        self.committer.commit(|| unreachable!("the session is parked")).unwrap();
+        let medium = self.committer.medium().clone();
+        self.session = None;
+        let Opened { store, committer, recovery } = open(medium, index);
+        assert_eq!(recovery.items, self.had.len() as u64);
+        self.session = Some(store.session().unwrap());
+        (self.store, self.committer) = (store, committer);
+        recovery.segments
+    }
+
     fn end(mut self) -> (MemoryMedium, Had) {
         drop(self.session.take());
         for _ in 0..3 {
@@ -213,4 +227,23 @@ fn a_log_full_of_what_was_deleted_opens_again() {
             assert!(is_young || life.patiently(|life| life.delete(id - HALF / 2)));
         }
     });
+}
+
+/// Each life of a killed server fills what the one before has left.
+#[test]
+fn kills_leave_no_segments_that_are_nearly_empty() {
+    for index in [IndexKind::Hash, IndexKind::Tree] {
+        let mut life = Life::begin(MemoryMedium::new(Vec::new()), index, Had::new());
+        for id in 0..HALF {
+            assert!(life.set(id, id));
+        }
+        let first_count = life.kill(index);
+        for turn in 0..200 {
+            assert!(life.set(HALF + turn, turn));
+            assert!(life.delete(turn));
+            let count = life.kill(index);
+            assert!(count <= first_count + 2, "{count} segments, and {first_count} before");
+        }
+        live_on(life, index);
+    }
 }

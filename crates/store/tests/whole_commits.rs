@@ -331,3 +331,71 @@ fn a_backup_has_writes_of_several_keys_whole() {
         world.reopen(target);
     }
 }
+
+/// `to`, with the entries of the segments that `is_taken` names as `from` has them; rows stay.
+fn with_entries(
+    to: &MemoryMedium,
+    from: &MemoryMedium,
+    superblock: &durable::Superblock,
+    is_taken: impl Fn(u32) -> bool,
+) -> MemoryMedium {
+    let mut mixed = to.clone();
+    let mut bytes = vec![0; superblock.segment_bytes as usize];
+    for segment in (0..superblock.segment_count).filter(|segment| is_taken(*segment)) {
+        let offset = superblock.segment_offset(segment);
+        from.read_at(offset, &mut bytes).unwrap();
+        mixed.write_at(offset, &bytes).unwrap();
+    }
+    mixed
+}
+
+/// A start goes on in the segments that it finds, where a commit that does not count may have left
+/// entries.
+#[test]
+fn entries_of_a_commit_that_does_not_count_are_never_taken_for_those_of_the_next() {
+    for index in [IndexKind::Hash, IndexKind::Tree] {
+        let Opened { store, mut committer, .. } = open(MemoryMedium::default(), index);
+        let mut session = store.session().unwrap();
+        // The values and the deletes are in different segments.
+        let names = [("old-1", "new-1", value(3)), ("old-2", "new-2", value(9))];
+        let moving = |at: usize| {
+            let (old, new, value) = &names[at];
+            vec![(new.to_string(), Some(value.clone())), (old.to_string(), None)]
+        };
+        let first = names.each_ref().map(|(old, _, value)| (old.to_string(), Some(value.clone())));
+        write_at_once(&mut session, &store, &first.to_vec(), || ());
+        write_at_once(&mut session, &store, &vec![("short".into(), Some(value(0)))], || ());
+        session.park();
+        committer.commit(|| ()).unwrap();
+        drop(session);
+
+        let Opened { store, mut committer, .. } = open(committer.into_medium(), index);
+        let mut session = store.session().unwrap();
+        let before = committer.medium().clone();
+        write_at_once(&mut session, &store, &moving(0), || ());
+        session.park();
+        committer.commit(|| ()).unwrap();
+        let superblock = *committer.superblock();
+        // The power fails: the disk has all entries of the last commit and none of its rows.
+        let left = with_entries(&before, committer.medium(), &superblock, |_| true);
+        drop(session);
+
+        let Opened { store, mut committer, .. } = open(left, index);
+        let mut session = store.session().unwrap();
+        let before = committer.medium().clone();
+        write_at_once(&mut session, &store, &moving(1), || ());
+        session.park();
+        committer.commit(|| ()).unwrap();
+        // It fails again: the disk has all rows, and the new entries of all segments but one.
+        for lost in 0..superblock.segment_count {
+            let left = with_entries(committer.medium(), &before, &superblock, |at| at == lost);
+            let Opened { store, .. } = open(left, index);
+            let mut session = store.session().unwrap();
+            for (old, new, value) in &names {
+                let found = [old, new].map(|name| read(&mut session, &store, name));
+                let has_one = found.iter().flatten().collect::<Vec<_>>() == [value];
+                assert!(has_one, "{old} and {new} without the entries of segment {lost}");
+            }
+        }
+    }
+}

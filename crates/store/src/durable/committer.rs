@@ -287,9 +287,9 @@ impl<M: Medium> Committer<M> {
             // Its first commit: none of it is known to be synced.
             (known.written_bytes, known.synced_bytes) = (0, 0);
             let run_len = self.inner.log.run_len(end_bytes).max(1);
-            let state = RowState::Open;
-            known.row = Row { state, run_len, sequence, ..known.row };
+            known.row = Row { run_len, sequence, ..known.row };
         }
+        known.row.state = RowState::Open; // A start has closed it, if it is of an earlier life.
         known.row.run_len = known.row.run_len.max(self.inner.log.run_len(end_bytes));
         let seal = self.superblock.seal_of(sequence);
         let from = known.written_bytes;

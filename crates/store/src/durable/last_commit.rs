@@ -143,6 +143,7 @@ mod tests {
             flush_floor: 0,
             data_id: 5,
             is_clean: false,
+            sequence_floor: 0,
         }
     }
 

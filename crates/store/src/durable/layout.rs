@@ -50,6 +50,8 @@ pub struct Superblock {
     pub data_id: u64,
     /// Whether the last server wrote everything before it ended.
     pub is_clean: bool,
+    /// The sequence that the next segment got when the log was last opened.
+    pub sequence_floor: u64,
 }
 
 /// The reason why there is no superblock.
@@ -163,6 +165,7 @@ impl Superblock {
             self.flush_floor,
             self.data_id,
             u64::from(self.is_clean),
+            self.sequence_floor,
         ] {
             fields.put(word);
         }
@@ -198,6 +201,7 @@ impl Superblock {
             flush_floor: word(bytes, 8),
             data_id: word(bytes, 9),
             is_clean: word(bytes, 10) != 0,
+            sequence_floor: word(bytes, 11),
         })
     }
 
@@ -345,6 +349,7 @@ mod tests {
             flush_floor: 10,
             data_id: 11,
             is_clean: true,
+            sequence_floor: 12,
         }
     }
 

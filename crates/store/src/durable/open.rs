@@ -182,11 +182,12 @@ pub fn open_with<M: Medium>(
     let segments = Segments { superblock, rows };
     let begin = || Store::open_at(config.clone(), tuning, nodes, Begin::Durable(&segments));
     let found = (&segments, &row_damage[..], torn);
-    let Restored { store, durable, mut rows, recovery } =
+    let Restored { store, durable, mut rows, recovery, unfilled } =
         restore_somehow(&medium, found, begin, new, beside, progress)
             .map_err(|error| name_needed(error, &segments, &config))?;
     let (mut medium, mut superblock) = (medium, segments.superblock);
     superblock.segment_count = superblock.segment_count.max(store.limits().segment_count);
+    superblock.sequence_floor = durable.horizon();
     rows.resize(superblock.segment_count as usize, Row::default());
     let wanted_bytes = superblock.file_bytes();
     let has_space = medium.len_bytes().map_err(failed("cannot read"))? >= wanted_bytes;
@@ -194,6 +195,7 @@ pub fn open_with<M: Medium>(
         let no_space = |source| DataError::NoSpace { wanted_bytes, source };
         medium.reserve(wanted_bytes).map_err(no_space)?;
     }
+    clear_room(&mut medium, &superblock, &rows, &unfilled).map_err(failed("cannot write"))?;
     write_ends(&mut medium, &mut superblock, (&mut rows, &lost_rows))
         .map_err(failed("cannot write"))?;
     durable.flush_to(superblock.flush_floor);
@@ -224,6 +226,8 @@ struct Restored {
     durable: Arc<Durable>,
     rows: Vec<Row>,
     recovery: Recovery,
+    /// Segments in which sessions go on.
+    unfilled: Vec<u32>,
 }
 
 /// Recovers quickly if there is room for that, otherwise sparely. The medium stays unchanged.
@@ -250,10 +254,11 @@ fn restore_somehow<M: Medium>(
             is_gone,
             damage: row_damage.to_vec(),
             damaged: Vec::new(),
+            unfilled: Vec::new(),
         };
         restoring.restore_all(&store, new, checkpoint, progress)?;
-        let Restoring { rows, recovery, .. } = restoring;
-        Ok(Restored { store, durable, rows, recovery })
+        let Restoring { rows, recovery, unfilled, .. } = restoring;
+        Ok(Restored { store, durable, rows, recovery, unfilled })
     };
     let unused = match &checkpoint {
         Some(Ok(_)) => Some(Err(CheckpointError::NoRoom)),
@@ -292,6 +297,7 @@ fn begin(config: &StoreConfig, new: NewData) -> Superblock {
         flush_floor: 0,
         data_id: new.data_id,
         is_clean: false,
+        sequence_floor: 0,
     }
 }
 
@@ -302,7 +308,29 @@ pub(super) fn refuse(damage: &[Damage], new: NewData) -> Result<(), DataError> {
     Err(DataError::Damaged { damage: damage.to_vec() })
 }
 
-/// Writes the ends of open segments down (I2 of restore.rs): nothing more is appended to them.
+/// Overwrites what a commit that does not count has left behind the entries of a segment: in the
+/// place of what the next commit has not written it would look like that commit's.
+fn clear_room(
+    medium: &mut impl Medium,
+    superblock: &Superblock,
+    rows: &[Row],
+    unfilled: &[u32],
+) -> Result<(), MediumError> {
+    let mut room = vec![0; superblock.segment_bytes as usize];
+    for segment in unfilled {
+        let (end_bytes, offset) =
+            (rows[*segment as usize].end_bytes, superblock.segment_offset(*segment));
+        let room = &mut room[end_bytes as usize..];
+        medium.read_at(offset + end_bytes, room)?;
+        if let Some(last) = room.iter().rposition(|byte| *byte != 0) {
+            room.fill(0);
+            medium.write_at(offset + end_bytes, &room[..=last])?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the ends of open segments down (I2 of restore.rs), before more is appended to them.
 fn write_ends(
     medium: &mut impl Medium,
     superblock: &mut Superblock,

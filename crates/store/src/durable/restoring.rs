@@ -50,7 +50,14 @@ pub(super) struct Restoring<'r, M> {
     pub damage: Vec<Damage>,
     /// Segments with damage: their valid entries are copied elsewhere.
     pub damaged: Vec<u32>,
+    /// Segments in which sessions go on.
+    pub unfilled: Vec<u32>,
 }
+
+/// The most segments in which sessions go on: a start clears the room in each.
+const UNFILLED_MAX: usize = 64;
+/// The room for which it is worth it, as a part of a segment.
+const ROOM_PART: u64 = 8;
 
 /// One segment, in memory and without its seals.
 struct Loaded {
@@ -220,6 +227,9 @@ impl<M: Medium> Restoring<'_, M> {
                 row.end_bytes = row.end_bytes.max(found.end as u64);
             }
         }
+        if self.superblock.generation > 0 {
+            self.durable.begin_life(self.superblock.sequence_floor);
+        }
         lists
     }
 
@@ -268,7 +278,7 @@ impl<M: Medium> Restoring<'_, M> {
             .map_err(|_| no_room())
     }
 
-    fn close_all(&self, store: &Store, lists: &[List]) {
+    fn close_all(&mut self, store: &Store, lists: &[List]) {
         for List { segment, .. } in lists {
             let row = &self.rows[*segment as usize];
             let contents = Contents {
@@ -278,6 +288,24 @@ impl<M: Medium> Restoring<'_, M> {
             };
             store.inner().log.allocator().end_restore(*segment, contents);
         }
+        self.unfilled = self.choose_unfilled(lists);
+        let mut allocator = store.inner().log.allocator();
+        self.unfilled.iter().for_each(|segment| allocator.add_unfilled(*segment));
+    }
+
+    /// The segments with most room, that with most of all last.
+    fn choose_unfilled(&self, lists: &[List]) -> Vec<u32> {
+        let segment_bytes = self.superblock.segment_bytes;
+        let with_room = lists.iter().filter_map(|List { segment, .. }| {
+            let row = &self.rows[*segment as usize];
+            let room_bytes = segment_bytes.saturating_sub(row.end_bytes);
+            let has_room = row.run_len == 1 && room_bytes >= segment_bytes / ROOM_PART;
+            has_room.then_some((room_bytes, *segment))
+        });
+        let mut with_room: Vec<(u64, u32)> = with_room.collect();
+        with_room.sort_unstable();
+        let fuller = with_room.len().saturating_sub(UNFILLED_MAX);
+        with_room.drain(fuller..).map(|(_, segment)| segment).collect()
     }
 
     fn end(

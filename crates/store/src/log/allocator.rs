@@ -13,6 +13,7 @@ mod keep;
 mod lend;
 mod park;
 mod restore;
+mod unfilled;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -91,6 +92,8 @@ pub(crate) struct Allocator {
     deletes_max: u32,
     next_sequence: u64,
     waiting: VecDeque<(u32, u64)>,
+    /// The one with most room comes last.
+    unfilled: Vec<unfilled::Unfilled>,
     reclaiming_count: u32,
     /// Grows whenever a segment changes state.
     change_count: u64,
@@ -116,6 +119,7 @@ impl Allocator {
             deletes_max: 0,
             next_sequence: 1,
             waiting: VecDeque::new(),
+            unfilled: Vec::new(),
             reclaiming_count: 0,
             change_count: 0,
             lending: lend::Lending::none(region_count),

@@ -155,9 +155,12 @@ impl Appender {
         let has_room =
             place.is_some_and(|open| open.end_bytes - open.next_bytes >= len_bytes as u64);
         if !has_room {
-            let segment = log.take(1, purpose, from)?;
-            self.taken_bytes += log.segment_bytes();
-            let full = place.replace(Open::new(log, segment));
+            let next = match log.take_unfilled(len_bytes as u64, from) {
+                Some((segment, contents)) => Open::behind(log, segment, contents),
+                None => Open::new(log, log.take(1, purpose, from)?),
+            };
+            self.taken_bytes += next.end_bytes - next.next_bytes;
+            let full = place.replace(next);
             close(log, self.lane, full, home == Home::Long, &mut self.closed);
         }
         let offset_bytes = place.as_mut()?.take(len_bytes);
@@ -325,6 +328,13 @@ impl Open {
         let next_bytes = log.segment_start(segment);
         let end_bytes = next_bytes + log.segment_bytes();
         Open { segment, next_bytes, end_bytes, latest_expiry_ms: 0, unpublished_live_bytes: 0 }
+    }
+
+    /// A segment that has entries, with room behind them.
+    fn behind(log: &Log, segment: u32, contents: Contents) -> Open {
+        let Contents { used_bytes, latest_expiry_ms, .. } = contents;
+        let empty = Open::new(log, segment);
+        Open { next_bytes: empty.next_bytes + used_bytes, latest_expiry_ms, ..empty }
     }
 
     #[inline]

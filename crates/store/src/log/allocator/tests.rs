@@ -428,3 +428,35 @@ fn a_long_entry_is_as_old_as_the_segments_in_its_place_would_be() {
     assert_eq!(allocator.claim_in_window(4, age).unwrap().segment, long);
     assert_ne!(younger, long);
 }
+
+#[test]
+fn a_segment_of_an_earlier_life_is_gone_on_in_unless_it_was_used_otherwise_meanwhile() {
+    let mut allocator = Allocator::new(Regions::one(8));
+    let mut restored = |used_bytes| {
+        let segment = allocator.take(1, Purpose::Write, 0).expect("the test leaves room");
+        allocator.close(segment, Contents { used_bytes, latest_expiry_ms: NEVER, is_long: false });
+        segment
+    };
+    let [cleaned, fuller, emptier] = [90, 60, 10].map(&mut restored);
+    [cleaned, fuller, emptier].into_iter().for_each(|segment| allocator.add_unfilled(segment));
+    let from = (Queue::Main, 0);
+    let take = |allocator: &mut Allocator, len_bytes| {
+        let taken = allocator.take_unfilled((len_bytes, 100), from, |_| false);
+        taken.map(|(segment, contents)| (segment, contents.used_bytes))
+    };
+    assert_eq!(take(&mut allocator, 91), None, "it fits nowhere");
+    assert_eq!(take(&mut allocator, 90), Some((emptier, 10)));
+    let contents = Contents { used_bytes: 100, latest_expiry_ms: NEVER, is_long: false };
+    allocator.close(emptier, contents);
+    assert!(allocator.sequence(emptier) > allocator.sequence(fuller), "U1");
+    // Another one was emptied, and is used anew.
+    let dead = |segment: u32| u64::from(segment != cleaned);
+    let victim = claim(&mut allocator, sparsest(75), dead);
+    let victim = victim.filter(|victim| victim.segment == cleaned).expect("nothing in it lives");
+    free_now(&mut allocator, victim);
+    assert_eq!(take_used(&mut allocator, 1), cleaned);
+    assert_eq!(allocator.unfilled_count(), 2);
+    let over = allocator.take_unfilled((10, 100), from, |segment| segment == fuller);
+    assert!(over.is_none() && allocator.unfilled_count() == 0);
+    allocator.validate();
+}
