@@ -23,6 +23,7 @@ mod expire;
 mod flush;
 mod hot;
 mod keep;
+mod kept_room;
 mod ordered;
 mod ordered_walk;
 mod pace;
@@ -63,13 +64,14 @@ pub(crate) use execute::know_processor;
 pub use flush::Flush;
 pub use hot::HOT_PLACE_BYTES;
 pub(crate) use keep::{has_expired, is_whole_entry};
+pub use kept_room::Room;
 pub(crate) use recover::Named;
 pub(crate) use recover_sparely::Starts;
 pub use replica::Sweep;
 pub(crate) use room::low_water;
 pub use scan::Drawn;
 pub(crate) use scratch::ScratchBooks;
-pub use several::{LockedSession, Room};
+pub use several::LockedSession;
 
 /// Blocks of the index that one step frees, beyond the number that it retired: some 10 us.
 const FREED_MAX: usize = 128;

@@ -36,3 +36,4 @@ mod tuning;
 mod waiting;
 mod warm;
 mod whole_commits;
+mod whole_or_none;

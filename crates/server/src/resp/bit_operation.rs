@@ -297,8 +297,8 @@ impl HeldWork for Combine<'_> {
     /// The length of the result, and the number of sources that exist.
     type Done = (i64, u64);
 
-    fn room_bytes(&self, old_len_max_bytes: usize) -> u64 {
-        item_room_bytes(self.target, old_len_max_bytes)
+    fn room(&self, old_len_max_bytes: usize) -> Room {
+        Room::of([item_room_bytes(self.target, old_len_max_bytes)])
     }
 
     fn scratch_bytes(&self, old_len_max_bytes: usize) -> u64 {

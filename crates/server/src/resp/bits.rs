@@ -3,6 +3,7 @@
 //! A command on one key is one request, except for BITFIELD: its reply may be longer than an old
 //! value, so it runs while it holds its key. BITOP is in `bit_operation`.
 
+use store::Room;
 use store::request::{Condition, Expiry, Op, Set};
 use wire::resp::{ArgIter, Command, CommandId, ErrorReply, FieldAction, FieldActions, read_offset};
 
@@ -104,17 +105,18 @@ impl HeldWork for Act<'_> {
     /// The answers, and whether the key existed.
     type Done = (Vec<Option<i64>>, bool);
 
-    fn room_bytes(&self, old_len_max_bytes: usize) -> u64 {
+    fn room(&self, old_len_max_bytes: usize) -> Room {
         if !self.writes {
-            return 0;
+            return Room::default();
         }
         let written_bytes = bits::written_bytes(self.actions) as usize;
-        item_room_bytes(self.key, old_len_max_bytes.max(written_bytes))
+        Room::of([item_room_bytes(self.key, old_len_max_bytes.max(written_bytes))])
     }
 
     /// Memory for the old value, which becomes the new one.
     fn scratch_bytes(&self, old_len_max_bytes: usize) -> u64 {
-        if self.writes { old_len_max_bytes as u64 + self.room_bytes(old_len_max_bytes) } else { 0 }
+        let room_bytes = self.room(old_len_max_bytes).bytes();
+        if self.writes { old_len_max_bytes as u64 + room_bytes } else { 0 }
     }
 
     fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Result<Self::Done, ErrorReply<'static>> {

@@ -165,7 +165,7 @@ pub(super) trait HeldWork {
     type Done;
 
     /// The log space that it needs, if the values of the keys have at most that length.
-    fn room_bytes(&self, old_len_max_bytes: usize) -> u64;
+    fn room(&self, old_len_max_bytes: usize) -> Room;
 
     /// The memory that it takes meanwhile, for values of at most that length.
     fn scratch_bytes(&self, old_len_max_bytes: usize) -> u64;
@@ -242,7 +242,8 @@ impl<E: Engine> Gather<'_, '_, E> {
         if !is_held && !self.fits_atomic(hashes.len(), old_bytes) {
             return Err(TOO_MUCH_AT_ONCE);
         }
-        let room_bytes = work.room_bytes(old_len_max_bytes);
+        let room = work.room(old_len_max_bytes);
+        let room_bytes = room.bytes();
         let scratch_bytes = work.scratch_bytes(old_len_max_bytes);
         let is_booked = scratch_bytes > SCRATCH_UNBOOKED_BYTES_MAX;
         if is_booked && !self.core.ledger.try_reserve(Kind::Groups, scratch_bytes) {
@@ -250,8 +251,6 @@ impl<E: Engine> Gather<'_, '_, E> {
         }
         let done = match self.engine.session() {
             Some(session) => {
-                let mut room = Room::default();
-                room.add_several(room_bytes, hashes.len() as u64);
                 let mut locked = session.lock_keys(now, &hashes, room);
                 work.run(&mut Held::new(&mut locked, hasher, now))
             }

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use base::UnixMillis;
+use store::Room;
 use store::request::{Condition, Expiry, Op, Set};
 use wire::resp::dump::Dumped;
 use wire::resp::{Command, ErrorReply, MSetEx, Pairs, Restore, SetCondition, dump};
@@ -128,8 +129,9 @@ impl Restoring<'_, '_> {
 impl HeldWork for Restoring<'_, '_> {
     type Done = ();
 
-    fn room_bytes(&self, _: usize) -> u64 {
-        item_room_bytes(self.restore.key, self.dumped.map_or(0, |it| it.len_max_bytes()))
+    fn room(&self, _: usize) -> Room {
+        let len_max_bytes = self.dumped.map_or(0, |it| it.len_max_bytes());
+        Room::of([item_room_bytes(self.restore.key, len_max_bytes)])
     }
 
     /// A compressed value is unpacked into memory that is booked by then.
@@ -164,8 +166,8 @@ struct StoreAll<'a> {
 impl HeldWork for StoreAll<'_> {
     type Done = bool;
 
-    fn room_bytes(&self, _: usize) -> u64 {
-        self.pairs.map(|(key, value)| item_room_bytes(key, value.len())).sum()
+    fn room(&self, _: usize) -> Room {
+        Room::of(self.pairs.map(|(key, value)| item_room_bytes(key, value.len())))
     }
 
     fn scratch_bytes(&self, _: usize) -> u64 {

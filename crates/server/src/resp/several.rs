@@ -318,11 +318,14 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if !self.core.ledger.try_reserve(Kind::Bodies, copy_bytes) {
             return Err(NO_ROOM_FOR_VALUES);
         }
-        let room_bytes = entry_len_max_bytes(target.0.len(), seen.value_len_bytes) as u64;
+        let mut room = Room::of([entry_len_max_bytes(target.0.len(), seen.value_len_bytes) as u64]);
+        if after == After::DeleteSource {
+            // The delete that a log records.
+            room.add(entry_len_max_bytes(source.0.len(), 0) as u64);
+        }
         let done = match self.engine.session() {
             Some(session) => {
-                let mut locked =
-                    session.lock_keys(now, &[source.1, target.1], Room::of([room_bytes]));
+                let mut locked = session.lock_keys(now, &[source.1, target.1], room);
                 transfer(&mut locked, now, source, target, policy, after)
             }
             None => transfer(self.engine, now, source, target, policy, after),

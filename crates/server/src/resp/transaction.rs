@@ -25,10 +25,10 @@ use store::{Op, Outcome, Pins, Request, Room, Sink, entry_len_max_bytes};
 use wire::Parsed;
 use wire::resp::{
     ClusterRequest, Command, CommandError, CommandId, ErrorReply, FieldActions, Flags, Keys,
-    Limits, Parser, dump, next_command, read_offset,
+    Limits, MSetEx, Parser, dump, next_command, read_offset,
 };
 
-use super::locked::TOO_MUCH_AT_ONCE;
+use super::locked::{TOO_MUCH_AT_ONCE, item_room_bytes};
 use super::redirect::{InDoubt, Keyed, keys_in, slot_of};
 use super::several::TOO_MANY_PARTS;
 use super::subscribe::{NO_SUCH_CHANNEL, has_others};
@@ -336,7 +336,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// Runs commands on keys, under the locks of all of them; false: a watched key has changed.
+    /// Runs commands on keys, under the locks of all of them; false: a watched key has changed, or
+    /// the first part has no room in the log.
     fn exec_part(
         &mut self,
         caller: Caller,
@@ -356,6 +357,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             return gather.exec_locked(caller, (transaction, began), part, is_first);
         };
         let mut locked = session.lock_keys(now, &hashes, room);
+        if is_first && !locked.has_room() {
+            drop(locked);
+            self.fail(caller, &ErrorReply::OutOfMemory);
+            return false;
+        }
         let mut gather = Gather::new(&mut locked, self.core);
         gather.exec_locked(caller, (transaction, began), part, is_first)
     }
@@ -370,15 +376,15 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let watched = transaction.watched.iter().filter(|_| is_first);
         let mut hashes: Vec<KeyHash> = watched.map(|(key, _)| self.core.hash(key)).collect();
         let mut room = Room::default();
+        let mut written = part.iter().any(builds_on_old_values).then(BTreeMap::new);
         for queued in part {
-            let before = hashes.len();
             for key in keys_of(queued) {
                 hashes.push(self.core.hash(key));
             }
-            if is_write(queued) {
-                room.add_several(self.room_of(queued), (hashes.len() - before).max(1) as u64);
-            }
+            self.add_room_of(queued, &mut room, &mut written);
         }
+        // What only deletes and sets times is tried in a full log, too.
+        let room = if part.iter().any(is_denied_without_room) { room } else { room.or_less() };
         (hashes, room)
     }
 
@@ -454,19 +460,55 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// The log space that a write may need: for its own bytes and, if it builds on the old value,
-    /// for that.
-    fn room_of(&mut self, queued: &Queued<'_>) -> u64 {
-        let mut sink = LengthSink { len_bytes: 0 };
+    /// Adds the entries that a command may write. `written`: the longest entries that commands
+    /// before it may have written, if that matters.
+    fn add_room_of(&mut self, queued: &Queued<'_>, room: &mut Room, written: &mut Option<Written>) {
+        match queued.parsed {
+            Ok(
+                Command::MSet { pairs }
+                | Command::MSetNx { pairs }
+                | Command::MSetEx(MSetEx { pairs, .. }),
+            ) => {
+                for (key, value) in pairs {
+                    let len_bytes = item_room_bytes(key, value.len());
+                    room.add(len_bytes);
+                    note_written(written, self.core.hash(key), len_bytes);
+                }
+            }
+            _ if is_write(queued) => {
+                let len_bytes = self.room_of(queued, written.as_ref());
+                room.add(len_bytes);
+                for key in keys_of(queued) {
+                    if !is_denied_without_room(queued) {
+                        // The delete that a log records.
+                        room.add(item_room_bytes(key, 0));
+                    }
+                    note_written(written, self.core.hash(key), len_bytes);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The log space of the value that a command may write: its own bytes and, if it builds on the
+    /// old value, that.
+    fn room_of(&mut self, queued: &Queued<'_>, written: Option<&Written>) -> u64 {
+        let mut sink = LengthSink { len_max_bytes: 0 };
         if builds_on_old_values(queued) {
             for key in keys_of(queued) {
-                let request: Request<'_, Rmw<'_>> =
-                    Request { key, hash: self.core.hash(key), op: Op::Get };
+                let hash = self.core.hash(key);
+                let request: Request<'_, Rmw<'_>> = Request { key, hash, op: Op::Get };
                 self.engine.execute(self.core.now, &[request], &mut sink);
+                let before = written.and_then(|written| written.get(&hash.0));
+                sink.len_max_bytes = sink.len_max_bytes.max(before.copied().unwrap_or(0));
             }
         }
-        let grows_to = grows_to_bytes(queued, self.core.value_max_bytes) as usize;
-        sink.len_bytes + entry_len_max_bytes(queued.raw.len(), grows_to) as u64
+        let value_max_bytes = self.core.value_max_bytes;
+        let grows_to = grows_to_bytes(queued, value_max_bytes) as usize;
+        let room_bytes =
+            sink.len_max_bytes + entry_len_max_bytes(queued.raw.len(), grows_to) as u64;
+        let longest_key = keys_of(queued).max_by_key(|key| key.len()).unwrap_or_default();
+        room_bytes.min(item_room_bytes(longest_key, value_max_bytes as usize))
     }
 
     /// Forgets everything, at QUIT, RESET and the end of a connection.
@@ -525,6 +567,22 @@ fn is_write(queued: &Queued<'_>) -> bool {
     id.is_some_and(|id| id.spec().flags.contains(Flags::WRITE))
 }
 
+/// The longest entries, by their keys' hashes.
+type Written = BTreeMap<u64, u64>;
+
+fn note_written(written: &mut Option<Written>, hash: KeyHash, len_bytes: u64) {
+    if let Some(written) = written {
+        let longest = written.entry(hash.0).or_default();
+        *longest = len_bytes.max(*longest);
+    }
+}
+
+/// Whether a full store refuses the command before it begins.
+fn is_denied_without_room(queued: &Queued<'_>) -> bool {
+    let id = queued.parsed.as_ref().ok().and_then(Command::id);
+    id.is_some_and(|id| id.spec().flags.contains(Flags::DENYOOM))
+}
+
 /// Whether the written value is as long as the old one; a deletion writes nothing.
 fn builds_on_old_values(queued: &Queued<'_>) -> bool {
     use wire::resp::CommandId::{
@@ -577,8 +635,9 @@ impl Sink<Refusal> for VersionSink {
     }
 }
 
+/// Notes the length of the longest entry.
 struct LengthSink {
-    len_bytes: u64,
+    len_max_bytes: u64,
 }
 
 impl Answering for LengthSink {}
@@ -586,7 +645,8 @@ impl Answering for LengthSink {}
 impl Sink<Refusal> for LengthSink {
     fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
         if let Outcome::Hit(item) = outcome {
-            self.len_bytes += entry_len_max_bytes(item.key.len(), item.value.len()) as u64;
+            let len_bytes = item_room_bytes(item.key, item.value.len());
+            self.len_max_bytes = self.len_max_bytes.max(len_bytes);
         }
     }
 }

@@ -180,6 +180,12 @@ impl Appender {
         self.short.map_or(0, |open| open.end_bytes - open.next_bytes)
     }
 
+    /// Bytes left in the open segments, of short entries and of long ones.
+    pub(crate) fn rooms_bytes(&self) -> (u64, u64) {
+        let left = |open: &Option<Open>| open.map_or(0, |open| open.end_bytes - open.next_bytes);
+        (left(&self.short), left(&self.long))
+    }
+
     /// Copies key and value behind the header's place.
     #[inline]
     pub(crate) fn fill(

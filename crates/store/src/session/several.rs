@@ -5,19 +5,18 @@
 //!     other. If a chain has moved, the session starts over; a locked chain does not move.
 //! I2: room is made before the first lock is taken; under the locks the session uses only free
 //!     space.
-//! I3: the room made is kept for the session until it gives the locks back (`keep`), up to a
-//!     quarter of the log, and half of it for all sessions: a write that is no longer than
-//!     announced finds its run.
+//! I3: the room made is kept for the session until it gives the locks back (kept_room.rs): entries
+//!     that are no longer than announced find their places. Without the room none is written.
 
 use std::sync::Arc;
 
 use base::{KeyHash, UnixMillis};
 
 use super::execute::{Call, NO_GUESS, find, prefetch_entry};
+use super::kept_room::{HasRoom, Room};
 use super::{Changes, Local, Session};
 use crate::entry::{HEADER_BYTES, Seen};
 use crate::index::slot::Tag;
-use crate::log::Log;
 use crate::pin::Pins;
 use crate::prefetch::Near;
 use crate::request::{LastUse, Op, Outcome, Request, Sink, Update};
@@ -63,7 +62,8 @@ impl Session {
         local.quiesce_after_reads(inner, now);
     }
 
-    /// Makes room for entries, then locks the chains of all keys (I1).
+    /// Makes room for entries, then locks the chains of all keys (I1). Without room for all of them
+    /// the locked session answers every write that needs some with `OutOfMemory`.
     pub fn lock_keys(
         &mut self,
         now: UnixMillis,
@@ -71,129 +71,17 @@ impl Session {
         room: Room,
     ) -> LockedSession<'_> {
         let Session { inner, local } = self;
-        if room.bytes > 0 {
+        if room.bytes() > 0 {
             local.have_nodes_for(inner, now, hashes.len());
         }
         debug_assert!(local.held.is_empty());
-        let keeps = local.keep_room(inner, now, room);
+        // First: it may close open segments.
         local.have_room_for_deletes(inner, now, hashes.len());
+        let has_room = local.keep_room(inner, now, &room);
         // An insert under the locks takes missing nodes without making room.
         local.have_nodes(inner);
         inner.index.lock_all(hashes.iter().copied(), &mut local.held);
-        LockedSession { session: self, keeps }
-    }
-}
-
-impl Local {
-    /// Makes room for entries and keeps it for this session (I3), unless its open segments have it;
-    /// returns whether any is kept. If there is too little room, the write itself reports it.
-    fn keep_room(&mut self, inner: &Inner, now: UnixMillis, room: Room) -> bool {
-        // Long entries have open segments of their own.
-        let is_short = room.longest_bytes <= inner.log.short_max_bytes();
-        if room.bytes == 0 || is_short && room.bytes <= self.room_bytes(inner) {
-            return false;
-        }
-        let queue_count = if inner.ghosts.is_some() { 2 } else { 1 };
-        let (run_len, count) = room.segments(&inner.log, queue_count);
-        // For more than a quarter of the log nothing is reclaimed ahead: otherwise a cache would be
-        // emptied for writes that may not come.
-        let limit = inner.log.segment_count() / 4;
-        if run_len.saturating_mul(count) > limit {
-            // A long entry and several short ones: room is made for all of them, but not kept.
-            let (run_len, count) = room.segments_together(&inner.log);
-            if run_len.saturating_mul(count) <= limit {
-                self.make_room(inner, now, run_len, count);
-            }
-            return false;
-        }
-        (0..count).take_while(|_| self.keep_run(inner, now, run_len)).count() > 0
-    }
-
-    fn keep_run(&mut self, inner: &Inner, now: UnixMillis, run_len: u32) -> bool {
-        let region = self.appender.region();
-        for _ in 0..KEEP_ATTEMPTS_MAX {
-            if inner.log.keep(self.place, run_len, region) {
-                return true;
-            }
-            // Other sessions may take the freed room before it is kept.
-            if !self.make_room(inner, now, run_len, 1) {
-                return false;
-            }
-        }
-        false
-    }
-}
-
-/// Long entries for which one run of segments is freed.
-const ENTRIES_IN_RUN_MAX: u64 = 4;
-/// The number of attempts when other sessions take the room at once.
-const KEEP_ATTEMPTS_MAX: usize = 64;
-
-/// Log space for entries that are written under the locks of their keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Room {
-    bytes: u64,
-    count: u64,
-    longest_bytes: u64,
-}
-
-impl Room {
-    /// For entries of these lengths in bytes.
-    pub fn of(lens_bytes: impl IntoIterator<Item = u64>) -> Room {
-        let mut room = Room::default();
-        lens_bytes.into_iter().for_each(|len_bytes| room.add(len_bytes));
-        room
-    }
-
-    /// Adds an entry.
-    pub fn add(&mut self, len_bytes: u64) {
-        self.add_several(len_bytes, 1);
-    }
-
-    /// Adds `count` entries of which only the total length is known.
-    pub fn add_several(&mut self, len_bytes: u64, count: u64) {
-        self.bytes = self.bytes.saturating_add(len_bytes);
-        self.count += count;
-        self.longest_bytes = self.longest_bytes.max(len_bytes);
-    }
-
-    /// The total length.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Like `segments`, with runs that several entries share: segments that are free here and there
-    /// may each be too short.
-    fn segments_together(self, log: &Log) -> (u32, u32) {
-        let all = log.run_len(self.bytes).saturating_add(1);
-        let longest = log.run_len(self.longest_bytes);
-        let entry_count = self.bytes.div_ceil(self.longest_bytes.max(1)).min(ENTRIES_IN_RUN_MAX);
-        let run_len = longest.saturating_mul(entry_count.max(1) as u32).max(1);
-        (run_len, all.div_ceil(run_len))
-    }
-
-    /// The length of a run of segments, and the number of such runs: for each entry one that it
-    /// fits in, if entries are longer than a segment.
-    ///
-    /// For entries that fit in a segment, each queue begins one or two segments, by length. Two
-    /// consecutive segments hold more than one segment's bytes, four thirds of them if all entries
-    /// are short: an entry that does not fit in the rest of one takes the next segment.
-    fn segments(self, log: &Log, queue_count: u32) -> (u32, u32) {
-        let run_len = log.run_len(self.longest_bytes);
-        let entry_count = u32::try_from(self.count).unwrap_or(u32::MAX);
-        if run_len > 1 {
-            let run_bytes = u64::from(run_len) * log.segment_bytes();
-            let bound = u32::try_from(self.bytes.div_ceil(run_bytes)).unwrap_or(u32::MAX);
-            // Shorter entries share a run, as they come; the unused end of a run may be too short
-            // for the next entry, up to two thirds of the run.
-            return (run_len, entry_count.min(bound.saturating_mul(3)));
-        }
-        let (held_bytes, begun_count) = match self.longest_bytes <= log.short_max_bytes() {
-            true => (self.bytes.saturating_add(self.bytes / 3), queue_count),
-            false => (self.bytes.saturating_mul(2), 2 * queue_count),
-        };
-        let all = log.run_len(held_bytes).saturating_add(begun_count);
-        (1, all.min(entry_count))
+        LockedSession { session: self, has_room }
     }
 }
 
@@ -257,11 +145,16 @@ fn read_locked<'a>(inner: &'a Inner, keys: &[(KeyHash, &[u8])], found: &mut Vec<
 /// A session that holds the locks of some keys; dropping it releases them.
 pub struct LockedSession<'s> {
     session: &'s mut Session,
-    /// Whether segments are kept (I3).
-    keeps: bool,
+    /// The room for its writes (I3).
+    has_room: HasRoom,
 }
 
 impl LockedSession<'_> {
+    /// Whether there is room for the writes that were announced. Otherwise none is executed.
+    pub fn has_room(&self) -> bool {
+        self.has_room != HasRoom::No
+    }
+
     /// Executes requests on the locked keys, in order; together they are one atomic step.
     ///
     /// # Panics
@@ -272,6 +165,7 @@ impl LockedSession<'_> {
         requests: &[Request<'_, U>],
         sink: &mut S,
     ) {
+        let has_room = self.has_room();
         let Session { inner, local } = &mut *self.session;
         let mut is_refusing = false;
         if let Some(durable) = &inner.durable {
@@ -288,6 +182,9 @@ impl LockedSession<'_> {
             match &request.op {
                 Op::Set(_) | Op::Delete | Op::Update(_) if is_refusing => {
                     sink.outcome(request_index, Outcome::Unwritable, Pins(inner));
+                }
+                Op::Set(_) | Op::Update(_) if !has_room => {
+                    sink.outcome(request_index, Outcome::OutOfMemory, Pins(inner));
                 }
                 Op::Get => {
                     let chain = inner.index.locked(head);
@@ -321,7 +218,7 @@ impl Drop for LockedSession<'_> {
         for head in local.held.drain(..) {
             inner.index.unlock_raw(head);
         }
-        if self.keeps {
+        if self.has_room == HasRoom::Kept {
             inner.log.end_keep(local.place);
         }
         local.note(inner);

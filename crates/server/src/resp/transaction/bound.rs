@@ -129,11 +129,11 @@ impl<E: Engine> Gather<'_, '_, E> {
         if let Some(len_bytes) = lengths.0.get(&hash) {
             return *len_bytes;
         }
-        let mut sink = LengthSink { len_bytes: 0 };
+        let mut sink = LengthSink { len_max_bytes: 0 };
         let request: Request<'_, Rmw<'_>> = Request { key, hash, op: Op::Get };
         self.engine.execute(self.core.now, &[request], &mut sink);
-        lengths.0.insert(hash, sink.len_bytes);
-        sink.len_bytes
+        lengths.0.insert(hash, sink.len_max_bytes);
+        sink.len_max_bytes
     }
 
     /// Makes a reply slice by slice, drops it, and returns its length; above `bytes_max`: at least
