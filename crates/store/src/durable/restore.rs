@@ -282,8 +282,9 @@ pub(super) fn read_rows(
             }
         }
     }
-    let cut_segments = find_cut(medium, superblock, &mut damage)?;
-    let torn = last_commit::settle(medium, superblock, &mut rows, damage.len() + cut_segments)?;
+    let unread_rows = damage.len();
+    let lost_rows = unread_rows + find_cut(medium, superblock, &mut damage)?;
+    let torn = last_commit::settle(medium, superblock, &mut rows, lost_rows)?;
     Ok(Rows { rows, damage, torn })
 }
 
