@@ -160,28 +160,3 @@ fn clients_that_die_leave_nothing_behind() {
     });
     assert!(server.stop(PATIENCE), "every ticket comes back");
 }
-
-/// Reads that no worker took and that find no room again, each with a write of its key behind it:
-/// more of such writes than are tried at a time would wait for ever, were they tried before the
-/// reads.
-#[test]
-fn a_request_that_was_not_taken_is_tried_before_those_behind_it() {
-    let server =
-        start(Config { threads: 3, cr_threads: Some(1), batch: 1, ..by_size(WritePolicy::DCrew) });
-    let mut clients: Vec<Client> = (0..64).map(|_| server.resp()).collect();
-    let mut last = "$-1\r\n".to_owned();
-    let mut round = 0;
-    talk_often(&server, 2, || {
-        for _ in 0..5 {
-            for (index, client) in clients.iter_mut().enumerate() {
-                client.send(format!("GET own{index}\r\nSET own{index} {round}\r\n").repeat(6));
-            }
-            let own = format!("${}\r\n{round}\r\n", round.to_string().len());
-            let answers = format!("{last}+OK\r\n") + &format!("{own}+OK\r\n").repeat(5);
-            clients.iter_mut().for_each(|client| client.expect(&answers));
-            last = own;
-            round += 1;
-        }
-    });
-    assert!(server.stop(PATIENCE));
-}
