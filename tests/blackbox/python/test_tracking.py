@@ -1,5 +1,6 @@
 """CLIENT TRACKING: clients that keep copies are told what has changed, as by Redis, and never too late."""
 
+import contextlib
 import itertools
 import os
 import random
@@ -425,6 +426,19 @@ def forgets_all(reader):
     return not reader.kept
 
 
+@contextlib.contextmanager
+def telling_why(server, wire):
+    """Where a connection ends: what the server has said to it, and in its log."""
+    try:
+        yield
+    except OSError as error:
+        time.sleep(0.5)
+        with contextlib.suppress(OSError):
+            error.add_note(f"unread: {wire.socket.recv(1 << 16)!r}")
+        error.add_note("the server's log:\n" + "".join(server.log))
+        raise
+
+
 @pytest.mark.parametrize("workers", WORKERS)
 def test_one_write_of_much_cuts_no_client_off(workers):
     """More than has room between threads, or in an output, is told as one change of everything."""
@@ -437,7 +451,7 @@ def test_one_write_of_much_cuts_no_client_off(workers):
         many = [b"many:%045d" % number for number in range(20_000)]
         one = Copies(server.resp_port)
         one.read(many)
-        with wires.RespWire(server.resp_port) as writer:
+        with wires.RespWire(server.resp_port) as writer, telling_why(server, writer):
             for some in (keys, many):
                 assert writer.ask("MSET", *(word for key in some for word in (key, "new"))) == b"+OK\r\n"
             assert all(forgets_all(reader) for reader in [one, *readers])
