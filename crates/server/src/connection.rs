@@ -135,6 +135,11 @@ pub struct Input {
 }
 
 impl Input {
+    /// Whether a command has begun and is not here as a whole.
+    pub fn is_unfinished(&self) -> bool {
+        !self.held.is_empty() && self.need_bytes > self.held.len()
+    }
+
     /// Holds the rest of `bytes` from `start` on.
     pub fn keep_from(&mut self, start: usize, mut bytes: Vec<u8>) {
         if start < bytes.len() {

@@ -26,6 +26,7 @@ pub mod flushing;
 mod idle;
 mod latency;
 mod lend;
+mod linger;
 mod monitors;
 mod native;
 mod read;
@@ -69,6 +70,7 @@ use crate::resp::Fed;
 use crate::shared::Shared;
 use idle::IdlePass;
 use latency::Latency;
+use linger::Lingering;
 use read::Region;
 use sealed::Handshakes;
 use starve::Starved;
@@ -174,6 +176,7 @@ pub struct Worker<E, P> {
     /// Connections that can continue without new input.
     resumable: Vec<usize>,
     starved: Starved,
+    lingering: Lingering,
     /// Accepting is suspended until then, because no descriptor was left.
     accept_again_at: Option<Instant>,
     last_work_at: Instant,
@@ -305,8 +308,6 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if let Some(receiver) = &receiver {
             poller.add(receiver.as_fd(), TOKEN_RECEIVER, Interest::READ)?;
         }
-        // New ports are polled once at first.
-        let has_native_work = sockets.native.is_some();
         let now = Instant::now();
         let (poll, published) = (shared.config().poll, shared.roles().latest());
         Ok(Worker {
@@ -317,18 +318,20 @@ impl<E: Home, P: Poller> Worker<E, P> {
             engine,
             poller,
             listeners,
+            // New ports are polled once at first.
+            has_native_work: sockets.native.is_some(),
             native: sockets.native,
             shm_door: sockets.shm_door,
             udp: sockets.udp,
             receiver,
             rounds_without_wait: 0,
             has_served_queues: false,
-            has_native_work,
             arena: vec![0; ARENA_BYTES].into_boxed_slice(),
             regions: Vec::new(),
             ready: Vec::new(),
             resumable: Vec::new(),
             starved: Starved::new(now),
+            lingering: Lingering::default(),
             accept_again_at: None,
             last_work_at: now,
             kept_house_at: now,
@@ -462,6 +465,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
         let mut sleep = if self.is_expiring { SLEEP_MAX_EXPIRING } else { SLEEP_MAX };
         if !self.starved.is_empty()
+            || !self.lingering.is_empty()
             || self.accept_again_at.is_some()
             || self.is_draining
             || self.core.telling.is_pressing()
@@ -654,7 +658,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
             self.evict_clients(outgrown);
             self.wake_those_that_hold_more();
         }
-        let is_waiting = !self.starved.is_empty() || self.accept_again_at.is_some();
+        let is_waiting = !self.starved.is_empty()
+            || !self.lingering.is_empty()
+            || self.accept_again_at.is_some();
         let never_sleeps = self.poll == Poll::Busy;
         if !had_work && !is_waiting && !is_stopping && !never_sleeps {
             return; // The wait that follows keeps house before it sleeps.
@@ -690,6 +696,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
             }
         }
         self.feed_starved(now);
+        if !self.lingering.is_empty() {
+            self.lingering.tend(now, &mut self.arena);
+        }
         if self.accept_again_at.is_some_and(|at| at <= now) {
             self.accept_again_at = None;
             self.poll_listeners();

@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use wire::resp::ErrorReply;
 
@@ -10,7 +11,7 @@ use super::Worker;
 use super::lend::Sender;
 use crate::budget::Books;
 use crate::cluster;
-use crate::connection::{Ending, Framing, ProtocolState};
+use crate::connection::{Connection, Ending, Framing, ProtocolState};
 use crate::counters::Dialect;
 use crate::durable::Passage;
 use crate::engine::Home;
@@ -322,15 +323,30 @@ impl<E: Home, P: Poller> Worker<E, P> {
             tls.close(connection.socket.as_fd());
         }
         if connection.ending == Ending::AfterFlush {
-            let mut discarded_bytes = 0;
-            while let Ok((count @ 1.., _)) =
-                recv(&connection.socket, &mut *self.arena, RecvFlags::empty())
-                && discarded_bytes < DISCARD_BYTES_MAX
-            {
-                discarded_bytes += count;
+            self.end_sending(connection);
+        }
+    }
+
+    /// Closes a connection whose client shall read the last reply: what has arrived is thrown away,
+    /// and if more may come, the socket lingers.
+    fn end_sending(&mut self, connection: Connection) {
+        let (mut discarded_bytes, mut is_open) = (0, true);
+        while is_open && discarded_bytes < DISCARD_BYTES_MAX {
+            match recv(&connection.socket, &mut *self.arena, RecvFlags::empty()) {
+                Ok((count @ 1.., _)) => discarded_bytes += count,
+                Err(Errno::AGAIN) => break,
+                Ok(_) | Err(_) => is_open = false,
             }
-            // The client may have left already.
-            let _ = shutdown(&connection.socket, Shutdown::Write);
+        }
+        // The client may have left already.
+        let _ = shutdown(&connection.socket, Shutdown::Write);
+        let is_sending = discarded_bytes > 0 || connection.input.is_unfinished();
+        if is_open
+            && is_sending
+            && !self.is_draining
+            && self.poller.remove(connection.socket.as_fd()).is_ok()
+        {
+            self.lingering.add(connection.socket);
         }
     }
 
