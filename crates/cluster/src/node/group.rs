@@ -8,7 +8,11 @@
 //!
 //! So a promotion gathers all of a group or nothing, whichever nodes have failed. If a group no
 //! longer fits into a datagram, its writes leave at once, one by one like any others: part of such
-//! a group may survive alone.
+//! a group may survive alone, but no delete without the values before it (H4).
+//!
+//! ```text
+//!  RENAME of a long value:  put b, 300 blocks ─▶ on all copies, and durable ─▶ delete a
+//! ```
 //!
 //! # Invariants
 //! H1: while a group is open, only its own writes are executed in the shard (`Groups` of the
@@ -19,28 +23,93 @@
 //!     alone.
 //! H3: held writes are in no log and no replica store, including this node's own: they are void if
 //!     the node ceases to be primary, or if the group is dropped.
+//! H4: of a group that leaves one by one, a delete is held until all values that precede it in the
+//!     group are on all copies: the value that it deletes may be one of them, under another name
+//!     (K21). A write that was computed on a held one is held until that one leaves, or until it is
+//!     on all copies if the two do not fit into a datagram.
+
+use std::collections::{BTreeSet, VecDeque};
 
 use base::Instant;
 
 use crate::ids::{ShardId, Version};
 use crate::message::Outcome;
 use crate::node::durable::Held;
-use crate::node::primary::Primary;
-use crate::node::requests::to_client;
+use crate::node::primary::{Pending, Primary};
+use crate::node::requests::{fits_with_chain, to_client};
 use crate::node::{Action, Node};
 use crate::replica_store::ReplicaStore;
+
+/// Groups that no longer fit into a datagram (H4).
+#[derive(Debug, Default)]
+pub(super) struct Loose {
+    /// Whether the open group is one.
+    pub(super) is_open: bool,
+    /// Their values that are not on all copies yet.
+    puts: BTreeSet<Version>,
+    /// Writes that are held until others are on all copies, oldest first.
+    behind: VecDeque<Version>,
+}
+
+impl Loose {
+    /// Takes note of a write that begins.
+    pub(super) fn begin(&mut self, pending: &Pending) {
+        let version = pending.entry.version;
+        if self.is_open && pending.entry.value.is_some() {
+            self.puts.insert(version);
+        }
+        if pending.is_held {
+            self.behind.push_back(version);
+        }
+    }
+
+    /// Takes note that a write is on all copies.
+    pub(super) fn end(&mut self, version: Version) {
+        self.puts.remove(&version);
+    }
+
+    /// Whether a value precedes this write and is not on all copies yet.
+    fn has_put_before(&self, version: Version) -> bool {
+        self.puts.first().is_some_and(|first| *first < version)
+    }
+}
 
 impl<S: ReplicaStore> Node<S> {
     /// Opens a group: writes of the shard belong together until [`Node::release_group`]. No client
     /// waits for any other write (H1).
     pub fn hold_group(&mut self, shard: ShardId) {
-        if let Some(primary) = self.primary_mut(shard) {
-            primary.group = Some(Vec::new());
+        let Some(primary) = self.primary_mut(shard) else { return };
+        // What is computed on a held write of an earlier group, which was given up, cannot leave
+        // with this one (H4).
+        match primary.loose.behind.is_empty() {
+            true => primary.group = Some(Vec::new()),
+            false => primary.loose.is_open = true,
         }
     }
 
-    /// Closes the group and sends the held writes. Does nothing if no group is open.
+    /// Closes the group and sends the held writes, except those that wait for others (H4). Does
+    /// nothing if no group is open.
     pub fn release_group(&mut self, shard: ShardId, now: Instant, actions: &mut Vec<Action>) {
+        if let Some(primary) = self.primary_mut(shard) {
+            primary.loose.is_open = false;
+        }
+        self.send_group(shard, now, actions);
+    }
+
+    /// Sends the writes of the open group, which has become too large for a datagram. The group's
+    /// later writes leave one by one.
+    pub(super) fn loosen_group(&mut self, shard: ShardId, now: Instant, actions: &mut Vec<Action>) {
+        let Some(primary) = self.primary_mut(shard) else { return };
+        let held = primary.group.iter().flatten();
+        let puts = held.filter(|held| {
+            primary.pending.get(held).is_some_and(|pending| pending.entry.value.is_some())
+        });
+        primary.loose.puts.extend(puts);
+        primary.loose.is_open = true;
+        self.send_group(shard, now, actions);
+    }
+
+    fn send_group(&mut self, shard: ShardId, now: Instant, actions: &mut Vec<Action>) {
         let (logs, is_replica_store) = (self.durable.is_on(), self.durable.is_replica_store());
         let Some(primary) = self.primary_mut(shard) else { return };
         let Some(versions) = primary.group.take() else { return };
@@ -64,14 +133,48 @@ impl<S: ReplicaStore> Node<S> {
             }
         }
     }
+
+    /// Sends the held writes that wait for no other any more, in their order (H4).
+    pub(super) fn send_behind(&mut self, shard: ShardId, now: Instant, actions: &mut Vec<Action>) {
+        let (logs, is_replica_store) = (self.durable.is_on(), self.durable.is_replica_store());
+        let datagram_bytes = self.settings.datagram_bytes;
+        let Some(primary) = self.primary_mut(shard) else { return };
+        // What completes meanwhile finds none here: one loop sends them all.
+        let mut behind = std::mem::take(&mut primary.loose.behind);
+        while let Some(primary) = self.primary_mut(shard)
+            && let Some(version) =
+                behind.pop_front_if(|version| !primary.must_wait(*version, datagram_bytes))
+        {
+            let Some(pending) = primary.pending.get_mut(&version) else { continue };
+            pending.is_held = false;
+            pending.retry_count = 0;
+            pending.targets.iter_mut().for_each(|(_, missing)| missing.moved_at = now);
+            let mut bytes = Vec::new();
+            if logs && !is_replica_store {
+                pending.entry.append(&mut bytes);
+            }
+            self.append(&bytes, actions);
+            self.land_at_all(shard, version, now, actions);
+            match is_replica_store {
+                true => self.complete(shard, version, now, actions),
+                false => self.when_durable(Held::Written { shard, version }, now, actions),
+            }
+        }
+        if let Some(primary) = self.primary_mut(shard) {
+            behind.append(&mut primary.loose.behind);
+            primary.loose.behind = behind;
+        }
+    }
 }
 
 impl<S: ReplicaStore> Node<S> {
     /// Gives the group up before all of it was computed: the held writes are void, and their
-    /// versions are not assigned again. Does nothing if no group is open.
+    /// versions are not assigned again. Does nothing if no group is open. Of a group that was too
+    /// large for a datagram the rest follows what has left.
     pub fn drop_group(&mut self, shard: ShardId, actions: &mut Vec<Action>) {
         let Some(state) = self.shards.get_mut(&shard) else { return };
         let Some(primary) = state.primary.as_mut() else { return };
+        primary.loose.is_open = false;
         for version in primary.group.take().into_iter().flatten().rev() {
             let Some(pending) = primary.pending.remove(&version) else { continue };
             debug_assert!(pending.is_held, "H3");
@@ -94,6 +197,32 @@ impl Primary {
     /// The last write of an open group.
     pub(super) fn last_held(&self) -> Option<Version> {
         self.group.as_ref()?.last().copied()
+    }
+
+    /// Whether a write that begins is held, though no group is open that fits into a datagram (H4).
+    pub(super) fn begins_behind(&self, pending: &Pending, datagram_bytes: usize) -> bool {
+        self.has_before(pending) || self.loose.is_open && !self.fits(pending, datagram_bytes)
+    }
+
+    /// Whether a write that is held for H4 has to wait on.
+    fn must_wait(&self, version: Version, datagram_bytes: usize) -> bool {
+        self.pending
+            .get(&version)
+            .is_some_and(|pending| self.has_before(pending) || !self.fits(pending, datagram_bytes))
+    }
+
+    /// Whether a write would leave without values that precede it, or with a held write.
+    fn has_before(&self, pending: &Pending) -> bool {
+        let is_delete = pending.entry.value.is_none();
+        let base = pending.after.and_then(|after| self.pending.get(&after));
+        base.is_some_and(|base| base.is_held)
+            || is_delete && self.loose.has_put_before(pending.entry.version)
+    }
+
+    /// Whether it fits into a datagram with the writes under way that it was computed on.
+    fn fits(&self, pending: &Pending, datagram_bytes: usize) -> bool {
+        let after = pending.after.filter(|after| self.pending.contains_key(after));
+        after.is_none_or(|after| fits_with_chain(self, after, &pending.blocks, datagram_bytes))
     }
 
     /// Whether this write is sent to a target together with the last one of its group (H2).

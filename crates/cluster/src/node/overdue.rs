@@ -99,7 +99,8 @@ impl Primary {
             }
             Stage::Serving => {}
         }
-        let targets = self.pending.values().flat_map(|pending| &pending.targets);
+        let sent = self.pending.values().filter(|pending| !pending.is_held);
+        let targets = sent.flat_map(|pending| &pending.targets);
         let slow = targets
             .filter(|(node, missing)| !missing.is_empty() && is_slow(node, missing.moved_at));
         let copy = self.copy.as_ref().and_then(|copy| copy.overdue(now, patience_ns));

@@ -151,6 +151,7 @@ impl<S: ReplicaStore> Node<S> {
         let Some(pending) = primary.pending.remove(&version) else { return };
         primary.pending_bytes -= pending.len_bytes();
         primary.flush = primary.flush.filter(|flush| *flush != version);
+        primary.loose.end(version);
         if let Some(newest) = primary.newest.remove(&pending.entry.key).filter(|it| *it > version) {
             primary.newest.insert(pending.entry.key.clone(), newest);
         }
@@ -178,6 +179,7 @@ impl<S: ReplicaStore> Node<S> {
             self.reply(client, sequence, pending.outcome, now, actions);
         }
         next.into_iter().for_each(|later| self.complete(shard, later, now, actions));
+        self.send_behind(shard, now, actions);
         self.request_in_turn(waiting, now, actions);
         self.complete_flush(shard, now, actions);
     }

@@ -9,6 +9,7 @@ use crate::ids::{ClientId, NodeId, Version};
 use crate::message::{Contents, Hold, Outcome, Request};
 use crate::node::copy::{CopyOut, NS_PER_BYTE};
 use crate::node::filling::Filling;
+use crate::node::group::Loose;
 use crate::record::{Cut, Entry};
 use crate::settings::{Settings, after};
 
@@ -27,6 +28,7 @@ pub(super) struct Primary {
     pub(super) newest: BTreeMap<Arc<[u8]>, Version>,
     /// Writes of the group that is open, none of which has left (`group`).
     pub(super) group: Option<Vec<Version>>,
+    pub(super) loose: Loose,
     /// The flush under way; it is then the last write (F1 of `flush`).
     pub(super) flush: Option<Version>,
     /// Requests that wait for a write under way, by that write's version.
@@ -88,7 +90,7 @@ pub(super) struct Pending {
     /// The driver's booking of its memory.
     pub(super) _hold: Hold,
     pub(super) targets: Vec<(NodeId, Missing)>,
-    /// Whether it waits for the rest of its group (H3).
+    /// Whether it waits for the rest of its group (H3), or for earlier writes of it (H4).
     pub(super) is_held: bool,
     /// The last write of its group, if that is another one.
     pub(super) goes_with: Option<Version>,
@@ -262,6 +264,7 @@ impl Primary {
             pending_bytes: 0,
             newest: BTreeMap::new(),
             group: None,
+            loose: Loose::default(),
             flush: None,
             waiting: BTreeMap::new(),
             waiting_count: 0,

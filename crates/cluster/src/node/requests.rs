@@ -113,7 +113,7 @@ impl<S: ReplicaStore> Node<S> {
         if let Some(newest) = newest.filter(|newest| primary.has_waiting(*newest, &request.key)) {
             return self.wait(shard, newest, request); // In the order in which they came (K10).
         }
-        let reads = !request.operation.is_blind();
+        let reads = !request.operation.is_blind() || primary.loose.is_open;
         let held = primary.last_held();
         let after = held.or(newest.filter(|_| reads));
         let current = match newest.and_then(|version| primary.pending.get(&version)) {
@@ -154,13 +154,14 @@ impl<S: ReplicaStore> Node<S> {
         });
         let blocks = entry.cut(self.settings.datagram_bytes, &mut self.scratch);
         if let Some(after) = after
-            && !fits_with_chain(primary, after, &blocks, &self.settings)
+            && (held.is_some() || !primary.loose.is_open)
+            && !fits_with_chain(primary, after, &blocks, self.settings.datagram_bytes)
         {
             if held.is_none() {
                 return self.wait(shard, after, request);
             }
             drop((entry, blocks, hold)); // Their room is needed again.
-            self.release_group(shard, now, actions);
+            self.loosen_group(shard, now, actions);
             return self.write(shard, request, now, actions);
         }
         let answered = Answer { sequence, version, outcome: outcome.clone() };
@@ -187,11 +188,11 @@ impl<S: ReplicaStore> Node<S> {
         }
         let is_replica_store = self.durable.is_replica_store();
         let mut bytes = Vec::new();
-        let is_open = |state: &crate::node::ShardState| {
-            state.primary.as_ref().is_some_and(|primary| primary.group.is_some())
-        };
-        pending.is_held = self.shards.get(&shard).is_some_and(is_open);
-        let is_held = pending.is_held;
+        let datagram_bytes = self.settings.datagram_bytes;
+        let is_held = self.primary_mut(shard).is_some_and(|primary| {
+            primary.group.is_some() || primary.begins_behind(&pending, datagram_bytes)
+        });
+        pending.is_held = is_held;
         if self.durable.is_on() && !is_replica_store && !is_held {
             pending.entry.append(&mut bytes);
         }
@@ -211,9 +212,13 @@ impl<S: ReplicaStore> Node<S> {
             state.sessions.begin(pending.entry.client, answered);
         }
         primary.pending_bytes += pending.len_bytes();
+        match &mut primary.group {
+            Some(group) => group.push(version),
+            None => primary.loose.begin(&pending),
+        }
         primary.pending.insert(version, pending);
-        if let Some(group) = primary.group.as_mut().filter(|_| is_held) {
-            return group.push(version);
+        if is_held {
+            return;
         }
         self.land_at_all(shard, version, now, actions);
         if is_replica_store {
@@ -297,11 +302,11 @@ fn compute(operation: &Operation, current: Option<&Entry>, version: Version) -> 
 
 /// Whether one datagram holds this block, if it is the only one, and all writes that it was
 /// computed on (N5).
-fn fits_with_chain(
+pub(super) fn fits_with_chain(
     primary: &Primary,
     after: Version,
     blocks: &Cut,
-    settings: &crate::settings::Settings,
+    datagram_bytes: usize,
 ) -> bool {
     let Cut::Whole(own) = blocks else { return false };
     let mut chain = primary.chain(Some(after));
@@ -309,5 +314,5 @@ fn fits_with_chain(
         Cut::Whole(block) => bytes.checked_add(block.len()),
         Cut::Blocks { .. } => None,
     });
-    total.is_some_and(|bytes| bytes <= settings.datagram_bytes)
+    total.is_some_and(|bytes| bytes <= datagram_bytes)
 }

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::settings::Durability;
 
 fn key(number: usize) -> Vec<u8> {
     format!("g{number}").into_bytes()
@@ -112,6 +113,113 @@ fn a_group_that_does_not_fit_into_a_datagram_leaves_as_it_comes() {
     assert_eq!(bench.held_by(2, 4), 4);
 }
 
+impl Bench {
+    /// Moves a value to another name, as part of the open group.
+    fn rename(&mut self, (from, to): (&str, &str), value: &[u8], sequence: u64) {
+        self.ask_of(to.as_bytes(), 0, sequence, Operation::Put(value.into()));
+        self.ask_of(from.as_bytes(), 0, sequence + 1, Operation::Delete);
+    }
+
+    /// The values that a node has under these names.
+    fn values_of(&mut self, name: u16, keys: &[&str]) -> Vec<Arc<[u8]>> {
+        self.nodes[usize::from(name)].digest_all();
+        let replica_store = self.nodes[usize::from(name)].replica_store();
+        let entries = keys.iter().filter_map(|key| replica_store.get(SHARD, key.as_bytes()));
+        entries.filter_map(|entry| entry.value.clone()).collect()
+    }
+
+    /// Lets everything land, until nothing leaves any more.
+    fn land_everything(&mut self) {
+        self.land_everything_at(&[1, 2]);
+    }
+
+    fn land_everything_at(&mut self, names: &[u16]) {
+        let is_wanted = |to: NodeId| names.contains(&to.name);
+        while self.frames.iter().any(|(_, to, ..)| is_wanted(*to)) {
+            self.land(is_wanted);
+        }
+    }
+
+    /// What every node has appended becomes durable.
+    fn sync_all(&mut self) {
+        for name in 0..3 {
+            let through_bytes = self.nodes[usize::from(name)].appended_bytes();
+            self.input(name, Event::Synced { through_bytes });
+        }
+    }
+}
+
+#[test]
+fn the_delete_of_a_long_rename_leaves_once_all_copies_have_the_value() {
+    let mut bench = Bench::new();
+    let long = vec![b'v'; 3000];
+    bench.ask_of(b"a", 0, 1, Operation::Put(long.as_slice().into()));
+    bench.land_everything();
+    bench.replies.clear();
+    bench.hold();
+    bench.rename(("a", "b"), &long, 2);
+    bench.release();
+    // One copy has all blocks, the other lacks one.
+    let late = bench.frames.iter().rposition(|frame| frame.1 == id(2)).unwrap();
+    let late = bench.frames.remove(late);
+    bench.land_everything();
+    bench.expect(&[]);
+    assert_eq!([1, 2].map(|name| bench.values_of(name, &["a", "b"]).len()), [2, 1]);
+    bench.frames.push(late);
+    bench.land(|_| true);
+    bench.expect(&[(2, Outcome::Done)]);
+    assert_eq!(bench.frames.len(), 2, "the delete, to each backup");
+    bench.land(|_| true);
+    bench.expect(&[(3, Outcome::Deleted(true))]);
+    for name in 0..3 {
+        assert_eq!(bench.values_of(name, &["a"]), []);
+        assert_eq!(bench.values_of(name, &["b"]), [long.as_slice().into()]);
+    }
+}
+
+/// The primary ceases to be one while the delete is held: the value has both names.
+#[test]
+fn a_delete_that_is_held_is_void_where_the_primary_ceases_to_be_one() {
+    let mut bench = Bench::new();
+    let long = vec![b'v'; 3000];
+    bench.ask_of(b"a", 0, 1, Operation::Put(long.as_slice().into()));
+    bench.land_everything();
+    bench.hold();
+    bench.rename(("a", "b"), &long, 2);
+    bench.land_everything_at(&[1]);
+    bench.frames.clear();
+    bench.install(&configuration(2, 2, 1, &[0, 2]), &[0, 1, 2]);
+    bench.release();
+    assert!(bench.replies.contains(&(3, Outcome::Unknown)));
+    for name in 0..3 {
+        assert_eq!(bench.values_of(name, &["a", "b"]).len(), 2);
+    }
+}
+
+/// The group was given up, and its delete is still held: later writes do not take it along.
+#[test]
+fn what_is_computed_on_a_held_delete_leaves_behind_it() {
+    let mut bench = Bench::new();
+    let long = vec![b'v'; 3000];
+    bench.ask_of(b"a", 0, 1, Operation::Put(long.as_slice().into()));
+    bench.land_everything();
+    bench.hold();
+    bench.rename(("a", "b"), &long, 2);
+    bench.release();
+    let late = std::mem::take(&mut bench.frames);
+    bench.ask_of(b"a", 0, 4, Operation::Increment(7));
+    bench.hold();
+    bench.ask_of(b"a", 0, 5, Operation::Increment(1));
+    bench.release();
+    assert!(bench.frames.is_empty());
+    bench.replies.clear();
+    bench.frames = late;
+    bench.land_everything();
+    let sums = [(4, Outcome::Integer(7)), (5, Outcome::Integer(8))];
+    let want = [&[(2, Outcome::Done), (3, Outcome::Deleted(true))][..], &sums].concat();
+    bench.expect(&want);
+}
+
 #[test]
 fn what_is_held_is_void_where_the_primary_ceases_to_be_one() {
     let mut bench = Bench::new();
@@ -123,6 +231,50 @@ fn what_is_held_is_void_where_the_primary_ceases_to_be_one() {
 }
 
 proptest! {
+    /// Two values change their names in one group. Frames get lost, and at any moment all nodes may
+    /// die: each copy has both values, under whatever names.
+    #[test]
+    fn no_copy_is_without_a_value_that_a_group_moves(
+        lens in prop::array::uniform2(prop::sample::select(vec![10_usize, 700, 1400, 5000])),
+        rounds in prop::collection::vec(prop::collection::vec(any::<bool>(), 30), 1..8),
+        scheme in prop::sample::select(Scheme::ALL.to_vec()),
+        durability in prop::sample::select(vec![Durability::Replicated, Durability::Fsync]),
+    ) {
+        let settings = Settings { scheme, durability, ..Settings::default() };
+        let mut bench = Bench::with(settings);
+        let names = ["a", "b", "c"];
+        let (first, second) = (vec![b'1'; lens[0]], vec![b'2'; lens[1]]);
+        bench.ask_of(b"a", 0, 1, Operation::Put(first.as_slice().into()));
+        bench.ask_of(b"b", 0, 2, Operation::Put(second.as_slice().into()));
+        for _ in 0..20 {
+            bench.land_everything();
+            bench.sync_all();
+        }
+        bench.hold();
+        bench.rename(("a", "c"), &first, 10);
+        bench.rename(("b", "a"), &second, 12);
+        bench.rename(("c", "b"), &first, 14);
+        bench.release();
+        let lossless = std::iter::repeat_n(vec![true], 20);
+        for luck in rounds.into_iter().chain(lossless) {
+            for name in 0..3 {
+                let values = bench.values_of(name, &names);
+                let has = |value: &[u8]| values.iter().any(|one| **one == *value);
+                prop_assert!(has(&first) && has(&second), "n{name} has {}", values.len());
+            }
+            let mut luck = luck.into_iter().cycle();
+            let flying = std::mem::take(&mut bench.frames);
+            bench.frames = flying.into_iter().filter(|_| luck.next().unwrap_or(true)).collect();
+            bench.land(|_| true);
+            bench.sync_all();
+            bench.pass();
+        }
+        for name in 0..3 {
+            let want = [second.as_slice().into(), first.as_slice().into()];
+            prop_assert_eq!(bench.values_of(name, &names), want);
+        }
+    }
+
     /// Frames and acknowledgements get lost and are sent again, and the primary dies: the next
     /// primary and its backup have all of the group or nothing, and all of it if it was
     /// acknowledged.
