@@ -42,7 +42,7 @@ mod find;
 mod merge;
 mod replay;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use arrayvec::ArrayVec;
 use base::UnixMillis;

@@ -12,7 +12,8 @@
 //!     `PATIENCE_NS`. An outcome that is unknown by then counts as bad (P2).
 //! G2: a group that turns bad before its end sends nothing (`cluster::node::group`, H3).
 //! G3: a request that the node refuses for now, as between two configurations, is asked again in
-//!     its order.
+//!     its order, as long as the configuration names this node as the shard's primary. A node that
+//!     is no member any more has no lease and gets none: the worker is not kept waiting for one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -51,6 +52,93 @@ struct Holder {
     is_full: Option<bool>,
     is_ending: bool,
     is_bad: bool,
+}
+
+/// What a group that waits for its shard depends on.
+#[derive(Clone, Copy, Debug)]
+struct Prospect {
+    /// None: the configuration does not name this node as the shard's primary.
+    stage: Option<Stage>,
+    has_copies: bool,
+    /// Writes are under way, which may wait for a copy forever (K23).
+    is_used: bool,
+    may_serve: bool,
+    is_patient: bool,
+}
+
+impl Prospect {
+    /// The answer to the group, if it need not wait.
+    fn answer(self) -> Option<GroupAnswer> {
+        match self.stage {
+            None => Some(GroupAnswer::Bad),
+            Some(_) if !self.has_copies => Some(GroupAnswer::TooFewCopies),
+            Some(Stage::Serving | Stage::Filling) if self.may_serve && !self.is_used => {
+                Some(GroupAnswer::Good)
+            }
+            Some(_) => (!self.is_patient).then_some(GroupAnswer::Bad),
+        }
+    }
+}
+
+/// What a group that holds its shard does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Wait,
+    /// Its worker's call is answered.
+    Answer(GroupAnswer),
+    /// So is its last call, and the shard is released.
+    End(GroupAnswer),
+}
+
+impl Holder {
+    fn new(dispatcher: usize, (slot, shard): (Slot, ShardId), now: Instant) -> Holder {
+        Holder {
+            dispatcher,
+            slot,
+            shard,
+            since: now,
+            is_granted: false,
+            tickets: BTreeMap::new(),
+            later: VecDeque::new(),
+            running: None,
+            is_full: None,
+            is_ending: false,
+            is_bad: false,
+        }
+    }
+
+    /// Takes note that the configuration names another primary: requests that were to be asked
+    /// again are not executed. Outcomes of requests that the node has are still to come.
+    fn lose_shard(&mut self) {
+        if !self.later.is_empty() {
+            self.later.clear();
+            self.is_bad = true;
+        }
+    }
+
+    fn step(&mut self, now: Instant) -> Step {
+        if self.is_bad && self.running.take().is_some() {
+            return Step::Answer(GroupAnswer::Bad);
+        }
+        let is_idle = self.tickets.is_empty() && self.later.is_empty();
+        let is_known = |change: &Arc<GroupChange>| change.is_computed() || is_idle;
+        if self.running.as_ref().is_some_and(|changes| changes.iter().all(is_known)) {
+            self.running = None;
+            return Step::Answer(GroupAnswer::Good);
+        }
+        let is_late = now.ns.saturating_sub(self.since.ns) >= PATIENCE_NS;
+        if self.running.is_some() && is_late {
+            self.running = None;
+            self.is_bad = true;
+            return Step::Answer(GroupAnswer::Bad); // G1
+        }
+        let is_under_way = !self.tickets.is_empty();
+        if self.running.is_some() || !self.is_ending || is_under_way && !is_late {
+            return Step::Wait;
+        }
+        let is_bad = self.is_bad || is_under_way;
+        Step::End(if is_bad { GroupAnswer::Bad } else { GroupAnswer::Good })
+    }
 }
 
 impl Groups {
@@ -152,60 +240,37 @@ impl Control {
 
     /// Does one step; returns whether another may follow at once.
     fn step_group(&mut self, now: Instant) -> bool {
-        let Some(holder) = &mut self.state.groups.holder else { return self.next_group(now) };
-        let dispatcher = holder.dispatcher;
+        let Some(holder) = &self.state.groups.holder else { return self.next_group(now) };
         if !holder.is_granted {
             return self.grant_group(now);
         }
-        if holder.is_bad && holder.running.take().is_some() {
-            self.ends.answer(dispatcher, GroupAnswer::Bad);
-            return false; // Its next call is still to come.
+        let is_here = self.stage_of(holder.shard, holder.slot).is_some();
+        if let Some(holder) = self.state.groups.holder.as_mut().filter(|_| !is_here) {
+            holder.lose_shard();
         }
-        if !holder.later.is_empty() && holder.running.is_some() {
+        if self.state.groups.holder.as_ref().is_some_and(|holder| holder.running.is_some()) {
             self.ask_for_later(now);
         }
         let Some(holder) = &mut self.state.groups.holder else { return false };
-        let is_idle = holder.tickets.is_empty() && holder.later.is_empty();
-        let is_known = |change: &Arc<GroupChange>| change.is_computed() || is_idle;
-        if holder.running.as_ref().is_some_and(|changes| changes.iter().all(is_known)) {
-            holder.running = None;
-            self.ends.answer(dispatcher, GroupAnswer::Good);
-            return false; // Its next call is still to come.
+        let dispatcher = holder.dispatcher;
+        match holder.step(now) {
+            Step::Wait => false,
+            Step::Answer(answer) => {
+                self.ends.answer(dispatcher, answer);
+                false // Its next call is still to come.
+            }
+            Step::End(answer) => {
+                self.end_group(answer, now);
+                true
+            }
         }
-        let is_late = now.ns.saturating_sub(holder.since.ns) >= PATIENCE_NS;
-        if holder.running.is_some() && is_late {
-            holder.running = None;
-            holder.is_bad = true;
-            self.ends.answer(dispatcher, GroupAnswer::Bad); // G1
-            return false;
-        }
-        let is_under_way = !holder.tickets.is_empty();
-        if holder.running.is_some() || !holder.is_ending || is_under_way && !is_late {
-            return false;
-        }
-        let is_bad = holder.is_bad || is_under_way;
-        let answer = if is_bad { GroupAnswer::Bad } else { GroupAnswer::Good };
-        self.end_group(answer, now);
-        true
     }
 
     fn next_group(&mut self, now: Instant) -> bool {
         let Some((dispatcher, slot)) = self.state.groups.waiting.pop_front() else { return false };
         let shard = self.shard_of(slot);
         self.state.outstanding.hold(shard); // P1
-        self.state.groups.holder = Some(Holder {
-            dispatcher,
-            slot,
-            shard,
-            since: now,
-            is_granted: false,
-            tickets: BTreeMap::new(),
-            later: VecDeque::new(),
-            running: None,
-            is_full: None,
-            is_ending: false,
-            is_bad: false,
-        });
+        self.state.groups.holder = Some(Holder::new(dispatcher, (slot, shard), now));
         true
     }
 
@@ -213,30 +278,35 @@ impl Control {
         let Some(holder) = &self.state.groups.holder else { return false };
         let (dispatcher, shard, slot, since) =
             (holder.dispatcher, holder.shard, holder.slot, holder.since);
-        let is_patient = now.ns.saturating_sub(since.ns) < PATIENCE_NS;
-        let is_used = self.state.outstanding.asked_count(shard) > 0;
-        let is_here = self.shard_of(slot) == shard;
-        let stage = self.node.stage(shard).filter(|_| is_here);
-        let may_serve = now < self.node.serves_until();
-        match stage {
-            Some(_) if !self.node.has_copies(shard) => {
-                self.end_group(GroupAnswer::TooFewCopies, now);
-            }
-            // Writes under way, which may wait for a copy forever (K23).
-            _ if is_used && is_patient => return false,
-            Some(Stage::Serving | Stage::Filling) if may_serve && !is_used => {
+        let prospect = Prospect {
+            stage: self.stage_of(shard, slot),
+            has_copies: self.node.has_copies(shard),
+            is_used: self.state.outstanding.asked_count(shard) > 0,
+            may_serve: now < self.node.serves_until(),
+            is_patient: now.ns.saturating_sub(since.ns) < PATIENCE_NS,
+        };
+        match prospect.answer() {
+            None => false,
+            Some(GroupAnswer::Good) => {
                 if let Some(holder) = &mut self.state.groups.holder {
                     holder.is_granted = true;
                     holder.since = now;
                 }
                 self.node.hold_group(shard);
                 self.ends.answer(dispatcher, GroupAnswer::Good);
-                return false;
+                false
             }
-            Some(_) if is_patient => return false,
-            _ => self.end_group(GroupAnswer::Bad, now),
+            Some(answer) => {
+                self.end_group(answer, now);
+                true
+            }
         }
-        true
+    }
+
+    /// The stage of a group's shard; none if the configuration does not name this node as the
+    /// primary of the group's slot.
+    fn stage_of(&self, shard: ShardId, slot: Slot) -> Option<Stage> {
+        self.node.stage(shard).filter(|_| self.shard_of(slot) == shard)
     }
 
     /// Lets a group leave as one frame (`cluster::node`'s H2), or not at all (G2).
@@ -255,5 +325,73 @@ impl Control {
         self.ends.answer(holder.dispatcher, answer);
         self.state.outstanding.let_go(holder.shard);
         self.try_again(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant { ns: 7_000_000 };
+
+    /// A group whose request the node has refused for now.
+    fn refused() -> Holder {
+        let mut holder = Holder::new(0, (Slot(3), ShardId(0)), NOW);
+        holder.is_granted = true;
+        let change = GroupChange::delete_of(b"k");
+        holder.running = Some(vec![Arc::clone(&change)]);
+        holder.later.push_back(change);
+        holder
+    }
+
+    #[test]
+    fn a_request_that_is_to_be_asked_again_waits_only_while_the_shard_is_here() {
+        let mut holder = refused();
+        assert_eq!(holder.step(NOW), Step::Wait);
+        holder.lose_shard();
+        assert_eq!(holder.step(NOW), Step::Answer(GroupAnswer::Bad));
+        assert_eq!(holder.step(NOW), Step::Wait, "for the worker's last call");
+        holder.is_ending = true;
+        assert_eq!(holder.step(NOW), Step::End(GroupAnswer::Bad));
+    }
+
+    #[test]
+    fn a_group_that_the_node_has_computed_still_learns_its_outcome_where_its_shard_moves() {
+        let mut holder = refused();
+        let change = holder.later.pop_front().unwrap();
+        change.refuse_full(); // An outcome.
+        holder.tickets.insert(5, change);
+        holder.lose_shard();
+        assert_eq!(holder.step(NOW), Step::Answer(GroupAnswer::Good));
+        holder.is_ending = true;
+        assert_eq!(holder.step(NOW), Step::Wait, "until all copies have it");
+        holder.tickets.clear();
+        assert_eq!(holder.step(NOW), Step::End(GroupAnswer::Good));
+    }
+
+    #[test]
+    fn a_group_waits_for_its_shard_only_where_the_configuration_names_this_node() {
+        let serving = Prospect {
+            stage: Some(Stage::Serving),
+            has_copies: true,
+            is_used: false,
+            may_serve: true,
+            is_patient: true,
+        };
+        assert_eq!(serving.answer(), Some(GroupAnswer::Good));
+        let few = Prospect { has_copies: false, ..serving };
+        assert_eq!(few.answer(), Some(GroupAnswer::TooFewCopies));
+        let promoting = Prospect { stage: Some(Stage::Promoting), ..serving };
+        for waiting in [
+            promoting,
+            Prospect { is_used: true, ..serving },
+            Prospect { may_serve: false, ..serving },
+        ] {
+            assert_eq!(waiting.answer(), None, "{waiting:?}");
+            let late = Prospect { is_patient: false, ..waiting };
+            assert_eq!(late.answer(), Some(GroupAnswer::Bad), "{late:?}");
+            let gone = Prospect { stage: None, ..waiting };
+            assert_eq!(gone.answer(), Some(GroupAnswer::Bad), "{gone:?}");
+        }
     }
 }

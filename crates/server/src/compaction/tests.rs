@@ -13,7 +13,7 @@ use crate::rmw::{Bounded, Side};
 
 pub(super) const NOW: UnixMillis = UnixMillis(10_000);
 
-pub(super) fn store() -> Arc<Store> {
+pub(crate) fn store() -> Arc<Store> {
     let config = StoreConfig {
         memory_bytes: 16 << 20,
         index_bytes: 1 << 20,

@@ -138,6 +138,24 @@ impl GroupChange {
         }
     }
 
+    /// Of a delete, in a store of its own.
+    #[cfg(test)]
+    pub fn delete_of(key: &[u8]) -> Arc<GroupChange> {
+        let answer = crate::gather::Answer {
+            slot: 0,
+            command: crate::counters::CommandIndex::UNKNOWN_RESP,
+            is_quiet: false,
+            shape: crate::reply::Shape::Value,
+        };
+        let (protocol, now) = (wire::resp::Protocol::Resp2, UnixMillis(0));
+        let (notes, is_tls, connection) = (&[][..], false, 0);
+        let origin = Origin { answer, notes, protocol, is_tls, connection, now };
+        let store = crate::compaction::tests::store();
+        let request = Request { key, hash: store.key_hasher().hash(key), op: Op::Delete };
+        let budget = Arc::new(BufferBudget::new(1 << 20));
+        Arc::new(GroupChange::new(&request, &origin, (&store, &budget)))
+    }
+
     /// A copy of its key.
     pub fn key(&self) -> Arc<[u8]> {
         self.request_slot.request().key.into()
