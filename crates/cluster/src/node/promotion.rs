@@ -24,6 +24,8 @@
 //!     show.
 //! P4: there is one union of a shard under a term: a copy takes it in once, and answers again if it
 //!     has it. Unions that are repeated before the answers do not delay the answers.
+//! P5: entries of a union are installed in the order of their versions: a copy that dies in the
+//!     middle has no delete of a group without the value that precedes it (H4 of `group`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -166,7 +168,8 @@ impl<S: ReplicaStore> Node<S> {
         if !missing.is_empty() {
             return;
         }
-        let gathered = std::mem::take(contents);
+        let mut gathered = std::mem::take(contents);
+        gathered.entries.sort_unstable_by_key(|entry| entry.version); // P5
         if !self.receive(id, &gathered, actions) {
             if let Some(Primary { stage: Stage::Gathering { contents, .. }, .. }) =
                 self.primary_mut(id)
@@ -183,7 +186,8 @@ impl<S: ReplicaStore> Node<S> {
             .collect();
         let flushes = gathered.entries.iter().filter(|entry| entry.is_flush);
         let flush = flushes.max_by_key(|entry| entry.version).cloned();
-        let entries = newest.into_values().chain(flush).collect();
+        let mut entries: Vec<_> = newest.into_values().chain(flush).collect();
+        entries.sort_unstable_by_key(|entry| entry.version); // P5
         let Some(state) = self.shards.get_mut(&id) else { return };
         let sessions = state.sessions.settled();
         let backups = self.configuration.iter().filter_map(|all| all.shard(id));

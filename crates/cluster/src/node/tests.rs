@@ -23,6 +23,8 @@ struct Bench {
     replies: Vec<(u64, Outcome)>,
     /// Frames that have not landed yet: from, to, term, way, bytes.
     frames: Vec<Flying>,
+    /// The versions of the unions that were scattered.
+    unions: Vec<Vec<Version>>,
 }
 
 type Flying = (NodeId, NodeId, Term, Way, Arc<[u8]>);
@@ -57,7 +59,8 @@ impl Bench {
         let node = |name| Node::new(id(name), settings, 1, MemoryReplicaStore::default());
         let nodes = (0..3).map(node).collect();
         let now = Instant { ns: MS };
-        let mut bench = Bench { nodes, now, replies: Vec::new(), frames: Vec::new() };
+        let mut bench =
+            Bench { nodes, now, replies: Vec::new(), frames: Vec::new(), unions: Vec::new() };
         bench.install(&configuration(1, 1, 0, &[1, 2]), &[0, 1, 2]);
         bench
     }
@@ -92,6 +95,10 @@ impl Bench {
         for action in actions {
             match action {
                 Action::Send { to: Peer::Node(to), message } => {
+                    if let Message::Scatter { contents, .. } = &message {
+                        let versions = contents.entries.iter().map(|entry| entry.version);
+                        self.unions.push(versions.collect());
+                    }
                     let from = Peer::Node(id(name));
                     self.input(to.name, Event::Message { from, message });
                 }

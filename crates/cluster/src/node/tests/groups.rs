@@ -177,6 +177,23 @@ fn the_delete_of_a_long_rename_leaves_once_all_copies_have_the_value() {
     }
 }
 
+/// So a copy that dies while it takes the union in has no delete alone.
+#[test]
+fn a_union_is_in_the_order_of_its_versions() {
+    let mut bench = Bench::new();
+    bench.ask_of(b"a", 0, 1, put("1"));
+    bench.land_everything();
+    bench.hold();
+    bench.rename(("a", "b"), b"1", 2);
+    bench.release();
+    bench.land_everything_at(&[2]);
+    bench.unions.clear();
+    bench.install(&configuration(2, 2, 1, &[2]), &[1, 2]);
+    let union = bench.unions.last().unwrap();
+    assert!(union.len() == 2 && union.is_sorted(), "{union:?}");
+    assert_eq!(bench.values_of(1, &["a", "b"]), [b"1"[..].into()]);
+}
+
 /// The primary ceases to be one while the delete is held: the value has both names.
 #[test]
 fn a_delete_that_is_held_is_void_where_the_primary_ceases_to_be_one() {
