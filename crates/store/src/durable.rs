@@ -32,9 +32,9 @@
 //!     session notes at once is in one commit. A session notes nothing between the first and the
 //!     last write of several keys under their locks. So after a crash these writes are all there or
 //!     none of them is: a RENAME loses no value, an MSET is not there in part.
-//! D8: where a session appends there is no entry that holds under the segment's seal: a start clears
-//!     the room in which sessions go on, and no life draws a sequence of the one before. So what a
-//!     commit that does not count has left is not taken for a part of a later one.
+//! D8: where a session appends, no entry holds under the segment's seal: a start clears the room in
+//!     which sessions go on, and no life draws a sequence of the one before. So what a commit that
+//!     does not count has left is not taken for a part of a later one.
 //!
 //! # Concurrency
 //! Any session notes; one committer covers. A session stores its notes with Release and the

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! # Invariants
-//! U1: a segment is only taken from here if its row still describes the same used segment, and it is
-//!     as young then as one that was free: a search that has seen it before starts again.
+//! U1: a segment is only taken from here if its row still describes the same used segment, and it
+//!     is as young then as one that was free: a search that has seen it before starts again.
 
 use super::super::table::{Contents, Queue, SegmentState};
 use super::Allocator;
