@@ -64,26 +64,40 @@ def test_a_full_store_takes_deletes_when_it_starts_with_more_threads(tmp_path):
     assert server.stop() == 0
 
 
-def test_a_full_store_that_could_never_delete_is_refused(tmp_path):
-    """Another index and one thread more leave the deletes of this one no segment."""
-    flags = ("--mode", "store", "--data-dir", str(tmp_path))
+def fill(flags, value):
+    """Fills a store until it refuses, and kills it; returns the keys."""
     server = servers.start(*flags, "--index", "tree", memory="64MiB", threads="1")
     client, keys = redis.Redis(port=server.resp_port), []
     with pytest.raises(redis.exceptions.OutOfMemoryError):
         while True:
-            client.set(f"key:{len(keys)}", b"v" * 200_000)
+            client.set(f"key:{len(keys)}", value)
             keys.append(f"key:{len(keys)}")
     server.process.kill()
     server.process.wait(20)
-    said = refused(*flags, "--memory", "64MiB", "--index", "hash", threads="2")
-    named = re.search(r"does not fit into --memory 64MiB: give --memory (\d+)MiB, or", said)
-    assert named and int(named.group(1)) > 64, said
-    server = servers.start(
-        *flags, "--index", "hash", memory=f"{named.group(1)}MiB", threads="2"
-    )
+    return keys
+
+
+def delete_all(keys, flags, memory):
+    server = servers.start(*flags, "--index", "hash", memory=memory, threads="2")
     client = redis.Redis(port=server.resp_port)
     assert [client.delete(key) for key in keys] == [1] * len(keys)
     assert server.stop() == 0
+
+
+def test_a_full_store_that_could_never_delete_is_refused(tmp_path):
+    """Another index and one thread more leave the deletes of this one no segment, and values that
+    are longer than a segment leave none with room."""
+    flags = ("--mode", "store", "--data-dir", str(tmp_path))
+    keys = fill(flags, b"v" * 1_000_000)
+    said = refused(*flags, "--memory", "64MiB", "--index", "hash", threads="2")
+    named = re.search(r"does not fit into --memory 64MiB: give --memory (\d+)MiB, or", said)
+    assert named and int(named.group(1)) > 64, said
+    delete_all(keys, flags, f"{named.group(1)}MiB")
+
+
+def test_deletes_in_a_full_store_have_the_room_that_an_earlier_life_left(tmp_path):
+    flags = ("--mode", "store", "--data-dir", str(tmp_path))
+    delete_all(fill(flags, b"v" * 200_000), flags, "64MiB")
 
 
 def check(path):
