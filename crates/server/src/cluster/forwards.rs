@@ -20,7 +20,9 @@
 //! F5: a reply for which the link has no room waits, booked, as long as the asking node waits for
 //!     it.
 //! F6: per key, one request at a time is at another node. Otherwise later requests on the key would
-//!     overtake a refused one, which is sent again (K10).
+//!     overtake a refused one, which is sent again (K10). A write whose node has left the cluster
+//!     without an answer is overtaken after a while, and never sent again: otherwise one write at a
+//!     node that is dead would hold up all requests of its shard, which another node serves.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -39,6 +41,8 @@ use crate::forwarding::replicate::{Asker, ControlRequest, Refused};
 /// Requests at other nodes at a time. A link's queue takes 1,024 messages, and its peer answers
 /// others too.
 const FORWARDS_MAX: usize = 256;
+/// After this time a write at a node that has left the cluster is overtaken (F6).
+const OVERTAKEN_NS: u64 = PATIENCE_NS / 10;
 /// How long forwarding pauses after a request or reply found no room, here or at the other node.
 const PAUSE_NS: u64 = 5_000_000;
 /// Sleeping workers look once a second for clients that do not read.
@@ -76,9 +80,15 @@ impl Forwards {
         waiter.sent_at.is_none() && waiter.came_at <= self.crowded_at
     }
 
-    /// Whether a request on that key is at another node (F6).
-    fn has_key(&self, key: &[u8]) -> bool {
-        self.sent.values().any(|sent| *sent.key == *key)
+    /// Whether a request on that key has to wait for one that is at another node (F6).
+    fn holds_key(&mut self, key: &[u8], now: Instant, is_member: impl Fn(NodeId) -> bool) -> bool {
+        let mut is_held = false;
+        for sent in self.sent.values_mut().filter(|sent| *sent.key == *key) {
+            let since_ns = now.ns.saturating_sub(sent.sent_at.ns);
+            sent.is_overtaken |= since_ns >= OVERTAKEN_NS && !is_member(sent.to);
+            is_held |= !sent.is_overtaken;
+        }
+        is_held
     }
 
     /// Whether requests that waited behind an answer may continue; resets that.
@@ -111,6 +121,8 @@ struct Sent {
     to: NodeId,
     key: Arc<[u8]>,
     sent_at: Instant,
+    /// Whether later requests on its key are no longer held (F6).
+    is_overtaken: bool,
     /// The booking of the copy that leaves.
     _booked: Reservation,
 }
@@ -133,9 +145,10 @@ impl Control {
             return false;
         };
         let Some(waiter) = self.state.outstanding.at(ticket) else { return false };
-        let id = waiter.sequence;
-        let forwards = &self.state.forwards;
-        if self.state.outstanding.is_behind(ticket) || forwards.has_key(&waiter.key) {
+        let (id, key) = (waiter.sequence, Arc::clone(&waiter.key));
+        let State { forwards, peers, outstanding, .. } = &mut self.state;
+        let is_held = forwards.holds_key(&key, now, |node| peers.contains_key(&node));
+        if is_held || outstanding.is_behind(ticket) {
             self.state.outstanding.put_off(ticket); // F4, F6
             return true;
         }
@@ -146,14 +159,13 @@ impl Control {
             self.state.outstanding.put_off(ticket);
             return true;
         }
-        let key = Arc::clone(&waiter.key);
         let message = Message::Forward { id, bytes: control_request.to_bytes().into() };
         if !self.tell_held(to, message, Hold::default()) {
             self.put_off_forward(ticket, now);
             return true;
         }
         self.state.outstanding.note_sent(ticket, now);
-        let sent = Sent { ticket, to, key, sent_at: now, _booked: booked };
+        let sent = Sent { ticket, to, key, sent_at: now, is_overtaken: false, _booked: booked };
         self.state.forwards.sent.insert(id, sent);
         true
     }
@@ -170,14 +182,20 @@ impl Control {
         if self.state.flushes.forwarded(id, reply.as_deref()) {
             return;
         }
-        let Some(Sent { ticket, .. }) = self.state.forwards.sent.remove(&id) else { return };
+        let sent = self.state.forwards.sent.remove(&id);
+        let Some(Sent { ticket, is_overtaken, .. }) = sent else { return };
         self.state.forwards.has_answers = true;
         let Some(waiter) = self.state.outstanding.get(ticket, id) else { return };
         let is_patient = self.is_patient(waiter, now);
         let Some(control_request) = waiter.control_request.clone() else { return };
         // Without bytes: the configuration has changed there, or will here, or that node has no
-        // room. The request is asked again.
-        let Some(reply) = reply else { return self.put_off_forward(ticket, now) };
+        // room. The request is asked again, unless others have overtaken it.
+        let Some(reply) = reply else {
+            return match is_overtaken {
+                true => self.finish(ticket, &control_request, Some(Refused::Uncertain)),
+                false => self.put_off_forward(ticket, now),
+            };
+        };
         control_request.let_past(self.state.outstanding.is_oldest_read(ticket));
         match control_request.answer(&reply) {
             true => self.state.forwards.answered_at = now,
@@ -354,7 +372,8 @@ mod tests {
         for (id, to) in [(1, node(1)), (2, node(1)), (3, node(2)), (4, node(2))] {
             let _booked = Reservation::empty(&budget, Kind::Forwards);
             let (ticket, key) = (10 * id as u32, Arc::from(&b"k"[..]));
-            let sent = Sent { ticket, to, key, sent_at: Instant::default(), _booked };
+            let sent_at = Instant::default();
+            let sent = Sent { ticket, to, key, sent_at, is_overtaken: false, _booked };
             forwards.sent.insert(id, sent);
         }
         let is_read = |id, _| id % 2 == 1;
@@ -363,6 +382,23 @@ mod tests {
         assert_eq!(forwards.take_lost(|to| to == node(1), is_read), [30]);
         assert!(forwards.take_has_answers(), "what waits behind it may go on");
         assert_eq!(forwards.sent.keys().copied().collect::<Vec<_>>(), [1, 2, 4]);
+    }
+
+    /// Otherwise all requests of the shard, which another node serves by then, would wait.
+    #[test]
+    fn a_write_at_a_node_that_has_left_is_overtaken_after_a_while() {
+        let budget = Arc::new(BufferBudget::new(1 << 20));
+        let mut forwards = Forwards::default();
+        let _booked = Reservation::empty(&budget, Kind::Forwards);
+        let (key, to, sent_at) = (Arc::from(&b"k"[..]), node(1), Instant { ns: 5 });
+        let sent = Sent { ticket: 3, to, key, sent_at, is_overtaken: false, _booked };
+        forwards.sent.insert(1, sent);
+        let (early, late) = (Instant { ns: OVERTAKEN_NS }, Instant { ns: OVERTAKEN_NS + 5 });
+        assert!(!forwards.holds_key(b"other", late, |_| false));
+        assert!(forwards.holds_key(b"k", late, |_| true), "its node may refuse it");
+        assert!(forwards.holds_key(b"k", early, |_| false), "its answer may be on its way");
+        assert!(!forwards.holds_key(b"k", late, |_| false));
+        assert!(!forwards.holds_key(b"k", early, |_| true), "once overtaken, it is not sent again");
     }
 
     /// One that has waited behind others for a node that is gone is a new request to the next node.
