@@ -9,8 +9,8 @@ use base::units::parse_duration;
 /// What `dovetail bench` takes.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// What to load: resp://HOST:PORT, memcached://HOST:PORT, native://HOST:PORT, shm:PATH,
-    /// HOST:PORT (RESP), embedded: or null: (the embedded store's harness without a store)
+    /// The target: resp://HOST:PORT, memcached://HOST:PORT, native://HOST:PORT, shm:PATH, HOST:PORT
+    /// (RESP), embedded: or null: (the embedded store's harness without a store)
     #[arg(default_value = "resp://127.0.0.1:6379", value_name = "TARGET")]
     pub target: String,
 
@@ -19,7 +19,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME", help_heading = "Workload")]
     pub workload: Option<String>,
 
-    /// Reads to writes in place of the workload's own mix, e.g. 95:5
+    /// Ratio of reads to writes, instead of the workload's own, e.g. 95:5
     #[arg(long, value_name = "READS:WRITES", help_heading = "Workload")]
     pub ratio: Option<String>,
 
@@ -27,13 +27,13 @@ pub struct Args {
     #[arg(long, value_name = "NAME", help_heading = "Workload")]
     pub distribution: Option<String>,
 
-    /// Item set of MICA's evaluation in place of the workload's: tiny (8/8 bytes), small (16/64),
+    /// Item set of MICA's evaluation, instead of the workload's: tiny (8/8 bytes), small (16/64),
     /// large (128/1024) or x-large (250/1152), as many items as fit into half of --memory or 1 GiB
     #[arg(long, value_name = "NAME", help_heading = "Workload")]
     pub dataset: Option<String>,
 
-    /// How many keys; takes k, M and G (decimal) [default: 1M, or the dataset's or
-    /// workload's, as many as fit into half of --memory or 1 GiB]
+    /// Number of keys; accepts k, M and G (decimal) [default: 1M, or the dataset's or workload's,
+    /// as many as fit into half of --memory or 1 GiB]
     #[arg(long, value_parser = parse_count, value_name = "N", help_heading = "Workload")]
     pub keys: Option<u64>,
 
@@ -41,8 +41,8 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", help_heading = "Workload")]
     pub key_size: Option<ByteSize>,
 
-    /// What keys look like: binary, text or decimal (1 to 10 digits, of random-looking numbers)
-    /// [default: text, or binary for embedded:]
+    /// Form of keys: binary, text or decimal (1 to 10 digits, of random-looking numbers) [default:
+    /// text, or binary for embedded:]
     #[arg(long, value_name = "NAME", help_heading = "Workload")]
     pub key_style: Option<String>,
 
@@ -63,7 +63,7 @@ pub struct Args {
     #[arg(long, default_value_t = 1, value_name = "N", help_heading = "Workload")]
     pub seed: u64,
 
-    /// Use what the server holds instead of storing every key first
+    /// Do not store every key first, but use the server's present contents
     #[arg(long, help_heading = "Workload")]
     pub no_populate: bool,
 
@@ -71,15 +71,16 @@ pub struct Args {
     #[arg(long, default_value_t = 1, value_name = "N", help_heading = "Load")]
     pub threads: usize,
 
-    /// Connections of all threads together
+    /// Total number of connections of all threads
     #[arg(long, default_value_t = 50, value_name = "N", help_heading = "Load")]
     pub connections: usize,
 
-    /// Requests outstanding on each connection [default: 1]
+    /// Number of outstanding requests on each connection [default: 1]
     #[arg(long, value_name = "N", help_heading = "Load")]
     pub pipeline: Option<usize>,
 
-    /// Open loop: offer this many requests a second, latency counted from the intended send time
+    /// Open loop: send this many requests a second, with latency counted from the intended send
+    /// time
     #[arg(long, value_parser = parse_count, value_name = "OPS", help_heading = "Load")]
     pub rate: Option<u64>,
 
@@ -93,8 +94,8 @@ pub struct Args {
     )]
     pub arrivals: String,
 
-    /// What becomes of a request that falls due while every connection is at its depth: wait (its
-    /// latency runs) or drop (it is counted and never sent, as by a client that gives up at once)
+    /// Treatment of a request that is due while every connection is at its depth: wait (its latency
+    /// runs) or drop (it is counted and never sent)
     #[arg(
         long,
         default_value = "wait",
@@ -109,7 +110,7 @@ pub struct Args {
     #[arg(help_heading = "Load")]
     pub duration: Duration,
 
-    /// Load before the measured window
+    /// Length of the load before the measured window
     #[arg(long, default_value = "1s", value_parser = parse_duration, value_name = "TIME")]
     #[arg(help_heading = "Load")]
     pub warmup: Duration,
@@ -136,7 +137,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Load")]
     pub native_key_file: Option<PathBuf>,
 
-    /// Measure this process's CPU time instead of the one that listens on the target's port
+    /// Measure the CPU time of this process instead of the one that listens on the target's port
     #[arg(long, value_name = "PID", help_heading = "Load")]
     pub server_pid: Option<u32>,
 
@@ -160,30 +161,30 @@ pub struct Args {
     #[arg(long, default_value = "hash", value_name = "NAME", help_heading = "Embedded store")]
     pub index: String,
 
-    /// embedded: which items a full cache gives up: fifo, lru-approx or s3-fifo
+    /// embedded: order in which a full cache evicts items: fifo, lru-approx or s3-fifo
     #[arg(long, default_value = "s3-fifo", value_name = "NAME")]
     #[arg(help_heading = "Embedded store")]
     pub eviction: String,
 
-    /// embedded: huge pages where the machine has them (on), reserved ones or no run (reserved), or
-    /// small pages (off)
+    /// embedded: use huge pages if the machine has them (on), refuse to run without reserved ones
+    /// (reserved), or use small pages (off)
     #[arg(long, default_value = "on", value_name = "NAME", help_heading = "Embedded store")]
     pub huge_pages: String,
 
-    /// embedded: how the hash index asks for lines ahead: on, nta (into the nearest cache only) or
-    /// off; like the next four for measuring what an optimisation is worth
+    /// embedded: how the hash index prefetches lines: on, nta (into the nearest cache only) or off;
+    /// this and the next four measure what an optimisation is worth
     #[arg(long, default_value = "on", value_name = "NAME", help_heading = "Embedded store")]
     pub prefetch: String,
 
-    /// embedded: match the tags of a bucket at once (on) or one after the other (off)
+    /// embedded: compare the tags of a bucket all at once (on) or one by one (off)
     #[arg(long, default_value = "on", value_name = "NAME", help_heading = "Embedded store")]
     pub simd: String,
 
-    /// embedded: ask for the log's next lines before they are written (on) or not (off)
+    /// embedded: prefetch the log's next lines before writing them (on) or not (off)
     #[arg(long, default_value = "on", value_name = "NAME", help_heading = "Embedded store")]
     pub append_ahead: String,
 
-    /// embedded: replace values of eight bytes where they lie (on) or append them (off)
+    /// embedded: replace values of eight bytes in place (on) or append them (off)
     #[arg(long, default_value = "on", value_name = "NAME", help_heading = "Embedded store")]
     pub in_place: String,
 
@@ -191,29 +192,29 @@ pub struct Args {
     #[arg(long, default_value = "on", value_name = "NAME", help_heading = "Embedded store")]
     pub lanes: String,
 
-    /// embedded: note when items are used last (on) or keep their checksums instead (off)
+    /// embedded: record when items were last used (on) or keep their checksums instead (off)
     #[arg(long, default_value = "off", value_name = "NAME", help_heading = "Embedded store")]
     pub last_use: String,
 
-    /// embedded: note what is read only in a nearly full store (late) or always
+    /// embedded: record reads for eviction only in a nearly full store (late) or always (always)
     #[arg(long, default_value = "late", value_name = "NAME", help_heading = "Embedded store")]
     pub marks: String,
 
-    /// embedded: written items live this long [default: for ever]
+    /// embedded: time to live of written items [default: unlimited]
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]
     #[arg(help_heading = "Embedded store")]
     pub ttl: Option<Duration>,
 
-    /// embedded: time one call in some (sampled), or each call into the store by itself (every),
-    /// also while the keys are stored; that costs half a microsecond a call
+    /// embedded: time a sample of the calls (sampled), or each call into the store (every), also
+    /// while the keys are stored; that costs half a microsecond a call
     #[arg(long, default_value = "sampled", value_name = "NAME", help_heading = "Embedded store")]
     pub latency: String,
 
-    /// Write the report as one JSON object; - is stdout, and nothing else goes there
+    /// Write the report as one JSON object; - is standard output, which then has nothing else
     #[arg(long, value_name = "FILE|-", help_heading = "Report")]
     pub json: Option<PathBuf>,
 
-    /// Draw latency over percentiles
+    /// Draw latencies over percentiles into this file
     #[arg(long, value_name = "FILE", help_heading = "Report")]
     pub svg: Option<PathBuf>,
 

@@ -21,16 +21,16 @@ use crate::failure::{Failure, print};
 /// What `dovetail backup` takes.
 #[derive(Debug, Args)]
 struct BackupArgs {
-    /// What the server's --data-dir names
+    /// The server's --data-dir
     #[arg(long, value_name = "DIR")]
     data_dir: PathBuf,
 
-    /// An empty directory, or one that is to be made; a server starts from it
+    /// Target directory, empty or not existing yet; a server can start from it
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
 
-    /// Segments a second at most, so that the disk is not taken from the server; each is copied at
-    /// once, and `dovetail check` tells how large they are
+    /// Maximum number of segments a second, to leave bandwidth of the disk to the server; `dovetail
+    /// check` shows the size of a segment
     #[arg(long, value_name = "SEGMENTS", value_parser = clap::value_parser!(u64).range(1..))]
     rate: Option<u64>,
 }
@@ -38,7 +38,7 @@ struct BackupArgs {
 /// The subcommand.
 pub fn command() -> Command {
     BackupArgs::augment_args(Command::new("backup"))
-        .about("Copy a data directory while its server goes on, and check the copy")
+        .about("Back up a data directory while its server runs, and check the copy")
 }
 
 /// Copies, then reads the copy from end to end.

@@ -26,13 +26,13 @@ const DAMAGE_SHOWN_MAX: usize = 100;
 /// The subcommand.
 pub fn command() -> Command {
     Command::new("check")
-        .about("Check a data directory that no server has; exit status 1 if something is damaged")
+        .about("Check a data directory that is not in use; exit status 1 if something is damaged")
         .arg(
             Arg::new("dir")
                 .value_name("DIR")
                 .required(true)
                 .value_parser(clap::value_parser!(PathBuf))
-                .help("What --data-dir names"),
+                .help("The server's --data-dir"),
         )
 }
 

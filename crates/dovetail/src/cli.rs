@@ -71,7 +71,7 @@ fn command() -> Command {
                 Arg::new("print-config")
                     .long("print-config")
                     .action(ArgAction::SetTrue)
-                    .help("Print the settings that would hold, as TOML, and exit"),
+                    .help("Print the effective settings as TOML and exit"),
             ),
         )
         .subcommand(cm_command::command())
@@ -107,13 +107,13 @@ pub fn with_settings(command: Command) -> Command {
             Arg::new("verbose")
                 .short('v')
                 .action(ArgAction::Count)
-                .help("More log lines; repeat for yet more"),
+                .help("Print more log lines; may be repeated"),
         )
         .arg(
             Arg::new("quiet")
                 .short('q')
                 .action(ArgAction::Count)
-                .help("Fewer log lines; repeat for yet fewer"),
+                .help("Print fewer log lines; may be repeated"),
         );
     TABLE.iter().fold(command, |command, setting| {
         let arg = Arg::new(setting.key)

@@ -32,11 +32,12 @@ use crate::failure::{Failure, print, print_bytes};
 #[derive(Debug, Args)]
 struct CliArgs {
     /// The server: HOST:PORT, redis://USER:PASSWORD@HOST:PORT or rediss:// (RESP), or
-    /// native://HOST:PORT or shm:PATH (the native protocol). Without it, where the settings say
+    /// native://HOST:PORT or shm:PATH (the native protocol). Without it, the address in the
+    /// settings
     #[arg(long, value_name = "TARGET")]
     target: Option<String>,
 
-    /// Speak the native protocol, at the settings' --native or 127.0.0.1:7379
+    /// Speak the native protocol, to --native of the settings or 127.0.0.1:7379
     #[arg(long, conflicts_with = "target")]
     native: bool,
 
@@ -48,27 +49,28 @@ struct CliArgs {
     #[arg(long, value_name = "FILE")]
     native_key_file: Option<PathBuf>,
 
-    /// By TLS: a PEM file with the authority of the server's certificate
+    /// Use TLS: PEM file of the authority that signed the server's certificate
     #[arg(long, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
 
-    /// A PEM file with a certificate for a server that wants one
+    /// PEM file with a client certificate, for a server that requires one
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
 
-    /// A PEM file with its private key
+    /// PEM file with the private key of --tls-cert
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 
-    /// Print values as they are, as is done where standard output is no terminal
+    /// Print values unformatted; the default unless standard output is a terminal
     #[arg(long)]
     raw: bool,
 
-    /// Print types and quotes, as is done at a terminal
+    /// Print types and quotes; the default on a terminal
     #[arg(long, conflicts_with = "raw")]
     no_raw: bool,
 
-    /// What to ask; without it, lines are read from standard input until its end or `quit`
+    /// The command to send; without it, commands are read line by line from standard input until
+    /// its end or `quit`
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<OsString>,
 }
@@ -77,10 +79,10 @@ struct CliArgs {
 pub fn command() -> Command {
     let commands = order::listing();
     CliArgs::augment_args(Command::new("cli"))
-        .about("Ask a server, once or at a prompt")
+        .about("Send commands to a server, once or at a prompt")
         .override_usage("dovetail cli [OPTIONS] [COMMAND ARG...]")
         .after_help(format!(
-            "Commands: any of the RESP port, as redis-cli takes them; `command docs NAME` tells of \
+            "Commands: any of the RESP port, as in redis-cli; `command docs NAME` describes \
              one.\nBy the native protocol:\n{commands}"
         ))
 }

@@ -24,7 +24,7 @@ use crate::failure::{Failure, print};
 /// What all of them take.
 #[derive(Debug, Args)]
 struct Common {
-    /// Where the cluster's config store is: zk://HOST:PORT,HOST:PORT/PATH, or file:///DIR
+    /// The cluster's config store: zk://HOST:PORT,HOST:PORT/PATH, or file:///DIR
     #[arg(long, value_name = "URL", env = "DOVETAIL_CONFIG_STORE")]
     config_store: String,
 
@@ -39,45 +39,45 @@ struct Common {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Say which nodes are there, what each serves, what lacks copies and what moves
+    /// Show the nodes, the shards of each, missing copies and moves under way
     Status {
         #[command(flatten)]
         common: Common,
-        /// One line for each shard, too
+        /// Also print one line for each shard
         #[arg(long)]
         shards: bool,
     },
-    /// Have a shard served by another node
+    /// Move the primary of a shard to another node
     Move {
-        /// Its number, as `status --shards` lists it
+        /// The shard's number, from `status --shards`
         #[arg(value_name = "SHARD")]
         shard: u16,
-        /// As n3, n3.1 or the HOST:PORT it is reached by
+        /// The node: n3, n3.1 or its HOST:PORT
         #[arg(value_name = "NODE")]
         node: String,
         #[command(flatten)]
         common: Common,
     },
-    /// Move everything away from a node, and say when it may stop
+    /// Move all shards away from a node, and report when it may be stopped
     Drain {
-        /// As n3, n3.1 or the HOST:PORT it is reached by
+        /// The node: n3, n3.1 or its HOST:PORT
         #[arg(value_name = "NODE")]
         node: String,
-        /// Do not wait until it may stop
+        /// Return without waiting until the node may be stopped
         #[arg(long)]
         no_wait: bool,
-        /// Let a node that was to leave stay
+        /// Cancel the drain of a node
         #[arg(long, conflicts_with = "no_wait")]
         cancel: bool,
         #[command(flatten)]
         common: Common,
     },
-    /// Serve shards again, empty, whose last copies are gone
+    /// Serve shards whose last copies are gone again, empty
     Abandon {
-        /// Their numbers; `lost`: all of which no copy can come back
+        /// The shards' numbers; `lost`: all shards of which no copy can come back
         #[arg(value_name = "SHARD|lost", required = true)]
         shards: Vec<String>,
-        /// Also where servers are away that may have a copy: what they have is dropped
+        /// Also shards of which an absent server may have a copy: that copy is dropped
         #[arg(long)]
         force: bool,
         #[command(flatten)]
@@ -88,12 +88,12 @@ enum Action {
         #[command(flatten)]
         common: Common,
     },
-    /// Stop moving shards by load and making new copies
+    /// Pause automatic moves and new copies
     Pause {
         #[command(flatten)]
         common: Common,
     },
-    /// Do both again
+    /// Resume automatic moves and new copies
     Resume {
         #[command(flatten)]
         common: Common,
@@ -106,7 +106,7 @@ const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// The subcommand.
 pub fn command() -> Command {
     Action::augment_subcommands(Command::new("cluster"))
-        .about("Look at a cluster, and move its shards")
+        .about("Show a cluster's state and move its shards")
         .subcommand_required(true)
         .disable_help_subcommand(true)
 }

@@ -27,7 +27,7 @@ use crate::notify;
 /// What `dovetail cm` takes.
 #[derive(Debug, Args)]
 struct CmArgs {
-    /// Where the cluster's config store is: zk://HOST:PORT,HOST:PORT/PATH, or file:///DIR for one
+    /// The cluster's config store: zk://HOST:PORT,HOST:PORT/PATH, or file:///DIR for a single
     /// machine
     #[arg(
         long,
@@ -37,67 +37,70 @@ struct CmArgs {
     )]
     config_store: Option<String>,
 
-    /// The hosts of a ZooKeeper, HOST:PORT,HOST:PORT; the same as --config-store zk://HOSTS/PATH
+    /// ZooKeeper servers, HOST:PORT,HOST:PORT; the same as --config-store zk://HOSTS/PATH
     #[arg(long, value_name = "HOSTS", conflicts_with = "config_store")]
     zookeeper: Option<String>,
 
-    /// The node in ZooKeeper below which the cluster lies; with --zookeeper
+    /// ZooKeeper node under which the cluster is stored; with --zookeeper
     #[arg(long, value_name = "PATH", default_value = "/dovetail", requires = "zookeeper")]
     path: String,
 
-    /// Listen for servers and other managers on this address
+    /// Address for servers and other managers
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7600")]
     listen: SocketAddr,
 
-    /// HOST:PORT that servers reach this manager by [default: what --listen says]
+    /// HOST:PORT that is announced to servers [default: the value of --listen]
     #[arg(long, value_name = "HOST:PORT")]
     advertise: Option<String>,
 
-    /// Name of the cluster, for people [default: dovetail]
+    /// Name of the cluster, for display [default: dovetail]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// Copies of each shard, the primary's among them [default: 3]
+    /// Copies of each shard, including the primary's [default: 3]
     #[arg(long, value_name = "N")]
     copies: Option<u8>,
 
-    /// With fewer complete copies of a shard its writes are refused [default: 2]
+    /// Complete copies of a shard below which its writes are refused [default: 2]
     #[arg(long, value_name = "N")]
     min_copies: Option<u8>,
 
-    /// Nodes that a new cluster waits for [default: as many as copies]
+    /// Number of nodes that a new cluster waits for before it serves [default: the value of
+    /// --copies]
     #[arg(long, value_name = "N")]
     first_nodes: Option<u8>,
 
-    /// Ranges that the 16,384 slots are divided into [default: 64]
+    /// Number of shards into which the 16,384 slots are divided [default: 64]
     #[arg(long, value_name = "N")]
     shards: Option<u16>,
 
-    /// How long a node may serve without a word from the manager [default: 500ms]
+    /// Time for which a node serves without a message from the manager [default: 500ms]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     lease: Option<Duration>,
 
-    /// How long the config store keeps a silent manager [default: 2s]
+    /// Time after which the config store drops the session of a silent manager [default: 2s]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     session: Option<Duration>,
 
-    /// Until a write that no copy has acknowledged is sent again [default: 5ms]
+    /// Time after which an unacknowledged write is sent to a copy again [default: 5ms]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     retry: Option<Duration>,
 
-    /// After a cold start, how long to wait for nodes that have not come back [default: 2s]
+    /// Time to wait for missing nodes after a cold start [default: 2s]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     grace: Option<Duration>,
 
-    /// Shards that are copied to another node at the same time [default: 4]
+    /// Number of shards that are copied to other nodes at the same time [default: 4]
     #[arg(long, value_name = "N")]
     copies_at_once: Option<u16>,
 
-    /// When a copy acknowledges: in memory, or on its disk [default: replicated]
+    /// When a copy acknowledges a write: once it is in memory (replicated), or on disk (fsync)
+    /// [default: replicated]
     #[arg(long, value_name = "replicated|fsync", value_parser = ["replicated", "fsync"])]
     durability: Option<String>,
 
-    /// How writes travel to copies: those of Rowan-KV's comparison [default: rowan]
+    /// How writes are sent to copies; all but rowan are the baselines of the Rowan-KV paper
+    /// [default: rowan]
     #[arg(long, value_name = "rowan|rpc|write|batch|share",
           value_parser = ["rowan", "rpc", "write", "batch", "share"])]
     replication: Option<String>,
@@ -106,21 +109,21 @@ struct CmArgs {
     #[arg(long, value_name = "on|off", value_parser = ["on", "off"])]
     rebalance: Option<String>,
 
-    /// Least level of log lines
+    /// Lowest level of log lines
     #[arg(long, value_name = "LEVEL", default_value = "info",
           value_parser = ["off", "error", "warn", "info", "debug", "trace"])]
     log: String,
 
-    /// Form of log lines on standard error; auto is human on a terminal, else JSON
+    /// Format of log lines on standard error; auto is human on a terminal, else json
     #[arg(long, value_name = "auto|human|json", default_value = "auto",
           value_parser = ["auto", "human", "json"])]
     log_format: String,
 
-    /// More log lines; repeat for yet more
+    /// Print more log lines; may be repeated
     #[arg(short = 'v', action = ArgAction::Count)]
     verbose: u8,
 
-    /// Fewer log lines; repeat for yet fewer
+    /// Print fewer log lines; may be repeated
     #[arg(short = 'q', action = ArgAction::Count)]
     quiet: u8,
 }

@@ -65,7 +65,7 @@ pub fn with_options(command: ClapCommand) -> ClapCommand {
                 .value_parser(clap::value_parser!(u32).range(1..=1000))
                 .default_value("5")
                 .help_heading(HEADING)
-                .help("compare: how often each is measured"),
+                .help("compare: number of measurements of each"),
         )
         .arg(
             Arg::new("serve")
@@ -74,7 +74,9 @@ pub fn with_options(command: ClapCommand) -> ClapCommand {
                 .allow_hyphen_values(true)
                 .default_value("")
                 .help_heading(HEADING)
-                .help("compare: further flags of every server, e.g. \"--threads 2 --memory 2g\""),
+                .help(
+                    "compare: additional flags of every server, e.g. \"--threads 2 --memory 2g\"",
+                ),
         )
 }
 

@@ -24,13 +24,13 @@ pub fn command() -> Command {
                 .help("Show where each value comes from"),
         );
     let check = Command::new("check")
-        .about("Say whether a configuration file is right; exit status 0 or 2")
+        .about("Check a configuration file; exit status 0 if it is valid, else 2")
         .arg(
             Arg::new("file")
                 .value_name("FILE")
                 .required(true)
                 .value_parser(clap::value_parser!(PathBuf))
-                .help("The TOML file"),
+                .help("The configuration file (TOML)"),
         );
     Command::new("config")
         .about("Show, check or import settings")

@@ -73,7 +73,7 @@ pub fn command() -> Command {
                 .long("quick")
                 .action(ArgAction::SetTrue)
                 .conflicts_with("json")
-                .help("Only ask the running server, at its admin port, whether it is ready"),
+                .help("Only check whether the running server is ready, at its admin port"),
         )
 }
 

@@ -43,38 +43,38 @@ struct MigrateArgs {
     #[arg(long, value_name = "URL", help = FROM_HELP)]
     from: String,
 
-    /// The server that gets the keys: redis:// or memcached://, by TLS rediss:// or memcacheds://;
-    /// memcached's flags go through memcached's port only. Without it, the default ports of this
-    /// machine
+    /// The target server: redis:// or memcached://, over TLS rediss:// or memcacheds://;
+    /// memcached's flags are copied through the memcached port only. Without it, the default ports
+    /// of this machine
     #[arg(long, value_name = "URL")]
     to: Option<String>,
 
-    /// Keys a second at most
+    /// Maximum number of keys a second
     #[arg(long, value_name = "KEYS", value_parser = clap::value_parser!(u64).range(1..))]
     rate: Option<u64>,
 
-    /// Of rediss:// and memcacheds://: PEM file of the authority that signs the servers'
-    /// certificates; without it, those that this machine believes
+    /// For rediss:// and memcacheds://: PEM file of the authority that signed the servers'
+    /// certificates; without it, the authorities that this machine trusts
     #[arg(long, value_name = "PATH")]
     tls_ca: Option<PathBuf>,
 
-    /// PEM file with a certificate for servers that ask for one
+    /// PEM file with a client certificate, for servers that require one
     #[arg(long, value_name = "PATH", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
 
-    /// PEM file with its private key
+    /// PEM file with the private key of --tls-cert
     #[arg(long, value_name = "PATH", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 
-    /// Of keys and values, in a second at most: 10MiB
+    /// Maximum bytes of keys and values a second, e.g. 10MiB
     #[arg(long, value_name = "SIZE")]
     bandwidth: Option<ByteSize>,
 
-    /// Overwrite keys that are there; without it they stay as they are and are counted
+    /// Overwrite existing keys; without it they are left unchanged and counted
     #[arg(long)]
     replace: bool,
 
-    /// Only keys that match a pattern, as KEYS and SCAN take it
+    /// Copy only keys that match this pattern, as in KEYS and SCAN
     #[arg(long = "match", value_name = "PATTERN")]
     pattern: Option<String>,
 
@@ -82,11 +82,11 @@ struct MigrateArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     db: u64,
 
-    /// Look at everything, and write nothing: what the target would refuse is not known then
+    /// Read everything and write nothing; refusals by the target are then not detected
     #[arg(long)]
     dry_run: bool,
 
-    /// Go on where an interrupted copy ended: what it has printed
+    /// Continue an interrupted copy from the place that it printed
     #[arg(long, value_name = "PLACE")]
     resume: Option<String>,
 }

@@ -28,33 +28,34 @@ use crate::sim_command::{parse_count, parse_threads};
 /// What `dovetail plan` takes.
 #[derive(Debug, Args)]
 struct PlanArgs {
-    /// A name (ycsb-a, minos, twitter-12, ...), a trace file in Twitter's format, or the admin
-    /// address of a running server, e.g. http://127.0.0.1:8379
+    /// The workload: a name (ycsb-a, minos, twitter-12, ...), a trace file in Twitter's format, or
+    /// the admin address of a running server, e.g. http://127.0.0.1:8379
     #[arg(long, value_name = "NAME|FILE|ADDR")]
     workload: String,
 
-    /// Cores of the planned server, all of them for its workers [default: this machine's]
+    /// Number of cores of the planned server, all for its workers [default: this machine's]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     cores: Option<usize>,
 
-    /// The 99th percentile of all requests stays below this [default: 10 times the mean service]
+    /// Bound on the 99th percentile of latencies [default: 10 times the mean service time]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     slo: Option<Duration>,
 
-    /// Service times measured before (--save-costs), instead of measuring this machine, which
+    /// Service times saved earlier by --save-costs; without it, this machine is measured, which
     /// takes about 15 s
     #[arg(long, value_name = "FILE")]
     costs: Option<PathBuf>,
 
-    /// Keep what was measured here for --costs
+    /// Save the measured service times to this file, for --costs
     #[arg(long, value_name = "FILE", conflicts_with = "costs")]
     save_costs: Option<PathBuf>,
 
-    /// What a request costs a worker besides the store: receiving, parsing, replying
+    /// Cost of a request outside the store: receiving, parsing, replying
     #[arg(long, value_name = "TIME", default_value = "200ns", value_parser = parse_duration)]
     request_cost: Duration,
 
-    /// Popularity where the workload is a server, which does not tell; 0 is uniform
+    /// Exponent of the keys' popularity if the workload is a server, which does not report it; 0 is
+    /// uniform
     #[arg(long, value_name = "EXPONENT", default_value_t = 0.99, allow_negative_numbers = true)]
     zipf: f64,
 
@@ -62,16 +63,16 @@ struct PlanArgs {
     #[arg(long, value_name = "N", default_value = "100k", value_parser = parse_requests)]
     requests: usize,
 
-    /// Of everything that is drawn by chance
+    /// Seed of the random numbers
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
 
-    /// Presets that are simulated side by side; the result is the same [default: this machine's
-    /// cores]
+    /// Number of presets that are simulated in parallel; the result does not depend on it [default:
+    /// this machine's cores]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
 
-    /// Write the recommended settings to this file as well
+    /// Also write the recommended settings to this file
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }

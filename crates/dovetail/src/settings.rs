@@ -93,35 +93,37 @@ pub const TABLE: &[Setting] = &[
         value_name: "NAME",
         kind: Kind::Preset,
         default: "dovetail",
-        help: "A paper's design as a set of settings, each of which any other layer overrides",
+        help: "A paper's design as a set of settings; every other source of settings overrides \
+               each of them",
     },
     Setting {
         key: "resp",
         value_name: "ADDR|off",
         kind: Kind::Address,
         default: "127.0.0.1:6379",
-        help: "Where Redis clients connect; port 0 takes any free port",
+        help: "Address for Redis clients; port 0 takes any free port",
     },
     Setting {
         key: "memcached",
         value_name: "ADDR|off",
         kind: Kind::Address,
         default: "127.0.0.1:11211",
-        help: "Where memcached clients connect (TCP; text, meta and binary protocol)",
+        help: "Address for memcached clients (TCP; text, meta and binary protocol)",
     },
     Setting {
         key: "native",
         value_name: "ADDR|off",
         kind: Kind::Address,
         default: "off",
-        help: "Where native clients connect (UDP); beside a password only with --native-key-file",
+        help: "Address for native clients (UDP); with a password set, it also needs \
+               --native-key-file",
     },
     Setting {
         key: "native-key-file",
         value_name: "PATH",
         kind: Kind::Path,
         default: "",
-        help: "A file of 32 hexadecimal digits: the key that native clients and this server share; \
+        help: "File of 32 hexadecimal digits: the key shared by native clients and this server; \
                all other datagrams are dropped",
     },
     Setting {
@@ -129,25 +131,26 @@ pub const TABLE: &[Setting] = &[
         value_name: "auto|recvmmsg|io-uring",
         kind: Kind::Choice(&["auto", "recvmmsg", "io-uring"]),
         default: "auto",
-        help: "How native datagrams are received; auto takes what measurement chose, recvmmsg, and \
-               the log says what is used; io-uring needs Linux 6.12 and falls back to recvmmsg",
+        help: "How native datagrams are received: recvmmsg, or io-uring (Linux 6.12 or later, \
+               otherwise recvmmsg); auto is recvmmsg, which was measured to be faster. The log \
+               names the one in use",
     },
     Setting {
         key: "native-xdp",
         value_name: "DEVICE[:QUEUES]|off",
         kind: Kind::Device,
         default: "off",
-        help: "Network device whose native datagrams are taken from its driver by AF_XDP, from the \
-               first QUEUES of its queues, by default all; --native then names one address of the \
-               device; needs root and a binary built with the feature xdp",
+        help: "Network device from whose driver native datagrams are taken by AF_XDP, from its \
+               first QUEUES queues (default: all); --native then names an address of the device. \
+               Needs root and a binary built with the feature xdp",
     },
     Setting {
         key: "shm",
         value_name: "PATH|off",
         kind: Kind::SocketPath,
         default: "off",
-        help: "Unix socket at which clients on this host get shared memory to speak the native \
-               protocol through; --shm-access sets its permissions; beside a password only with \
+        help: "Unix socket through which clients on this host set up shared memory for the native \
+               protocol; --shm-access sets its permissions; with a password set, it also needs \
                --native-key-file",
     },
     Setting {
@@ -155,91 +158,91 @@ pub const TABLE: &[Setting] = &[
         value_name: "0600|0660|0666",
         kind: Kind::Choice(&["0600", "0660", "0666"]),
         default: "0600",
-        help: "Mode of the socket's file: 0600 takes processes of the server's own user and \
-               root's, 0660 those of its group too, 0666 every user's",
+        help: "Permissions of that socket: 0600 admits the server's own user and root, 0660 also \
+               its group, 0666 every user",
     },
     Setting {
         key: "udp-port",
         value_name: "PORT",
         kind: Kind::Count { min: 0, max: 65_535 },
         default: "0",
-        help: "The port of memcached over UDP, at the address of --memcached; 0: none; never \
-               beside a password, and beyond loopback only with --insecure",
+        help: "Port for memcached over UDP, at the address of --memcached; 0: none. Not allowed \
+               with a password, and beyond loopback only with --insecure",
     },
     Setting {
         key: "udp-reply-factor",
         value_name: "COUNT",
         kind: Kind::Count { min: 0, max: 1_000_000 },
         default: "10",
-        help: "The most bytes that UDP answers for each byte of a request; a longer reply becomes \
-               one short error, so that a forged sender address floods no host; 0: no limit",
+        help: "Maximum bytes of a UDP reply for each byte of its request; a longer reply is \
+               replaced by one short error, so that a forged sender address floods no host; 0: no \
+               limit",
     },
     Setting {
         key: "unix-socket",
         value_name: "PATH|off",
         kind: Kind::SocketPath,
         default: "off",
-        help: "Unix socket at which Redis clients on this host connect (redis-cli -s); \
-               --unix-mode sets its permissions",
+        help: "Unix socket for Redis clients on this host (redis-cli -s); --unix-mode sets its \
+               permissions",
     },
     Setting {
         key: "memcached-unix-socket",
         value_name: "PATH|off",
         kind: Kind::SocketPath,
         default: "off",
-        help: "Unix socket at which memcached clients on this host connect; --unix-mode sets \
-               its permissions",
+        help: "Unix socket for memcached clients on this host; --unix-mode sets its permissions",
     },
     Setting {
         key: "unix-mode",
         value_name: "MODE",
         kind: Kind::Mode,
         default: "0700",
-        help: "Permissions of the files of these sockets, octal: 0700 lets the server's own user \
-               and root connect, 0770 its group too, 0777 every user",
+        help: "Permissions of these sockets, in octal: 0700 admits the server's own user and \
+               root, 0770 also its group, 0777 every user",
     },
     Setting {
         key: "tls-resp",
         value_name: "ADDR|off",
         kind: Kind::Address,
         default: "off",
-        help: "Where Redis clients connect by TLS; needs --tls-cert and --tls-key",
+        help: "Address for Redis clients over TLS; needs --tls-cert and --tls-key",
     },
     Setting {
         key: "tls-memcached",
         value_name: "ADDR|off",
         kind: Kind::Address,
         default: "off",
-        help: "Where memcached clients connect by TLS; needs --tls-cert and --tls-key",
+        help: "Address for memcached clients over TLS; needs --tls-cert and --tls-key",
     },
     Setting {
         key: "tls-cert",
         value_name: "PATH",
         kind: Kind::Path,
         default: "",
-        help: "The server's certificate for TLS 1.2 and 1.3, and those between it and a root, in \
-               PEM; SIGHUP reads it again, with key and authority",
+        help: "PEM file of the server's certificate for TLS 1.2 and 1.3, followed by intermediate \
+               certificates; SIGHUP reloads it together with --tls-key and --tls-ca",
     },
     Setting {
         key: "tls-key",
         value_name: "PATH",
         kind: Kind::Path,
         default: "",
-        help: "The private key of --tls-cert, in PEM",
+        help: "PEM file of the private key of --tls-cert",
     },
     Setting {
         key: "tls-ca",
         value_name: "PATH",
         kind: Kind::Path,
         default: "",
-        help: "The authorities whose client certificates are accepted, in PEM",
+        help: "PEM file of the authorities whose client certificates are accepted",
     },
     Setting {
         key: "tls-auth-clients",
         value_name: "auto|yes|optional|no",
         kind: Kind::Choice(&["auto", "yes", "optional", "no"]),
         default: "auto",
-        help: "Client certificates: yes requires one, optional accepts clients without one too, \
+        help: "Client certificates: yes requires one, optional also accepts clients without one, \
                no requests none; auto is yes with --tls-ca, else no",
     },
     Setting {
@@ -247,7 +250,7 @@ pub const TABLE: &[Setting] = &[
         value_name: "ADDR|off",
         kind: Kind::Address,
         default: "127.0.0.1:8379",
-        help: "HTTP for people and monitoring: /, /metrics, /stats, /healthz, /readyz",
+        help: "Address for HTTP: / (page), /metrics, /stats, /healthz, /readyz",
     },
     Setting {
         key: "admin-tls",
@@ -255,114 +258,116 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Switch,
         default: "off",
         help: "The admin port speaks TLS, with --tls-cert and --tls-key. Beyond loopback TLS is \
-               required, and the login of a user with the right to run INFO",
+               required, and so is a login of a user with the right to run INFO",
     },
     Setting {
         key: "admin-show-keys",
         value_name: "on|off",
         kind: Kind::Switch,
         default: "off",
-        help: "The admin port shows the hottest keys after a login with the right to run HOTKEYS",
+        help: "The admin port shows the hottest keys, after a login of a user with the right to \
+               run HOTKEYS",
     },
     Setting {
         key: "admin-hosts",
         value_name: "NAME,...",
         kind: Kind::Hosts,
         default: "",
-        help: "Names and addresses in Host that the admin port answers, beside localhost, loopback \
-               addresses and the address that the client reached",
+        help: "Values of the Host header that the admin port accepts, besides localhost, loopback \
+               addresses and the address that the client connected to",
     },
     Setting {
         key: "memory",
         value_name: "SIZE",
         kind: Kind::AutoSize { min_bytes: MEMORY_MIN_BYTES, max_bytes: MEMORY_MAX_BYTES },
         default: "auto",
-        help: "Hard cap on log, index and client buffers together, at least 64MiB and at most what \
-               the machine or the cgroup has, less a reserve; live up to eight times what it \
-               began with; auto is 1GiB, or half of the machine or of the cgroup's limit if that \
-               is less",
+        help: "Hard cap on the log, the index and client buffers together: at least 64MiB, and at \
+               most what the machine or the cgroup has, less a reserve. It can be raised while the \
+               server runs, up to eight times the first value; auto is 1GiB, or half of the \
+               machine's memory or of the cgroup's limit if that is less",
     },
     Setting {
         key: "mode",
         value_name: "cache|store",
         kind: Kind::Choice(&["cache", "store"]),
         default: "cache",
-        help: "What happens when memory is full: cache evicts, store refuses writes",
+        help: "What happens when memory is full: cache evicts items, store refuses writes",
     },
     Setting {
         key: "data-dir",
         value_name: "PATH",
         kind: Kind::Path,
         default: "",
-        help: "A directory in which the data outlives the server: every write goes to a log there, \
-               as large as --memory, and is read back at the start; needs --mode store",
+        help: "Directory that keeps the data across restarts: every write is appended to a log \
+               there, as large as --memory, which the next start reads; needs --mode store",
     },
     Setting {
         key: "warm-file",
         value_name: "PATH",
         kind: Kind::Path,
         default: "",
-        help: "A file that is the store's memory, best on a tmpfs such as /dev/shm: what is there \
-               when the server ends (TERM, INT, USR1, SHUTDOWN) is there at the next start; lost \
-               after a crash, and not for --data-dir or --cluster",
+        help: "File that holds the store's memory, preferably on a tmpfs such as /dev/shm: items \
+               are kept across a clean end (TERM, INT, USR1, SHUTDOWN) and lost after a crash; not \
+               allowed with --data-dir or --cluster",
     },
     Setting {
         key: "durability",
         value_name: "none|fsync|replicated",
         kind: Kind::Choice(&["none", "fsync", "replicated"]),
         default: "fsync",
-        help: "When a write to --data-dir is acknowledged: fsync once it is on the disk, together \
-               with all that wait; none at once, and it is on the disk about a second later; \
-               replicated when all copies have it in memory, in a --cluster",
+        help: "When a write to --data-dir is acknowledged: fsync after it is on the disk, one \
+               sync for all waiting writes; none at once, about a second before it is on the disk; \
+               replicated after all copies of a --cluster have it in memory",
     },
     Setting {
         key: "media",
         value_name: "auto|file|dax",
         kind: Kind::Choice(&["auto", "file", "dax"]),
         default: "auto",
-        help: "How the log in --data-dir is written: file by pwrite and fdatasync; dax into a \
-               mapping of persistent memory, whose commits are no system call, on a file system \
-               mounted with -o dax; auto is dax where that is given, else file",
+        help: "How the log in --data-dir is written: file by pwrite and fdatasync; dax through a \
+               mapping of persistent memory, on a file system mounted with -o dax, without a \
+               system call for a commit; auto is dax where it is available, else file",
     },
     Setting {
         key: "recover-damaged",
         value_name: "on|off",
         kind: Kind::Switch,
         default: "off",
-        help: "Start although data in --data-dir is damaged, without what cannot be read, which is \
-               lost; dovetail check says what that is",
+        help: "Start although data in --data-dir is damaged. What cannot be read is lost; run \
+               dovetail check first to see what that is",
     },
     Setting {
         key: "checkpoint",
         value_name: "TIME|off",
         kind: Kind::SwitchedTime { min: Duration::from_secs(1), max: Duration::from_secs(86_400) },
         default: "off",
-        help: "How often the index is written beside the log, if 64 MiB were written since, and at \
-               the end, so that a start need not build it anew, which pays for a few million items \
-               and not for more; off never does, and does not read one",
+        help: "How often the index is written beside the log, if at least 64 MiB were written \
+               since the last time, and at the end, so that a start need not build it from the \
+               log. That is faster for a few million items and slower for more; off never writes \
+               or reads one",
     },
     Setting {
         key: "cluster",
         value_name: "URL",
         kind: Kind::Secret,
         default: "",
-        help: "The cluster that this server is a node of: zk://HOST:PORT,HOST:PORT/PATH, with \
-               USER:PASSWORD@ before the hosts where ZooKeeper asks for it, or file:///DIR for \
-               processes of one machine; dovetail cm makes it",
+        help: "Cluster that this server joins as a node: zk://HOST:PORT,HOST:PORT/PATH, with \
+               USER:PASSWORD@ before the hosts if ZooKeeper requires it, or file:///DIR for \
+               processes of one machine; dovetail cm creates it",
     },
     Setting {
         key: "peer",
         value_name: "ADDR",
         kind: Kind::Address,
         default: "127.0.0.1:16379",
-        help: "Where other nodes of the cluster reach this one, by TCP and UDP",
+        help: "Address for the other nodes of the cluster, by TCP and UDP",
     },
     Setting {
         key: "advertise",
         value_name: "HOST",
         kind: Kind::Host,
         default: "",
-        help: "The host that clients and nodes of the cluster are told; by default the addresses \
+        help: "Host that is announced to clients and to other nodes; by default the addresses \
                that the ports are bound to",
     },
     Setting {
@@ -370,55 +375,56 @@ pub const TABLE: &[Setting] = &[
         value_name: "auto|N",
         kind: Kind::AutoCount { min: 1, max: 65_535 },
         default: "auto",
-        help: "This server's number in the cluster; auto makes one of the address that peers use",
+        help: "This server's number in the cluster; auto derives one from the address of --peer",
     },
     Setting {
         key: "copies",
         value_name: "auto|N",
         kind: Kind::AutoCount { min: 1, max: 16 },
         default: "auto",
-        help: "Copies of each shard that the cluster is expected to keep; auto takes what dovetail \
-               cm has settled, another number is refused",
+        help: "Expected number of copies of each shard; auto accepts the cluster's setting \
+               (dovetail cm), any other number must equal it",
     },
     Setting {
         key: "min-copies",
         value_name: "auto|N",
         kind: Kind::AutoCount { min: 1, max: 16 },
         default: "auto",
-        help: "Copies without which writes are refused, as the cluster is expected to have it",
+        help: "Expected number of copies below which writes are refused; auto accepts the \
+               cluster's setting, any other number must equal it",
     },
     Setting {
         key: "replication",
         value_name: "auto|rowan|rpc|write|batch|share",
         kind: Kind::Choice(&["auto", "rowan", "rpc", "write", "batch", "share"]),
         default: "auto",
-        help: "How the cluster is expected to send writes to copies: rowan into one log as they \
-               arrive, rpc to a worker, write into a log for each sending thread, batch the same \
-               several at a time, share into a log for each server; auto takes what dovetail cm \
-               has settled",
+        help: "Expected way of sending writes to copies: rowan into one log in order of arrival, \
+               rpc to a worker, write into a log for each sending thread, batch as write but \
+               several at a time, share into a log for each server; auto accepts the cluster's \
+               setting (dovetail cm)",
     },
     Setting {
         key: "digest-threads",
         value_name: "N",
         kind: Kind::Count { min: 0, max: 16 },
         default: "0",
-        help: "Threads of a cluster's node that install what other nodes send, each for its own \
-               shards; 0: the control thread does that itself",
+        help: "Threads of a cluster node that install the writes of other nodes, each for its own \
+               shards; 0: the control thread installs them",
     },
     Setting {
         key: "eviction",
         value_name: "fifo|lru-approx|s3-fifo",
         kind: Kind::Choice(&["fifo", "lru-approx", "s3-fifo"]),
         default: "s3-fifo",
-        help: "Which items a full cache gives up",
+        help: "Order in which a full cache evicts items",
     },
     Setting {
         key: "index",
         value_name: "hash|tree",
         kind: Kind::Choice(&["hash", "tree"]),
         default: "hash",
-        help: "How items are found: hash is fastest for one key at a time, tree keeps keys in \
-               order, for KV.RANGE and for SCAN and KEYS by prefix",
+        help: "How items are found: hash is fastest for single keys; tree keeps keys in order, \
+               for KV.RANGE and for SCAN and KEYS by prefix",
     },
     Setting {
         key: "lossy-index",
@@ -426,41 +432,42 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Switch,
         default: "off",
         help: "Drop a key when its index bucket is full, as MICA does, even while memory is free; \
-               only of the hash index",
+               for the hash index only",
     },
     Setting {
         key: "huge-pages",
         value_name: "auto|hugetlb|off",
         kind: Kind::Choice(&["auto", "hugetlb", "off"]),
         default: "auto",
-        help: "Pages that log and index lie on: auto takes reserved huge pages where there are \
-               enough, else transparent ones; hugetlb takes reserved ones or does not start; off \
-               takes small ones",
+        help: "Pages for the log and the index: auto uses reserved huge pages if there are \
+               enough, else transparent ones; hugetlb refuses to start without reserved ones; off \
+               uses small pages",
     },
     Setting {
         key: "numa",
         value_name: "auto|off",
         kind: Kind::Choice(&["auto", "off"]),
         default: "auto",
-        help: "Where memory lies on a machine with several NUMA nodes: auto gives each node its \
-               part, by the workers that run there, and spreads the index over all; off leaves \
-               it to the thread that touches it first",
+        help: "Placement of memory on machines with several NUMA nodes: auto gives each node a \
+               share in proportion to its workers and spreads the index over all nodes; off leaves \
+               the placement to the first thread that touches a page",
     },
     Setting {
         key: "threads",
         value_name: "auto|N",
         kind: Kind::AutoCount { min: 1, max: 256 },
         default: "auto",
-        help: "Worker threads; auto is one less than the cores that the affinity mask and the \
-               cgroup's quota allow, at least one. CONFIG SET threads lets fewer of them work",
+        help: "Number of worker threads; auto is one less than the cores of the affinity mask and \
+               the cgroup's quota, at least one. CONFIG SET threads reduces the number of active \
+               ones",
     },
     Setting {
         key: "cr-threads",
         value_name: "auto|N",
         kind: Kind::AutoCount { min: 1, max: 256 },
         default: "auto",
-        help: "Of these, threads that poll connections and reply; the others execute what those \
-               send. auto: every thread does both (with hand-off:N, N threads poll) until \
+        help: "Number of these threads that poll connections and reply, while the others execute \
+               requests. auto: every thread does both (with hand-off:N, N threads poll) until \
                --tuner divides them, or, with 4 threads or more, CONFIG SET cr-threads",
     },
     Setting {
@@ -468,77 +475,78 @@ pub const TABLE: &[Setting] = &[
         value_name: "auto|on|off",
         kind: Kind::Choice(&["auto", "on", "off"]),
         default: "auto",
-        help: "Whether threads move between the layers by themselves, under --cr-threads auto; \
-               auto tries that with four threads or more that have a core each, on with two \
-               or more",
+        help: "Move threads between the two layers automatically, under --cr-threads auto; auto \
+               does so with four threads or more if each has its own core, on with two or more",
     },
     Setting {
         key: "cat",
         value_name: "auto|on|off|N",
         kind: Kind::CacheWays,
         default: "auto",
-        help: "Ways of the last-level cache for threads that only execute, by /sys/fs/resctrl: \
-               auto and on let the tuner choose, N fixes them; on and N do not start without",
+        help: "Ways of the last-level cache for threads that only execute requests, by \
+               /sys/fs/resctrl: auto and on let the tuner choose the number, N fixes it; on and N \
+               require resctrl",
     },
     Setting {
         key: "write-policy",
         value_name: "auto|erew|crew|d-crew|crcw",
         kind: Kind::Choice(&["auto", "erew", "crew", "d-crew", "crcw"]),
         default: "auto",
-        help: "The thread that may write a partition of the keys: erew its owner, which alone \
-               reads it too; crew its owner; d-crew the thread with outstanding writes of it; \
-               crcw any. auto: d-crew with four threads or more that have a core each, else crcw",
+        help: "Thread that may write a partition of the keys: erew its owner, which is also its \
+               only reader; crew its owner; d-crew the thread with outstanding writes of the \
+               partition; crcw any thread. auto: d-crew with four threads or more if each has its \
+               own core, else crcw",
     },
     Setting {
         key: "dispatch",
         value_name: "auto|any|key-hash|jbsq:N|round-robin|hand-off:N|steal|size-aware",
         kind: Kind::Dispatch,
         default: "auto",
-        help: "The thread that executes a request, where the write policy leaves that open: any \
-               the receiving thread, key-hash the owner of the key, jbsq:N the shortest queue of \
-               those with less than N, round-robin each in turn, hand-off:N an idle one of those \
-               behind the first N threads, which only receive, steal the receiving thread, or any \
-               idle thread, size-aware separate threads for large items. auto: size-aware with \
-               four threads or more that have a core each, else any",
+        help: "Thread that executes a request, where the write policy leaves a choice: any the \
+               receiving thread; key-hash the owner of the key; jbsq:N the shortest queue of those \
+               with less than N requests; round-robin each thread in turn; hand-off:N an idle \
+               thread behind the first N threads, which only receive; steal the receiving thread, \
+               or any idle thread; size-aware separate threads for large items. auto: size-aware \
+               with four threads or more if each has its own core, else any",
     },
     Setting {
         key: "size-threshold",
         value_name: "auto|SIZE",
         kind: Kind::AutoSize { min_bytes: 1, max_bytes: ITEM_MAX_BYTES },
         default: "auto",
-        help: "The largest item, key and value, that is small to the size-aware dispatch; auto \
-               takes the 99th percentile of the requests' sizes each second, and at least what \
-               fits one packet",
+        help: "Size of the largest item (key and value) that size-aware dispatch treats as small; \
+               auto is the 99th percentile of the sizes of the last second's requests, and at \
+               least what fits into one packet",
     },
     Setting {
         key: "size-cost",
         value_name: "packets|bytes|constant+bytes",
         kind: Kind::Choice(&["packets", "bytes", "constant+bytes"]),
         default: "packets",
-        help: "What a request costs by the size of its item: small items get the part of the \
-               threads that is their part of the cost",
+        help: "Cost of a request by the size of its item: the share of threads for small items \
+               equals their share of the total cost",
     },
     Setting {
         key: "size-sample",
         value_name: "N",
         kind: Kind::Count { min: 1, max: 1000 },
         default: "1",
-        help: "One of N requests has its size counted for size-threshold auto and size-cost",
+        help: "Count the size of one request in N, for --size-threshold auto and --size-cost",
     },
     Setting {
         key: "large-help",
         value_name: "on|off",
         kind: Kind::Choice(&["on", "off"]),
         default: "on",
-        help: "Whether threads for large items take small requests that wait, one at a time, while \
-               they have nothing large to do",
+        help: "Threads for large items execute waiting small requests, one at a time, while they \
+               have no large ones",
     },
     Setting {
         key: "poll",
         value_name: "auto|busy|block",
         kind: Kind::Choice(&["auto", "busy", "block"]),
         default: "auto",
-        help: "How an idle worker waits: auto spins 50us and then sleeps, busy never sleeps, \
+        help: "How an idle worker waits: auto spins for 50us and then sleeps, busy never sleeps, \
                block sleeps at once",
     },
     Setting {
@@ -546,193 +554,195 @@ pub const TABLE: &[Setting] = &[
         value_name: "auto|on|off",
         kind: Kind::Choice(&["auto", "on", "off"]),
         default: "auto",
-        help: "Whether each worker keeps to one core of the affinity mask; auto pins when \
-               there is a core for every worker",
+        help: "Bind each worker to one core of the affinity mask; auto does so if there is a core \
+               for every worker",
     },
     Setting {
         key: "batch",
         value_name: "N",
         kind: Kind::Count { min: 1, max: 64 },
         default: "32",
-        help: "Requests that a worker carries through the store's stages at a time",
+        help: "Number of requests that a worker takes through the stages of the store together",
     },
     Setting {
         key: "compaction",
         value_name: "auto|on|off",
         kind: Kind::Choice(&["auto", "on", "off"]),
         default: "auto",
-        help: "Store several writes of one key that wait together as one; each gets its own reply. \
-               auto does so under every write policy, within a batch and if no other thread wrote \
-               the key meanwhile; on asks for a policy that gives each key one writer",
+        help: "Store several waiting writes of one key as one; each gets its own reply. auto does \
+               so under every write policy, within a batch and if no other thread has written the \
+               key meanwhile; on requires a policy with one writer for each key",
     },
     Setting {
         key: "compact-short",
         value_name: "on|off",
         kind: Kind::Switch,
         default: "off",
-        help: "Do so for two writes or more of any length, as C-4 does; off: from four of a \
-               kilobyte on, below which it costs more than it saves",
+        help: "Also compact two writes or more of any length, as C-4 does; off: only four or more \
+               of at least a kilobyte, because below that it costs more than it saves",
     },
     Setting {
         key: "slo",
         value_name: "TIME|off",
         kind: Kind::SwitchedTime { min: SLO_MIN, max: SLO_MAX },
         default: "off",
-        help: "Within what time 99 of 100 requests are to be answered, by the server's own clock: \
-               latencies are sampled and shown, and the tuner serves as much as keeps it. CONFIG \
-               SET slo changes it while the server runs; a server that was started with off takes \
-               one up only if its threads can send requests to one another, as with --cr-threads \
-               N, with most --dispatch and with 4 threads or more",
+        help: "Time within which 99 of 100 requests are to be answered, by the server's clock: \
+               latencies are sampled and shown, and the tuner chooses the fastest division of \
+               threads that meets it. CONFIG SET slo changes it while the server runs; a server \
+               that was started with off accepts one only if its threads can send requests to each \
+               other, as with --cr-threads N, with most values of --dispatch and with 4 threads or \
+               more",
     },
     Setting {
         key: "slowlog-log-slower-than",
         value_name: "TIME|off",
         kind: Kind::SwitchedTime { min: Duration::ZERO, max: DAY },
         default: "10ms",
-        help: "What takes as long is put into SLOWLOG: a command that runs by itself, or a batch \
-               of commands on keys. CONFIG SET takes microseconds, as Redis does",
+        help: "Time from which a command that runs alone, or a batch of commands, is recorded in \
+               SLOWLOG. CONFIG SET takes microseconds, as Redis does",
     },
     Setting {
         key: "slowlog-max-len",
         value_name: "N",
         kind: Kind::Count { min: 0, max: 1_000_000 },
         default: "128",
-        help: "Entries that SLOWLOG keeps, of at most about 5 KiB each; within a sixteenth of the \
-               client buffers",
+        help: "Maximum number of SLOWLOG entries, each of at most about 5 KiB; all together at \
+               most a sixteenth of the client buffers",
     },
     Setting {
         key: "tracking-table-max-keys",
         value_name: "N",
         kind: Kind::Count { min: 0, max: 1_000_000_000 },
         default: "1000000",
-        help: "Keys whose readers are remembered for client-side caching, within a quarter of the \
-               client buffers; 0: as many as have room there",
+        help: "Maximum number of keys whose readers are recorded for client-side caching, within \
+               a quarter of the client buffers; 0: as many as fit there",
     },
     Setting {
         key: "latency-monitor-threshold",
         value_name: "TIME|off",
         kind: Kind::SwitchedTime { min: Duration::from_millis(1), max: DAY },
         default: "off",
-        help: "What takes as long is sampled for LATENCY LATEST, HISTORY and DOCTOR. CONFIG SET \
-               takes milliseconds, 0 is off",
+        help: "Time from which an event is recorded for LATENCY LATEST, HISTORY and DOCTOR. \
+               CONFIG SET takes milliseconds, and 0 is off",
     },
     Setting {
         key: "hot-set",
         value_name: "auto|off|N",
         kind: Kind::SwitchedCount { min: 1, max: 10_000 },
         default: "auto",
-        help: "How many of the most frequent keys the threads that only poll (--cr-threads) read \
-               themselves instead of sending the reads on; auto: as many as --tuner finds best, \
-               1,000 without. Loads whose keys are all alike have none",
+        help: "Number of the most frequent keys that polling threads (--cr-threads) read \
+               themselves instead of forwarding the reads; auto: the number that --tuner finds \
+               best, 1,000 without it. Evenly distributed keys have no hot set",
     },
     Setting {
         key: "access-times",
         value_name: "on|off",
         kind: Kind::Switch,
         default: "on",
-        help: "Items say when they were used last: h and l of memcached's meta commands, OBJECT \
-               IDLETIME; only of what is in memory alone: not with --data-dir, --warm-file or \
-               --cluster",
+        help: "Record when each item was last used: h and l of memcached's meta commands, OBJECT \
+               IDLETIME. Only for data in memory: not with --data-dir, --warm-file or --cluster",
     },
     Setting {
         key: "max-connections",
         value_name: "N",
         kind: Kind::Count { min: 1, max: 1_000_000 },
         default: "10000",
-        help: "Connections of Redis and memcached clients at one time",
+        help: "Maximum number of connections of Redis and memcached clients",
     },
     Setting {
         key: "max-connections-per-address",
         value_name: "N",
         kind: Kind::Count { min: 0, max: 1_000_000 },
         default: "0",
-        help: "Of these, connections that come from one address; 0: as many as there may be",
+        help: "Maximum number of these connections from one address; 0: no limit of its own",
     },
     Setting {
         key: "idle-timeout",
         value_name: "TIME|off",
         kind: Kind::SwitchedTime { min: Duration::from_secs(1), max: YEAR },
         default: "off",
-        help: "How long a connection may neither send anything nor take what waits for it, before \
-               it is closed. CONFIG SET takes seconds, 0 is off, and knows it as timeout too",
+        help: "Time after which a connection is closed if it neither sends anything nor reads its \
+               pending replies. CONFIG SET takes seconds, 0 is off; CONFIG also accepts the name \
+               timeout",
     },
     Setting {
         key: "max-item-size",
         value_name: "SIZE",
         kind: Kind::Size { min_bytes: ITEM_MIN_BYTES, max_bytes: ITEM_MAX_BYTES },
         default: "32MiB",
-        help: "The largest value, at most 512MiB",
+        help: "Length of the longest value, at most 512MiB",
     },
     Setting {
         key: "max-atomic-size",
         value_name: "SIZE",
         kind: Kind::Size { min_bytes: 1 << 20, max_bytes: 1 << 40 },
         default: "96MiB",
-        help: "Bytes that one EXEC, WATCH, MSET, MSETNX or MSETEX may touch at once, each key \
-               counting as 4KiB, and a BITOP whose keys change all the time; its worker serves no \
-               other client meanwhile, for some 20ms at 96MiB (24,576 keys)",
+        help: "Maximum bytes that one EXEC, WATCH, MSET, MSETNX or MSETEX accesses, each key \
+               counting as 4KiB, and of a BITOP whose keys keep changing; its worker serves no \
+               other client meanwhile, about 20ms at 96MiB (24,576 keys)",
     },
     Setting {
         key: "enable-shutdown",
         value_name: "on|off",
         kind: Kind::Switch,
         default: "off",
-        help: "Clients of memcached's port may end the server by shutdown, as with memcached -A",
+        help: "Allow clients of the memcached port to stop the server by shutdown, as with \
+               memcached -A",
     },
     Setting {
         key: "enable-debug-command",
         value_name: "no|local|yes",
         kind: Kind::Choice(&["no", "local", "yes"]),
         default: "no",
-        help: "Whether clients may use DEBUG, which can hold up a thread: no client, those on this \
-               machine, or every client",
+        help: "Clients that may use DEBUG, which can block a thread: no allows none, local those \
+               on this machine, yes all",
     },
     Setting {
         key: "requirepass",
         value_name: "PASSWORD",
         kind: Kind::Secret,
         default: "",
-        help: "Password of the user default, which Redis clients must give by AUTH; better in the \
-               file or the environment than on the command line, which every local user can read",
+        help: "Password of the user default, which Redis clients give by AUTH; prefer the file or \
+               the environment, because every local user can read the command line",
     },
     Setting {
         key: "acl-file",
         value_name: "PATH",
         kind: Kind::Path,
         default: "",
-        help: "A file of users of the RESP port, as Redis has them: lines user NAME RULE ...; read \
-               at the start and by ACL LOAD, written by ACL SAVE. A line for default goes before \
-               --requirepass",
+        help: "File of the RESP port's users, as in Redis: lines of user NAME RULE ...; read at \
+               the start and by ACL LOAD, written by ACL SAVE. A line for the user default \
+               overrides --requirepass",
     },
     Setting {
         key: "auth-file",
         value_name: "PATH",
         kind: Kind::Path,
         default: "",
-        help: "A file of lines user:password: the users of memcached's ports, instead of \
-               --requirepass. Read at the start, and again at SIGHUP",
+        help: "File of the memcached ports' users, which replaces --requirepass there: lines of \
+               user:password; read at the start and at SIGHUP",
     },
     Setting {
         key: "insecure",
         value_name: "on|off",
         kind: Kind::Switch,
         default: "off",
-        help: "Lets every machine in at addresses beyond loopback without a password or, for \
-               native, a key; a line in the log says so each minute",
+        help: "Serve addresses beyond loopback without a password or, for the native protocol, \
+               without a key; a log line repeats the warning every minute",
     },
     Setting {
         key: "log",
         value_name: "LEVEL",
         kind: Kind::Choice(&["off", "error", "warn", "info", "debug", "trace"]),
         default: "info",
-        help: "Least level of log lines; -v and -q move it by one each",
+        help: "Lowest level of log lines; each -v and -q moves it by one",
     },
     Setting {
         key: "log-format",
         value_name: "auto|human|json",
         kind: Kind::Choice(&["auto", "human", "json"]),
         default: "auto",
-        help: "Form of log lines on standard error; auto is human on a terminal, else JSON",
+        help: "Format of log lines on standard error; auto is human on a terminal, else json",
     },
 ];
 

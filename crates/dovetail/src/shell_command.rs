@@ -19,7 +19,7 @@ pub fn completions_command() -> Command {
                 .value_name("SHELL")
                 .required(true)
                 .value_parser(clap::value_parser!(Shell))
-                .help("Which shell"),
+                .help("The shell"),
         )
 }
 
@@ -30,7 +30,7 @@ pub fn man_command() -> Command {
             .value_name("DIR")
             .required(true)
             .value_parser(clap::value_parser!(PathBuf))
-            .help("It is made if it is not there; /usr/local/share/man/man1 is read by man"),
+            .help("Target directory, created if missing; man reads /usr/local/share/man/man1"),
     )
 }
 

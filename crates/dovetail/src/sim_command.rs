@@ -38,11 +38,11 @@ const FIDELITIES: &[(&str, Fidelity)] =
 /// What `dovetail sim FIGURE` takes.
 #[derive(Debug, Args)]
 struct FigureArgs {
-    /// A name of the list below, `all`, or `list`
+    /// A figure from the list below, `all`, or `list`
     #[arg(value_name = "FIGURE")]
     figure: Option<String>,
 
-    /// Where FIGURE.csv, FIGURE.svg and FIGURE.md go; made when it is not there
+    /// Directory for FIGURE.csv, FIGURE.svg and FIGURE.md; it is created if it does not exist
     #[arg(long, value_name = "DIR", default_value = "out")]
     out: PathBuf,
 
@@ -50,15 +50,16 @@ struct FigureArgs {
     #[arg(long, value_name = "N", value_parser = parse_requests)]
     requests: Option<u64>,
 
-    /// Of everything that is drawn by chance
+    /// Seed of the random numbers
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
 
-    /// The published artifact's model and streams, or what a server would do
+    /// Model: the published artifact's, with its streams, or that of a real server
     #[arg(long, value_name = "MODEL", default_value = "honest", value_parser = choice(FIDELITIES))]
     fidelity: Fidelity,
 
-    /// Points that run side by side; the result is the same [default: the machine's cores]
+    /// Number of points that run in parallel; the result does not depend on it [default: the
+    /// machine's cores]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
 
@@ -75,7 +76,7 @@ struct FigureArgs {
 pub fn command() -> Command {
     let list = format!("Figures:\n{}", list());
     FigureArgs::augment_args(Command::new("sim"))
-        .about("Simulate: a paper's figure on many cores, one point, or a cache by trace")
+        .about("Simulate a paper's figure on many cores, one point, or a cache on a trace")
         .after_help(list)
         .args_conflicts_with_subcommands(true)
         .disable_help_subcommand(true)

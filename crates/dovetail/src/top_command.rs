@@ -28,15 +28,16 @@ struct TopArgs {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8379")]
     admin: SocketAddr,
 
-    /// The port speaks TLS: a file with its certificate, or with an authority that signed it
+    /// Use TLS: PEM file with the port's certificate, or with the authority that signed it
     #[arg(long, value_name = "PATH")]
     tls_ca: Option<PathBuf>,
 
-    /// A user with the right to run INFO; the password is taken from DOVETAIL_ADMIN_PASSWORD
+    /// Log in as this user, which needs the right to run INFO; the password is read from
+    /// DOVETAIL_ADMIN_PASSWORD
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 
-    /// Print two looks, a second apart, as one screen and exit
+    /// Print one screen, computed over one second, and exit
     #[arg(long)]
     once: bool,
 }
@@ -50,7 +51,7 @@ const HOME: &str = "\x1b[H\x1b[J";
 /// The subcommand.
 pub fn command() -> Command {
     TopArgs::augment_args(Command::new("top"))
-        .about("Watch what a server does and decides, in a terminal")
+        .about("Show a server's activity and decisions live in a terminal")
 }
 
 /// Refreshes until interrupted, or prints one screen from two requests.

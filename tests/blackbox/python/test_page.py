@@ -89,5 +89,5 @@ def test_a_server_that_goes_away_is_missed(browser, tmp_path):
         server.stop()
     browser.wait("document.querySelector('#about.lost') !== null")
     text = browser.value("document.getElementById('about').innerText")
-    assert text.startswith("the server does not answer since "), text
+    assert text.startswith("no answer from the server since "), text
     browser.screenshot(shown_folder(tmp_path) / "page-lost.png")

@@ -28,23 +28,24 @@ struct CacheArgs {
     #[arg(long, value_name = "NAME")]
     workload: Option<String>,
 
-    /// Requests of a workload, or the most to take of a trace [default: 1M, the whole trace]
+    /// Number of requests of a workload, or the maximum taken from a trace [default: 1M, the whole
+    /// trace]
     #[arg(long, value_name = "N", value_parser = parse_requests)]
     requests: Option<u64>,
 
-    /// Keys of a workload that are asked for again and again [default: as published]
+    /// Number of keys of a workload that are requested repeatedly [default: as published]
     #[arg(long, value_name = "N", value_parser = parse_keys, conflicts_with = "trace")]
     keys: Option<u64>,
 
-    /// Of everything that is drawn by chance
+    /// Seed of the random numbers
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
 
-    /// How the trace is written: csv or oracle-general [default: what its name says]
+    /// Format of the trace: csv or oracle-general [default: by the file's name]
     #[arg(long, value_name = "FORMAT", value_parser = parse_format)]
     format: Option<Format>,
 
-    /// Where a CSV trace has what, e.g. time=2,size=4,key=lbn,op=3,ttl=7,time-unit=ms,delimiter=tab
+    /// Columns of a CSV trace, e.g. time=2,size=4,key=lbn,op=3,ttl=7,time-unit=ms,delimiter=tab
     #[arg(long, value_name = "NAME=COLUMN,...", default_value = "", value_parser = parse_columns)]
     #[arg(hide_default_value = true)]
     columns: Columns,
@@ -58,7 +59,8 @@ struct CacheArgs {
     #[arg(default_value = "1%obj,5%obj,10%obj,20%obj,40%obj")]
     size: Vec<CacheSize>,
 
-    /// Replay at these memcached servers too, HOST:PORT each; what is missed is stored
+    /// Also replay the trace against these memcached servers, HOST:PORT each; missed items are
+    /// stored
     #[arg(long, value_name = "ADDR,...", value_delimiter = ',')]
     server: Vec<String>,
 
@@ -66,7 +68,7 @@ struct CacheArgs {
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 
-    /// Draw miss ratio over size into this file
+    /// Draw the miss ratio over the cache size into this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
@@ -74,7 +76,8 @@ struct CacheArgs {
     #[arg(long)]
     json: bool,
 
-    /// Points that run side by side; the result is the same [default: the machine's cores]
+    /// Number of points that run in parallel; the result does not depend on it [default: the
+    /// machine's cores]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
 }

@@ -53,15 +53,15 @@ struct ClusterArgs {
     #[arg(long, value_name = "LIST", default_value = "all", value_parser = parse_faults)]
     faults: Faults,
 
-    /// Of the faults that the seed draws, only those at these positions: 0,3,4, or `none`
+    /// Keep only the seed's faults at these positions: 0,3,4, or `none`
     #[arg(long, value_name = "LIST", value_parser = parse_positions)]
     only_faults: Option<Positions>,
 
-    /// How entries travel to backups: rowan, rpc, write, batch, share [default: by the seed]
+    /// How entries are sent to backups: rowan, rpc, write, batch, share [default: by the seed]
     #[arg(long, value_name = "SCHEME", value_parser = parse_scheme)]
     replication: Option<Scheme>,
 
-    /// A bug that is to be noticed
+    /// Plant this bug, which the run must detect
     #[arg(long, value_name = "BUG", value_parser = choice(PLANTS))]
     plant: Option<Plant>,
 
@@ -69,7 +69,7 @@ struct ClusterArgs {
     #[arg(long)]
     trace: bool,
 
-    /// Seeds that run side by side [default: the machine's cores]
+    /// Number of seeds that run in parallel [default: the machine's cores]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
 }

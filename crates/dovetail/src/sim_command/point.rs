@@ -37,7 +37,7 @@ const SWITCH: &[(&str, Switch)] = &[("on", Switch::On), ("off", Switch::Off)];
 /// C-4's model. Its parameters are the defaults.
 #[derive(Debug, Args)]
 struct C4Args {
-    /// Which core serves what
+    /// Assignment of requests to cores
     #[arg(long, value_name = "NAME", default_value = "d-crew", value_parser = choice(POLICIES))]
     policy: Policy,
 
@@ -45,11 +45,11 @@ struct C4Args {
     #[arg(long, value_name = "N", default_value_t = 64, allow_negative_numbers = true)]
     workers: usize,
 
-    /// Of what the cores could serve at most; 1 is 91.43 million requests a second on 64 cores
+    /// Load as a share of the cores' capacity; 1 is 91.43 million requests a second on 64 cores
     #[arg(long, value_name = "SHARE", default_value_t = 0.9, allow_negative_numbers = true)]
     load: f64,
 
-    /// Writes among the requests
+    /// Share of writes among the requests
     #[arg(long, value_name = "PERCENT", default_value_t = 50.0, allow_negative_numbers = true)]
     write_percent: f64,
 
@@ -57,7 +57,7 @@ struct C4Args {
     #[arg(long, value_name = "EXPONENT", default_value_t = 0.0, allow_negative_numbers = true)]
     zipf: f64,
 
-    /// Whether writes that wait for the same key become one
+    /// Combine waiting writes of the same key
     #[arg(long, value_name = "on|off", default_value = "off", value_parser = choice(SWITCH))]
     compaction: Switch,
 
@@ -68,7 +68,7 @@ struct C4Args {
     #[command(flatten)]
     run: RunArgs,
 
-    /// The published artifact's model and streams, or what a server would do
+    /// Model: the published artifact's, with its streams, or that of a real server
     #[arg(long, value_name = "MODEL", default_value = "honest", value_parser = choice(FIDELITIES))]
     fidelity: Fidelity,
 }
@@ -76,7 +76,7 @@ struct C4Args {
 /// Minos's model of Fig. 2. Its parameters are the defaults.
 #[derive(Debug, Args)]
 struct MinosArgs {
-    /// How requests find a core
+    /// Dispatch of requests to cores
     #[arg(long, value_name = "NAME", default_value = "size-aware")]
     #[arg(value_parser = choice(STRATEGIES))]
     strategy: Strategy,
@@ -85,11 +85,12 @@ struct MinosArgs {
     #[arg(long, value_name = "N", default_value_t = 8, allow_negative_numbers = true)]
     cores: usize,
 
-    /// Service time of a large request, in those of a small one; 0.125 % of requests are large
+    /// Service time of a large request, as a multiple of a small one's; 0.125 % of requests are
+    /// large
     #[arg(long, value_name = "SERVICES", default_value_t = 100.0, allow_negative_numbers = true)]
     k: f64,
 
-    /// Load of each core, large requests included; below 1 to be stable
+    /// Load of each core, including large requests; must stay below 1 to be stable
     #[arg(long, value_name = "SHARE", default_value_t = 0.5, allow_negative_numbers = true)]
     rho: f64,
 
@@ -100,15 +101,15 @@ struct MinosArgs {
 /// What every point takes.
 #[derive(Debug, Args)]
 struct RunArgs {
-    /// Requests that arrive, e.g. 200k, 5M
+    /// Number of requests, e.g. 200k, 5M
     #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_requests)]
     requests: u64,
 
-    /// Of everything that is drawn by chance
+    /// Seed of the random numbers
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
 
-    /// A point is one run on one thread: any number gives the same result
+    /// Accepted for uniformity: a point is one run on one thread
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_threads)]
     #[allow(dead_code, reason = "scripts pass it to every command of the simulator")]
     threads: usize,

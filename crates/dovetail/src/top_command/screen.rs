@@ -81,7 +81,7 @@ fn bytes(count: f64) -> String {
 
 fn head(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
     let now = look.now;
-    let roles = [("cr", "cache-resident"), ("rtc", "to completion"), ("mr", "memory-resident")];
+    let roles = [("cr", "cache-resident"), ("rtc", "run to completion"), ("mr", "memory-resident")];
     let roles = roles.iter().filter_map(|(key, name)| {
         let count = number(now, &format!("/forwardings/threads/{key}"));
         (count > 0.0).then(|| format!("{count} {name}"))
@@ -120,7 +120,7 @@ fn workers(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
 }
 
 fn writes(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
-    let mut parts = vec![format!("sent on {}/s", brief(look.rate("/forwardings/sent_total")))];
+    let mut parts = vec![format!("forwarded {}/s", brief(look.rate("/forwardings/sent_total")))];
     parts.push(format!("open windows {}", number(look.now, "/compaction/windows_open")));
     parts.push(format!("writes saved {}/s", brief(look.rate("/compaction/writes_saved_total"))));
     if number(look.now, "/forwardings/stolen_total") > 0.0 {
@@ -131,7 +131,7 @@ fn writes(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
         parts.push(format!("conflicts {}/s", brief(look.rate("/dcrew/conflicts_total"))));
     }
     if let Some(threshold) = look.now.pointer("/sizes/threshold_bytes").and_then(Value::as_f64) {
-        parts.push(format!("small is up to {threshold} bytes"));
+        parts.push(format!("small items: up to {threshold} bytes"));
     }
     if look.now.pointer("/llc_ways").is_some_and(Value::is_object) {
         let (mr, all) = (number(look.now, "/llc_ways/mr"), number(look.now, "/llc_ways/cr"));
@@ -146,7 +146,7 @@ fn slo(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
     };
     let target = base::format_duration(Duration::from_nanos(target_ns));
     if !look.now.pointer("/slo/lately").is_some_and(Value::is_object) {
-        return writeln!(out, "SLO {target}   nothing sampled yet");
+        return writeln!(out, "SLO {target}   no samples yet");
     }
     let time = |name: &str| {
         let ns = look.now.pointer(&format!("/slo/lately/{name}")).and_then(Value::as_f64);
@@ -216,7 +216,7 @@ fn decision_log(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
         return Ok(());
     }
     let state = words(look.now, "/tuner/state");
-    let state = if state.is_empty() { "nothing is tuned" } else { state };
+    let state = if state.is_empty() { "the tuner is off" } else { state };
     writeln!(out, "\ndecisions, newest first ({state})")?;
     for entry in entries.iter().rev().take(JOURNAL_LINES_MAX) {
         let ago_seconds = ((now_ms - number(entry, "/at_ms")) / 1000.0).max(0.0);
@@ -282,7 +282,7 @@ mod tests {
     fn an_objective_is_told_with_how_many_were_late() {
         let mut now = stats(11.0, 0);
         now["slo"] = json!({ "target_ns": 1_000_000, "lately": null });
-        check(&text(&now, &stats(10.0, 0)), "SLO 1ms   nothing sampled yet");
+        check(&text(&now, &stats(10.0, 0)), "SLO 1ms   no samples yet");
         now["slo"]["lately"] = json!({ "over_ratio": 0.0125, "latency_ns_p50": 81_920,
             "latency_ns_p99": 2_097_152, "goodput_rps": 51_200.0 });
         let line = "SLO 1ms   late 1.25 %   p50 81us   p99 2097us   goodput 51.2 k/s";
@@ -298,7 +298,7 @@ mod tests {
         let mut now = stats(11.0, 0);
         now["forwardings"]["stolen_total"] = json!(3000);
         let text = text(&now, &stats(10.0, 0));
-        check(&text, "sent on 0/s   open windows 0   writes saved 0/s   stolen 3.0 k/s");
+        check(&text, "forwarded 0/s   open windows 0   writes saved 0/s   stolen 3.0 k/s");
     }
 
     #[test]

@@ -82,12 +82,14 @@ impl fmt::Display for SizeChange {
         let SizePlan { threshold_bytes, small_workers, worker_count, .. } = *self.after;
         write!(
             formatter,
-            "small is up to {threshold_bytes} bytes and {:.1} % of the cost: {small_workers} of \
-             {worker_count} workers are small",
+            "small items are up to {threshold_bytes} bytes and {:.1} % of the cost: \
+             {small_workers} of {worker_count} workers serve them",
             self.small_share * 100.0,
         )?;
         match self.after.standby {
-            Some(worker) => write!(formatter, ", worker {} stands by for large", worker.index()),
+            Some(worker) => {
+                write!(formatter, ", worker {} is on standby for large ones", worker.index())
+            }
             None => Ok(()),
         }
     }

@@ -100,7 +100,7 @@ fn the_reason_says_where_small_ends_and_which_workers_are_small() {
     let sizes = sizes(Threshold::Static { bytes: 1000 });
     assert_eq!(
         two_epochs(&sizes).unwrap().to_string(),
-        "small is up to 1000 bytes and 8.2 % of the cost: 1 of 4 workers are small"
+        "small items are up to 1000 bytes and 8.2 % of the cost: 1 of 4 workers serve them"
     );
 }
 

@@ -54,22 +54,22 @@ const charts = [
     return threads ? { "run to completion": threads.rtc, "cache-resident": threads.cr,
       "memory-resident": threads.mr } : null;
   } },
-  { title: "busy, by worker", write: percent, top: 1, series: (now, then, s) => {
+  { title: "share of time busy, by worker", write: percent, top: 1, series: (now, then, s) => {
     const before = then.workers.busy_ns_total;
     const busy = now.workers.busy_ns_total.map((ns, i) => Math.min(1, rate(ns, before[i] || 0, s * 1e9)));
     return busy.length > 0 ? workers(busy) : null;
   } },
-  { title: "waiting in queues, by worker", write: brief, series: (now) =>
+  { title: "requests waiting in queues, by worker", write: brief, series: (now) =>
     now.forwardings && now.forwardings.sent_total > 0 ? workers(now.forwardings.queue_depths) : null },
   { title: "requests sent to another worker, a second", write: brief, series: (now, then, s) =>
     now.forwardings && now.forwardings.sent_total > 0 ? { sent: rate(now.forwardings.sent_total, then.forwardings.sent_total, s) } : null },
   { title: "requests stolen from another worker, a second", write: brief, series: (now, then, s) =>
     now.forwardings && now.forwardings.stolen_total > 0 ? { stolen: rate(now.forwardings.stolen_total, then.forwardings.stolen_total, s) } : null },
-  { title: "open windows, and writes that compaction saved a second", write: brief, series: (now, then, s) =>
+  { title: "compaction: open windows, and writes saved a second", write: brief, series: (now, then, s) =>
     now.compaction.windows_total > 0 ? { open: now.compaction.windows_open,
       saved: rate(now.compaction.writes_saved_total, then.compaction.writes_saved_total, s),
       windows: rate(now.compaction.windows_total, then.compaction.windows_total, s) } : null },
-  { title: "partitions with writes outstanding", write: brief, series: (now) =>
+  { title: "partitions with outstanding writes", write: brief, series: (now) =>
     now.dcrew ? { occupied: now.dcrew.occupied } : null },
   { title: "pins and conflicts a second", write: brief, series: (now, then, s) =>
     now.dcrew && then.dcrew ? {
@@ -83,12 +83,12 @@ const charts = [
   { title: "memory by use", write: bytes, stacked: true, series: (now) => ({
     log: now.memory.log_used_bytes, index: now.memory.index_used_bytes,
     "client buffers": now.memory.client_buffer_bytes }) },
-  { title: "memory, resident and the cap", write: bytes, series: (now) => ({
+  { title: "memory: resident, and the cap", write: bytes, series: (now) => ({
     resident: now.memory.resident_bytes, cap: now.memory.limit_bytes }) },
   { title: "connections", write: whole, stacked: true, series: (now) => ({
     resp: now.connections.resp, memcached: now.connections.memcached,
     native: now.native.sessions + now.native.shm_clients }) },
-  { title: "native requests a frame", write: brief, series: (now, then) => {
+  { title: "native requests in a frame", write: brief, series: (now, then) => {
     const frames = now.native.frames_in_total - then.native.frames_in_total;
     return frames > 0 ? { all: (now.native.requests_total - then.native.requests_total) / frames } : null;
   } },
@@ -119,14 +119,14 @@ function sizes(now) {
     drawSizes(document.getElementById("sizes"), found.buckets, Infinity);
     const drawn = found.buckets.reduce((sum, bucket) => sum + bucket.count, 0);
     document.getElementById("sizes-about").textContent =
-      `key and value, of ${whole(drawn)} items drawn at random; heights are logarithms`;
+      `key plus value, ${whole(drawn)} items sampled at random; logarithmic heights`;
     return;
   }
   const threshold = found.threshold_bytes === null ? Infinity : found.threshold_bytes;
   drawSizes(document.getElementById("sizes"), found.buckets, threshold);
-  const border = Number.isFinite(threshold) ? `small is up to ${bytes(threshold)}` : "all are small";
-  const helped = found.helped_total > 0 ? `; ${found.helped_total} small ones by idle large threads` : "";
-  document.getElementById("sizes-about").textContent = `${border}; heights are logarithms${helped}`;
+  const border = Number.isFinite(threshold) ? `small items: up to ${bytes(threshold)}` : "all items are small";
+  const helped = found.helped_total > 0 ? `; ${found.helped_total} small requests executed by threads for large items` : "";
+  document.getElementById("sizes-about").textContent = `${border}; logarithmic heights${helped}`;
 }
 
 function hot(now) {
@@ -190,10 +190,10 @@ function cluster(now) {
   document.querySelector("#members tbody").replaceChildren(...rows);
   const moves = found.shards.filter((shard) => shard.joining || shard.filling_from);
   document.getElementById("moves").replaceChildren(...moves.map(move));
-  const failovers = found.failovers_total > 0 ? `, ${whole(found.failovers_total)} taken over from lost nodes` : "";
+  const failovers = found.failovers_total > 0 ? `, ${whole(found.failovers_total)} failovers` : "";
   document.getElementById("cluster-about").textContent = found.term === 0 ? `${found.own} has not joined yet`
     : `${found.own}, term ${found.term}, ${found.members.length} nodes, ${found.shards.length} shards` +
-      `, ${moves.length === 0 ? "nothing moves" : `${moves.length} move`}${failovers}`;
+      `, ${moves.length === 0 ? "no moves" : `${moves.length} moving`}${failovers}`;
 }
 
 const figure = (name, n) => name.endsWith("_ratio") ? `${name} ${n.toFixed(3)}` : `${name} ${brief(n)}`;
@@ -204,7 +204,7 @@ function decisionLog(now) {
   const about = document.getElementById("decisions-about");
   const tuner = now.tuner;
   about.textContent = tuner ? `tuner ${tuner.state}, ${whole(tuner.searches_total)} searches, ` +
-    `${whole(tuner.adopted_total)} adopted` : "nothing is tuned";
+    `${whole(tuner.adopted_total)} adopted` : "the tuner is off";
   show("decisions-empty", entries.length === 0);
   const latest = entries[entries.length - 1];
   const newest = latest ? `${latest.id} ${latest.count}` : "";
@@ -250,8 +250,8 @@ let lostAt = null;
 function lost() {
   lostAt = lostAt || new Date();
   const about = document.getElementById("about");
-  about.textContent = `the server does not answer since ${lostAt.toTimeString().slice(0, 8)}; ` +
-    "what is below is what it said last";
+  about.textContent = `no answer from the server since ${lostAt.toTimeString().slice(0, 8)}; ` +
+    "the values below are its last ones";
   about.classList.add("lost");
   last = null;
 }
