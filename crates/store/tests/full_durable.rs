@@ -24,6 +24,10 @@ const PATIENCE: usize = 100;
 type Had = BTreeMap<u64, u64>;
 
 fn open(medium: MemoryMedium, index: IndexKind) -> Opened<MemoryMedium> {
+    open_as(medium, index, false)
+}
+
+fn open_as(medium: MemoryMedium, index: IndexKind, recovers_damaged: bool) -> Opened<MemoryMedium> {
     let config = StoreConfig {
         memory_bytes: MEMORY_BYTES,
         index_bytes: 4096,
@@ -37,7 +41,7 @@ fn open(medium: MemoryMedium, index: IndexKind) -> Opened<MemoryMedium> {
         batch: 32,
         huge_pages: HugePages::Off,
     };
-    let new = NewData { now_ms: NOW.0, data_id: 1, recovers_damaged: false, threads: 3 };
+    let new = NewData { now_ms: NOW.0, data_id: 1, recovers_damaged, threads: 3 };
     durable::open(medium, config, (Tuning::default(), &[]), new, &mut |_, _| {}).unwrap()
 }
 
@@ -245,5 +249,28 @@ fn kills_leave_no_segments_that_are_nearly_empty() {
             assert!(count <= first_count + 2, "{count} segments, and {first_count} before");
         }
         live_on(life, index);
+    }
+}
+
+/// Each segment has a damaged entry, and most others are dead: only those that live are copied.
+#[test]
+fn a_damaged_log_full_of_what_was_overwritten_opens_again() {
+    for index in [IndexKind::Hash, IndexKind::Tree] {
+        let mut life = Life::begin(MemoryMedium::new(Vec::new()), index, Had::new());
+        life.churn(HALF / 8);
+        life.kill(index);
+        let superblock = *life.committer.superblock();
+        let mut medium = life.committer.medium().clone();
+        for segment in 0..superblock.segment_count {
+            let at = superblock.segment_offset(segment) as usize + 70;
+            if let Some(byte) = medium.bytes_mut().get_mut(at) {
+                *byte ^= 1;
+            }
+        }
+        let Opened { store, recovery, .. } = open_as(medium, index, true);
+        let damage_count = recovery.damage.len() as u64;
+        assert!(damage_count > 10, "{damage_count} places");
+        assert!(recovery.items + damage_count >= life.had.len() as u64);
+        store.validate();
     }
 }

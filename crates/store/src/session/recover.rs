@@ -58,7 +58,8 @@ impl Session {
         Ok(())
     }
 
-    /// Recovers an entry that lies in no segment of memory, by appending it unchanged.
+    /// Recovers an entry that lies in no segment of memory, by appending it unchanged, unless a
+    /// newer one of its key was recovered before.
     pub(crate) fn recover_copy(
         &mut self,
         record: &Record<'_>,
@@ -72,6 +73,9 @@ impl Session {
             Change::Delete { note } => (Kind::Delete, &[][..], 0, Some(UnixMillis(note))),
         };
         let key = record.key;
+        if Local::has_newer(inner, key, record.version) {
+            return Ok(()); // D4
+        }
         let shape =
             Shape::new(key.len(), value.len(), client_flags, expires_at.is_some()).at_rest();
         let log = &inner.log;
@@ -264,6 +268,13 @@ impl Local {
         self.count_added(len_bytes as usize, entry.has_expiry());
         drop(chain);
         Ok(())
+    }
+
+    fn has_newer(inner: &Inner, key: &[u8], version: u64) -> bool {
+        let hash = inner.hasher.hash(key);
+        let chain = inner.index.lock(hash);
+        let found = Local::find_locked(inner, &chain, NO_GUESS, Tag::of(hash), key);
+        found.is_some_and(|(_, there)| there.version() > version)
     }
 
     fn drop_delete(&mut self, inner: &Inner, offset_bytes: u64) {
