@@ -53,8 +53,6 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     settings.config.hooks.before_begin = Some(signals::begin);
     settings.without_effect.iter().for_each(|line| warn!("{line}"));
     refuse_what_is_bad(&settings.config, &machine)?;
-    let is_cluster = settings.config.cluster.is_some();
-    server::return_large_blocks(settings.config.memory_bytes, is_cluster);
     let server = Server::start(settings.config).map_err(|error| match error.is_of_settings() {
         true => Failure::Usage(error.to_string()),
         false => Failure::Runtime(error.to_string()),

@@ -1,10 +1,8 @@
 //! The populate thread: makes the log's memory resident ahead of the writers, and returns the pages
-//! that a shrinking log frees to the kernel. After that it looks whether heaps keep too much.
+//! that a shrinking log frees to the kernel.
 //!
 //! ```text
 //!  is it to end? ─▶ has the machine memory to spare? ─▶ one segment ─▶ again, or wait
-//!                                                       none: has the server shrunk, and is more
-//!                                                       resident? ─▶ workers sweep their heaps
 //! ```
 //!
 //! # Invariants
@@ -14,7 +12,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use store::Tended;
 
@@ -31,12 +29,6 @@ const LOOK_EVERY_BYTES: u64 = 16 << 20;
 const REST: Duration = Duration::from_secs(60);
 /// The time until it looks again at a machine without spare memory.
 const SHORT_REST: Duration = Duration::from_secs(1);
-
-/// The time between two sweeps of the heaps, and the longest if sweeps return little.
-const SWEEP_EVERY: Duration = Duration::from_secs(1);
-const SWEEP_EVERY_MAX: Duration = Duration::from_secs(64);
-/// A sweep that returns less is one that returns little.
-const LITTLE_BYTES: u64 = 1 << 20;
 
 /// The interval of the checks whether it has ended.
 const STOP_LOOK: Duration = Duration::from_millis(1);
@@ -79,41 +71,6 @@ impl Allowance {
     }
 }
 
-/// When the heaps are swept next.
-#[derive(Debug)]
-struct Sweeps {
-    next_at: Instant,
-    every: Duration,
-    /// Resident memory at the last sweep.
-    resident_bytes: u64,
-}
-
-impl Sweeps {
-    fn new(now: Instant) -> Sweeps {
-        Sweeps { next_at: now, every: SWEEP_EVERY, resident_bytes: u64::MAX }
-    }
-
-    /// Whether a sweep is due; `surplus` looks at resident memory if it is too much.
-    fn is_due(&mut self, now: Instant, surplus: impl FnOnce() -> Option<u64>) -> bool {
-        if now < self.next_at {
-            return false;
-        }
-        let Some(resident_bytes) = surplus() else {
-            *self = Sweeps { next_at: now + SWEEP_EVERY, ..Sweeps::new(now) };
-            return false;
-        };
-        // Less again: it helps, or clients give up more. More again: there is more to find.
-        let returned_little = self.resident_bytes.abs_diff(resident_bytes) < LITTLE_BYTES;
-        self.every = match returned_little {
-            true => (self.every * 2).min(SWEEP_EVERY_MAX),
-            false => SWEEP_EVERY,
-        };
-        self.resident_bytes = resident_bytes;
-        self.next_at = now + self.every;
-        true
-    }
-}
-
 impl Populate {
     pub(crate) fn start(shared: &Arc<Shared>) -> Result<Populate, StartError> {
         let is_ended = Arc::new(AtomicBool::new(false));
@@ -143,21 +100,16 @@ fn tend(shared: &Shared, is_ended: &AtomicBool) {
     let store = shared.store();
     let segment_bytes = store.limits().segment_bytes;
     let mut allowance = Allowance::default();
-    let mut sweeps = Sweeps::new(Instant::now());
     // I1.
     while !is_ended.load(Ordering::Acquire) {
         let may = allowance.allows(segment_bytes, || MemoryLimits::detect().spare_bytes());
         let ahead_bytes = if may { AHEAD_BYTES } else { 0 };
-        let is_watchful = allowance.is_short || shared.has_shrunk();
-        let rest = if is_watchful { SHORT_REST } else { REST };
+        let rest = if allowance.is_short { SHORT_REST } else { REST };
         match store.tend_memory(ahead_bytes, rest) {
             Tended::Populated => {
                 allowance.left_bytes = allowance.left_bytes.saturating_sub(segment_bytes);
             }
             Tended::Refused => allowance.is_refused = true,
-            Tended::Rested if sweeps.is_due(Instant::now(), || shared.surplus_resident_bytes()) => {
-                shared.sweep_heaps();
-            }
             _ => {}
         }
     }
@@ -176,26 +128,6 @@ mod tests {
         assert!(allowance.allows(4 << 20, || panic!("16 MiB are allowed by one look")));
         allowance.left_bytes -= 4 << 20;
         assert!(!allowance.allows(4 << 20, || 0));
-    }
-
-    #[test]
-    fn heaps_are_swept_while_too_much_is_resident_and_seldom_once_sweeps_return_little() {
-        let mut now = Instant::now();
-        let mut sweeps = Sweeps::new(now);
-        let mut at = |after_s: u64, resident_mib: Option<u64>| {
-            now += Duration::from_secs(after_s);
-            sweeps.is_due(now, || resident_mib.map(|mib| mib << 20))
-        };
-        assert!(at(0, Some(300)));
-        assert!(at(1, Some(200)), "the last one has returned much");
-        assert!(at(1, Some(200)), "this one returned little");
-        assert!(!at(1, Some(300)), "it rests");
-        assert!(at(1, Some(200)));
-        assert!(!at(3, Some(200)));
-        assert!(at(1, Some(150)), "clients have given up some");
-        assert!(at(1, Some(150)));
-        assert!(!at(2, None));
-        assert!(at(1, Some(150)), "no longer too much, and again");
     }
 
     #[test]

@@ -46,7 +46,6 @@ use std::time::{Duration, Instant};
 
 use base::roles::Member;
 use base::{UnixMillis, WorkerId};
-use store::heap::Sweep;
 
 use crate::budget::Kind;
 use crate::cluster::Receiver;
@@ -93,9 +92,6 @@ const SLEEP_MAX_WAITING: Duration = Duration::from_millis(10);
 
 /// Time between two steps of housekeeping while there is work.
 const KEEP_HOUSE_EVERY: Duration = Duration::from_millis(1);
-
-/// A step of a sweep of the worker's heap.
-const SWEEP_STEP: Duration = Duration::from_micros(200);
 
 /// Tokens of the poller: connections count from 0.
 const TOKEN_WAKER: u64 = u64::MAX;
@@ -207,7 +203,6 @@ pub struct Worker<E, P> {
     /// Set if replies wait for the disk.
     gate: Option<Gate>,
     idle: IdlePass,
-    heap_sweep: Sweep,
     /// Samples of keys, unless the engine takes them.
     key_sampler: Option<KeySampler>,
     /// Whether the next gathering is sampled.
@@ -348,7 +343,6 @@ impl<E: Home, P: Poller> Worker<E, P> {
             next_target: worker.index(),
             latency: Latency::new(now),
             idle: IdlePass::default(),
-            heap_sweep: Sweep::default(),
             handshakes: Handshakes::default(),
         })
     }
@@ -405,7 +399,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.now = unix_now();
         self.close_idle();
         self.close_reply_holders();
-        let has_more_to_do = self.engine.own_session().maintain(self.core.now) | self.sweep_heap();
+        let has_more_to_do = self.engine.own_session().maintain(self.core.now);
         self.tell_changes();
         if has_more_to_do || !self.core.touched.is_empty() {
             return self.poller.wait(&mut self.ready, Some(Duration::ZERO));
@@ -434,11 +428,6 @@ impl<E: Home, P: Poller> Worker<E, P> {
             self.latency.has_slept = true;
         }
         waited
-    }
-
-    /// Returns whether there is more to do.
-    fn sweep_heap(&mut self) -> bool {
-        self.heap_sweep.step(self.core.shared.heap_sweeps(), SWEEP_STEP)
     }
 
     fn has_work_at_hand(&self) -> bool {
@@ -685,9 +674,6 @@ impl<E: Home, P: Poller> Worker<E, P> {
             self.close_idle();
             self.close_reply_holders();
             self.engine.own_session().maintain(self.core.now);
-            if is_due {
-                self.sweep_heap();
-            }
             if let Some(native) = &mut self.native {
                 native.keep_house(&self.core);
             }

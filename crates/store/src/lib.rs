@@ -22,7 +22,6 @@ pub mod durable;
 mod entry;
 mod epoch;
 mod ghost;
-pub mod heap;
 mod hot_array;
 mod index;
 mod log;

@@ -127,11 +127,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 let text = "Stats not supported for the current allocator";
                 self.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
             }
-            // The log returns its pages by itself, the workers' heaps on request.
-            _ => {
-                self.core.shared.sweep_heaps();
-                self.say(caller, |encoder| encoder.ok());
-            }
+            // The log and the heap return free pages by themselves.
+            _ => self.say(caller, |encoder| encoder.ok()),
         }
     }
 }

@@ -3,7 +3,6 @@
 //! ```text
 //!  CONFIG SET maxmemory, cache_memlimit, SIGHUP ─▶ bounds ─▶ plan ─┬▶ client buffers
 //!                                                                  └▶ store: log and index
-//!  populate thread, MEMORY PURGE ─▶ requests of sweeps ─▶ each worker: free heap to the kernel
 //! ```
 //!
 //! # Invariants
@@ -26,17 +25,10 @@ use crate::process::Usage;
 /// for that.
 const GROWTH_MAX: u64 = 8;
 
-/// Resident memory above the cap that is left alone: the program, stacks, free pages of heaps.
-const HEAP_SLACK_BYTES: u64 = 16 << 20;
-
 /// The cap, and how often it was changed.
 #[derive(Debug)]
 pub(super) struct LiveMemory {
     memory_bytes: AtomicU64,
-    /// The largest cap so far.
-    most_bytes: AtomicU64,
-    /// Counts the requests that workers return their heaps' free pages.
-    sweep_requests: AtomicU64,
     /// I2.
     changing: Mutex<()>,
     changed_count: AtomicU64,
@@ -62,8 +54,6 @@ impl LiveMemory {
     pub(super) fn new(memory_bytes: u64) -> LiveMemory {
         LiveMemory {
             memory_bytes: AtomicU64::new(memory_bytes),
-            most_bytes: AtomicU64::new(memory_bytes),
-            sweep_requests: AtomicU64::new(0),
             changing: Mutex::new(()),
             changed_count: AtomicU64::new(0),
             refused_count: AtomicU64::new(0),
@@ -146,32 +136,6 @@ impl Shared {
         (count(&self.memory.changed_count), count(&self.memory.refused_count))
     }
 
-    /// Has each worker return the free pages of its heap to the kernel, between its requests.
-    pub(crate) fn sweep_heaps(&self) {
-        self.memory.sweep_requests.fetch_add(1, Ordering::Relaxed);
-        self.wake_all();
-    }
-
-    /// Counts the calls of [`Shared::sweep_heaps`].
-    pub(crate) fn heap_sweeps(&self) -> u64 {
-        self.memory.sweep_requests.load(Ordering::Relaxed)
-    }
-
-    /// Whether the cap was larger than it is.
-    pub(crate) fn has_shrunk(&self) -> bool {
-        self.memory_bytes() < self.memory.most_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Resident memory, if it is above what the server needs since it has shrunk: the log is as
-    /// small as it shall be, and the rest is in heaps.
-    pub(crate) fn surplus_resident_bytes(&self) -> Option<u64> {
-        if !self.has_shrunk() || self.store.surplus_bytes() > 0 {
-            return None;
-        }
-        let resident_bytes = Usage::now().resident_bytes;
-        (resident_bytes > self.memory_bytes() + HEAP_SLACK_BYTES).then_some(resident_bytes)
-    }
-
     /// Checks whether the server could have this cap now; the error names a cap that would be
     /// accepted (I1).
     pub(crate) fn check_memory(&self, bytes: u64) -> Result<(), String> {
@@ -215,9 +179,7 @@ impl Shared {
         let plan = self.plan.resized(bytes).ok_or("the parts of the memory do not fit")?;
         self.store.resize(plan.store_bytes()).map_err(|error| error.to_string())?;
         self.budget.follow(plan.limits());
-        store::heap::return_large_blocks(bytes, false); // Clusters keep their size.
         self.memory.memory_bytes.store(bytes, Ordering::Relaxed);
-        self.memory.most_bytes.fetch_max(bytes, Ordering::Relaxed);
         self.memory.changed_count.fetch_add(1, Ordering::Relaxed);
         tracing::info!("memory: {}", plan.words());
         self.store.wake_tender();
