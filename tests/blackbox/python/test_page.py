@@ -64,7 +64,7 @@ def test_the_page_shows_what_the_server_does(server, browser, tmp_path, width, h
     browser.wait("document.querySelectorAll('#commands tbody tr').length >= 2")
     assert browser.value("document.querySelectorAll('#hot b, #commands b').length") == 0
     browser.wait("document.querySelectorAll('#sizes .bar').length >= 2")
-    assert "items drawn at random" in browser.value("document.getElementById('sizes-about').textContent")
+    assert "items sampled at random" in browser.value("document.getElementById('sizes-about').textContent")
     # Nothing to the side of the screen, on a phone above all.
     assert browser.value("document.documentElement.scrollWidth") <= width
     path = shown_folder(tmp_path) / f"page-{width}.png"
