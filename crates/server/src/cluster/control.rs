@@ -419,6 +419,9 @@ impl Control {
     fn ask(&mut self, ticket: u32, now: Instant) {
         let waiter = self.state.outstanding.at(ticket);
         let Some(change) = waiter.and_then(|waiter| waiter.control_request.clone()) else { return };
+        if self.waits_for_key(ticket, &change, now) {
+            return self.state.outstanding.put_off(ticket); // F6
+        }
         if change.lacks_reply_bytes() > 0 {
             change.let_past(self.state.outstanding.is_oldest_read(ticket));
         }

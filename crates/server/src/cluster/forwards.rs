@@ -19,10 +19,11 @@
 //!     because a link loses what does not fit; other requests wait in the order of their shard.
 //! F5: a reply for which the link has no room waits, booked, as long as the asking node waits for
 //!     it.
-//! F6: per key, one request at a time is at another node. Otherwise later requests on the key would
-//!     overtake a refused one, which is sent again (K10). A write whose node has left the cluster
-//!     without an answer is overtaken after a while, and never sent again: otherwise one write at a
-//!     node that is dead would hold up all requests of its shard, which another node serves.
+//! F6: while a request on a key is at another node, later ones for memcached's clients wait here,
+//!     even if this node has become the key's primary. Otherwise they would overtake a refused one,
+//!     which is sent again (K10). A write whose node has left the cluster without an answer is
+//!     overtaken after a while, and never sent again: otherwise one write at a node that is dead
+//!     would hold up all requests of its shard, which another node serves.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -30,7 +31,7 @@ use std::time::Duration;
 
 use base::Instant;
 use cluster::message::Hold;
-use cluster::{Configuration, Message, NodeId, Peer};
+use cluster::{Configuration, Message, NodeId, Peer, ShardId};
 use cluster_io::{Endpoint, LinkId};
 
 use super::control::{Control, PATIENCE_NS, State};
@@ -81,9 +82,16 @@ impl Forwards {
     }
 
     /// Whether a request on that key has to wait for one that is at another node (F6).
-    fn holds_key(&mut self, key: &[u8], now: Instant, is_member: impl Fn(NodeId) -> bool) -> bool {
+    fn holds_key(
+        &mut self,
+        shard: ShardId,
+        key: &[u8],
+        now: Instant,
+        is_member: impl Fn(NodeId) -> bool,
+    ) -> bool {
         let mut is_held = false;
-        for sent in self.sent.values_mut().filter(|sent| *sent.key == *key) {
+        let is_same = |sent: &&mut Sent| sent.shard == shard && *sent.key == *key;
+        for sent in self.sent.values_mut().filter(is_same) {
             let since_ns = now.ns.saturating_sub(sent.sent_at.ns);
             sent.is_overtaken |= since_ns >= OVERTAKEN_NS && !is_member(sent.to);
             is_held |= !sent.is_overtaken;
@@ -119,6 +127,7 @@ impl Forwards {
 struct Sent {
     ticket: u32,
     to: NodeId,
+    shard: ShardId,
     key: Arc<[u8]>,
     sent_at: Instant,
     /// Whether later requests on its key are no longer held (F6).
@@ -144,14 +153,15 @@ impl Control {
         let Some(to) = shard.map(|shard| shard.primary).filter(|to| configuration.has(*to)) else {
             return false;
         };
-        let Some(waiter) = self.state.outstanding.at(ticket) else { return false };
-        let (id, key) = (waiter.sequence, Arc::clone(&waiter.key));
-        let State { forwards, peers, outstanding, .. } = &mut self.state;
-        let is_held = forwards.holds_key(&key, now, |node| peers.contains_key(&node));
-        if is_held || outstanding.is_behind(ticket) {
+        // The node may have been asked for both before the first one left.
+        let is_held = self.waits_for_key(ticket, control_request, now);
+        if is_held || self.state.outstanding.is_behind(ticket) {
             self.state.outstanding.put_off(ticket); // F4, F6
             return true;
         }
+        let Some(waiter) = self.state.outstanding.at(ticket) else { return false };
+        let (id, shard, key) = (waiter.sequence, waiter.shard, Arc::clone(&waiter.key));
+        let forwards = &self.state.forwards;
         let is_paused = now < forwards.paused_until || forwards.sent.len() >= FORWARDS_MAX;
         let mut booked = Reservation::empty(self.shared.buffer_budget(), Kind::Forwards);
         if is_paused || !booked.try_grow_or_alone(control_request.len_bytes()) {
@@ -165,9 +175,31 @@ impl Control {
             return true;
         }
         self.state.outstanding.note_sent(ticket, now);
-        let sent = Sent { ticket, to, key, sent_at: now, is_overtaken: false, _booked: booked };
+        let (sent_at, is_overtaken) = (now, false);
+        let sent = Sent { ticket, to, shard, key, sent_at, is_overtaken, _booked: booked };
         self.state.forwards.sent.insert(id, sent);
         true
+    }
+
+    /// Whether a request has to wait here because one on its key is at another node (F6). A guest
+    /// does not: the node that asks keeps the order of its own clients, and two nodes would wait
+    /// for each other.
+    pub(super) fn waits_for_key(
+        &mut self,
+        ticket: u32,
+        control_request: &ControlRequest,
+        now: Instant,
+    ) -> bool {
+        if self.state.forwards.sent.is_empty()
+            || !control_request.is_forwarded()
+            || self.guests.has(control_request)
+        {
+            return false;
+        }
+        let State { forwards, peers, outstanding, .. } = &mut self.state;
+        let Some(waiter) = outstanding.at(ticket) else { return false };
+        let is_member = |node| peers.contains_key(&node);
+        forwards.holds_key(waiter.shard, &waiter.key, now, is_member)
     }
 
     /// Puts off a request that was not sent, was not executed there, or is a read whose reply has
@@ -344,8 +376,6 @@ pub(super) fn elsewhere(
 
 #[cfg(test)]
 mod tests {
-    use cluster::ShardId;
-
     use super::*;
     use crate::budget::BufferBudget;
     use crate::cluster::outstanding::Outstanding;
@@ -373,7 +403,8 @@ mod tests {
             let _booked = Reservation::empty(&budget, Kind::Forwards);
             let (ticket, key) = (10 * id as u32, Arc::from(&b"k"[..]));
             let sent_at = Instant::default();
-            let sent = Sent { ticket, to, key, sent_at, is_overtaken: false, _booked };
+            let (shard, is_overtaken) = (ShardId(2), false);
+            let sent = Sent { ticket, to, shard, key, sent_at, is_overtaken, _booked };
             forwards.sent.insert(id, sent);
         }
         let is_read = |id, _| id % 2 == 1;
@@ -391,14 +422,16 @@ mod tests {
         let mut forwards = Forwards::default();
         let _booked = Reservation::empty(&budget, Kind::Forwards);
         let (key, to, sent_at) = (Arc::from(&b"k"[..]), node(1), Instant { ns: 5 });
-        let sent = Sent { ticket: 3, to, key, sent_at, is_overtaken: false, _booked };
+        let (ticket, shard, is_overtaken) = (3, ShardId(2), false);
+        let sent = Sent { ticket, to, shard, key, sent_at, is_overtaken, _booked };
         forwards.sent.insert(1, sent);
         let (early, late) = (Instant { ns: OVERTAKEN_NS }, Instant { ns: OVERTAKEN_NS + 5 });
-        assert!(!forwards.holds_key(b"other", late, |_| false));
-        assert!(forwards.holds_key(b"k", late, |_| true), "its node may refuse it");
-        assert!(forwards.holds_key(b"k", early, |_| false), "its answer may be on its way");
-        assert!(!forwards.holds_key(b"k", late, |_| false));
-        assert!(!forwards.holds_key(b"k", early, |_| true), "once overtaken, it is not sent again");
+        assert!(!forwards.holds_key(shard, b"other", late, |_| false));
+        assert!(!forwards.holds_key(ShardId(3), b"k", late, |_| false));
+        assert!(forwards.holds_key(shard, b"k", late, |_| true), "its node may refuse it");
+        assert!(forwards.holds_key(shard, b"k", early, |_| false), "its answer may be on its way");
+        assert!(!forwards.holds_key(shard, b"k", late, |_| false));
+        assert!(!forwards.holds_key(shard, b"k", early, |_| true), "once overtaken, it is not sent again");
     }
 
     /// One that has waited behind others for a node that is gone is a new request to the next node.
