@@ -72,10 +72,16 @@ pub struct ClientNames {
     pub user: String,
 }
 
+/// Names that a client's record has room for: a client can log in and name itself wherever it
+/// could connect, whatever requests and replies of others hold.
+pub(crate) const NAMES_IN_RECORD_BYTES: u64 = 128;
+
 impl ClientNames {
-    fn len_bytes(&self) -> u64 {
+    /// The bytes that are booked apart from the record.
+    fn booked_bytes(&self) -> u64 {
         let names = [&self.name, &self.library, &self.library_version, &self.user];
-        names.iter().map(|name| name.len() as u64).sum()
+        let len_bytes: u64 = names.iter().map(|name| name.len() as u64).sum();
+        len_bytes.saturating_sub(NAMES_IN_RECORD_BYTES)
     }
 
     /// The user name in CLIENT LIST.
@@ -221,7 +227,7 @@ impl Client {
         let mut changed = names.clone();
         change(&mut changed);
         let mut booked = unpoisoned(self.names_booked.lock());
-        let has_room = booked.as_mut().is_none_or(|booked| booked.try_resize(changed.len_bytes()));
+        let has_room = booked.as_mut().is_none_or(|booked| booked.try_resize(changed.booked_bytes()));
         if has_room {
             *names = changed;
         }
@@ -528,9 +534,13 @@ mod tests {
         admitted.drain(2..).for_each(|client| clients.remove(client.id));
         let first = &admitted[0];
         let names_bytes = budget.kind_limit_bytes(Kind::Names) as usize;
-        assert!(first.change_names(|names| names.name = "n".repeat(names_bytes)));
-        assert!(!admitted[1].change_names(|names| names.library = "l".to_owned()));
+        let in_record = NAMES_IN_RECORD_BYTES as usize;
+        assert!(first.change_names(|names| names.name = "n".repeat(in_record + names_bytes)));
+        assert!(!admitted[1].change_names(|names| names.library = "l".repeat(in_record + 1)));
         assert_eq!(admitted[1].names(), ClientNames::default());
+        // The record has room for short names, whatever others hold.
+        assert!(admitted[1].change_names(|names| names.user = "u".repeat(in_record)));
+        assert_eq!(budget.kind_bytes(Kind::Names), names_bytes as u64);
         assert!(first.change_names(|names| names.name.clear()));
         assert_eq!(budget.kind_bytes(Kind::Names), 0);
         assert_eq!(budget.kind_bytes(Kind::Connections), 2 * RECORD_BYTES);

@@ -17,7 +17,7 @@ use wire::{memcached, resp};
 
 use crate::acl::Pass;
 use crate::budget::{Books, Kind};
-use crate::clients::Client;
+use crate::clients::{Client, NAMES_IN_RECORD_BYTES};
 use crate::doors::Door;
 use crate::forwarding::Awaiting;
 use crate::memcached::udp::Exchange;
@@ -29,8 +29,10 @@ use crate::resp::transaction::Transaction;
 use crate::tls;
 use crate::tracking::Tracker;
 
-/// The memory of a connection without buffers: its records and their places in maps and lists.
-pub const RECORD_BYTES: u64 = (size_of::<Connection>() + size_of::<Client>() + 256) as u64;
+/// The memory of a connection without buffers: its records, their places in maps and lists, and
+/// short names.
+pub const RECORD_BYTES: u64 =
+    (size_of::<Connection>() + size_of::<Client>() + 256) as u64 + NAMES_IN_RECORD_BYTES;
 
 /// Longer input belongs to a large command.
 const SMALL_INPUT_BYTES_MAX: usize = 48 << 10;
