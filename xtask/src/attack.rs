@@ -7,8 +7,8 @@
 //! ```
 //!
 //! # Invariants
-//! A1: an attack ends at its deadline, whatever the server does; it sends only to a server that it
-//!     started itself.
+//! A1: an attack ends at its deadline or after a few bounded steps, whatever the server does; it
+//!     sends only to a server that it started itself.
 //! A2: the assertions do not depend on the speed of the machine: the peak of memory, correct
 //!     replies, an orderly end. Waits are shown, and fail the run only where an answer never comes.
 

@@ -9,6 +9,7 @@ mod datagrams;
 mod memcached;
 mod replies;
 mod requests;
+mod resizing;
 mod tls;
 mod users;
 
@@ -70,6 +71,7 @@ pub fn all() -> Vec<&'static Shape> {
     let tables = [
         replies::SHAPES,
         requests::SHAPES,
+        resizing::SHAPES,
         users::SHAPES,
         memcached::SHAPES,
         tls::SHAPES,

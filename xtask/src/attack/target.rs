@@ -51,6 +51,7 @@ impl Login {
 /// A server under attack.
 #[derive(Clone)]
 pub struct Target {
+    pub pid: u32,
     pub doors: BTreeMap<Door, Address>,
     pub tls: Option<Arc<ClientConfig>>,
     pub login: Login,

@@ -84,6 +84,7 @@ impl Trial<'_> {
     /// Runs the attack and everything beside it.
     fn attack(&self, binary: &Binary, server: &mut Server, row: &mut Row) {
         let target = Target {
+            pid: server.pid(),
             doors: server.doors.clone(),
             tls: binary.tls.clone(),
             login: self.login,
@@ -154,7 +155,8 @@ impl Trial<'_> {
         while !stop.load(Ordering::Relaxed) {
             // An ended process has no memory; the trial detects that itself.
             let Some(memory) = Memory::of(pid) else { break };
-            watched.peak_bytes = watched.peak_bytes.max(memory.peak_bytes);
+            // The kernel keeps the maximum, and a shape may reset it.
+            watched.peak_bytes = memory.peak_bytes;
             if memory.own_bytes > limit {
                 watched.ended = Some(format!("ended by us at {} MiB", mib(memory.own_bytes)));
                 if let Some(process) = Pid::from_raw(pid as i32) {
@@ -165,7 +167,7 @@ impl Trial<'_> {
             std::thread::sleep(LOOK_EVERY);
         }
         if let Some(memory) = Memory::of(pid) {
-            watched.peak_bytes = watched.peak_bytes.max(memory.peak_bytes);
+            watched.peak_bytes = memory.peak_bytes;
         }
         watched
     }
