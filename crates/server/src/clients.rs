@@ -227,7 +227,8 @@ impl Client {
         let mut changed = names.clone();
         change(&mut changed);
         let mut booked = unpoisoned(self.names_booked.lock());
-        let has_room = booked.as_mut().is_none_or(|booked| booked.try_resize(changed.booked_bytes()));
+        let has_room =
+            booked.as_mut().is_none_or(|booked| booked.try_resize(changed.booked_bytes()));
         if has_room {
             *names = changed;
         }

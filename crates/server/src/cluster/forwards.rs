@@ -431,7 +431,10 @@ mod tests {
         assert!(forwards.holds_key(shard, b"k", late, |_| true), "its node may refuse it");
         assert!(forwards.holds_key(shard, b"k", early, |_| false), "its answer may be on its way");
         assert!(!forwards.holds_key(shard, b"k", late, |_| false));
-        assert!(!forwards.holds_key(shard, b"k", early, |_| true), "once overtaken, it is not sent again");
+        assert!(
+            !forwards.holds_key(shard, b"k", early, |_| true),
+            "once overtaken, it is not sent again"
+        );
     }
 
     /// One that has waited behind others for a node that is gone is a new request to the next node.
