@@ -13,14 +13,14 @@ WHOLE_SECONDS = 60
 class Cluster:
     """Three running servers; each may be killed and started again."""
 
-    def __init__(self, *flags, nodes=3, copies=3):
+    def __init__(self, *flags, nodes=3, copies=3, lease="1s"):
         self._copies = copies
         self._folder = tempfile.TemporaryDirectory(prefix="cluster-")
         self._config_store = f"file://{self._folder.name}"
         self._flags = flags
         command = [
             servers.binary(), "cm", "--config-store", self._config_store, "--shards", "16", "--rebalance", "off",
-            "--listen", f"{servers.HOST}:{servers.free_port()}", "--lease", "1s", "--session", "3s",
+            "--listen", f"{servers.HOST}:{servers.free_port()}", "--lease", lease, "--session", "3s",
             "--copies", str(copies), "--min-copies", str(min(copies, 2)), "--first-nodes", str(nodes),
         ]
         quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

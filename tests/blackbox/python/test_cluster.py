@@ -1,6 +1,7 @@
 """Clients of Redis Cluster as they are, redis-cli, and memcached clients of any node, against a cluster."""
 
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -418,6 +419,46 @@ def test_a_killed_node_loses_nothing():
             assert [again(client.get, f"kept:{n}") for n in range(300)] == [b"%d" % (n + 1) for n in range(300)]
     finally:
         running.stop()
+
+
+def test_writes_of_a_pipeline_end_in_their_order_though_their_node_pauses():
+    """The paused node leaves; a node that has asked it becomes the primary itself, and asks again in order."""
+    running = clusters.Cluster(lease="500ms")
+    try:
+        names = [b"paused:%d" % number for number in range(48)]
+        with connected(running.nodes[1]) as raw:
+            for name in names:
+                raw.sendall(b"set %b 0 0 1\r\n0\r\n" % name)
+                assert read_exactly(raw, 8) == b"STORED\r\n"
+        running.nodes[0].process.send_signal(signal.SIGSTOP)
+        asking = [connected(running.nodes[1]) for _ in names]
+        try:
+            for raw, name in zip(asking, names):
+                sets = b"".join(b"set %b 0 0 1\r\n%d\r\n" % (name, value) for value in (1, 2))
+                raw.sendall(sets + b"get %b\r\n" % name)
+            time.sleep(1.2)
+        finally:
+            running.nodes[0].process.send_signal(signal.SIGCONT)
+        for raw, name in zip(asking, names):
+            with raw, raw.makefile("rb") as lines:
+                first, second, head = (lines.readline() for _ in range(3))
+                seen = lines.readline() if head.startswith(b"VALUE ") else b"2\r\n"
+            if second == b"STORED\r\n":
+                assert (seen, last_value(running.nodes[1], name)) == (b"2\r\n", b"2\r\n"), (name, first, head)
+    finally:
+        running.stop()
+
+
+def last_value(node, name):
+    """A get that no node could serve in time is sent again."""
+    for _ in range(10):
+        with connected(node) as raw, raw.makefile("rb") as lines:
+            raw.sendall(b"get %b\r\n" % name)
+            head = lines.readline()
+            if not head.startswith(b"SERVER_ERROR "):
+                assert head.startswith(b"VALUE "), (name, head)
+                return lines.readline()
+    raise AssertionError(f"{name} cannot be read: {head}")
 
 
 def test_a_read_that_a_move_of_its_shard_overtakes_is_answered():
