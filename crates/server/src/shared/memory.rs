@@ -17,6 +17,7 @@ use store::{PageKind, SizeBounds, Store};
 
 use super::Shared;
 use crate::config::Config;
+use crate::heap;
 use crate::memory::MemoryPlan;
 use crate::memory_limits::MemoryLimits;
 use crate::process::Usage;
@@ -24,6 +25,12 @@ use crate::process::Usage;
 /// A running server can grow to so many times its initial memory: its tables of segments are made
 /// for that.
 const GROWTH_MAX: u64 = 8;
+
+/// Free pages of the heap that may be resident beside a cap: enough for the buffers of a few large
+/// values, and little beside what README promises.
+fn kept_free_bytes(memory_bytes: u64) -> u64 {
+    (4 << 20) + memory_bytes / 64
+}
 
 /// The cap, and how often it was changed.
 #[derive(Debug)]
@@ -52,6 +59,7 @@ struct CapBounds {
 
 impl LiveMemory {
     pub(super) fn new(memory_bytes: u64) -> LiveMemory {
+        heap::keep_free(kept_free_bytes(memory_bytes));
         LiveMemory {
             memory_bytes: AtomicU64::new(memory_bytes),
             changing: Mutex::new(()),
@@ -179,6 +187,7 @@ impl Shared {
         let plan = self.plan.resized(bytes).ok_or("the parts of the memory do not fit")?;
         self.store.resize(plan.store_bytes()).map_err(|error| error.to_string())?;
         self.budget.follow(plan.limits());
+        heap::keep_free(kept_free_bytes(bytes));
         self.memory.memory_bytes.store(bytes, Ordering::Relaxed);
         self.memory.changed_count.fetch_add(1, Ordering::Relaxed);
         tracing::info!("memory: {}", plan.words());

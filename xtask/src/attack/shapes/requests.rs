@@ -1,10 +1,12 @@
 //! Attacks by RESP requests that are long, incomplete, malformed, or expensive.
 
+use std::time::{Duration, Instant};
+
 use anyhow::Result;
 
 use super::{KNOWN, Shape};
 use crate::attack::door::Door;
-use crate::attack::pump::Reading;
+use crate::attack::pump::{Flood, Reading};
 use crate::attack::script::{Script, command, commands};
 use crate::attack::target::Target;
 use crate::conformance::reply::multibulk;
@@ -12,6 +14,8 @@ use crate::conformance::rng::Rng;
 
 /// Connections that hold something half.
 const MANY: usize = 2_000;
+/// The time in which the clients of one length send.
+const FILLING: Duration = Duration::from_millis(250);
 
 pub const SHAPES: &[Shape] = &[
     Shape::new("half-bulk", Door::Resp, "2,000 clients announce 32 MiB and send 16 KB", |it| {
@@ -27,6 +31,12 @@ pub const SHAPES: &[Shape] = &[
         let script = Script::repeat([b'h'; 1_000], it.large_bytes() as u64 / 1_000 - 1);
         held(it, Door::Resp, 200, script.behind(head.as_bytes()))
     }),
+    Shape::new(
+        "half-lengths",
+        Door::Resp,
+        "half-sent SETs of one length fill their share and close, then SETs of another",
+        lengths_in_turn,
+    ),
     Shape::new("half-array", Door::Resp, "2,000 clients announce a million arguments", |it| {
         held(it, Door::Resp, MANY, Script::once("*1000000\r\n$3\r\nDEL\r\n$1\r\nk\r\n"))
     }),
@@ -290,6 +300,25 @@ pub const SHAPES: &[Shape] = &[
 /// Connections that have sent their part and keep it there until the deadline.
 fn held(target: &Target, door: Door, clients: usize, script: Script) -> Result<u64> {
     target.flood(door, clients, &script, Reading::Never)
+}
+
+/// Fills the share of request bodies with blocks of one length, closes all clients at once, and goes
+/// on with another: pages that a heap keeps for the one do not fit the other.
+fn lengths_in_turn(target: &Target) -> Result<u64> {
+    let mut refused = 0;
+    for length in [1_000_000, 20_000, 200_000, 60_000].into_iter().cycle().take(200) {
+        let deadline = target.deadline().min(Instant::now() + FILLING);
+        let clients = (target.cap_bytes as usize / 8 / length).clamp(4, MANY);
+        let (streams, failed) = target.crowd(Door::Resp, clients);
+        let head = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", length + 1);
+        let script = Script::repeat([b'h'; 1_000], length as u64 / 1_000).behind(head.as_bytes());
+        let flood = Flood { script: &script, reading: Reading::Never, piece: usize::MAX, deadline };
+        refused += failed + flood.run(streams);
+        if target.is_over() {
+            break;
+        }
+    }
+    Ok(refused)
 }
 
 /// Expensive commands on large values with short replies.
