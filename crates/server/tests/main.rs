@@ -31,3 +31,4 @@ mod stealing;
 mod support;
 mod tracking;
 mod turns;
+mod whole_exec;

@@ -604,7 +604,7 @@ impl Log {
     }
 
     /// See [`Allocator::keep`].
-    pub(crate) fn keep(&self, place: usize, run_len: u32, region: usize) -> bool {
+    pub(crate) fn keep(&self, place: (usize, Purpose), run_len: u32, region: usize) -> bool {
         let mut allocator = self.allocator();
         let is_kept = allocator.keep(place, run_len, region);
         self.segments.update_hint(&allocator);

@@ -16,16 +16,17 @@
 //! they came, so its arguments need no owner and no copies.
 
 mod bound;
+mod room;
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use base::KeyHash;
-use store::{Op, Outcome, Pins, Request, Room, Sink, entry_len_max_bytes};
+use store::{Op, Outcome, Pins, Request, Sink};
 use wire::Parsed;
 use wire::resp::{
     ClusterRequest, Command, CommandError, CommandId, ErrorReply, FieldActions, Flags, Keys,
-    Limits, MSetEx, Parser, dump, next_command, read_offset,
+    Limits, Parser, dump, next_command, read_offset,
 };
 
 use super::locked::{TOO_MUCH_AT_ONCE, item_room_bytes};
@@ -44,6 +45,9 @@ use crate::work::Work;
 
 /// The maximum part of the client buffers for one transaction.
 const QUEUE_BUFFER_PART: u64 = 4;
+
+/// The attempts to plan the room for a part while other clients' values grow.
+const PLANS_MAX: usize = 8;
 
 /// The memory of a watched key in the map, besides the key.
 const WATCHED_OVERHEAD_BYTES: usize = 64;
@@ -347,45 +351,44 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     ) -> bool {
         let now = self.core.now;
         self.core.connections[caller.slot].has_written = true;
-        // A group has no session: its shard is already held.
-        let (hashes, room) = match self.engine.session().is_some() {
-            true => self.locks_for(transaction, part, is_first),
-            false => (Vec::new(), Room::default()),
-        };
-        let Some(session) = self.engine.session() else {
+        if self.engine.session().is_none() {
+            // A group: its shard is already held.
             let mut gather = Gather::new(self.engine, self.core);
             return gather.exec_locked(caller, (transaction, began), part, is_first);
-        };
-        let mut locked = session.lock_keys(now, &hashes, room);
-        if is_first && !locked.has_room() {
-            drop(locked);
-            self.fail(caller, &ErrorReply::OutOfMemory);
-            return false;
         }
-        let mut gather = Gather::new(&mut locked, self.core);
-        gather.exec_locked(caller, (transaction, began), part, is_first)
+        let hashes = self.locks_for(transaction, part, is_first);
+        let mut plan = self.plan_of(part);
+        for plans_left in (0..PLANS_MAX).rev() {
+            let Some(session) = self.engine.session() else { break };
+            let mut locked = session.lock_keys(now, &hashes, plan.room(is_first));
+            if is_first && !locked.has_room() {
+                drop(locked);
+                self.fail(caller, &ErrorReply::OutOfMemory);
+                return false;
+            }
+            let mut gather = Gather::new(&mut locked, self.core);
+            if plan.builds_on_old && plans_left > 0 {
+                let now_plan = gather.plan_of(part);
+                if !plan.covers(&now_plan) {
+                    drop(locked);
+                    plan = plan.or_longer(&now_plan);
+                    continue;
+                }
+            }
+            return gather.exec_locked(caller, (transaction, began), part, is_first);
+        }
+        false
     }
 
-    /// The keys whose locks a part needs, and the log space to reserve.
+    /// The keys whose locks a part needs.
     fn locks_for(
         &mut self,
         transaction: &Transaction,
         part: &[Queued<'_>],
         is_first: bool,
-    ) -> (Vec<KeyHash>, Room) {
-        let watched = transaction.watched.iter().filter(|_| is_first);
-        let mut hashes: Vec<KeyHash> = watched.map(|(key, _)| self.core.hash(key)).collect();
-        let mut room = Room::default();
-        let mut written = part.iter().any(builds_on_old_values).then(BTreeMap::new);
-        for queued in part {
-            for key in keys_of(queued) {
-                hashes.push(self.core.hash(key));
-            }
-            self.add_room_of(queued, &mut room, &mut written);
-        }
-        // What only deletes and sets times is tried in a full log, too.
-        let room = if part.iter().any(is_denied_without_room) { room } else { room.or_less() };
-        (hashes, room)
+    ) -> Vec<KeyHash> {
+        let watched = transaction.watched.keys().filter(|_| is_first).map(|key| &**key);
+        watched.chain(part.iter().flat_map(keys_of)).map(|key| self.core.hash(key)).collect()
     }
 
     /// Runs the part under the locks: no other client's command comes in between.
@@ -460,57 +463,6 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// Adds the entries that a command may write. `written`: the longest entries that commands
-    /// before it may have written, if that matters.
-    fn add_room_of(&mut self, queued: &Queued<'_>, room: &mut Room, written: &mut Option<Written>) {
-        match queued.parsed {
-            Ok(
-                Command::MSet { pairs }
-                | Command::MSetNx { pairs }
-                | Command::MSetEx(MSetEx { pairs, .. }),
-            ) => {
-                for (key, value) in pairs {
-                    let len_bytes = item_room_bytes(key, value.len());
-                    room.add(len_bytes);
-                    note_written(written, self.core.hash(key), len_bytes);
-                }
-            }
-            _ if is_write(queued) => {
-                let len_bytes = self.room_of(queued, written.as_ref());
-                room.add(len_bytes);
-                for key in keys_of(queued) {
-                    if !is_denied_without_room(queued) {
-                        // The delete that a log records.
-                        room.add(item_room_bytes(key, 0));
-                    }
-                    note_written(written, self.core.hash(key), len_bytes);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// The log space of the value that a command may write: its own bytes and, if it builds on the
-    /// old value, that.
-    fn room_of(&mut self, queued: &Queued<'_>, written: Option<&Written>) -> u64 {
-        let mut sink = LengthSink { len_max_bytes: 0 };
-        if builds_on_old_values(queued) {
-            for key in keys_of(queued) {
-                let hash = self.core.hash(key);
-                let request: Request<'_, Rmw<'_>> = Request { key, hash, op: Op::Get };
-                self.engine.execute(self.core.now, &[request], &mut sink);
-                let before = written.and_then(|written| written.get(&hash.0));
-                sink.len_max_bytes = sink.len_max_bytes.max(before.copied().unwrap_or(0));
-            }
-        }
-        let value_max_bytes = self.core.value_max_bytes;
-        let grows_to = grows_to_bytes(queued, value_max_bytes) as usize;
-        let room_bytes =
-            sink.len_max_bytes + entry_len_max_bytes(queued.raw.len(), grows_to) as u64;
-        let longest_key = keys_of(queued).max_by_key(|key| key.len()).unwrap_or_default();
-        room_bytes.min(item_room_bytes(longest_key, value_max_bytes as usize))
-    }
-
     /// Forgets everything, at QUIT, RESET and the end of a connection.
     pub(super) fn forget_transaction(&mut self, slot: usize) {
         self.core.connections[slot].resp().transaction = None;
@@ -565,36 +517,6 @@ fn needs_session(queued: &Queued<'_>) -> bool {
 fn is_write(queued: &Queued<'_>) -> bool {
     let id = queued.parsed.as_ref().ok().and_then(Command::id);
     id.is_some_and(|id| id.spec().flags.contains(Flags::WRITE))
-}
-
-/// The longest entries, by their keys' hashes.
-type Written = BTreeMap<u64, u64>;
-
-fn note_written(written: &mut Option<Written>, hash: KeyHash, len_bytes: u64) {
-    if let Some(written) = written {
-        let longest = written.entry(hash.0).or_default();
-        *longest = len_bytes.max(*longest);
-    }
-}
-
-/// Whether a full store refuses the command before it begins.
-fn is_denied_without_room(queued: &Queued<'_>) -> bool {
-    let id = queued.parsed.as_ref().ok().and_then(Command::id);
-    id.is_some_and(|id| id.spec().flags.contains(Flags::DENYOOM))
-}
-
-/// Whether the written value is as long as the old one; a deletion writes nothing.
-fn builds_on_old_values(queued: &Queued<'_>) -> bool {
-    use wire::resp::CommandId::{
-        Append, BitField, BitOp, Copy, Expire, ExpireAt, GetEx, PExpire, PExpireAt, Persist,
-        Rename, RenameNx, SetBit, SetRange,
-    };
-    let id = queued.parsed.as_ref().ok().and_then(Command::id);
-    let builders = [
-        Append, BitField, BitOp, Copy, Expire, ExpireAt, GetEx, PExpire, PExpireAt, Persist,
-        Rename, RenameNx, SetBit, SetRange,
-    ];
-    id.is_some_and(|id| builders.contains(&id))
 }
 
 /// The maximum length of a value that is padded up to an offset, or unpacked.

@@ -122,10 +122,12 @@ impl Local {
         purpose: Purpose,
     ) -> Option<Reservation> {
         let log = &inner.log;
-        let reserved = self
-            .appender
-            .reserve(log, len_bytes, Purpose::Write)
-            .or_else(|| self.survivors.reserve(log, len_bytes, purpose));
+        let mut reserved = self.appender.reserve(log, len_bytes, Purpose::Write);
+        if reserved.is_none() && !self.held.is_empty() && log.allocator().has_kept(self.place) {
+            // Room was kept for it where the other entries go, in the order of the writes.
+            reserved = self.appender.reserve(log, len_bytes, Purpose::Held(self.place));
+        }
+        let reserved = reserved.or_else(|| self.survivors.reserve(log, len_bytes, purpose));
         // Under locks of several keys room cannot be made, but may have been kept.
         if reserved.is_none() && !self.held.is_empty() {
             return self.survivors.reserve(log, len_bytes, Purpose::Held(self.place));

@@ -20,7 +20,7 @@ use base::sync::Backoff;
 
 use super::Local;
 use crate::config::Mode;
-use crate::log::Log;
+use crate::log::{Log, Purpose};
 use crate::store::Inner;
 
 /// The number of attempts when other sessions take the room at once.
@@ -38,7 +38,19 @@ pub struct Room {
     summed_longest_bytes: u64,
     /// The entries beyond [`SUMMED_MAX_BYTES`], in the order of their writes.
     listed: Vec<u64>,
-    is_wish: bool,
+    without: Without,
+}
+
+/// What follows if the room cannot be kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Without {
+    /// No entry is written.
+    #[default]
+    Nothing,
+    /// No entry is written, but what a plain write leaves alone serves as well.
+    NothingWithoutSpare,
+    /// Each entry is tried by itself.
+    Attempts,
 }
 
 impl Room {
@@ -63,7 +75,14 @@ impl Room {
     /// The same room, without which the writes are tried all the same, each by itself.
     #[must_use]
     pub fn or_less(self) -> Room {
-        Room { is_wish: true, ..self }
+        Room { without: Without::Attempts, ..self }
+    }
+
+    /// The same room, for entries with new expiries, which free about as much as they take: for
+    /// them segments serve, too, that no session needs to make room.
+    #[must_use]
+    pub fn of_touches(self) -> Room {
+        Room { without: Without::NothingWithoutSpare, ..self }
     }
 
     /// The total length.
@@ -191,9 +210,13 @@ impl Local {
             // A cache gives up no more than a quarter of the log for writes that may not come.
             let makes_room = inner.config.mode == Mode::Clean
                 || need.segment_count() <= inner.log.segment_count() / 4;
-            let is_kept =
-                need.run_lens().all(|run_len| self.keep_run(inner, now, run_len, makes_room));
-            if !is_kept && room.is_wish {
+            let region = self.appender.region();
+            let is_kept = need.run_lens().all(|run_len| {
+                self.keep_run(inner, now, run_len, makes_room)
+                    || room.without == Without::NothingWithoutSpare
+                        && inner.log.keep((self.place, Purpose::Touch), run_len, region)
+            });
+            if !is_kept && room.without == Without::Attempts {
                 return HasRoom::Kept;
             }
             if is_kept && self.opened(inner) == open {
@@ -224,7 +247,7 @@ impl Local {
         let region = self.appender.region();
         let mut backoff = Backoff::new();
         for _ in 0..KEEP_ATTEMPTS_MAX {
-            if inner.log.keep(self.place, run_len, region) {
+            if inner.log.keep((self.place, Purpose::Write), run_len, region) {
                 return true;
             }
             // Other sessions may take the freed room before it is kept, or keep too much.

@@ -22,16 +22,26 @@ pub(super) struct Kept {
 }
 
 impl Allocator {
-    /// Keeps a run for the session of a place. False: no run is free for writes, or too much is
-    /// kept (P2).
-    pub(crate) fn keep(&mut self, place: usize, run_len: u32, region: usize) -> bool {
+    /// Keeps a run for the session of a place. False: no run is free for this purpose, or too much
+    /// is kept (P2).
+    pub(crate) fn keep(
+        &mut self,
+        (place, purpose): (usize, Purpose),
+        run_len: u32,
+        region: usize,
+    ) -> bool {
         let kept_count: u32 = self.kept.iter().map(|kept| self.run_len(kept.first)).sum();
         if (kept_count + run_len) as usize > self.top / 2 {
             return false;
         }
-        let first = self.take(run_len, Purpose::Write, region);
+        let first = self.take(run_len, purpose, region);
         self.kept.extend(first.map(|first| Kept { place, first }));
         first.is_some()
+    }
+
+    /// Whether segments are kept for a place.
+    pub(crate) fn has_kept(&self, place: usize) -> bool {
+        self.kept.iter().any(|kept| kept.place == place)
     }
 
     /// Frees all segments still kept for a place.

@@ -365,8 +365,9 @@ fn a_run_that_is_made_room_for_is_left_to_its_write() {
 fn what_is_kept_for_a_session_is_taken_by_it_alone_and_else_free_again() {
     let mut allocator = Allocator::new(Regions::one(18));
     allocator.set_reserve(Reserve { segments: 2, lent_max: 0, deletes_max: 0 });
-    assert!(allocator.keep(1, 4, 0) && allocator.keep(1, 2, 0) && allocator.keep(2, 3, 0));
-    assert!(!allocator.keep(2, 1, 0), "P2");
+    let mut keep = |place, run_len| allocator.keep((place, Purpose::Write), run_len, 0);
+    assert!(keep(1, 4) && keep(1, 2) && keep(2, 3));
+    assert!(!keep(2, 1), "P2");
     assert_eq!(allocator.take(6, Purpose::Write, 0), Some(9));
     // One is left besides the reserve.
     assert_eq!(allocator.take(2, Purpose::Write, 0), None);
@@ -377,7 +378,7 @@ fn what_is_kept_for_a_session_is_taken_by_it_alone_and_else_free_again() {
     assert_eq!(allocator.take(3, Purpose::Held(1), 0), Some(1), "what is kept is not parked");
     assert_eq!(allocator.take(3, Purpose::Held(2), 0), Some(6));
     allocator.give_back(6);
-    assert!(allocator.keep(2, 1, 0));
+    assert!(allocator.keep((2, Purpose::Write), 1, 0));
     allocator.end_keep(1);
     allocator.end_keep(2);
     for (segment, run_len) in [(4, 2), (0, 1), (1, 3), (9, 6)] {
