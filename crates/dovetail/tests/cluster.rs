@@ -552,10 +552,46 @@ fn a_primary_that_was_stopped_says_nothing_stale() {
     keys().for_each(|(key, _)| assert_eq!(client.get(&key), "new", "{key}"));
 }
 
+/// Commands on several keys at all servers at once: each waits for the others to take in what it
+/// writes.
+#[track_caller]
+fn check_groups(cluster: &Cluster) {
+    const ROUNDS: usize = 50;
+    let tag_of = |server: usize| {
+        let mut tags = (0..).map(|number| format!("tag{number}"));
+        tags.find(|tag| cluster.primary(tag) == server).expect("it serves some shard")
+    };
+    let all = [0, 1, 2].map(|server| (cluster.resp(server), tag_of(server)));
+    let count_bad = |at: &str, tag: &str, client: usize| {
+        let mut stream = BufReader::new(connect(at).expect("it listens"));
+        let [first, second] = ["a", "b"].map(|name| format!("{{{tag}}}{client}{name}"));
+        let mut good_count = 0;
+        for _ in 0..ROUNDS {
+            let set = ask(&mut stream, &["MSET", &first, "1", &second, "2"]);
+            let deleted = ask(&mut stream, &["DEL", &first, &second]);
+            good_count += usize::from(set.as_deref() == Some("+OK"));
+            good_count += usize::from(deleted.as_deref() == Some(":2"));
+        }
+        2 * ROUNDS - good_count
+    };
+    let bad_count: usize = std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (at, tag) in &all {
+            let start = |client| scope.spawn(move || count_bad(at, tag, client));
+            threads.extend([0, 1].map(start));
+        }
+        threads.into_iter().map(|thread| thread.join().expect("it ends")).sum()
+    });
+    // On a busy machine leases end now and then.
+    let count = 6 * 2 * ROUNDS;
+    assert!(bad_count * 10 < count, "{}: {bad_count} of {count}", cluster.scheme);
+}
+
 /// Writes land as the scheme has it, and nothing is lost with a node.
 #[track_caller]
 fn check_scheme(tens: u8, scheme: &'static str, preset: &str) {
     let mut cluster = Cluster::start_by(tens, 1, scheme);
+    check_groups(&cluster);
     let mut client = cluster.client();
     keys().for_each(|(key, value)| client.set(&key, &value));
     for index in 0..3 {

@@ -14,6 +14,7 @@ use policy::{Route, RouteRequest};
 use store::request::{Item, Request};
 use store::{Changes, LockedSession, NoOrder, Range, RangeEnd, Session};
 
+use crate::cluster::Receiver;
 use crate::compaction::{Answering, Compaction};
 use crate::config::Config;
 use crate::core::Core;
@@ -215,6 +216,12 @@ pub struct Sending<'s> {
 pub trait Home: Engine {
     /// The worker's session.
     fn own_session(&mut self) -> &mut Session;
+
+    /// Receives entries for the node, under the scheme `rpc`.
+    #[inline]
+    fn receiver(&mut self) -> Option<&mut Receiver> {
+        None
+    }
 
     /// Publishes sent requests to the workers that execute them. Called at the end of a gathering
     /// (K15).

@@ -48,7 +48,6 @@ use base::roles::Member;
 use base::{UnixMillis, WorkerId};
 
 use crate::budget::Kind;
-use crate::cluster::Receiver;
 use crate::config::Poll;
 use crate::core::Core;
 use crate::counters::Dialect;
@@ -158,8 +157,6 @@ pub struct Worker<E, P> {
     shm_door: Option<ShmDoor>,
     /// Its socket for memcached over UDP.
     udp: Option<UdpPort>,
-    /// Receives entries for the node, under the scheme `rpc`.
-    receiver: Option<Receiver>,
     /// Rounds since the sockets were last polled.
     rounds_without_wait: u32,
     /// Whether the last round served clients in shared memory, or other workers.
@@ -274,7 +271,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     pub fn new(
         shared: Arc<Shared>,
         worker: WorkerId,
-        engine: E,
+        mut engine: E,
         mut poller: P,
         mut sockets: WorkerSockets,
     ) -> io::Result<Worker<E, P>> {
@@ -299,8 +296,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             poller.add(udp.as_fd(), TOKEN_UDP, Interest::READ)?;
             core.ledger.force(Kind::Udp, udp.held_bytes());
         }
-        let receiver = shared.cluster().and_then(|view| view.take_receiver(worker.index()));
-        if let Some(receiver) = &receiver {
+        if let Some(receiver) = engine.receiver() {
             poller.add(receiver.as_fd(), TOKEN_RECEIVER, Interest::READ)?;
         }
         let now = Instant::now();
@@ -318,7 +314,6 @@ impl<E: Home, P: Poller> Worker<E, P> {
             native: sockets.native,
             shm_door: sockets.shm_door,
             udp: sockets.udp,
-            receiver,
             rounds_without_wait: 0,
             has_served_queues: false,
             arena: vec![0; ARENA_BYTES].into_boxed_slice(),

@@ -19,11 +19,15 @@
 //!     before that was sent.
 //! D3: with `fsync` a receiver acknowledges nothing: the node does, once the entry is on the medium
 //!     (K21).
+//! D4: a worker that waits for the control thread receives entries meanwhile. It waits for writes
+//!     that workers of other nodes have to take in, and these may wait in the same way: otherwise
+//!     all of them would wait for each other.
 
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use base::Instant;
 use cluster::datagram::{AckBuilder, Body, Key, Route, open};
@@ -43,6 +47,9 @@ use crate::poller::Waker;
 const INBOUND_BYTES_MAX: usize = 4 << 20;
 /// System calls in one round of a worker.
 const BURSTS_MAX: usize = 4;
+/// A waiting worker looks at what it waits for at least this often: a control thread that has ended
+/// wakes no worker.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The inbound logs of all workers.
 pub(super) struct InboundLogs {
@@ -134,6 +141,8 @@ pub struct Receiver {
     acks: AckBuilder,
     /// Wakes the control thread for entries that this receiver may not acknowledge (D3).
     waker: Option<Waker>,
+    /// Wakes its worker while that waits (D4).
+    awaited: Waker,
 }
 
 /// The identity with which a receiver answers.
@@ -147,7 +156,7 @@ pub(super) struct Post<'k> {
 /// A receiver for each of these sockets, and the control thread's side of them.
 ///
 /// # Errors
-/// The system gives no memory.
+/// The system gives no memory, or no descriptor.
 pub(super) fn receivers(
     sockets: Vec<UdpSocket>,
     post: Post<'_>,
@@ -163,6 +172,7 @@ pub(super) fn receivers(
             inbound_logs: Arc::clone(&inbound_logs),
             acks: AckBuilder::new(post.datagram_bytes),
             waker: waker.cloned(),
+            awaited: Waker::new()?,
         })
     };
     let receivers = sockets.into_iter().enumerate().map(make).collect::<io::Result<_>>()?;
@@ -226,9 +236,31 @@ impl Receiver {
         self.socket.as_fd()
     }
 
+    /// Wakes a worker that waits in [`Receiver::serve_until`].
+    pub(crate) fn awaited(&self) -> &Waker {
+        &self.awaited
+    }
+
+    /// Waits until something is found, and serves meanwhile (D4). Whatever makes it be found wakes
+    /// [`Receiver::awaited`] afterwards, or ends for good.
+    pub(crate) fn serve_until<T>(&mut self, mut find: impl FnMut() -> Option<T>) -> T {
+        loop {
+            if let Some(found) = find() {
+                return found;
+            }
+            if let Err(error) = self.awaited.wait_beside(self.socket.as_fd(), LOOK_EVERY) {
+                // This cannot happen with valid descriptors.
+                tracing::error!("a worker cannot poll for entries: {error}");
+                std::thread::sleep(LOOK_EVERY);
+            }
+            self.awaited.reset();
+            self.serve();
+        }
+    }
+
     /// Receives entries, and acknowledges them.
     pub fn serve(&mut self) {
-        let Receiver { index, own, key, socket, inbound_logs, acks, waker } = self;
+        let Receiver { index, own, key, socket, inbound_logs, acks, waker, .. } = self;
         let (mut answers, mut refused, mut has_any) = (Vec::new(), 0, false);
         for _ in 0..BURSTS_MAX {
             let mut inbound_log = inbound_logs.inbound_log(*index);
@@ -311,7 +343,84 @@ impl InboundLog {
 
 #[cfg(test)]
 mod tests {
+    use cluster::datagram::FrameBuilder;
+    use cluster::record::{Answered, Entry};
+    use cluster::{ClientId, ShardId, Version};
+
     use super::*;
+    use crate::cluster::socket::DATAGRAM_BYTES_MAX;
+    use crate::forwarding::replicate::{ControlChannel, GroupAnswer, GroupCall};
+
+    fn node(name: u16) -> NodeId {
+        NodeId { name, incarnation: 1 }
+    }
+
+    /// A write as a peer sends it to a worker.
+    fn entry_of(shard: ShardId, version: Version) -> Arc<[u8]> {
+        let entry = Entry {
+            shard,
+            version,
+            client: ClientId::NONE,
+            sequence: 0,
+            answered: Answered::Done,
+            key: Arc::from(&b"key"[..]),
+            value: Some(Arc::from(&b"value"[..])),
+            is_flush: false,
+            client_flags: 0,
+            expires_at: None,
+        };
+        entry.blocks(DATAGRAM_BYTES_MAX).remove(0)
+    }
+
+    /// D4: two nodes are in this place at once if each has a group of its own under way.
+    #[test]
+    fn a_worker_that_waits_for_its_group_takes_in_what_peers_write() {
+        let (own, peer) = (node(1), node(2));
+        let bind = || UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let (socket, at_peer) = (bind(), bind());
+        let (to, key) = (socket.local_addr().expect("bound"), Key::insecure());
+        let post = Post { own, key: &key, datagram_bytes: DATAGRAM_BYTES_MAX };
+        let (inbound_logs, mut all) = receivers(vec![socket], post, None).expect("memory");
+        let mut receiver = all.pop().expect("one");
+        inbound_logs.open(Term(1));
+        let (channel, ends) = ControlChannel::new(1).expect("descriptors");
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(|| channel.ask(0, GroupCall::End, Some(&mut receiver)));
+            // A group's end is answered once all copies have it: not before the peer goes on.
+            ends.groups.recv().expect("the worker's call");
+            let mut frames = FrameBuilder::new(DATAGRAM_BYTES_MAX);
+            let (shard, version) = (ShardId(0), Version::before_epoch(1).next().expect("a first"));
+            assert!(frames.push(&entry_of(shard, version)));
+            let route = Route { lane: Lane { from: peer, term: Term(1) }, to: own };
+            let sent = frames.finish(route, Way { thread: 1, at: None }, &key);
+            at_peer.send_to(sent, to).expect("sent");
+            let mut bytes = vec![0; DATAGRAM_BYTES_MAX];
+            at_peer.set_read_timeout(Some(Duration::from_secs(30))).expect("set");
+            let answer = at_peer.recv(&mut bytes);
+            ends.answer(0, GroupAnswer::Good); // The worker ends in any case.
+            assert_eq!(worker.join().expect("it ends"), GroupAnswer::Good);
+            let len_bytes = answer.expect("the waiting worker acknowledges");
+            let datagram = open(&bytes[..len_bytes], peer, &key).expect("of the worker");
+            let Body::Acks(acks) = datagram.body else { panic!("no acknowledgement") };
+            assert_eq!(acks.collect::<Vec<_>>(), [BlockId { shard, version, block: 0 }]);
+        });
+        assert_eq!(inbound_logs.counters().1, 1);
+    }
+
+    #[test]
+    fn a_waiting_worker_learns_that_the_control_thread_has_ended() {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let (own, key) = (NodeId::default(), Key::insecure());
+        let post = Post { own, key: &key, datagram_bytes: DATAGRAM_BYTES_MAX };
+        let (_, mut all) = receivers(vec![socket], post, None).expect("memory");
+        let (channel, ends) = ControlChannel::new(1).expect("descriptors");
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(|| channel.ask(0, GroupCall::End, all.first_mut()));
+            ends.groups.recv().expect("the worker's call");
+            drop(ends);
+            assert_eq!(worker.join().expect("it ends"), GroupAnswer::Bad);
+        });
+    }
 
     #[test]
     fn a_inbound_log_takes_what_is_of_its_term_and_gives_it_away_once() {

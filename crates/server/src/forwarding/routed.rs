@@ -21,7 +21,7 @@ use super::layers::Decider;
 use super::loan::{Loan, Loans, Returned, TOKEN_LOAN};
 use super::replicate::{Apart, ControlChannel, GroupAnswer, GroupHandle, has_writes};
 use super::roles::Turn;
-use crate::cluster::View;
+use crate::cluster::{Receiver, View};
 use crate::compaction::Answering;
 use crate::core::Core;
 use crate::counters::Compacted;
@@ -92,9 +92,10 @@ impl Routed {
             is_routing,
             is_closed,
             loans,
-            group_handle: shared
-                .cluster_and_channel()
-                .map(|(_, channel)| GroupHandle::new(channel, own.index(), shared)),
+            group_handle: shared.cluster_and_channel().map(|(view, channel)| {
+                let receiver = view.take_receiver(own.index());
+                GroupHandle::new(channel, own.index(), receiver, shared)
+            }),
             cluster: shared.cluster_and_channel(),
         };
         routed.dispatcher = turn.decider.map(|decider| routed.open_dispatcher(turn.plan, decider));
@@ -274,6 +275,10 @@ impl Engine for Routed {
 impl Home for Routed {
     fn own_session(&mut self) -> &mut Session {
         self.home.own_session()
+    }
+
+    fn receiver(&mut self) -> Option<&mut Receiver> {
+        self.group_handle.as_mut()?.receiver()
     }
 
     fn publish(&mut self, core: &mut Core) {

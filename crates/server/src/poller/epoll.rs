@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
 use super::{Interest, Poller, READY_MAX, Ready};
@@ -103,6 +103,15 @@ impl Waker {
     pub fn reset(&self) {
         // It fails only if none is pending.
         let _ = rustix::io::read(&*self.0, &mut [0_u8; 8]);
+    }
+
+    /// Waits at most `timeout` until a wake-up is pending, or this socket is readable.
+    pub fn wait_beside(&self, socket: BorrowedFd<'_>, timeout: Duration) -> io::Result<()> {
+        let readable = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        match poll(&mut [readable(self.as_fd()), readable(socket)], Some(&timespec(timeout))) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The descriptor for the worker's poller.

@@ -23,7 +23,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 TOKEN_SHM_DOOR => self.admit_shm(),
                 TOKEN_UDP => self.serve_udp(),
                 TOKEN_RECEIVER => {
-                    if let Some(receiver) = &mut self.receiver {
+                    if let Some(receiver) = self.engine.receiver() {
                         receiver.serve();
                     }
                 }

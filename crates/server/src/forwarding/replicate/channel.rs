@@ -1,11 +1,12 @@
 //! The channel between dispatchers and the control thread.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 
 use super::{ControlRequest, GroupAnswer, GroupCall};
+use crate::cluster::Receiver as EntryReceiver;
 use crate::forwarding::fabric::Fabric;
 use crate::poller::Waker;
 use crate::shared::Shared;
@@ -21,7 +22,11 @@ pub struct ControlChannel {
     returned: Vec<Receiver<u32>>,
     /// By dispatcher: the answers to its groups.
     answers: Vec<Receiver<GroupAnswer>>,
+    awaited: Awaited,
 }
+
+/// By dispatcher: the waker of one that receives entries while it waits for an answer.
+type Awaited = Arc<[OnceLock<Waker>]>;
 
 /// The control thread's end.
 pub struct Ends {
@@ -30,6 +35,7 @@ pub struct Ends {
     /// Calls about their groups.
     pub groups: Receiver<(usize, GroupCall)>,
     answers: Vec<Sender<GroupAnswer>>,
+    awaited: Awaited,
     /// Readable when another thread has called.
     pub waker: Waker,
     is_asleep: Arc<AtomicBool>,
@@ -48,12 +54,14 @@ impl ControlChannel {
         let (groups, groups_received) = unbounded();
         let (answers, answered) = (0..dispatcher_count).map(|_| unbounded()).unzip();
         let (returns, returned) = (0..dispatcher_count).map(|_| unbounded()).unzip();
+        let awaited: Awaited = (0..dispatcher_count).map(|_| OnceLock::new()).collect();
         let waker = Waker::new()?;
         let is_asleep = Arc::new(AtomicBool::new(false));
         let ends = Ends {
             control_requests: received,
             groups: groups_received,
             answers,
+            awaited: Arc::clone(&awaited),
             waker: waker.clone(),
             is_asleep: is_asleep.clone(),
             returns,
@@ -66,6 +74,7 @@ impl ControlChannel {
             is_asleep,
             returned,
             answers: answered,
+            awaited,
         };
         Ok((channel, ends))
     }
@@ -75,13 +84,28 @@ impl ControlChannel {
         self.control_requests.send(control_request).is_ok()
     }
 
-    /// Makes a call about a group, and waits for the answer. The worker's session must be parked.
-    pub(super) fn ask(&self, dispatcher: usize, call: GroupCall) -> GroupAnswer {
+    /// Makes a call about a group, and waits for the answer. The worker's session must be parked. A
+    /// worker that receives entries for the node goes on to do so (D4 of `cluster::inbound_log`).
+    pub(crate) fn ask(
+        &self,
+        dispatcher: usize,
+        call: GroupCall,
+        receiver: Option<&mut EntryReceiver>,
+    ) -> GroupAnswer {
+        if let Some(receiver) = &receiver {
+            self.awaited[dispatcher].get_or_init(|| receiver.awaited().clone());
+        }
         if self.groups.send((dispatcher, call)).is_err() {
             return GroupAnswer::Bad;
         }
         self.call();
-        self.answers[dispatcher].recv().unwrap_or(GroupAnswer::Bad)
+        let answers = &self.answers[dispatcher];
+        let Some(receiver) = receiver else { return answers.recv().unwrap_or(GroupAnswer::Bad) };
+        receiver.serve_until(|| match answers.try_recv() {
+            Ok(answer) => Some(answer),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(GroupAnswer::Bad),
+        })
     }
 
     /// Wakes the control thread for the messages that were sent.
@@ -126,6 +150,9 @@ impl Ends {
     pub fn answer(&self, dispatcher: usize, answer: GroupAnswer) {
         // A dispatcher that has ended needs no answer.
         let _ = self.answers[dispatcher].send(answer);
+        if let Some(waker) = self.awaited[dispatcher].get() {
+            waker.wake();
+        }
     }
 
     /// Wakes sleeping dispatchers that have something returned.

@@ -11,6 +11,7 @@ use wire::resp::Protocol;
 use super::group::Kept;
 use super::{ControlChannel, GroupAnswer, GroupCall, GroupChange};
 use crate::budget::BufferBudget;
+use crate::cluster::Receiver;
 use crate::counters::CommandIndex;
 use crate::forwarding::request_slot::Origin;
 use crate::gather::Answer;
@@ -24,6 +25,8 @@ pub struct GroupHandle {
     dispatcher: usize,
     store: Arc<Store>,
     budget: Arc<BufferBudget>,
+    /// Receives entries for the node, under the scheme `rpc`: while the worker waits, too.
+    receiver: Option<Receiver>,
     /// A group was begun and not ended.
     is_held: bool,
     /// A request of the group was not executed, or its outcome is unknown.
@@ -32,10 +35,21 @@ pub struct GroupHandle {
 
 impl GroupHandle {
     /// For one worker.
-    pub fn new(channel: Arc<ControlChannel>, dispatcher: usize, shared: &Shared) -> GroupHandle {
+    pub fn new(
+        channel: Arc<ControlChannel>,
+        dispatcher: usize,
+        receiver: Option<Receiver>,
+        shared: &Shared,
+    ) -> GroupHandle {
         let store = Arc::clone(shared.store());
         let budget = Arc::clone(shared.buffer_budget());
-        GroupHandle { channel, dispatcher, store, budget, is_held: false, is_bad: false }
+        let (is_held, is_bad) = (false, false);
+        GroupHandle { channel, dispatcher, store, budget, receiver, is_held, is_bad }
+    }
+
+    /// The worker's receiver of entries.
+    pub fn receiver(&mut self) -> Option<&mut Receiver> {
+        self.receiver.as_mut()
     }
 
     /// Whether a group is under way.
@@ -139,9 +153,9 @@ impl GroupHandle {
         self.ask(session, GroupCall::Flush { is_everywhere })
     }
 
-    fn ask(&self, session: &mut Session, call: GroupCall) -> GroupAnswer {
+    fn ask(&mut self, session: &mut Session, call: GroupCall) -> GroupAnswer {
         session.park(); // The control thread's cleaning waits for no worker that waits for it.
-        let answer = self.channel.ask(self.dispatcher, call);
+        let answer = self.channel.ask(self.dispatcher, call, self.receiver.as_mut());
         session.unpark();
         answer
     }
