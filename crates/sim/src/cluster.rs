@@ -17,6 +17,7 @@
 mod client;
 mod dice;
 mod faults;
+mod groups;
 mod judge;
 pub use workload::linearizable;
 mod machines;
@@ -53,6 +54,9 @@ pub struct Options {
     pub only_faults: Option<Vec<usize>>,
     /// The replication scheme; by the seed if not set.
     pub scheme: Option<cluster::Scheme>,
+    /// Whether some writes belong together, as commands on several keys. They are not sent again, so
+    /// that some outcomes stay unknown even where no message is lost.
+    pub has_groups: bool,
     /// The planted bug.
     pub plant: Option<Plant>,
     /// One line per event on standard error.
@@ -87,6 +91,8 @@ pub struct Report {
     pub left_count: u64,
     /// Requests of all clients.
     pub request_count: usize,
+    /// Groups of requests that were executed.
+    pub group_count: u64,
     /// Requests with an unknown outcome.
     pub unanswered_count: usize,
     /// Events of the simulation.

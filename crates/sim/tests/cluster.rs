@@ -2,7 +2,7 @@
 //!
 //! `CLUSTER_SEEDS=N` runs N seeds, `CLUSTER_FIRST_SEED=S` from S on; the nightly run sets both.
 
-use sim::cluster::{FaultKind, Options, PLANTS, Plant, Report, run};
+use sim::cluster::{FaultKind, Options, PLANTS, Plant, Report, Scheme, run};
 use sim::parallel;
 
 /// Without `CLUSTER_SEEDS`.
@@ -50,6 +50,32 @@ fn every_seed_passes_with_every_fault() {
     // A simulation in which little happens proves little.
     assert!(sum(|report| report.struck_count) > seeds.len() as u64);
     assert!(sum(|report| report.term_count) > 2 * seeds.len() as u64);
+}
+
+/// Commands on several keys, under each scheme.
+#[test]
+fn groups_pass_with_every_fault_under_every_scheme() {
+    let first = number("CLUSTER_FIRST_SEED", 1);
+    let seeds = first..first + number("CLUSTER_SEEDS", SEED_COUNT).div_ceil(8);
+    let with = |scheme| seeds.clone().map(move |seed| (scheme, seed));
+    let runs: Vec<(Scheme, u64)> = Scheme::ALL.into_iter().flat_map(with).collect();
+    let reports = parallel::map("runs", 2, &runs, |(scheme, seed)| {
+        let scheme = Some(*scheme);
+        run(&Options { scheme, has_groups: true, ..Options::all_faults(*seed) })
+    });
+    for scheme in Scheme::ALL {
+        let of_scheme = runs.iter().zip(&reports).filter(|((of, _), _)| *of == scheme);
+        let (mut struck_count, mut group_count) = (0, 0);
+        for ((_, seed), report) in of_scheme {
+            assert_eq!((&report.failure, report.is_undecided), (&None, false), "{scheme} {seed}");
+            struck_count += report.struck_count;
+            group_count += report.group_count;
+        }
+        println!("{scheme}: {group_count} groups, {struck_count} faults");
+        // A simulation in which little happens proves little.
+        let seed_count = seeds.end - seeds.start;
+        assert!(group_count > 10 * seed_count && struck_count > seed_count, "{group_count}");
+    }
 }
 
 /// A rolling restart: each server is asked to end, and starts again.

@@ -61,6 +61,10 @@ struct ClusterArgs {
     #[arg(long, value_name = "SCHEME", value_parser = parse_scheme)]
     replication: Option<Scheme>,
 
+    /// Let some writes belong together, as commands on several keys
+    #[arg(long)]
+    groups: bool,
+
     /// Plant this bug, which the run must detect
     #[arg(long, value_name = "BUG", value_parser = choice(PLANTS))]
     plant: Option<Plant>,
@@ -138,6 +142,7 @@ fn options(args: &ClusterArgs, seed: u64) -> Options {
         faults: args.faults.0.clone(),
         only_faults: args.only_faults.clone().map(|kept| kept.0),
         scheme: args.replication,
+        has_groups: args.groups,
         plant: args.plant,
         trace: args.trace,
     }
@@ -173,6 +178,9 @@ fn replay(options: &Options) -> String {
     }
     if let Some(scheme) = options.scheme {
         line += &format!(" --replication {scheme}");
+    }
+    if options.has_groups {
+        line += " --groups";
     }
     if let Some(kept) = &options.only_faults {
         let kept: Vec<String> = kept.iter().map(ToString::to_string).collect();
@@ -263,10 +271,11 @@ mod tests {
             faults: parse_faults("loss,cut").unwrap().0,
             only_faults: Some(vec![1, 3]),
             plant: Some(Plant::Term),
+            has_groups: true,
             ..all
         };
         let want = "dovetail sim cluster --seed 7 --clients 2 --faults loss,cut \
-                    --only-faults 1,3 --plant term";
+                    --groups --only-faults 1,3 --plant term";
         assert_eq!(replay(&smaller), want);
         assert!(parse_faults("loss,fire").unwrap_err().contains("`fire` is no fault"));
     }

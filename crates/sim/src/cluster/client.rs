@@ -11,6 +11,7 @@ use cluster::configuration::even_ranges;
 use cluster::{ClientId, Configuration, Message, NodeId, Operation, Outcome, Peer, Request, Slot};
 
 use crate::cluster::dice::Dice;
+use crate::cluster::groups::{self, Group};
 use crate::cluster::linearizable::{Answer, Ask, Record};
 use crate::cluster::scenario::MS;
 
@@ -19,6 +20,10 @@ const PAUSE_NS: u64 = 2 * MS;
 const ATTEMPTS_MAX: u32 = 14;
 /// This many deletes in a million delete the key's whole shard.
 const FLUSHES_PPM: u64 = 200_000;
+/// This many writes in a million belong to a group, where there are any.
+const GROUPS_PPM: u64 = 350_000;
+/// A group in flight is given up after this time.
+const GROUP_TIMEOUT_NS: u64 = 200 * MS;
 /// Values of odd keys are as long as three datagrams.
 const LONG_VALUE_BYTES: usize = 700;
 
@@ -29,6 +34,8 @@ pub(super) struct Client {
     dice: Dice,
     /// A separate stream, so that the rest of a run does not depend on flushes.
     flush_dice: Dice,
+    /// Likewise of groups.
+    group_dice: Dice,
     configuration: Option<Arc<Configuration>>,
     sizes: Sizes,
     sequence: u64,
@@ -50,6 +57,8 @@ pub(super) struct Sizes {
     pub(super) shards: u16,
     /// Of each client.
     pub(super) requests: usize,
+    /// Whether some writes belong together.
+    pub(super) has_groups: bool,
 }
 
 impl Sizes {
@@ -81,10 +90,15 @@ struct Current {
     is_sent: bool,
     /// The number of its records among the last ones: a flush is a delete of several keys.
     record_count: usize,
+    /// All requests of a group; of others none.
+    group: Vec<Request>,
 }
 
-/// The actions of a client.
-pub(super) type Sent = (Peer, Message);
+/// What a client sends.
+pub(super) enum Sent {
+    Message(Peer, Message),
+    Group(NodeId, Group),
+}
 
 impl Client {
     pub(super) fn new(id: u64, seed: u64, mode: Mode, sizes: Sizes) -> Client {
@@ -92,6 +106,7 @@ impl Client {
             id: ClientId(id),
             dice: Dice::new(seed, 1_000 + id),
             flush_dice: Dice::new(seed, 5_000 + id),
+            group_dice: Dice::new(seed, 7_000 + id),
             configuration: None,
             sizes,
             sequence: 0,
@@ -109,12 +124,16 @@ impl Client {
 
     /// Its time has come.
     pub(super) fn wake(&mut self, now_ns: u64, sent: &mut Vec<Sent>) {
-        if self.current.as_ref().is_some_and(|current| current.is_sent) {
+        let is_lost = |current: &Current| current.is_sent || !current.group.is_empty();
+        if self.current.as_ref().is_some_and(is_lost) {
             let manager = self.dice.index(self.sizes.managers) as u16;
-            sent.push((Peer::Manager(manager), Message::AskConfiguration));
+            sent.push(Sent::Message(Peer::Manager(manager), Message::AskConfiguration));
         }
         let is_given_up = self.mode == Mode::Mixed
-            && self.current.as_ref().is_some_and(|current| current.attempts >= ATTEMPTS_MAX);
+            && self.current.as_ref().is_some_and(|current| {
+                let has_begun = current.is_sent && !current.group.is_empty(); // U1 of `groups`
+                current.attempts >= ATTEMPTS_MAX || has_begun
+            });
         if is_given_up {
             self.current = None;
         }
@@ -133,21 +152,50 @@ impl Client {
         };
         let ask = self.draw_ask(key);
         let is_flush = ask == Ask::Delete && self.flush_dice.happens(FLUSHES_PPM);
-        let operation = match ask {
-            Ask::Get => Operation::Get,
-            Ask::Put(value) => Operation::Put(text_of(key, value)),
-            Ask::Delete if is_flush => Operation::Flush,
-            Ask::Delete => Operation::Delete,
-            Ask::Increment(by) => Operation::Increment(by),
+        let operation = match is_flush {
+            true => Operation::Flush,
+            false => operation_of(key, ask),
         };
         let request =
             Request { client: self.id, sequence: self.sequence, key: name_of(key), operation };
-        let keys = if is_flush { self.sizes.beside(key) } else { vec![key] };
-        let record_count = keys.len();
-        self.current = Some(Current { request, attempts: 0, is_sent: false, record_count });
+        let asks = match is_flush {
+            true => self.sizes.beside(key).into_iter().map(|key| (key, ask)).collect(),
+            false => self.draw_group(key, ask),
+        };
+        let number = self.id.0 as usize - 1;
+        let in_group = |(index, (key, ask)): (usize, &(usize, Ask))| Request {
+            client: groups::client_of(number, index),
+            sequence: self.sequence,
+            key: name_of(*key),
+            operation: operation_of(*key, *ask),
+        };
+        let is_group = !is_flush && asks.len() > 1;
+        let group = asks.iter().enumerate().filter(|_| is_group).map(in_group).collect();
+        let record_count = asks.len();
+        self.current = Some(Current { request, attempts: 0, is_sent: false, record_count, group });
         let (client, start_ns) = (self.id.0, now_ns);
-        let record = |key| Record { client, key, ask, answer: None, start_ns, end_ns: u64::MAX };
-        self.records.extend(keys.into_iter().map(record));
+        let record =
+            |(key, ask)| Record { client, key, ask, answer: None, start_ns, end_ns: u64::MAX };
+        self.records.extend(asks.into_iter().map(record));
+    }
+
+    /// The writes that a write belongs to: itself, and in a group one of each of some other keys.
+    fn draw_group(&mut self, key: usize, ask: Ask) -> Vec<(usize, Ask)> {
+        let mut asks = vec![(key, ask)];
+        let may_be = self.sizes.has_groups && !matches!(ask, Ask::Get);
+        if !may_be || !self.group_dice.happens(GROUPS_PPM) {
+            return asks;
+        }
+        let unique = (self.id.0 * 1_000 + self.sequence) as i64 * 1_000;
+        for other in self.sizes.beside(key).into_iter().filter(|other| *other != key) {
+            match self.group_dice.below(4) {
+                0 => {}
+                1 => asks.push((other, Ask::Delete)),
+                2 if other.is_multiple_of(2) => asks.push((other, Ask::Increment(1))),
+                _ => asks.push((other, Ask::Put(unique + asks.len() as i64))),
+            }
+        }
+        asks
     }
 
     fn draw_ask(&mut self, key: usize) -> Ask {
@@ -173,9 +221,36 @@ impl Client {
         let primary = known.and_then(|all| Some(all.shard(all.shard_of(&request.key))?.primary));
         // Incarnation 0 stands for the present incarnation.
         let anyone = NodeId { name: self.dice.index(self.sizes.nodes) as u16, incarnation: 0 };
-        let to = Peer::Node(primary.unwrap_or(anyone));
-        sent.push((to, Message::Request(request)));
-        self.wake_ns = now_ns + TIMEOUT_NS;
+        let to = primary.unwrap_or(anyone);
+        if current.group.is_empty() {
+            sent.push(Sent::Message(Peer::Node(to), Message::Request(request)));
+            self.wake_ns = now_ns + TIMEOUT_NS;
+            return;
+        }
+        let (client, requests) = (self.id.0 as usize - 1, current.group.clone());
+        sent.push(Sent::Group(to, Group { client, sequence: request.sequence, requests }));
+        self.wake_ns = now_ns + GROUP_TIMEOUT_NS;
+    }
+
+    /// Hears of the end of a group: all outcomes, or none if nothing was executed.
+    pub(super) fn hear_group(
+        &mut self,
+        sequence: u64,
+        outcomes: Option<Vec<Outcome>>,
+        now_ns: u64,
+    ) {
+        let is_it = |current: &Current| current.request.sequence == sequence;
+        if !self.current.as_ref().is_some_and(is_it) {
+            return;
+        }
+        let Some(outcomes) = outcomes else { return self.pause(now_ns) };
+        let first = self.records.len() - outcomes.len();
+        for (record, outcome) in self.records[first..].iter_mut().zip(outcomes) {
+            if let Some(answer) = answer_of(outcome) {
+                (record.answer, record.end_ns) = (Some(answer), now_ns);
+            }
+        }
+        self.end(now_ns);
     }
 
     pub(super) fn hear(&mut self, message: Message, now_ns: u64) {
@@ -197,28 +272,20 @@ impl Client {
         if current.request.sequence != sequence {
             return;
         }
-        let answer = match outcome {
-            Outcome::Elsewhere(new) => {
-                new.into_iter().for_each(|new| self.adopt(new));
-                return self.pause(now_ns);
-            }
-            Outcome::TryAgain | Outcome::TooFewCopies | Outcome::Unknown => {
-                return self.pause(now_ns);
-            }
-            Outcome::Computed => unreachable!("nothing here computes"),
-            // This is a value that no client wrote. No order will explain it.
-            Outcome::NotAnInteger => Answer::Sum(i64::MIN),
-            Outcome::Value(value) => {
-                Answer::Value(value.map(|text| value_of(&text).unwrap_or(i64::MIN)))
-            }
-            Outcome::Done => Answer::Done,
-            Outcome::Integer(sum) => Answer::Sum(sum),
-            Outcome::Deleted(was_there) => Answer::Deleted(was_there),
-        };
+        if let Outcome::Elsewhere(Some(new)) = outcome {
+            self.adopt(new);
+            return self.pause(now_ns);
+        }
+        let Some(answer) = answer_of(outcome) else { return self.pause(now_ns) };
         for record in self.records.iter_mut().rev().take(current.record_count) {
             record.answer = Some(answer);
             record.end_ns = now_ns;
         }
+        self.end(now_ns);
+    }
+
+    /// Ends the current request, and thinks.
+    fn end(&mut self, now_ns: u64) {
         self.current = None;
         let think_ns = match self.mode {
             Mode::Mixed => self.dice.below(14 * MS),
@@ -233,6 +300,33 @@ impl Client {
         }
         self.wake_ns = self.wake_ns.min(now_ns + PAUSE_NS);
     }
+}
+
+fn operation_of(key: usize, ask: Ask) -> Operation {
+    match ask {
+        Ask::Get => Operation::Get,
+        Ask::Put(value) => Operation::Put(text_of(key, value)),
+        Ask::Delete => Operation::Delete,
+        Ask::Increment(by) => Operation::Increment(by),
+    }
+}
+
+/// What an outcome says about the data, if anything.
+fn answer_of(outcome: Outcome) -> Option<Answer> {
+    Some(match outcome {
+        Outcome::Elsewhere(_) | Outcome::TryAgain | Outcome::TooFewCopies | Outcome::Unknown => {
+            return None;
+        }
+        Outcome::Computed => unreachable!("nothing here computes"),
+        // This is a value that no client wrote. No order will explain it.
+        Outcome::NotAnInteger => Answer::Sum(i64::MIN),
+        Outcome::Value(value) => {
+            Answer::Value(value.map(|text| value_of(&text).unwrap_or(i64::MIN)))
+        }
+        Outcome::Done => Answer::Done,
+        Outcome::Integer(sum) => Answer::Sum(sum),
+        Outcome::Deleted(was_there) => Answer::Deleted(was_there),
+    })
 }
 
 fn text_of(key: usize, value: i64) -> Arc<[u8]> {

@@ -3,6 +3,7 @@
 use cluster::{Configuration, Node, NodeId, manager};
 
 use crate::cluster::Plant;
+use crate::cluster::groups::Groups;
 use crate::cluster::scenario::{Fault, Ways, What};
 use crate::cluster::world::{Happening, World};
 
@@ -164,6 +165,7 @@ impl World<'_> {
         if server.node.take().is_none() {
             return false;
         }
+        server.groups = Groups::default();
         server.disk.crash(&mut self.chance);
         if rots {
             self.rot(name);

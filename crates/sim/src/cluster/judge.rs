@@ -99,6 +99,7 @@ impl World<'_> {
             keys: self.scenario.keys,
             shards: self.scenario.shards,
             requests: 0,
+            has_groups: false,
         };
         self.clients.push(Client::new(id, self.options.seed, Mode::ReadsAll, sizes));
         let client = self.clients.len() - 1;
@@ -178,6 +179,7 @@ impl World<'_> {
             struck_count: self.struck,
             left_count: self.left,
             request_count: records.len(),
+            group_count: self.group_count,
             unanswered_count: records.iter().filter(|record| record.answer.is_none()).count(),
             event_count: self.event_count,
             term_count,

@@ -15,10 +15,13 @@ use std::sync::Arc;
 
 use cluster::config_store::{Answer, EmbeddedConfigStore, Request, Response, SessionId};
 use cluster::message::Lane;
-use cluster::{Durability, Manager, Message, Node, NodeId, Peer, Settings, Way, manager, node};
+use cluster::{
+    Durability, Manager, Message, Node, NodeId, Outcome, Peer, Settings, Way, manager, node,
+};
 
-use crate::cluster::client::{Client, Mode, Sizes};
+use crate::cluster::client::{Client, Mode, Sent, Sizes};
 use crate::cluster::dice::Dice;
+use crate::cluster::groups::{Ended, Group, Groups};
 use crate::cluster::machines::{Clock, Crew, Disk, TestReplicaStore};
 use crate::cluster::scenario::{MS, Scenario};
 use crate::cluster::watch::Watch;
@@ -37,6 +40,7 @@ pub(super) enum Happening {
     ConfigStore { manager: usize, incarnation: u32, request: Request },
     ConfigStoreTick,
     Client { client: usize, message: Option<Message> },
+    GroupEnds(Ended),
     FaultBegins(usize),
     FaultEnds(usize),
     StartNode(usize),
@@ -47,6 +51,7 @@ pub(super) enum Happening {
 pub(super) enum ToNode {
     Tick,
     Message { from: Peer, message: Message },
+    Group(Group),
     Landed { lane: Lane, way: Way, bytes: Arc<[u8]> },
     Digested,
     Synced { len_bytes: usize, appended_bytes: u64 },
@@ -58,6 +63,7 @@ pub(super) struct Server {
     pub(super) incarnation: u32,
     pub(super) node: Option<Node<TestReplicaStore>>,
     pub(super) clock: Clock,
+    pub(super) groups: Groups,
     pub(super) paused_until_ns: u64,
     pub(super) disk: Disk,
     pub(super) disk_slow_until_ns: u64,
@@ -102,6 +108,8 @@ pub(super) struct World<'a> {
     pub(super) struck: u64,
     /// The number of servers that were told to end and handed over everything.
     pub(super) left: u64,
+    /// The number of groups that were executed.
+    pub(super) group_count: u64,
 }
 
 impl<'a> World<'a> {
@@ -113,6 +121,7 @@ impl<'a> World<'a> {
             incarnation: 0,
             node: None,
             clock: Clock::draw(drift_ppm, dice),
+            groups: Groups::default(),
             paused_until_ns: 0,
             disk: Disk::default(),
             disk_slow_until_ns: 0,
@@ -134,6 +143,7 @@ impl<'a> World<'a> {
             keys: scenario.keys,
             shards: scenario.shards,
             requests: scenario.requests_per_client,
+            has_groups: options.has_groups,
         };
         let clients = (1..=scenario.client_count as u64)
             .map(|id| Client::new(id, options.seed, Mode::Mixed, sizes));
@@ -158,6 +168,7 @@ impl<'a> World<'a> {
             event_count: 0,
             struck: 0,
             left: 0,
+            group_count: 0,
             scenario,
         };
         world.begin();
@@ -224,6 +235,9 @@ impl<'a> World<'a> {
                 responses.into_iter().for_each(|response| self.respond(None, response));
             }
             Happening::Client { client, message } => self.tell_client(client, message),
+            Happening::GroupEnds((client, sequence, outcomes)) => {
+                self.tell_group(client, sequence, outcomes);
+            }
             Happening::FaultBegins(index) => self.begin_fault(index),
             Happening::FaultEnds(index) => self.end_fault(index),
             Happening::StartNode(name) => self.start_node(name),
@@ -252,8 +266,12 @@ impl<'a> World<'a> {
             ToNode::Tick => node.input(node::Event::Tick, now, &mut actions),
             ToNode::Message { from, message } => {
                 let message = Plant::distort(self.options.plant, node, message);
+                if let Message::Request(request) = &message {
+                    server.groups.ask(request, node, self.now_ns);
+                }
                 node.input(node::Event::Message { from, message }, now, &mut actions);
             }
+            ToNode::Group(group) => server.groups.add(group, self.now_ns),
             ToNode::Landed { lane, way, bytes } => {
                 let lane = Plant::distort_lane(self.options.plant, node, lane);
                 node.input(node::Event::Landed { lane, way, bytes: &bytes }, now, &mut actions);
@@ -274,6 +292,7 @@ impl<'a> World<'a> {
         if node.has_steps() {
             node.input(node::Event::Step, now, &mut actions);
         }
+        let ended = server.groups.turn(node, (now, self.now_ns), &mut actions);
         let id = node.id();
         server.disk.append(&node.replica_store().unlogged.take());
         if node.replica_store().has_waiting() && !node.replica_store().is_woken.replace(true) {
@@ -282,6 +301,9 @@ impl<'a> World<'a> {
         }
         for action in actions {
             self.act(name, id, action);
+        }
+        if let Some(ended) = ended {
+            self.end_group(name, ended);
         }
         if is_tick {
             self.push(
@@ -295,6 +317,21 @@ impl<'a> World<'a> {
 
     fn act(&mut self, name: usize, id: NodeId, action: node::Action) {
         match action {
+            node::Action::Send { to: Peer::Client(client), message } => {
+                let server = &mut self.servers[name];
+                let ended = match &message {
+                    Message::Reply { sequence, outcome } => {
+                        server.groups.replied(client, *sequence, outcome)
+                    }
+                    _ => None,
+                };
+                if !client.is_anonymous() {
+                    return self.send(Peer::Node(id), Peer::Client(client), message);
+                }
+                if let Some(ended) = ended {
+                    self.end_group(name, ended);
+                }
+            }
             node::Action::Send { to, message } => {
                 if self.options.plant == Some(Plant::Lease)
                     && let Message::Lease { sent_at, term, .. } = message
@@ -417,20 +454,52 @@ impl<'a> World<'a> {
     }
 
     fn tell_client(&mut self, client: usize, message: Option<Message>) {
-        let Some(one) = self.clients.get_mut(client) else { return };
         let mut sent = Vec::new();
-        let wake_before_ns = one.wake_ns;
-        match message {
-            Some(message) => one.hear(message, self.now_ns),
-            None if one.wake_ns <= self.now_ns => one.wake(self.now_ns, &mut sent),
+        let now_ns = self.now_ns;
+        self.drive_client(client, |one| match message {
+            Some(message) => one.hear(message, now_ns),
+            None if one.wake_ns <= now_ns => one.wake(now_ns, &mut sent),
             None => {}
+        });
+        let from = Peer::Client(cluster::ClientId(client as u64 + 1));
+        for sent in sent {
+            match sent {
+                Sent::Message(to, message) => self.send(from, to, message),
+                Sent::Group(to, group) => self.send_group(to, group),
+            }
         }
+    }
+
+    /// A group reaches its server once or not at all: it comes from a worker there.
+    fn send_group(&mut self, to: NodeId, group: Group) {
+        let (name, incarnation) = (usize::from(to.name), to.incarnation);
+        if let Some(at_ns) = self.journeys(usize::MAX, name).first() {
+            let what = ToNode::Group(group);
+            self.push(*at_ns, Happening::Node { name, incarnation, what });
+        }
+    }
+
+    fn end_group(&mut self, name: usize, ended: Ended) {
+        self.group_count += u64::from(ended.2.is_some());
+        if let Some(at_ns) = self.journeys(name, usize::MAX).first() {
+            self.push(*at_ns, Happening::GroupEnds(ended));
+        }
+    }
+
+    fn tell_group(&mut self, client: usize, sequence: u64, outcomes: Option<Vec<Outcome>>) {
+        let now_ns = self.now_ns;
+        self.drive_client(client, |one| one.hear_group(sequence, outcomes, now_ns));
+    }
+
+    /// Lets a client act, and wakes it when it wants to be woken.
+    fn drive_client(&mut self, client: usize, act: impl FnOnce(&mut Client)) {
+        let Some(one) = self.clients.get_mut(client) else { return };
+        let wake_before_ns = one.wake_ns;
+        act(one);
         if one.wake_ns != wake_before_ns && !one.is_done() {
             let at_ns = one.wake_ns;
             self.push(at_ns, Happening::Client { client, message: None });
         }
-        let from = Peer::Client(cluster::ClientId(client as u64 + 1));
-        sent.into_iter().for_each(|(to, message)| self.send(from, to, message));
     }
 
     fn send(&mut self, from: Peer, to: Peer, message: Message) {
