@@ -1,4 +1,4 @@
-//! EXEC of every command that writes, in a store that is nearly full: all of them have run, or none.
+//! EXEC of every command that writes, in a store that is nearly full: all have run, or none.
 
 use super::support::{Client, TestServer, command, config, pattern};
 use server::{Config, DataConfig, Durability, Media, Mode};
