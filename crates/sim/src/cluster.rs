@@ -54,8 +54,8 @@ pub struct Options {
     pub only_faults: Option<Vec<usize>>,
     /// The replication scheme; by the seed if not set.
     pub scheme: Option<cluster::Scheme>,
-    /// Whether some writes belong together, as commands on several keys. They are not sent again, so
-    /// that some outcomes stay unknown even where no message is lost.
+    /// Whether some writes belong together, as commands on several keys. They are not sent again:
+    /// some outcomes stay unknown even where no message is lost.
     pub has_groups: bool,
     /// The planted bug.
     pub plant: Option<Plant>,

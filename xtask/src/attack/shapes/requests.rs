@@ -302,8 +302,8 @@ fn held(target: &Target, door: Door, clients: usize, script: Script) -> Result<u
     target.flood(door, clients, &script, Reading::Never)
 }
 
-/// Fills the share of request bodies with blocks of one length, closes all clients at once, and goes
-/// on with another: pages that a heap keeps for the one do not fit the other.
+/// Fills the share of request bodies with blocks of one length, closes all clients at once, and
+/// goes on with another: pages that a heap keeps for the one do not fit the other.
 fn lengths_in_turn(target: &Target) -> Result<u64> {
     let mut refused = 0;
     for length in [1_000_000, 20_000, 200_000, 60_000].into_iter().cycle().take(200) {
