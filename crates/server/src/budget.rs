@@ -207,6 +207,11 @@ impl BufferBudget {
         self.kinds[kind as usize].granted_bytes.load(Ordering::Relaxed)
     }
 
+    /// Whether so many bytes more fit into the part of a kind, whatever other kinds hold.
+    pub fn has_part_for(&self, kind: Kind, bytes: u64) -> bool {
+        self.kind_bytes(kind) + bytes <= self.kind_limit_bytes(kind)
+    }
+
     /// All kinds at this moment.
     pub fn kinds(&self) -> impl Iterator<Item = KindNumbers> {
         Kind::ALL.into_iter().map(|kind| KindNumbers {
@@ -372,10 +377,25 @@ impl Reservation {
     /// amounts that must not wait for others.
     pub fn try_grow_beside(&mut self, bytes: u64) -> bool {
         let more_bytes = bytes.saturating_sub(self.bytes);
-        let has_room = self.budget.kind_bytes(self.kind) + more_bytes <= self.limit_bytes();
+        let has_room = self.budget.has_part_for(self.kind, more_bytes);
         if has_room {
             self.budget.force_grant(self.kind, more_bytes);
             self.bytes += more_bytes;
+        }
+        has_room
+    }
+
+    /// Turns into bytes of another kind of the same class, no more than are held, if that kind is
+    /// within its part; else it stays as it is. For a moment both are booked.
+    pub fn try_turn_into(&mut self, kind: Kind, bytes: u64) -> bool {
+        debug_assert!(kind.class() == self.kind.class() && bytes <= self.bytes);
+        let has_room = self.budget.has_part_for(kind, bytes);
+        if has_room {
+            self.budget.force_grant(kind, bytes);
+            self.budget.give_back(self.kind, self.bytes);
+            (self.kind, self.bytes) = (kind, bytes);
+        } else {
+            self.budget.note_refusal(kind);
         }
         has_room
     }

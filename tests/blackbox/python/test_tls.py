@@ -266,3 +266,38 @@ def test_half_a_record_is_booked_as_long_as_it_is_held(certificates):
         until(lambda: buffers(server, "small") < count * record_bytes)
         for plain, *_ in held:
             plain.close()
+
+
+def test_clients_that_fill_the_buffers_do_not_keep_others_from_connecting(certificates):
+    """As at the port without TLS: some of those that hold most are closed, and told why."""
+    with serving(*certificates.flags(), memory="64MiB", threads="1") as server:
+        context = certificates.context()
+        queued = wires.encode("MULTI") + b"".join(wires.encode("SET", f"k{key}", "q" * 20_000) for key in range(20))
+        half = wires.encode("SET", "half", "h" * 400_000)[:-100_000]
+        holders, newcomers = [], []
+        try:
+            for sent in [queued] * 12 + [half] * 40:
+                holder = dial(server, context)
+                holders.append(holder)
+                holder.settimeout(0.2)
+                with contextlib.suppress(OSError):
+                    holder.sendall(sent)
+            for _ in range(80):
+                newcomer = dial(server, context)
+                newcomers.append(newcomer)
+                newcomer.sendall(b"PING\r\n")
+                assert newcomer.recv(100) == b"+PONG\r\n"
+            last_words = [last_line(holder) for holder in holders]
+            assert any(b"closed the clients that hold most" in line for line in last_words), last_words
+        finally:
+            for connection in holders + newcomers:
+                connection.close()
+
+
+def last_line(connection):
+    """What a client read last."""
+    received = b""
+    with contextlib.suppress(OSError):
+        while part := connection.recv(1 << 16):
+            received += part
+    return received[-300:].strip().rsplit(b"\r\n", 1)[-1]

@@ -110,6 +110,27 @@ fn full_kinds_leave_a_sixteenth_to_connections_and_handshakes() {
 }
 
 #[test]
+fn a_handshake_that_has_ended_becomes_a_connection_in_a_full_budget() {
+    let budget = Arc::new(BufferBudget::new(64 * MIB));
+    let mut ended = Reservation::try_new(&budget, Kind::Handshakes, 20 << 10).unwrap();
+    let mut other = Reservation::try_new(&budget, Kind::Handshakes, 20 << 10).unwrap();
+    let _bodies = fill(&budget, Kind::Bodies);
+    let _replies = fill(&budget, Kind::Replies);
+    let mut connections = fill(&budget, Kind::Connections);
+    assert!(ended.try_turn_into(Kind::Connections, 8 << 10));
+    assert_eq!(budget.kind_bytes(Kind::Handshakes), 20 << 10);
+    assert_eq!(budget.kind_bytes(Kind::Connections), connections.bytes() + (8 << 10));
+    // Only the part of connections themselves can refuse it.
+    let part_bytes = budget.kind_limit_bytes(Kind::Connections);
+    assert!(connections.try_grow_beside(part_bytes - (8 << 10)));
+    assert!(!other.try_turn_into(Kind::Connections, 8 << 10));
+    assert_eq!(other.bytes(), 20 << 10, "what was booked still is");
+    drop((ended, other));
+    assert_eq!(budget.kind_bytes(Kind::Handshakes), 0);
+    assert_eq!(budget.kind_bytes(Kind::Connections), connections.bytes());
+}
+
+#[test]
 fn clients_that_leave_no_room_for_connections_are_to_shrink() {
     let (budget, mut ledger) = ledger(64 * MIB);
     assert!(ledger.try_reserve(Kind::Bodies, 52 * MIB));

@@ -9,7 +9,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustls::{Reader, ServerConfig, ServerConnection};
 
 use super::records::Records;
-use crate::budget::{BufferBudget, Kind, Reservation};
+use crate::budget::{Kind, Reservation};
 use crate::output::{Output, Sent};
 
 /// Sealed bytes that wait for the socket (T2).
@@ -18,9 +18,13 @@ pub const SEALED_BYTES_MAX: usize = 64 << 10;
 /// The memory of a connection when nothing waits: the session and the buffer of its records.
 const IDLE_BYTES: u64 = 8 << 10;
 
-/// The initial memory of a handshake: the session, its transcript, and the server's first flight.
-/// Each byte that the client sends in it is buffered in a vector that doubles.
-pub const HANDSHAKE_BYTES: u64 = 16 << 10;
+/// The initial memory of a handshake: the session, its transcript, the server's first flight, and
+/// what a client without a certificate sends.
+pub const HANDSHAKE_BYTES: u64 = (16 << 10) + HELLO_BYTES;
+
+/// Each byte that the client sends in a handshake is buffered in a vector that doubles. A usual
+/// handshake stays below this, so that it ends wherever it has begun.
+const HELLO_BYTES: u64 = 4 << 10;
 
 /// The length of plaintext that is sealed at a time: records are at most this long.
 const PIECE_BYTES_MAX: usize = 16 << 10;
@@ -68,15 +72,13 @@ impl Stream {
     }
 
     /// Books the growth of the handshake or, after its end, the memory of the session; false: there
-    /// is no room.
-    pub fn book(&mut self, budget: &Arc<BufferBudget>) -> bool {
+    /// is no room, and what was booked before still is.
+    pub fn book(&mut self) -> bool {
         if self.is_handshaking {
-            return self.booked.try_resize(HANDSHAKE_BYTES + 2 * self.received_bytes);
+            let long_bytes = (2 * self.received_bytes).saturating_sub(HELLO_BYTES);
+            return self.booked.try_resize(HANDSHAKE_BYTES + long_bytes);
         }
-        let standing = Reservation::try_new(budget, Kind::Connections, IDLE_BYTES);
-        let has_room = standing.is_some();
-        self.booked = standing.unwrap_or_else(|| Reservation::empty(budget, Kind::Connections));
-        has_room
+        self.booked.try_turn_into(Kind::Connections, IDLE_BYTES)
     }
 
     /// Whether the handshake has not ended yet.

@@ -215,7 +215,7 @@ fn prepare_tcp(socket: &TcpStream) -> Option<(End, End)> {
 }
 
 /// The reply to one client too many.
-fn too_many_line(protocol: Dialect, too_many: TooMany) -> &'static [u8] {
+pub(super) fn too_many_line(protocol: Dialect, too_many: TooMany) -> &'static [u8] {
     match (protocol, too_many) {
         (Dialect::Resp, TooMany::All) => b"-ERR max number of clients reached\r\n",
         (Dialect::Resp, TooMany::OfAddress) => {

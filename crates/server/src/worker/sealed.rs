@@ -2,11 +2,14 @@
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Worker;
+use super::accept::too_many_line;
 use super::read::{HELD_BYTES_MAX, READ_BYTES_MAX};
-use crate::budget::{Kind, Reservation};
+use crate::budget::{Kind, Outgrown, Reservation};
+use crate::clients::TooMany;
 use crate::connection::{Connection, Ending};
 use crate::engine::Home;
 use crate::output::Sent;
@@ -36,15 +39,28 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if !is_tls {
             return Some(None);
         }
-        let mut booked = Reservation::empty(self.core.shared.buffer_budget(), Kind::Handshakes);
+        let booked = self.book_handshake()?;
+        let accepted = self.core.shared.tls()?.accept(booked);
+        accepted.ok().map(Box::new).map(Some)
+    }
+
+    /// Books a handshake. Where requests and replies of other clients leave no room for it, some of
+    /// those are closed first, as for any new connection; where handshakes fill their own part, the
+    /// oldest is.
+    fn book_handshake(&mut self) -> Option<Reservation> {
+        let budget = Arc::clone(self.core.shared.buffer_budget());
+        let mut booked = Reservation::empty(&budget, Kind::Handshakes);
+        let is_of_others = budget.has_part_for(Kind::Handshakes, HANDSHAKE_BYTES);
+        if !booked.try_resize(HANDSHAKE_BYTES) && is_of_others {
+            budget.note_refused_arrival();
+            self.evict_clients(Outgrown::Arrivals);
+        }
         while !booked.try_resize(HANDSHAKE_BYTES) {
             if !self.crowd_out_handshake() {
-                self.core.shared.buffer_budget().note_refused_arrival();
                 return None;
             }
         }
-        let accepted = self.core.shared.tls()?.accept(booked);
-        accepted.ok().map(Box::new).map(Some)
+        Some(booked)
     }
 
     /// Cuts the oldest unfinished handshake of this worker. Returns false if there is none.
@@ -153,10 +169,18 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if has_ended {
             counters.tls.handshakes.add(1);
         }
-        if was_handshaking && !tls.book(self.core.shared.buffer_budget()) {
+        if was_handshaking && !tls.book() {
             counters.tls.crowded_out.add(1);
-            connection.ending = Ending::Now;
-            return;
+            if tls.is_handshaking() {
+                self.core.shared.buffer_budget().note_refused_arrival();
+                connection.ending = Ending::Now;
+                return;
+            }
+            // It can be told: connections fill their part.
+            let line = too_many_line(connection.client.protocol, TooMany::NoRoom);
+            connection.output.append(|out| out.extend_from_slice(line));
+            connection.ending = Ending::AfterFlush;
+            return self.core.touch(slot);
         }
         match received {
             Received::Sealed(count) => {

@@ -342,8 +342,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
     fn say_evicted(&mut self, slot: usize) {
         let connection = &mut self.core.connections[slot];
         let is_next = connection.output.is_empty() && connection.awaiting.is_empty();
-        // Its own replies alone would be sealed.
-        if !is_next || connection.tls.is_some() || connection.exchange.is_some() {
+        let is_handshaking = connection.tls.as_ref().is_some_and(|tls| tls.is_handshaking());
+        if !is_next || is_handshaking || connection.exchange.is_some() {
             return;
         }
         let binary = crate::memcached::binary::unfinished(connection);
@@ -359,7 +359,12 @@ impl<E: Home, P: Poller> Worker<E, P> {
         };
         let reply = binary.as_deref().unwrap_or(line);
         // It fits an empty socket buffer; if the client has left, its loss does no harm.
-        let _ = send(&connection.socket, reply, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        if connection.tls.is_some() {
+            connection.output.append(|out| out.extend_from_slice(reply));
+            Self::send_unsent(connection, usize::MAX, &mut 0);
+        } else {
+            let _ = send(&connection.socket, reply, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        }
         // What it has sent is discarded: otherwise the system would discard the reply.
         connection.ending = Ending::AfterFlush;
     }
