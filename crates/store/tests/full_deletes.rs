@@ -20,7 +20,7 @@ const MEMORY_BYTES: u64 = 8 << 20;
 /// A store counts as full after this many consecutive refused writes.
 const REFUSED_MIN: u32 = 3;
 /// The most steps of housekeeping until a write has room.
-const PATIENCE: u64 = 100_000;
+const PATIENCE: u64 = 1_000_000;
 /// The number of deletes after which the other session does housekeeping, like a sleeping worker of
 /// a server.
 const HOUSE_EVERY: u64 = 512;
@@ -218,6 +218,9 @@ fn delete_some(index: IndexKind) {
     let has_room = (0..PATIENCE).any(|turn| {
         if turn % HOUSE_EVERY == 0 {
             world.wake_idle();
+            // The thread that commits may not have a processor: what is deleted frees nothing
+            // before it is durable.
+            std::thread::sleep(Duration::from_millis(1));
         }
         world.session.as_mut().unwrap().maintain(NOW);
         world.set(ids[0])
