@@ -7,13 +7,15 @@
 //! ```
 //!
 //! What clients send and read lies in the heap, and only its blocks in use are in a ledger. Free
-//! pages are resident beside `--memory`, so they have a limit too (decision 0101): without it,
-//! clients that sent blocks of one length, closed, and sent others kept 45 MiB of them.
+//! pages are resident beside `--memory`, so they have a limit too (decision 0101): without it, each
+//! worker's arena keeps the blocks of one length that clients have sent, while others come.
 //!
 //! # Invariants
 //! P1: when a large block is freed, free pages of the heap are at most a quarter above the limit,
 //!     but for pages that small blocks have left since the last look.
-//! P2: a block that is freed in steady exchange for another costs no system call.
+//! P2: large blocks that are freed in steady exchange for others cost no system call while the
+//!     free pages stay below the limit; else the pages return at most once for each quarter of the
+//!     limit that is freed.
 
 #[cfg(not(miri))]
 pub(crate) use limited::keep_free;
@@ -99,13 +101,19 @@ mod limited {
         }
     }
 
-    #[cold]
     fn count_freed(bytes: usize) {
         let freed = FREED_BYTES.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
-        let kept = KEPT_FREE_BYTES.load(Ordering::Relaxed);
-        if freed >= kept / 4 && !IS_LOOKING.swap(true, Ordering::Acquire) {
+        if freed >= KEPT_FREE_BYTES.load(Ordering::Relaxed) / 4 {
+            look();
+        }
+    }
+
+    /// Returns the free pages if they are above the limit. One thread at a time looks.
+    #[cold]
+    fn look() {
+        if !IS_LOOKING.swap(true, Ordering::Acquire) {
             FREED_BYTES.store(0, Ordering::Relaxed);
-            if free_bytes() > kept {
+            if free_bytes() > KEPT_FREE_BYTES.load(Ordering::Relaxed) {
                 return_free();
             }
             IS_LOOKING.store(false, Ordering::Release);

@@ -46,8 +46,11 @@ use crate::work::Work;
 /// The maximum part of the client buffers for one transaction.
 const QUEUE_BUFFER_PART: u64 = 4;
 
-/// The attempts to plan the room for a part while other clients' values grow.
+/// The attempts to plan the room for a part while other clients make its values longer.
 const PLANS_MAX: usize = 8;
+
+const GREW: ErrorReply<'static> =
+    ErrorReply::Other("the transaction's values kept growing meanwhile: try again");
 
 /// The memory of a watched key in the map, besides the key.
 const WATCHED_OVERHEAD_BYTES: usize = 64;
@@ -341,7 +344,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 
     /// Runs commands on keys, under the locks of all of them; false: a watched key has changed, or
-    /// the first part has no room in the log.
+    /// there is no room in the log for the first part.
     fn exec_part(
         &mut self,
         caller: Caller,
@@ -358,7 +361,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
         let hashes = self.locks_for(transaction, part, is_first);
         let mut plan = self.plan_of(part);
-        for plans_left in (0..PLANS_MAX).rev() {
+        for _ in 0..PLANS_MAX {
             let Some(session) = self.engine.session() else { break };
             let mut locked = session.lock_keys(now, &hashes, plan.room(is_first));
             if is_first && !locked.has_room() {
@@ -367,7 +370,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 return false;
             }
             let mut gather = Gather::new(&mut locked, self.core);
-            if plan.builds_on_old && plans_left > 0 {
+            // Later parts run in any case.
+            if is_first && plan.builds_on_old {
                 let now_plan = gather.plan_of(part);
                 if !plan.covers(&now_plan) {
                     drop(locked);
@@ -377,6 +381,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             }
             return gather.exec_locked(caller, (transaction, began), part, is_first);
         }
+        self.fail(caller, &GREW);
         false
     }
 
