@@ -76,14 +76,25 @@ impl Poller {
     }
 
     fn wait_once(&mut self, timeout: Duration) -> std::io::Result<usize> {
-        let timeout =
-            Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
         self.events.clear();
-        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&timeout)) {
+        let waited = match self.wait_exactly(timeout) {
+            // Linux before 5.11 counts in milliseconds.
+            Err(Errno::NOSYS) => {
+                self.wait_exactly(Duration::from_millis(timeout.as_millis() as u64 + 1))
+            }
+            waited => waited,
+        };
+        match waited {
             Ok(count) => Ok(count),
             Err(Errno::INTR) => Ok(0),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn wait_exactly(&mut self, timeout: Duration) -> Result<usize, Errno> {
+        let timeout =
+            Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+        epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&timeout))
     }
 
     /// The `place`-th connection that the last wait found.

@@ -345,12 +345,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
     /// Serves until the server is stopped and everything is drained, or the drain is cut short.
     pub fn run(mut self) {
         while !self.is_finished() {
-            if let Err(error) = self.wait() {
-                // This cannot happen with valid descriptors; without them there is nothing to
-                // serve.
-                tracing::error!(worker = self.core.worker.index(), "epoll failed: {error}");
-                return;
-            }
+            // It cannot fail with valid descriptors; a server without one of its workers would
+            // leave clients without replies.
+            self.wait().unwrap_or_else(|error| panic!("a worker cannot wait for requests: {error}"));
             self.round();
         }
         self.close_all();

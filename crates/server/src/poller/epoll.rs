@@ -24,6 +24,13 @@ impl Epoll {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         Ok(Epoll { epoll, events: Vec::with_capacity(READY_MAX) })
     }
+
+    /// Waits by a system call that counts in milliseconds if the timeout does, else by one that
+    /// counts in nanoseconds.
+    fn wait_once(&mut self, timeout: Option<Duration>) -> Result<(), Errno> {
+        let timeout = timeout.map(timespec);
+        epoll::wait(&self.epoll, spare_capacity(&mut self.events), timeout.as_ref()).map(drop)
+    }
 }
 
 impl Poller for Epoll {
@@ -44,11 +51,12 @@ impl Poller for Epoll {
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
         ready.clear();
         self.events.clear();
-        let timeout = timeout.map(timespec);
-        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+        match self.wait_once(timeout) {
+            // Linux before 5.11.
+            Err(Errno::NOSYS) => self.wait_once(timeout.map(up_to_millis)),
+            waited => waited,
         }
+        .or_else(|error| if error == Errno::INTR { Ok(()) } else { Err(error) })?;
         ready.extend(self.events.iter().map(|event| {
             let flags = event.flags;
             let broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
@@ -60,6 +68,12 @@ impl Poller for Epoll {
         }));
         Ok(())
     }
+}
+
+/// Rounded up, and at most what the older system call can count.
+fn up_to_millis(duration: Duration) -> Duration {
+    let millis = duration.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128);
+    Duration::from_millis(millis as u64)
 }
 
 fn timespec(duration: Duration) -> Timespec {
@@ -123,6 +137,16 @@ impl Waker {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn timeouts_for_older_kernels_are_whole_milliseconds_and_no_shorter() {
+        let rounded = |duration: Duration| up_to_millis(duration).as_millis();
+        assert_eq!(rounded(Duration::ZERO), 0);
+        assert_eq!(rounded(Duration::from_nanos(1)), 1);
+        assert_eq!(rounded(Duration::from_millis(3)), 3);
+        assert_eq!(rounded(Duration::from_micros(3_001)), 4);
+        assert_eq!(rounded(Duration::MAX), i32::MAX as u128);
+    }
 
     #[test]
     fn a_wake_up_is_seen_until_it_is_reset() {
