@@ -407,6 +407,22 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
 }
 
 impl Entry {
+    /// A delete that is not the answer to a client.
+    pub fn delete_of(shard: ShardId, key: Arc<[u8]>, version: Version) -> Entry {
+        Entry {
+            shard,
+            version,
+            client: ClientId::NONE,
+            sequence: 0,
+            answered: Answered::Done,
+            key,
+            value: None,
+            is_flush: false,
+            client_flags: 0,
+            expires_at: None,
+        }
+    }
+
     fn header(&self) -> Header {
         let value_len_bytes = self.value.as_ref().map_or(0, |value| value.len());
         Header {

@@ -26,8 +26,6 @@ mod start;
 mod syncing;
 pub mod view;
 
-use std::net::SocketAddr;
-
 pub use announced::Told;
 pub use cluster_io::clock;
 pub use cluster_io::config_store::PlaceError;
@@ -36,25 +34,3 @@ pub use inbound_log::Receiver;
 pub use replica_store::{DigestFigures, ServerReplicaStore};
 pub use start::{ControlThread, Joined, Prepared, join, prepare};
 pub use view::{Figures, Place, ReplicationFigures, View};
-
-/// The settings of a server that is a node of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClusterConfig {
-    /// Where the cluster's config store is.
-    pub config_store: cluster_io::Place,
-    /// The address at which other nodes reach this one: links by TCP, landed frames by UDP, one
-    /// port.
-    pub peer: SocketAddr,
-    /// The host that is announced to clients and nodes; `None`: the address of each port.
-    pub advertise: Option<String>,
-    /// This server's name; `None`: derived from the peers' address.
-    pub name: Option<u16>,
-    /// The value that the operator expects among the cluster's settings; `None`: any.
-    pub copies: Option<u8>,
-    /// As `copies`.
-    pub min_copies: Option<u8>,
-    /// As `copies`.
-    pub replication: Option<cluster::Scheme>,
-    /// Threads that install landed entries; 0: the control thread does.
-    pub digest_threads: usize,
-}

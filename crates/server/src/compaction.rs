@@ -50,10 +50,10 @@ use policy::window::Plan;
 use store::Session;
 use store::request::{Request, Sink};
 
+use crate::config::Compacts;
 use crate::counters::{Compacted, SIZE_CLASSES};
 use crate::gather::BATCH_REQUESTS_MAX;
 use crate::rmw::{Refusal, Rmw};
-pub use find::Compacts;
 use find::{Finder, Member};
 use merge::{ASK, Kept, Merge};
 use replay::Replay;

@@ -1,23 +1,20 @@
 //! The configuration that a server is started with: plain values, whose spelling the reading code
 //! has already checked.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fmt, io};
 
 use policy::size_class::{Cost, LargeHelp, Threshold};
 use policy::{Dispatch, WritePolicy};
+use store::medium::Media;
 use store::{Eviction, HugePages, IndexKind, Mode};
 
-use crate::affinity::{self, Pin};
-use crate::cluster::ClusterConfig;
-use crate::compaction::Compacts;
-use crate::durable::DataConfig;
+use crate::affinity::Pin;
 use crate::error::StartError;
-use crate::forwarding::Layers;
-use crate::hot::HotSetSize;
-use crate::live::Hooks;
-use crate::manager::{knobs, ways};
+use crate::log_level::{LogLevel, SetLogLevel};
 use crate::resctrl::Cat;
 use crate::tls::TlsConfig;
 use crate::topology::Numa;
@@ -165,12 +162,6 @@ pub struct Config {
     pub origin: SettingsOrigin,
 }
 
-/// From so many threads on, with a core each, requests are routed by default.
-const ROUTED_THREADS_MIN: usize = 4;
-
-/// By default, rings and tables between threads take at most this fraction of the memory.
-const ROUTING_MEMORY_PART: u64 = 8;
-
 impl Config {
     /// Checks that there is one of `core_count` cores for each pinned worker.
     pub fn check_pins(&self, core_count: usize) -> Result<(), StartError> {
@@ -178,43 +169,6 @@ impl Config {
             return Err(StartError::PinnedThreads { threads: self.threads, core_count });
         }
         Ok(())
-    }
-
-    /// Checks that a requested tuner has something to tune.
-    pub fn check_tuning(&self) -> Result<(), StartError> {
-        match knobs::why_not(self, usize::MAX) {
-            Some(reason) if self.tuning == Tuning::On => Err(StartError::NothingToTune { reason }),
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether d-CREW and size-aware dispatch are the better default for these threads on so many
-    /// cores: from four threads on with a core each, if the memory between them stays a small part
-    /// of all (decision 0047).
-    pub fn routes_by_default(&self, core_count: usize) -> bool {
-        let routed = Config {
-            write_policy: WritePolicy::DCrew,
-            dispatch: Dispatch::SizeAware,
-            ..self.clone()
-        };
-        let Ok(layers) = Layers::new(&routed) else { return false };
-        let most_bytes = self.memory_bytes / ROUTING_MEMORY_PART;
-        (ROUTED_THREADS_MIN..=core_count).contains(&self.threads)
-            && layers.forwarding_memory(&routed).fixed_bytes <= most_bytes
-    }
-
-    /// Checks that threads, write policy and dispatch fit together; the error says what would be
-    /// right.
-    pub fn check_layers(&self) -> Result<(), StartError> {
-        Layers::new(self).map(|_| ())
-    }
-
-    /// What would let some threads only execute; `None`: some do, or will if the tuner finds that
-    /// right.
-    pub fn why_one_layer(&self) -> Option<String> {
-        let is_divided = Layers::new(self).is_ok_and(|layers| layers.start.has_two_layers());
-        let is_tuned = || knobs::why_not(self, affinity::processor_count()).is_none();
-        (!is_divided && !is_tuned()).then(|| ways::layers_remedy(self))
     }
 
     /// `hash` or `tree`, as in the settings.
@@ -416,4 +370,102 @@ pub enum Poll {
     Busy,
     /// Sleeps at once.
     Block,
+}
+
+/// The settings of a server that is a node of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterConfig {
+    /// Where the cluster's config store is.
+    pub config_store: cluster_io::Place,
+    /// The address at which other nodes reach this one: links by TCP, landed frames by UDP, one
+    /// port.
+    pub peer: SocketAddr,
+    /// The host that is announced to clients and nodes; `None`: the address of each port.
+    pub advertise: Option<String>,
+    /// This server's name; `None`: derived from the peers' address.
+    pub name: Option<u16>,
+    /// The value that the operator expects among the cluster's settings; `None`: any.
+    pub copies: Option<u8>,
+    /// As `copies`.
+    pub min_copies: Option<u8>,
+    /// As `copies`.
+    pub replication: Option<cluster::Scheme>,
+    /// Threads that install landed entries; 0: the control thread does.
+    pub digest_threads: usize,
+}
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// At once; it is on the disk about a second later.
+    None,
+    /// When it is on the disk.
+    #[default]
+    Fsync,
+}
+
+/// Where data is kept, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataConfig {
+    /// A directory.
+    pub path: PathBuf,
+    /// When writes are acknowledged.
+    pub durability: Durability,
+    /// The medium of the log.
+    pub media: Media,
+    /// Start without damaged data, and lose it.
+    pub recovers_damaged: bool,
+    /// How often the index is written to a checkpoint, besides at the end; `None`: never, and none
+    /// is read.
+    pub checkpoint_every: Option<Duration>,
+}
+
+/// The largest number of hot keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HotSetSize {
+    /// The tuner's choice; until it has made one, 1,000.
+    #[default]
+    Auto,
+    /// None, and no request is sampled.
+    Off,
+    /// This many.
+    Items(usize),
+}
+
+impl fmt::Display for HotSetSize {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HotSetSize::Auto => formatter.write_str("auto"),
+            HotSetSize::Off => formatter.write_str("off"),
+            HotSetSize::Items(items) => items.fmt(formatter),
+        }
+    }
+}
+
+/// The writes of a key that are merged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compacts {
+    /// Four or more, of a kilobyte each: the store writes shorter values faster than they can be
+    /// merged (decision 0029).
+    #[default]
+    Long,
+    /// Two or more of any length, as C-4 does (§4.3).
+    All,
+}
+
+/// Writes changed values, each with its key, into a configuration file.
+pub type RewriteFile = fn(&Path, &BTreeMap<&'static str, String>) -> io::Result<()>;
+
+/// Functions and state of the process around a server.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hooks {
+    /// How CONFIG REWRITE changes values in the file; `None`: it cannot.
+    pub rewrite_file: Option<RewriteFile>,
+    /// The log level that the process was started with.
+    pub log_level: LogLevel,
+    /// How CONFIG SET changes the log level; `None`: it cannot.
+    pub set_log_level: Option<SetLogLevel>,
+    /// Called once at the start: before it the process may end at once without losing anything;
+    /// after it the server has to be stopped.
+    pub before_begin: Option<fn()>,
 }

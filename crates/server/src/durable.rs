@@ -17,9 +17,9 @@
 
 mod checkpoints;
 mod directory;
+mod kept;
 mod node_file;
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -27,39 +27,15 @@ use std::time::{Duration, Instant};
 
 use store::Session;
 use store::durable::{Committer, Durable, Health, Recovery};
-use store::medium::{LogFile, Media};
+use store::medium::LogFile;
 
+use crate::config::{DataConfig, Durability};
 use crate::error::StartError;
 use checkpoints::CheckpointThread;
 
 pub use directory::{backup_data, check_data, check_node, open_store};
+pub use kept::{Kept, Owner};
 pub use node_file::{Tenancy, Tenant};
-
-/// When a write is acknowledged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// At once; it is on the disk about a second later.
-    None,
-    /// When it is on the disk.
-    #[default]
-    Fsync,
-}
-
-/// Where data is kept, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DataConfig {
-    /// A directory.
-    pub path: PathBuf,
-    /// When writes are acknowledged.
-    pub durability: Durability,
-    /// The medium of the log.
-    pub media: Media,
-    /// Start without damaged data, and lose it.
-    pub recovers_damaged: bool,
-    /// How often the index is written to a checkpoint, besides at the end; `None`: never, and none
-    /// is read.
-    pub checkpoint_every: Option<Duration>,
-}
 
 /// The interval of commits that no worker asks for.
 const COMMIT_EVERY: Duration = Duration::from_secs(1);

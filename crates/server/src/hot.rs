@@ -41,7 +41,6 @@ pub(crate) mod session;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -54,7 +53,7 @@ use store::{HotArray, IndexKind};
 
 pub use epochs::HotEpochs;
 
-use crate::config::Config;
+use crate::config::{Config, HotSetSize};
 
 /// Keys that are tracked, and so the largest hot set (uTPS §3.2.2).
 pub const TRACKED_MAX: usize = 10_000;
@@ -75,28 +74,6 @@ const TRACKED_FOR_PEOPLE: usize = 1000;
 
 /// Bytes of a sampled key that are kept.
 pub const SAMPLE_KEY_BYTES_MAX: usize = 52;
-
-/// The largest number of hot keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HotSetSize {
-    /// The tuner's choice; until it has made one, 1,000.
-    #[default]
-    Auto,
-    /// None, and no request is sampled.
-    Off,
-    /// This many.
-    Items(usize),
-}
-
-impl fmt::Display for HotSetSize {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            HotSetSize::Auto => formatter.write_str("auto"),
-            HotSetSize::Off => formatter.write_str("off"),
-            HotSetSize::Items(items) => items.fmt(formatter),
-        }
-    }
-}
 
 /// One sampled access.
 #[derive(Clone, Copy, Debug)]

@@ -54,6 +54,7 @@ mod gather;
 mod heap;
 mod hot;
 pub mod latency_monitor;
+mod layer_settings;
 mod listen;
 mod live;
 mod log_level;
@@ -96,19 +97,19 @@ mod worker;
 
 pub use affinity::Pin;
 pub use budget::BufferBudget;
-pub use compaction::Compacts;
 pub use config::{
-    AdminAccess, Config, DebugCommand, NativeTransport, Poll, SettingsOrigin, SlowLogConfig,
-    Tuning, UdpConfig, XdpDevice,
+    AdminAccess, ClusterConfig, Compacts, Config, DataConfig, DebugCommand, Durability, Hooks,
+    HotSetSize, NativeTransport, Poll, RewriteFile, SettingsOrigin, SlowLogConfig, Tuning,
+    UdpConfig, XdpDevice,
 };
 pub use counters::LatencyCounts;
 #[cfg(any(test, feature = "drive"))]
 pub use drive::Drive;
-pub use durable::{Data, DataConfig, Durability, backup_data, check_data, check_node};
+pub use durable::{Data, backup_data, check_data, check_node};
 pub use error::StartError;
 pub use forwarding::RolesError;
-pub use hot::{HotKey, HotKeys, HotSetSize, Published as HotSet};
-pub use live::{Hooks, LIVE_SETTINGS, Live, RewriteFile};
+pub use hot::{HotKey, HotKeys, Published as HotSet};
+pub use live::{LIVE_SETTINGS, Live};
 pub use log_level::{LogLevel, SetLogLevel};
 pub use memory::{IndexGrowth, MEMORY_BYTES_MIN, MemoryPlan};
 pub use memory_limits::{MemoryLimits, memory_max_bytes};

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::clients::ClientsMax;
-use crate::config::Config;
+use crate::config::{Config, RewriteFile};
 use crate::log_level::{LogLevel, SetLogLevel};
 
 /// The settings, by their keys.
@@ -33,23 +33,6 @@ pub const LIVE_SETTINGS: [&str; 14] = [
     "latency-monitor-threshold",
     "log",
 ];
-
-/// Writes changed values, each with its key, into a configuration file.
-pub type RewriteFile = fn(&Path, &BTreeMap<&'static str, String>) -> io::Result<()>;
-
-/// Functions and state of the process around a server.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Hooks {
-    /// How CONFIG REWRITE changes values in the file; `None`: it cannot.
-    pub rewrite_file: Option<RewriteFile>,
-    /// The log level that the process was started with.
-    pub log_level: LogLevel,
-    /// How CONFIG SET changes the log level; `None`: it cannot.
-    pub set_log_level: Option<SetLogLevel>,
-    /// Called once at the start: before it the process may end at once without losing anything;
-    /// after it the server has to be stopped.
-    pub before_begin: Option<fn()>,
-}
 
 /// Live settings that no other module keeps, and the list of changed ones.
 #[derive(Debug)]

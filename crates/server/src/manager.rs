@@ -48,6 +48,7 @@ use crate::config::Tuning;
 use crate::doors::{self, Reminder};
 use crate::error::StartError;
 use crate::hot::HotEpochs;
+use crate::layer_settings::why_not_tuned;
 use crate::resctrl::Cat;
 use crate::shared::Shared;
 use crate::sizes::{SizeMonitor, StoredSizes};
@@ -224,7 +225,7 @@ impl Drop for ManagerThread {
 /// Opens the cache's group, and logs what is tuned and what is not, a line each.
 fn open_ways(shared: &Shared) -> Result<(), StartError> {
     let config = shared.config();
-    let why_not = knobs::why_not(config, affinity::processor_count());
+    let why_not = why_not_tuned(config, affinity::processor_count());
     let has_two_layers = why_not.is_none() || shared.role_plan().has_two_layers();
     match ways::open(config, has_two_layers)? {
         ways::Opened::Ways(ways) => {

@@ -14,12 +14,13 @@ use wire::native::TagKey;
 
 use crate::admin::AdminThread;
 use crate::cluster::{self, ControlThread};
+use crate::config::HotSetSize;
 use crate::config::{Config, Poll};
 use crate::durable::LogThread;
 use crate::engine::{Home, RunToCompletion};
 use crate::error::StartError;
 use crate::forwarding::{Fabric, Layers, Routed, Turn};
-use crate::hot::{self, HotSetSize};
+use crate::hot;
 use crate::listen::{UnixListener, listen, listen_unix};
 use crate::manager::ManagerThread;
 use crate::memcached::udp::{self, UdpPort};

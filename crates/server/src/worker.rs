@@ -347,7 +347,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         while !self.is_finished() {
             // It cannot fail with valid descriptors; a server without one of its workers would
             // leave clients without replies.
-            self.wait().unwrap_or_else(|error| panic!("a worker cannot wait for requests: {error}"));
+            self.wait()
+                .unwrap_or_else(|error| panic!("a worker cannot wait for requests: {error}"));
             self.round();
         }
         self.close_all();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cluster::Scheme;
-use server::cluster::ClusterConfig;
+use server::ClusterConfig;
 use server::cluster::PlaceError;
 use server::tls::{ClientCertificates, TlsConfig};
 use server::{

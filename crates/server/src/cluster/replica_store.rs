@@ -29,7 +29,6 @@ mod finding;
 mod flushing;
 mod installing;
 mod keeping;
-mod kept;
 mod load;
 mod numbers;
 mod recent;
@@ -58,11 +57,11 @@ use keeping::Keeping;
 use remembered::{RECENT_BYTES, RECENT_MAX_BYTES, Remembered, Why};
 
 use crate::budget::{BufferBudget, Kind, Reservation};
+use crate::durable::Kept;
 
 pub use crew::DigestFigures;
 pub use digester::Call;
 pub use keeping::Keep;
-pub use kept::{Kept, Owner};
 pub use numbers::ShardNumbers;
 
 /// A cursor of a part whose low bits are the version behind which remembered deletes continue ...
@@ -281,21 +280,6 @@ fn entry_of((shard, number): (ShardId, NonZeroU16), item: &Item<'_>) -> Option<A
     Some(Arc::new(put))
 }
 
-fn delete_of(shard: ShardId, key: Arc<[u8]>, version: Version) -> Entry {
-    Entry {
-        shard,
-        version,
-        client: ClientId::NONE,
-        sequence: 0,
-        answered: Answered::Done,
-        key,
-        value: None,
-        is_flush: false,
-        client_flags: 0,
-        expires_at: None,
-    }
-}
-
 impl State {
     fn get(&mut self, shard: ShardId, key: &[u8]) -> Option<Arc<Entry>> {
         if self.clearing.has(shard) {
@@ -304,7 +288,7 @@ impl State {
         self.recall(shard);
         let remembered = self.shards.get(&shard);
         if let Some(version) = remembered.and_then(|remembered| remembered.delete_of(key)) {
-            return Some(Arc::new(delete_of(shard, key.into(), version)));
+            return Some(Arc::new(Entry::delete_of(shard, key.into(), version)));
         }
         let hash = self.store.key_hasher().hash(key);
         let request = Request { key, hash, op: Op::<NoUpdate>::Get };
@@ -407,7 +391,7 @@ impl State {
                 part.next = last.map(|last| DELETES | last);
                 break;
             }
-            part.entries.push(Arc::new(delete_of(shard, key.clone(), version)));
+            part.entries.push(Arc::new(Entry::delete_of(shard, key.clone(), version)));
         }
         part
     }

@@ -15,7 +15,8 @@
 use std::time::Instant;
 
 use super::tests::{NOW, blind_set, store};
-use super::{Answering, Compaction, Compacts, Refusal, Rmw, Sink, Tells};
+use super::{Answering, Compaction, Refusal, Rmw, Sink, Tells};
+use crate::config::Compacts;
 use crate::core::Tally;
 use crate::reply::{Destination, Reply, Shape};
 use store::PinnedValue;

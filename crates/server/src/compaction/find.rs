@@ -6,6 +6,7 @@ use policy::window::{Compactable, ConnectionId, Effect};
 use store::request::{Condition, Expiry, Op, Request};
 
 use super::{Answering, Tells};
+use crate::config::Compacts;
 use crate::gather::BATCH_REQUESTS_MAX;
 use crate::rmw::Rmw;
 
@@ -18,17 +19,6 @@ const GROUPS_MAX: usize = 16;
 
 /// A free slot.
 const FREE: u8 = u8::MAX;
-
-/// The writes of a key that are merged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compacts {
-    /// Four or more, of a kilobyte each: the store writes shorter values faster than they can be
-    /// merged (decision 0029).
-    #[default]
-    Long,
-    /// Two or more of any length, as C-4 does (§4.3).
-    All,
-}
 
 impl Compacts {
     /// The minimum number of writes of one key that may be worth a window.

@@ -16,8 +16,8 @@ use store::medium::{FileMedium, LogFile, Media, open_regular};
 use store::{NeededMemory, NodeShare, Store, StoreConfig, Tuning};
 
 use super::node_file::{self, Tenancy, Tenant};
-use super::{Data, DataConfig, checkpoints};
-use crate::cluster::replica_store::{Kept, Owner};
+use super::{Data, Kept, Owner, checkpoints};
+use crate::config::DataConfig;
 use crate::error::StartError;
 use crate::private;
 use crate::process::{random_u64, unix_now};

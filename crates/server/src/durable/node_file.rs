@@ -1,5 +1,5 @@
 //! The file `NODE` of a data directory: the node and the cluster it belongs to, and the state that
-//! the node keeps beside its log (`cluster::replica_store::Kept`).
+//! the node keeps beside its log ([`Kept`]).
 //!
 //! ```text
 //!  bytes ─▶ NODE.new ─ sync ─▶ rename to NODE ─▶ sync of the directory
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use cluster::message::Recovered;
 use store::medium::open_regular;
 
-use crate::cluster::replica_store::{Kept, Owner};
+use super::{Kept, Owner};
 use crate::small_file;
 
 const NODE_FILE: &str = "NODE";

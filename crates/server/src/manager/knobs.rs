@@ -14,6 +14,7 @@ use super::{Controller, Decision, Observed};
 use crate::affinity;
 use crate::config::{Config, Tuning};
 use crate::hot::{HotKeys, ITEMS_DEFAULT, TRACKED_MAX};
+use crate::layer_settings::why_not_tuned;
 use crate::resctrl::CacheWays;
 use crate::shared::Shared;
 
@@ -23,50 +24,10 @@ const HOT_STEP: u32 = 1_000;
 /// The group of the memory-resident threads, if the machine has such groups.
 pub type SharedWays = Arc<Mutex<CacheWays>>;
 
-/// On fewer threads two layers hardly ever pay, and nothing is tried unless requested (K17).
-const AUTO_THREADS_MIN: usize = 4;
-
-/// What prevents tuning; words for one line.
-pub fn why_not(config: &Config, core_count: usize) -> Option<String> {
-    if config.tuning == Tuning::Off {
-        return Some("--tuner off".to_owned());
-    }
-    if let Some(count) = config.cr_threads {
-        return Some(format!(
-            "--cr-threads {count} leaves it nothing to turn: give --cr-threads auto"
-        ));
-    }
-    if let policy::Dispatch::HandOff(_) = config.dispatch {
-        let dispatch = config.dispatch;
-        let reason = format!("--dispatch {dispatch} fixes the threads that poll");
-        return Some(format!("{reason}: give another --dispatch"));
-    }
-    if config.threads < 2 {
-        let on = if config.tuning == Tuning::On { "" } else { ", and --tuner on" };
-        return Some(format!("one thread has no layers: give --threads 2 or more{on}"));
-    }
-    if config.tuning == Tuning::On {
-        return None;
-    }
-    if config.threads < AUTO_THREADS_MIN {
-        return Some(format!(
-            "{} threads run to completion: give --tuner on to let it try two layers",
-            config.threads
-        ));
-    }
-    (config.threads > core_count).then(|| {
-        let fewer = match core_count >= AUTO_THREADS_MIN {
-            true => format!("--threads {core_count} or "),
-            false => String::new(),
-        };
-        format!("{} threads share {core_count} cores: give {fewer}--tuner on", config.threads)
-    })
-}
-
 /// Whether there is a tuner: one that turns a knob now, or would after CONFIG SET cr-threads auto.
 pub fn may_tune(config: &Config, is_routed: bool, core_count: usize) -> bool {
     let left_to_it = Config { cr_threads: None, ..config.clone() };
-    is_routed && why_not(&left_to_it, core_count).is_none()
+    is_routed && why_not_tuned(&left_to_it, core_count).is_none()
 }
 
 /// The knobs.
@@ -273,7 +234,7 @@ mod tests {
     #[track_caller]
     fn check(threads: usize, tuning: Tuning, core_count: usize, want: Option<&str>) {
         let config = Config { threads, tuning, ..Config::default() };
-        assert_eq!(why_not(&config, core_count).as_deref(), want);
+        assert_eq!(why_not_tuned(&config, core_count).as_deref(), want);
     }
 
     #[test]
@@ -381,10 +342,10 @@ mod tests {
         let fixed =
             Config { threads: 4, cr_threads: Some(1), tuning: Tuning::On, ..Config::default() };
         let words = "--cr-threads 1 leaves it nothing to turn: give --cr-threads auto";
-        assert_eq!(why_not(&fixed, 4).as_deref(), Some(words));
+        assert_eq!(why_not_tuned(&fixed, 4).as_deref(), Some(words));
         let dispatch = policy::Dispatch::HandOff(1);
         let hand_off = Config { cr_threads: None, dispatch, ..fixed };
         let words = "--dispatch hand-off:1 fixes the threads that poll: give another --dispatch";
-        assert_eq!(why_not(&hand_off, 4).as_deref(), Some(words));
+        assert_eq!(why_not_tuned(&hand_off, 4).as_deref(), Some(words));
     }
 }

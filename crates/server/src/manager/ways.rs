@@ -2,11 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use policy::Dispatch;
-
 use super::knobs::SharedWays;
 use crate::config::Config;
 use crate::error::StartError;
+use crate::layer_settings::layers_remedy;
 use crate::resctrl::CacheWays;
 use crate::resctrl::Cat;
 
@@ -45,17 +44,6 @@ pub fn open(config: &Config, has_two_layers: bool) -> Result<Opened, StartError>
         Ok(ways) => Ok(Opened::Ways(Arc::new(Mutex::new(ways)))),
         Err(error) => refuse(error.to_string()),
     }
-}
-
-/// The setting that gives a server threads that only execute.
-pub fn layers_remedy(config: &Config) -> String {
-    match (config.dispatch, config.cr_threads) {
-        (Dispatch::HandOff(_), _) => "give another --dispatch, and --cr-threads N below --threads",
-        _ if config.threads < 2 => "give --threads 2 or more, and --cr-threads 1 or --tuner on",
-        (_, Some(_)) => "give --cr-threads N below --threads",
-        (_, None) => "give --cr-threads N below --threads, or --tuner on",
-    }
-    .to_owned()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use wire::resp::{ClusterRequest, Command, Encoder, ErrorReply};
 
 use super::Caller;
 use crate::cluster::announced::{self, Peers, Told};
-use crate::durable::Durability;
+use crate::config::Durability;
 use crate::engine::Engine;
 use crate::gather::Gather;
 

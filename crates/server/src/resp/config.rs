@@ -12,7 +12,7 @@ pub(crate) use staged::set_live;
 use super::Caller;
 use super::disk_wait::Written;
 use crate::config::Config;
-use crate::durable::Durability;
+use crate::config::Durability;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::shared::Shared;

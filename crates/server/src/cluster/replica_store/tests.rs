@@ -50,7 +50,7 @@ fn version(bits: u64) -> Version {
 
 fn put(shard: ShardId, key: &str, version_bits: u64) -> Arc<Entry> {
     let value = version_bits.to_le_bytes().repeat(1 + version_bits as usize % 5);
-    let delete = delete_of(shard, key.as_bytes().into(), version(version_bits));
+    let delete = Entry::delete_of(shard, key.as_bytes().into(), version(version_bits));
     Arc::new(Entry { value: Some(value.into()), client_flags: 7, ..delete })
 }
 
@@ -152,7 +152,7 @@ impl Pair {
         let next = self.pending.iter().copied().max().unwrap_or(0) + 1;
         let place = self.rng.below(self.pending.len() as u64) as usize;
         let bits = std::mem::replace(&mut self.pending[place], next);
-        let delete = delete_of(shard, Arc::default(), version(bits));
+        let delete = Entry::delete_of(shard, Arc::default(), version(bits));
         let flush = Arc::new(Entry { is_flush: true, ..delete });
         assert_eq!(self.tested.install(flush.clone()), self.model.install(flush));
         assert!(self.tested.take_flushed() || self.tested.floor(shard) > version(bits));
@@ -299,7 +299,7 @@ fn what_is_installed_while_the_index_is_walked_is_found() {
         replica_store.install(put(shard, &format!("new {number}"), 2 * number + 1));
         replica_store.install(put(shard, &format!("key {number}"), 100_000 + number));
         let key = format!("key {}", 1_000 + number);
-        let delete = delete_of(shard, key.as_bytes().into(), version(200_000 + number));
+        let delete = Entry::delete_of(shard, key.as_bytes().into(), version(200_000 + number));
         replica_store.install(Arc::new(delete));
     });
     let found = above(&replica_store, shard, 0);
@@ -382,7 +382,7 @@ fn a_part_of_large_values_is_short() {
     let value: Arc<[u8]> = vec![7; 256 << 10].into();
     for number in 1..=64 {
         let key = format!("k{number}");
-        let delete = delete_of(ShardId(0), key.as_bytes().into(), version(number));
+        let delete = Entry::delete_of(ShardId(0), key.as_bytes().into(), version(number));
         let entry = Entry { value: Some(value.clone()), ..delete };
         assert_eq!(replica_store.install(Arc::new(entry)), Installed::Newest);
     }

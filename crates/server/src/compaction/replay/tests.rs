@@ -3,10 +3,11 @@
 
 use base::KeyHash;
 
-use super::super::find::{Compacts, members};
+use super::super::find::members;
 use super::super::tests::{NOW, blind_set, store};
 use super::super::{Answering, Tells};
 use super::*;
+use crate::config::Compacts;
 use crate::rmw::Bounded;
 
 /// All requests are one connection's, and their replies report nothing.

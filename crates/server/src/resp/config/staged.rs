@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use base::ByteSize;
 
+use crate::config::HotSetSize;
 use crate::descriptors;
 use crate::forwarding::{Dispatchers, Threads, Wanted};
-use crate::hot::{HotSetSize, TRACKED_MAX};
+use crate::hot::TRACKED_MAX;
 use crate::log_level::LogLevel;
 use crate::password::PASSWORD_MAX_BYTES;
 use crate::shared::Shared;

@@ -7,7 +7,7 @@ use cluster::Version;
 use cluster::message::Change;
 
 use super::*;
-use crate::cluster::ClusterConfig;
+use crate::config::ClusterConfig;
 use crate::forwarding::replicate::{Ends, GroupAnswer, GroupCall, RequestChange};
 
 const UNCERTAIN: &str = "-UNCERTAIN this node ceased to be the slot's primary while the write was \

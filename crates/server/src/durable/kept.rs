@@ -21,8 +21,6 @@ use cluster::record::{Check, Entry, block};
 use cluster::slot::SLOT_COUNT;
 use cluster::{ShardId, Version};
 
-use super::delete_of;
-
 /// Names the format of the value too: another format has another key, and is not read as this one.
 const KEY: &[u8] = b"node";
 const FIXED_BYTES: usize = 26;
@@ -87,7 +85,7 @@ impl Kept {
     }
 
     /// A shard's number in the log.
-    pub(super) fn number_of(&self, shard: ShardId) -> u16 {
+    pub fn number_of(&self, shard: ShardId) -> u16 {
         self.shards.get(&shard).map_or(shard.0 + 1, |kept| kept.number)
     }
 
@@ -96,16 +94,16 @@ impl Kept {
         self.shards.get(&shard).map_or(Version::ZERO, |kept| kept.commit)
     }
 
-    pub(super) fn set_commit(&mut self, shard: ShardId, commit: Version) {
+    pub fn set_commit(&mut self, shard: ShardId, commit: Version) {
         self.at(shard).commit = commit;
     }
 
-    pub(super) fn set_floor(&mut self, shard: ShardId, floor: Version) {
+    pub fn set_floor(&mut self, shard: ShardId, floor: Version) {
         self.at(shard).floor = floor;
     }
 
     /// The floors of shards that were flushed.
-    pub(super) fn floors(&self) -> Vec<(ShardId, Version)> {
+    pub fn floors(&self) -> Vec<(ShardId, Version)> {
         let flushed = self.shards.iter().filter(|(_, kept)| kept.floor > Version::ZERO);
         flushed.map(|(shard, kept)| (*shard, kept.floor)).collect()
     }
@@ -117,7 +115,7 @@ impl Kept {
     }
 
     /// Makes a shard's entries in the log void. Returns false if all numbers were given.
-    pub(super) fn void(&mut self, shard: ShardId) -> bool {
+    pub fn void(&mut self, shard: ShardId) -> bool {
         let number = self.next_number;
         let Some(next_number) = number.checked_add(1) else { return false };
         self.next_number = next_number;
@@ -126,7 +124,7 @@ impl Kept {
     }
 
     /// The shard that has a number now; none: entries with the number are void.
-    pub(super) fn shard_of(&self, number: u16) -> Option<ShardId> {
+    pub fn shard_of(&self, number: u16) -> Option<ShardId> {
         let first = number.checked_sub(1).map(ShardId);
         let first = first.filter(|shard| shard.0 < SLOT_COUNT && self.number_of(*shard) == number);
         first.or_else(|| {
@@ -162,7 +160,7 @@ impl Kept {
             value.extend(shard.0.to_le_bytes());
             value.extend(floor.bits().to_le_bytes());
         }
-        let entry = delete_of(ShardId(0), KEY.into(), Version::ZERO);
+        let entry = Entry::delete_of(ShardId(0), KEY.into(), Version::ZERO);
         let mut bytes = Vec::new();
         Entry { value: Some(value.into()), ..entry }.append(&mut bytes);
         bytes
