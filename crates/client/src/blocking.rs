@@ -10,8 +10,9 @@ use wire::native::{
 };
 
 use crate::config::Config;
-use crate::connection::{ConnectError, Connection};
+use crate::connection::Connection;
 use crate::engine::{Answer, Token};
+use crate::error::ConnectError;
 use crate::error::{RequestError, SubmitError};
 use crate::stats::Stats;
 use crate::target::{BadTarget, Target};

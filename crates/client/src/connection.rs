@@ -4,65 +4,22 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
 use std::time::{Duration, Instant as Clock};
 
 use base::Instant;
 use landing::udp::DATAGRAM_BYTES_MAX;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use wire::native::{Op, Reason, Want};
+use wire::native::{Op, Want};
 
 use crate::config::Config;
 use crate::engine::{Completion, Engine, Token};
-use crate::error::SubmitError;
+use crate::error::{ConnectError, SubmitError};
 use crate::link::{Link, ShmLink, UdpLink};
 use crate::stats::Stats;
 use crate::target::{Target, frame_bytes_to, resolve};
 
 /// The least length that the server takes as a client's longest frame.
 const FRAME_MIN_BYTES: usize = 256;
-
-/// The reasons for which there is no connection.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConnectError {
-    /// The system refused.
-    #[error("cannot connect to {target}: {source}")]
-    System {
-        /// The server.
-        target: String,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The server's shared memory is not available.
-    #[error("cannot connect to shm:{}: {source}", path.display())]
-    Shm {
-        /// The server's socket.
-        path: PathBuf,
-        /// The reason.
-        source: landing::shm::ConnectError,
-    },
-    /// No socket listens at the address.
-    #[error("cannot connect to {target}: connection refused")]
-    Refused {
-        /// The server.
-        target: String,
-    },
-    /// No answer.
-    #[error("cannot connect to {target}: no answer in time")]
-    TimedOut {
-        /// The server.
-        target: String,
-    },
-    /// The server refuses a session.
-    #[error("cannot connect to {target}: {reason}")]
-    NoSession {
-        /// The server.
-        target: String,
-        /// The reason.
-        reason: Reason,
-    },
-}
 
 /// How long [`Connection::wait`] spins before it sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

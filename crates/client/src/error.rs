@@ -1,5 +1,8 @@
 //! The reasons for which a request ends without an answer.
 
+use std::io;
+use std::path::PathBuf;
+
 use thiserror::Error;
 use wire::native::Reason;
 
@@ -57,4 +60,46 @@ pub enum RequestError {
     /// The server refuses a session for good.
     #[error("{0}")]
     NoSession(Reason),
+}
+
+/// The reasons for which there is no connection.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The system refused.
+    #[error("cannot connect to {target}: {source}")]
+    System {
+        /// The server.
+        target: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The server's shared memory is not available.
+    #[error("cannot connect to shm:{}: {source}", path.display())]
+    Shm {
+        /// The server's socket.
+        path: PathBuf,
+        /// The reason.
+        source: landing::shm::ConnectError,
+    },
+    /// No socket listens at the address.
+    #[error("cannot connect to {target}: connection refused")]
+    Refused {
+        /// The server.
+        target: String,
+    },
+    /// No answer.
+    #[error("cannot connect to {target}: no answer in time")]
+    TimedOut {
+        /// The server.
+        target: String,
+    },
+    /// The server refuses a session.
+    #[error("cannot connect to {target}: {reason}")]
+    NoSession {
+        /// The server.
+        target: String,
+        /// The reason.
+        reason: Reason,
+    },
 }

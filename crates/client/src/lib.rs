@@ -39,9 +39,9 @@ pub use wire::native::{
 pub use blocking::{Client, ClientError, Item, KeyAndValue, SetOptions, Written};
 pub use cluster::{Cluster, ClusterConfig};
 pub use config::{Config, Delivery, KeyOrder, OUTSTANDING_MAX, ReadSteering};
-pub use connection::{ConnectError, Connection, Waiting};
+pub use connection::{Connection, Waiting};
 pub use engine::{Answer, Completion, Engine, Token};
-pub use error::{RequestError, SubmitError};
+pub use error::{ConnectError, RequestError, SubmitError};
 pub use rtt::RttHistogram;
 pub use stats::Stats;
 pub use target::{BadTarget, Target};

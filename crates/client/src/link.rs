@@ -13,8 +13,8 @@ use landing::udp::{Udp, UdpConfig};
 use landing::{Lane, SendError, Transport, Zone, ZoneSize};
 
 use crate::config::Delivery;
-use crate::connection::ConnectError;
 use crate::engine::Engine;
+use crate::error::ConnectError;
 
 /// Bytes of the landing ring, and of the queue to the kernel.
 const RING_BYTES: usize = 512 << 10;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::connection::ConnectError;
+use crate::error::ConnectError;
 
 /// The default port of servers.
 const PORT_DEFAULT: u16 = 7379;

@@ -12,10 +12,9 @@
 use std::sync::Arc;
 
 use cluster::config_store::{Answer, Ask, Path, Stamp};
-use zookeeper_client::{Client, CreateMode, Error, EventType, Stat};
+use zookeeper_client::{Acls, Client, CreateMode, Error, EventType, Stat};
 
 use crate::Place;
-use crate::session::acls;
 
 /// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,4 +118,9 @@ async fn watch(client: &Client, node: &str, path: Path) -> Result<Answer, Error>
         EventType::Session => Ok(Answer::Expired),
         _ => Ok(Answer::Changed(path)),
     }
+}
+
+/// The access control lists of the nodes.
+pub(crate) fn acls(place: &Place) -> Acls<'static> {
+    if place.digest.is_some() { Acls::creator_all() } else { Acls::anyone_all() }
 }

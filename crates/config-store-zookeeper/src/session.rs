@@ -8,18 +8,13 @@ use std::time::Duration;
 use cluster::config_store::{Answer, Ask, Request, Response, SessionId};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::LocalSet;
-use zookeeper_client::{Acls, Client, CreateMode, Error};
+use zookeeper_client::{Client, CreateMode, Error};
 
 use crate::ask::{self, Outcome};
 use crate::{Event, Place};
 
 /// The time limit for connecting to the ensemble.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
-
-/// The access control lists of the nodes.
-pub(crate) fn acls(place: &Place) -> Acls<'static> {
-    if place.digest.is_some() { Acls::creator_all() } else { Acls::anyone_all() }
-}
 
 /// Serves requests until no caller can send any more.
 pub(crate) async fn serve(
@@ -90,7 +85,7 @@ async fn open(place: &Place, timeout_ns: u64) -> Result<Client, String> {
             client.session_timeout(),
         ));
     }
-    let options = CreateMode::Persistent.with_acls(acls(place));
+    let options = CreateMode::Persistent.with_acls(ask::acls(place));
     match client.mkdir(&place.root, &options).await {
         Ok(()) | Err(Error::NodeExists) => Ok(client),
         Err(error) => Err(format!("zookeeper {}: {}: {error}", place.hosts, place.root)),

@@ -15,8 +15,8 @@ use base::ByteSize;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::cli::one_line;
 use crate::failure::{Failure, print};
+use crate::usage::one_line;
 
 /// What `dovetail backup` takes.
 #[derive(Debug, Args)]

@@ -25,8 +25,8 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 
 use self::reply::{Form, Reply};
 use self::session::{NoReply, Session, Way};
-use crate::cli::one_line;
 use crate::failure::{Failure, print, print_bytes};
+use crate::usage::one_line;
 
 /// What `dovetail cli` takes.
 #[derive(Debug, Args)]

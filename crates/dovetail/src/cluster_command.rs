@@ -17,9 +17,9 @@ use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use cluster_io::Place;
 use cluster_io::admin::{self, NodeReport, Question, Reply, Report, ShardReport};
 
-use crate::cli::one_line;
 use crate::cm_command;
 use crate::failure::{Failure, print};
+use crate::usage::one_line;
 
 /// What all of them take.
 #[derive(Debug, Args)]

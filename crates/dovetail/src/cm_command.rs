@@ -19,10 +19,10 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
-use crate::cli::one_line;
 use crate::failure::Failure;
 use crate::logs::{self, Format, Level};
 use crate::notify;
+use crate::usage::one_line;
 
 /// What `dovetail cm` takes.
 #[derive(Debug, Args)]

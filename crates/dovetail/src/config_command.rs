@@ -7,15 +7,15 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use crate::cli;
 use crate::failure::{Failure, print};
+use crate::flags;
 use crate::machine::Machine;
 use crate::settings::print::{Listing, toml};
 use crate::settings::{ServeSettings, file, layers, settle};
 
 /// The subcommand and its own subcommands.
 pub fn command() -> Command {
-    let show = cli::with_settings(Command::new("show"))
+    let show = flags::with_settings(Command::new("show"))
         .about("Print the settings that `serve` with the same flags would use")
         .arg(
             Arg::new("origin")
@@ -55,7 +55,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         }
         Some(("import", matches)) => import::run(matches, &machine),
         Some((_, matches)) => {
-            let gathered = cli::gather(matches, &machine)?;
+            let gathered = flags::gather(matches, &machine)?;
             let listing =
                 if matches.get_flag("origin") { Listing::WithOrigin } else { Listing::Masked };
             print(&toml(&gathered.settings, listing))

@@ -21,8 +21,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use rustix::process::{Resource, getrlimit};
 use server::{Config, HugePages, memory_max_bytes};
 
-use crate::cli;
 use crate::failure::{Failure, print};
+use crate::flags;
 use crate::http::AdminPort;
 use crate::machine::{self, Machine};
 use crate::settings::ServeSettings;
@@ -60,7 +60,7 @@ pub struct Finding {
 
 /// The subcommand.
 pub fn command() -> Command {
-    cli::with_settings(Command::new("doctor"))
+    flags::with_settings(Command::new("doctor"))
         .about("Check this machine against the settings; exit status 1 if something is bad")
         .arg(
             Arg::new("json")
@@ -80,7 +80,7 @@ pub fn command() -> Command {
 /// Runs all checks and prints the results.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let machine = Machine::detect();
-    let gathered = cli::gather(matches, &machine)?;
+    let gathered = flags::gather(matches, &machine)?;
     let settings = ServeSettings::new(&gathered.settings, gathered.config_file, &machine)?;
     if matches.get_flag("quick") {
         return ask_whether_ready(&settings.config);

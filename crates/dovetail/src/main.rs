@@ -11,6 +11,7 @@ mod compare_command;
 mod config_command;
 mod doctor;
 mod failure;
+mod flags;
 mod http;
 mod logs;
 mod machine;
@@ -24,6 +25,7 @@ mod shell_command;
 mod signals;
 mod sim_command;
 mod top_command;
+mod usage;
 
 use std::process::ExitCode;
 

@@ -25,8 +25,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use self::progress::Progress;
-use crate::cli::one_line;
 use crate::failure::{Failure, print};
+use crate::usage::one_line;
 
 /// In brackets, which a doc comment would take for links.
 const FROM_HELP: &str = "redis://[user:password@]host:port[/db], \

@@ -20,10 +20,10 @@ use sim::SimError;
 use sim::measure::{CostTable, store_costs};
 use sim::plan::{PlanOptions, plan};
 
-use crate::cli::one_line;
 use crate::failure::{Failure, print};
 use crate::machine::Machine;
 use crate::sim_command::{parse_count, parse_threads};
+use crate::usage::one_line;
 
 /// What `dovetail plan` takes.
 #[derive(Debug, Args)]

@@ -18,7 +18,7 @@ use clap::ArgMatches;
 use server::{LIVE_SETTINGS, Shared};
 use tracing::{info, warn};
 
-use crate::cli;
+use crate::flags;
 use crate::machine::Machine;
 use crate::settings::{Layered, ServeSettings, Value};
 
@@ -73,7 +73,7 @@ impl Reload {
         }
         let machine = Machine::detect();
         let gathered =
-            cli::gather(&self.matches, &machine).map_err(|failure| failure.to_string())?;
+            flags::gather(&self.matches, &machine).map_err(|failure| failure.to_string())?;
         // I1: contradictions are reported now, not at the next start.
         ServeSettings::new(&gathered.settings, gathered.config_file, &machine)
             .map_err(|error| error.to_string())?;

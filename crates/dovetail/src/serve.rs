@@ -20,9 +20,9 @@ use clap::ArgMatches;
 use server::{Config, Eviction, LogLevel, Mode, Pin, Poll, Server, Warm};
 use tracing::{info, warn};
 
-use crate::cli;
 use crate::doctor::{self, Verdict};
 use crate::failure::{Failure, print};
+use crate::flags;
 use crate::logs;
 use crate::machine::Machine;
 use crate::notify;
@@ -41,7 +41,7 @@ const LEAVE_MAX: Duration = Duration::from_secs(3);
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     signals::watch()?;
     let machine = Machine::detect();
-    let gathered = cli::gather(matches, &machine)?;
+    let gathered = flags::gather(matches, &machine)?;
     let mut settings = ServeSettings::new(&gathered.settings, gathered.config_file, &machine)?;
     if matches.get_flag("print-config") {
         return print(&toml(&gathered.settings, Listing::Complete));

@@ -24,9 +24,9 @@ use sim::SimError;
 use sim::figure::{Fidelity, Figure, Options};
 use sim::figures;
 
-use crate::cli::one_line;
 use crate::failure::{Failure, print};
 use crate::machine::Machine;
+use crate::usage::one_line;
 
 /// The upper limit of requests: more would take too long.
 const REQUESTS_MAX: u64 = 10_000_000_000;

@@ -17,9 +17,10 @@ use std::time::Duration;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use serde_json::Value;
 
-use crate::cli::{NO_TEXT, one_line};
 use crate::failure::{Failure, print};
+use crate::flags::NO_TEXT;
 use crate::http::AdminPort;
+use crate::usage::one_line;
 
 /// What `dovetail top` takes.
 #[derive(Debug, Args)]

@@ -35,12 +35,10 @@
 
 mod controller;
 mod cost;
-mod help;
 mod histogram;
 
 pub use controller::{SizeController, SizeOptions, Threshold};
 pub use cost::{Cost, PACKET_PAYLOAD_MAX_BYTES};
-pub use help::{Helping, LargeHelp};
 pub use histogram::{SizeCount, WorkerSizes};
 
 use base::{PartitionId, WorkerId};

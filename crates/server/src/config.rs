@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fmt, io};
 
-use policy::size_class::{Cost, LargeHelp, Threshold};
+use policy::LargeHelp;
+use policy::size_class::{Cost, Threshold};
 use policy::{Dispatch, WritePolicy};
 use store::medium::Media;
 use store::{Eviction, HugePages, IndexKind, Mode};

@@ -9,6 +9,8 @@ use std::ptr::NonNull;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 mod node;
+
+pub(crate) use node::NODES_MAX;
 #[cfg(not(miri))]
 mod shared;
 #[cfg(miri)]

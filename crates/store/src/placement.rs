@@ -25,10 +25,7 @@
 use std::io;
 use std::ops::Range;
 
-use crate::mapping::{HUGE_PAGE_BYTES, Mapping};
-
-/// The most nodes that the kernel can name.
-pub(crate) const NODES_MAX: u32 = 1024;
+use crate::mapping::{HUGE_PAGE_BYTES, Mapping, NODES_MAX};
 
 /// A NUMA node and its share of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

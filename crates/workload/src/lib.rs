@@ -39,10 +39,10 @@ pub use keys::{KeyFormat, KeyStyle};
 pub use mix::{Mix, ScanKeys};
 pub use popularity::{Popularity, RankSampler, Rare};
 pub use profile::Profile;
-pub use request::{Request, Requests};
+pub use request::{Draw, Operation, Request, Requests};
 pub use scramble::Scramble;
 pub use sizes::ValueSizes;
-pub use trace::{Cursor, Draw, Entry, Operation, Trace};
+pub use trace::{Cursor, Entry, Trace};
 
 /// The reasons for which a workload cannot be built from the user's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

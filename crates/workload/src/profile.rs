@@ -27,9 +27,9 @@ use std::str::FromStr;
 
 use crate::mix::Mix;
 use crate::popularity::Popularity;
-use crate::request::Requests;
+use crate::request::{Draw, Requests};
 use crate::sizes::ValueSizes;
-use crate::trace::Draw;
+use crate::twitter::Ttl;
 use crate::{WorkloadError, twitter};
 
 pub use papers::{MINOS_KEYS, MINOS_LARGE_KEYS, Minos};
@@ -57,15 +57,6 @@ pub struct Profile {
     regular_sizes: ValueSizes,
     /// Lengths of the rare keys' values.
     large_sizes: Option<ValueSizes>,
-}
-
-/// A lifetime and its share of items.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ttl {
-    /// Seconds from the write on.
-    pub seconds: f64,
-    /// Its share of all items, 0 to 1.
-    pub share: f64,
 }
 
 impl Profile {

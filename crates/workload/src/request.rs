@@ -7,7 +7,41 @@ use crate::mix::{Mix, Reads};
 use crate::popularity::{Popularity, RankSampler};
 use crate::scramble::Scramble;
 use crate::sizes::ValueSizes;
-use crate::trace::{Draw, Operation};
+
+/// The parameters of a trace.
+#[derive(Clone, Copy, Debug)]
+pub struct Draw {
+    /// Shares of operations.
+    pub mix: Mix,
+    /// The popularity of keys for reads and updates.
+    pub popularity: Popularity,
+    /// Keys that exist at the start; ids `0..key_count`.
+    pub key_count: u64,
+    /// The seed of everything that is drawn.
+    pub seed: u64,
+}
+
+/// The operation of a trace entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Read the key of this id.
+    Read(u64),
+    /// Read the key that is this many inserts older than the lane's newest.
+    ReadLatest(u64),
+    /// Rewrite the key of this id.
+    Update(u64),
+    /// Write a key that does not exist yet.
+    Insert,
+    /// Read the key of this id and write it back changed.
+    ReadModifyWrite(u64),
+    /// Read a range of keys; needs an ordered index.
+    Scan {
+        /// The first key.
+        id: u64,
+        /// How many keys, 1 to [`crate::mix::SCAN_KEYS_MAX`].
+        keys: u64,
+    },
+}
 
 /// One request, with everything that a model of a store needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

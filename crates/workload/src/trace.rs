@@ -12,47 +12,11 @@
 //! points and wrap around at its end. A lane inserts only ids that are congruent to its number, so
 //! that it knows which of its inserts are answered without asking other lanes.
 
-use crate::mix::{Mix, SCAN_KEYS_MAX};
-use crate::popularity::Popularity;
-use crate::request::Drawer;
+use crate::mix::SCAN_KEYS_MAX;
+use crate::request::{Draw, Drawer, Operation};
 
 /// The fewest entries of a trace.
 pub const TRACE_LEN_MIN: usize = 4 << 20;
-
-/// The parameters of a trace.
-#[derive(Clone, Copy, Debug)]
-pub struct Draw {
-    /// Shares of operations.
-    pub mix: Mix,
-    /// The popularity of keys for reads and updates.
-    pub popularity: Popularity,
-    /// Keys that exist at the start; ids `0..key_count`.
-    pub key_count: u64,
-    /// The seed of everything that is drawn.
-    pub seed: u64,
-}
-
-/// The operation of a trace entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// Read the key of this id.
-    Read(u64),
-    /// Read the key that is this many inserts older than the lane's newest.
-    ReadLatest(u64),
-    /// Rewrite the key of this id.
-    Update(u64),
-    /// Write a key that does not exist yet.
-    Insert,
-    /// Read the key of this id and write it back changed.
-    ReadModifyWrite(u64),
-    /// Read a range of keys; needs an ordered index.
-    Scan {
-        /// The first key.
-        id: u64,
-        /// How many keys, 1 to [`SCAN_KEYS_MAX`].
-        keys: u64,
-    },
-}
 
 const KIND_SHIFT: u32 = 61;
 const ARGUMENT_MASK: u64 = (1 << KIND_SHIFT) - 1;

@@ -4,7 +4,15 @@
 //! [`crate::profile`].
 
 use crate::WorkloadError;
-use crate::profile::Ttl;
+
+/// A lifetime and its share of items.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ttl {
+    /// Seconds from the write on.
+    pub seconds: f64,
+    /// Its share of all items, 0 to 1.
+    pub share: f64,
+}
 
 const TABLE: &str = include_str!("../data/twitter-clusters-2020mar.txt");
 

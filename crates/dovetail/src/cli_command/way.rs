@@ -11,8 +11,8 @@ use server::small_file;
 
 use super::CliArgs;
 use super::session::Way;
-use crate::cli;
 use crate::failure::Failure;
+use crate::flags;
 use crate::machine::Machine;
 use crate::settings::{Layered, Value};
 
@@ -86,7 +86,7 @@ fn with_files(mut place: Place, args: &CliArgs, authority: Option<PathBuf>) -> P
 fn by_settings(args: &CliArgs) -> Result<Way, Failure> {
     let explicit =
         args.config.clone().or_else(|| std::env::var_os("DOVETAIL_CONFIG").map(PathBuf::from));
-    let gathered = cli::gather_with(explicit, &BTreeMap::new(), &Machine::detect())?;
+    let gathered = flags::gather_with(explicit, &BTreeMap::new(), &Machine::detect())?;
     let settings = Known(&gathered.settings);
     if args.native {
         let target = match settings.address("native") {

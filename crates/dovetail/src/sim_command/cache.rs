@@ -9,10 +9,10 @@ use sim::SimError;
 use sim::cache::cache_trace::{self, Columns, Format, TraceError};
 use sim::cache::{self, CacheSize, Named, Row, Tally, Trace, report};
 
-use crate::cli::one_line;
 use crate::failure::{Failure, note, print};
 use crate::machine::Machine;
 use crate::sim_command::{REQUESTS_MAX, failure, parse_requests, parse_threads};
+use crate::usage::one_line;
 
 /// The default number of requests of a generated workload.
 const REQUESTS_DEFAULT: u64 = 1_000_000;

@@ -15,10 +15,10 @@ use sim::cluster::Scheme;
 use sim::cluster::{FAULT_KINDS, FaultKind, Options, PLANTS, Plant, Report, run, shrink};
 use sim::parallel;
 
-use crate::cli::one_line;
 use crate::failure::{Failure, print};
 use crate::machine::Machine;
 use crate::sim_command::{choice, parse_threads};
+use crate::usage::one_line;
 
 /// Number of runs between two checks for failures.
 const CHUNK_SEEDS: usize = 1_000;

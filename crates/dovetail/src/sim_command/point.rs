@@ -6,11 +6,11 @@ use sim::c4::{self, Policy};
 use sim::figure::Fidelity;
 use sim::minos::{self, Strategy};
 
-use crate::cli::one_line;
 use crate::failure::{Failure, print};
 use crate::sim_command::{
     FIDELITIES, REQUESTS_MAX, choice, failure, parse_requests, parse_threads,
 };
+use crate::usage::one_line;
 
 const POLICIES: &[(&str, Policy)] = &[
     ("ideal", Policy::Ideal),

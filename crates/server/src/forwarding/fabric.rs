@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base::ring::Bell;
 use crossbeam_utils::CachePadded;
-use policy::size_class::Helping;
+use policy::Helping;
 
 use super::help::Help;
 use super::request_slot::RequestSlots;

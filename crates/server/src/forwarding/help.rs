@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use base::offers::{DoneSet, Offers};
 use base::ring::Bell;
 use crossbeam_utils::CachePadded;
-use policy::size_class::Helping;
+use policy::Helping;
 
 use super::fabric::Fabric;
 use super::request_slot::{REQUEST_SLOTS, RequestSlots};
@@ -118,7 +118,7 @@ pub(super) fn call_helper(fabric: &Fabric, core: &Core, mut large: Range<usize>)
 
 #[cfg(test)]
 mod tests {
-    use policy::size_class::LargeHelp;
+    use policy::LargeHelp;
     use policy::{Dispatch, WritePolicy};
 
     use super::*;

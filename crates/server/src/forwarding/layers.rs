@@ -12,8 +12,8 @@ use base::WorkerId;
 use base::ring::Entry;
 use base::roles::{Executing, RolePlan};
 use base::sync::Arc;
+use policy::Helping;
 use policy::routers::{Choice, NotTogether, UseRouter};
-use policy::size_class::Helping;
 use policy::{Dispatch, Router, WritePolicy, WriteTable};
 
 use super::fabric::Stealing;
@@ -216,7 +216,7 @@ impl From<NotTogether> for StartError {
 
 #[cfg(test)]
 mod tests {
-    use policy::size_class::LargeHelp;
+    use policy::LargeHelp;
 
     use super::*;
 

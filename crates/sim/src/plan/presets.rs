@@ -3,8 +3,9 @@
 use base::WorkerId;
 use base::sync::Arc;
 use policy::routers::{Choice, Dispatch, NotTogether, Steal, UseRouter, WritePolicy};
-use policy::size_class::{Helping, LargeHelp, SizeController, SizeOptions, SizePlan, WorkerSizes};
+use policy::size_class::{SizeController, SizeOptions, SizePlan, WorkerSizes};
 use policy::window::WindowRules;
+use policy::{Helping, LargeHelp};
 use policy::{Router, WriteTable};
 
 use crate::plan::jobs::Jobs;

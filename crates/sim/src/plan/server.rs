@@ -23,8 +23,9 @@ use std::collections::VecDeque;
 
 use base::WorkerId;
 use base::sync::Arc;
+use policy::Helping;
 use policy::routers::{Queue, Steal};
-use policy::size_class::{Helping, SizePlan};
+use policy::size_class::SizePlan;
 use policy::window::{Dependent, InSight, OpenWindow, WindowRules, WriteStep};
 use policy::{Access, Depths, Route, RouteRequest, Router};
 

@@ -6,7 +6,7 @@ use super::server::Costs;
 use super::{Item, Plan, PlanOptions, Preset, Workload, find, plan};
 use crate::measure::CostTable;
 use policy::Access;
-use policy::size_class::LargeHelp;
+use policy::LargeHelp;
 
 /// Small items cost 100 ns, items of 100,000 bytes 20 us, and lines between cores 50 ns.
 fn costs() -> CostTable {

@@ -5,7 +5,8 @@
 
 use std::io;
 
-use crate::placement::NODES_MAX;
+/// The most nodes that the kernel can name.
+pub(crate) const NODES_MAX: u32 = 1024;
 
 /// One bit for each node.
 type NodeMask = [libc::c_ulong; NODES_MAX as usize / libc::c_ulong::BITS as usize];

@@ -19,10 +19,11 @@ use rand::{RngExt, SeedableRng};
 use crate::WorkloadError;
 use crate::cache_trace::{Access, CacheRequest};
 use crate::popularity::{Popularity, RankSampler};
-use crate::profile::{Profile, Ttl};
+use crate::profile::Profile;
 use crate::scramble::{Scramble, mix};
 use crate::sizes::ValueSizes;
 use crate::twitter::Cluster;
+use crate::twitter::Ttl;
 
 /// The fewest lasting keys: fewer would not be a cache's workload.
 const LASTING_KEYS_MIN: u64 = 1000;

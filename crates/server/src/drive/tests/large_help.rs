@@ -10,7 +10,8 @@
 //! Between two threads an offer stands for as long as its dispatcher executes what is before it.
 //! Here one thread runs all turns, so the test says for how long.
 
-use policy::size_class::{LargeHelp, Threshold};
+use policy::LargeHelp;
+use policy::size_class::Threshold;
 
 use super::*;
 

@@ -1,8 +1,8 @@
 //! The choice of the next request for an idle core: the whole difference between the four designs.
 
 use base::WorkerId;
-use policy::size_class::{Helping, LargeHelp};
 use policy::{Dispatch, WritePolicy};
+use policy::{Helping, LargeHelp};
 
 use super::{BATCH_MAX, CORES, Cores, MinosVariant, Request, System, Taken, Work};
 

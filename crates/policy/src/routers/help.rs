@@ -21,9 +21,9 @@ use std::fmt;
 
 use base::WorkerId;
 
-use super::{SizeClass, SizePlan};
+use super::{Dispatch, WritePolicy};
 use crate::route::{Access, RouteRequest};
-use crate::routers::{Dispatch, WritePolicy};
+use crate::size_class::{SizeClass, SizePlan};
 
 /// Whether idle large workers take small requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
