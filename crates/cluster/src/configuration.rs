@@ -224,5 +224,11 @@ pub fn even_ranges(shard_count: u16) -> impl Iterator<Item = (Slot, Slot)> {
     (0..shard_count).map(move |shard| (Slot(edge(shard)), Slot(edge(shard + 1) - 1)))
 }
 
+/// The range among these that holds a slot.
+pub fn even_shard(shard_count: u16, slot: Slot) -> ShardId {
+    let at = even_ranges(shard_count).position(|(_, last)| slot <= last);
+    ShardId(at.expect("the ranges cover all slots") as u16)
+}
+
 #[cfg(test)]
 mod tests;

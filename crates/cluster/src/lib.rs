@@ -48,8 +48,7 @@ pub use ids::{ClientId, NodeId, ShardId, Term, Version};
 pub use manager::Manager;
 pub use message::{Message, Operation, Outcome, Peer, Request};
 pub use node::Node;
-pub use replica_store::{
-    Above, Done, Installed, Landed, MemoryReplicaStore, Part, Plain, ReplicaStore,
-};
+pub use record::Plain;
+pub use replica_store::{Above, Done, Installed, Landed, MemoryReplicaStore, Part, ReplicaStore};
 pub use scheme::{Scheme, Way};
 pub use settings::{Durability, Settings};

@@ -62,10 +62,10 @@ mod sessions;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use base::Instant;
+use base::{Instant, Slot};
 
 use crate::addresses::Addresses;
-use crate::configuration::{Configuration, Role, Shard};
+use crate::configuration::{Configuration, Role, Shard, even_shard};
 use crate::ids::{NodeId, ShardId, Term, Version};
 use crate::message::{Lane, Message, Peer, Recovered};
 use crate::record::{BlockId, Check};
@@ -334,6 +334,14 @@ impl<S: ReplicaStore> Node<S> {
     /// The installed configuration.
     pub fn configuration(&self) -> Option<&Arc<Configuration>> {
         self.configuration.as_ref()
+    }
+
+    /// The shard of a slot. It is known without a configuration, because shards keep their slots.
+    pub fn shard_of_slot(&self, slot: Slot) -> ShardId {
+        match &self.configuration {
+            Some(configuration) => configuration.shard_of_slot(slot),
+            None => even_shard(self.settings.shards, slot),
+        }
     }
 
     /// Whether the node would answer a client's request for this shard now (N1).

@@ -23,7 +23,6 @@ use base::UnixMillis;
 
 use crate::crc::crc32c;
 use crate::ids::{ClientId, ShardId, Version};
-use crate::replica_store::Plain;
 
 /// The alignment of records.
 pub const ALIGN_BYTES: usize = 64;
@@ -84,6 +83,41 @@ pub struct Entry {
     pub client_flags: u64,
     /// The expiry by the primary's clock (K3); none: never.
     pub expires_at: Option<UnixMillis>,
+}
+
+/// An entry whose client has no session, in borrowed bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plain<'b> {
+    /// The shard of the key.
+    pub shard: ShardId,
+    /// Its place among the shard's writes.
+    pub version: Version,
+    /// The key.
+    pub key: &'b [u8],
+    /// The value; none: the key is deleted.
+    pub value: Option<&'b [u8]>,
+    /// Memcached's opaque flags.
+    pub client_flags: u64,
+    /// The expiry; none: never.
+    pub expires_at: Option<UnixMillis>,
+}
+
+impl Plain<'_> {
+    /// A copy that owns its bytes.
+    pub fn to_entry(&self) -> Entry {
+        Entry {
+            shard: self.shard,
+            version: self.version,
+            client: ClientId::NONE,
+            sequence: 0,
+            answered: Answered::Done,
+            key: self.key.into(),
+            value: self.value.map(Arc::from),
+            is_flush: false,
+            client_flags: self.client_flags,
+            expires_at: self.expires_at,
+        }
+    }
 }
 
 /// The header of a block.

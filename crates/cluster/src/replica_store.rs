@@ -33,11 +33,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base::UnixMillis;
-
-use crate::ids::{ClientId, ShardId, Version};
+use crate::ids::{ShardId, Version};
 use crate::message::{Hold, Lane};
-use crate::record::{Answered, BlockId, Entry, Session};
+use crate::record::{BlockId, Entry, Plain, Session};
 
 /// Entries by shard and key (S1).
 pub trait ReplicaStore {
@@ -111,41 +109,6 @@ pub trait ReplicaStore {
     /// Allows deletes of a shard up to this version to be forgotten: no older entry will be
     /// installed.
     fn forget_deletes(&mut self, shard: ShardId, through: Version);
-}
-
-/// An entry whose client has no session, in borrowed bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plain<'b> {
-    /// The shard of the key.
-    pub shard: ShardId,
-    /// Its place among the shard's writes.
-    pub version: Version,
-    /// The key.
-    pub key: &'b [u8],
-    /// The value; none: the key is deleted.
-    pub value: Option<&'b [u8]>,
-    /// Memcached's opaque flags.
-    pub client_flags: u64,
-    /// The expiry; none: never.
-    pub expires_at: Option<UnixMillis>,
-}
-
-impl Plain<'_> {
-    /// A copy that owns its bytes.
-    pub fn to_entry(&self) -> Entry {
-        Entry {
-            shard: self.shard,
-            version: self.version,
-            client: ClientId::NONE,
-            sequence: 0,
-            answered: Answered::Done,
-            key: self.key.into(),
-            value: self.value.map(Arc::from),
-            is_flush: false,
-            client_flags: self.client_flags,
-            expires_at: self.expires_at,
-        }
-    }
 }
 
 /// The result of installing an entry.

@@ -449,6 +449,28 @@ def test_writes_of_a_pipeline_end_in_their_order_though_their_node_pauses():
         running.stop()
 
 
+def test_writes_of_a_pipeline_end_in_their_order_though_their_node_has_just_started():
+    """The first of them come before the node knows which node serves which shard."""
+    running = clusters.Cluster()
+    try:
+        for round_number in range(3):
+            running.kill(0)
+            running.start(0)
+            names = [b"early:%d:%d" % (round_number, number) for number in range(24)]
+            asking = [connected(running.nodes[0]) for _ in names]
+            for value in range(12):
+                for raw, name in zip(asking, names):
+                    raw.sendall(b"set %b 0 0 2\r\n%02d\r\n" % (name, value))
+            for raw, name in zip(asking, names):
+                with raw, raw.makefile("rb") as lines:
+                    replies = {lines.readline() for _ in range(12)}
+                if replies == {b"STORED\r\n"}:
+                    assert last_value(running.nodes[1], name) == b"11\r\n", name
+            running.wait_whole()
+    finally:
+        running.stop()
+
+
 def last_value(node, name):
     """A get that no node could serve in time is sent again."""
     for _ in range(10):

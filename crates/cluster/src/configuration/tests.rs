@@ -45,6 +45,10 @@ fn every_slot_has_its_shard() {
     }
     for shard_count in [1, 2, 3, 64, 1000, SLOT_COUNT] {
         assert_eq!(even_ranges(shard_count).last().unwrap().1, Slot(SLOT_COUNT - 1));
+        for (shard, (first, last)) in even_ranges(shard_count).enumerate().step_by(7) {
+            let shard = ShardId(shard as u16);
+            assert_eq!([first, last].map(|slot| even_shard(shard_count, slot)), [shard; 2]);
+        }
     }
 }
 

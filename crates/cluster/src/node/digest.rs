@@ -24,8 +24,9 @@ use crate::message::{Lane, Message, Peer};
 use crate::node::durable::Held;
 use crate::node::landing::{self, Frame, Segment};
 use crate::node::{Action, Node};
+use crate::record::Plain;
 use crate::record::{BlockId, Entry, Header, Kind, block};
-use crate::replica_store::{Installed, Landed, Plain, ReplicaStore};
+use crate::replica_store::{Installed, Landed, ReplicaStore};
 use crate::scheme::Way;
 
 /// Whether a record counts.

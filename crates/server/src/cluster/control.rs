@@ -28,8 +28,8 @@ use base::Instant;
 use cluster::message::{Change, Compute, Hold};
 use cluster::node::{Action, Event, Stage, TURN_WORK};
 use cluster::{
-    ClientId, Configuration, Message, Node, NodeId, Operation, Outcome, Peer, Request, ShardId,
-    Slot, Term, Version,
+    ClientId, Configuration, Message, Node, NodeId, Operation, Outcome, Peer, Request, Slot, Term,
+    Version,
 };
 use cluster_io::{Endpoint, Found, LinkEvent, LinkId, Links};
 use crossbeam_channel::Receiver;
@@ -377,14 +377,10 @@ impl Control {
 
     // ---- requests of this server's clients ----
 
-    /// The shard of a slot; the first one while there is no configuration.
-    pub(super) fn shard_of(&self, slot: Slot) -> ShardId {
-        let configuration = self.node.configuration();
-        configuration.map_or(ShardId(0), |configuration| configuration.shard_of_slot(slot))
-    }
-
     pub(super) fn take(&mut self, control_request: ControlRequest, now: Instant) {
-        let (shard, key) = (self.shard_of(control_request.slot()), control_request.key());
+        // Also before there is a configuration: later requests on the key join this queue (O1).
+        let shard = self.node.shard_of_slot(control_request.slot());
+        let key = control_request.key();
         let control_request =
             Arc::new(RequestChange::new(control_request, Arc::clone(&self.shared)));
         let waiting_bytes = self.state.outstanding.filling_bytes();

@@ -268,7 +268,7 @@ impl Control {
 
     fn next_group(&mut self, now: Instant) -> bool {
         let Some((dispatcher, slot)) = self.state.groups.waiting.pop_front() else { return false };
-        let shard = self.shard_of(slot);
+        let shard = self.node.shard_of_slot(slot);
         self.state.outstanding.hold(shard); // P1
         self.state.groups.holder = Some(Holder::new(dispatcher, (slot, shard), now));
         true
@@ -306,7 +306,7 @@ impl Control {
     /// The stage of a group's shard; none if the configuration does not name this node as the
     /// primary of the group's slot.
     fn stage_of(&self, shard: ShardId, slot: Slot) -> Option<Stage> {
-        self.node.stage(shard).filter(|_| self.shard_of(slot) == shard)
+        self.node.stage(shard).filter(|_| self.node.shard_of_slot(slot) == shard)
     }
 
     /// Lets a group leave as one frame (`cluster::node`'s H2), or not at all (G2).

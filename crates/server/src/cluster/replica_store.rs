@@ -41,11 +41,9 @@ use std::sync::Arc;
 
 use base::{KeyHash, UnixMillis};
 use cluster::message::Hold;
-use cluster::record::{self, Answered, Entry};
+use cluster::record::{self, Entry};
 use cluster::slot::SLOT_COUNT;
-use cluster::{
-    Above, ClientId, Done, Installed, Landed, Part, Plain, ReplicaStore, ShardId, Version,
-};
+use cluster::{Above, Done, Installed, Landed, Part, Plain, ReplicaStore, ShardId, Version};
 use store::pin::Pins;
 use store::{Item, NoSession, NoUpdate, Op, Outcome, Request, Session, Sink, Store};
 
@@ -275,9 +273,8 @@ fn entry_of((shard, number): (ShardId, NonZeroU16), item: &Item<'_>) -> Option<A
     let expires_at = item.expires_at;
     let (value, client_flags) = item.folded();
     let value = Some(Arc::from(&*value));
-    let put =
-        Entry { value, client_flags, expires_at, ..delete_of(shard, item.key.into(), version) };
-    Some(Arc::new(put))
+    let delete = Entry::delete_of(shard, item.key.into(), version);
+    Some(Arc::new(Entry { value, client_flags, expires_at, ..delete }))
 }
 
 impl State {

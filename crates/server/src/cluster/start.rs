@@ -31,7 +31,7 @@ use super::replica_store::{Call, ServerReplicaStore};
 use super::socket::Socket;
 use super::syncing::Syncing;
 use crate::config::{ClusterConfig, Config};
-use crate::durable::{self, Data, Owner, Tenancy, Tenant};
+use crate::durable::{Data, Owner, Tenancy, Tenant};
 use crate::error::StartError;
 use crate::forwarding::Fabric;
 use crate::forwarding::replicate::{ControlChannel, Ends, Guests};
@@ -277,7 +277,7 @@ fn check_durability(all: &Config, stored: &Stored) -> Result<(), StartError> {
     let data = all.data.as_ref().map(|data| data.durability);
     match (stored.settings.durability, data) {
         (Durability::Fsync, None) => made("fsync", "give --data-dir PATH"),
-        (Durability::Fsync, Some(durable::Durability::None)) => {
+        (Durability::Fsync, Some(crate::config::Durability::None)) => {
             made("fsync", "leave --durability none out")
         }
         (Durability::Replicated, Some(_)) => {

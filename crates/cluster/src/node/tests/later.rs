@@ -1,7 +1,8 @@
 //! Tests of a replica store that installs landed entries later: nothing is announced before.
 
 use super::*;
-use crate::replica_store::{Above, Done, Landed, Part, Plain};
+use crate::record::Plain;
+use crate::replica_store::{Above, Done, Landed, Part};
 use crate::settings::Durability;
 
 /// A replica store that installs entries when a test says so, or when it must.

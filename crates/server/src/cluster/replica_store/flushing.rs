@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 use cluster::record::Entry;
 use cluster::{Installed, ShardId, Version};
 
-use super::{ServerReplicaStore, State, delete_of};
+use super::{ServerReplicaStore, State};
 
 impl ServerReplicaStore {
     /// Whether older entries of a shard are still in the index.
@@ -55,7 +55,7 @@ impl State {
     /// The shard's last flush as an entry; none: there was none above a version.
     pub(super) fn flush_above(&self, shard: ShardId, version: Version) -> Option<Arc<Entry>> {
         let floor = self.floor(shard);
-        let flush = || Entry { is_flush: true, ..delete_of(shard, Arc::default(), floor) };
+        let flush = || Entry { is_flush: true, ..Entry::delete_of(shard, Arc::default(), floor) };
         (floor > version).then(|| Arc::new(flush()))
     }
 

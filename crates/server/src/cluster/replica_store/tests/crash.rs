@@ -134,7 +134,7 @@ impl World {
         let value = (self.rng.below(4) > 0).then(|| vec![version as u8; len].into());
         let key: Arc<[u8]> = format!("key {id}").into_bytes().into();
         let version = Version::from_bits(version).unwrap();
-        let entry = Arc::new(Entry { value, ..delete_of(shard_of(id), key, version) });
+        let entry = Arc::new(Entry { value, ..Entry::delete_of(shard_of(id), key, version) });
         if self.replica_store.install(entry.clone()) == Installed::Newest {
             self.had[id].push(Some(entry));
         }
@@ -145,7 +145,7 @@ impl World {
         let place = self.rng.below(self.pending.len() as u64) as usize;
         let version = std::mem::replace(&mut self.pending[place], next);
         let version = Version::from_bits(version).unwrap();
-        let delete = delete_of(shard, Arc::default(), version);
+        let delete = Entry::delete_of(shard, Arc::default(), version);
         let flush = Entry { is_flush: true, ..delete.clone() };
         if self.replica_store.install(Arc::new(flush)) == Installed::Older {
             return;
@@ -273,7 +273,8 @@ fn a_replica_store_that_could_not_write_down_what_is_void_takes_nothing_until_it
     };
     until_written(&world);
     let version = Version::from_bits(1 << 30).unwrap();
-    let entry = Entry { value: Some([1].into()), ..delete_of(ShardId(0), (*b"a").into(), version) };
+    let entry =
+        Entry { value: Some([1].into()), ..Entry::delete_of(ShardId(0), (*b"a").into(), version) };
     let entry = Arc::new(entry);
     assert_eq!(world.replica_store.install(entry.clone()), Installed::NoRoom);
     let before = *world.write_count.lock().unwrap();
@@ -302,7 +303,8 @@ fn what_came_for_a_shard_that_was_cleared_waits_until_it_fits() {
     let shards = [ShardId(0), ShardId(1)];
     world.replica_store.clear(shards[0]);
     let version = Version::from_bits(1 << 30).unwrap();
-    let entry = Entry { value: Some([1].into()), ..delete_of(shards[0], (*b"a").into(), version) };
+    let entry =
+        Entry { value: Some([1].into()), ..Entry::delete_of(shards[0], (*b"a").into(), version) };
     let entry = Arc::new(entry);
     assert_eq!(world.replica_store.install(entry.clone()), Installed::Newest, "it waits");
     while !world.replica_store.work() {
@@ -333,7 +335,7 @@ fn shards_that_are_void_together_are_written_down_together_and_hold_up_no_other(
     let key = |shard: u16| format!("key {shard}").into_bytes();
     let entry = |shard, bits| {
         let version = Version::from_bits(bits).unwrap();
-        let delete = delete_of(ShardId(shard), key(shard).into(), version);
+        let delete = Entry::delete_of(ShardId(shard), key(shard).into(), version);
         Arc::new(Entry { value: Some([1].into()), ..delete })
     };
     let install = |replica_store: &mut ServerReplicaStore, shard, bits| {

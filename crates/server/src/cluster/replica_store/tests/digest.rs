@@ -92,7 +92,7 @@ fn a_reader_of_a_shard_sees_all_that_was_taken_in_for_it() {
     take_in(&mut replica_store, &put(shard, "other", 2_002));
     assert_eq!(replica_store.install(put(shard, "other", 2_002)), Installed::Older);
     take_in(&mut replica_store, &put(shard, "third", 2_003));
-    let flush = Entry { is_flush: true, ..delete_of(shard, Arc::default(), version(2_010)) };
+    let flush = Entry { is_flush: true, ..Entry::delete_of(shard, Arc::default(), version(2_010)) };
     assert_eq!(replica_store.install(Arc::new(flush)), Installed::Newest);
     take_in(&mut replica_store, &put(shard, "third", 2_004));
     assert_eq!(replica_store.get(shard, b"third"), None);
@@ -107,7 +107,7 @@ fn what_has_no_room_is_said_to_have_none() {
     let value: Arc<[u8]> = vec![7; 1 << 19].into();
     for number in 1..=100 {
         let key = format!("k{number}");
-        let delete = delete_of(ShardId(0), key.as_bytes().into(), version(number));
+        let delete = Entry::delete_of(ShardId(0), key.as_bytes().into(), version(number));
         take_in(&mut replica_store, &Entry { value: Some(value.clone()), ..delete });
     }
     replica_store.finish();
@@ -147,7 +147,7 @@ fn what_follows_what_had_no_room_in_its_frame_has_none_either() {
     // More than the store has room for.
     let large = |number| {
         let value = Some(vec![7; 2 << 20].into());
-        Entry { value, ..delete_of(shard, (*b"large").into(), version(number)) }
+        Entry { value, ..Entry::delete_of(shard, (*b"large").into(), version(number)) }
     };
     let mut give = |entry: &Entry, follows| {
         let installed = replica_store.take_in(landed(entry, follows), &entry.as_plain());
