@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use super::support::{PATIENCE, TestServer, bulk, command, config, pattern, read_some};
+use super::support::{Client, PATIENCE, TestServer, bulk, command, config, pattern, read_some};
 use server::{Config, Server, StartError};
 
 #[test]
@@ -179,6 +179,41 @@ fn a_client_that_stalls_in_mid_command_gives_way_to_those_that_wait() {
     let mut last = server.resp();
     last.ask(command(&[b"SET", b"k", &vec![b'x'; value_bytes]]), "+OK\r\n");
     drop(halves);
+}
+
+/// Commands of unknown length take their room bit by bit, until all of them wait. A short one is
+/// given room by refusing as few as it takes, and not half of them after the longest wait.
+#[test]
+fn a_short_command_gets_room_beside_many_that_have_each_a_part() {
+    let server = TestServer::with(Config {
+        memory_bytes: 64 << 20,
+        threads: 1,
+        starved_time_max: Duration::from_secs(16),
+        ..config()
+    });
+    let budget = server.server().shared().buffer_budget();
+    let words = b"$1\r\na\r\n".repeat(200_000);
+    let mut long: Vec<_> = (0..20)
+        .map(|_| {
+            let mut client = server.resp();
+            client.send("*400000\r\n$4\r\nMGET\r\n");
+            client.stream.set_nonblocking(true).unwrap();
+            client
+        })
+        .collect();
+    let (mut sent_bytes, began) = (vec![0; long.len()], Instant::now());
+    while budget.granted_bytes() < budget.limit_bytes() / 4 * 3 {
+        assert!(began.elapsed() < PATIENCE, "{sent_bytes:?}");
+        for (client, sent_bytes) in long.iter_mut().zip(&mut sent_bytes) {
+            let rest = &words[*sent_bytes..];
+            *sent_bytes += client.stream.write(&rest[..rest.len().min(50_000)]).unwrap_or(0);
+        }
+        std::thread::yield_now();
+    }
+    server.resp().ask(command(&[b"SET", b"k", &pattern(300_000)]), "+OK\r\n");
+    let is_refused = |client: &mut Client| matches!(client.stream.read(&mut [0; 1]), Ok(1));
+    let refused_count = long.iter_mut().map(is_refused).filter(|is_refused| *is_refused).count();
+    assert!(refused_count < 8, "{refused_count} of 20");
 }
 
 #[test]

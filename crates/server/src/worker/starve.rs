@@ -3,6 +3,8 @@
 //! ```text
 //!  large command, no room ─▶ starved: not read ─▶ room: continues
 //!                                              ├▶ its client has left: closed
+//!                                              ├▶ no room for a while: it is put aside for the
+//!                                              │  longest waiting, and the silent are refused
 //!                                              └▶ no room for long: the stalled are refused,
 //!                                                 or else those that wait longest
 //! ```
@@ -18,7 +20,7 @@ use rustix::io::ioctl_fionread;
 use rustix::net::{SendFlags, send};
 
 use super::Worker;
-use super::read::HELD_BYTES_MAX;
+use super::read::{HELD_BYTES_MAX, READ_BYTES_MAX};
 use crate::budget::{Kind, Outgrown};
 use crate::connection::{Connection, Ending};
 use crate::counters::Dialect;
@@ -32,8 +34,25 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How often other workers are woken because of the memory that their clients hold.
 const WAKE_EVERY: Duration = Duration::from_millis(10);
 
-/// A client that reads takes some bytes of its replies within this time.
+/// A client that reads takes some bytes of its replies within this time, and one that sends a
+/// command sends some of it.
 const STALLED_MS_MIN: u64 = 500;
+
+/// After this part of the longest wait, room is put aside for the connection that waits longest,
+/// and taken from clients that hold half of a command ...
+const LATE_PART: u32 = 16;
+
+/// ... if they have sent nothing for this part and so many looks in a row found no room, ...
+const SILENT_PART: u32 = 4;
+const SILENT_LOOKS: u32 = 2;
+
+/// ... or if they wait themselves, and so many looks in a row found no room.
+const WAITING_LOOKS: u32 = 6;
+
+/// A command longer than this part of the buffers waits until its room is free at once.
+const PUT_ASIDE_PART: u64 = 16;
+
+const PUT_ASIDE_STEP_BYTES: u64 = 64 << 10;
 
 /// A client that holds less is closed after those that hold more, and never for the sake of new
 /// connections: it may be in the middle of a small command.
@@ -52,8 +71,9 @@ pub(super) struct Starved {
     looked_at_pins: Instant,
     /// When other workers were last woken because they hold more.
     woke_others_at: Option<Instant>,
-    /// When a waiting connection was last given room.
+    /// When a waiting connection was last given room, and the number of looks since then.
     fed_at: Option<Instant>,
+    looks_in_vain: u32,
     /// When the log last reported closed clients, and how many closed since.
     logged_at: Option<Instant>,
     closed_unlogged: u64,
@@ -68,6 +88,7 @@ impl Starved {
             looked_at_pins: now,
             woke_others_at: None,
             fed_at: None,
+            looks_in_vain: 0,
             logged_at: None,
             closed_unlogged: 0,
         }
@@ -195,8 +216,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let mut has_refused = false;
         if now.duration_since(self.starved.looked_at) >= LOOK_EVERY {
             self.starved.looked_at = now;
+            self.starved.looks_in_vain += 1;
             self.close_gone();
-            has_refused = is_late && self.refuse_stalled();
+            has_refused = self.make_room(now) || (is_late && self.refuse_stalled());
             self.finish_touched();
         }
         self.core.ledger.set_retrying(true);
@@ -213,18 +235,93 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 self.starve(slot);
             } else if !needs_own || self.reserve_own(slot) {
                 self.core.connections[slot].starved_at = None;
-                self.starved.fed_at = Some(now);
+                (self.starved.fed_at, self.starved.looks_in_vain) = (Some(now), 0);
                 self.core.touch(slot);
             }
         }
         self.core.ledger.set_retrying(false);
         if self.starved.is_empty() {
-            self.starved.since = None;
+            (self.starved.since, self.starved.looks_in_vain) = (None, 0);
         } else if is_late && self.starved.looked_at == now && !has_refused {
             // After a refusal the next look shows whether those that got the room have stalled too.
             self.refuse_late(now);
         }
         self.finish_touched();
+    }
+
+    /// Makes room for the connection that has waited longest, if that is long enough; returns
+    /// whether a client was refused. Other commands take their room bit by bit as they arrive, so
+    /// that enough for a whole one may never be free at once.
+    fn make_room(&mut self, now: Instant) -> bool {
+        let time_max = self.core.shared.config().starved_time_max;
+        // Connections that were closed in this round are still among the slots.
+        let connections = &self.core.connections;
+        let waiting = self.starved.slots.iter().filter_map(|slot| {
+            let connection = connections.get(*slot)?;
+            let waits = connection.is_starved && !waits_for_pins(connection);
+            Some((connection.starved_at.filter(|_| waits)?, *slot))
+        });
+        let Some((_, oldest)) =
+            waiting.min().filter(|(at, _)| now.duration_since(*at) >= time_max / LATE_PART)
+        else {
+            return false;
+        };
+        let missing_bytes = self.put_aside(oldest);
+        let looks_in_vain = self.starved.looks_in_vain;
+        let (connections, now_ms) = (&self.core.connections, self.core.now.0);
+        let may_yield = |slot: &usize| {
+            let connection = &connections[*slot];
+            let silent_ms = now_ms.saturating_sub(connection.client.last_active_at().0);
+            let is_silent = u128::from(silent_ms) >= (time_max / SILENT_PART).as_millis();
+            let is_in_the_way = match connection.is_starved {
+                true => looks_in_vain >= WAITING_LOOKS,
+                false => is_silent && looks_in_vain >= SILENT_LOOKS,
+            };
+            *slot != oldest && is_unfinished(connection) && is_in_the_way
+        };
+        let mut holders = connections.slots();
+        holders.retain(may_yield);
+        holders.sort_by_key(|slot| std::cmp::Reverse(connections[*slot].booked.of(Kind::Bodies)));
+        let mut freed_bytes = 0;
+        let enough = holders.iter().take_while(|slot| {
+            let is_short = freed_bytes < missing_bytes;
+            freed_bytes += connections[**slot].booked.of(Kind::Bodies);
+            is_short
+        });
+        let refused_count = enough.count();
+        for slot in &holders[..refused_count] {
+            self.refuse_unfinished(
+                *slot,
+                b"-ERR Protocol error: unfinished command while the client buffers are full\r\n",
+            );
+        }
+        refused_count > 0
+    }
+
+    /// Books free room for a waiting command, as far as there is some and the command is short;
+    /// returns how many bytes it still lacks.
+    fn put_aside(&mut self, slot: usize) -> u64 {
+        let connection = &mut self.core.connections[slot];
+        let input = &connection.input;
+        let want_bytes = input.need_bytes.max(input.held.len() + READ_BYTES_MAX) as u64;
+        let mut missing_bytes = want_bytes.saturating_sub(connection.booked.of(Kind::Bodies));
+        let limit_bytes = self.core.shared.buffer_budget().limit_bytes();
+        let is_short = want_bytes <= limit_bytes / PUT_ASIDE_PART;
+        // Others wait until the buffers are below their limit.
+        if !is_short || input.need_bytes <= HELD_BYTES_MAX {
+            return missing_bytes;
+        }
+        self.core.ledger.set_retrying(true);
+        while missing_bytes > 0 {
+            let step_bytes = missing_bytes.min(PUT_ASIDE_STEP_BYTES);
+            if !self.core.ledger.try_reserve(Kind::Bodies, step_bytes) {
+                break;
+            }
+            connection.booked.add(Kind::Bodies, step_bytes);
+            missing_bytes -= step_bytes;
+        }
+        self.core.ledger.set_retrying(false);
+        missing_bytes
     }
 
     /// Refuses the older half of the connections that have waited for too long, so that their
@@ -237,10 +334,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let connections = &self.core.connections;
         let since = |slot: &usize| connections[*slot].starved_at;
         let is_late = |slot: &usize| {
-            let connection = &connections[*slot];
-            let waits_for_pins =
-                connection.is_large_reader && connection.input.need_bytes <= HELD_BYTES_MAX;
-            !waits_for_pins && since(slot).is_some_and(|at| now.duration_since(at) >= time_max)
+            let has_waited = since(slot).is_some_and(|at| now.duration_since(at) >= time_max);
+            has_waited && !waits_for_pins(&connections[*slot])
         };
         let mut late: Vec<usize> = self.starved.slots.iter().copied().filter(is_late).collect();
         late.sort_by_key(since);
@@ -272,10 +367,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let time_max = self.core.shared.config().starved_time_max;
         let has_stalled = |connection: &Connection| {
             let silent_ms = now_ms.saturating_sub(connection.client.last_active_at().0);
-            connection.ending == Ending::Open
+            is_unfinished(connection)
                 && !connection.is_starved
-                && connection.input.held.capacity() > HELD_BYTES_MAX
-                && connection.input.need_bytes > connection.input.held.len()
                 && u128::from(silent_ms) >= time_max.as_millis()
         };
         let mut slots = self.core.connections.slots();
@@ -291,9 +384,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     /// Closes clients because the buffers, or those of one kind, are over their limit or leave no
     /// room for new connections, so that the others are served (as Redis evicts clients). First go
-    /// clients that have not logged in, then those that do not read their replies, then those with
-    /// the most unfinished input (of a part of the buffers: of those that hold more than a little,
-    /// those silent for longest), at once.
+    /// clients that have not logged in, then those that have stalled in a reply or in a command,
+    /// then those that do not read their replies, then those whose command waits for more room,
+    /// then those with the most unfinished input (of a part of the buffers: of those that hold more
+    /// than a little, those silent for longest), at once.
     #[cold]
     pub(super) fn evict_clients(&mut self, outgrown: Outgrown) {
         let worker_count = self.core.shared.config().threads;
@@ -304,8 +398,12 @@ impl<E: Home, P: Poller> Worker<E, P> {
             let held_bytes: u64 = held.map(|(_, bytes)| bytes).sum();
             let is_worth_it = held_bytes >= WORTH_EVICTING_BYTES;
             let silent_ms = now.0.saturating_sub(connection.client.last_active_at().0);
-            let has_stalled = connection.interest.write && silent_ms >= STALLED_MS_MIN;
+            let is_half = is_unfinished(connection);
+            let has_stalled = (connection.interest.write || (is_half && !connection.is_starved))
+                && silent_ms >= STALLED_MS_MIN;
             let is_first = (connection.is_stranger(), has_stalled, connection.interest.write);
+            // A command that has its room ends sooner than one that waits for more.
+            let is_first = (is_first, is_half && connection.is_starved);
             // Of a part, a stalled half of a command goes before one whose bytes still arrive.
             let stalled_ms = if outgrown == Outgrown::All { 0 } else { silent_ms };
             let helps = if outgrown == Outgrown::Arrivals { is_worth_it } else { held_bytes > 0 };
@@ -387,6 +485,18 @@ impl<E: Home, P: Poller> Worker<E, P> {
             shared.wake(other);
         });
     }
+}
+
+/// Whether the buffers hold a part of a large command of this connection.
+fn is_unfinished(connection: &Connection) -> bool {
+    connection.ending == Ending::Open
+        && connection.input.held.capacity() > HELD_BYTES_MAX
+        && connection.input.need_bytes > connection.input.held.len()
+}
+
+/// Whether a waiting connection has its command, and waits until readers release values.
+fn waits_for_pins(connection: &Connection) -> bool {
+    connection.is_large_reader && connection.input.need_bytes <= HELD_BYTES_MAX
 }
 
 /// Whether the client has closed, or its sending half, and has sent no complete command. Its bytes
