@@ -143,6 +143,16 @@ pub fn copies_value(op: &Op<'_, Rmw<'_>>) -> bool {
     matches!(op, Op::Update(update) if update.copies_value())
 }
 
+/// Whether a request may be answered with an item that it does not change.
+#[inline]
+pub fn may_be_read(op: &Op<'_, Rmw<'_>>) -> bool {
+    match op {
+        Op::Get => true,
+        Op::Update(update) => update.may_read(),
+        Op::Set(_) | Op::Delete => false,
+    }
+}
+
 /// On which side of the old value the new bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {

@@ -29,7 +29,8 @@
 
 use base::roles::RolePlan;
 use base::{UnixMillis, WorkerId};
-use policy::size_class::{Helping, SizePlan, WorkerSizes};
+use policy::Helping;
+use policy::size_class::{SizePlan, WorkerSizes};
 use store::pin::Pins;
 use store::request::{Op, Outcome, Request, Sink};
 
@@ -39,8 +40,9 @@ use crate::core::Core;
 use crate::engine::{Engine, RunToCompletion};
 use crate::forwarding::ahead::RequestSlots;
 use crate::forwarding::request_slot::Verdict;
-use crate::rmw::{Refusal, Rmw};
-use crate::sizes::{PlanReader, size_of};
+use crate::reply::size_of;
+use crate::rmw::{Refusal, Rmw, may_be_read};
+use crate::sizes::PlanReader;
 
 /// One executor's size state; empty unless the dispatch considers sizes.
 #[derive(Default)]
@@ -215,7 +217,7 @@ fn follows_a_read(part: &[*mut RequestSlot], request_slot: *mut RequestSlot) -> 
         before.request().hash == hash
             && before.connection == request_slot.connection
             && !before.is_sized
-            && matches!(before.request().op, Op::Get)
+            && may_be_read(&before.request().op)
     })
 }
 
