@@ -381,7 +381,11 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
         self.rounds_without_wait = 0;
         if self.poll == Poll::Busy || self.has_work_at_hand() {
-            return self.poller.wait(&mut self.ready, Some(Duration::ZERO));
+            let waited = self.poller.wait(&mut self.ready, Some(Duration::ZERO));
+            if self.is_draining && self.ready.is_empty() && !self.has_work_at_hand() {
+                self.read_all_last(); // As after a sleep.
+            }
+            return waited;
         }
         if self.poll == Poll::Auto {
             self.poller.wait(&mut self.ready, Some(Duration::ZERO))?;
