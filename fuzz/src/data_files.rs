@@ -113,7 +113,7 @@ pub(crate) fn good_file() -> &'static [u8] {
 
 /// What a node of a cluster keeps beside its log: refused, or the same again.
 fn check_kept(bytes: &[u8]) {
-    if let Some(kept) = server::cluster::replica_store::Kept::decode(bytes) {
-        assert_eq!(server::cluster::replica_store::Kept::decode(&kept.encode()), Some(kept));
+    if let Some(kept) = server::Kept::decode(bytes) {
+        assert_eq!(server::Kept::decode(&kept.encode()), Some(kept));
     }
 }

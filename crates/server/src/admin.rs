@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -59,32 +59,6 @@ const LIFETIME_MAX: Duration = Duration::from_secs(300);
 const HEAD_MAX_BYTES: usize = 16 << 10;
 /// The pause after a failed accept, e.g. for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// The counts of refusals at the admin port.
-#[derive(Debug, Default)]
-pub(crate) struct AdminCounters {
-    /// Requests for a name that is not this server's.
-    pub(crate) wrong_host: AtomicU64,
-    /// Requests with a wrong login.
-    pub(crate) wrong_login: AtomicU64,
-    /// Requests without a login that needed one, or of a user without the right.
-    pub(crate) denied: AtomicU64,
-    /// Connections that were closed to make room.
-    pub(crate) made_room: AtomicU64,
-}
-
-impl AdminCounters {
-    /// The counts with their reasons.
-    pub(crate) fn by_reason(&self) -> [(&'static str, u64); 4] {
-        [
-            ("host", &self.wrong_host),
-            ("login", &self.wrong_login),
-            ("denied", &self.denied),
-            ("room", &self.made_room),
-        ]
-        .map(|(reason, count)| (reason, count.load(Ordering::Relaxed)))
-    }
-}
 
 /// The running admin port. Dropping it closes the port and ends the thread.
 pub struct AdminThread {

@@ -48,6 +48,7 @@
 mod books;
 mod kind;
 mod ledger;
+mod under_way;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -57,6 +58,7 @@ use store::{ScratchRoom, Store};
 pub use books::Books;
 pub use kind::{Class, Kind};
 pub use ledger::{Ledger, Outgrown};
+pub use under_way::UnderWay;
 
 /// What the buffers may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! The state of a worker that its commands work on, apart from the store's session.
 
+pub(crate) mod timing;
+
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -15,11 +17,11 @@ use crate::doors::{Access, Answers, Door, denial};
 use crate::event_stream::Lines;
 use crate::shared::Shared;
 use crate::slab::Slab;
-use crate::timing::Timing;
 use crate::tracking::Telling;
 use crate::work::{READ_LONG_BYTES_MAX, TURN_READ_LONG_BYTES_MAX, Work};
 use crate::worker::flushing::Flushing;
 use crate::worker::resting::Resting;
+use timing::Timing;
 
 /// The number of buffers that a worker keeps for reuse, and the largest one worth keeping.
 const POOL_BUFFERS_MAX: usize = 64;

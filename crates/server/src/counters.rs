@@ -11,6 +11,7 @@
 //!     path is an atomic read-modify-write.
 //! I2: sums are exact once the workers are quiet; before that they may lag by a few operations.
 
+mod admin;
 mod doors;
 mod forwardings;
 mod latency;
@@ -25,6 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use policy::size_class::WorkerSizes;
 use wire::resp::{CommandId, ErrorCode, Flags, Spec};
 
+pub(crate) use admin::AdminCounters;
 pub use doors::{DoorCells, DoorTotals};
 pub use forwardings::{ForwardingCells, ForwardingTotals};
 pub use latency::{LatencyCells, LatencyCounts};

@@ -31,18 +31,15 @@ use base::UnixMillis;
 use store::request::{Condition, Evicted, Expiry, Item, Op, Outcome, Request};
 use wire::memcached::{EventTopics, push_uri_encoded};
 
+use crate::budget::{BufferBudget, UnderWay};
 use crate::clients::Client;
 use crate::end::End;
 use crate::rmw::meta::Guard;
 use crate::rmw::{Refusal, Rmw, Side};
-use crate::shared::{Control, Shared};
 use prefixes::{Prefixes, Use};
 
 /// The maximum for one round of one worker.
 pub const LINES_BYTES_MAX: usize = 256 << 10;
-
-/// The part of the client buffers for lines that are under way.
-const UNDER_WAY_PART: u64 = 32;
 
 /// The subscribers, and the topics of each.
 #[derive(Debug, Default)]
@@ -220,7 +217,7 @@ impl Lines {
     /// Adds the lines of a request and its result.
     pub fn add_request(
         &mut self,
-        shared: &Shared,
+        stream: &EventStream,
         now: UnixMillis,
         (request, seen): (&Request<'_, Rmw<'_>>, Seen),
         client: &Client,
@@ -235,7 +232,7 @@ impl Lines {
             None => ("not_found", 0, 0),
         };
         if seen.is_known {
-            self.add(shared, EventTopics::FETCHERS, "item_get", key, |line| {
+            self.add(stream, EventTopics::FETCHERS, "item_get", key, |line| {
                 let _ = write!(line, "status={status} clsid={class} cfd={cfd} size={size}");
             });
         }
@@ -244,7 +241,7 @@ impl Lines {
             Op::Update(update) => joined(update, seen),
             Op::Get | Op::Delete => None,
         };
-        let prefixes = &shared.event_stream().prefixes;
+        let prefixes = &stream.prefixes;
         if prefixes.is_on() {
             let used = match (&request.op, &written) {
                 (Op::Delete, _) => Some(Use::Delete),
@@ -262,7 +259,7 @@ impl Lines {
                 Expiry::Never | Expiry::Keep => 0,
             };
             let status = seen.status;
-            self.add(shared, EventTopics::MUTATIONS, "item_store", key, |line| {
+            self.add(stream, EventTopics::MUTATIONS, "item_store", key, |line| {
                 let _ = write!(
                     line,
                     "status={status} cmd={command} ttl={ttl} clsid=1 cfd={cfd} size={size}"
@@ -270,20 +267,20 @@ impl Lines {
             });
         }
         if let (Op::Delete, Some(size)) = (&request.op, seen.found) {
-            self.add(shared, EventTopics::DELETIONS, "deleted", key, |line| {
+            self.add(stream, EventTopics::DELETIONS, "deleted", key, |line| {
                 let _ = write!(line, "cmd=delete clsid=1 size={size}");
             });
         }
     }
 
     /// Adds the line of an evicted entry.
-    pub fn add_eviction(&mut self, shared: &Shared, now: UnixMillis, evicted: &Evicted) {
+    pub fn add_eviction(&mut self, stream: &EventStream, now: UnixMillis, evicted: &Evicted) {
         let fetch = if evicted.last_use.is_read() { "yes" } else { "no" };
         let ttl = evicted.expires_at.map_or(-1, |at| {
             i64::try_from(at.0.saturating_sub(now.0).div_ceil(1000)).unwrap_or(i64::MAX)
         });
         let (ago, size) = (evicted.last_use.seconds_ago(now), evicted.value_len_bytes);
-        self.add(shared, EventTopics::EVICTIONS, "eviction", &evicted.key, |line| {
+        self.add(stream, EventTopics::EVICTIONS, "eviction", &evicted.key, |line| {
             let _ = write!(line, "fetch={fetch} ttl={ttl} la={ago} clsid=1 size={size}");
         });
     }
@@ -294,10 +291,10 @@ impl Lines {
     }
 
     /// Adds the line of a connection that was opened, or closed for a reason.
-    pub fn add_connection(&mut self, shared: &Shared, client: &Client, closed: Option<&str>) {
+    pub fn add_connection(&mut self, stream: &EventStream, client: &Client, closed: Option<&str>) {
         let kind = if closed.is_some() { "conn_close" } else { "conn_new" };
         let cfd = client.descriptor;
-        self.begin(shared, kind, |line| {
+        self.begin(stream, kind, |line| {
             let _ = match &client.peer {
                 End::Ip(peer) => {
                     write!(line, "rip={} rport={} transport=tcp ", peer.ip(), peer.port())
@@ -314,16 +311,16 @@ impl Lines {
 
     fn add(
         &mut self,
-        shared: &Shared,
+        stream: &EventStream,
         topic: EventTopics,
         kind: &str,
         key: &[u8],
         facts: impl FnOnce(&mut String),
     ) {
-        if !shared.event_stream().topics().has(topic) {
+        if !stream.topics().has(topic) {
             return;
         }
-        self.begin(shared, kind, |line| {
+        self.begin(stream, kind, |line| {
             line.push_str("key=");
             push_uri_encoded(key, line);
             line.push(' ');
@@ -332,11 +329,11 @@ impl Lines {
         self.end(topic);
     }
 
-    fn begin(&mut self, shared: &Shared, kind: &str, rest: impl FnOnce(&mut String)) {
+    fn begin(&mut self, stream: &EventStream, kind: &str, rest: impl FnOnce(&mut String)) {
         if self.text.len() >= LINES_BYTES_MAX {
             return; // W2; `end` counts it.
         }
-        let gid = shared.event_stream().last_line.fetch_add(1, Ordering::Relaxed) + 1;
+        let gid = stream.last_line.fetch_add(1, Ordering::Relaxed) + 1;
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let (seconds, us) = (at.as_secs(), at.subsec_micros());
         let _ = write!(self.text, "ts={seconds}.{us:06} gid={gid} type={kind} ");
@@ -353,13 +350,17 @@ impl Lines {
         }
     }
 
-    /// Sends the lines to all subscribers.
+    /// Hands the lines of each subscriber to `post`, and starts anew.
     #[cold]
-    pub fn send(&mut self, shared: &Shared) {
-        let counts = &shared.event_stream().counts;
+    pub fn send(
+        &mut self,
+        (stream, budget): (&EventStream, &BufferBudget),
+        mut post: impl FnMut(&Client, Box<EventLines>),
+    ) {
+        let counts = &stream.counts;
         counts.made.fetch_add(self.ends.len() as u64, Ordering::Relaxed);
         counts.dropped.fetch_add(self.lost, Ordering::Relaxed);
-        for (client, topics) in shared.event_stream().lock().iter() {
+        for (client, topics) in stream.lock().iter() {
             let (mut text, mut count, mut start) = (String::new(), 0, 0);
             for (topic, end) in &self.ends {
                 if topics.has(*topic) {
@@ -368,40 +369,15 @@ impl Lines {
                 }
                 start = *end;
             }
-            if count > 0 && !shared.event_stream().under_way.try_add(shared, text.len()) {
+            if count > 0 && !stream.under_way.try_add(budget, text.len()) {
                 client.lose_lines(count + self.lost);
                 counts.skip(count);
             } else if count > 0 {
-                let lines = Box::new(EventLines { text, count, lost: self.lost });
-                let client_id = client.id;
                 counts.sent.fetch_add(count, Ordering::Relaxed);
-                shared.send(client.worker().index(), Control::Events { client_id, lines });
+                post(client, Box::new(EventLines { text, count, lost: self.lost }));
             }
         }
         *self = Lines { seen: std::mem::take(&mut self.seen), ..Lines::default() };
-    }
-}
-
-/// Bytes that wait in mailboxes, because a busy worker takes none.
-#[derive(Debug, Default)]
-pub struct UnderWay(AtomicU64);
-
-impl UnderWay {
-    /// Adds a message's bytes, unless more than a part of the client buffers would be under way.
-    pub fn try_add(&self, shared: &Shared, bytes: usize) -> bool {
-        let bytes_max = shared.buffer_budget().limit_bytes() / UNDER_WAY_PART;
-        // Relaxed: a sum that is read by itself.
-        let before = self.0.fetch_add(bytes as u64, Ordering::Relaxed);
-        let fits = before + bytes as u64 <= bytes_max;
-        if !fits {
-            self.remove(bytes);
-        }
-        fits
-    }
-
-    /// The message has arrived.
-    pub fn remove(&self, bytes: usize) {
-        self.0.fetch_sub(bytes as u64, Ordering::Relaxed);
     }
 }
 

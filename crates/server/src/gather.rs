@@ -20,6 +20,8 @@
 //! I4: the router's `finish` is called once for each request that it left here, after its reply
 //!     (K6).
 
+pub mod pace;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -263,7 +265,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         let executed = self.requests.iter().zip(&self.pendings);
         for ((request, pending), seen) in executed.zip(&seen) {
             let client = &connections[pending.slot as usize].client;
-            lines.add_request(shared, *now, (request, *seen), client);
+            lines.add_request(shared.event_stream(), *now, (request, *seen), client);
         }
         seen.clear();
         lines.seen = seen;

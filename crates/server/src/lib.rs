@@ -37,6 +37,7 @@ mod commands;
 mod compaction;
 pub mod config;
 mod connection;
+mod controller;
 mod core;
 pub mod counters;
 mod descriptors;
@@ -69,7 +70,6 @@ mod moving;
 mod native;
 mod observations;
 mod output;
-mod pace;
 mod password;
 mod poller;
 mod populate;
@@ -87,7 +87,6 @@ mod slo;
 pub mod slow_log;
 pub mod small_file;
 mod state_log;
-mod timing;
 pub mod tls;
 mod topology;
 pub mod tracking;
@@ -105,7 +104,7 @@ pub use config::{
 pub use counters::LatencyCounts;
 #[cfg(any(test, feature = "drive"))]
 pub use drive::Drive;
-pub use durable::{Data, backup_data, check_data, check_node};
+pub use durable::{Data, Kept, backup_data, check_data, check_node};
 pub use error::StartError;
 pub use forwarding::RolesError;
 pub use hot::{HotKey, HotKeys, Published as HotSet};
@@ -114,9 +113,8 @@ pub use log_level::{LogLevel, SetLogLevel};
 pub use memory::{IndexGrowth, MEMORY_BYTES_MIN, MemoryPlan};
 pub use memory_limits::{MemoryLimits, memory_max_bytes};
 pub use password::PASSWORD_MAX_BYTES;
-pub use policy::size_class::{
-    Cost as SizeCost, LargeHelp, SizeCount, SizePlan, Threshold as SizeThreshold,
-};
+pub use policy::LargeHelp;
+pub use policy::size_class::{Cost as SizeCost, SizeCount, SizePlan, Threshold as SizeThreshold};
 pub use policy::{Dispatch, WritePolicy};
 pub use resctrl::Cat;
 pub use server::Server;

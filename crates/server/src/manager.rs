@@ -22,10 +22,11 @@
 //! # Limits
 //! Traffic that begins on an idle server is seen after up to a second.
 
-pub mod controller;
 pub mod decision_log;
 pub mod knobs;
 mod pressure;
+mod size_monitor;
+pub mod slo_monitor;
 pub mod tuning;
 pub mod ways;
 pub mod workload;
@@ -38,21 +39,21 @@ use std::time::Duration;
 use base::Instant;
 use crossbeam_channel::{RecvTimeoutError, Sender};
 
-pub use controller::{Controller, Decision, Observed};
 pub use decision_log::DecisionLog;
 use knobs::SharedWays;
 use policy::tuner::TunerRules;
+use size_monitor::SizeMonitor;
 
 use crate::affinity;
 use crate::config::Tuning;
+pub use crate::controller::{Controller, Decision, Observed};
 use crate::doors::{self, Reminder};
 use crate::error::StartError;
 use crate::hot::HotEpochs;
 use crate::layer_settings::why_not_tuned;
 use crate::resctrl::Cat;
 use crate::shared::Shared;
-use crate::sizes::{SizeMonitor, StoredSizes};
-use crate::slo;
+use crate::sizes::StoredSizes;
 
 /// Time between two looks at an idle server; a server without a request for this long is idle.
 const IDLE_LOOK: Duration = Duration::from_secs(1);
@@ -72,7 +73,7 @@ pub struct Published {
     /// The sizes of stored items.
     pub stored_sizes: StoredSizes,
     /// Whether requests were answered in time recently.
-    pub slo: slo::Shown,
+    pub slo: slo_monitor::Shown,
     /// The ways of the memory-resident threads and of all; set once, if the machine has them.
     pub ways: OnceLock<SharedWays>,
 }
@@ -106,7 +107,7 @@ fn controllers(shared: &Arc<Shared>) -> Vec<Box<dyn Controller>> {
         controllers.push(Box::new(tuning::Tuning::new(knobs, TunerRules::default(), show)));
     }
     if shared.slo().is_measurable() {
-        controllers.push(Box::new(slo::SloMonitor::new(Arc::clone(shared))));
+        controllers.push(Box::new(slo_monitor::SloMonitor::new(Arc::clone(shared))));
     }
     if shared.sizes().is_some() {
         controllers.push(Box::new(SizeMonitor::new(Arc::clone(shared))));

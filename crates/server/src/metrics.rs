@@ -24,12 +24,12 @@ use crate::counters::LatencyCounts;
 use crate::counters::{CommandTotals, Protocol, Totals};
 use crate::hot::{HotKey, Published as HotSet};
 use crate::manager::decision_log::Entry;
+use crate::manager::slo_monitor::Lately;
 use crate::manager::tuning::View;
 use crate::manager::workload::Workload;
 use crate::process::unix_now;
 use crate::shared::Shared;
 use crate::sizes::SizeNumbers;
-use crate::slo::Lately;
 use crate::warm::Kept;
 
 mod budget;

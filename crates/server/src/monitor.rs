@@ -24,10 +24,9 @@ use std::time::Duration;
 use wire::Parsed;
 use wire::resp::{ArgIter, Flags, Limits, Parser, Spec};
 
+use crate::budget::{BufferBudget, UnderWay};
 use crate::clients::Client;
 use crate::end::End;
-use crate::event_stream::UnderWay;
-use crate::shared::{Control, Shared};
 use crate::slow_log::shown_args;
 
 /// A flag beside the number of monitoring clients: a session of HOTKEYS counts keys.
@@ -146,24 +145,21 @@ impl Feed {
         self.lines.push_str("\r\n");
     }
 
-    /// Sends the lines to all monitors.
-    pub fn send(self, shared: &Shared) {
+    /// Hands the lines of each monitor to `post`; `None`: it is too slow, and is to be cut off.
+    pub fn send(
+        self,
+        (monitors, budget): (&Monitors, &BufferBudget),
+        mut post: impl FnMut(&Client, Option<Arc<str>>),
+    ) {
         if self.lines.is_empty() {
             return;
         }
         let lines: Arc<str> = self.lines.into();
         let mut cut_count = 0;
-        for client in shared.monitors().lock().iter() {
-            if client.is_killed() {
-                continue;
-            }
-            if !shared.monitors().under_way.try_add(shared, lines.len()) {
-                shared.kill_client(client);
-                cut_count += 1;
-                continue;
-            }
-            let (client_id, lines) = (client.id, Arc::clone(&lines));
-            shared.send(client.worker().index(), Control::Feed { client_id, lines });
+        for client in monitors.lock().iter().filter(|client| !client.is_killed()) {
+            let has_room = monitors.under_way.try_add(budget, lines.len());
+            cut_count += u64::from(!has_room);
+            post(client, has_room.then(|| Arc::clone(&lines)));
         }
         if cut_count > 0 {
             tracing::warn!(cut_count, "clients of MONITOR were cut off: commands come too fast");

@@ -8,11 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::admin::AdminCounters;
 use crate::auth_log::AuthLog;
 use crate::budget::BufferBudget;
 use crate::config::Config;
-use crate::counters::LatencyCounts;
+use crate::counters::{AdminCounters, LatencyCounts};
 use crate::event_stream::EventStream;
 use crate::hot::session::HotSessions;
 use crate::latency_monitor::LatencyMonitor;

@@ -4,6 +4,7 @@ mod binary;
 mod memcached;
 mod meta;
 mod resp;
+mod size;
 
 use std::ops::Range;
 
@@ -25,6 +26,7 @@ use crate::work::{SMALL_FLOAT_DIGITS, digits_as_bytes};
 
 pub use binary::BinaryShape;
 pub use meta::{MetaKind, MetaShape};
+pub(crate) use size::size_of;
 
 /// The form of the reply to one request. The variants say which outcome gives what.
 #[derive(Clone, Copy, Debug, PartialEq)]

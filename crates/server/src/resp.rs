@@ -60,14 +60,14 @@ use wire::resp::{
 use crate::acl::Standing;
 use crate::connection::{Ending, Replies};
 use crate::core::Core;
+use crate::core::timing;
 use crate::counters::CommandIndex;
 use crate::engine::Engine;
+use crate::gather::pace::SHORT_COMMAND_BYTES_MAX;
 use crate::gather::{Answer, Gather};
-use crate::pace::SHORT_COMMAND_BYTES_MAX;
 use crate::reply::Shape;
 use crate::rmw::Rmw;
 use crate::slow_log::is_timed_alone;
-use crate::timing;
 use crate::work::Work;
 
 /// How far [`Gather::feed_resp`] came.

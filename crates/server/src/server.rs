@@ -250,7 +250,7 @@ impl Server {
         drop(self.log.take());
         if let Some(warm) = self.shared.warm() {
             self.populate.stop(&self.shared);
-            warm.keep(&self.shared);
+            warm.keep(self.shared.store(), self.shared.flush_at());
         }
         is_drained
     }

@@ -23,8 +23,6 @@
 //! Minos §3; `policy::size_class`.
 
 mod epoch;
-mod monitor;
-mod sink;
 mod stored;
 
 use std::collections::BTreeMap;
@@ -40,8 +38,6 @@ use crate::config::Config;
 use crate::forwarding::Layers;
 use epoch::SizeEpochs;
 pub use epoch::{SizeChange, SizeNumbers};
-pub(crate) use monitor::SizeMonitor;
-pub(crate) use sink::size_of;
 pub(crate) use stored::DRAWN_PER_LOOK;
 pub use stored::StoredSizes;
 

@@ -30,13 +30,11 @@
 //! # References
 //! C-4 §3.1 and Minos §5.4: throughput counts under an SLO on the 99th percentile. Decision 0041.
 
-mod monitor;
 mod sampler;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-pub use monitor::{Lately, Shown, SloMonitor};
 pub use sampler::{Round, Sampler};
 
 /// The shortest and the longest objective.

@@ -40,8 +40,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_utils::CachePadded;
 
-use crate::budget::{BufferBudget, Kind, Reservation};
-use crate::event_stream::UnderWay;
+use crate::budget::{BufferBudget, Kind, Reservation, UnderWay};
 use crate::work::Work;
 pub use prefixes::{Broadcast, Overlap};
 use registry::Registry;

@@ -21,7 +21,6 @@ use store::{Mode, NeededMemory, NodeShare, Store, StoreConfig, Tuning};
 
 use crate::error::StartError;
 use crate::process::unix_now;
-use crate::shared::Shared;
 
 /// The warm file, and its contents at the start.
 #[derive(Debug)]
@@ -117,14 +116,14 @@ impl Warm {
     }
 
     /// Keeps the store; called after every worker and every other thread with a session has ended.
-    pub(crate) fn keep(&self, shared: &Shared) {
+    pub(crate) fn keep(&self, store: &Store, flush_at: Option<UnixMillis>) {
         let path = self.path.display();
         if self.is_dropped.load(Ordering::Acquire) {
             tracing::info!("{path}: nothing is kept, as SHUTDOWN NOSAVE has asked");
             return;
         }
-        let (began, note) = (Instant::now(), shared.flush_at().map_or(0, |at| at.0));
-        match self.file.keep(shared.store(), unix_now(), note) {
+        let (began, note) = (Instant::now(), flush_at.map_or(0, |at| at.0));
+        match self.file.keep(store, unix_now(), note) {
             Ok(written) => tracing::info!(
                 items = written.items,
                 table_bytes = written.table_bytes,

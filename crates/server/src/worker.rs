@@ -304,7 +304,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         Ok(Worker {
             gate: shared.data().and_then(Data::gate),
             core,
-            key_sampler: (!E::ROUTES).then(|| KeySampler::of(&shared, worker, now)).flatten(),
+            key_sampler: shared.hot_keys().filter(|_| !E::ROUTES).map(|keys| {
+                KeySampler::new(keys, shared.store().key_hasher().clone(), worker, now)
+            }),
             is_key_sample_due: false,
             engine,
             poller,

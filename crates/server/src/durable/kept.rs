@@ -94,10 +94,12 @@ impl Kept {
         self.shards.get(&shard).map_or(Version::ZERO, |kept| kept.commit)
     }
 
+    /// Notes a shard's CommitVer.
     pub fn set_commit(&mut self, shard: ShardId, commit: Version) {
         self.at(shard).commit = commit;
     }
 
+    /// Notes up to which version a shard was flushed.
     pub fn set_floor(&mut self, shard: ShardId, floor: Version) {
         self.at(shard).floor = floor;
     }

@@ -14,7 +14,7 @@ use super::{
     HotKey, HotKeys, ITEMS_DEFAULT, Published, SAMPLE_KEY_BYTES_MAX, SAMPLES_WAITING_MAX, Sample,
     TRACKED_MAX,
 };
-use crate::manager::{Controller, Decision, Observed};
+use crate::controller::{Controller, Decision, Observed};
 
 /// How often samples are fetched: a dispatcher that serves 3 million requests a second has filled
 /// its buffer by then.

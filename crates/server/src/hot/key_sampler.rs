@@ -14,6 +14,7 @@
 //! Commands of native clients and of memcached's binary protocol are not sampled. Of a gathering of
 //! more than 64 keys only a part is seen, so it counts for less than it is.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::WorkerId;
@@ -22,9 +23,8 @@ use wire::Parsed;
 use wire::resp::asked_command;
 use wire::{memcached, resp};
 
-use super::HotTracker;
+use super::{HotKeys, HotTracker};
 use crate::counters::Dialect;
-use crate::shared::Shared;
 
 /// Time between two looks: 64 keys take some 10 us here and as much at the manager, so that looking
 /// costs a thousandth at most.
@@ -42,11 +42,15 @@ pub(crate) struct KeySampler {
 }
 
 impl KeySampler {
-    /// A worker's side; `None`: no keys are sampled.
-    pub fn of(shared: &Shared, worker: WorkerId, now: Instant) -> Option<KeySampler> {
-        let tracker = HotTracker::new(shared.hot_keys()?, worker.index());
-        let hasher = shared.store().key_hasher().clone();
-        Some(KeySampler { tracker, hasher, looked_at: now, looks: u64::from(worker.0) })
+    /// A worker's side.
+    pub fn new(
+        keys: &Arc<HotKeys>,
+        hasher: KeyHasher,
+        worker: WorkerId,
+        now: Instant,
+    ) -> KeySampler {
+        let tracker = HotTracker::new(keys, worker.index());
+        KeySampler { tracker, hasher, looked_at: now, looks: u64::from(worker.0) }
     }
 
     /// Whether the next gathering is to be sampled.

@@ -5,7 +5,7 @@ use base::{Instant, KeyHash};
 
 use super::epochs::HotChange;
 use super::*;
-use crate::manager::{Controller, Observed};
+use crate::controller::{Controller, Observed};
 
 fn hash_of(key: u64) -> KeyHash {
     KeyHash(base::hash::mix(key.wrapping_add(1)))

@@ -12,7 +12,7 @@ use super::pressure::{self, KernelTimes, Pressure};
 use super::tuning::Knobs;
 use super::{Controller, Decision, Observed};
 use crate::affinity;
-use crate::config::{Config, Tuning};
+use crate::config::Config;
 use crate::hot::{HotKeys, ITEMS_DEFAULT, TRACKED_MAX};
 use crate::layer_settings::why_not_tuned;
 use crate::resctrl::CacheWays;
@@ -228,8 +228,8 @@ pub fn lock(ways: &SharedWays) -> MutexGuard<'_, CacheWays> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{HotSetSize, Tuning};
     use crate::forwarding::{Dispatchers, Wanted};
-    use crate::hot::HotSetSize;
 
     #[track_caller]
     fn check(threads: usize, tuning: Tuning, core_count: usize, want: Option<&str>) {

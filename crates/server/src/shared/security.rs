@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use super::Shared;
 use crate::acl::{Acl, OVERRULED};
-use crate::admin::AdminCounters;
+use crate::counters::AdminCounters;
 use crate::doors::{Answers, State};
 use crate::error::StartError;
 use crate::logins::Logins;

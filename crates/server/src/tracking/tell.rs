@@ -251,8 +251,8 @@ impl Outgoing {
     /// Puts a message into the mailbox of its client's worker, with the others of this look;
     /// messages without room are summed up (I3).
     fn post(&mut self, shared: &Shared, message: Message) {
-        let has_room =
-            message.is_sum() || shared.tracking().under_way.try_add(shared, message.bytes());
+        let has_room = message.is_sum()
+            || shared.tracking().under_way.try_add(shared.buffer_budget(), message.bytes());
         let message = if has_room { Some(message) } else { message.summed_up() };
         if let Some(message) = message {
             self.by_worker.entry(message.client.worker().index()).or_default().push(message);
@@ -378,7 +378,8 @@ impl Core {
 
     /// The readers that are left are told in the next turn, if there is room for their ids.
     fn put_off(&mut self, taken: Taken) {
-        if self.shared.tracking().under_way.try_add(&self.shared, taken.held_bytes()) {
+        if self.shared.tracking().under_way.try_add(self.shared.buffer_budget(), taken.held_bytes())
+        {
             self.telling.late.push_back(taken);
         } else {
             self.telling.is_overrun = true;
@@ -439,7 +440,8 @@ impl Core {
     /// The trackers that are left are told in the next turns, or get a sum if the keys have no room
     /// until then.
     fn put_off_round(&mut self, round: BroadcastRound) {
-        if self.shared.tracking().under_way.try_add(&self.shared, round.held_bytes()) {
+        if self.shared.tracking().under_way.try_add(self.shared.buffer_budget(), round.held_bytes())
+        {
             self.telling.late_rounds.push_back(round);
             return;
         }

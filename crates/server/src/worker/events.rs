@@ -10,6 +10,7 @@ use crate::connection::ProtocolState;
 use crate::engine::Home;
 use crate::event_stream::EventLines;
 use crate::poller::Poller;
+use crate::shared::Control;
 
 impl<E: Home, P: Poller> Worker<E, P> {
     /// Takes up the topics of all subscribers. Called when a round begins.
@@ -40,12 +41,15 @@ impl<E: Home, P: Poller> Worker<E, P> {
     fn send_lines(&mut self) {
         let core = &mut self.core;
         let (shared, now) = (&core.shared, core.now);
-        let lines = &mut core.lines;
+        let (lines, stream) = (&mut core.lines, shared.event_stream());
         let session = self.engine.own_session();
-        let lost = session.take_evicted(|evicted| lines.add_eviction(shared, now, evicted));
+        let lost = session.take_evicted(|evicted| lines.add_eviction(stream, now, evicted));
         lines.lose(lost);
         if !lines.is_empty() {
-            lines.send(shared);
+            lines.send((stream, shared.buffer_budget()), |client, lines| {
+                let events = Control::Events { client_id: client.id, lines };
+                shared.send(client.worker().index(), events);
+            });
         }
     }
 
@@ -53,7 +57,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     #[inline]
     pub(super) fn show_connection(&mut self, client: &Client, closed: Option<&str>) {
         if self.core.shared.event_stream().topics().has(EventTopics::CONNECTIONS) {
-            self.core.lines.add_connection(&self.core.shared, client, closed);
+            self.core.lines.add_connection(self.core.shared.event_stream(), client, closed);
         }
     }
 

@@ -21,6 +21,7 @@ use crate::monitor::Feed;
 use crate::poller::Poller;
 use crate::rmw::meta::MetaGet;
 use crate::rmw::{Refusal, Rmw};
+use crate::shared::Control;
 use crate::slow_log::is_timed_alone;
 
 /// `:0`, `+OK` and similar replies, with the end of the line.
@@ -71,7 +72,14 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 feed.add(&connection.client, since, taken);
             }
         }
-        feed.send(&self.core.shared);
+        let shared = &self.core.shared;
+        feed.send((shared.monitors(), shared.buffer_budget()), |client, lines| match lines {
+            Some(lines) => {
+                let feed = Control::Feed { client_id: client.id, lines };
+                shared.send(client.worker().index(), feed);
+            }
+            None => shared.kill_client(client),
+        });
     }
 
     fn count_keys(&mut self, took: Option<Duration>) {

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use super::Worker;
+use crate::core::timing::Batch;
 use crate::counters::Dialect;
 use crate::engine::Home;
 use crate::latency_monitor::Kind;
 use crate::poller::Poller;
-use crate::timing::Batch;
 
 impl<E: Home, P: Poller> Worker<E, P> {
     /// Checks behind a gathering whether its batches took too long. Costs one clock read per

@@ -51,8 +51,9 @@ use crate::forwarding::request_slot::RequestSlots;
 use crate::gather::BATCH_REQUESTS_MAX;
 use crate::hot::HotTracker;
 use crate::reply::ReplySink;
+use crate::reply::size_of;
 use crate::rmw::{Refusal, Rmw, copies_value};
-use crate::sizes::{LENT_BYTES_MIN, size_of};
+use crate::sizes::LENT_BYTES_MIN;
 
 const FILTER_WORDS: usize = 8;
 

@@ -2,7 +2,7 @@
 
 use store::request::{Op, Outcome, Request};
 
-use crate::reply::Shape;
+use super::Shape;
 use crate::rmw::{Refusal, Rmw};
 
 /// The size by which a request is counted: for a read that of its reply, so that asking for the

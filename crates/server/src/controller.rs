@@ -48,7 +48,7 @@ pub struct Observed {
 
 impl Observed {
     /// Reads the workers' counters into the same memory.
-    pub(super) fn observe<'a>(&mut self, workers: impl Iterator<Item = &'a WorkerCounters>) {
+    pub(crate) fn observe<'a>(&mut self, workers: impl Iterator<Item = &'a WorkerCounters>) {
         (self.request_count, self.latency_samples, self.latency_over) = (0, 0, 0);
         self.busy_ns.clear();
         for worker in workers {

@@ -13,8 +13,8 @@ use base::Instant;
 use policy::tuner::SLO_OVER_RATIO_MAX;
 use serde_json::{Value, json};
 
+use super::{Controller, Decision, Observed};
 use crate::counters::LatencyCounts;
-use crate::manager::{Controller, Decision, Observed};
 use crate::shared::Shared;
 
 const EPOCH: Duration = Duration::from_secs(1);

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use base::Instant;
 
-use super::SizeNumbers;
-use crate::manager::{Controller, Decision, Observed};
+use super::{Controller, Decision, Observed};
 use crate::shared::Shared;
+use crate::sizes::SizeNumbers;
 
 /// Minos §3: "core 0 aggregates these histograms", each second.
 const EPOCH: Duration = Duration::from_secs(1);
