@@ -1,7 +1,7 @@
 //! Developer commands of Dovetail: `cargo xtask ci`, `test`, `blackbox`, `conformance`, `attack`,
 //! `test-xdp`, `test-rdma`, `test-dax`, `test-zookeeper`, `demo-cluster`, `nightly`, `tidy`,
 //! `bench-peers`, `bench-cache`, `bench-store`, `bench-joined`, `bench-costs`, `bench-presets`,
-//! `bench-cold-start`, `bench-replication`.
+//! `bench-cold-start`, `bench-replication`, `count-instructions`.
 #![forbid(unsafe_code)]
 
 mod attack;
@@ -13,6 +13,7 @@ mod conformance;
 mod dax;
 mod demo_cluster;
 mod emulated;
+mod instructions;
 mod joined;
 mod nightly;
 mod peers;
@@ -78,6 +79,8 @@ enum Command {
     BenchPresets(joined::presets::Args),
     /// From start to first answer over a log of millions; writes docs/results/cold-start.md
     BenchColdStart(cold_start::Args),
+    /// Instructions of GET, SET, MGET and memcached get, by callgrind; compares several binaries
+    CountInstructions(instructions::Args),
     /// CPU time of a cluster's servers for a SET, by scheme of replication, beside Redis
     BenchReplication(replication::Args),
 }
@@ -115,6 +118,7 @@ fn run(cli: Cli) -> Result<bool> {
         Command::BenchCosts(args) => joined::costs::run(&root, &args).map(|()| true),
         Command::BenchPresets(args) => joined::presets::run(&root, &args).map(|()| true),
         Command::BenchColdStart(args) => cold_start::run(&root, &args).map(|()| true),
+        Command::CountInstructions(args) => instructions::run(&root, &args).map(|()| true),
         Command::BenchReplication(args) => replication::run(&root, &args).map(|()| true),
     }
 }
