@@ -52,8 +52,8 @@ use store::request::{Request, Sink};
 
 use crate::config::Compacts;
 use crate::counters::{Compacted, SIZE_CLASSES};
-use crate::gather::BATCH_REQUESTS_MAX;
 use crate::rmw::{Refusal, Rmw};
+use crate::work::BATCH_REQUESTS_MAX;
 use find::{Finder, Member};
 use merge::{ASK, Kept, Merge};
 use replay::Replay;

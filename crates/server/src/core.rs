@@ -1,5 +1,6 @@
 //! The state of a worker that its commands work on, apart from the store's session.
 
+pub(crate) mod tell;
 pub(crate) mod timing;
 
 use std::cell::Cell;
@@ -17,10 +18,10 @@ use crate::doors::{Access, Answers, Door, denial};
 use crate::event_stream::Lines;
 use crate::shared::Shared;
 use crate::slab::Slab;
-use crate::tracking::Telling;
 use crate::work::{READ_LONG_BYTES_MAX, TURN_READ_LONG_BYTES_MAX, Work};
 use crate::worker::flushing::Flushing;
 use crate::worker::resting::Resting;
+use tell::Telling;
 use timing::Timing;
 
 /// The number of buffers that a worker keeps for reuse, and the largest one worth keeping.

@@ -36,10 +36,7 @@ use crate::output::PIN_VALUE_BYTES_MIN_OVER_LIMIT;
 use crate::reply::{Pending, ReplySink, Shape};
 use crate::resp::Fed;
 use crate::rmw::Rmw;
-use crate::work::Work;
-
-/// Requests that go to the store together; it splits them into pipelines of its own size.
-pub const BATCH_REQUESTS_MAX: usize = 128;
+use crate::work::{BATCH_REQUESTS_MAX, Work};
 
 /// The assumed size of a reply without a larger value, until replies are counted.
 const SMALL_REPLY_BYTES: usize = PIN_VALUE_BYTES_MIN_OVER_LIMIT;

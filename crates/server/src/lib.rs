@@ -62,6 +62,7 @@ mod log_level;
 pub mod logins;
 mod manager;
 mod memcached;
+mod memcached_users;
 mod memory;
 mod memory_limits;
 mod metrics;

@@ -12,7 +12,6 @@ pub(crate) mod several;
 mod stats;
 mod storage;
 pub(crate) mod udp;
-pub(crate) mod users;
 
 use base::UnixMillis;
 use store::{KEY_LEN_MAX_BYTES, Op};

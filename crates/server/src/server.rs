@@ -24,7 +24,7 @@ use crate::hot;
 use crate::listen::{UnixListener, listen, listen_unix};
 use crate::manager::ManagerThread;
 use crate::memcached::udp::{self, UdpPort};
-use crate::memcached::users::Users;
+use crate::memcached_users::Users;
 use crate::native::shm::ShmDoor;
 use crate::native::{self, Native, Shop};
 use crate::poller::{Epoll, Poller, Timed};

@@ -33,6 +33,7 @@ use crate::clients::Clients;
 use crate::cluster::View;
 use crate::config::Config;
 use crate::connection::RECORD_BYTES;
+use crate::core::tell::Messages;
 use crate::counters::LatencyCounts;
 use crate::counters::{Dialect, NativeTotals, Totals, WorkerCounters};
 use crate::disk_thread::DiskThread;
@@ -46,7 +47,7 @@ use crate::hot::HotKeys;
 use crate::latency_monitor::LatencyMonitor;
 use crate::live::Live;
 use crate::manager;
-use crate::memcached::users::Users;
+use crate::memcached_users::Users;
 use crate::memory::{IndexGrowth, MemoryPlan, Planner};
 use crate::memory_limits::MemoryLimits;
 use crate::moving::Moving;
@@ -60,7 +61,7 @@ use crate::slo::Slo;
 use crate::slow_log::SlowLog;
 use crate::tls::Certificates;
 use crate::topology::SYSFS_NODES;
-use crate::tracking::{Messages, Tracking};
+use crate::tracking::Tracking;
 use crate::warm::Warm;
 use crate::{affinity, topology};
 
@@ -283,7 +284,8 @@ impl Shared {
             tell_of_lowered(&config, item_size_max_bytes);
             config.max_item_size_bytes = item_size_max_bytes;
         }
-        let sizes = Sizes::for_dispatch(&config, roles.layers());
+        let (is_routed, executors) = (roles.layers().is_routed, roles.layers().start.executors);
+        let sizes = Sizes::for_dispatch(&config, is_routed, executors);
         let sample_every = sizes.as_ref().map(|_| config.size_sample);
         let budget = BufferBudget::new_for(plan.limits(), &store);
         Ok(Shared {

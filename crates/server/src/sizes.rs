@@ -35,7 +35,6 @@ use policy::size_class::{
 };
 
 use crate::config::Config;
-use crate::forwarding::Layers;
 use epoch::SizeEpochs;
 pub use epoch::{SizeChange, SizeNumbers};
 pub(crate) use stored::DRAWN_PER_LOOK;
@@ -66,9 +65,13 @@ impl Sizes {
     }
 
     /// The sizes of a server whose dispatch considers sizes.
-    pub(crate) fn for_dispatch(config: &Config, layers: &Layers) -> Option<Sizes> {
-        let is_on = layers.is_routed && config.dispatch == Dispatch::SizeAware;
-        is_on.then(|| Sizes::new(config, layers.start.executors))
+    pub(crate) fn for_dispatch(
+        config: &Config,
+        is_routed: bool,
+        executors: usize,
+    ) -> Option<Sizes> {
+        let is_on = is_routed && config.dispatch == Dispatch::SizeAware;
+        is_on.then(|| Sizes::new(config, executors))
     }
 
     /// The plan in force.

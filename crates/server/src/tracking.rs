@@ -32,7 +32,6 @@
 mod prefixes;
 mod registry;
 pub mod table;
-mod tell;
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -42,11 +41,11 @@ use crossbeam_utils::CachePadded;
 
 use crate::budget::{BufferBudget, Kind, Reservation, UnderWay};
 use crate::work::Work;
+pub(crate) use prefixes::ChangedKeys;
 pub use prefixes::{Broadcast, Overlap};
 use registry::Registry;
 pub use registry::{Consent, Mode, Refused, Tracker, prefix_count_max};
 use table::{Table, Taken};
-pub(crate) use tell::{CHANNEL, Messages, Telling, redirect_target};
 
 /// Parts of the table.
 const PARTS: usize = 64;
@@ -200,7 +199,7 @@ impl Tracking {
     }
 
     /// Whether that client tracks by prefixes.
-    fn is_broadcasting(&self, client_id: u64) -> bool {
+    pub fn is_broadcasting(&self, client_id: u64) -> bool {
         self.tracker(client_id).is_some_and(|tracker| tracker.is_broadcasting())
     }
 

@@ -30,6 +30,9 @@ use std::cell::Cell;
 use std::ops::AddAssign;
 use std::time::Duration;
 
+/// Requests that go to the store together; it splits them into pipelines of its own size.
+pub const BATCH_REQUESTS_MAX: usize = 128;
+
 /// Units after which a turn begins no further command: some 1.3 ms.
 pub const TURN_UNITS: u64 = 1 << 17;
 

@@ -7,8 +7,8 @@ use store::request::{Condition, Expiry, Op, Request};
 
 use super::{Answering, Tells};
 use crate::config::Compacts;
-use crate::gather::BATCH_REQUESTS_MAX;
 use crate::rmw::Rmw;
+use crate::work::BATCH_REQUESTS_MAX;
 
 /// Slots of the table: at most half are taken.
 const PLACES: usize = 2 * BATCH_REQUESTS_MAX;

@@ -32,7 +32,7 @@ use arrayvec::ArrayVec;
 use super::lane::{Lane, PLACES_AHEAD_MAX};
 use super::request_slot;
 use crate::config::Compacts;
-use crate::gather::BATCH_REQUESTS_MAX;
+use crate::work::BATCH_REQUESTS_MAX;
 
 /// Queued slots that are examined behind a batch, at most (K8).
 const SLOTS_MAX: usize = 32;

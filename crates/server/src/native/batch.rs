@@ -38,8 +38,9 @@ use crate::core::Core;
 use crate::counters::{CommandIndex, NativeCommand};
 use crate::durable::{Data, Gate, Passage};
 use crate::engine::Engine;
-use crate::gather::{BATCH_REQUESTS_MAX, HEAVY_REQUESTS_MAX};
+use crate::gather::HEAVY_REQUESTS_MAX;
 use crate::rmw::{Bounded, Rmw, copies_value};
+use crate::work::BATCH_REQUESTS_MAX;
 use crate::work::{Work, add_work};
 
 /// The batch of one worker in the making. `'a` is the lifetime of the received bytes.

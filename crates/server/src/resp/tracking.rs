@@ -22,12 +22,11 @@ use super::{Caller, id_of};
 use crate::acl::{PATTERN_BYTES, ReadPrefixes, Standing};
 use crate::budget::Kind;
 use crate::connection::Resp;
+use crate::core::tell::redirect_target;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::shared::Shared;
-use crate::tracking::{
-    Consent, Mode, Overlap, Refused, Tracker, prefix_count_max, redirect_target,
-};
+use crate::tracking::{Consent, Mode, Overlap, Refused, Tracker, prefix_count_max};
 use crate::work::Work;
 
 const NOT_ASKED: ErrorReply<'static> = ErrorReply::Other(

@@ -9,7 +9,7 @@ use crate::counters::AdminCounters;
 use crate::doors::{Answers, State};
 use crate::error::StartError;
 use crate::logins::Logins;
-use crate::memcached::users::Users;
+use crate::memcached_users::Users;
 use crate::tls::Certificates;
 
 /// The result of reloading one thing: the new state, or why the old one stays.

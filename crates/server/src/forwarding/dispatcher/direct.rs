@@ -48,12 +48,12 @@ use crate::core::Core;
 use crate::engine::{Asked, Asking, Away};
 use crate::forwarding::executor;
 use crate::forwarding::request_slot::RequestSlots;
-use crate::gather::BATCH_REQUESTS_MAX;
 use crate::hot::HotTracker;
 use crate::reply::ReplySink;
 use crate::reply::size_of;
 use crate::rmw::{Refusal, Rmw, copies_value};
 use crate::sizes::LENT_BYTES_MIN;
+use crate::work::BATCH_REQUESTS_MAX;
 
 const FILTER_WORDS: usize = 8;
 

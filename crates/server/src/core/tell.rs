@@ -24,14 +24,13 @@ use std::sync::Arc;
 use store::{Changes, Origin};
 use wire::resp::{Encoder, Protocol};
 
-use super::prefixes::{Broadcast, ChangedKeys};
-use super::table::Taken;
-use super::{Tracker, Tracking};
+use super::Core;
 use crate::clients::Client;
 use crate::connection::{Connection, Ending, ProtocolState};
-use crate::core::Core;
 use crate::counters::Dialect;
 use crate::shared::{Control, Shared};
+use crate::tracking::table::Taken;
+use crate::tracking::{Broadcast, ChangedKeys, Tracker, Tracking};
 use crate::work::{TURN_MESSAGES, Work};
 
 /// The channel of invalidations for RESP2 clients.
