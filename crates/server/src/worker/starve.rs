@@ -4,7 +4,7 @@
 //!  large command, no room ─▶ starved: not read ─▶ room: continues
 //!                                              ├▶ its client has left: closed
 //!                                              ├▶ no room for a while: it is put aside for the
-//!                                              │  longest waiting, and the silent are refused
+//!                                              │  shortest command, and the silent are refused
 //!                                              └▶ no room for long: the stalled are refused,
 //!                                                 or else those that wait longest
 //! ```
@@ -38,8 +38,8 @@ const WAKE_EVERY: Duration = Duration::from_millis(10);
 /// command sends some of it.
 const STALLED_MS_MIN: u64 = 500;
 
-/// After this part of the longest wait, room is put aside for the connection that waits longest,
-/// and taken from clients that hold half of a command ...
+/// After this part of the longest wait, room is put aside for the shortest command that waits, and
+/// taken from clients that hold half of a command ...
 const LATE_PART: u32 = 16;
 
 /// ... if they have sent nothing for this part and so many looks in a row found no room, ...
@@ -47,7 +47,7 @@ const SILENT_PART: u32 = 4;
 const SILENT_LOOKS: u32 = 2;
 
 /// ... or if they wait themselves, and so many looks in a row found no room.
-const WAITING_LOOKS: u32 = 6;
+const WAITING_LOOKS: u32 = 20;
 
 /// A command longer than this part of the buffers waits until its room is free at once.
 const PUT_ASIDE_PART: u64 = 16;
@@ -249,24 +249,21 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.finish_touched();
     }
 
-    /// Makes room for the connection that has waited longest, if that is long enough; returns
-    /// whether a client was refused. Other commands take their room bit by bit as they arrive, so
-    /// that enough for a whole one may never be free at once.
+    /// Makes room for the shortest command that has waited for a while; returns whether a client
+    /// was refused. Other commands take their room bit by bit as they arrive, so that enough for a
+    /// whole one may never be free at once.
     fn make_room(&mut self, now: Instant) -> bool {
         let time_max = self.core.shared.config().starved_time_max;
         // Connections that were closed in this round are still among the slots.
         let connections = &self.core.connections;
         let waiting = self.starved.slots.iter().filter_map(|slot| {
             let connection = connections.get(*slot)?;
+            let is_late = now.duration_since(connection.starved_at?) >= time_max / LATE_PART;
             let waits = connection.is_starved && !waits_for_pins(connection);
-            Some((connection.starved_at.filter(|_| waits)?, *slot))
+            (is_late && waits).then_some((wanted_bytes(connection), *slot))
         });
-        let Some((_, oldest)) =
-            waiting.min().filter(|(at, _)| now.duration_since(*at) >= time_max / LATE_PART)
-        else {
-            return false;
-        };
-        let missing_bytes = self.put_aside(oldest);
+        let Some((_, shortest)) = waiting.min() else { return false };
+        let missing_bytes = self.put_aside(shortest);
         let looks_in_vain = self.starved.looks_in_vain;
         let (connections, now_ms) = (&self.core.connections, self.core.now.0);
         let may_yield = |slot: &usize| {
@@ -277,7 +274,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 true => looks_in_vain >= WAITING_LOOKS,
                 false => is_silent && looks_in_vain >= SILENT_LOOKS,
             };
-            *slot != oldest && is_unfinished(connection) && is_in_the_way
+            *slot != shortest && is_unfinished(connection) && is_in_the_way
         };
         let mut holders = connections.slots();
         holders.retain(may_yield);
@@ -302,13 +299,12 @@ impl<E: Home, P: Poller> Worker<E, P> {
     /// returns how many bytes it still lacks.
     fn put_aside(&mut self, slot: usize) -> u64 {
         let connection = &mut self.core.connections[slot];
-        let input = &connection.input;
-        let want_bytes = input.need_bytes.max(input.held.len() + READ_BYTES_MAX) as u64;
+        let want_bytes = wanted_bytes(connection);
         let mut missing_bytes = want_bytes.saturating_sub(connection.booked.of(Kind::Bodies));
         let limit_bytes = self.core.shared.buffer_budget().limit_bytes();
         let is_short = want_bytes <= limit_bytes / PUT_ASIDE_PART;
         // Others wait until the buffers are below their limit.
-        if !is_short || input.need_bytes <= HELD_BYTES_MAX {
+        if !is_short || connection.input.need_bytes <= HELD_BYTES_MAX {
             return missing_bytes;
         }
         self.core.ledger.set_retrying(true);
@@ -385,9 +381,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
     /// Closes clients because the buffers, or those of one kind, are over their limit or leave no
     /// room for new connections, so that the others are served (as Redis evicts clients). First go
     /// clients that have not logged in, then those that have stalled in a reply or in a command,
-    /// then those that do not read their replies, then those whose command waits for more room,
-    /// then those with the most unfinished input (of a part of the buffers: of those that hold more
-    /// than a little, those silent for longest), at once.
+    /// then those that do not read their replies, then those with the most unfinished input (of a
+    /// part of the buffers: of those that hold more than a little, those silent for longest), at
+    /// once.
     #[cold]
     pub(super) fn evict_clients(&mut self, outgrown: Outgrown) {
         let worker_count = self.core.shared.config().threads;
@@ -398,12 +394,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
             let held_bytes: u64 = held.map(|(_, bytes)| bytes).sum();
             let is_worth_it = held_bytes >= WORTH_EVICTING_BYTES;
             let silent_ms = now.0.saturating_sub(connection.client.last_active_at().0);
-            let is_half = is_unfinished(connection);
-            let has_stalled = (connection.interest.write || (is_half && !connection.is_starved))
-                && silent_ms >= STALLED_MS_MIN;
+            // A connection that waits for room is not read, whatever its client sends.
+            let is_half = is_unfinished(connection) && !connection.is_starved;
+            let has_stalled = (connection.interest.write || is_half) && silent_ms >= STALLED_MS_MIN;
             let is_first = (connection.is_stranger(), has_stalled, connection.interest.write);
-            // A command that has its room ends sooner than one that waits for more.
-            let is_first = (is_first, is_half && connection.is_starved);
             // Of a part, a stalled half of a command goes before one whose bytes still arrive.
             let stalled_ms = if outgrown == Outgrown::All { 0 } else { silent_ms };
             let helps = if outgrown == Outgrown::Arrivals { is_worth_it } else { held_bytes > 0 };
@@ -485,6 +479,12 @@ impl<E: Home, P: Poller> Worker<E, P> {
             shared.wake(other);
         });
     }
+}
+
+/// The room that a command takes as a whole, as far as that is known.
+fn wanted_bytes(connection: &Connection) -> u64 {
+    let input = &connection.input;
+    input.need_bytes.max(input.held.len() + READ_BYTES_MAX) as u64
 }
 
 /// Whether the buffers hold a part of a large command of this connection.
