@@ -53,6 +53,7 @@ mod under_way;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use base::UnixMillis;
 use store::{ScratchRoom, Store};
 
 pub use books::Books;
@@ -104,6 +105,9 @@ pub fn landing_part(buffers_bytes: u64) -> u64 {
 /// See [`room_for_arrivals`].
 const ARRIVAL_ROOM_BYTES: u64 = 64 << 10;
 
+/// How long a request for room holds; it is repeated more often than that.
+const ASKED_MS_MAX: u64 = 150;
+
 /// The granted bytes of one kind, and the number of refusals.
 #[derive(Debug, Default)]
 struct Cell {
@@ -137,6 +141,9 @@ pub struct BufferBudget {
     standing_bytes: AtomicU64,
     /// A connection had no room because of other kinds, and it was not seen since that there is.
     is_arrival_refused: AtomicBool,
+    /// What a worker lacks for a command that waits, and when it asked the others for it.
+    asked_bytes: AtomicU64,
+    asked_at_ms: AtomicU64,
     kinds: [Cell; Kind::COUNT],
 }
 
@@ -150,6 +157,8 @@ impl BufferBudget {
             large_bytes: AtomicU64::new(0),
             standing_bytes: AtomicU64::new(0),
             is_arrival_refused: AtomicBool::new(false),
+            asked_bytes: AtomicU64::new(0),
+            asked_at_ms: AtomicU64::new(0),
             kinds: Default::default(),
         }
     }
@@ -325,6 +334,22 @@ impl BufferBudget {
         let held_bytes: u64 = of_clients.map(|kind| self.kind_bytes(kind)).sum();
         self.kind_bytes(Kind::Connections) < self.kind_limit_bytes(Kind::Connections)
             && held_bytes >= self.limit_bytes() / 8
+    }
+
+    /// Asks all workers for room that their clients hold and do not fill. The latest request
+    /// counts.
+    pub fn ask_for(&self, bytes: u64, now: UnixMillis) {
+        // Relaxed: the numbers guard no other memory, and a request is repeated while it holds.
+        self.asked_bytes.store(bytes, Ordering::Relaxed);
+        self.asked_at_ms.store(now.0, Ordering::Relaxed);
+    }
+
+    /// What a worker has asked for lately; 0: nothing.
+    #[inline]
+    pub fn asked_bytes(&self, now: UnixMillis) -> u64 {
+        let asked_at_ms = self.asked_at_ms.load(Ordering::Relaxed);
+        let is_late = now.0.saturating_sub(asked_at_ms) > ASKED_MS_MAX;
+        if is_late { 0 } else { self.asked_bytes.load(Ordering::Relaxed) }
     }
 
     /// Counts a refused request for room of this kind.

@@ -647,6 +647,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             self.wake_those_that_hold_more();
         }
         let is_waiting = !self.starved.is_empty()
+            || self.core.ledger.budget().asked_bytes(self.core.now) > 0
             || !self.lingering.is_empty()
             || self.accept_again_at.is_some();
         let never_sleeps = self.poll == Poll::Busy;

@@ -216,6 +216,43 @@ fn a_short_command_gets_room_beside_many_that_have_each_a_part() {
     assert!(refused_count < 8, "{refused_count} of 20");
 }
 
+/// Clients that send a byte now and then are not silent, but take room that they do not fill.
+#[test]
+fn clients_that_trickle_give_way_to_one_that_sends() {
+    let server = TestServer::with(Config {
+        memory_bytes: 64 << 20,
+        threads: 2,
+        starved_time_max: Duration::from_secs(6),
+        ..config()
+    });
+    // About 16 of them have room, and the others wait.
+    let mut trickling: Vec<_> = (0..22)
+        .map(|_| {
+            let mut client = server.resp();
+            client.send("*3\r\n$3\r\nSET\r\n$1\r\nt\r\n$400000\r\n");
+            client.send(vec![b'x'; 100_000]);
+            client
+        })
+        .collect();
+    let mut sending = server.resp();
+    sending.send(command(&[b"SET", b"k", &pattern(500_000)]));
+    sending.stream.set_nonblocking(true).unwrap();
+    let (mut reply, began) = ([0; 64], Instant::now());
+    let reply = loop {
+        match sending.stream.read(&mut reply) {
+            Ok(count) => break &reply[..count],
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+        }
+        assert!(began.elapsed() < PATIENCE, "no reply");
+        for client in &mut trickling {
+            // Those that were refused are closed.
+            let _ = client.stream.write(b"x");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(String::from_utf8_lossy(reply), "+OK\r\n");
+}
+
 #[test]
 fn a_burst_of_connections_is_served() {
     let server = TestServer::start();

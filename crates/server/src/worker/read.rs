@@ -21,7 +21,7 @@ use rustix::net::{RecvFlags, recv};
 
 use super::Worker;
 use crate::budget::Kind;
-use crate::connection::Ending;
+use crate::connection::{Ending, Input};
 use crate::engine::Home;
 use crate::poller::{Poller, Ready};
 use crate::resp::Fed;
@@ -367,8 +367,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let connection = &mut self.core.connections[slot];
         let is_stranger = connection.is_stranger();
         let input = &mut connection.input;
-        // A command whose length is not known yet grows by more than a read at a time.
-        let want_bytes = input.need_bytes.max(input.held.len() + READ_BYTES_MAX);
+        let want_bytes = wanted_bytes(input);
         if input.held.capacity() >= want_bytes {
             return true;
         }
@@ -394,4 +393,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
         input.held.reserve_exact(want_bytes - input.held.len());
         true
     }
+}
+
+/// The room that a command takes as a whole, as far as that is known: one whose length is not known
+/// yet grows by more than a read at a time.
+pub(super) fn wanted_bytes(input: &Input) -> usize {
+    input.need_bytes.max(input.held.len() + READ_BYTES_MAX)
 }

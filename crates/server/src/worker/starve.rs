@@ -4,13 +4,17 @@
 //!  large command, no room ─▶ starved: not read ─▶ room: continues
 //!                                              ├▶ its client has left: closed
 //!                                              ├▶ no room for a while: it is put aside for the
-//!                                              │  shortest command, and the silent are refused
-//!                                              └▶ no room for long: the stalled are refused,
-//!                                                 or else those that wait longest
+//!                                              │  shortest command, and the slow are refused
+//!                                              └▶ no room for long: those that wait longest
+//!                                                 are refused
 //! ```
 //!
 //! # Invariants
 //! I1: a starved connection is in `Starved`. It is not read, so nothing else reports its end.
+//! I2: while a command waits, no other keeps room that it fills more slowly than it takes to send
+//!     the whole within the longest wait, on any worker.
+
+mod pace;
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -19,8 +23,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionread;
 use rustix::net::{SendFlags, send};
 
+use self::pace::{Holder, Paces};
 use super::Worker;
-use super::read::{HELD_BYTES_MAX, READ_BYTES_MAX};
+use super::read::{HELD_BYTES_MAX, wanted_bytes};
 use crate::budget::{Kind, Outgrown};
 use crate::connection::{Connection, Ending};
 use crate::counters::Dialect;
@@ -42,9 +47,9 @@ const STALLED_MS_MIN: u64 = 500;
 /// taken from clients that hold half of a command ...
 const LATE_PART: u32 = 16;
 
-/// ... if they have sent nothing for this part and so many looks in a row found no room, ...
-const SILENT_PART: u32 = 4;
-const SILENT_LOOKS: u32 = 2;
+/// ... if they have been too slow for this part and so many looks in a row found no room, ...
+const SLOW_PART: u32 = 4;
+const SLOW_LOOKS: u32 = 2;
 
 /// ... or if they wait themselves, and so many looks in a row found no room.
 const WAITING_LOOKS: u32 = 20;
@@ -71,6 +76,8 @@ pub(super) struct Starved {
     looked_at_pins: Instant,
     /// When other workers were last woken because they hold more.
     woke_others_at: Option<Instant>,
+    /// How fast the commands arrive that have room.
+    paces: Paces,
     /// When a waiting connection was last given room, and the number of looks since then.
     fed_at: Option<Instant>,
     looks_in_vain: u32,
@@ -87,6 +94,7 @@ impl Starved {
             looked_at: now,
             looked_at_pins: now,
             woke_others_at: None,
+            paces: Paces::default(),
             fed_at: None,
             looks_in_vain: 0,
             logged_at: None,
@@ -211,14 +219,18 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     /// Gives waiting connections room, if there is some.
     pub(super) fn feed_starved(&mut self, now: Instant) {
-        let Some(since) = self.starved.since else { return };
+        let is_asked = self.core.shared.buffer_budget().asked_bytes(self.core.now) > 0;
+        if self.starved.is_empty() && !is_asked {
+            return;
+        }
+        let since = self.starved.since.unwrap_or(now);
         let is_late = now.duration_since(since) >= self.core.shared.config().starved_time_max;
         let mut has_refused = false;
         if now.duration_since(self.starved.looked_at) >= LOOK_EVERY {
             self.starved.looked_at = now;
             self.starved.looks_in_vain += 1;
             self.close_gone();
-            has_refused = self.make_room(now) || (is_late && self.refuse_stalled());
+            has_refused = self.make_room(now);
             self.finish_touched();
         }
         self.core.ledger.set_retrying(true);
@@ -249,32 +261,26 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.finish_touched();
     }
 
-    /// Makes room for the shortest command that has waited for a while; returns whether a client
-    /// was refused. Other commands take their room bit by bit as they arrive, so that enough for a
-    /// whole one may never be free at once.
+    /// Makes room for the shortest command that has waited for a while, here or at a worker that
+    /// has asked for it; returns whether a client was refused. Other commands take their room bit
+    /// by bit as they arrive, so that enough for a whole one may never be free at once.
     fn make_room(&mut self, now: Instant) -> bool {
         let time_max = self.core.shared.config().starved_time_max;
-        // Connections that were closed in this round are still among the slots.
-        let connections = &self.core.connections;
-        let waiting = self.starved.slots.iter().filter_map(|slot| {
-            let connection = connections.get(*slot)?;
-            let is_late = now.duration_since(connection.starved_at?) >= time_max / LATE_PART;
-            let waits = connection.is_starved && !waits_for_pins(connection);
-            (is_late && waits).then_some((wanted_bytes(connection), *slot))
-        });
-        let Some((_, shortest)) = waiting.min() else { return false };
-        let missing_bytes = self.put_aside(shortest);
+        let slow = self.slow_holders(time_max);
+        let shortest = self.shortest_late(now, time_max);
+        let own_bytes = shortest.map_or(0, |slot| self.put_aside(slot));
+        let asked_bytes = self.core.shared.buffer_budget().asked_bytes(self.core.now);
+        let missing_bytes = own_bytes.max(asked_bytes);
         let looks_in_vain = self.starved.looks_in_vain;
-        let (connections, now_ms) = (&self.core.connections, self.core.now.0);
+        let has_waited = asked_bytes > 0 || looks_in_vain >= SLOW_LOOKS;
+        let connections = &self.core.connections;
         let may_yield = |slot: &usize| {
             let connection = &connections[*slot];
-            let silent_ms = now_ms.saturating_sub(connection.client.last_active_at().0);
-            let is_silent = u128::from(silent_ms) >= (time_max / SILENT_PART).as_millis();
             let is_in_the_way = match connection.is_starved {
                 true => looks_in_vain >= WAITING_LOOKS,
-                false => is_silent && looks_in_vain >= SILENT_LOOKS,
+                false => has_waited && slow.contains(slot),
             };
-            *slot != shortest && is_unfinished(connection) && is_in_the_way
+            Some(*slot) != shortest && is_unfinished(connection) && is_in_the_way
         };
         let mut holders = connections.slots();
         holders.retain(may_yield);
@@ -292,14 +298,62 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 b"-ERR Protocol error: unfinished command while the client buffers are full\r\n",
             );
         }
+        if freed_bytes < own_bytes && looks_in_vain >= SLOW_LOOKS {
+            self.ask_others(own_bytes - freed_bytes);
+        }
         refused_count > 0
+    }
+
+    /// Asks the other workers for room that their clients hold.
+    fn ask_others(&self, missing_bytes: u64) {
+        let shared = &self.core.shared;
+        shared.buffer_budget().ask_for(missing_bytes, self.core.now);
+        let others = 0..shared.config().threads;
+        others.filter(|other| *other != self.core.worker.index()).for_each(|other| {
+            shared.wake(other);
+        });
+    }
+
+    /// The connections whose half of a command arrives too slowly to keep its room.
+    fn slow_holders(&mut self, time_max: Duration) -> Vec<usize> {
+        let connections = &self.core.connections;
+        let holder = |slot: usize| {
+            let connection = &connections[slot];
+            let is_holder = is_unfinished(connection) && !connection.is_starved;
+            is_holder.then(|| Holder {
+                slot,
+                client_id: connection.client.id,
+                held_bytes: connection.input.held.len() as u64,
+                room_bytes: connection.input.held.capacity() as u64,
+                active_at_ms: connection.client.last_active_at().0,
+            })
+        };
+        let holders: Vec<Holder> = connections.slots().into_iter().filter_map(holder).collect();
+        let window_ms = (time_max / SLOW_PART).as_millis() as u64;
+        self.starved.paces.slow(&holders, self.core.now.0, window_ms)
+    }
+
+    /// The connection whose command is the shortest of those that have waited for a while, and
+    /// comes first when room is given.
+    fn shortest_late(&mut self, now: Instant, time_max: Duration) -> Option<usize> {
+        // Connections that were closed in this round are still among the slots.
+        let connections = &self.core.connections;
+        let waiting = self.starved.slots.iter().enumerate().filter_map(|(at, slot)| {
+            let connection = connections.get(*slot)?;
+            let is_late = now.duration_since(connection.starved_at?) >= time_max / LATE_PART;
+            let waits = connection.is_starved && !waits_for_pins(connection);
+            (is_late && waits).then_some((wanted_bytes(&connection.input), *slot, at))
+        });
+        let (_, slot, at) = waiting.min()?;
+        self.starved.slots.swap(0, at);
+        Some(slot)
     }
 
     /// Books free room for a waiting command, as far as there is some and the command is short;
     /// returns how many bytes it still lacks.
     fn put_aside(&mut self, slot: usize) -> u64 {
         let connection = &mut self.core.connections[slot];
-        let want_bytes = wanted_bytes(connection);
+        let want_bytes = wanted_bytes(&connection.input) as u64;
         let mut missing_bytes = want_bytes.saturating_sub(connection.booked.of(Kind::Bodies));
         let limit_bytes = self.core.shared.buffer_budget().limit_bytes();
         let is_short = want_bytes <= limit_bytes / PUT_ASIDE_PART;
@@ -354,28 +408,6 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 self.core.touch(slot);
             }
         }
-    }
-
-    /// Refuses the connections whose half of a command takes the room that others wait for, and
-    /// that have sent nothing more of it for long; returns whether there was one.
-    fn refuse_stalled(&mut self) -> bool {
-        let now_ms = self.core.now.0;
-        let time_max = self.core.shared.config().starved_time_max;
-        let has_stalled = |connection: &Connection| {
-            let silent_ms = now_ms.saturating_sub(connection.client.last_active_at().0);
-            is_unfinished(connection)
-                && !connection.is_starved
-                && u128::from(silent_ms) >= time_max.as_millis()
-        };
-        let mut slots = self.core.connections.slots();
-        slots.retain(|slot| has_stalled(&self.core.connections[*slot]));
-        for slot in &slots {
-            self.refuse_unfinished(
-                *slot,
-                b"-ERR Protocol error: unfinished command while the client buffers are full\r\n",
-            );
-        }
-        !slots.is_empty()
     }
 
     /// Closes clients because the buffers, or those of one kind, are over their limit or leave no
@@ -479,12 +511,6 @@ impl<E: Home, P: Poller> Worker<E, P> {
             shared.wake(other);
         });
     }
-}
-
-/// The room that a command takes as a whole, as far as that is known.
-fn wanted_bytes(connection: &Connection) -> u64 {
-    let input = &connection.input;
-    input.need_bytes.max(input.held.len() + READ_BYTES_MAX) as u64
 }
 
 /// Whether the buffers hold a part of a large command of this connection.
