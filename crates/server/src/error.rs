@@ -36,6 +36,14 @@ pub enum StartError {
         /// The least memory that works with these threads.
         least: base::ByteSize,
     },
+    /// The process may open too few files for some connections.
+    #[error("the limit of open files ({limit}) is too small: give at least {least} (ulimit -n)")]
+    TooFewDescriptors {
+        /// The limit.
+        limit: u64,
+        /// The limit that a few connections take.
+        least: u64,
+    },
     /// A number is outside its valid range.
     #[error("--{setting} {given} is out of range: give {least} to {most}")]
     OutOfRange {
@@ -242,6 +250,7 @@ impl StartError {
             | StartError::Data { .. }
             | StartError::Warm { .. }
             | StartError::Cluster { .. }
+            | StartError::TooFewDescriptors { .. }
             | StartError::System { .. } => false,
         }
     }

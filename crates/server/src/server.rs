@@ -62,7 +62,7 @@ impl Server {
     /// When this returns, clients can connect.
     pub fn start(mut config: Config) -> Result<Server, StartError> {
         check(&config)?;
-        let allowed = descriptors::connections_allowed(config.max_connections, config.threads);
+        let allowed = descriptors::connections_allowed(config.max_connections, config.threads)?;
         if allowed < config.max_connections {
             tracing::warn!(
                 "--max-connections lowered from {} to {allowed}: the limit of open files \

@@ -354,15 +354,14 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     ) -> bool {
         let now = self.core.now;
         self.core.connections[caller.slot].has_written = true;
-        if self.engine.session().is_none() {
-            // A group: its shard is already held.
-            let mut gather = Gather::new(self.engine, self.core);
-            return gather.exec_locked(caller, (transaction, began), part, is_first);
-        }
         let hashes = self.locks_for(transaction, part, is_first);
         let mut plan = self.plan_of(part);
         for _ in 0..PLANS_MAX {
-            let Some(session) = self.engine.session() else { break };
+            let Some(session) = self.engine.session() else {
+                // A group: its shard is already held.
+                let mut gather = Gather::new(self.engine, self.core);
+                return gather.exec_locked(caller, (transaction, began), part, is_first);
+            };
             let mut locked = session.lock_keys(now, &hashes, plan.room(is_first));
             if is_first && !locked.has_room() {
                 drop(locked);

@@ -105,6 +105,9 @@ fn refusal(bytes: u64, current_bytes: u64, bounds: CapBounds) -> Option<String> 
     let most = |most: u64, why: &str| {
         Some(format!("{} is too much: give at most {}, {why}", spelled(bytes), spelled(most)))
     };
+    // The present cap is always accepted.
+    let for_items = bounds.for_items.min(current_bytes);
+    let for_clients = bounds.for_clients.min(current_bytes);
     match bytes {
         _ if bytes == current_bytes => None,
         0 => least(bounds.least, "a server without a limit is not offered"),
@@ -113,13 +116,13 @@ fn refusal(bytes: u64, current_bytes: u64, bounds: CapBounds) -> Option<String> 
                        the size that --memory gave them at the start";
             least(bounds.least, why)
         }
-        _ if bytes < current_bytes && bytes < bounds.for_items => {
-            least(bounds.for_items, "which the stored items need, or delete some: --mode store")
+        _ if bytes < for_items => {
+            least(for_items, "which the stored items need, or delete some: --mode store")
         }
-        _ if bytes < current_bytes && bytes < bounds.for_clients => {
+        _ if bytes < for_clients => {
             let why =
                 "half of whose client buffers holds the connections, users and sessions there are";
-            least(bounds.for_clients, why)
+            least(for_clients, why)
         }
         _ if bytes > bounds.room => {
             most(bounds.room, "the room that was reserved at the start, or restart with --memory")
@@ -227,6 +230,8 @@ mod tests {
         check(99, 200, Some("at least 100MiB, which the stored items need"));
         check(109, 200, Some("109MiB is too little: give at least 110MiB, half of whose client"));
         check(109, 105, None);
+        check(95, 98, Some("95MiB is too little: give at least 98MiB, which the stored items"));
+        check(104, 105, Some("at least 105MiB, half of whose client"));
         check(1025, 200, Some("1025MiB is too much: give at most 1GiB, the room"));
         check(513, 200, Some("at most 512MiB, which this machine"));
         check(513, 600, None);

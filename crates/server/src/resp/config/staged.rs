@@ -320,7 +320,8 @@ fn connection_count(value: &[u8], thread_count: usize) -> Result<usize, Reason> 
     let count = usize::try_from(count).ok().filter(|count| (1..=CONNECTIONS_MAX).contains(count));
     let count =
         count.ok_or(format!("argument must be between 1 and {CONNECTIONS_MAX} inclusive"))?;
-    match descriptors::connections_allowed(count, thread_count) {
+    let allowed = descriptors::connections_allowed(count, thread_count);
+    match allowed.map_err(|error| error.to_string())? {
         allowed if allowed < count => Err(format!(
             "The operating system is not able to handle the specified number of clients, try with \
              {allowed}"
