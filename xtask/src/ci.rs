@@ -73,8 +73,8 @@ fn target(root: &Path) -> PathBuf {
 fn workspace_steps(root: &Path) -> Vec<Step> {
     // Every figure at a few hundred requests a point: seconds, by the binary of the tests.
     let figures = target(root).join("figures-smoke").display().to_string();
-    let binary = Profile::Dev.binary(&target(root)).display().to_string();
-    let every_figure = format!("{binary} sim all --requests 500 --out {figures}");
+    let lab = Profile::Dev.binary(&target(root)).with_file_name("lab").display().to_string();
+    let every_figure = format!("{lab} all --requests 500 --out {figures}");
     vec![
         Step::new("format", "cargo fmt --all --check"),
         Step::new("tidy", "cargo run --quiet --locked --package xtask -- tidy"),

@@ -188,7 +188,10 @@ pub fn run(root: &Path, args: &Args) -> Result<()> {
         args.milliseconds = args.milliseconds.min(250);
         args.repetitions = 1;
     }
-    let build = Step::new("build", "cargo build --release --locked -p dovetail -p peers");
+    let build = Step::new(
+        "build",
+        "cargo build --release --locked -p dovetail -p lab --bin dovetail --bin store-peers",
+    );
     ensure!(build.run(root), "the binaries do not build");
     if std::fs::write("/proc/self/autogroup", "-20").is_err() {
         println!("no priority over other sessions: /proc/self/autogroup cannot be written");

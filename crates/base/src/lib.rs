@@ -13,4 +13,7 @@ pub mod units;
 pub use hash::KeyHasher;
 pub use ids::{KeyHash, PartitionBits, PartitionId, WorkerId};
 pub use slot::Slot;
-pub use units::{ByteSize, Instant, UnixMillis, format_duration, is_unit_missing, parse_duration};
+pub use units::{
+    ByteSize, Instant, UnixMillis, format_duration, is_unit_missing, parse_count, parse_count_in,
+    parse_duration,
+};

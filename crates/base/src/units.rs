@@ -1,6 +1,7 @@
 //! Units: sizes, durations and the two clocks, with the spellings that users may write.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ pub struct ByteSize {
     pub bytes: u64,
 }
 
-/// The reason why a size or a duration could not be parsed.
+/// The reason why a size, a count or a duration could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitError {
     text: String,
@@ -41,6 +42,8 @@ const SIZE_WANTED: &str =
     "is not a size: write a number and B, KiB, MiB, GiB or TiB, e.g. 64MiB, 512m, 2g";
 const DURATION_WANTED: &str =
     "is not a time: write a number and ns, us, ms, s, m or h, e.g. 50us, 1.5s";
+const COUNT_WANTED: &str =
+    "is not a count: write a number and k, M or G, e.g. 1000000, 1_000_000, 1M";
 const UNIT_WANTED: &str = "has no unit: write a unit: 5ms, 5us, 5s";
 
 impl ByteSize {
@@ -90,6 +93,32 @@ impl fmt::Display for ByteSize {
         }
         write!(formatter, "{}B", self.bytes)
     }
+}
+
+/// Parses `1000000`, `1_000_000`, `1M`, `1.5k`: counts take decimal units.
+pub fn parse_count(text: &str) -> Result<u64, UnitError> {
+    let error = || UnitError { text: text.to_owned(), wanted: COUNT_WANTED };
+    let plain: String = text.chars().filter(|letter| *letter != '_').collect();
+    let (number, unit) = split_unit(&plain);
+    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
+        "" => 1,
+        "k" => 1_000,
+        "m" => 1_000_000,
+        "g" | "b" => 1_000_000_000,
+        _ => return Err(error()),
+    };
+    if let Ok(count) = number.parse::<u64>() {
+        return count.checked_mul(factor).ok_or_else(error);
+    }
+    let count = parse_fraction(number).ok_or_else(error)? * factor as f64;
+    if count.fract() == 0.0 && count <= 9e15 { Ok(count as u64) } else { Err(error()) }
+}
+
+/// The same, between two bounds; the error is a sentence that names them.
+pub fn parse_count_in(text: &str, bounds: RangeInclusive<u64>) -> Result<u64, String> {
+    let count = parse_count(text).ok().filter(|count| bounds.contains(count));
+    let (low, high) = bounds.into_inner();
+    count.ok_or_else(|| format!("write a count from {low} to {high}, e.g. 1000000 or 1M"))
 }
 
 /// Parses `50us`, `10ms`, `1.5s`, `2m`, `1h`. A number without a unit is refused, because some
@@ -148,6 +177,36 @@ mod tests {
     #[track_caller]
     fn check_size(text: &str, want_bytes: Option<u64>) {
         assert_eq!(text.parse::<ByteSize>().ok().map(|size| size.bytes), want_bytes, "{text}");
+    }
+
+    #[test]
+    fn counts_take_decimal_units() {
+        let good = [
+            ("1000", 1000),
+            ("10M", 10_000_000),
+            ("200k", 200_000),
+            ("1.5k", 1500),
+            ("1_000", 1000),
+            ("3b", 3_000_000_000),
+            ("0", 0),
+        ];
+        for (text, want) in good {
+            assert_eq!(parse_count(text), Ok(want), "{text}");
+        }
+        let bad =
+            ["", "k", "M", "-1", "1x", "1e6", "99999999999G", "1..5k", "1.5", "0x10", "nan", "inf"];
+        for text in bad {
+            assert!(parse_count(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_count_out_of_bounds_is_told_the_bounds() {
+        assert_eq!(parse_count_in("1k", 1..=1000), Ok(1000));
+        let want = "write a count from 1 to 1000, e.g. 1000000 or 1M";
+        for text in ["0", "1001", "2k", "k"] {
+            assert_eq!(parse_count_in(text, 1..=1000).unwrap_err(), want, "{text}");
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ use sim::plan::{PlanOptions, plan};
 
 use crate::failure::{Failure, print};
 use crate::machine::Machine;
-use crate::sim_command::{parse_count, parse_threads};
+use crate::sim_command::parse_threads;
 use crate::usage::one_line;
 
 /// What `dovetail plan` takes.
@@ -147,5 +147,5 @@ fn failure(error: SimError) -> Failure {
 
 /// Below 1000 a 99th percentile has too few samples; above ten million memory runs out.
 fn parse_requests(text: &str) -> Result<usize, String> {
-    parse_count(text, 1000, 10_000_000).map(|count| count as usize)
+    base::parse_count_in(text, 1000..=10_000_000).map(|count| count as usize)
 }

@@ -25,7 +25,7 @@ use base::Instant;
 pub use calendar::EventQueue;
 
 /// Converts the engine's time to the policies', which is in whole nanoseconds.
-pub(crate) fn instant(now_ns: f64) -> Instant {
+pub fn instant(now_ns: f64) -> Instant {
     Instant { ns: now_ns as u64 }
 }
 

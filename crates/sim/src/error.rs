@@ -4,14 +4,6 @@
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimError {
-    /// A name that is no figure.
-    #[error("`{name}` is no figure: write one of {known}")]
-    UnknownFigure {
-        /// What was written.
-        name: String,
-        /// All names.
-        known: String,
-    },
     /// A parameter out of its range.
     #[error("{what}")]
     BadParameter {
@@ -38,7 +30,7 @@ impl SimError {
     /// 2 for what the user wrote, 1 for what went wrong while it ran.
     pub fn exit_code(&self) -> u8 {
         match self {
-            SimError::UnknownFigure { .. } | SimError::BadParameter { .. } => 2,
+            SimError::BadParameter { .. } => 2,
             SimError::Write { .. } | SimError::Draw { .. } => 1,
         }
     }

@@ -1,40 +1,33 @@
-//! Discrete-event simulation: the policies on 64 or 240 cores, which our machines do not have.
+//! Discrete-event simulation of what our machines do not have: many cores, failing clusters.
 //!
 //! ```text
-//!  workload (arrivals, keys, sizes) ─▶ model ─▶ latencies ─▶ figure (CSV, SVG, text) or plan
+//!  workload (arrivals, keys, sizes) ─▶ model ─▶ plan, miss ratios, or a verdict
 //!                                      │    ▲
-//!                                      ▼    │ the crate `policy`, which the server runs too
-//!                                    engine: the next event in time order
+//!                                      ▼    │ the crates `policy` and `cluster`, which the
+//!                                    engine │ server runs too
 //! ```
 //!
 //! | model | of |
 //! |---|---|
-//! | `c4`, `c4_hot` | C-4: 64 cores behind a balancer; the thread that owns the hottest key |
-//! | `minos` | Minos: large requests in queues and in a server |
-//! | `mica` | MICA: 24 to 240 cores |
+//! | `plan` | one server, any workload, every preset of one machine |
 //! | `cache` | a cache by trace: exact policies and the real store |
-//! | `plan`, `joint` | one server, any workload, every preset of one machine |
+//! | `cluster` | whole clusters under simulated faults |
+//!
+//! The papers' figures are drawn by `lab`, from the same engine.
 //!
 //! # Invariants
 //! I1: one seed gives one result, on any number of threads.
 //! I2: every request is counted, so an overloaded run shows as overloaded.
 #![forbid(unsafe_code)]
 
-pub mod c4;
-pub mod c4_hot;
 pub mod cache;
+pub mod chart;
 pub mod cluster;
 pub mod engine;
 pub mod error;
-pub mod figure;
-pub mod figures;
-pub mod joint;
 pub mod latency;
 pub mod measure;
-pub mod mica;
-pub mod minos;
 pub mod parallel;
 pub mod plan;
-pub mod rowan;
 
 pub use error::SimError;

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! All threads of a server share one processor, so this shows the cost of each design where it
-//! cannot gain from cores; `dovetail sim joint` shows the rest. The table has the default twice:
+//! cannot gain from cores; `lab joint` shows the rest. The table has the default twice:
 //! the difference between its two rows is the smallest that means anything.
 
 use std::fmt::Write;

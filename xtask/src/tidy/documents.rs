@@ -136,7 +136,9 @@ const SETTINGS: &str = "crates/dovetail/src/settings.rs";
 const BENCH: &str = "crates/bench/src/args.rs";
 const COMPARE: &str = "crates/dovetail/src/compare_command.rs";
 const SIM: &str = "crates/dovetail/src/sim_command.rs";
-const SIM_CACHE: &str = "crates/dovetail/src/sim_command/cache.rs";
+const SIM_MODELS: [&str; 2] =
+    ["crates/dovetail/src/sim_command/cache.rs", "crates/dovetail/src/sim_command/cluster.rs"];
+const LAB: &str = "lab/src/bin/lab/main.rs";
 const PLAN: &str = "crates/dovetail/src/plan_command.rs";
 
 /// Commands in code blocks of the front pages: their subcommands and flags exist.
@@ -167,6 +169,11 @@ fn unknown_word(repository: &Repository, line: &str) -> Option<String> {
             [",", "(", " {"].iter().any(|end| has(XTASK, &format!("    {variant}{end}")));
         return (!is_known).then(|| format!("cargo xtask {name}"));
     }
+    let field = |flag: &str| format!("    {}:", flag.replace('-', "_"));
+    if let Some(rest) = line.strip_prefix("cargo run -p lab --release -- ") {
+        let mut flags = rest.split([' ', '=']).filter_map(|word| word.strip_prefix("--"));
+        return flags.find(|flag| !has(LAB, &field(flag))).map(|flag| format!("lab --{flag}"));
+    }
     let rest = line
         .strip_prefix("cargo run --release -- ")
         .or_else(|| line.strip_prefix("target/release/dovetail "))
@@ -185,11 +192,8 @@ fn unknown_word(repository: &Repository, line: &str) -> Option<String> {
             has(BENCH, &format!("pub {}:", flag.replace('-', "_")))
                 || has(COMPARE, &format!(".long(\"{flag}\")"))
         }
-        "sim" => {
-            let field = format!("    {}:", flag.replace('-', "_"));
-            [SIM, SIM_CACHE].iter().any(|path| has(path, &field))
-        }
-        "plan" => has(PLAN, &format!("    {}:", flag.replace('-', "_"))),
+        "sim" => SIM_MODELS.iter().any(|path| has(path, &field(flag))),
+        "plan" => has(PLAN, &field(flag)),
         _ => true,
     };
     words
@@ -264,7 +268,9 @@ mod tests {
             (CLI, "Command::new(\"serve\") Command::new(\"bench\") .long(\"print-config\")"),
             (SETTINGS, "key: \"memory\","),
             (BENCH, "    pub key_size: u64,"),
-            (SIM, "Command::new(\"sim\")\n    out: PathBuf,"),
+            (SIM, "Command::new(\"sim\")"),
+            (SIM_MODELS[1], "    seed: u64,"),
+            (LAB, "    out: PathBuf,"),
         ];
         let check = |line: &str, want: &[&str]| {
             let readme = format!("dovetail nonsense outside of a block\n```sh\n{line}\n```\n");
@@ -279,8 +285,10 @@ mod tests {
         check("cargo run --release -- serve --memroy 1g", &["dovetail serve --memroy"]);
         check("$ dovetail bench --key-size=8", &[]);
         check("dovetail bench --speed 9", &["dovetail bench --speed"]);
-        check("dovetail sim c4-fig3 --out out", &[]);
-        check("dovetail sim c4-fig3 --into out", &["dovetail sim --into"]);
+        check("dovetail sim cluster --seed 3", &[]);
+        check("dovetail sim cluster --sed 3", &["dovetail sim --sed"]);
+        check("cargo run -p lab --release -- c4-fig3 --out out", &[]);
+        check("cargo run -p lab --release -- c4-fig3 --into out", &["lab --into"]);
         check("dovetail fly", &["dovetail fly"]);
     }
 }

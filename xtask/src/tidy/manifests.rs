@@ -22,9 +22,9 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ("client", &["wire", "landing"]),
     ("client-c", &["client"]),
     ("bench", &["client", "wire", "store", "workload"]),
-    // Other crates' maps under bench's load; in no shipped binary.
-    ("peers", &["workload"]),
     ("sim", &["policy", "cluster", "store", "workload"]),
+    // The papers' figures, and other crates' maps under bench's load; in no shipped binary.
+    ("lab", &["policy", "sim", "workload"]),
     // Other servers' configuration and keys.
     ("migrate", &["wire"]),
     ("dovetail", &["server", "sim", "bench", "client", "cluster", "cluster-io", "migrate"]),

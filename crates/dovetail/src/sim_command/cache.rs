@@ -181,7 +181,7 @@ fn write_files(args: &CacheArgs, name: &str, rows: &[Row]) -> Result<(), Failure
 }
 
 fn parse_keys(text: &str) -> Result<u64, String> {
-    super::parse_count(text, 1, REQUESTS_MAX)
+    base::parse_count_in(text, 1..=REQUESTS_MAX)
 }
 
 fn parse_format(text: &str) -> Result<Format, String> {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::SimError;
 use crate::cache::{Row, Trace};
-use crate::figure::{self, Axis, Chart, Scale, Series, Style, Table};
+use crate::chart::{self, Axis, Chart, Scale, Series, Style, Table};
 
 /// The numbers as one JSON object.
 #[derive(Serialize)]
@@ -114,7 +114,7 @@ pub fn text(name: &str, trace: &Trace, rows: &[Row]) -> String {
 pub fn write_csv(path: &Path, rows: &[Row]) -> Result<PathBuf, SimError> {
     let columns = COLUMNS.map(|column| column.replace(' ', "_"));
     let rows = rows.iter().map(|row| cells(row).to_vec()).collect();
-    figure::write_table(path, &Table { columns: columns.to_vec(), rows })
+    chart::write_table(path, &Table { columns: columns.to_vec(), rows })
 }
 
 /// Miss ratio over size, a line for each policy.
@@ -132,7 +132,7 @@ pub fn write_svg(path: &Path, name: &str, rows: &[Row]) -> Result<PathBuf, SimEr
             series: series(&rows),
         });
     }
-    figure::write_picture(path, name, &charts)
+    chart::write_picture(path, name, &charts)
 }
 
 fn series(rows: &[&Row]) -> Vec<Series> {
