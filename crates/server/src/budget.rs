@@ -53,7 +53,7 @@ mod under_way;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use base::UnixMillis;
+use base::{UnixMillis, WorkerId};
 use store::{ScratchRoom, Store};
 
 pub use books::Books;
@@ -144,6 +144,12 @@ pub struct BufferBudget {
     /// What a worker lacks for a command that waits, and when it asked the others for it.
     asked_bytes: AtomicU64,
     asked_at_ms: AtomicU64,
+    /// The worker whose oldest command takes all room that comes free, plus one, and when it last
+    /// did; 0: none.
+    turn_of: AtomicU64,
+    turn_at_ms: AtomicU64,
+    /// The room of large commands that wait for more of it, or arrive too slowly.
+    stuck_bytes: AtomicU64,
     kinds: [Cell; Kind::COUNT],
 }
 
@@ -159,6 +165,9 @@ impl BufferBudget {
             is_arrival_refused: AtomicBool::new(false),
             asked_bytes: AtomicU64::new(0),
             asked_at_ms: AtomicU64::new(0),
+            turn_of: AtomicU64::new(0),
+            turn_at_ms: AtomicU64::new(0),
+            stuck_bytes: AtomicU64::new(0),
             kinds: Default::default(),
         }
     }
@@ -350,6 +359,45 @@ impl BufferBudget {
         let asked_at_ms = self.asked_at_ms.load(Ordering::Relaxed);
         let is_late = now.0.saturating_sub(asked_at_ms) > ASKED_MS_MAX;
         if is_late { 0 } else { self.asked_bytes.load(Ordering::Relaxed) }
+    }
+
+    /// Gives a worker's oldest command the right to all room that comes free, or renews it; false:
+    /// another worker's has it.
+    pub fn take_turn(&self, worker: WorkerId, now: UnixMillis) -> bool {
+        let own = u64::from(worker.0) + 1;
+        // Relaxed: the numbers guard no other memory. Two workers that both find an old turn may
+        // both take it; the next look of one finds the other's.
+        let holder = self.turn_of.load(Ordering::Relaxed);
+        if holder != own && self.turn(now).is_some() {
+            return false;
+        }
+        self.turn_of.store(own, Ordering::Relaxed);
+        self.turn_at_ms.store(now.0, Ordering::Relaxed);
+        true
+    }
+
+    /// Ends this worker's turn.
+    pub fn end_turn(&self, worker: WorkerId) {
+        let own = u64::from(worker.0) + 1;
+        let _ = self.turn_of.compare_exchange(own, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// The worker that has the turn.
+    pub fn turn(&self, now: UnixMillis) -> Option<WorkerId> {
+        let holder = self.turn_of.load(Ordering::Relaxed).checked_sub(1)?;
+        let is_late = now.0.saturating_sub(self.turn_at_ms.load(Ordering::Relaxed)) > ASKED_MS_MAX;
+        (!is_late).then_some(WorkerId(holder as u16))
+    }
+
+    /// Replaces what a worker noted of room that is stuck.
+    pub fn note_stuck(&self, before_bytes: u64, now_bytes: u64) {
+        self.stuck_bytes.fetch_add(now_bytes.wrapping_sub(before_bytes), Ordering::Relaxed);
+    }
+
+    /// The room of large commands that arrive, and will be free soon.
+    pub fn moving_bytes(&self) -> u64 {
+        let stuck_bytes = self.stuck_bytes.load(Ordering::Relaxed);
+        self.kind_bytes(Kind::Bodies).saturating_sub(stuck_bytes)
     }
 
     /// Counts a refused request for room of this kind.

@@ -11,7 +11,7 @@
 
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use wire::{memcached, resp};
 
@@ -106,6 +106,8 @@ pub struct Connection {
     pub is_starved: bool,
     /// Since when, over all attempts to get room.
     pub starved_at: Option<Instant>,
+    /// How long the command that has an own buffer waited for parts of it before.
+    pub waited: Duration,
 }
 
 /// Whether a connection continues.
@@ -278,6 +280,7 @@ impl Connection {
             is_touched: false,
             is_starved: false,
             starved_at: None,
+            waited: Duration::ZERO,
         }
     }
 

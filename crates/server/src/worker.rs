@@ -643,6 +643,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.end_turn();
         let is_stopping = self.core.shared.is_stopping();
         if let Some(outgrown) = self.core.ledger.outgrown() {
+            self.core.ledger.return_idle();
             self.evict_clients(outgrown);
             self.wake_those_that_hold_more();
         }

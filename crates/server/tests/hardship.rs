@@ -216,7 +216,8 @@ fn a_short_command_gets_room_beside_many_that_have_each_a_part() {
     assert!(refused_count < 8, "{refused_count} of 20");
 }
 
-/// Clients that send a byte now and then are not silent, but take room that they do not fill.
+/// Clients that send a byte now and then are not silent, but take room that they do not fill. Those
+/// that are refused come back, so that there is always a shorter command than the one that waits.
 #[test]
 fn clients_that_trickle_give_way_to_one_that_sends() {
     let server = TestServer::with(Config {
@@ -225,15 +226,14 @@ fn clients_that_trickle_give_way_to_one_that_sends() {
         starved_time_max: Duration::from_secs(6),
         ..config()
     });
+    let trickle = || {
+        let mut client = server.resp();
+        client.send("*3\r\n$3\r\nSET\r\n$1\r\nt\r\n$400000\r\n");
+        client.send(vec![b'x'; 100_000]);
+        client
+    };
     // About 16 of them have room, and the others wait.
-    let mut trickling: Vec<_> = (0..22)
-        .map(|_| {
-            let mut client = server.resp();
-            client.send("*3\r\n$3\r\nSET\r\n$1\r\nt\r\n$400000\r\n");
-            client.send(vec![b'x'; 100_000]);
-            client
-        })
-        .collect();
+    let mut trickling: Vec<_> = (0..30).map(|_| trickle()).collect();
     let mut sending = server.resp();
     sending.send(command(&[b"SET", b"k", &pattern(500_000)]));
     sending.stream.set_nonblocking(true).unwrap();
@@ -245,8 +245,9 @@ fn clients_that_trickle_give_way_to_one_that_sends() {
         }
         assert!(began.elapsed() < PATIENCE, "no reply");
         for client in &mut trickling {
-            // Those that were refused are closed.
-            let _ = client.stream.write(b"x");
+            if client.stream.write(b"x").is_err() {
+                *client = trickle();
+            }
         }
         std::thread::sleep(Duration::from_millis(20));
     };

@@ -37,6 +37,11 @@ impl Books {
         self.0[kind as usize] += bytes;
     }
 
+    /// Takes off bytes of a kind.
+    pub fn take(&mut self, kind: Kind, bytes: u64) {
+        self.0[kind as usize] -= bytes;
+    }
+
     /// Each kind and its bytes.
     pub fn iter(&self) -> impl Iterator<Item = (Kind, u64)> {
         KINDS.into_iter().zip(self.0)

@@ -102,6 +102,17 @@ impl Ledger {
         }
     }
 
+    /// Gives back what was granted ahead of use.
+    pub fn return_idle(&mut self) {
+        for (kind, part) in Kind::ALL.into_iter().zip(&mut self.parts) {
+            let idle_bytes = part.granted_bytes - part.used_bytes;
+            if idle_bytes > 0 {
+                part.granted_bytes = part.used_bytes;
+                self.budget.give_back(kind, idle_bytes);
+            }
+        }
+    }
+
     /// Updates a connection's books to the bytes it holds now.
     #[inline]
     pub fn rebook(&mut self, books: &mut Books, held: Books) {

@@ -15,6 +15,7 @@ use std::cell::Cell;
 use std::io::{self, Read};
 use std::iter::Peekable;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -379,6 +380,15 @@ impl<E: Home, P: Poller> Worker<E, P> {
             self.refuse_too_large(slot);
             return false;
         }
+        if connection.booked.of(Kind::Bodies) == 0 {
+            connection.waited = Duration::ZERO; // Another command.
+        }
+        if !is_stranger && self.must_queue(slot) {
+            self.starve(slot);
+            return false;
+        }
+        let connection = &mut self.core.connections[slot];
+        let input = &mut connection.input;
         // Booked here as a whole; `finish` then finds the books in order.
         let kind = if is_stranger { Kind::Strangers } else { Kind::Bodies };
         let extra_bytes = (want_bytes as u64).saturating_sub(connection.booked.of(kind));

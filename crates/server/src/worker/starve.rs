@@ -3,19 +3,24 @@
 //! ```text
 //!  large command, no room ─▶ starved: not read ─▶ room: continues
 //!                                              ├▶ its client has left: closed
-//!                                              ├▶ no room for a while: it is put aside for the
-//!                                              │  shortest command, and the slow are refused
-//!                                              └▶ no room for long: those that wait longest
-//!                                                 are refused
+//!                                              ├▶ no room for a while: the head of the line gets
+//!                                              │  what is free, and what the slow have
+//!                                              └▶ no room for long: refused
 //! ```
 //!
 //! # Invariants
 //! I1: a starved connection is in `Starved`. It is not read, so nothing else reports its end.
 //! I2: while a command waits, no other keeps room that it fills more slowly than it takes to send
 //!     the whole within the longest wait, on any worker.
+//! I3: no command waits for room for more than the longest wait, in all, and some looks: of those
+//!     that have, the older half is refused at each.
+//! I4: of the heads that have waited longest, one at a time takes room, of all workers: two could
+//!     each have half of what they need.
 
+mod line;
 mod pace;
 
+use std::collections::HashSet;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -23,9 +28,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionread;
 use rustix::net::{SendFlags, send};
 
+use self::line::{Line, Patience, Waiting};
 use self::pace::{Holder, Paces};
 use super::Worker;
-use super::read::{HELD_BYTES_MAX, wanted_bytes};
+use super::read::{HELD_BYTES_MAX, READ_BYTES_MAX, wanted_bytes};
 use crate::budget::{Kind, Outgrown};
 use crate::connection::{Connection, Ending};
 use crate::counters::Dialect;
@@ -43,18 +49,13 @@ const WAKE_EVERY: Duration = Duration::from_millis(10);
 /// command sends some of it.
 const STALLED_MS_MIN: u64 = 500;
 
-/// After this part of the longest wait, room is put aside for the shortest command that waits, and
-/// taken from clients that hold half of a command ...
-const LATE_PART: u32 = 16;
+/// After this part of the longest wait the shortest command that waits may be the head of the line,
+/// and after that the oldest. The latter is also how long a command may be too slow.
+const SHORT_PART: u32 = 16;
+const LONG_PART: u32 = 4;
 
-/// ... if they have been too slow for this part and so many looks in a row found no room, ...
-const SLOW_PART: u32 = 4;
-const SLOW_LOOKS: u32 = 2;
-
-/// ... or if they wait themselves, and so many looks in a row found no room.
-const WAITING_LOOKS: u32 = 20;
-
-/// A command longer than this part of the buffers waits until its room is free at once.
+/// A command longer than this part of the buffers waits until its room is free at once, unless it
+/// is the oldest.
 const PUT_ASIDE_PART: u64 = 16;
 
 const PUT_ASIDE_STEP_BYTES: u64 = 64 << 10;
@@ -70,7 +71,7 @@ const LOG_EVICTIONS_EVERY: Duration = Duration::from_secs(10);
 pub(super) struct Starved {
     /// Connections that are not read until there is room.
     slots: Vec<usize>,
-    since: Option<Instant>,
+    line: Line,
     looked_at: Instant,
     /// When connections that hold pins were last examined.
     looked_at_pins: Instant,
@@ -78,9 +79,8 @@ pub(super) struct Starved {
     woke_others_at: Option<Instant>,
     /// How fast the commands arrive that have room.
     paces: Paces,
-    /// When a waiting connection was last given room, and the number of looks since then.
-    fed_at: Option<Instant>,
-    looks_in_vain: u32,
+    /// Of the room of commands that wait or are too slow, what the budget knows of this worker.
+    stuck_bytes: u64,
     /// When the log last reported closed clients, and how many closed since.
     logged_at: Option<Instant>,
     closed_unlogged: u64,
@@ -90,13 +90,12 @@ impl Starved {
     pub(super) fn new(now: Instant) -> Starved {
         Starved {
             slots: Vec::new(),
-            since: None,
+            line: Line::default(),
             looked_at: now,
             looked_at_pins: now,
             woke_others_at: None,
             paces: Paces::default(),
-            fed_at: None,
-            looks_in_vain: 0,
+            stuck_bytes: 0,
             logged_at: None,
             closed_unlogged: 0,
         }
@@ -213,7 +212,6 @@ impl<E: Home, P: Poller> Worker<E, P> {
             connection.is_starved = true;
             connection.starved_at.get_or_insert_with(Instant::now);
             self.starved.slots.push(slot);
-            self.starved.since.get_or_insert_with(Instant::now);
         }
     }
 
@@ -221,17 +219,17 @@ impl<E: Home, P: Poller> Worker<E, P> {
     pub(super) fn feed_starved(&mut self, now: Instant) {
         let is_asked = self.core.shared.buffer_budget().asked_bytes(self.core.now) > 0;
         if self.starved.is_empty() && !is_asked {
+            self.set_stuck(0);
             return;
         }
-        let since = self.starved.since.unwrap_or(now);
-        let is_late = now.duration_since(since) >= self.core.shared.config().starved_time_max;
-        let mut has_refused = false;
-        if now.duration_since(self.starved.looked_at) >= LOOK_EVERY {
+        let looks = now.duration_since(self.starved.looked_at) >= LOOK_EVERY;
+        if looks {
             self.starved.looked_at = now;
-            self.starved.looks_in_vain += 1;
             self.close_gone();
-            has_refused = self.make_room(now);
+            self.make_room(now);
             self.finish_touched();
+        } else {
+            self.put_aside();
         }
         self.core.ledger.set_retrying(true);
         for slot in std::mem::take(&mut self.starved.slots) {
@@ -240,68 +238,84 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 continue;
             }
             connection.is_starved = false;
-            let needs_own = connection.input.need_bytes > HELD_BYTES_MAX;
+            if connection.ending != Ending::Open {
+                continue;
+            }
+            let needs_own = needs_own(connection);
             let is_short =
                 connection.is_large_reader && self.core.shared.store().is_pin_share_reached();
             if is_short || self.core.ledger.is_over() {
                 self.starve(slot);
             } else if !needs_own || self.reserve_own(slot) {
-                self.core.connections[slot].starved_at = None;
-                (self.starved.fed_at, self.starved.looks_in_vain) = (Some(now), 0);
+                self.end_wait(slot, now);
                 self.core.touch(slot);
             }
         }
         self.core.ledger.set_retrying(false);
-        if self.starved.is_empty() {
-            (self.starved.since, self.starved.looks_in_vain) = (None, 0);
-        } else if is_late && self.starved.looked_at == now && !has_refused {
-            // After a refusal the next look shows whether those that got the room have stalled too.
+        if looks {
             self.refuse_late(now);
         }
         self.finish_touched();
     }
 
-    /// Makes room for the shortest command that has waited for a while, here or at a worker that
-    /// has asked for it; returns whether a client was refused. Other commands take their room bit
-    /// by bit as they arrive, so that enough for a whole one may never be free at once.
-    fn make_room(&mut self, now: Instant) -> bool {
+    /// Notes that a connection got room.
+    fn end_wait(&mut self, slot: usize, now: Instant) {
+        let connection = &mut self.core.connections[slot];
+        if let Some(since) = connection.starved_at.take() {
+            connection.waited += now.duration_since(since);
+        }
+        let head = self.starved.line.head().filter(|head| head.slot == slot);
+        if head.is_some_and(|head| head.is_oldest) {
+            self.core.shared.buffer_budget().end_turn(self.core.worker);
+        }
+        self.starved.line.leave(slot);
+    }
+
+    /// Whether room is kept for another command than this one, which has none so far (I4).
+    pub(super) fn must_queue(&self, slot: usize) -> bool {
+        let turn = self.core.shared.buffer_budget().turn(self.core.now);
+        let is_own = self.starved.line.head().is_some_and(|head| head.slot == slot);
+        let has_room = self.core.connections[slot].booked.of(Kind::Bodies) > 0;
+        turn.is_some_and(|worker| !(has_room || is_own && worker == self.core.worker))
+    }
+
+    /// Makes room for the head of the line, here or at a worker that has asked for it: room is put
+    /// aside as it comes free, and commands that are too slow are refused. If hardly anything
+    /// moves, because commands wait that each have a part of their room, some of those are refused.
+    fn make_room(&mut self, now: Instant) {
         let time_max = self.core.shared.config().starved_time_max;
-        let slow = self.slow_holders(time_max);
-        let shortest = self.shortest_late(now, time_max);
-        let own_bytes = shortest.map_or(0, |slot| self.put_aside(slot));
-        let asked_bytes = self.core.shared.buffer_budget().asked_bytes(self.core.now);
-        let missing_bytes = own_bytes.max(asked_bytes);
-        let looks_in_vain = self.starved.looks_in_vain;
-        let has_waited = asked_bytes > 0 || looks_in_vain >= SLOW_LOOKS;
-        let connections = &self.core.connections;
-        let may_yield = |slot: &usize| {
-            let connection = &connections[*slot];
-            let is_in_the_way = match connection.is_starved {
-                true => looks_in_vain >= WAITING_LOOKS,
-                false => has_waited && slow.contains(slot),
-            };
-            Some(*slot) != shortest && is_unfinished(connection) && is_in_the_way
-        };
-        let mut holders = connections.slots();
-        holders.retain(may_yield);
-        holders.sort_by_key(|slot| std::cmp::Reverse(connections[*slot].booked.of(Kind::Bodies)));
+        let holders = self.holders();
+        let window_ms = (time_max / LONG_PART).as_millis() as u64;
+        let slow = self.starved.paces.slow(&holders, self.core.now.0, window_ms);
+        let slow: HashSet<usize> = slow.into_iter().collect();
+        self.note_stuck(&holders, &slow);
+        self.choose_head(now, time_max, &slow);
+        let own_bytes = self.put_aside();
+        let budget = self.core.ledger.budget();
+        let missing_bytes = own_bytes.max(budget.asked_bytes(self.core.now));
+        let is_moving = budget.moving_bytes() >= missing_bytes;
+        let head = self.starved.line.head().map(|head| head.slot);
+        let mut yielding: Vec<(bool, u64, usize)> = holders
+            .iter()
+            .filter(|holder| Some(holder.slot) != head && holder.booked_bytes > 0)
+            .map(|holder| (holder, slow.contains(&holder.slot)))
+            .filter(|(holder, is_slow)| *is_slow || holder.is_waiting && !is_moving)
+            .map(|(holder, is_slow)| (is_slow, holder.booked_bytes, holder.slot))
+            .collect();
+        yielding.sort_unstable();
         let mut freed_bytes = 0;
-        let enough = holders.iter().take_while(|slot| {
-            let is_short = freed_bytes < missing_bytes;
-            freed_bytes += connections[**slot].booked.of(Kind::Bodies);
-            is_short
-        });
-        let refused_count = enough.count();
-        for slot in &holders[..refused_count] {
+        while freed_bytes < missing_bytes
+            && let Some((_, bytes, slot)) = yielding.pop()
+        {
+            freed_bytes += bytes;
             self.refuse_unfinished(
-                *slot,
+                slot,
                 b"-ERR Protocol error: unfinished command while the client buffers are full\r\n",
             );
         }
-        if freed_bytes < own_bytes && looks_in_vain >= SLOW_LOOKS {
+        if freed_bytes < own_bytes {
             self.ask_others(own_bytes - freed_bytes);
         }
-        refused_count > 0
     }
 
     /// Asks the other workers for room that their clients hold.
@@ -314,51 +328,108 @@ impl<E: Home, P: Poller> Worker<E, P> {
         });
     }
 
-    /// The connections whose half of a command arrives too slowly to keep its room.
-    fn slow_holders(&mut self, time_max: Duration) -> Vec<usize> {
+    /// The connections that hold or wait for room for half of a command.
+    fn holders(&self) -> Vec<Holder> {
         let connections = &self.core.connections;
         let holder = |slot: usize| {
             let connection = &connections[slot];
-            let is_holder = is_unfinished(connection) && !connection.is_starved;
-            is_holder.then(|| Holder {
+            let is_waiting = is_in_line(connection);
+            let unread = || ioctl_fionread(&connection.socket).unwrap_or(0);
+            let unread_bytes = if is_waiting { unread() } else { 0 };
+            let arrived_bytes = connection.input.held.len() as u64 + unread_bytes;
+            let is_enough = arrived_bytes >= connection.input.need_bytes as u64;
+            (is_waiting || is_unfinished(connection)).then(|| Holder {
                 slot,
                 client_id: connection.client.id,
-                held_bytes: connection.input.held.len() as u64,
+                held_bytes: arrived_bytes,
                 room_bytes: connection.input.held.capacity() as u64,
+                booked_bytes: connection.booked.of(Kind::Bodies),
                 active_at_ms: connection.client.last_active_at().0,
+                is_waiting,
+                is_unread: is_enough || unread_bytes >= READ_BYTES_MAX as u64,
             })
         };
-        let holders: Vec<Holder> = connections.slots().into_iter().filter_map(holder).collect();
-        let window_ms = (time_max / SLOW_PART).as_millis() as u64;
-        self.starved.paces.slow(&holders, self.core.now.0, window_ms)
+        connections.slots().into_iter().filter_map(holder).collect()
     }
 
-    /// The connection whose command is the shortest of those that have waited for a while, and
-    /// comes first when room is given.
-    fn shortest_late(&mut self, now: Instant, time_max: Duration) -> Option<usize> {
+    /// Tells the budget how much room commands hold that wait for more, or that are too slow.
+    fn note_stuck(&mut self, holders: &[Holder], slow: &HashSet<usize>) {
+        let connections = &self.core.connections;
+        let waiting = self.starved.slots.iter().filter_map(|slot| connections.get(*slot));
+        let waiting_bytes: u64 =
+            waiting.filter(|it| it.is_starved).map(|it| it.booked.of(Kind::Bodies)).sum();
+        let is_slow = |it: &&Holder| !it.is_waiting && slow.contains(&it.slot);
+        let slow_bytes: u64 = holders.iter().filter(is_slow).map(|it| it.booked_bytes).sum();
+        self.set_stuck(waiting_bytes + slow_bytes);
+    }
+
+    fn set_stuck(&mut self, bytes: u64) {
+        if bytes != self.starved.stuck_bytes {
+            self.core.ledger.budget().note_stuck(self.starved.stuck_bytes, bytes);
+            self.starved.stuck_bytes = bytes;
+        }
+    }
+
+    /// Chooses the command that gets the next room, of those whose clients send; what was put aside
+    /// for another is free again.
+    fn choose_head(&mut self, now: Instant, time_max: Duration, slow: &HashSet<usize>) {
+        let before = self.starved.line.head();
         // Connections that were closed in this round are still among the slots.
         let connections = &self.core.connections;
-        let waiting = self.starved.slots.iter().enumerate().filter_map(|(at, slot)| {
+        let waiting = self.starved.slots.iter().filter_map(|slot| {
             let connection = connections.get(*slot)?;
-            let is_late = now.duration_since(connection.starved_at?) >= time_max / LATE_PART;
-            let waits = connection.is_starved && !waits_for_pins(connection);
-            (is_late && waits).then_some((wanted_bytes(&connection.input), *slot, at))
+            (is_in_line(connection) && !slow.contains(slot)).then(|| Waiting {
+                slot: *slot,
+                client_id: connection.client.id,
+                missing_bytes: (wanted_bytes(&connection.input) as u64)
+                    .saturating_sub(connection.input.held.capacity() as u64),
+                waited: waited(connection, now),
+            })
         });
-        let (_, slot, at) = waiting.min()?;
-        self.starved.slots.swap(0, at);
-        Some(slot)
+        let waiting: Vec<Waiting> = waiting.collect();
+        let patience = Patience { short: time_max / SHORT_PART, long: time_max / LONG_PART };
+        self.starved.line.choose(&waiting, patience);
+        let head = self.starved.line.head();
+        if let Some(before) = before.filter(|before| Some(*before) != head) {
+            if before.is_oldest {
+                self.core.shared.buffer_budget().end_turn(self.core.worker);
+            }
+            self.give_back_aside(before.slot, before.client_id);
+        }
+        let place = head.and_then(|head| self.starved.slots.iter().position(|it| *it == head.slot));
+        if let Some(place) = place {
+            self.starved.slots.swap(0, place);
+        }
     }
 
-    /// Books free room for a waiting command, as far as there is some and the command is short;
-    /// returns how many bytes it still lacks.
-    fn put_aside(&mut self, slot: usize) -> u64 {
-        let connection = &mut self.core.connections[slot];
+    /// Gives back what is booked for a waiting command beyond its buffer.
+    fn give_back_aside(&mut self, slot: usize, client_id: u64) {
+        let Some(connection) = self.core.connections.get_mut(slot) else { return };
+        if connection.client.id != client_id || !connection.is_starved {
+            return; // Its bookings follow what it holds, at the end of a round.
+        }
+        let aside_bytes = connection.booked.of(Kind::Bodies);
+        let aside_bytes = aside_bytes.saturating_sub(connection.input.held.capacity() as u64);
+        connection.booked.take(Kind::Bodies, aside_bytes);
+        self.core.ledger.release(Kind::Bodies, aside_bytes);
+    }
+
+    /// Books free room for the head of the line, as far as there is some; returns how many bytes it
+    /// still lacks.
+    fn put_aside(&mut self) -> u64 {
+        let Some(head) = self.starved.line.head() else { return 0 };
+        let Some(connection) = self.core.connections.get_mut(head.slot) else { return 0 };
+        if connection.client.id != head.client_id || !connection.is_starved {
+            return 0;
+        }
+        let budget = self.core.ledger.budget();
+        if head.is_oldest && !budget.take_turn(self.core.worker, self.core.now) {
+            return 0;
+        }
         let want_bytes = wanted_bytes(&connection.input) as u64;
         let mut missing_bytes = want_bytes.saturating_sub(connection.booked.of(Kind::Bodies));
-        let limit_bytes = self.core.shared.buffer_budget().limit_bytes();
-        let is_short = want_bytes <= limit_bytes / PUT_ASIDE_PART;
-        // Others wait until the buffers are below their limit.
-        if !is_short || connection.input.need_bytes <= HELD_BYTES_MAX {
+        let is_short = want_bytes <= budget.limit_bytes() / PUT_ASIDE_PART;
+        if !head.is_oldest && !is_short {
             return missing_bytes;
         }
         self.core.ledger.set_retrying(true);
@@ -374,23 +445,19 @@ impl<E: Home, P: Poller> Worker<E, P> {
         missing_bytes
     }
 
-    /// Refuses the older half of the connections that have waited for too long, so that their
-    /// memory is room for the others: two clients may each have half of a command and wait for the
-    /// other's room, and a thousand may have a little of theirs. The next look refuses half of the
-    /// rest, but the last of them waits until those that were just given room have had their time:
-    /// they may have stalled, and are then the ones to refuse.
+    /// Refuses the older half of the commands that have waited for too long (I3), so that their
+    /// room is there for the others.
     fn refuse_late(&mut self, now: Instant) {
         let time_max = self.core.shared.config().starved_time_max;
         let connections = &self.core.connections;
-        let since = |slot: &usize| connections[*slot].starved_at;
-        let is_late = |slot: &usize| {
-            let has_waited = since(slot).is_some_and(|at| now.duration_since(at) >= time_max);
-            has_waited && !waits_for_pins(&connections[*slot])
-        };
-        let mut late: Vec<usize> = self.starved.slots.iter().copied().filter(is_late).collect();
-        late.sort_by_key(since);
-        let was_fed = self.starved.fed_at.is_some_and(|at| now.duration_since(at) < time_max);
-        late.truncate(if was_fed { late.len() / 2 } else { late.len().div_ceil(2) });
+        let mut late = self.starved.slots.clone();
+        late.retain(|slot| {
+            connections.get(*slot).is_some_and(|connection| {
+                is_in_line(connection) && waited(connection, now) >= time_max
+            })
+        });
+        late.sort_by_key(|slot| std::cmp::Reverse(waited(&connections[*slot], now)));
+        late.truncate(late.len().div_ceil(2));
         for slot in late {
             self.refuse_unfinished(
                 slot,
@@ -520,9 +587,21 @@ fn is_unfinished(connection: &Connection) -> bool {
         && connection.input.need_bytes > connection.input.held.len()
 }
 
-/// Whether a waiting connection has its command, and waits until readers release values.
-fn waits_for_pins(connection: &Connection) -> bool {
-    connection.is_large_reader && connection.input.need_bytes <= HELD_BYTES_MAX
+/// Whether a waiting connection needs a buffer of its own. Others have their command, and wait
+/// until readers release values, or until the buffers are below their limit.
+fn needs_own(connection: &Connection) -> bool {
+    connection.input.need_bytes > HELD_BYTES_MAX
+}
+
+/// Whether a connection waits for room for its command.
+fn is_in_line(connection: &Connection) -> bool {
+    connection.is_starved && connection.ending == Ending::Open && needs_own(connection)
+}
+
+/// How long the command of a waiting connection has waited, in all.
+fn waited(connection: &Connection, now: Instant) -> Duration {
+    let since = connection.starved_at.map_or(Duration::ZERO, |at| now.duration_since(at));
+    connection.waited + since
 }
 
 /// Whether the client has closed, or its sending half, and has sent no complete command. Its bytes

@@ -10,16 +10,18 @@
 //! ```
 //!
 //! # Invariants
-//! P1: a command that arrives within four windows is never too slow; one that takes longer is found
-//!     to be so within two windows of its slowest quarter.
+//! P1: a command of which at least a quarter of its room arrives in each window is never too slow,
+//!     and one of which less arrives is found to be so at the end of that window.
 
 use std::collections::BTreeMap;
 
-/// A command in four windows, and a window is a quarter of the longest wait: nothing that waits is
-/// older than a command that takes its room.
+/// The windows that a command may take: together the longest wait.
 const PARTS: u64 = 4;
 
-/// A half-sent command that has room.
+/// Looks that are this far apart still belong together, however short a window is.
+const FRESH_MS_MAX: u64 = 1_000;
+
+/// A half-sent command that holds room, or waits for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Holder {
     /// Of its connection.
@@ -28,10 +30,16 @@ pub(super) struct Holder {
     pub client_id: u64,
     /// The bytes of the command that have arrived.
     pub held_bytes: u64,
-    /// The bytes that are booked for it.
+    /// The bytes that its buffer takes.
     pub room_bytes: u64,
+    /// The bytes that are booked for it as a large command.
+    pub booked_bytes: u64,
     /// When bytes last arrived.
     pub active_at_ms: u64,
+    /// Its connection is not read until there is room.
+    pub is_waiting: bool,
+    /// Its command could go on with what has arrived and is not read: its client is not slow.
+    pub is_unread: bool,
 }
 
 /// What a look saw of a command that was fast enough until then.
@@ -50,21 +58,23 @@ pub(super) struct Paces {
 
 impl Paces {
     /// Looks at all commands that have room; returns the slots of those that are too slow. Looks
-    /// that are more than a window apart know nothing of what happened between them.
+    /// that are far apart know nothing of what happened between them.
     pub fn slow(&mut self, holders: &[Holder], now_ms: u64, window_ms: u64) -> Vec<usize> {
-        let is_fresh = now_ms.saturating_sub(self.looked_at_ms) <= window_ms;
+        let is_fresh = now_ms.saturating_sub(self.looked_at_ms) <= window_ms.max(FRESH_MS_MAX);
         let seen = std::mem::take(&mut self.marks);
         self.looked_at_ms = now_ms;
         let mut slow = Vec::new();
         for holder in holders {
             let quarter_bytes = holder.room_bytes / PARTS;
-            let before = seen.get(&holder.client_id).filter(|mark| {
+            let before = seen.get(&holder.client_id).copied().filter(|mark| {
                 let is_same = mark.held_bytes <= holder.held_bytes;
-                is_fresh && is_same && holder.held_bytes - mark.held_bytes < quarter_bytes
+                let is_behind = holder.held_bytes.saturating_sub(mark.held_bytes) < quarter_bytes;
+                is_fresh && is_same && is_behind && !holder.is_unread
             });
-            let mark = before
-                .copied()
-                .unwrap_or(Mark { held_bytes: holder.held_bytes, at_ms: holder.active_at_ms });
+            // A connection that waits is not read: its last bytes may be older than its client's.
+            let began_at_ms = if holder.is_waiting { now_ms } else { holder.active_at_ms };
+            let new = Mark { held_bytes: holder.held_bytes, at_ms: began_at_ms };
+            let mark = before.unwrap_or(new);
             if now_ms.saturating_sub(mark.at_ms) >= window_ms {
                 slow.push(holder.slot);
             }
@@ -93,7 +103,10 @@ mod tests {
                 client_id: 3,
                 held_bytes: look * bytes,
                 room_bytes: 400_000,
+                booked_bytes: 0,
                 active_at_ms: if is_new { now_ms } else { 1_000_000 },
+                is_waiting: false,
+                is_unread: false,
             };
             !paces.slow(&[holder], now_ms, WINDOW_MS).is_empty()
         })
@@ -114,17 +127,55 @@ mod tests {
 
     #[test]
     fn a_client_that_was_silent_before_the_first_look_is_slow_at_once() {
-        let silent =
-            Holder { slot: 1, client_id: 1, held_bytes: 5, room_bytes: 100, active_at_ms: 1_000 };
+        let silent = Holder {
+            slot: 1,
+            client_id: 1,
+            held_bytes: 5,
+            room_bytes: 100,
+            booked_bytes: 0,
+            active_at_ms: 1_000,
+            is_waiting: false,
+            is_unread: false,
+        };
         let fresh = Holder { slot: 2, client_id: 2, active_at_ms: 2_000, ..silent };
         assert_eq!(Paces::default().slow(&[silent, fresh], 2_000, WINDOW_MS), [1]);
     }
 
     #[test]
+    fn a_client_whose_bytes_are_not_read_is_not_slow() {
+        let mut paces = Paces::default();
+        let waiting = Holder {
+            slot: 1,
+            client_id: 1,
+            held_bytes: 50,
+            room_bytes: 100,
+            booked_bytes: 0,
+            active_at_ms: 0,
+            is_waiting: true,
+            is_unread: true,
+        };
+        for now_ms in (1_000..9_000).step_by(100) {
+            assert!(paces.slow(&[waiting], now_ms, WINDOW_MS).is_empty(), "{now_ms}");
+        }
+        // From then on it sends nothing.
+        let silent = Holder { is_unread: false, ..waiting };
+        assert!(paces.slow(&[silent], 9_000, WINDOW_MS).is_empty());
+        assert_eq!(paces.slow(&[silent], 9_900, WINDOW_MS), [1]);
+    }
+
+    #[test]
     fn the_next_command_and_the_next_client_begin_anew() {
         let mut paces = Paces::default();
-        let first =
-            Holder { slot: 1, client_id: 1, held_bytes: 50, room_bytes: 100, active_at_ms: 1_000 };
+        let first = Holder {
+            slot: 1,
+            client_id: 1,
+            held_bytes: 50,
+            room_bytes: 100,
+            booked_bytes: 0,
+            active_at_ms: 1_000,
+            is_waiting: false,
+            is_unread: false,
+        };
         assert!(paces.slow(&[first], 1_000, WINDOW_MS).is_empty());
         let next = Holder { held_bytes: 10, active_at_ms: 1_900, ..first };
         let other = Holder { client_id: 2, ..next };
