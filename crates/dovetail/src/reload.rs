@@ -78,7 +78,7 @@ impl Reload {
         ServeSettings::new(&gathered.settings, gathered.config_file, &machine)
             .map_err(|error| error.to_string())?;
         let changes = changes(&self.last, &gathered.settings);
-        self.shared.set_live(&changes.live)?;
+        server::set_live(&self.shared, &changes.live)?;
         if !changes.restart.is_empty() {
             let keys = changes.restart.join(", ");
             warn!("SIGHUP: a change of {keys} needs a restart, and does not hold yet");

@@ -9,28 +9,22 @@
 //! ```
 
 pub mod announced;
-mod control;
-mod departure;
-mod facts;
-mod flushes;
-mod forwards;
-mod groups;
-mod inbound_log;
-mod keeper;
-mod landing;
-mod lookup;
-mod outstanding;
+pub(crate) mod inbound_log;
+pub(crate) mod keeper;
+pub(crate) mod landing;
+pub(crate) mod lookup;
 pub mod replica_store;
-mod socket;
-mod start;
-mod syncing;
+mod room;
+mod slot_reads;
+pub(crate) mod socket;
+pub(crate) mod syncing;
 pub mod view;
 
 pub use announced::Told;
 pub use cluster_io::clock;
 pub use cluster_io::config_store::PlaceError;
-pub use facts::{SHORT_BYTES, SlotReads, room_bytes, room_bytes_for};
 pub use inbound_log::Receiver;
 pub use replica_store::{DigestFigures, ServerReplicaStore};
-pub use start::{ControlThread, Joined, Prepared, join, prepare};
-pub use view::{Figures, Place, ReplicationFigures, View};
+pub use room::{SHORT_BYTES, room_bytes, room_bytes_for};
+pub use slot_reads::SlotReads;
+pub use view::{Figures, Place, ReplicationFigures, View, is_own};

@@ -36,8 +36,6 @@
 //! At most [`SCRATCH_BYTES_MAX`] of values are kept aside per batch; a group that needs more runs
 //! one by one.
 
-#[cfg(test)]
-mod cost;
 mod find;
 mod merge;
 mod replay;

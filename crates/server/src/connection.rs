@@ -9,6 +9,9 @@
 //! I1: an idle connection holds no buffer: both are empty vectors without capacity.
 //! I2: replies are put into `output` in the order of the commands (K10).
 
+pub mod exchange;
+mod transaction;
+
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,15 +22,15 @@ use crate::acl::Pass;
 use crate::budget::{Books, Kind};
 use crate::clients::{Client, NAMES_IN_RECORD_BYTES};
 use crate::doors::Door;
-use crate::forwarding::Awaiting;
-use crate::memcached::udp::Exchange;
-use crate::memcached::{DumpWalk, Reading};
+use crate::lanes::Awaiting;
 use crate::output::Output;
 use crate::poller::Interest;
-use crate::resp::slices::Slices;
-use crate::resp::transaction::Transaction;
 use crate::tls;
 use crate::tracking::Tracker;
+use crate::walks::{DumpWalk, Reading, Slices};
+
+pub use exchange::Exchange;
+pub use transaction::Transaction;
 
 /// The memory of a connection without buffers: its records, their places in maps and lists, and
 /// short names.

@@ -1,5 +1,7 @@
 //! The state of a worker that its commands work on, apart from the store's session.
 
+pub(crate) mod flushing;
+pub(crate) mod resting;
 pub(crate) mod tell;
 pub(crate) mod timing;
 
@@ -16,11 +18,12 @@ use crate::connection::{Connection, Ending, ProtocolState};
 use crate::counters::WorkerCounters;
 use crate::doors::{Access, Answers, Door, denial};
 use crate::event_stream::Lines;
+use crate::reply::Tally;
 use crate::shared::Shared;
 use crate::slab::Slab;
 use crate::work::{READ_LONG_BYTES_MAX, TURN_READ_LONG_BYTES_MAX, Work};
-use crate::worker::flushing::Flushing;
-use crate::worker::resting::Resting;
+use flushing::Flushing;
+use resting::Resting;
 use tell::Telling;
 use timing::Timing;
 
@@ -145,21 +148,6 @@ pub struct Core {
     pub native_work: Cell<Work>,
     /// The value of [`View::generation`] when the round began.
     pub places_seen: u64,
-}
-
-/// The common reply of one command's several requests, in the making.
-///
-/// It lives here and not in the sink because a batch may fill up in mid-command.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
-    /// Keys that counted.
-    pub count: i64,
-    /// A write found no space.
-    pub out_of_memory: bool,
-    /// A write was refused because the log cannot be written.
-    pub unwritable: bool,
-    /// A value was too long.
-    pub too_large: bool,
 }
 
 impl Core {

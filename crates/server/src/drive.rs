@@ -27,9 +27,10 @@ use crate::config::{Config, Poll};
 use crate::counters::Dialect;
 use crate::engine::RunToCompletion;
 use crate::error::StartError;
-use crate::forwarding::replicate::ControlChannel;
-use crate::forwarding::{Fabric, Routed};
+use crate::forwarding::Routed;
+use crate::lanes::Fabric;
 use crate::poller::{Interest, Poller, READY_MAX, Ready};
+use crate::replicate::ControlChannel;
 use crate::shared::Shared;
 use crate::worker::{Worker, WorkerSockets};
 

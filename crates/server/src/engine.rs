@@ -19,11 +19,12 @@ use crate::compaction::{Answering, Compaction};
 use crate::config::Config;
 use crate::core::Core;
 use crate::counters::Compacted;
-use crate::forwarding::replicate::{Apart, GroupAnswer};
-use crate::forwarding::{Awaiting, Lane, Loan, Returned, Turn};
-use crate::gather::Answer;
+use crate::lanes::{Awaiting, Lane, Loan, Returned, Turn};
 use crate::poller::Poller;
-use crate::reply::{Pending, ReplySink};
+use crate::replicate::{Apart, GroupAnswer};
+use crate::reply::Answer;
+use crate::reply::Pending;
+use crate::reply_sink::ReplySink;
 use crate::rmw::Rmw;
 
 /// Executes batches of requests.

@@ -16,40 +16,16 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | `layers` | which thread may have which half, and the routers, from the settings |
-//! | `roles` | which thread has which half now, and how that changes |
-//! | `lane` | the requests that one dispatcher sends to one executor |
-//! | `fabric` | the state between workers: bells, and ring ends in transit |
-//! | `request_slot` | one request and its answer, in memory that both sides reach |
-//! | `awaiting` | the replies that one connection waits for |
 //! | `dispatcher` | routes, sends, takes back, keeps each connection's order; `direct`: runs here |
 //! | `ahead` | finds queued requests that join the windows of the current batch |
-//! | `help` | the requests that idle large workers may take |
-//! | `steal_queues` | the requests that any worker may take, under `--dispatch steal` |
 //! | `executor` | takes batches from all dispatchers and executes them |
-//! | `replicate` | the requests that go through the control thread, in a cluster |
-//! | `loan` | large replies, sent by the worker that serves their size |
+//! | `loans` | large replies, sent by the worker that serves their size |
 //! | `routed` | both halves as a worker's engine |
 
 mod ahead;
-mod awaiting;
 mod dispatcher;
 mod executor;
-mod fabric;
-mod help;
-mod lane;
-mod layers;
-mod loan;
-pub mod replicate;
-mod request_slot;
-mod roles;
+mod loans;
 mod routed;
-mod steal_queues;
 
-pub use awaiting::{Awaiting, DEPTH_AT_FIRST};
-pub use fabric::Fabric;
-pub use lane::Lane;
-pub use layers::Layers;
-pub use loan::{Loan, LoanEnd, Returned, TOKEN_LOAN};
-pub use roles::{Dispatchers, PublishedRoles, Roles, RolesError, Threads, Turn, Wanted};
 pub use routed::Routed;

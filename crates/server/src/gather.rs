@@ -20,6 +20,7 @@
 //! I4: the router's `finish` is called once for each request that it left here, after its reply
 //!     (K6).
 
+mod flushing;
 pub mod pace;
 
 use std::sync::Arc;
@@ -30,11 +31,10 @@ use base::KeyHash;
 use store::request::{Op, Request};
 
 use crate::core::Core;
-use crate::counters::{CommandIndex, Dialect};
 use crate::engine::{Asked, Asking, Engine, Sending};
 use crate::output::PIN_VALUE_BYTES_MIN_OVER_LIMIT;
-use crate::reply::{Pending, ReplySink, Shape};
-use crate::resp::Fed;
+use crate::reply::{Answer, Pending};
+use crate::reply_sink::ReplySink;
 use crate::rmw::Rmw;
 use crate::work::{BATCH_REQUESTS_MAX, Work};
 
@@ -77,17 +77,23 @@ pub struct Gather<'g, 'a, E: Engine> {
     here: E::Here,
 }
 
-/// How a request will be answered.
-#[derive(Clone, Copy, Debug)]
-pub struct Answer {
-    /// The connection.
-    pub slot: usize,
-    /// The command, for its counters.
-    pub command: CommandIndex,
-    /// Whether no reply is sent.
-    pub is_quiet: bool,
-    /// The form of the reply.
-    pub shape: Shape,
+/// How far the parsing of one input came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fed {
+    /// Of these, the leading bytes that belong to a refused command.
+    pub skipped_bytes: usize,
+    /// Bytes of whole commands.
+    pub consumed_bytes: usize,
+    /// The least input length that makes another attempt worthwhile; 0: it stopped for another
+    /// reason and can go on with the present input.
+    pub need_bytes: usize,
+}
+
+impl Fed {
+    /// Only whole commands were consumed.
+    pub fn up_to(consumed_bytes: usize, need_bytes: usize) -> Fed {
+        Fed { skipped_bytes: 0, consumed_bytes, need_bytes }
+    }
 }
 
 impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
@@ -313,16 +319,5 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
             self.core.made(encoded_bytes);
         }
         result
-    }
-}
-
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Takes as many commands from the front of `input` as may run now.
-    #[inline]
-    pub fn feed(&mut self, slot: usize, input: &'a [u8]) -> Fed {
-        match self.core.connections[slot].client.protocol {
-            Dialect::Resp => self.feed_resp(slot, input),
-            Dialect::Memcached => self.feed_memcached(slot, input),
-        }
     }
 }

@@ -5,7 +5,7 @@ use policy::{Dispatch, WritePolicy};
 use crate::affinity;
 use crate::config::{Config, Tuning};
 use crate::error::StartError;
-use crate::forwarding::Layers;
+use crate::lanes::Layers;
 
 /// From so many threads on, with a core each, requests are routed by default.
 const ROUTED_THREADS_MIN: usize = 4;

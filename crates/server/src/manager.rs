@@ -22,7 +22,6 @@
 //! # Limits
 //! Traffic that begins on an idle server is seen after up to a second.
 
-pub mod decision_log;
 pub mod knobs;
 mod pressure;
 mod size_monitor;
@@ -32,15 +31,14 @@ pub mod ways;
 pub mod workload;
 
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use base::Instant;
 use crossbeam_channel::{RecvTimeoutError, Sender};
 
-pub use decision_log::DecisionLog;
-use knobs::SharedWays;
+use crate::published::DecisionLog;
 use policy::tuner::TunerRules;
 use size_monitor::SizeMonitor;
 
@@ -53,38 +51,12 @@ use crate::hot::HotEpochs;
 use crate::layer_settings::why_not_tuned;
 use crate::resctrl::Cat;
 use crate::shared::Shared;
-use crate::sizes::StoredSizes;
 
 /// Time between two looks at an idle server; a server without a request for this long is idle.
 const IDLE_LOOK: Duration = Duration::from_secs(1);
 
 /// The shortest sleep, even if a controller wants to be asked sooner.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
-
-/// The state that the manager shows to other threads.
-#[derive(Debug, Default)]
-pub struct Published {
-    /// Recent decisions.
-    pub decision_log: DecisionLog,
-    /// The recent workload, in C-4's taxonomy.
-    pub workload: workload::Shown,
-    /// The state of the tuner.
-    pub tuner: tuning::Shown,
-    /// The sizes of stored items.
-    pub stored_sizes: StoredSizes,
-    /// Whether requests were answered in time recently.
-    pub slo: slo_monitor::Shown,
-    /// The ways of the memory-resident threads and of all; set once, if the machine has them.
-    pub ways: OnceLock<SharedWays>,
-}
-
-impl Published {
-    /// The number of ways of the memory-resident threads, and of the others.
-    pub fn ways(&self) -> Option<(u32, u32)> {
-        let ways = knobs::lock(self.ways.get()?);
-        Some((ways.ways(), ways.ways_max()))
-    }
-}
 
 /// The controllers that the settings require.
 fn controllers(shared: &Arc<Shared>) -> Vec<Box<dyn Controller>> {

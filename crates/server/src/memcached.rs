@@ -25,15 +25,11 @@ use crate::connection::{Ending, Framing};
 use crate::counters::{CommandIndex, MemcachedCommand};
 use crate::end::End;
 use crate::engine::Engine;
-use crate::forwarding::replicate::GroupAnswer;
-use crate::gather::{Answer, Gather};
-use crate::reply::Shape;
-use crate::resp::Fed;
+use crate::gather::{Fed, Gather};
+use crate::replicate::GroupAnswer;
+use crate::reply::{Answer, Shape};
 use crate::rmw::{Rmw, copies_value};
 use crate::work::Work;
-
-pub(crate) use dump::DumpWalk;
-pub(crate) use several::Reading;
 
 /// What `version` answers: the protocol of this memcached.
 pub(crate) const MEMCACHED_VERSION: &str = "1.6.18";

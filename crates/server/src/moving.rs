@@ -14,7 +14,7 @@ use std::fmt;
 
 use crate::budget::Reservation;
 use crate::connection::{Connection, ProtocolState};
-use crate::forwarding::Awaiting;
+use crate::lanes::Awaiting;
 
 /// The whole state of a connection that moves.
 pub struct Moving {

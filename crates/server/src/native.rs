@@ -48,11 +48,12 @@ use crate::StartError;
 use crate::core::Core;
 use crate::engine::Engine;
 use crate::shared::Shared;
+use crate::shm_client::{ShmClient, ShmGuest};
 use crate::small_file;
 use desk::{Desk, Service};
 use ports::{AnyPort, Ports};
 use sessions::Sessions;
-use shm::{ShmClient, ShmGuest, ShmPlaces, ShmPort};
+use shm::{ShmPlaces, ShmPort};
 use transfers::Transfers;
 use udp::Helm;
 

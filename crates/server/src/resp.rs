@@ -44,9 +44,8 @@ mod subscribe;
 mod tracking;
 pub mod transaction;
 
-pub(crate) use config::set_live;
+pub use config::set_live;
 pub(crate) use discard::GivenUp;
-pub(crate) use scan::is_own;
 
 use std::time::Instant;
 
@@ -64,54 +63,18 @@ use crate::core::timing;
 use crate::counters::CommandIndex;
 use crate::engine::Engine;
 use crate::gather::pace::SHORT_COMMAND_BYTES_MAX;
-use crate::gather::{Answer, Gather};
+use crate::gather::{Fed, Gather};
 use crate::reply::Shape;
 use crate::rmw::Rmw;
 use crate::slow_log::is_timed_alone;
+use crate::walks::Caller;
 use crate::work::Work;
-
-/// How far [`Gather::feed_resp`] came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fed {
-    /// Of these, the leading bytes that belong to a refused command.
-    pub skipped_bytes: usize,
-    /// Bytes of whole commands.
-    pub consumed_bytes: usize,
-    /// The least input length that makes another attempt worthwhile; 0: it stopped for another
-    /// reason and can go on with the present input.
-    pub need_bytes: usize,
-}
-
-impl Fed {
-    /// Only whole commands were consumed.
-    pub fn up_to(consumed_bytes: usize, need_bytes: usize) -> Fed {
-        Fed { skipped_bytes: 0, consumed_bytes, need_bytes }
-    }
-}
 
 /// Whether a command changes nothing, so that it may run twice.
 fn is_plain_read(command: &Command<'_>) -> bool {
     use Command::{Echo, Get, Ping, Watch};
     matches!(command, Get { .. } | Ping { .. } | Echo { .. } | Watch { .. })
         || command.id().is_some_and(|id| id.spec().flags.contains(Flags::READONLY))
-}
-
-/// The command that is being run.
-#[derive(Clone, Copy)]
-pub(crate) struct Caller {
-    /// Its connection.
-    pub slot: usize,
-    /// Its counters.
-    pub index: CommandIndex,
-    /// CLIENT REPLY OFF or SKIP.
-    pub is_quiet: bool,
-}
-
-impl Caller {
-    #[inline]
-    pub(crate) fn answer(self, shape: Shape) -> Answer {
-        Answer { slot: self.slot, command: self.index, is_quiet: self.is_quiet, shape }
-    }
 }
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {

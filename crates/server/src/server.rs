@@ -13,14 +13,15 @@ use store::Session;
 use wire::native::TagKey;
 
 use crate::admin::AdminThread;
-use crate::cluster::{self, ControlThread};
 use crate::config::HotSetSize;
 use crate::config::{Config, Poll};
+use crate::control_thread::{self, ControlThread};
 use crate::durable::LogThread;
 use crate::engine::{Home, RunToCompletion};
 use crate::error::StartError;
-use crate::forwarding::{Fabric, Layers, Routed, Turn};
+use crate::forwarding::Routed;
 use crate::hot;
+use crate::lanes::{Fabric, Layers, Turn};
 use crate::listen::{UnixListener, listen, listen_unix};
 use crate::manager::ManagerThread;
 use crate::memcached::udp::{self, UdpPort};
@@ -86,7 +87,8 @@ impl Server {
         let (admin, admin_listeners) = bind(config.admin, 1, "admin")?;
         let key = config.native_key_file.as_deref().map(native::read_key).transpose()?;
         let users = config.auth_file.as_deref().map(Users::read).transpose()?;
-        let joined = config.cluster.clone().map(|it| cluster::join(&config, &it)).transpose()?;
+        let joined =
+            config.cluster.clone().map(|it| control_thread::join(&config, &it)).transpose()?;
         let mut shared = Shared::open(config, joined.as_ref().map(|joined| &joined.tenant))?;
         shared.set_addresses(resp, memcached, native, admin);
         shared.set_tls_addresses(tls_resp, tls_memcached);
@@ -97,7 +99,7 @@ impl Server {
         let shm_door = ShmDoor::open(shared.config(), shared.buffer_budget())?;
         let udp = open_udp(&shared, udp_sockets)?;
         let natives = open_natives(&shared, key, (native_sockets, shm_door))?;
-        let prepared = joined.map(|joined| cluster::prepare(&shared, joined)).transpose()?;
+        let prepared = joined.map(|joined| control_thread::prepare(&shared, joined)).transpose()?;
         let (ended_sender, ended) = crossbeam_channel::bounded(0);
         let mut server = Server {
             populate: Populate::start(&shared)?,
@@ -472,7 +474,7 @@ fn open_natives(
         return Ok(Vec::new());
     }
     let shop = Arc::new(Shop::open(shared, key)?);
-    shared.set_native(Arc::clone(&shop));
+    shared.set_native(shop.clone());
     let config = shared.config();
     let listening = shared.layers().listening_count();
     let (xdp_ports, xdp_helm) = match &config.native_xdp {

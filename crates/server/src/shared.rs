@@ -33,29 +33,24 @@ use crate::clients::Clients;
 use crate::cluster::View;
 use crate::config::Config;
 use crate::connection::RECORD_BYTES;
-use crate::core::tell::Messages;
 use crate::counters::LatencyCounts;
 use crate::counters::{Dialect, NativeTotals, Totals, WorkerCounters};
 use crate::disk_thread::DiskThread;
+use crate::doors::Answers;
 use crate::durable::{self, Data, Tenant};
 use crate::error::StartError;
-use crate::forwarding::replicate::ControlChannel;
-use crate::forwarding::{
-    Dispatchers, Lane, Layers, Loan, Returned, Roles, RolesError, Threads, Wanted,
-};
 use crate::hot::HotKeys;
+use crate::lanes::{Dispatchers, Layers, Roles, RolesError, Threads, Wanted};
 use crate::latency_monitor::LatencyMonitor;
 use crate::live::Live;
-use crate::manager;
+use crate::mailbox::{Control, Mailbox, open_mailbox};
 use crate::memcached_users::Users;
 use crate::memory::{IndexGrowth, MemoryPlan, Planner};
 use crate::memory_limits::MemoryLimits;
-use crate::moving::Moving;
-use crate::native::Shop;
-use crate::native::shm::{ShmClient, ShmGuest};
 use crate::observations::Observations;
-use crate::poller::Waker;
 use crate::process::{random_id, random_u64, unix_now};
+use crate::published::Published;
+use crate::replicate::{ControlChannel, Means};
 use crate::sizes::{self, Sizes};
 use crate::slo::Slo;
 use crate::slow_log::SlowLog;
@@ -90,55 +85,13 @@ pub enum ProbeError {
     Stopping,
 }
 
-/// A message to a worker, handled between two rounds.
-#[derive(Debug)]
-pub(crate) enum Control {
-    /// Store and read back a value; answer whether that succeeded.
-    Probe(Sender<bool>),
-    /// Draw some items for [`crate::sizes::StoredSizes`].
-    Draw,
-    /// Close this client.
-    Kill {
-        /// [`crate::clients::Client::id`].
-        client_id: u64,
-    },
-    /// Send these lines of MONITOR to this client.
-    Feed {
-        /// [`crate::clients::Client::id`].
-        client_id: u64,
-        /// Whole lines.
-        lines: Arc<str>,
-    },
-    /// Send these lines to a subscriber or a monitoring client.
-    Events {
-        /// [`crate::clients::Client::id`].
-        client_id: u64,
-        /// Whole lines.
-        lines: Box<crate::event_stream::EventLines>,
-    },
-    /// Send these messages to clients that track.
-    Track(Messages),
-    /// Serve this client in shared memory.
-    Adopt(Box<ShmGuest>),
-    /// Serve a client in shared memory that another worker has given away.
-    MoveShm(Box<ShmClient>),
-    /// Execute the requests that come through this lane.
-    Serve(Box<Lane>),
-    /// Serve this connection.
-    Move(Box<Moving>),
-    /// Check which roles were published.
-    Roles,
-    /// Send this for another worker's connection.
-    Lend(Box<Loan>),
-    /// The lent output is sent, or the connection is broken.
-    Return(Returned),
-}
+/// What all threads may ask of the native clients.
+pub(crate) trait NativeClients: Send + Sync {
+    /// The counts with the numbers of those that are connected now.
+    fn connected(&self, counted: NativeTotals) -> NativeTotals;
 
-/// The sending end of a worker's mailbox.
-#[derive(Debug)]
-pub(crate) struct Mailbox {
-    pub sender: Sender<Control>,
-    pub waker: Waker,
+    /// Takes up a change of the doors; `doors` reads their present answers.
+    fn obey(&self, doors: &dyn Fn() -> Answers);
 }
 
 /// The state that all threads of a server share.
@@ -162,9 +115,9 @@ pub struct Shared {
     warm: Option<Warm>,
     budget: Arc<BufferBudget>,
     clients: Clients,
-    counters: Vec<CachePadded<WorkerCounters>>,
+    counters: Arc<[CachePadded<WorkerCounters>]>,
     mailboxes: Vec<(Mailbox, Receiver<Control>)>,
-    native: OnceLock<Arc<Shop>>,
+    native: OnceLock<Arc<dyn NativeClients>>,
     users: OnceLock<Users>,
     acl: Acl,
     tls: Option<Certificates>,
@@ -181,7 +134,7 @@ pub struct Shared {
     is_stopping: AtomicBool,
     is_aborting: AtomicBool,
     shutdown: (Sender<()>, Receiver<()>),
-    control: manager::Published,
+    control: Published,
     thread_ids: Vec<AtomicI32>,
     flush_at: AtomicU64,
     /// Commands before this time wait (CLIENT PAUSE).
@@ -323,7 +276,7 @@ impl Shared {
             is_stopping: AtomicBool::new(false),
             is_aborting: AtomicBool::new(false),
             shutdown: crossbeam_channel::bounded(1),
-            control: manager::Published::default(),
+            control: Published::default(),
             thread_ids: (0..config.threads).map(|_| AtomicI32::new(0)).collect(),
             pause_until: AtomicU64::new(0),
             pause_writes_only: AtomicBool::new(false),
@@ -556,12 +509,9 @@ impl Shared {
 
     /// The counts of native clients, with the numbers of those that are connected now.
     fn native_now(&self, counted: &NativeTotals) -> NativeTotals {
-        let Some(shop) = self.native.get() else { return counted.clone() };
-        NativeTotals {
-            sessions: shop.sessions.count() as u64,
-            transfer_bytes: shop.transfers.held_bytes(),
-            shm_clients: shop.shm_count.load(Ordering::Relaxed) as u64,
-            ..counted.clone()
+        match self.native.get() {
+            Some(clients) => clients.connected(counted.clone()),
+            None => counted.clone(),
         }
     }
 
@@ -576,14 +526,19 @@ impl Shared {
         Some((self.cluster.get()?.clone(), self.control_channel.get()?.clone()))
     }
 
-    /// The index of the control thread's counters, after those of the workers.
-    pub(crate) fn control_index(&self) -> usize {
-        self.config.threads
+    /// What the control thread executes requests with; its counters come after those of the workers.
+    pub(crate) fn control_means(&self) -> Arc<Means> {
+        Arc::new(Means {
+            store: Arc::clone(&self.store),
+            budget: Arc::clone(&self.budget),
+            all_counters: Arc::clone(&self.counters),
+            index: self.config.threads,
+        })
     }
 
     /// Sets the state that the workers share for native clients; called once, at the start.
-    pub(crate) fn set_native(&self, shop: Arc<Shop>) {
-        let _ = self.native.set(shop);
+    pub(crate) fn set_native(&self, clients: Arc<dyn NativeClients>) {
+        let _ = self.native.set(clients);
     }
 
     /// The view of the cluster, if this server is a node of one.
@@ -614,7 +569,7 @@ impl Shared {
     }
 
     /// The state that the manager publishes.
-    pub(crate) fn control(&self) -> &manager::Published {
+    pub(crate) fn control(&self) -> &Published {
         &self.control
     }
 
@@ -782,11 +737,4 @@ impl Shared {
 /// A flush that the previous server had not done yet.
 fn warm_flush_at(warm: Option<&Warm>) -> u64 {
     warm.and_then(Warm::flush_at).map_or(0, |at| at.0)
-}
-
-fn open_mailbox() -> Result<(Mailbox, Receiver<Control>), StartError> {
-    let (sender, receiver) = crossbeam_channel::unbounded();
-    let waker =
-        Waker::new().map_err(|source| StartError::System { what: "open an eventfd", source })?;
-    Ok((Mailbox { sender, waker }, receiver))
 }

@@ -29,6 +29,7 @@
 //! The table holds at most `tracking-table-max-keys` keys, and takes at most a quarter of the
 //! client buffers. Beyond that, the oldest keys of some part are reported as changed.
 
+pub(crate) mod message;
 mod prefixes;
 mod registry;
 pub mod table;

@@ -21,6 +21,7 @@
 mod accept;
 mod control;
 mod events;
+mod feed;
 mod finish;
 pub mod flushing;
 mod idle;
@@ -53,19 +54,20 @@ use crate::core::Core;
 use crate::counters::Dialect;
 use crate::durable::{Data, Gate};
 use crate::engine::Home;
-use crate::forwarding::replicate::GroupAnswer;
-use crate::forwarding::{PublishedRoles, Returned};
+use crate::gather::Fed;
 use crate::gather::Gather;
 use crate::hot::key_sampler::KeySampler;
+use crate::lanes::{PublishedRoles, Returned};
 use crate::listen::UnixListener;
 use crate::memcached::udp::UdpPort;
 use crate::moving::Moving;
 use crate::native::Native;
-use crate::native::shm::{ShmClient, ShmDoor};
+use crate::native::shm::ShmDoor;
 use crate::poller::{Interest, Poller, Ready};
 use crate::process::unix_now;
-use crate::resp::Fed;
+use crate::replicate::GroupAnswer;
 use crate::shared::Shared;
+use crate::shm_client::ShmClient;
 use idle::IdlePass;
 use latency::Latency;
 use linger::Lingering;
@@ -561,7 +563,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             }
             let before = gather.core.work();
             let fed = match gather.core.may_feed(region.slot) {
-                true => gather.feed(region.slot, region.bytes(arena)),
+                true => feed::feed(&mut gather, region.slot, region.bytes(arena)),
                 false => Fed::up_to(0, 0),
             };
             gather.settle_heavy(region.slot);

@@ -34,11 +34,10 @@ use cluster::datagram::{AckBuilder, Body, Key, Route, open};
 use cluster::message::Lane;
 use cluster::node::{Action, Event};
 use cluster::record::{BlockId, Check, block};
-use cluster::{Message, Node, NodeId, Term, Way};
+use cluster::{Node, NodeId, Term, Way};
 use landing::Sender;
 
 use super::ServerReplicaStore;
-use super::control::Control;
 use super::socket::{Counters, FULL_COUNT, Socket};
 use crate::poller::Waker;
 
@@ -52,7 +51,7 @@ const BURSTS_MAX: usize = 4;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The inbound logs of all workers.
-pub(super) struct InboundLogs {
+pub struct InboundLogs {
     inbound_logs: Vec<Mutex<InboundLog>>,
 }
 
@@ -67,7 +66,7 @@ struct InboundLog {
 
 /// Frames in the order of their arrival.
 #[derive(Default)]
-pub(super) struct Taken {
+pub struct Taken {
     bytes: Vec<u8>,
     frames: Vec<(Lane, Way, usize)>,
 }
@@ -147,7 +146,7 @@ pub struct Receiver {
 
 /// The identity with which a receiver answers.
 #[derive(Clone, Copy)]
-pub(super) struct Post<'k> {
+pub struct Post<'k> {
     pub own: NodeId,
     pub key: &'k Key,
     pub datagram_bytes: usize,
@@ -157,7 +156,7 @@ pub(super) struct Post<'k> {
 ///
 /// # Errors
 /// The system gives no memory, or no descriptor.
-pub(super) fn receivers(
+pub fn receivers(
     sockets: Vec<UdpSocket>,
     post: Post<'_>,
     waker: Option<&Waker>,
@@ -179,39 +178,9 @@ pub(super) fn receivers(
     Ok((inbound_logs, receivers))
 }
 
-impl Control {
-    /// Gives the node the entries that workers have received.
-    pub(super) fn empty_inbound_logs(&mut self, now: Instant) {
-        let Control { node, state, inbound_logs, .. } = self;
-        if let Some(inbound_logs) = inbound_logs {
-            empty(inbound_logs, node, &mut state.taken, now, &mut state.actions);
-            if node.has_backlog() {
-                inbound_logs.close(); // W2 of cluster::node::backlog
-            }
-        }
-    }
-
-    /// Before a message: a configuration has to find the inbound logs closed (D1).
-    pub(super) fn ready_inbound_logs(&mut self, message: &Message, now: Instant) {
-        if let (Some(inbound_logs), Message::Install(_)) = (&self.inbound_logs, message) {
-            inbound_logs.close();
-        }
-        self.empty_inbound_logs(now);
-        self.perform(now);
-    }
-
-    /// Opens the inbound logs again, after the message.
-    pub(super) fn open_inbound_logs(&self) {
-        if let Some(inbound_logs) = self.inbound_logs.as_ref().filter(|_| !self.node.has_backlog())
-        {
-            inbound_logs.open(self.node.term());
-        }
-    }
-}
-
 /// Gives the node the entries of the inbound logs. It acknowledges those that were not acknowledged
 /// (D3) itself.
-pub(super) fn empty(
+pub fn empty(
     inbound_logs: &InboundLogs,
     node: &mut Node<ServerReplicaStore>,
     spare: &mut Taken,
@@ -349,7 +318,7 @@ mod tests {
 
     use super::*;
     use crate::cluster::socket::DATAGRAM_BYTES_MAX;
-    use crate::forwarding::replicate::{ControlChannel, GroupAnswer, GroupCall};
+    use crate::replicate::{ControlChannel, GroupAnswer, GroupCall};
 
     fn node(name: u16) -> NodeId {
         NodeId { name, incarnation: 1 }

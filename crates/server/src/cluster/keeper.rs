@@ -15,7 +15,7 @@ use super::replica_store::Keep;
 use crate::poller::Waker;
 
 /// See the module's page.
-pub(super) struct Keeper {
+pub struct Keeper {
     bytes: Option<Sender<Vec<u8>>>,
     done: Receiver<io::Result<()>>,
     thread: Option<JoinHandle<()>>,

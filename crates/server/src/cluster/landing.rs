@@ -39,7 +39,7 @@ const FULL_BYTES_MAX: usize = 128 << 10;
 type Found = (NodeId, SocketAddr);
 
 /// See the module's page.
-pub(super) struct Landing {
+pub struct Landing {
     socket: Socket,
     scheme: Scheme,
     own: NodeId,

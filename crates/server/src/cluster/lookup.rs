@@ -17,7 +17,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Looks `name` up until there is an address, or until no caller needs it any more: `wanted` is
 /// gone.
-pub(super) fn until_found(
+pub fn until_found(
     name: &str,
     mut resolve: impl FnMut() -> io::Result<Option<SocketAddr>>,
     wanted: &Weak<()>,

@@ -16,16 +16,16 @@ use landing::udp::{Udp, UdpConfig};
 use landing::{Sender, Transport, Zone, ZoneSize};
 
 /// The longest datagram to send.
-pub(super) const DATAGRAM_BYTES_MAX: usize = landing::udp::DATAGRAM_BYTES_MAX;
+pub const DATAGRAM_BYTES_MAX: usize = landing::udp::DATAGRAM_BYTES_MAX;
 /// Kernel buffer requested for each direction; the kernel grants what it allows.
 const KERNEL_BYTES: usize = 8 << 20;
 
 /// A call that returned fewer datagrams has emptied the socket: each takes four messages, of which
 /// each may be many datagrams.
-pub(super) const FULL_COUNT: usize = 4;
+pub const FULL_COUNT: usize = 4;
 
 /// See the module's page.
-pub(super) struct Socket {
+pub struct Socket {
     udp: Udp,
     zone: Zone,
     counters: Counters,

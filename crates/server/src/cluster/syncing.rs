@@ -42,7 +42,7 @@ struct Thread {
 
 /// See the module's page. The default is for a node whose data nothing outlives.
 #[derive(Default)]
-pub(super) struct Syncing {
+pub struct Syncing {
     thread: Option<Thread>,
     kept_at: Instant,
 }

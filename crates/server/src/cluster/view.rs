@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::socket::Counters;
 use super::{DigestFigures, Receiver, SlotReads};
 use cluster::{Configuration, NodeId, Role, Scheme, ShardId, Slot, Version};
+use store::Item;
 
 /// Where requests of a slot go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,7 +210,7 @@ impl View {
     }
 
     /// At the start: sets the receivers that workers take when they start.
-    pub(super) fn leave_receivers(&self, receivers: Vec<Receiver>) {
+    pub fn leave_receivers(&self, receivers: Vec<Receiver>) {
         let receivers = receivers.into_iter().map(Some).collect();
         *self.receivers.lock().unwrap_or_else(PoisonError::into_inner) = receivers;
     }
@@ -255,7 +256,7 @@ impl View {
 
     /// By the control thread: all of a slot was flushed up to this version; workers ask the control
     /// thread until they may read the slot again.
-    pub(super) fn set_floor(&self, slot: Slot, floor: Version) {
+    pub fn set_floor(&self, slot: Slot, floor: Version) {
         self.floors[usize::from(slot.0)].store(floor.bits(), Ordering::Release);
         let (here, through) = (Place::Here as u8, Place::ThroughControl as u8);
         let cell = &self.slots[usize::from(slot.0)];
@@ -279,7 +280,7 @@ fn set_or_remove<K: Ord, V>(figures: &mut BTreeMap<K, V>, key: K, value: Option<
 }
 
 /// A configuration as one line of the log.
-pub(super) fn summary(configuration: &Configuration, own: NodeId) -> String {
+pub fn summary(configuration: &Configuration, own: NodeId) -> String {
     let primaries = configuration.primary_count(own);
     let roles = configuration.role_count(own);
     format!(
@@ -289,4 +290,9 @@ pub(super) fn summary(configuration: &Configuration, own: NodeId) -> String {
         configuration.shards.len(),
         roles - primaries,
     )
+}
+
+/// Whether this node shows an item: in a cluster the store also holds copies of other nodes' keys.
+pub fn is_own(cluster: Option<&View>, item: &Item<'_>) -> bool {
+    cluster.is_none_or(|view| view.shows(Slot::of(item.key), item.version))
 }

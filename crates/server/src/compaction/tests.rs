@@ -1,5 +1,7 @@
 //! A batch gives the same replies and leaves the same values with compaction as without.
 
+mod cost;
+
 use std::sync::Arc;
 
 use base::UnixMillis;

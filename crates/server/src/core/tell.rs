@@ -28,13 +28,12 @@ use super::Core;
 use crate::clients::Client;
 use crate::connection::{Connection, Ending, ProtocolState};
 use crate::counters::Dialect;
-use crate::shared::{Control, Shared};
+use crate::mailbox::Control;
+use crate::shared::Shared;
+use crate::tracking::message::{CHANNEL, MESSAGE_BYTES, Message, Messages, What};
 use crate::tracking::table::Taken;
 use crate::tracking::{Broadcast, ChangedKeys, Tracker, Tracking};
 use crate::work::{TURN_MESSAGES, Work};
-
-/// The channel of invalidations for RESP2 clients.
-pub(crate) const CHANNEL: &[u8] = b"__redis__:invalidate";
 
 /// Of the client buffers, the part that one turn may fill with messages (I4).
 const TURN_BYTES_PART: u64 = 64;
@@ -48,12 +47,6 @@ const LOOKED_AT_PER_KEY: usize = 2;
 
 /// Keys whose patterns are checked in the time of a message, where users are limited.
 const KEYS_PER_MESSAGE: usize = 8;
-
-/// The memory of a message on its way, besides its keys.
-const MESSAGE_BYTES: usize = 64;
-
-/// Messages to one worker's clients, on their way.
-pub(crate) type Messages = Vec<Message>;
 
 /// The messages that a worker is making.
 #[derive(Debug, Default)]
@@ -107,29 +100,6 @@ impl Telling {
     }
 }
 
-/// A message to a client.
-#[derive(Debug)]
-pub(crate) struct Message {
-    client: Arc<Client>,
-    /// It goes to the client named by REDIRECT.
-    is_redirected: bool,
-    what: What,
-}
-
-#[derive(Clone, Debug)]
-enum What {
-    /// A key that it has read.
-    Key(Arc<[u8]>),
-    /// Keys with a prefix that it has named.
-    Keys(Arc<[Box<[u8]>]>),
-    /// All keys; a null, in the protocol of the client that tracks.
-    All(Protocol),
-    /// All keys, in place of messages that had no room: each client has at most one of these.
-    Sum,
-    /// The client that should be notified in its place has disconnected.
-    Broken(u64),
-}
-
 /// The result of delivering a message.
 enum Handed {
     Over,
@@ -139,70 +109,6 @@ enum Handed {
     Full,
     /// The client is served by another worker.
     Elsewhere,
-}
-
-impl Message {
-    fn bytes(&self) -> usize {
-        let keys = match &self.what {
-            What::Key(key) => key.len(),
-            What::Keys(keys) => keys.iter().map(|key| key.len()).sum(),
-            What::All(_) | What::Broken(_) => 0,
-            What::Sum => return 0, // There are as many as clients at most.
-        };
-        keys + MESSAGE_BYTES
-    }
-
-    fn is_sum(&self) -> bool {
-        matches!(self.what, What::Sum)
-    }
-
-    /// The message that replaces this one, that everything has changed; `None`: one is already on
-    /// its way.
-    fn summed_up(self) -> Option<Message> {
-        self.client.sum_up().then_some(Message { what: What::Sum, ..self })
-    }
-
-    /// Encodes the message for its client; false: nothing, because its protocol has no way to
-    /// receive it.
-    fn encode(&self, connection: &mut Connection) -> bool {
-        let ProtocolState::Resp(resp) = &connection.protocol_state else { return false };
-        let (protocol, is_subscribed) = (resp.protocol, resp.is_subscribed);
-        let is_pushed = protocol == Protocol::Resp3;
-        let is_published = !is_pushed && self.is_redirected && is_subscribed;
-        if !is_pushed && (!is_published || matches!(self.what, What::Broken(_))) {
-            return false;
-        }
-        connection.output.append(|out| {
-            let mut encoder = Encoder::new(out, protocol);
-            if let What::Broken(client_id) = self.what {
-                encoder.push_header(2);
-                encoder.bulk(b"tracking-redir-broken");
-                return encoder.integer(client_id.cast_signed());
-            }
-            if is_published {
-                encoder.array_header(3);
-                encoder.bulk(b"message");
-                encoder.bulk(CHANNEL);
-            } else {
-                encoder.push_header(2);
-                encoder.bulk(b"invalidate");
-            }
-            match &self.what {
-                What::Key(key) => {
-                    encoder.array_header(1);
-                    encoder.bulk(key);
-                }
-                What::Keys(keys) => {
-                    encoder.array_header(keys.len());
-                    keys.iter().for_each(|key| encoder.bulk(key));
-                }
-                What::All(protocol) => Encoder::new(encoder.out(), *protocol).null(),
-                What::Sum => encoder.null(),
-                What::Broken(_) => {}
-            }
-        });
-        true
-    }
 }
 
 /// The changed keys of one prefix, and the trackers that are still to be told.
@@ -607,7 +513,7 @@ impl Core {
         // A client that receives a message counts as active.
         message.client.set_active(self.now);
         self.lend_buffer(slot);
-        message.encode(&mut self.connections[slot]);
+        encode(&message, &mut self.connections[slot]);
         self.touch(slot);
         Handed::Over
     }
@@ -631,4 +537,46 @@ impl Core {
         }
         outgoing.send(&shared);
     }
+}
+
+/// Encodes the message for its client; false: nothing, because its protocol has no way to
+/// receive it.
+fn encode(message: &Message, connection: &mut Connection) -> bool {
+    let ProtocolState::Resp(resp) = &connection.protocol_state else { return false };
+    let (protocol, is_subscribed) = (resp.protocol, resp.is_subscribed);
+    let is_pushed = protocol == Protocol::Resp3;
+    let is_published = !is_pushed && message.is_redirected && is_subscribed;
+    if !is_pushed && (!is_published || matches!(message.what, What::Broken(_))) {
+        return false;
+    }
+    connection.output.append(|out| {
+        let mut encoder = Encoder::new(out, protocol);
+        if let What::Broken(client_id) = message.what {
+            encoder.push_header(2);
+            encoder.bulk(b"tracking-redir-broken");
+            return encoder.integer(client_id.cast_signed());
+        }
+        if is_published {
+            encoder.array_header(3);
+            encoder.bulk(b"message");
+            encoder.bulk(CHANNEL);
+        } else {
+            encoder.push_header(2);
+            encoder.bulk(b"invalidate");
+        }
+        match &message.what {
+            What::Key(key) => {
+                encoder.array_header(1);
+                encoder.bulk(key);
+            }
+            What::Keys(keys) => {
+                encoder.array_header(keys.len());
+                keys.iter().for_each(|key| encoder.bulk(key));
+            }
+            What::All(protocol) => Encoder::new(encoder.out(), *protocol).null(),
+            What::Sum => encoder.null(),
+            What::Broken(_) => {}
+        }
+    });
+    true
 }

@@ -29,9 +29,9 @@
 
 use arrayvec::ArrayVec;
 
-use super::lane::{Lane, PLACES_AHEAD_MAX};
-use super::request_slot;
 use crate::config::Compacts;
+use crate::lanes::lane::{Lane, PLACES_AHEAD_MAX};
+use crate::lanes::request_slot;
 use crate::work::BATCH_REQUESTS_MAX;
 
 /// Queued slots that are examined behind a batch, at most (K8).

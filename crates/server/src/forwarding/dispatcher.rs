@@ -50,17 +50,17 @@ use base::roles::RolePlan;
 use base::{KeyHash, PartitionBits, WorkerId};
 use policy::{Access, Busy, Depths, Route, RouteRequest};
 
-use super::awaiting::{Awaiting, NO_TICKET, Wait};
-use super::fabric::Fabric;
-use super::lane::Lane;
-use super::layers::Decider;
-use super::request_slot::{Origin, REQUEST_SLOTS, RequestSlot, RequestSlots};
 use crate::budget::Kind;
 use crate::core::Core;
 use crate::engine::{Away, Sending};
-use crate::gather::Answer;
 use crate::hot::HotTracker;
-use crate::shared::Control;
+use crate::lanes::awaiting::{Awaiting, NO_TICKET, Wait};
+use crate::lanes::fabric::Fabric;
+use crate::lanes::lane::Lane;
+use crate::lanes::layers::Decider;
+use crate::lanes::request_slot::{Origin, REQUEST_SLOTS, RequestSlot, RequestSlots};
+use crate::mailbox::Control;
+use crate::reply::Answer;
 use offering::Offering;
 
 pub use direct::{Here, HereSink};

@@ -12,25 +12,28 @@ use policy::size_class::SizePlan;
 use store::request::{Item, Request};
 use store::{NoOrder, Range, RangeEnd, Session};
 
-use super::awaiting::Awaiting;
 use super::dispatcher::{Dispatcher, Here, HereSink, Replicated};
 use super::executor::Executor;
-use super::fabric::Fabric;
-use super::lane::Lane;
-use super::layers::Decider;
-use super::loan::{Loan, Loans, Returned, TOKEN_LOAN};
-use super::replicate::{Apart, ControlChannel, GroupAnswer, GroupHandle, has_writes};
-use super::roles::Turn;
+use super::loans::Loans;
 use crate::cluster::{Receiver, View};
 use crate::compaction::Answering;
 use crate::core::Core;
 use crate::counters::Compacted;
 use crate::engine::{Asked, Asking, Away, Engine, Home, RunToCompletion, Sending};
 use crate::hot::{HotKeys, HotTracker};
+use crate::lanes::awaiting::Awaiting;
+use crate::lanes::fabric::Fabric;
+use crate::lanes::lane::Lane;
+use crate::lanes::layers::Decider;
+use crate::lanes::roles::Turn;
+use crate::lanes::{Loan, Returned, TOKEN_LOAN};
+use crate::mailbox::Control;
 use crate::poller::Poller;
-use crate::reply::{Pending, ReplySink};
+use crate::replicate::{Apart, ControlChannel, GroupAnswer, GroupHandle, has_writes};
+use crate::reply::Pending;
+use crate::reply_sink::ReplySink;
 use crate::rmw::Rmw;
-use crate::shared::{Control, Shared};
+use crate::shared::Shared;
 
 /// Batches that one round executes at most, before sockets are polled again.
 const BATCHES_PER_TURN: usize = 4;
@@ -94,7 +97,8 @@ impl Routed {
             loans,
             group_handle: shared.cluster_and_channel().map(|(view, channel)| {
                 let receiver = view.take_receiver(own.index());
-                GroupHandle::new(channel, own.index(), receiver, shared)
+                let means = (Arc::clone(shared.store()), Arc::clone(shared.buffer_budget()));
+                GroupHandle::new(channel, own.index(), receiver, means)
             }),
             cluster: shared.cluster_and_channel(),
         };

@@ -2,7 +2,7 @@
 //! ways of the cache.
 
 use std::fs;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base::Instant;
@@ -15,14 +15,12 @@ use crate::affinity;
 use crate::config::Config;
 use crate::hot::{HotKeys, ITEMS_DEFAULT, TRACKED_MAX};
 use crate::layer_settings::why_not_tuned;
+use crate::published::SharedWays;
 use crate::resctrl::CacheWays;
 use crate::shared::Shared;
 
 /// Step between two sizes of the hot set that a search tries (uTPS §3.5).
 const HOT_STEP: u32 = 1_000;
-
-/// The group of the memory-resident threads, if the machine has such groups.
-pub type SharedWays = Arc<Mutex<CacheWays>>;
 
 /// Whether there is a tuner: one that turns a knob now, or would after CONFIG SET cr-threads auto.
 pub fn may_tune(config: &Config, is_routed: bool, core_count: usize) -> bool {
@@ -229,7 +227,7 @@ pub fn lock(ways: &SharedWays) -> MutexGuard<'_, CacheWays> {
 mod tests {
     use super::*;
     use crate::config::{HotSetSize, Tuning};
-    use crate::forwarding::{Dispatchers, Wanted};
+    use crate::lanes::{Dispatchers, Wanted};
 
     #[track_caller]
     fn check(threads: usize, tuning: Tuning, core_count: usize, want: Option<&str>) {

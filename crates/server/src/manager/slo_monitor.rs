@@ -6,15 +6,14 @@
 //!                                          └─▶ kept or broken, three seconds in a row ─▶ decisions
 //! ```
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::Instant;
-use policy::tuner::SLO_OVER_RATIO_MAX;
-use serde_json::{Value, json};
 
 use super::{Controller, Decision, Observed};
 use crate::counters::LatencyCounts;
+use crate::published::Lately;
 use crate::shared::Shared;
 
 const EPOCH: Duration = Duration::from_secs(1);
@@ -24,60 +23,6 @@ const AGREEING_EPOCHS: u32 = 3;
 
 /// With fewer samples a hundredth is meaningless.
 const SAMPLES_MIN: u64 = 100;
-
-/// The last second; for one without samples only the objective and the throughput are known.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Lately {
-    /// The objective.
-    pub target_ns: u64,
-    /// Sampled requests.
-    pub samples: u64,
-    /// The fraction that took longer than the objective.
-    pub over_ratio: f64,
-    /// The time within which half were answered; `None`: nothing was sampled.
-    pub latency_ns_p50: Option<u64>,
-    /// The time within which 99 of 100 were answered.
-    pub latency_ns_p99: Option<u64>,
-    /// All executed requests.
-    pub throughput_rps: f64,
-    /// Those among them that were in time, estimated from the samples.
-    pub goodput_rps: f64,
-}
-
-impl Lately {
-    /// Whether 99 of 100 were in time.
-    pub fn is_kept(&self) -> bool {
-        self.over_ratio <= SLO_OVER_RATIO_MAX
-    }
-
-    /// As `/stats` shows it.
-    pub fn json(&self) -> Value {
-        json!({
-            "is_kept": self.is_kept(),
-            "samples": self.samples,
-            "over_ratio": self.over_ratio,
-            "latency_ns_p50": self.latency_ns_p50,
-            "latency_ns_p99": self.latency_ns_p99,
-            "throughput_rps": self.throughput_rps,
-            "goodput_rps": self.goodput_rps,
-        })
-    }
-}
-
-/// The figures that are shown; the manager writes them.
-#[derive(Debug, Default)]
-pub struct Shown(Mutex<Option<Lately>>);
-
-impl Shown {
-    /// The figures; `None`: nothing was sampled under this objective.
-    pub fn get(&self) -> Option<Lately> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set(&self, lately: Option<Lately>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = lately;
-    }
-}
 
 /// The controller, which runs each second.
 pub struct SloMonitor {

@@ -17,16 +17,15 @@
 //! # References
 //! uTPS §3.5; `policy::tuner`, where the search and its hysteresis are.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use base::Instant;
 use policy::tuner::{
-    Configuration, Event, Measurement, Ranges, Tuner, TunerCounters, TunerRules, surely_over_ratio,
+    Configuration, Event, Measurement, Ranges, Tuner, TunerRules, surely_over_ratio,
 };
-use serde_json::{Value, json};
 
 use super::{Controller, Decision, Observed};
+use crate::published::TunerView as View;
 
 /// Length of a window under load.
 pub const WINDOW: Duration = Duration::from_millis(10);
@@ -70,55 +69,6 @@ pub trait Knobs: Send {
 
     /// The fraction of all accesses that goes to the keys tracked as hot.
     fn hot_share_ratio(&self) -> f64;
-}
-
-/// The tuner's state as shown; the manager writes it.
-#[derive(Debug, Default)]
-pub struct Shown(Mutex<Option<View>>);
-
-/// The tuner at one moment.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct View {
-    /// Its present activity.
-    pub state: &'static str,
-    /// The positions of the knobs.
-    pub configuration: Configuration,
-    /// Events since the start.
-    pub counters: TunerCounters,
-    /// The last window's measurement.
-    pub measurement: Measurement,
-}
-
-impl Shown {
-    /// The view; `None`: nothing is tuned.
-    pub fn get(&self) -> Option<View> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn set(&self, view: Option<View>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = view;
-    }
-}
-
-impl View {
-    /// As `/stats` shows it.
-    pub fn json(&self) -> Value {
-        let Configuration { mr_thread_count, cached_item_count, mr_way_count } = self.configuration;
-        json!({
-            "state": self.state,
-            "mr_threads": mr_thread_count,
-            "hot_set_items": cached_item_count,
-            "mr_ways": mr_way_count,
-            "throughput_rps": self.measurement.throughput_rps,
-            "busy_ratio": self.measurement.busy_ratio,
-            "hot_share_ratio": self.measurement.hot_share_ratio,
-            "over_slo_ratio": self.measurement.over_slo_ratio,
-            "searches_total": self.counters.search_count,
-            "restarts_total": self.counters.restart_count,
-            "adopted_total": self.counters.adopted_count,
-            "search_windows_total": self.counters.search_window_count,
-        })
-    }
 }
 
 /// The controller.

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::knobs::SharedWays;
 use crate::config::Config;
 use crate::error::StartError;
 use crate::layer_settings::layers_remedy;
+use crate::published::SharedWays;
 use crate::resctrl::CacheWays;
 use crate::resctrl::Cat;
 

@@ -7,15 +7,15 @@
 //!
 //! It changes nothing: it reports what runs, and which write policy C-4 would give it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::Instant;
 use policy::taxonomy::{Observed as Load, Popularity, Region};
-use serde_json::{Value, json};
 
 use super::{Controller, Decision, Observed};
 use crate::counters::{Access, CommandIndex, WorkerCounters};
+use crate::published::Workload;
 use crate::shared::Shared;
 
 /// How often the place is computed.
@@ -24,45 +24,6 @@ const EPOCH: Duration = Duration::from_secs(1);
 /// The number of epochs in a row that must agree on another region before the decision log gets an
 /// entry.
 const AGREEING_EPOCHS: u32 = 3;
-
-/// The workload of the last second with requests.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Workload {
-    /// Counts and popularity.
-    pub load: Load,
-}
-
-impl Workload {
-    /// As `/stats` shows it.
-    pub fn json(&self) -> Value {
-        let region = self.load.region();
-        let seen = self.load.popularity;
-        json!({
-            "region": region.to_string(),
-            "suits": region.recommendation().to_string(),
-            "reads": self.load.read_count,
-            "writes": self.load.write_count,
-            "write_ratio": self.load.write_ratio(),
-            "hottest_share_ratio": seen.map(|seen| seen.hottest_share_ratio),
-            "zipf_exponent": seen.and_then(|seen| seen.zipf_exponent),
-        })
-    }
-}
-
-/// The workload that is shown; the manager writes it.
-#[derive(Debug, Default)]
-pub struct Shown(Mutex<Option<Workload>>);
-
-impl Shown {
-    /// The workload; `None` until something ran.
-    pub fn get(&self) -> Option<Workload> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set(&self, workload: Workload) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(workload);
-    }
-}
 
 /// Computes the place each second.
 pub struct WorkloadMonitor {
@@ -105,7 +66,7 @@ impl Controller for WorkloadMonitor {
         if load.read_count + load.write_count == 0 {
             return None;
         }
-        self.shared.control().workload.set(Workload { load });
+        self.shared.control().workload.set(Some(Workload { load }));
         self.notice.see(&load)
     }
 }
@@ -174,6 +135,7 @@ fn inputs(load: &Load) -> Vec<(&'static str, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
 
     fn load(write_count: u64) -> Load {
         let popularity = Some(Popularity { hottest_share_ratio: 0.0, zipf_exponent: None });

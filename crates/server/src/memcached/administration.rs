@@ -51,7 +51,7 @@ impl<E: Engine> Gather<'_, '_, E> {
         let is_datagram = self.core.connections[slot].exchange.is_some();
         let set = match is_datagram {
             true => Err("a datagram cannot".to_owned()),
-            false => self.core.shared.set_live(&[("memory", format!("{mib}MiB"))]),
+            false => crate::resp::set_live(&self.core.shared, &[("memory", format!("{mib}MiB"))]),
         };
         match set {
             Ok(()) => self.say_line(caller, Reply::Ok),

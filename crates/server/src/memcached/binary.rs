@@ -19,9 +19,9 @@ use crate::connection::{Connection, Ending, Framing, ProtocolState};
 use crate::counters::MemcachedCommand;
 use crate::doors::Door;
 use crate::engine::Engine;
+use crate::gather::Fed;
 use crate::gather::Gather;
 use crate::reply::{BinaryShape, Shape};
-use crate::resp::Fed;
 use crate::rmw::meta::{MetaCount, MetaJoin, NewExpiry};
 use crate::rmw::{Bounded, Rmw, Side};
 

@@ -25,12 +25,14 @@ use wire::memcached::{DumpKind, DumpedFacts, Encoder, Reply};
 
 use super::stats::list_connection;
 use crate::cluster::View;
+use crate::cluster::is_own;
 use crate::connection::Connection;
 use crate::core::Core;
 use crate::counters::{Dialect, MemcachedCommand};
 use crate::engine::Engine;
 use crate::gather::Gather;
-use crate::resp::is_own;
+use crate::walks::DumpWalk;
+use crate::walks::dump::{List, Place, Wanted};
 use crate::work::{TURN_STEPS, Work};
 
 /// The number of items that one call on an ordered index visits.
@@ -45,65 +47,6 @@ const CLIENTS_AT_ONCE: usize = 64;
 
 /// The maximum length of memcached's `stats cachedump`.
 const ITEMS_BYTES_MAX: usize = 2 << 20;
-
-/// A list that has begun.
-pub struct DumpWalk {
-    place: Place,
-    wanted: Wanted,
-    /// The command's length in the input.
-    command_bytes: usize,
-}
-
-/// The list that is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum List {
-    Keys(DumpKind),
-    /// `stats conns`.
-    Connections,
-}
-
-/// The kind of the list.
-struct Wanted {
-    list: List,
-    /// The number of items and bytes that may still be shown.
-    left_count: usize,
-    left_bytes: usize,
-}
-
-impl Wanted {
-    fn is_nothing(&self) -> bool {
-        self.left_count == 0 || self.left_bytes == 0
-    }
-}
-
-/// How far a walk has come.
-enum Place {
-    /// After this key of an ordered index.
-    Ordered(Option<Vec<u8>>),
-    /// At this cursor of a hash index.
-    Hashed(u64),
-    /// Behind this id, among the clients of the start.
-    Clients {
-        id: u64,
-        end_id: u64,
-    },
-    End,
-}
-
-impl DumpWalk {
-    /// The memory it takes.
-    pub fn held_bytes(&self) -> usize {
-        let key_bytes = match &self.place {
-            Place::Ordered(Some(key)) => key.capacity(),
-            _ => 0,
-        };
-        size_of::<DumpWalk>() + key_bytes
-    }
-
-    fn is_over(&self) -> bool {
-        matches!(self.place, Place::End) || self.wanted.is_nothing()
-    }
-}
 
 /// One call of the store for a walk.
 struct Step<'s> {

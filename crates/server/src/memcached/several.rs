@@ -29,27 +29,16 @@ use wire::memcached::{Keys, Reply};
 
 use super::Caller;
 use crate::connection::Connection;
-use crate::counters::CommandIndex;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::reply::Shape;
 use crate::rmw::Rmw;
+use crate::walks::Reading;
 
 const END: &[u8] = b"END\r\n";
 
 /// The number of values that are read before further ones of their command join a batch.
 const FIRST_KEYS: usize = 4;
-
-/// A command that has begun.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Reading {
-    index: CommandIndex,
-    with_cas: bool,
-    /// gat: the new expiry of the keys.
-    touch: Option<Option<UnixMillis>>,
-    /// Bytes of the line that are not done.
-    left_bytes: usize,
-}
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Reads keys from the first one on.

@@ -37,7 +37,7 @@ use wire::memcached::{Encoder, Reply};
 use crate::budget::{BufferBudget, Kind};
 use crate::clients::Client;
 use crate::config::Config;
-use crate::connection::{Connection, Memcached, ProtocolState};
+use crate::connection::{Connection, Exchange, Memcached, ProtocolState};
 use crate::core::Core;
 use crate::counters::{UdpDrop, WorkerCounters};
 use crate::end::is_loopback;
@@ -47,10 +47,6 @@ use crate::poller::Interest;
 
 /// The length of a reply to the shortest of requests: I1 always allows it.
 pub const ANSWER_BYTES_MIN: usize = 64;
-
-/// The maximum length of a reply, whatever the setting allows: a large item of memcached's default
-/// size.
-pub const REPLY_BYTES_MAX: usize = (1 << 20) + (64 << 10);
 
 /// The maximum number of unanswered requests of one worker, and of one address among them.
 const EXCHANGES_MAX: usize = 256;
@@ -140,30 +136,6 @@ pub struct UdpPort {
     /// A reply while it is cut into datagrams.
     reply: Vec<u8>,
     looked_at: UnixMillis,
-}
-
-/// A request that came by datagram and waits for its reply.
-#[derive(Debug)]
-pub struct Exchange {
-    to: Sender,
-    request_id: u16,
-    /// The maximum length of its reply (I1).
-    answer_bytes_max: usize,
-    /// The head of a binary request, for an error.
-    head: Option<Head>,
-}
-
-impl Exchange {
-    /// Its sender.
-    pub fn to(&self) -> Sender {
-        self.to
-    }
-
-    /// Whether a reply of that length may be sent (I1).
-    pub fn allows(&self, reply_bytes: usize) -> bool {
-        let headers_bytes = datagram::count_of(reply_bytes) * HEADER_BYTES;
-        reply_bytes <= REPLY_BYTES_MAX && reply_bytes + headers_bytes <= self.answer_bytes_max
-    }
 }
 
 impl UdpPort {
@@ -392,6 +364,7 @@ fn send(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection::exchange::REPLY_BYTES_MAX;
 
     fn exchange(answer_bytes_max: usize) -> Exchange {
         let to = Sender::address(SocketAddr::from(([127, 0, 0, 1], 9)));

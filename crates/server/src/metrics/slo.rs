@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Snapshot;
 use super::openmetrics::Page;
-use crate::manager::slo_monitor::Lately;
+use crate::published::Lately;
 
 /// Its field in `/stats`; null: there is no objective.
 pub(super) fn json(snapshot: &Snapshot) -> Value {

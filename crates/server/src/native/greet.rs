@@ -23,10 +23,11 @@ use super::outgoing::Outlet;
 use super::sessions::{Guest, IDLE_MS, ONCE_WINDOW, Sessions, SessionsFull};
 use super::shm::ShmPlaces;
 use super::transfers::{PART_WINDOW_BYTES, Transfers};
+use crate::counters::NativeTotals;
 use crate::counters::{DropReason, WorkerCounters};
 use crate::doors::{Access, Answers, Door};
 use crate::end::is_loopback;
-use crate::shared::Shared;
+use crate::shared::NativeClients;
 
 /// A cookie is valid in its time slot and in the next.
 const COOKIE_SLOT_MS: u64 = 10_000;
@@ -228,25 +229,6 @@ impl Shop {
         refuses(&doors, sender)
     }
 
-    /// Takes up a change of the doors: ends the sessions that arrived by a door that is now closed
-    /// to them.
-    pub fn obey(&self, shared: &Shared) {
-        // First: `greet` checks a session once more that is granted after this. Under the lock, so
-        // that the views of two threads are stored in order.
-        let doors = {
-            let mut kept = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
-            *kept = shared.doors();
-            *kept
-        };
-        let admits_all = |door| doors.of(door).admits(false);
-        if admits_all(Door::Native) && admits_all(Door::Shm) {
-            return;
-        }
-        for id in self.sessions.end_where(|peer| refuses(&doors, peer).is_some()) {
-            self.transfers.end_session(id);
-        }
-    }
-
     /// Ends the session that a client's bye names.
     pub fn bye(&self, header: &Header) {
         debug_assert!(header.kind == Kind::Bye);
@@ -287,4 +269,34 @@ fn refuses(doors: &Answers, sender: Sender) -> Option<Access> {
 
 fn cookie_slot(clock: Clock) -> u64 {
     clock.uptime_ms() / COOKIE_SLOT_MS
+}
+
+impl NativeClients for Shop {
+    fn connected(&self, counted: NativeTotals) -> NativeTotals {
+        NativeTotals {
+            sessions: self.sessions.count() as u64,
+            transfer_bytes: self.transfers.held_bytes(),
+            shm_clients: self.shm_count.load(Ordering::Relaxed) as u64,
+            ..counted
+        }
+    }
+
+    /// Takes up a change of the doors: ends the sessions that arrived by a door that is now closed
+    /// to them.
+    fn obey(&self, doors: &dyn Fn() -> Answers) {
+        // First: `greet` checks a session once more that is granted after this. Under the lock, so
+        // that the views of two threads are stored in order.
+        let doors = {
+            let mut kept = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+            *kept = doors();
+            *kept
+        };
+        let admits_all = |door| doors.of(door).admits(false);
+        if admits_all(Door::Native) && admits_all(Door::Shm) {
+            return;
+        }
+        for id in self.sessions.end_where(|peer| refuses(&doors, peer).is_some()) {
+            self.transfers.end_session(id);
+        }
+    }
 }

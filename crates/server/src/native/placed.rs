@@ -30,7 +30,7 @@ use super::batch::Batch;
 use super::outgoing::{Origin, Outlet};
 use crate::cluster::{Place, View, clock};
 use crate::engine::Engine;
-use crate::forwarding::replicate::Apart;
+use crate::replicate::Apart;
 use crate::rmw::Rmw;
 
 /// A batch's view of the cluster.

@@ -23,7 +23,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use landing::shm::{Accepted, Acceptor, AcceptorConfig, Access, Armed, Gone, RingSize, ServerEnd};
+use landing::shm::{Accepted, Acceptor, AcceptorConfig, Access, Armed, RingSize};
 use landing::{Lane, Sender};
 
 use super::desk::{Desk, Service};
@@ -34,6 +34,7 @@ use crate::budget::{BufferBudget, Kind, Reservation};
 use crate::config::Config;
 use crate::counters::WorkerCounters;
 use crate::engine::Engine;
+use crate::shm_client::{SLOT_BITS, ShmClient, ShmGuest};
 
 /// Frames taken from one client in one round, at most.
 const BURST_MAX: usize = 32;
@@ -43,9 +44,6 @@ const ARENA_BYTES: usize = 512 << 10;
 
 /// Clients of a server, at most.
 const CLIENTS_MAX: usize = 128;
-
-/// The low bits of a lane are its client's place, the high ones a serial number.
-const SLOT_BITS: u32 = 8;
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 
 const _: () = {
@@ -62,20 +60,6 @@ pub struct ShmDoor {
     serial: AtomicU32,
     /// The worker whose turn it is.
     next_worker: AtomicUsize,
-}
-
-/// A new client, on its way to its worker.
-pub struct ShmGuest {
-    end: ServerEnd,
-    serial: u32,
-    /// The booking of its rings.
-    booked: Reservation,
-}
-
-impl std::fmt::Debug for ShmGuest {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "ShmGuest({})", self.serial)
-    }
 }
 
 impl ShmDoor {
@@ -155,29 +139,6 @@ impl ShmPlaces {
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         debug_assert!(*taken & 1 << place != 0, "given back once");
         *taken &= !(1 << place);
-    }
-}
-
-/// A client of one worker.
-pub struct ShmClient {
-    end: ServerEnd,
-    lane: Lane,
-    /// Frames for which its ring had no room (I1).
-    unsent: VecDeque<Box<[u8]>>,
-    is_gone: bool,
-    _booked: Reservation,
-}
-
-impl std::fmt::Debug for ShmClient {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "ShmClient({})", self.lane.0 >> SLOT_BITS)
-    }
-}
-
-impl AsFd for ShmClient {
-    /// Its doorbell.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.end.as_fd()
     }
 }
 
@@ -348,37 +309,6 @@ impl ShmPort {
         for slot in 0..self.clients.len() {
             self.forget(slot, shop);
         }
-    }
-}
-
-impl ShmClient {
-    fn part(&mut self, error: &Gone) {
-        if !matches!(error, Gone::HungUp) {
-            tracing::warn!(process = self.end.peer().process_id, "shared memory: {error}");
-        }
-        self.is_gone = true;
-    }
-
-    /// Sends the kept replies; returns false if some are still here.
-    #[inline]
-    fn send_unsent(&mut self) -> bool {
-        self.unsent.is_empty() || self.send_kept()
-    }
-
-    #[cold]
-    fn send_kept(&mut self) -> bool {
-        while let Some(frame) = self.unsent.front() {
-            match self.end.write(frame) {
-                Ok(true) => drop(self.unsent.pop_front()),
-                Ok(false) => break,
-                Err(error) => {
-                    self.part(&error);
-                    break;
-                }
-            }
-        }
-        self.end.publish();
-        self.unsent.is_empty()
     }
 }
 

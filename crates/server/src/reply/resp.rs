@@ -6,8 +6,8 @@ use store::request::{Item, Outcome};
 use wire::resp::number::parse_i64;
 use wire::resp::{CommandId, Encoder, ErrorReply, Unit, dump};
 
+use super::Tally;
 use super::{Destination, Reply, Shape};
-use crate::core::Tally;
 use crate::rmw::{Refusal, bits, compare};
 
 /// The log space of an item besides its key and value.

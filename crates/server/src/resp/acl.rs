@@ -3,14 +3,15 @@
 use wire::resp::number::parse_i64;
 use wire::resp::{ArgIter, CommandError, CommandId, Encoder, ErrorReply, Spec, asked_command};
 
-use super::Caller;
 use super::acl_log::{encode_failure, object_of};
-use super::disk_wait::Written;
+
 use crate::acl::{CATEGORIES, DEFAULT_USER, Denied, Selector, User};
 use crate::commands::categories;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::password;
+use crate::walks::Caller;
+use crate::walks::Written;
 
 const NO_FILE: ErrorReply<'static> = ErrorReply::Other(
     "This Redis instance is not configured to use an ACL file. You may want to specify users via \

@@ -6,11 +6,11 @@ use wire::resp::{
     Spec,
 };
 
-use super::Caller;
 use crate::acl::{DEFAULT_USER, Denied, Standing, User};
 use crate::auth_log::{Attempt, Failure, Reason};
 use crate::engine::Engine;
 use crate::gather::Gather;
+use crate::walks::Caller;
 
 pub(super) const DENIED_KEY: ErrorReply<'static> =
     ErrorReply::Denied("this user has no permissions to access one of the keys used as arguments");

@@ -22,21 +22,20 @@
 
 use base::KeyHash;
 use store::{Condition, Expiry, Op, Request, Room, Set};
-use wire::resp::{ArgPlace, BitOperation, ErrorReply, Keys};
+use wire::resp::{BitOperation, ErrorReply, Keys};
 
-use super::Caller;
 use super::locked::{Glimpse, Held, HeldWork, Looking, item_room_bytes};
 use super::several::TOO_MANY_PARTS;
-use super::slices::{Slice, Source};
 use crate::budget::Kind;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::rmw::Rmw;
 use crate::rmw::bits::Combined;
-use crate::work::{TURN_BYTES, Work};
+use crate::walks::BitOpWalk;
+use crate::walks::Caller;
+use crate::walks::{Slice, Source};
+use crate::work::Work;
 
-/// The minimum that one slice reads of each source, so that lookups stay the smaller part.
-const BLOCK_BYTES_MIN: usize = 4 << 10;
 /// Sources of at most this length together are combined at once.
 const ONE_PIECE_BYTES_MAX: u64 = 1 << 20;
 /// The number of attempts before it holds the keys from the first block to the last.
@@ -50,19 +49,6 @@ struct Combine<'a> {
     sources: Keys<'a>,
 }
 
-/// A BITOP that has begun.
-pub(super) struct BitOpWalk {
-    operation: BitOperation,
-    target: Box<[u8]>,
-    sources: ArgPlace,
-    /// The version of each source when it was first looked at; 0: it is absent.
-    versions: Vec<u64>,
-    /// The length of the longest source.
-    len_bytes: usize,
-    result: Vec<u8>,
-    attempts: u32,
-}
-
 /// A source has changed.
 struct HasChanged;
 
@@ -71,26 +57,6 @@ struct Survey {
     versions: Vec<u64>,
     longest_bytes: usize,
     total_bytes: u64,
-}
-
-impl BitOpWalk {
-    /// The memory it takes.
-    pub fn held_bytes(&self) -> usize {
-        self.result.capacity() + size_of_val(&self.versions[..]) + self.target.len()
-    }
-
-    fn combine<'c>(&self, target: &'c [u8], command: &'c [u8]) -> Combine<'c> {
-        let sources = Keys::among(self.sources.walk(command), 1);
-        Combine { operation: self.operation, target, sources }
-    }
-
-    fn is_same<E: Engine>(&self, held: &mut Held<'_, E>, sources: Keys<'_>) -> bool {
-        sources.zip(&self.versions).all(|(key, version)| held.version(key) == *version)
-    }
-
-    fn block_bytes(&self) -> usize {
-        (TURN_BYTES / self.versions.len().max(1)).max(BLOCK_BYTES_MIN)
-    }
 }
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
@@ -143,7 +109,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         command: &[u8],
     ) -> Slice {
         let target = walk.target.clone();
-        let combine = walk.combine(&target, command);
+        let combine = combine_of(walk, &target, command);
         let mut is_same = self.add_block(walk, combine).is_ok();
         if is_same && walk.result.len() < walk.len_bytes {
             return Slice::More;
@@ -253,7 +219,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let Some(session) = self.engine.session() else { return Err(HasChanged) };
         let mut locked = session.lock_keys(now, &hashes, Room::of([room_bytes]));
         let mut held = Held::new(&mut locked, hasher, now);
-        let is_same = walk.is_same(&mut held, combine.sources);
+        let is_same = is_same(walk, &mut held, combine.sources);
         let written = is_same.then(|| combine.write(&mut held, &walk.result));
         drop(locked);
         self.core.charge(Work::keys(2 * hashes.len()));
@@ -269,6 +235,17 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
         Ok(())
     }
+}
+
+/// The operation of a walk.
+fn combine_of<'c>(walk: &BitOpWalk, target: &'c [u8], command: &'c [u8]) -> Combine<'c> {
+    let sources = Keys::among(walk.sources.walk(command), 1);
+    Combine { operation: walk.operation, target, sources }
+}
+
+/// Whether no source has changed since it was first looked at.
+fn is_same<E: Engine>(walk: &BitOpWalk, held: &mut Held<'_, E>, sources: Keys<'_>) -> bool {
+    sources.zip(&walk.versions).all(|(key, version)| held.version(key) == *version)
 }
 
 impl<'a> Combine<'a> {

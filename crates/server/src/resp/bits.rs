@@ -7,13 +7,13 @@ use store::Room;
 use store::request::{Condition, Expiry, Op, Set};
 use wire::resp::{ArgIter, Command, CommandId, ErrorReply, FieldAction, FieldActions, read_offset};
 
-use super::Caller;
 use super::locked::{Held, HeldWork, item_room_bytes};
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::reply::Shape;
 use crate::rmw::Rmw;
 use crate::rmw::bits::{self, Fields};
+use crate::walks::Caller;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Runs `command` if it is one of these.

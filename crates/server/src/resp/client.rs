@@ -7,13 +7,13 @@ use base::UnixMillis;
 use wire::resp::number::parse_i64;
 use wire::resp::{ArgIter, Command, CommandId, ErrorReply, PauseMode};
 
-use super::Caller;
 use super::connection::text;
 use crate::clients::{Client, ClientNames};
 use crate::counters::CommandIndex;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::tracking::Tracker;
+use crate::walks::Caller;
 
 /// The reply to a name that does not fit beside those of the other clients.
 pub(super) const NO_ROOM_FOR_NAME: ErrorReply<'static> = ErrorReply::Other(

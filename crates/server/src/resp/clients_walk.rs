@@ -13,128 +13,22 @@ use std::sync::Arc;
 
 use base::UnixMillis;
 use wire::resp::number::parse_i64;
-use wire::resp::{ArgPlace, ClientFilter, ErrorReply, KillSkipMe};
+use wire::resp::{ClientFilter, ErrorReply, KillSkipMe};
 
-use super::Caller;
-use super::slices::{Gathered, Slice, Source};
 use crate::clients::Client;
 use crate::connection::Ending;
 use crate::counters::Dialect;
 use crate::end::End;
 use crate::engine::Engine;
 use crate::gather::Gather;
+use crate::walks::Caller;
+use crate::walks::ClientsWalk;
+use crate::walks::clients::{CLIENTS_AT_ONCE, FilterPlace, Place, Wanted};
+use crate::walks::{Slice, Source};
 use crate::work::Work;
 
-/// The number of clients taken from the registry under one lock.
-const CLIENTS_AT_ONCE: usize = 64;
 /// The length of lines after which a slice ends: names may be long.
 const SLICE_BYTES_MAX: usize = 256 << 10;
-
-/// A command that is being answered.
-pub(super) struct ClientsWalk {
-    wanted: Wanted,
-    place: Place,
-    filter: FilterPlace,
-    /// The number of clients when the walk began.
-    client_count: usize,
-}
-
-/// The action on the selected clients.
-enum Wanted {
-    /// Their lines are gathered.
-    Lines(Gathered),
-    /// They are closed.
-    Closed { count: i64, closes_own: bool },
-}
-
-/// How far the walk has come.
-enum Place {
-    /// After this id, among the clients of the start.
-    Behind { id: u64, end_id: u64 },
-    /// At this one of the ids that the client named.
-    Named(ArgPlace),
-}
-
-/// A filter as plain data: the places of its words in the command.
-struct FilterPlace {
-    id: Option<u64>,
-    type_name: Option<&'static str>,
-    address: Option<WordPlace>,
-    local_address: Option<WordPlace>,
-    max_age_seconds: Option<u64>,
-    user: Option<WordPlace>,
-    skip_me: KillSkipMe,
-    old_form: bool,
-}
-
-/// The place of a word in the command.
-#[derive(Clone, Copy)]
-struct WordPlace {
-    start: usize,
-    len_bytes: usize,
-}
-
-impl WordPlace {
-    fn of(command: &[u8], word: &[u8]) -> WordPlace {
-        let start = word.as_ptr().addr().wrapping_sub(command.as_ptr().addr());
-        WordPlace { start, len_bytes: word.len() }
-    }
-
-    fn word(self, command: &[u8]) -> &[u8] {
-        let end = self.start.saturating_add(self.len_bytes);
-        command.get(self.start..end).unwrap_or_default()
-    }
-}
-
-impl FilterPlace {
-    fn of(command: &[u8], filter: &ClientFilter<'_>) -> FilterPlace {
-        let place = |word: Option<&[u8]>| word.map(|word| WordPlace::of(command, word));
-        FilterPlace {
-            id: filter.id,
-            type_name: filter.type_name,
-            address: place(filter.address),
-            local_address: place(filter.local_address),
-            max_age_seconds: filter.max_age_seconds,
-            user: place(filter.user),
-            skip_me: filter.skip_me,
-            old_form: filter.old_form,
-        }
-    }
-
-    /// The filter without the ids of CLIENT LIST.
-    fn filter<'c>(&self, command: &'c [u8]) -> ClientFilter<'c> {
-        let word = |place: Option<WordPlace>| place.map(|place| place.word(command));
-        ClientFilter {
-            ids: None,
-            id: self.id,
-            type_name: self.type_name,
-            address: word(self.address),
-            local_address: word(self.local_address),
-            max_age_seconds: self.max_age_seconds,
-            user: word(self.user),
-            skip_me: self.skip_me,
-            old_form: self.old_form,
-        }
-    }
-}
-
-impl ClientsWalk {
-    /// The memory it takes.
-    pub fn held_bytes(&self) -> usize {
-        match &self.wanted {
-            Wanted::Lines(gathered) => gathered.bytes.capacity(),
-            Wanted::Closed { .. } => 0,
-        }
-    }
-
-    /// Whether it takes more than one look at the registry.
-    pub fn is_long(&self) -> bool {
-        match &self.place {
-            Place::Behind { .. } => self.client_count > CLIENTS_AT_ONCE,
-            Place::Named(place) => place.remaining() > CLIENTS_AT_ONCE,
-        }
-    }
-}
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// CLIENT LIST.

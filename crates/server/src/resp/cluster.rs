@@ -8,11 +8,11 @@ use std::sync::Arc;
 use cluster::{Configuration, NodeId, Slot};
 use wire::resp::{ClusterRequest, Command, Encoder, ErrorReply};
 
-use super::Caller;
 use crate::cluster::announced::{self, Peers, Told};
 use crate::config::Durability;
 use crate::engine::Engine;
 use crate::gather::Gather;
+use crate::walks::Caller;
 
 /// Redis's text for a server without an append-only file.
 const NO_AOF: ErrorReply<'static> =

@@ -4,12 +4,10 @@ mod walk;
 
 use wire::resp::{ArgIter, Command, CommandId, CommandList, ErrorReply, NameGlob, Spec};
 
-pub(super) use walk::CommandWalk;
-
-use super::Caller;
 use crate::commands::categories;
 use crate::engine::Engine;
 use crate::gather::Gather;
+use crate::walks::Caller;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Runs `command` if it is one of these or of its neighbours in the server group.

@@ -7,15 +7,15 @@ use wire::resp::{
 };
 
 use staged::Staged;
-pub(crate) use staged::set_live;
+pub use staged::set_live;
 
-use super::Caller;
-use super::disk_wait::Written;
 use crate::config::Config;
 use crate::config::Durability;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::shared::Shared;
+use crate::walks::Caller;
+use crate::walks::Written;
 use crate::{Eviction, Mode};
 
 /// The maximum number of names and patterns in one CONFIG GET: each is compared with all settings.

@@ -2,7 +2,6 @@
 
 use wire::resp::{AuthRequest, Command, ErrorReply, HelloRequest, Protocol, ReplyMode};
 
-use super::Caller;
 use super::client::NO_ROOM_FOR_NAME;
 use super::subscribe::encode_pong;
 use crate::acl::{DEFAULT_USER, Fate, Pass};
@@ -10,6 +9,7 @@ use crate::connection::{Ending, Replies, Resp};
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::logins::Origin;
+use crate::walks::Caller;
 
 /// The reported version of Redis, by which clients choose the features they use.
 pub(super) const REDIS_VERSION: &str = "7.4.0";

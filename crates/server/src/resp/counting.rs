@@ -3,26 +3,19 @@
 //! Such a command is not atomic, with few keys or with many: each key is a request of its own.
 
 use store::request::Op;
-use wire::resp::{ArgPlace, Keys};
+use wire::resp::Keys;
 
-use super::Caller;
-use super::slices::{Slice, Source};
-use crate::core::Tally;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::reply::Shape;
+use crate::reply::Tally;
 use crate::rmw::Rmw;
+use crate::walks::Caller;
+use crate::walks::CountWalk;
+use crate::walks::{Slice, Source};
 
 /// The number of keys that one slice looks up: half of a turn's work.
 pub(super) const KEYS_PER_SLICE: usize = 8192;
-
-/// A command that counts its keys, one slice of them at a time.
-pub(super) struct CountWalk {
-    keys: ArgPlace,
-    deletes: bool,
-    /// The sum so far: other commands of the worker keep their own sums in between.
-    tally: Tally,
-}
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// One request per key, one sum.

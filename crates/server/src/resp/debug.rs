@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use wire::resp::{ArgIter, Encoder, ErrorCode, ErrorReply, Protocol};
 
-use super::Caller;
 use crate::config::DebugCommand;
 use crate::engine::Engine;
 use crate::gather::Gather;
+use crate::walks::Caller;
 
 /// The maximum sleep, for a test that confused the unit.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);

@@ -13,33 +13,16 @@ use std::sync::Arc;
 use base::UnixMillis;
 use wire::resp::ErrorReply;
 
-use super::Caller;
-use super::slices::{Slice, Source};
-use crate::disk_thread::Pending;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::process::unix_now;
 use crate::shared::Shared;
+use crate::walks::Caller;
+use crate::walks::{DiskWait, Written};
+use crate::walks::{Slice, Source};
 
 /// The interval at which it checks whether the work is done.
 const LOOK_EVERY_MS: u64 = 1;
-
-/// The file being written.
-#[derive(Clone, Copy)]
-pub(super) enum Written {
-    /// ACL SAVE.
-    Users,
-    /// CONFIG REWRITE.
-    Settings,
-    /// SAVE.
-    Log,
-}
-
-/// A command that waits for the disk.
-pub(super) struct DiskWait {
-    written: Written,
-    pending: Pending,
-}
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Starts `job`, and replies when it is done.

@@ -4,9 +4,9 @@
 use wire::resp::number::parse_i64;
 use wire::resp::{ArgIter, CommandId, ErrorReply};
 
-use super::Caller;
 use crate::engine::Engine;
 use crate::gather::Gather;
+use crate::walks::Caller;
 
 const REPLICATION: ErrorReply<'static> = ErrorReply::Other(
     "this server replicates by its cluster: start it with --cluster, see docs/cluster.md",

@@ -11,12 +11,12 @@ mod start;
 use serde_json::{Value, json};
 use wire::resp::{ArgIter, CommandId, Encoder, ErrorReply};
 
-use super::Caller;
 use crate::cluster::View;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::hot::session::{Counted, HotSession, Weighed};
 use crate::hot::{HotKey, Published};
+use crate::walks::Caller;
 
 const IN_PROGRESS: &str = "hotkey tracking session already in progress";
 const STOP_FIRST: &str = "hotkey tracking session in progress, stop tracking first";

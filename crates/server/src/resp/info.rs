@@ -7,7 +7,6 @@ use store::StoreStats;
 use store::durable::Health;
 use wire::resp::{ArgIter, ErrorCode, Spec};
 
-use super::Caller;
 use super::config::memory_policy;
 use super::connection::REDIS_VERSION;
 use crate::cluster::announced::{Peers, RoleCounts};
@@ -17,6 +16,7 @@ use crate::gather::Gather;
 use crate::metrics::facts::{Kind, facts};
 use crate::process::Usage;
 use crate::shared::Shared;
+use crate::walks::Caller;
 
 /// The sections in their order, and whether a plain INFO shows them.
 const SECTIONS: [(&str, bool, Writer); 13] = [

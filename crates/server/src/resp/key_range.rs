@@ -20,37 +20,17 @@
 //! that is added or removed meanwhile may be reported.
 
 use std::ops::Bound;
-use std::sync::Arc;
 
 use base::UnixMillis;
 use cluster::Slot;
-use store::{Direction, NoOrder, Range, RangeEnd};
+use store::{Direction, NoOrder, Range};
 use wire::resp::{ErrorReply, LexBound, RangeRequest};
 
-use super::Caller;
-use super::slices::{Gathered, Slice, Source};
 use crate::cluster::{View, clock};
 use crate::engine::Engine;
 use crate::gather::Gather;
-
-/// A KV.RANGE that is being answered.
-pub(super) struct RangeWalk {
-    start: Bound<Box<[u8]>>,
-    end: Bound<Box<[u8]>>,
-    direction: Direction,
-    /// The rest of LIMIT.
-    left_count: usize,
-    is_keys_only: bool,
-    found: Found,
-}
-
-/// The elements of the reply so far.
-#[derive(Default)]
-struct Found {
-    gathered: Gathered,
-    /// In a cluster: items of other nodes' slots, of which this node has copies, are left out.
-    cluster: Option<Arc<View>>,
-}
+use crate::walks::key_range::{Found, RangeWalk};
+use crate::walks::{Caller, Gathered, Slice, Source};
 
 /// How a step ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -65,77 +45,44 @@ enum Step {
     NotServed,
 }
 
-impl Found {
-    /// Makes a step. `None`: keys are locked.
-    fn step(
-        &mut self,
-        engine: &mut impl Engine,
-        now: UnixMillis,
-        range: &Range<'_>,
-        is_keys_only: bool,
-    ) -> Option<Result<Step, NoOrder>> {
-        let mut left_out = 0;
-        let generation = self.cluster.as_ref().map(|view| view.generation());
-        let ended = engine.range(now, range, |item| {
-            if self
-                .cluster
-                .as_ref()
-                .is_some_and(|view| !view.shows(Slot::of(item.key), item.version))
-            {
-                left_out += 1;
-                return;
-            }
-            self.gathered.push(item.key);
-            if !is_keys_only {
-                self.gathered.push(item.value);
-            }
-        })?;
-        if self.cluster.as_ref().is_some_and(|view| !may_tell(view, generation)) {
-            return Some(Ok(Step::NotServed));
-        }
-        let counted = |ended: RangeEnd| RangeEnd { visited: ended.visited - left_out, ..ended };
-        Some(ended.map(|ended| self.stepped(range, counted(ended))))
-    }
-
-    fn stepped(&self, range: &Range<'_>, ended: RangeEnd) -> Step {
-        let left_count = range.item_limit.saturating_sub(ended.visited);
-        match ended.resume_key {
-            _ if self.gathered.is_too_long => Step::TooLong,
-            Some(resume_key) if left_count > 0 => Step::More { resume_key, left_count },
-            _ => Step::Done,
-        }
-    }
-}
-
 /// Whether this node still served the slots of the items that were shown since then (K22).
 fn may_tell(view: &View, generation: Option<u64>) -> bool {
     Some(view.generation()) == generation && view.may_answer(clock::now().ns)
 }
 
-impl RangeWalk {
-    /// The memory it takes.
-    pub fn held_bytes(&self) -> usize {
-        self.found.gathered.bytes.capacity()
-    }
-
-    fn step(&mut self, engine: &mut impl Engine, now: UnixMillis) -> Option<Result<Step, NoOrder>> {
-        let range = Range {
-            start: self.start.as_ref().map(|key| &key[..]),
-            end: self.end.as_ref().map(|key| &key[..]),
-            direction: self.direction,
-            item_limit: self.left_count,
-        };
-        self.found.step(engine, now, &range, self.is_keys_only)
-    }
-
-    fn go_behind(&mut self, resume_key: Vec<u8>, left_count: usize) {
-        let bound = Bound::Excluded(resume_key.into_boxed_slice());
-        match self.direction {
-            Direction::Forward => self.start = bound,
-            Direction::Reverse => self.end = bound,
+/// Makes a step. `None`: keys are locked.
+fn step(
+    found: &mut Found,
+    engine: &mut impl Engine,
+    now: UnixMillis,
+    range: &Range<'_>,
+    is_keys_only: bool,
+) -> Option<Result<Step, NoOrder>> {
+    let mut left_out = 0;
+    let Found { gathered, cluster } = found;
+    let cluster = cluster.as_ref();
+    let generation = cluster.map(|view| view.generation());
+    let ended = engine.range(now, range, |item| {
+        if cluster.is_some_and(|view| !view.shows(Slot::of(item.key), item.version)) {
+            left_out += 1;
+            return;
         }
-        self.left_count = left_count;
+        gathered.push(item.key);
+        if !is_keys_only {
+            gathered.push(item.value);
+        }
+    })?;
+    if cluster.is_some_and(|view| !may_tell(view, generation)) {
+        return Some(Ok(Step::NotServed));
     }
+    Some(ended.map(|ended| {
+        let left_count = range.item_limit.saturating_sub(ended.visited - left_out);
+        match ended.resume_key {
+            _ if gathered.is_too_long => Step::TooLong,
+            Some(resume_key) if left_count > 0 => Step::More { resume_key, left_count },
+            _ => Step::Done,
+        }
+    }))
 }
 
 /// The range in the store's form. No key is after `+` or before `-`.
@@ -161,7 +108,7 @@ impl<E: Engine> Gather<'_, '_, E> {
         self.settle(caller.slot);
         let mut found = Found { gathered: self.gathered(), cluster: self.core.cluster.clone() };
         let (range, now, is_keys_only) = (range_of(request), self.core.now, request.is_keys_only);
-        let Some(stepped) = found.step(self.engine, now, &range, is_keys_only) else {
+        let Some(stepped) = step(&mut found, self.engine, now, &range, is_keys_only) else {
             debug_assert!(false, "commands on all keys never run under locks");
             return;
         };
@@ -187,7 +134,14 @@ impl<E: Engine> Gather<'_, '_, E> {
     /// The next step of a walk.
     pub(super) fn range_slice(&mut self, caller: Caller, walk: &mut RangeWalk) -> Slice {
         let now = self.core.now;
-        let Some(stepped) = walk.step(self.engine, now) else {
+        let range = Range {
+            start: walk.start.as_ref().map(|key| &key[..]),
+            end: walk.end.as_ref().map(|key| &key[..]),
+            direction: walk.direction,
+            item_limit: walk.left_count,
+        };
+        let Some(stepped) = step(&mut walk.found, self.engine, now, &range, walk.is_keys_only)
+        else {
             debug_assert!(false, "commands on all keys never run under locks");
             return Slice::Last;
         };

@@ -4,12 +4,12 @@ use base::UnixMillis;
 use store::request::Op;
 use wire::resp::{Command, CommandId, ErrorReply, ExpireCondition, ExpireTime, Keys};
 
-use super::Caller;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::reply::Shape;
 use crate::rmw::Rmw;
 use crate::rmw::meta::MetaGet;
+use crate::walks::Caller;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Runs `command` if it is one of these.

@@ -2,11 +2,11 @@
 
 use wire::resp::{ArgIter, CommandId, Encoder, ErrorReply, Spec};
 
-use super::Caller;
 use crate::counters::LatencyCounts;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::latency_monitor::{Event, graph, report};
+use crate::walks::Caller;
 
 /// The maximum number of names in one command: each is looked up.
 const NAMES_MAX: usize = 1024;

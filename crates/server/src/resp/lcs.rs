@@ -11,14 +11,16 @@ use base::KeyHash;
 use store::{Op, Request};
 use wire::resp::{Command, Encoder, ErrorReply, LcsRequest, LcsWants};
 
-use super::Caller;
 use super::locked::Observed;
 use super::several::NO_ROOM_FOR_VALUES;
-use super::slices::{Slice, Source};
 use crate::budget::Kind;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::rmw::Rmw;
+use crate::walks::Caller;
+use crate::walks::LcsWalk;
+use crate::walks::lcs::{Asked, Table};
+use crate::walks::{Slice, Source};
 use crate::work::{TURN_CELLS, Work};
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
@@ -130,122 +132,6 @@ impl store::Sink<crate::rmw::Refusal> for Values {
                 false => self.have_grown = true,
             }
         }
-    }
-}
-
-/// An LCS that is being answered.
-pub(super) struct LcsWalk {
-    table: Table,
-    asked: Asked,
-}
-
-/// The options of the client.
-#[derive(Clone, Copy)]
-struct Asked {
-    wants: LcsWants,
-    match_min_bytes: u64,
-    with_lengths: bool,
-}
-
-impl LcsWalk {
-    /// The memory it takes.
-    pub fn held_bytes(&self) -> usize {
-        let Table { left, right, lengths, .. } = &self.table;
-        left.len() + right.len() + size_of_val(&lengths[..])
-    }
-}
-
-/// The lengths of the subsequences of all prefixes of the two values.
-struct Table {
-    left: Vec<u8>,
-    right: Vec<u8>,
-    lengths: Vec<u32>,
-    /// Computed rows, besides the first one.
-    row_count: usize,
-}
-
-/// A common part of both values: its start in each, and its length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Match {
-    left: usize,
-    right: usize,
-    len_bytes: usize,
-}
-
-impl Table {
-    fn new(left: Vec<u8>, right: Vec<u8>) -> Table {
-        let lengths = vec![0; (right.len() + 1) * (left.len() + 1)];
-        Table { left, right, lengths, row_count: 0 }
-    }
-
-    fn is_full(&self) -> bool {
-        self.row_count == self.left.len()
-    }
-
-    /// Computes rows of `cells_max` cells or slightly more in all; returns the number of cells.
-    fn fill(&mut self, cells_max: u64) -> u64 {
-        let width = self.right.len() + 1;
-        let mut cells = 0;
-        while cells < cells_max && !self.is_full() {
-            let row = self.row_count;
-            let byte = self.left[row];
-            let (above, below) = self.lengths.split_at_mut((row + 1) * width);
-            let above = &above[row * width..];
-            for (column, other) in self.right.iter().enumerate() {
-                below[column + 1] = if byte == *other {
-                    above[column] + 1
-                } else {
-                    above[column + 1].max(below[column])
-                };
-            }
-            self.row_count += 1;
-            cells += width as u64;
-        }
-        cells
-    }
-
-    fn length(&self, left: usize, right: usize) -> u32 {
-        self.lengths[left * (self.right.len() + 1) + right]
-    }
-
-    /// The way back: the positions of the bytes of the subsequence, the last first.
-    fn steps(&self) -> impl Iterator<Item = (usize, usize)> {
-        let (mut left, mut right) = (self.left.len(), self.right.len());
-        std::iter::from_fn(move || {
-            while left > 0 && right > 0 {
-                if self.left[left - 1] == self.right[right - 1] {
-                    left -= 1;
-                    right -= 1;
-                    return Some((left, right));
-                }
-                if self.length(left - 1, right) > self.length(left, right - 1) {
-                    left -= 1;
-                } else {
-                    right -= 1;
-                }
-            }
-            None
-        })
-    }
-
-    fn text(&self) -> Vec<u8> {
-        let mut text: Vec<u8> = self.steps().map(|(left, _)| self.left[left]).collect();
-        text.reverse();
-        text
-    }
-
-    /// The matches, the last first, as Redis lists them.
-    fn matches(&self) -> Vec<Match> {
-        let mut matches: Vec<Match> = Vec::new();
-        for (left, right) in self.steps() {
-            match matches.last_mut() {
-                Some(last) if last.left == left + 1 && last.right == right + 1 => {
-                    *last = Match { left, right, len_bytes: last.len_bytes + 1 };
-                }
-                _ => matches.push(Match { left, right, len_bytes: 1 }),
-            }
-        }
-        matches
     }
 }
 

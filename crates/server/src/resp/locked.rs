@@ -9,13 +9,13 @@ use base::{KeyHash, KeyHasher, UnixMillis};
 use store::{Item, Op, Outcome, Pins, Request, Room, Set, Sink, entry_len_max_bytes};
 use wire::resp::ErrorReply;
 
-use super::Caller;
 use super::several::NO_ROOM_FOR_VALUES;
 use crate::budget::Kind;
 use crate::compaction::Answering;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::rmw::{Refusal, Rmw};
+use crate::walks::Caller;
 use crate::work::{ATOMIC_KEY_BYTES, Work};
 
 /// Scratch memory of a command is booked only from this size on.

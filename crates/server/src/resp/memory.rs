@@ -2,11 +2,11 @@
 
 use wire::resp::{CommandId, Encoder};
 
-use super::Caller;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::process::Usage;
 use crate::shared::Shared;
+use crate::walks::Caller;
 
 /// Figures of MEMORY STATS.
 #[derive(Debug, Default, PartialEq)]

@@ -2,18 +2,17 @@
 //! time. The store does not index keys by slot, so all keys are visited.
 
 use std::ops::Bound;
-use std::sync::Arc;
 
 use cluster::Slot;
 use store::{Direction, Item, NoOrder, Range, prefix_end};
 use wire::resp::{ErrorReply, Glob, glob_prefix};
 
-use super::Caller;
-use super::scan::is_own;
-use super::slices::{Gathered, Slice, Source};
-use crate::cluster::View;
 use crate::engine::Engine;
 use crate::gather::Gather;
+use crate::walks::Caller;
+use crate::walks::NamesWalk;
+use crate::walks::names::{Place, Wanted};
+use crate::walks::{Gathered, Slice, Source};
 use crate::work::Work;
 
 /// The number of items that one call on an ordered index visits: the steps of the pattern are
@@ -21,60 +20,6 @@ use crate::work::Work;
 const ORDERED_STEP: usize = 64;
 /// The number of calls of one slice on a hash index; each looks at a bounded part of it.
 const HASHED_CALLS_MAX: usize = 4;
-
-/// A command that is being answered.
-pub(super) struct NamesWalk {
-    wanted: Wanted,
-    /// The prefix of the names; an ordered index is walked only there.
-    prefix: Box<[u8]>,
-    place: Place,
-    /// The maximum number of names returned.
-    count_max: usize,
-    gathered: Gathered,
-    /// Names that were counted and not gathered; `None`: they are gathered.
-    counted: Option<u64>,
-}
-
-/// The selected names.
-enum Wanted {
-    /// Matching names in the node's own slots.
-    Matching(Box<Glob>, Option<Arc<View>>),
-    /// Names in one slot, of which this node may have a copy.
-    InSlot(Slot, Arc<View>),
-}
-
-impl Wanted {
-    fn is_it(&self, item: &Item<'_>, steps: &mut u64) -> bool {
-        match self {
-            Wanted::Matching(glob, cluster) => {
-                glob.matches(item.key, steps) && is_own(cluster.as_deref(), item)
-            }
-            Wanted::InSlot(slot, view) => {
-                *steps += item.key.len() as u64;
-                Slot::of(item.key) == *slot && !view.is_flushed(*slot, item.version)
-            }
-        }
-    }
-
-    /// The error if there are too many names.
-    fn too_many(&self) -> ErrorReply<'static> {
-        ErrorReply::Other(match self {
-            Wanted::Matching(..) => {
-                "too many keys for the client buffers: use SCAN instead of KEYS"
-            }
-            Wanted::InSlot(..) => "too many keys for the client buffers: ask for fewer",
-        })
-    }
-}
-
-/// How far the walk has come.
-enum Place {
-    /// After this key of an ordered index.
-    Ordered(Option<Vec<u8>>),
-    /// At this cursor of a hash index.
-    Hashed(u64),
-    End,
-}
 
 /// The handling of the items that one slice visits.
 struct Visit<'v> {
@@ -111,17 +56,6 @@ impl Visit<'_> {
 
     fn is_over(&self) -> bool {
         self.cost().is_spent() || self.gathered.is_too_long || self.has_all()
-    }
-}
-
-impl NamesWalk {
-    /// The memory it takes.
-    pub fn held_bytes(&self) -> usize {
-        let wanted_bytes = match &self.wanted {
-            Wanted::Matching(glob, _) => glob.held_bytes(),
-            Wanted::InSlot(..) => 0,
-        };
-        self.gathered.bytes.capacity() + wanted_bytes + self.prefix.len()
     }
 }
 

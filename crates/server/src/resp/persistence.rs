@@ -7,10 +7,10 @@ use std::io;
 
 use wire::resp::{ArgIter, CommandId, ErrorReply};
 
-use super::Caller;
-use super::disk_wait::Written;
 use crate::engine::Engine;
 use crate::gather::Gather;
+use crate::walks::Caller;
+use crate::walks::Written;
 
 /// The error without a data directory.
 const NOT_KEPT: ErrorReply<'static> = ErrorReply::Other(

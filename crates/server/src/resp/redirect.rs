@@ -22,13 +22,13 @@ use wire::resp::{
     Command, CommandError, CommandId, Elsewhere, ErrorReply, Flags, Keys, Limits, Parser,
 };
 
-use super::Caller;
 use crate::cluster::{Place, Told, View};
 use crate::connection::Ending;
 use crate::engine::Engine;
-use crate::forwarding::replicate::GroupAnswer;
 use crate::gather::Gather;
 use crate::output::OutputEnd;
+use crate::replicate::GroupAnswer;
+use crate::walks::Caller;
 
 /// In a cluster, a transaction is limited to the keys of one slot.
 const NOT_IN_TRANSACTION: ErrorReply<'static> =

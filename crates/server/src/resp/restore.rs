@@ -8,11 +8,11 @@ use store::request::{Condition, Expiry, Op, Set};
 use wire::resp::dump::Dumped;
 use wire::resp::{Command, ErrorReply, MSetEx, Pairs, Restore, SetCondition, dump};
 
-use super::Caller;
 use super::locked::{Held, HeldWork, item_room_bytes};
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::reply::Shape;
+use crate::walks::Caller;
 use crate::work::Work;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {

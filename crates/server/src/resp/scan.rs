@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use base::UnixMillis;
-use cluster::Slot;
 use store::{IndexKind, Item, Session};
 use wire::resp::{Encoder, ErrorReply, Glob, PatternError, Protocol, ScanRequest, glob_prefix};
 
-use super::Caller;
 use crate::cluster::View;
+use crate::cluster::is_own;
 use crate::engine::Engine;
-use crate::forwarding::replicate::GroupAnswer;
 use crate::gather::Gather;
 use crate::process::random_u64;
+use crate::replicate::GroupAnswer;
+use crate::walks::Caller;
 use crate::work::Work;
 
 /// The number of items that DBSIZE visits between two quiescent points.
@@ -41,11 +41,6 @@ const RANDOM_TRIES_MAX: usize = 256;
 /// The error of a node of a cluster that does not know whether all items are gone.
 const UNCERTAIN_FLUSH: ErrorReply<'static> =
     ErrorReply::Other("not all shards of this node are flushed: ask again");
-
-/// Whether this node shows an item: in a cluster the store also holds copies of other nodes' keys.
-pub(crate) fn is_own(cluster: Option<&View>, item: &Item<'_>) -> bool {
-    cluster.is_none_or(|view| view.shows(Slot::of(item.key), item.version))
-}
 
 /// Names that match, encoded.
 struct Names {

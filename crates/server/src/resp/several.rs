@@ -9,17 +9,20 @@ use base::{KeyHash, UnixMillis};
 use store::pin::{PinnedValue, Pins};
 use store::request::Item;
 use store::{Condition, Expiry, Op, Outcome, Request, Room, Set, Sink, entry_len_max_bytes};
-use wire::resp::{ArgPlace, Copy, ErrorReply, Keys, Pairs};
+use wire::resp::{Copy, ErrorReply, Keys, Pairs};
 
 use super::locked::Observed;
-use super::slices::{SLICE_BYTES, Slice, Source};
-use super::{Caller, strings};
+use super::strings;
 use crate::budget::Kind;
 use crate::compaction::Answering;
 use crate::engine::Engine;
 use crate::gather::Gather;
-use crate::reply::{Pending, ReplySink, Shape};
+use crate::reply::{Pending, Shape};
+use crate::reply_sink::ReplySink;
 use crate::rmw::{Refusal, Rmw};
+use crate::walks::Caller;
+use crate::walks::ValueWalk;
+use crate::walks::{SLICE_BYTES, Slice, Source};
 use crate::work::Work;
 
 /// The error of a command that copies values, or works on them in memory of its own, if the client
@@ -36,22 +39,6 @@ pub(super) const TOO_MANY_PARTS: ErrorReply<'static> =
 /// The maximum number of keys of one snapshot. For each, 72 bytes are kept until it is answered
 /// (hash and key, how to answer, the chain's word, the entry): about 1 MiB for all.
 pub(super) const SNAPSHOT_KEYS_MAX: usize = 16 << 10;
-
-/// An MGET of so many keys costs no more than a pipeline of GETs.
-const SHORT_SNAPSHOT_KEYS: usize = 256;
-
-/// The position of an MGET: its keys, each `step` arguments after the previous one.
-pub(super) struct ValueWalk {
-    keys: ArgPlace,
-    step: u32,
-}
-
-impl ValueWalk {
-    /// Whether so many keys are left that other connections go first.
-    pub fn is_long(&self) -> bool {
-        self.keys.remaining() / self.step.max(1) as usize > SHORT_SNAPSHOT_KEYS
-    }
-}
 
 /// The replies to the first keys of a snapshot, as far as there is room.
 struct SnapshotSink<'s> {

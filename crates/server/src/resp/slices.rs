@@ -20,132 +20,14 @@
 //! turns ([`Gathered`]): it is booked as it grows, and takes at most a quarter of the client
 //! buffers.
 
-use wire::resp::{Encoder, ErrorReply, Protocol};
+use wire::resp::ErrorReply;
 
-use super::Caller;
-use super::bit_operation::BitOpWalk;
-use super::clients_walk::ClientsWalk;
-use super::command::CommandWalk;
-use super::counting::CountWalk;
-use super::disk_wait::DiskWait;
-use super::key_range::RangeWalk;
-use super::lcs::LcsWalk;
-use super::names::NamesWalk;
-use super::several::ValueWalk;
 use crate::engine::Engine;
 use crate::gather::Gather;
-
-/// The length that one slice appends to the output, give or take one element.
-pub const SLICE_BYTES: usize = 64 << 10;
+use crate::walks::{Caller, Gathered, Slice, Slices, Source};
 
 /// The maximum part of the client buffers for a reply that is gathered before it is sent.
 const GATHERED_BUFFER_PART: u64 = 4;
-
-/// A command that is answered in slices and has begun.
-pub struct Slices {
-    caller: Caller,
-    source: Source,
-    /// The command's length in the input.
-    command_bytes: usize,
-    /// The command as it is parsed, if its words are not in the input.
-    rewritten: Option<Box<[u8]>>,
-}
-
-/// What makes the slices of one command's reply.
-pub(super) enum Source {
-    /// KV.RANGE.
-    Range(RangeWalk),
-    /// COMMAND INFO, DOCS, GETKEYS and GETKEYSANDFLAGS.
-    Commands(CommandWalk),
-    /// MGET.
-    Values(ValueWalk),
-    /// DEL, UNLINK, EXISTS and TOUCH.
-    Count(CountWalk),
-    /// KEYS, CLUSTER GETKEYSINSLOT and COUNTKEYSINSLOT.
-    Names(NamesWalk),
-    /// LCS.
-    Lcs(LcsWalk),
-    /// BITOP.
-    BitOp(BitOpWalk),
-    /// CLIENT LIST and CLIENT KILL.
-    Clients(ClientsWalk),
-    /// ACL SAVE, CONFIG REWRITE and SAVE.
-    Disk(DiskWait),
-}
-
-impl Source {
-    /// Whether it is more work than some lookups.
-    fn is_long(&self) -> bool {
-        match self {
-            Source::Values(walk) => walk.is_long(),
-            Source::Clients(walk) => walk.is_long(),
-            Source::Disk(_) => false,
-            _ => true,
-        }
-    }
-}
-
-/// How a slice ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Slice {
-    /// Another one follows.
-    More,
-    /// The reply is whole.
-    Last,
-}
-
-impl Slices {
-    /// Updates the slot after its connection has moved.
-    pub fn move_to(&mut self, slot: usize) {
-        self.caller.slot = slot;
-    }
-
-    /// The memory it takes.
-    pub fn held_bytes(&self) -> usize {
-        let gathered_bytes = match &self.source {
-            Source::Range(walk) => walk.held_bytes(),
-            Source::Names(walk) => walk.held_bytes(),
-            Source::Lcs(walk) => walk.held_bytes(),
-            Source::BitOp(walk) => walk.held_bytes(),
-            Source::Clients(walk) => walk.held_bytes(),
-            Source::Commands(_) | Source::Values(_) | Source::Count(_) | Source::Disk(_) => 0,
-        };
-        size_of::<Slices>() + gathered_bytes + self.rewritten.as_ref().map_or(0, |it| it.len())
-    }
-}
-
-/// The encoded elements of an array whose length is only known at the end.
-#[derive(Default)]
-pub(super) struct Gathered {
-    pub bytes: Vec<u8>,
-    pub count: usize,
-    pub bytes_max: usize,
-    /// The elements exceed the maximum.
-    pub is_too_long: bool,
-}
-
-impl Gathered {
-    /// Adds a bulk string, unless that exceeds the maximum.
-    pub fn push(&mut self, element: &[u8]) {
-        if self.has_room(element.len()) {
-            // Bulk strings are the same in both versions.
-            Encoder::new(&mut self.bytes, Protocol::Resp2).bulk(element);
-            self.count += 1;
-        }
-    }
-
-    /// Adds a part of one long string, unless that exceeds the maximum.
-    pub fn append(&mut self, part: &[u8]) {
-        if self.has_room(part.len()) {
-            self.bytes.extend_from_slice(part);
-        }
-    }
-
-    fn has_room(&mut self, more_bytes: usize) -> bool {
-        self.is_too_long |= self.bytes.len() + more_bytes > self.bytes_max;
-        !self.is_too_long
-    }
-}
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Nothing gathered yet.

@@ -3,10 +3,10 @@
 use wire::resp::number::parse_i64;
 use wire::resp::{ArgIter, CommandId, Encoder, ErrorReply};
 
-use super::Caller;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::slow_log::Entry;
+use crate::walks::Caller;
 
 /// The number of entries that SLOWLOG GET shows by default.
 const SHOWN: usize = 10;

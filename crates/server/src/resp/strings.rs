@@ -6,11 +6,11 @@ use wire::resp::{
     Command, ErrorReply, ExpireTime, ExpireTtl, InvalidTime, SetCommand, SetCondition, SetIf,
 };
 
-use super::Caller;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::reply::Shape;
 use crate::rmw::{Bounded, Rmw};
+use crate::walks::Caller;
 use crate::work::{SMALL_FLOAT_DIGITS, Work};
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {

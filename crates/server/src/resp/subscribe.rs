@@ -3,10 +3,10 @@
 
 use wire::resp::{ArgIter, CommandId, Encoder, ErrorReply, Protocol};
 
-use super::Caller;
-use crate::core::tell::CHANNEL;
 use crate::engine::Engine;
 use crate::gather::Gather;
+use crate::tracking::message::CHANNEL;
+use crate::walks::Caller;
 
 /// The commands that a subscriber may send in RESP2.
 const ALLOWED: [CommandId; 5] = [

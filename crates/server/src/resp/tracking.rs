@@ -17,8 +17,8 @@ use wire::resp::number::parse_i64;
 use wire::resp::{ArgIter, Command, CommandError, CommandId, Encoder, ErrorReply, Flags};
 
 use super::acl_log::DENIED_KEY;
+use super::id_of;
 use super::redirect::keys_in;
-use super::{Caller, id_of};
 use crate::acl::{PATTERN_BYTES, ReadPrefixes, Standing};
 use crate::budget::Kind;
 use crate::connection::Resp;
@@ -27,6 +27,7 @@ use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::shared::Shared;
 use crate::tracking::{Consent, Mode, Overlap, Refused, Tracker, prefix_count_max};
+use crate::walks::Caller;
 use crate::work::Work;
 
 const NOT_ASKED: ErrorReply<'static> = ErrorReply::Other(

@@ -18,7 +18,6 @@
 mod bound;
 mod room;
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use base::KeyHash;
@@ -29,18 +28,20 @@ use wire::resp::{
     Limits, Parser, dump, next_command, read_offset,
 };
 
+use super::is_plain_read;
 use super::locked::{TOO_MUCH_AT_ONCE, item_room_bytes};
 use super::redirect::{InDoubt, Keyed, keys_in, slot_of};
 use super::several::TOO_MANY_PARTS;
 use super::subscribe::{NO_SUCH_CHANNEL, has_others};
-use super::{Caller, is_plain_read};
 use crate::compaction::Answering;
+use crate::connection::Transaction;
 use crate::connection::{Ending, group_kind};
 use crate::counters::CommandIndex;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::rmw::{Refusal, Rmw, bits};
 use crate::slow_log::is_timed_alone;
+use crate::walks::Caller;
 use crate::work::Work;
 
 /// The maximum part of the client buffers for one transaction.
@@ -54,49 +55,6 @@ const GREW: ErrorReply<'static> =
 
 /// The memory of a watched key in the map, besides the key.
 const WATCHED_OVERHEAD_BYTES: usize = 64;
-
-/// A connection's MULTI and WATCH.
-#[derive(Default)]
-pub struct Transaction {
-    is_queueing: bool,
-    /// A command could not be queued: EXEC will be refused.
-    is_spoilt: bool,
-    /// The commands' bytes, one after another.
-    queued: Vec<u8>,
-    pub(super) command_count: usize,
-    /// One of them may be long.
-    pub(super) has_long: bool,
-    /// The versions when the keys were watched; 0: the key did not exist.
-    watched: BTreeMap<Box<[u8]>, u64>,
-    watched_bytes: usize,
-}
-
-impl Transaction {
-    /// Between MULTI and EXEC.
-    pub fn is_queueing(&self) -> bool {
-        self.is_queueing
-    }
-
-    /// Marks that a command could not be queued: EXEC will be refused.
-    pub fn spoil(&mut self) {
-        self.is_spoilt |= self.is_queueing;
-    }
-
-    /// The number of queued commands, if there was a MULTI; for CLIENT LIST.
-    pub fn queued_count(&self) -> Option<usize> {
-        self.is_queueing.then_some(self.command_count)
-    }
-
-    /// The bytes of the queued commands.
-    pub(super) fn queued_bytes(&self) -> usize {
-        self.queued.len()
-    }
-
-    /// The memory it takes.
-    pub fn held_bytes(&self) -> usize {
-        self.queued.capacity() + self.watched_bytes
-    }
-}
 
 /// A queued command, parsed again.
 struct Queued<'t> {

@@ -46,7 +46,7 @@ impl Shared {
     /// acknowledged.
     pub(crate) fn close_doors(&self) {
         if let Some(shop) = self.native.get() {
-            shop.obey(self);
+            shop.obey(&|| self.doors());
         }
     }
 
@@ -77,16 +77,6 @@ impl Shared {
         memcached: Option<SocketAddr>,
     ) {
         (self.config.tls_resp, self.config.tls_memcached) = (resp, memcached);
-    }
-
-    /// Applies live settings that were read again from the file, each in the words of CONFIG SET:
-    /// all take effect, or none.
-    ///
-    /// # Errors
-    ///
-    /// Why none does, in one line.
-    pub fn set_live(&self, values: &[(&'static str, String)]) -> Result<(), String> {
-        crate::resp::set_live(self, values)
     }
 
     /// Reads certificates and the users of the RESP port again, each by itself: a wrong file

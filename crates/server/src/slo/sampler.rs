@@ -26,7 +26,7 @@ pub struct TimedRead {
     pub slot: usize,
     /// Its client, because another connection may have the slot by now.
     pub client_id: u64,
-    /// Replies that the connection must have received ([`crate::forwarding::Awaiting`]).
+    /// Replies that the connection must have received ([`crate::lanes::Awaiting`]).
     pub reply_mark: u32,
     since: Instant,
 }

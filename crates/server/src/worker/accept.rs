@@ -18,7 +18,7 @@ use crate::counters::Dialect;
 use crate::doors::{self, Access, Door};
 use crate::end::End;
 use crate::engine::Home;
-use crate::forwarding::DEPTH_AT_FIRST;
+use crate::lanes::DEPTH_AT_FIRST;
 use crate::poller::{Interest, Poller, Ready};
 
 /// Connections that one round accepts per listener, at most.

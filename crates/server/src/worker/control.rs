@@ -8,10 +8,10 @@ use super::{Due, Worker};
 use crate::compaction::Answering;
 use crate::connection::Ending;
 use crate::engine::Home;
+use crate::mailbox::Control;
 use crate::poller::{Poller, Ready};
 use crate::process::random_u64;
 use crate::rmw::{Refusal, Rmw};
-use crate::shared::Control;
 use crate::sizes::DRAWN_PER_LOOK;
 use crate::work::Work;
 

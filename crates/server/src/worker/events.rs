@@ -9,8 +9,8 @@ use crate::clients::Client;
 use crate::connection::ProtocolState;
 use crate::engine::Home;
 use crate::event_stream::EventLines;
+use crate::mailbox::Control;
 use crate::poller::Poller;
-use crate::shared::Control;
 
 impl<E: Home, P: Poller> Worker<E, P> {
     /// Takes up the topics of all subscribers. Called when a round begins.

@@ -15,9 +15,9 @@ use crate::connection::{Connection, Ending, Framing, ProtocolState};
 use crate::counters::Dialect;
 use crate::durable::Passage;
 use crate::engine::Home;
+use crate::gather::Fed;
 use crate::output::Output;
 use crate::poller::{Interest, Poller};
-use crate::resp::Fed;
 
 /// Unread bytes that are discarded before a close. Closing with unread bytes would reset the
 /// connection, and the client could lose our last reply.

@@ -1,102 +1,10 @@
-//! FLUSHALL and flush_all: all entries are deleted in steps, in a part of each turn (K28).
-//!
-//! ```text
-//!  FLUSHALL ─▶ some steps ─┬─ over ─▶ OK
-//!                          └─ not yet: the connection rests, its OK unsent   Flushing
-//!  each round ─▶ some steps ─ over ─▶ the waiting connections continue
-//! ```
-//!
-//! # Invariants
-//! F1: a client reads its OK once everything that existed at its request is gone. A client that
-//!     asks while a flush is under way waits for the end of the next one, which serves all waiting
-//!     clients.
-//! F2: a worker that ends, or gives connections away, deletes the rest at once.
-//!
-//! # Trade-offs
-//! In EXEC the flush is one step: the group's other commands do not wait.
-
-use base::UnixMillis;
-use store::{Flush, Session};
+//! Continues the flush of this worker; `core::flushing` states the rules.
 
 use super::Worker;
 use crate::connection::Ending;
-use crate::core::Core;
-use crate::engine::{Engine, Home};
-use crate::gather::Gather;
+use crate::core::flushing::{VISITED_MAX, Waiting, advance};
+use crate::engine::Home;
 use crate::poller::Poller;
-use crate::work::{TURN_UNITS, VISITED_KEY_UNITS, Work};
-
-/// Keys that a flush visits per turn: a quarter of the turn's work.
-const VISITED_MAX: u64 = TURN_UNITS / 4 / VISITED_KEY_UNITS;
-
-/// The same for its first turn, which completes the flush of a small store.
-const VISITED_AT_FIRST_MAX: u64 = 2 * VISITED_MAX;
-
-/// A connection, by its slot and its client's number.
-type Waiting = (usize, u64);
-
-/// A worker's present flush, and the next one.
-#[derive(Debug, Default)]
-pub struct Flushing {
-    under_way: Option<Flush>,
-    waiting: Vec<Waiting>,
-    is_next_wanted: bool,
-    waiting_for_next: Vec<Waiting>,
-}
-
-impl Flushing {
-    /// Whether a flush is under way.
-    #[inline]
-    pub fn is_on(&self) -> bool {
-        self.under_way.is_some() || self.is_next_wanted
-    }
-}
-
-/// Does some steps, or all.
-fn advance(session: &mut Session, flush: &mut Flush, visited_max: u64) -> Work {
-    let mut visited = 0;
-    while !flush.is_over() && visited < visited_max {
-        visited += u64::from(session.flush_step(flush));
-    }
-    Work::visited(visited as usize)
-}
-
-impl Core {
-    /// Makes the reply in the making wait for a flush.
-    fn rest_until_flushed(&mut self, slot: usize) {
-        self.rest(slot, UnixMillis(u64::MAX));
-    }
-}
-
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Deletes everything. Returns false if the log cannot be written. The reply that is written
-    /// after this call is sent once the flush is done.
-    pub(crate) fn flush_store(&mut self, slot: usize) -> bool {
-        let waiting = (slot, self.core.connections[slot].client.id);
-        let Some(session) = self.engine.session() else {
-            debug_assert!(false, "commands on all keys never run under locks");
-            return false;
-        };
-        if self.core.flushing.is_on() {
-            if session.is_refusing() {
-                return false;
-            }
-            self.core.flushing.is_next_wanted = true;
-            self.core.flushing.waiting_for_next.push(waiting);
-            self.core.rest_until_flushed(slot);
-            return true;
-        }
-        let Some(mut flush) = session.begin_flush() else { return false };
-        let work = advance(session, &mut flush, VISITED_AT_FIRST_MAX);
-        self.core.charge(work);
-        if !flush.is_over() {
-            self.core.flushing.under_way = Some(flush);
-            self.core.flushing.waiting.push(waiting);
-            self.core.rest_until_flushed(slot);
-        }
-        true
-    }
-}
 
 impl<E: Home, P: Poller> Worker<E, P> {
     /// Executes a `flush_all` that has become due. Returns false if the log cannot be written.

@@ -1,5 +1,5 @@
 //! Lent sockets: those that this worker lends to the workers of large items, and those that other
-//! workers lend to it (`forwarding::loan`).
+//! workers lend to it (`forwarding::loans`).
 
 use std::os::fd::AsFd;
 
@@ -9,10 +9,10 @@ use rustix::net::{Shutdown, shutdown};
 use super::{Due, TOKEN_PORT, Worker};
 use crate::connection::{Connection, Ending};
 use crate::engine::Home;
-use crate::forwarding::{Loan, LoanEnd, Returned, TOKEN_LOAN};
+use crate::lanes::{Loan, LoanEnd, Returned, TOKEN_LOAN};
+use crate::mailbox::Control;
 use crate::output::Sent;
 use crate::poller::{Poller, Ready};
-use crate::shared::Control;
 use crate::sizes::LENT_BYTES_MIN;
 
 /// The worker that sends a connection's output.

@@ -17,11 +17,11 @@ use crate::acl::Standing;
 use crate::connection::ProtocolState;
 use crate::engine::Home;
 use crate::hot::session::{Part, Ran, Wanted};
+use crate::mailbox::Control;
 use crate::monitor::Feed;
 use crate::poller::Poller;
 use crate::rmw::meta::MetaGet;
 use crate::rmw::{Refusal, Rmw};
-use crate::shared::Control;
 use crate::slow_log::is_timed_alone;
 
 /// `:0`, `+OK` and similar replies, with the end of the line.

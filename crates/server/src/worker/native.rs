@@ -8,9 +8,9 @@ use base::roles::RolePlan;
 
 use super::{TOKEN_PORT, TOKEN_RECEIVER, TOKEN_SHM, TOKEN_SHM_DOOR, TOKEN_UDP, Worker};
 use crate::engine::Home;
-use crate::native::shm::{ShmClient, ShmGuest};
+use crate::mailbox::Control;
 use crate::poller::{Interest, Poller, Ready};
-use crate::shared::Control;
+use crate::shm_client::{ShmClient, ShmGuest};
 
 /// Clients that one round takes in, at most.
 const ADMIT_MAX: usize = 16;

@@ -24,8 +24,8 @@ use super::Worker;
 use crate::budget::Kind;
 use crate::connection::{Ending, Input};
 use crate::engine::Home;
+use crate::gather::Fed;
 use crate::poller::{Poller, Ready};
-use crate::resp::Fed;
 
 /// A longer incomplete command has its own buffer, so it is not copied into the arena at each read.
 pub(super) const HELD_BYTES_MAX: usize = 16 << 10;
@@ -172,7 +172,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             match event.token {
                 super::TOKEN_WAKER => self.take_control(),
                 // Loans, ports and doorbells are handled elsewhere.
-                crate::forwarding::TOKEN_LOAN.. => {}
+                crate::lanes::TOKEN_LOAN.. => {}
                 token => used_bytes = self.read_event(token as usize, event, used_bytes),
             }
         }

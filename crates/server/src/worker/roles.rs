@@ -23,10 +23,10 @@ use crate::acl::Fate;
 use crate::config::Poll;
 use crate::connection::{Connection, Ending};
 use crate::engine::Home;
-use crate::forwarding::PublishedRoles;
+use crate::lanes::PublishedRoles;
+use crate::mailbox::Control;
 use crate::moving::Moving;
 use crate::poller::Poller;
-use crate::shared::Control;
 
 impl<E: Home, P: Poller> Worker<E, P> {
     /// Advances towards the latest plan as far as is possible now, and takes in connections that

@@ -6,13 +6,14 @@
 //!     a worker that does not poll drops datagrams that still reach it.
 
 use super::Worker;
+use super::feed::feed;
 use crate::budget::{Books, Kind};
 use crate::connection::{Connection, Ending, ProtocolState};
 use crate::counters::UdpDrop;
 use crate::doors::{Access, Door};
 use crate::engine::Home;
-use crate::forwarding::DEPTH_AT_FIRST;
 use crate::gather::Gather;
+use crate::lanes::DEPTH_AT_FIRST;
 use crate::memcached::udp::UdpPort;
 use crate::poller::Poller;
 
@@ -50,7 +51,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let mut fed = Vec::with_capacity(slots.len());
         for (slot, at) in &slots {
             gather.core.begin_part(count == 1);
-            fed.push(gather.feed(*slot, udp.asked(*at)));
+            fed.push(feed(&mut gather, *slot, udp.asked(*at)));
         }
         gather.finish();
         drop(gather);

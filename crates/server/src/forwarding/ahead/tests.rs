@@ -9,8 +9,8 @@ use wire::resp;
 
 use super::*;
 use crate::counters::CommandIndex;
-use crate::forwarding::request_slot::Origin;
-use crate::gather::Answer;
+use crate::lanes::request_slot::Origin;
+use crate::reply::Answer;
 use crate::reply::Shape;
 use crate::rmw::Rmw;
 

@@ -7,7 +7,7 @@ use policy::size_class::SizePlan;
 
 use super::{Dispatcher, NO_CONNECTION, State};
 use crate::core::Core;
-use crate::forwarding::request_slot::Verdict;
+use crate::lanes::request_slot::Verdict;
 use crate::sizes::PlanReader;
 
 /// The size state of a dispatcher.

@@ -13,8 +13,8 @@
 use super::{Dispatcher, REQUEST_SLOTS_RESERVED, State};
 use crate::connection::{Connection, Ending};
 use crate::core::Core;
-use crate::forwarding::awaiting::{NO_TICKET, Wait};
-use crate::forwarding::request_slot::RequestSlot;
+use crate::lanes::awaiting::{NO_TICKET, Wait};
+use crate::lanes::request_slot::RequestSlot;
 use crate::memcached::several;
 use crate::output::PIN_VALUE_BYTES_MIN;
 use crate::reply::Shape;

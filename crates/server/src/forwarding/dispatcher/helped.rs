@@ -15,19 +15,21 @@
 //! E2: the batch that is executed meanwhile holds no request of the same connection on the same
 //!     key, so it does not matter which of them is executed first (K10).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use base::WorkerId;
 use base::offers::{DoneSet, Offerer};
+use base::ring::Bell;
 use policy::{Access, Route, RouteRequest};
 use store::request::{Op, Request};
 
 use super::{Dispatcher, Here, NO_TICKET, REQUEST_SLOTS_RESERVED, State, Ticket};
 use crate::core::Core;
-use crate::forwarding::awaiting::Awaiting;
-use crate::forwarding::fabric::Fabric;
-use crate::forwarding::help::{Help, call_helper};
-use crate::gather::Answer;
+use crate::lanes::awaiting::Awaiting;
+use crate::lanes::fabric::Fabric;
+use crate::lanes::help::Help;
+use crate::reply::Answer;
 use crate::reply::Pending;
 use crate::rmw::Rmw;
 
@@ -256,5 +258,14 @@ impl Dispatcher {
             // Not offered again: an idle large worker would have taken it.
             Route::Busy(_) => self.park_again(core, index),
         }
+    }
+}
+
+/// Wakes one of the large workers, if one sleeps. Called after an offer.
+#[cold]
+fn call_helper(fabric: &Fabric, core: &Core, mut large: Range<usize>) {
+    let bells = large.clone().map(|thread| &*fabric.bells[thread]);
+    if let Some(thread) = Bell::must_ring_one(bells).and_then(|at| large.nth(at)) {
+        core.shared.wake(thread);
     }
 }

@@ -21,11 +21,11 @@ use base::offers::{DoneSet, Offerer};
 
 use super::{Dispatcher, State};
 use crate::core::Core;
-use crate::forwarding::awaiting::NO_TICKET;
 use crate::forwarding::executor::call_thief;
-use crate::forwarding::fabric::Fabric;
-use crate::forwarding::request_slot::REQUEST_SLOTS;
-use crate::forwarding::steal_queues::{CHAIN_MAX, StealQueue};
+use crate::lanes::awaiting::NO_TICKET;
+use crate::lanes::fabric::Fabric;
+use crate::lanes::request_slot::REQUEST_SLOTS;
+use crate::lanes::steal_queues::{CHAIN_MAX, StealQueue};
 
 /// A dispatcher's own side of its steal queue.
 pub(super) struct Offering {

@@ -10,7 +10,7 @@ use policy::{Busy, PinCounts, Route, RouteRequest};
 
 use super::{Dispatcher, REQUEST_SLOTS};
 use crate::core::Core;
-use crate::forwarding::awaiting::Awaiting;
+use crate::lanes::awaiting::Awaiting;
 
 const WORDS: usize = REQUEST_SLOTS / u64::BITS as usize;
 

@@ -17,7 +17,7 @@ use crate::cluster::{Place, SlotReads, View};
 use crate::core::Core;
 use crate::counters::Dialect;
 use crate::engine::{Asked, Asking, Away};
-use crate::forwarding::replicate::{ControlChannel, ControlRequest};
+use crate::replicate::{ControlChannel, ControlRequest};
 use policy::Route;
 
 /// The cluster state of a dispatcher.

@@ -11,7 +11,7 @@ use super::sizing::Judge;
 use super::{Executor, execute};
 use crate::core::Core;
 use crate::engine::{Engine, RunToCompletion};
-use crate::forwarding::help::Help;
+use crate::lanes::help::Help;
 use base::KeyHash;
 use base::offers::DoneSet;
 

@@ -39,7 +39,7 @@ use crate::compaction::Answering;
 use crate::core::Core;
 use crate::engine::{Engine, RunToCompletion};
 use crate::forwarding::ahead::RequestSlots;
-use crate::forwarding::request_slot::Verdict;
+use crate::lanes::request_slot::Verdict;
 use crate::reply::size_of;
 use crate::rmw::{Refusal, Rmw, may_be_read};
 use crate::sizes::PlanReader;

@@ -28,8 +28,8 @@ use super::sizing::Judge;
 use crate::core::Core;
 use crate::engine::{Engine, RunToCompletion};
 use crate::forwarding::ahead::{REQUEST_SLOTS_MAX, RequestSlots};
-use crate::forwarding::fabric::Fabric;
-use crate::forwarding::steal_queues::{CHAIN_MAX, StealQueues};
+use crate::lanes::fabric::Fabric;
+use crate::lanes::steal_queues::{CHAIN_MAX, StealQueues};
 
 /// Requests that a home takes at a time: enough for some cache misses in parallel, and few enough
 /// that requests behind a long one can be stolen.

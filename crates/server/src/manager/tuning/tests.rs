@@ -1,6 +1,6 @@
 //! Tests of the tuner on a simulated server, driven by the manager in virtual time.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use policy::tuner::RunToCompletion;
 
@@ -279,9 +279,7 @@ fn a_square_wave_does_not_make_a_server_oscillate() {
         let set_count = world.panel.lock().unwrap().set_count;
         // 300 s are 30,000 windows, of which searches may take a tenth.
         assert!(set_count < 3_000, "period {period_ms} ms: {set_count} changes");
-        let begun = |entry: &&crate::manager::decision_log::Entry| {
-            entry.decision.change == "a search begins"
-        };
+        let begun = |entry: &&crate::published::Entry| entry.decision.change == "a search begins";
         let search_count = world.decision_log.entries().iter().filter(begun).count();
         assert!(search_count <= 30, "period {period_ms} ms: {search_count} searches");
     }

@@ -22,7 +22,7 @@ use crate::Config;
 use crate::cluster::{Place, View};
 use crate::counters::Dialect;
 use crate::drive::Drive;
-use crate::forwarding::replicate::ControlChannel;
+use crate::replicate::ControlChannel;
 
 mod groups;
 

@@ -7,8 +7,8 @@ use base::ByteSize;
 
 use crate::config::HotSetSize;
 use crate::descriptors;
-use crate::forwarding::{Dispatchers, Threads, Wanted};
 use crate::hot::TRACKED_MAX;
+use crate::lanes::{Dispatchers, Threads, Wanted};
 use crate::log_level::LogLevel;
 use crate::password::PASSWORD_MAX_BYTES;
 use crate::shared::Shared;
@@ -332,7 +332,7 @@ fn connection_count(value: &[u8], thread_count: usize) -> Result<usize, Reason> 
 
 /// Applies the live settings of a file that was read again, each in CONFIG SET's words: all take
 /// effect, or none does and the error says why in one line.
-pub(crate) fn set_live(shared: &Shared, values: &[(&'static str, String)]) -> Result<(), String> {
+pub fn set_live(shared: &Shared, values: &[(&'static str, String)]) -> Result<(), String> {
     let mut staged = Staged::default();
     for (key, value) in values {
         let taken = staged.take(shared, key, key.as_bytes(), value.as_bytes());

@@ -22,8 +22,8 @@ use crate::connection::reply_kind;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::output::{Output, PIN_VALUE_BYTES_MIN, PIN_VALUE_BYTES_MIN_OVER_LIMIT};
-use crate::resp::Caller;
 use crate::rmw::Rmw;
+use crate::walks::Caller;
 use crate::work::Work;
 
 /// So many replies with values of any length need no measuring: their copies are no more than one

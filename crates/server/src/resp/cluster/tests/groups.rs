@@ -8,7 +8,7 @@ use cluster::message::Change;
 
 use super::*;
 use crate::config::ClusterConfig;
-use crate::forwarding::replicate::{Ends, GroupAnswer, GroupCall, RequestChange};
+use crate::replicate::{Ends, GroupAnswer, GroupCall, RequestChange};
 
 const UNCERTAIN: &str = "-UNCERTAIN this node ceased to be the slot's primary while the write was \
                          under way: it may have happened or not\r\n";
@@ -50,7 +50,7 @@ fn play(mut ends: Ends, fate: Fate, shared: &Arc<crate::shared::Shared>) -> Join
                 }
                 recv(ends.control_requests) -> control_request => {
                     let Ok(control_request) = control_request else { return };
-                    let change = RequestChange::new(control_request, Arc::clone(&shared));
+                    let change = RequestChange::new(control_request, shared.control_means());
                     change.compute(None, Version::ZERO);
                     ends.give_back(&change);
                 }

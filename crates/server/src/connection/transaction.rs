@@ -1,0 +1,46 @@
+//! A connection's MULTI and WATCH, as plain data.
+
+use std::collections::BTreeMap;
+
+/// A connection's MULTI and WATCH.
+#[derive(Default)]
+pub struct Transaction {
+    pub is_queueing: bool,
+    /// A command could not be queued: EXEC will be refused.
+    pub is_spoilt: bool,
+    /// The commands' bytes, one after another.
+    pub queued: Vec<u8>,
+    pub command_count: usize,
+    /// One of them may be long.
+    pub has_long: bool,
+    /// The versions when the keys were watched; 0: the key did not exist.
+    pub watched: BTreeMap<Box<[u8]>, u64>,
+    pub watched_bytes: usize,
+}
+
+impl Transaction {
+    /// Between MULTI and EXEC.
+    pub fn is_queueing(&self) -> bool {
+        self.is_queueing
+    }
+
+    /// Marks that a command could not be queued: EXEC will be refused.
+    pub fn spoil(&mut self) {
+        self.is_spoilt |= self.is_queueing;
+    }
+
+    /// The number of queued commands, if there was a MULTI; for CLIENT LIST.
+    pub fn queued_count(&self) -> Option<usize> {
+        self.is_queueing.then_some(self.command_count)
+    }
+
+    /// The bytes of the queued commands.
+    pub fn queued_bytes(&self) -> usize {
+        self.queued.len()
+    }
+
+    /// The memory it takes.
+    pub fn held_bytes(&self) -> usize {
+        self.queued.capacity() + self.watched_bytes
+    }
+}

@@ -1,0 +1,397 @@
+//! Groups of requests at the control thread: one group at a time holds a shard
+//! (`replicate::group`).
+//!
+//! ```text
+//!  Begin ─▶ queue ─▶ shard held ─ nothing of it is under way, and it serves ─▶ granted
+//!  Run   ─▶ node, one after the other ─ all computed ─▶ answered
+//!  End   ─▶ on all copies ─▶ answered, and the shard is released
+//! ```
+//!
+//! # Invariants
+//! G1: a worker, and all its clients with it, waits for each answer: none takes longer than
+//!     `PATIENCE_NS`. An outcome that is unknown by then counts as bad (P2).
+//! G2: a group that turns bad before its end sends nothing (`cluster::node::group`, H3).
+//! G3: a request that the node refuses for now, as between two configurations, is asked again in
+//!     its order, as long as the configuration names this node as the shard's primary. A node that
+//!     is no member any more has no lease and gets none: the worker is not kept waiting for one.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use base::Instant;
+use cluster::message::Outcome;
+use cluster::node::Stage;
+use cluster::{ShardId, Slot};
+
+use super::control::{Control, PATIENCE_NS};
+use crate::budget::Kind;
+use crate::replicate::{GroupAnswer, GroupCall, GroupChange};
+
+/// See the module's page.
+#[derive(Default)]
+pub(super) struct Groups {
+    waiting: VecDeque<(usize, Slot)>,
+    holder: Option<Holder>,
+}
+
+struct Holder {
+    dispatcher: usize,
+    slot: Slot,
+    shard: ShardId,
+    /// Its last call.
+    since: Instant,
+    is_granted: bool,
+    /// Requests that were not answered yet: by the node, ...
+    tickets: BTreeMap<u32, Arc<GroupChange>>,
+    /// ... because they are to be asked again (G3), ...
+    later: VecDeque<Arc<GroupChange>>,
+    /// ... and to the worker.
+    running: Option<Vec<Arc<GroupChange>>>,
+    /// Whether requests that add to the shard are refused for want of room: determined once,
+    /// because a group that has begun continues.
+    is_full: Option<bool>,
+    is_ending: bool,
+    is_bad: bool,
+}
+
+/// What a group that waits for its shard depends on.
+#[derive(Clone, Copy, Debug)]
+struct Prospect {
+    /// None: the configuration does not name this node as the shard's primary.
+    stage: Option<Stage>,
+    has_copies: bool,
+    /// Writes are under way, which may wait for a copy forever (K23).
+    is_used: bool,
+    may_serve: bool,
+    is_patient: bool,
+}
+
+impl Prospect {
+    /// The answer to the group, if it need not wait.
+    fn answer(self) -> Option<GroupAnswer> {
+        match self.stage {
+            None => Some(GroupAnswer::Bad),
+            Some(_) if !self.has_copies => Some(GroupAnswer::TooFewCopies),
+            Some(Stage::Serving | Stage::Filling) if self.may_serve && !self.is_used => {
+                Some(GroupAnswer::Good)
+            }
+            Some(_) => (!self.is_patient).then_some(GroupAnswer::Bad),
+        }
+    }
+}
+
+/// What a group that holds its shard does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Wait,
+    /// Its worker's call is answered.
+    Answer(GroupAnswer),
+    /// So is its last call, and the shard is released.
+    End(GroupAnswer),
+}
+
+impl Holder {
+    fn new(dispatcher: usize, (slot, shard): (Slot, ShardId), now: Instant) -> Holder {
+        Holder {
+            dispatcher,
+            slot,
+            shard,
+            since: now,
+            is_granted: false,
+            tickets: BTreeMap::new(),
+            later: VecDeque::new(),
+            running: None,
+            is_full: None,
+            is_ending: false,
+            is_bad: false,
+        }
+    }
+
+    /// Takes note that the configuration names another primary: requests that were to be asked
+    /// again are not executed. Outcomes of requests that the node has are still to come.
+    fn lose_shard(&mut self) {
+        if !self.later.is_empty() {
+            self.later.clear();
+            self.is_bad = true;
+        }
+    }
+
+    fn step(&mut self, now: Instant) -> Step {
+        if self.is_bad && self.running.take().is_some() {
+            return Step::Answer(GroupAnswer::Bad);
+        }
+        let is_idle = self.tickets.is_empty() && self.later.is_empty();
+        let is_known = |change: &Arc<GroupChange>| change.is_computed() || is_idle;
+        if self.running.as_ref().is_some_and(|changes| changes.iter().all(is_known)) {
+            self.running = None;
+            return Step::Answer(GroupAnswer::Good);
+        }
+        let is_late = now.ns.saturating_sub(self.since.ns) >= PATIENCE_NS;
+        if self.running.is_some() && is_late {
+            self.running = None;
+            self.is_bad = true;
+            return Step::Answer(GroupAnswer::Bad); // G1
+        }
+        let is_under_way = !self.tickets.is_empty();
+        if self.running.is_some() || !self.is_ending || is_under_way && !is_late {
+            return Step::Wait;
+        }
+        let is_bad = self.is_bad || is_under_way;
+        Step::End(if is_bad { GroupAnswer::Bad } else { GroupAnswer::Good })
+    }
+}
+
+impl Groups {
+    /// Whether a worker waits for an answer.
+    pub fn is_busy(&self) -> bool {
+        self.holder.is_some() || !self.waiting.is_empty()
+    }
+
+    /// Takes the node's answer to a group's request.
+    pub fn replied(&mut self, ticket: u32, outcome: &Outcome) {
+        let Some(holder) = &mut self.holder else { return };
+        // A group that was given up may still get replies.
+        let Some(change) = holder.tickets.remove(&ticket) else { return };
+        match outcome {
+            Outcome::Computed => {}
+            // Computed already: it was held, and is void.
+            Outcome::TryAgain if !change.is_computed() => holder.later.push_back(change),
+            _ => holder.is_bad = true,
+        }
+    }
+}
+
+impl Control {
+    /// Takes the workers' calls, and continues with the group whose turn it is.
+    pub(super) fn turn_groups(&mut self, now: Instant) {
+        while let Ok((dispatcher, call)) = self.ends.groups.try_recv() {
+            match call {
+                GroupCall::Begin(slot) => self.state.groups.waiting.push_back((dispatcher, slot)),
+                GroupCall::Flush { is_everywhere } => {
+                    self.flush_for(dispatcher, is_everywhere, now);
+                }
+                GroupCall::Run(changes) => self.run_group(changes, now),
+                GroupCall::End => {
+                    if let Some(holder) = &mut self.state.groups.holder {
+                        holder.is_ending = true;
+                        holder.since = now;
+                        let (shard, is_bad) = (holder.shard, holder.is_bad);
+                        self.let_group_leave(shard, is_bad, now);
+                    }
+                }
+            }
+        }
+        while self.step_group(now) {}
+    }
+
+    fn run_group(&mut self, changes: Vec<Arc<GroupChange>>, now: Instant) {
+        let Some(holder) = &mut self.state.groups.holder else { return };
+        holder.running = Some(changes.clone());
+        holder.since = now;
+        let shard = holder.shard;
+        let filling_bytes: u64 = changes.iter().map(|change| change.filling_bytes()).sum();
+        let waiting_bytes = self.state.outstanding.filling_bytes();
+        // A write that has begun must end on every copy: the group is refused as a whole, or not at
+        // all.
+        let made_bytes: u64 = changes.iter().map(|change| change.made_bytes_min()).sum();
+        // One of them exceeds the share (`Flight::begin_past`).
+        let made_bytes_max = self.shared.buffer_budget().kind_limit_bytes(Kind::Writes)
+            + self.shared.store().limits().item_max_bytes;
+        let has_room =
+            self.state.facts.has_room(filling_bytes, waiting_bytes, self.shared.buffer_budget())
+                && (changes.len() == 1 || made_bytes <= made_bytes_max)
+                && !self.node.is_crowded(shard, now);
+        let is_full = match &mut self.state.groups.holder {
+            Some(holder) if filling_bytes > 0 => *holder.is_full.get_or_insert(!has_room),
+            _ => false,
+        };
+        for change in changes {
+            if is_full && change.filling_bytes() > 0 {
+                change.refuse_full();
+            } else if let Some(holder) = &mut self.state.groups.holder {
+                holder.later.push_back(change);
+            }
+        }
+        self.ask_for_later(now);
+    }
+
+    /// Asks the node for the holder's requests, until one is refused for now (G3).
+    fn ask_for_later(&mut self, now: Instant) {
+        loop {
+            let Some(holder) = &mut self.state.groups.holder else { return };
+            let serves = now < self.node.serves_until();
+            let Some(change) = holder.later.pop_front_if(|_| serves && !holder.is_bad) else {
+                return;
+            };
+            let shard = holder.shard;
+            let ticket = self.state.outstanding.add_group(change.key(), shard, now);
+            if let Some(holder) = &mut self.state.groups.holder {
+                holder.tickets.insert(ticket, Arc::clone(&change));
+            }
+            self.ask_for(ticket, change.clone(), now);
+            self.perform(now);
+            let Some(holder) = &mut self.state.groups.holder else { return };
+            // It was refused for now and is behind requests that were to follow it.
+            if let Some(refused) = holder.later.pop_back_if(|last| Arc::ptr_eq(last, &change)) {
+                return holder.later.push_front(refused);
+            }
+        }
+    }
+
+    /// Does one step; returns whether another may follow at once.
+    fn step_group(&mut self, now: Instant) -> bool {
+        let Some(holder) = &self.state.groups.holder else { return self.next_group(now) };
+        if !holder.is_granted {
+            return self.grant_group(now);
+        }
+        let is_here = self.stage_of(holder.shard, holder.slot).is_some();
+        if let Some(holder) = self.state.groups.holder.as_mut().filter(|_| !is_here) {
+            holder.lose_shard();
+        }
+        if self.state.groups.holder.as_ref().is_some_and(|holder| holder.running.is_some()) {
+            self.ask_for_later(now);
+        }
+        let Some(holder) = &mut self.state.groups.holder else { return false };
+        let dispatcher = holder.dispatcher;
+        match holder.step(now) {
+            Step::Wait => false,
+            Step::Answer(answer) => {
+                self.ends.answer(dispatcher, answer);
+                false // Its next call is still to come.
+            }
+            Step::End(answer) => {
+                self.end_group(answer, now);
+                true
+            }
+        }
+    }
+
+    fn next_group(&mut self, now: Instant) -> bool {
+        let Some((dispatcher, slot)) = self.state.groups.waiting.pop_front() else { return false };
+        let shard = self.node.shard_of_slot(slot);
+        self.state.outstanding.hold(shard); // P1
+        self.state.groups.holder = Some(Holder::new(dispatcher, (slot, shard), now));
+        true
+    }
+
+    fn grant_group(&mut self, now: Instant) -> bool {
+        let Some(holder) = &self.state.groups.holder else { return false };
+        let (dispatcher, shard, slot, since) =
+            (holder.dispatcher, holder.shard, holder.slot, holder.since);
+        let prospect = Prospect {
+            stage: self.stage_of(shard, slot),
+            has_copies: self.node.has_copies(shard),
+            is_used: self.state.outstanding.asked_count(shard) > 0,
+            may_serve: now < self.node.serves_until(),
+            is_patient: now.ns.saturating_sub(since.ns) < PATIENCE_NS,
+        };
+        match prospect.answer() {
+            None => false,
+            Some(GroupAnswer::Good) => {
+                if let Some(holder) = &mut self.state.groups.holder {
+                    holder.is_granted = true;
+                    holder.since = now;
+                }
+                self.node.hold_group(shard);
+                self.ends.answer(dispatcher, GroupAnswer::Good);
+                false
+            }
+            Some(answer) => {
+                self.end_group(answer, now);
+                true
+            }
+        }
+    }
+
+    /// The stage of a group's shard; none if the configuration does not name this node as the
+    /// primary of the group's slot.
+    fn stage_of(&self, shard: ShardId, slot: Slot) -> Option<Stage> {
+        self.node.stage(shard).filter(|_| self.node.shard_of_slot(slot) == shard)
+    }
+
+    /// Lets a group leave as one frame (`cluster::node`'s H2), or not at all (G2).
+    fn let_group_leave(&mut self, shard: ShardId, is_bad: bool, now: Instant) {
+        let actions = &mut self.state.actions;
+        match is_bad {
+            true => self.node.drop_group(shard, actions),
+            false => self.node.release_group(shard, now, actions),
+        }
+        self.perform(now);
+    }
+
+    fn end_group(&mut self, answer: GroupAnswer, now: Instant) {
+        let Some(holder) = self.state.groups.holder.take() else { return };
+        self.let_group_leave(holder.shard, holder.is_bad, now);
+        self.ends.answer(holder.dispatcher, answer);
+        self.state.outstanding.let_go(holder.shard);
+        self.try_again(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant { ns: 7_000_000 };
+
+    /// A group whose request the node has refused for now.
+    fn refused() -> Holder {
+        let mut holder = Holder::new(0, (Slot(3), ShardId(0)), NOW);
+        holder.is_granted = true;
+        let change = GroupChange::delete_of(b"k");
+        holder.running = Some(vec![Arc::clone(&change)]);
+        holder.later.push_back(change);
+        holder
+    }
+
+    #[test]
+    fn a_request_that_is_to_be_asked_again_waits_only_while_the_shard_is_here() {
+        let mut holder = refused();
+        assert_eq!(holder.step(NOW), Step::Wait);
+        holder.lose_shard();
+        assert_eq!(holder.step(NOW), Step::Answer(GroupAnswer::Bad));
+        assert_eq!(holder.step(NOW), Step::Wait, "for the worker's last call");
+        holder.is_ending = true;
+        assert_eq!(holder.step(NOW), Step::End(GroupAnswer::Bad));
+    }
+
+    #[test]
+    fn a_group_that_the_node_has_computed_still_learns_its_outcome_where_its_shard_moves() {
+        let mut holder = refused();
+        let change = holder.later.pop_front().unwrap();
+        change.refuse_full(); // An outcome.
+        holder.tickets.insert(5, change);
+        holder.lose_shard();
+        assert_eq!(holder.step(NOW), Step::Answer(GroupAnswer::Good));
+        holder.is_ending = true;
+        assert_eq!(holder.step(NOW), Step::Wait, "until all copies have it");
+        holder.tickets.clear();
+        assert_eq!(holder.step(NOW), Step::End(GroupAnswer::Good));
+    }
+
+    #[test]
+    fn a_group_waits_for_its_shard_only_where_the_configuration_names_this_node() {
+        let serving = Prospect {
+            stage: Some(Stage::Serving),
+            has_copies: true,
+            is_used: false,
+            may_serve: true,
+            is_patient: true,
+        };
+        assert_eq!(serving.answer(), Some(GroupAnswer::Good));
+        let few = Prospect { has_copies: false, ..serving };
+        assert_eq!(few.answer(), Some(GroupAnswer::TooFewCopies));
+        let promoting = Prospect { stage: Some(Stage::Promoting), ..serving };
+        for waiting in [
+            promoting,
+            Prospect { is_used: true, ..serving },
+            Prospect { may_serve: false, ..serving },
+        ] {
+            assert_eq!(waiting.answer(), None, "{waiting:?}");
+            let late = Prospect { is_patient: false, ..waiting };
+            assert_eq!(late.answer(), Some(GroupAnswer::Bad), "{late:?}");
+            let gone = Prospect { stage: None, ..waiting };
+            assert_eq!(gone.answer(), Some(GroupAnswer::Bad), "{gone:?}");
+        }
+    }
+}
