@@ -276,6 +276,22 @@ impl BufferBudget {
         true
     }
 
+    /// Turns granted bytes into those of another kind of the same class: their sum stays.
+    fn try_turn(&self, from: Kind, to: Kind, bytes: u64) -> bool {
+        debug_assert_eq!(from.class(), to.class(), "the sums of classes stay");
+        let limit_bytes = self.kind_limit_bytes(to);
+        // Relaxed: the numbers guard no other memory.
+        let added = self.kinds[to as usize].granted_bytes.fetch_update(
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+            |granted| granted.checked_add(bytes).filter(|sum| *sum <= limit_bytes),
+        );
+        if added.is_ok() {
+            self.kinds[from as usize].granted_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        added.is_ok()
+    }
+
     /// Grants past every limit, if nothing of its kind is granted.
     fn try_grant_alone(&self, kind: Kind, bytes: u64) -> bool {
         let booked = &self.kinds[kind as usize].granted_bytes;

@@ -118,7 +118,7 @@ pub struct Connection {
 pub enum Ending {
     /// It continues.
     Open,
-    /// It continues once its reply no longer has to wait (worker/resting.rs); until then it is not
+    /// It continues once its reply no longer has to wait (core/resting.rs); until then it is not
     /// read.
     Resting,
     /// It is not read any more; its output is sent, then it is closed.
@@ -426,6 +426,25 @@ impl Connection {
                 memcached.parser = Default::default();
                 (memcached.reading, memcached.dump) = (None, None);
             }
+        }
+    }
+
+    /// What MULTI lacks for the copy that it keeps of the large command on its way; it may take so
+    /// many bytes.
+    pub fn copy_bytes(&self, group_bytes_max: u64) -> usize {
+        match &self.protocol_state {
+            ProtocolState::Resp(Resp { transaction: Some(transaction), .. }) => {
+                transaction.lacks_for_next(self.input.need_bytes, group_bytes_max)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Makes room of that many bytes for the copy.
+    pub fn reserve_copy(&mut self, copy_bytes: usize) {
+        if let Some(transaction) = &mut self.resp().transaction {
+            let spare_bytes = transaction.queued.capacity() - transaction.queued.len();
+            transaction.queued.reserve_exact(spare_bytes + copy_bytes);
         }
     }
 

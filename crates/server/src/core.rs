@@ -38,6 +38,9 @@ const OUTPUT_LIMIT_BYTES_MIN: usize = 16 << 10;
 /// The commands in so many bytes take less than the part of a turn.
 const SHORT_INPUT_BYTES_MAX: usize = 1 << 10;
 
+/// The maximum part of the client buffers for one transaction, and for its replies.
+const GROUP_BUFFER_PART: u64 = 4;
+
 /// Bytes that the replies of one gathering may take, however full the buffers are.
 const MADE_BYTES_MIN: usize = 1 << 20;
 
@@ -209,6 +212,11 @@ impl Core {
             places_seen: 0,
             shared,
         }
+    }
+
+    /// The bytes that one transaction may take of the client buffers, and its replies.
+    pub fn group_bytes_max(&self) -> u64 {
+        self.shared.buffer_budget().limit_bytes() / GROUP_BUFFER_PART
     }
 
     /// Sets the output limit. A client may have an eighth of the free buffers unsent, and at most

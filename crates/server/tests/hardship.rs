@@ -201,16 +201,28 @@ fn a_short_command_gets_room_beside_many_that_have_each_a_part() {
             client
         })
         .collect();
-    let (mut sent_bytes, began) = (vec![0; long.len()], Instant::now());
-    while budget.granted_bytes() < budget.limit_bytes() / 4 * 3 {
+    let mut sent_bytes = vec![0; long.len()];
+    let mut send_on = |began: Instant| {
         assert!(began.elapsed() < PATIENCE, "{sent_bytes:?}");
         for (client, sent_bytes) in long.iter_mut().zip(&mut sent_bytes) {
             let rest = &words[*sent_bytes..];
             *sent_bytes += client.stream.write(&rest[..rest.len().min(50_000)]).unwrap_or(0);
         }
         std::thread::yield_now();
+    };
+    let began = Instant::now();
+    while budget.granted_bytes() < budget.limit_bytes() / 4 * 3 {
+        send_on(began);
     }
-    server.resp().ask(command(&[b"SET", b"k", &pattern(300_000)]), "+OK\r\n");
+    let mut short = server.resp();
+    short.send(command(&[b"SET", b"k", &pattern(300_000)]));
+    short.stream.set_nonblocking(true).unwrap();
+    let began = Instant::now();
+    while short.stream.peek(&mut [0; 1]).is_err() {
+        send_on(began); // A client that falls silent is refused.
+    }
+    short.stream.set_nonblocking(false).unwrap();
+    short.expect("+OK\r\n");
     let is_refused = |client: &mut Client| matches!(client.stream.read(&mut [0; 1]), Ok(1));
     let refused_count = long.iter_mut().map(is_refused).filter(|is_refused| *is_refused).count();
     assert!(refused_count < 8, "{refused_count} of 20");
@@ -367,6 +379,47 @@ fn a_reply_larger_than_all_buffers_leaves_as_its_client_reads() {
         greedy.expect(&value);
     }
     greedy.ask("PING\r\n", "+PONG\r\n");
+}
+
+/// MULTI keeps a copy of each command: a large one takes the room for both while it arrives, and
+/// waits for both.
+#[test]
+fn a_large_command_in_a_transaction_waits_for_room() {
+    const LEN_BYTES: usize = 400_000;
+    let server = TestServer::with(Config {
+        memory_bytes: 64 << 20,
+        threads: 1,
+        starved_time_max: Duration::from_secs(20),
+        ..config()
+    });
+    let budget = server.server().shared().buffer_budget();
+    let mut client = server.resp();
+    client.ask("MULTI\r\n", "+OK\r\n");
+    // Halves of commands leave room for the command, and not for its copy.
+    let bodies = || budget.kinds().find(|it| it.kind.name() == "bodies").unwrap();
+    let free_bytes = || bodies().limit_bytes - bodies().bytes;
+    let began = Instant::now();
+    let mut halves = Vec::new();
+    while free_bytes() > LEN_BYTES as u64 * 7 / 4 {
+        assert!(began.elapsed() < PATIENCE, "{} free", free_bytes());
+        let before_bytes = free_bytes();
+        let mut half = server.resp();
+        half.send("*3\r\n$3\r\nSET\r\n$1\r\nh\r\n$150000\r\n");
+        half.send(vec![b'x'; 40_000]);
+        while free_bytes() == before_bytes {
+            assert!(began.elapsed() < PATIENCE, "it has no room: {before_bytes}");
+            std::thread::yield_now();
+        }
+        halves.push(half);
+    }
+    client.send(command(&[b"SET", b"k", &pattern(LEN_BYTES)]));
+    client.send("EXEC\r\n");
+    for half in &mut halves {
+        half.send(vec![b'x'; 110_000]);
+        half.send("\r\n");
+        half.expect("+OK\r\n");
+    }
+    client.expect("+QUEUED\r\n*1\r\n+OK\r\n");
 }
 
 #[test]

@@ -102,6 +102,24 @@ impl Ledger {
         }
     }
 
+    /// Turns booked bytes into bytes of another kind of the same class: nothing can take them in
+    /// between. False: that kind has no room, and nothing is changed.
+    pub fn try_turn(&mut self, from: Kind, to: Kind, bytes: u64) -> bool {
+        if !self.budget.try_turn(from, to, bytes) {
+            return false;
+        }
+        for (kind, sign) in [(from, false), (to, true)] {
+            let part = &mut self.parts[kind as usize];
+            let turn = |bytes_before: u64| match sign {
+                true => bytes_before + bytes,
+                false => bytes_before - bytes,
+            };
+            part.granted_bytes = turn(part.granted_bytes);
+            part.used_bytes = turn(part.used_bytes);
+        }
+        true
+    }
+
     /// Gives back what was granted ahead of use.
     pub fn return_idle(&mut self) {
         for (kind, part) in Kind::ALL.into_iter().zip(&mut self.parts) {

@@ -5,16 +5,19 @@ use std::collections::BTreeMap;
 /// A connection's MULTI and WATCH.
 #[derive(Default)]
 pub struct Transaction {
+    /// Between MULTI and EXEC.
     pub is_queueing: bool,
     /// A command could not be queued: EXEC will be refused.
     pub is_spoilt: bool,
     /// The commands' bytes, one after another.
     pub queued: Vec<u8>,
+    /// The number of these commands.
     pub command_count: usize,
     /// One of them may be long.
     pub has_long: bool,
     /// The versions when the keys were watched; 0: the key did not exist.
     pub watched: BTreeMap<Box<[u8]>, u64>,
+    /// The memory of those.
     pub watched_bytes: usize,
 }
 
@@ -42,5 +45,18 @@ impl Transaction {
     /// The memory it takes.
     pub fn held_bytes(&self) -> usize {
         self.queued.capacity() + self.watched_bytes
+    }
+
+    /// What it lacks for a copy of so many bytes more.
+    pub fn lacks_bytes(&self, more_bytes: usize) -> usize {
+        more_bytes.saturating_sub(self.queued.capacity() - self.queued.len())
+    }
+
+    /// What it lacks for the copy of a command that is on its way; 0: it will not keep one, for it
+    /// may take at most so many bytes.
+    pub fn lacks_for_next(&self, command_bytes: usize, held_bytes_max: u64) -> usize {
+        let more_bytes = self.lacks_bytes(command_bytes);
+        let fits = (self.held_bytes() + more_bytes) as u64 <= held_bytes_max;
+        if self.is_queueing && !self.is_spoilt && fits { more_bytes } else { 0 }
     }
 }

@@ -44,9 +44,6 @@ use crate::slow_log::is_timed_alone;
 use crate::walks::Caller;
 use crate::work::Work;
 
-/// The maximum part of the client buffers for one transaction.
-const QUEUE_BUFFER_PART: u64 = 4;
-
 /// The attempts to plan the room for a part while other clients make its values longer.
 const PLANS_MAX: usize = 8;
 
@@ -101,7 +98,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
         let is_long = self.transaction(caller.slot).has_long
             || parsed.as_ref().is_ok_and(|command| self.is_long_in_exec(caller.slot, command));
-        if !self.reserve(caller, raw.len()) {
+        // A large command brought the room for its copy with it.
+        let more_bytes = self.transaction(caller.slot).lacks_bytes(raw.len());
+        if !self.reserve(caller, more_bytes) {
             let transaction = self.transaction(caller.slot);
             transaction.is_spoilt = true;
             transaction.queued = Vec::new();
@@ -117,17 +116,19 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 
     /// Books bytes that the transaction is about to take; answers the error itself.
     fn reserve(&mut self, caller: Caller, more_bytes: usize) -> bool {
-        let bytes_max = self.core.shared.buffer_budget().limit_bytes() / QUEUE_BUFFER_PART;
+        let bytes_max = self.core.group_bytes_max();
         let held_bytes = (self.transaction(caller.slot).held_bytes() + more_bytes) as u64;
         let kind = group_kind(held_bytes);
-        let fits = held_bytes <= bytes_max && self.core.ledger.try_reserve(kind, more_bytes as u64);
-        if fits {
+        let text = if held_bytes > bytes_max {
+            "the transaction is larger than the client buffers allow"
+        } else if self.core.ledger.try_reserve(kind, more_bytes as u64) {
             self.core.connections[caller.slot].booked.add(kind, more_bytes as u64);
+            return true;
         } else {
-            let text = "the transaction is larger than the client buffers allow";
-            self.fail(caller, &ErrorReply::Other(text));
-        }
-        fits
+            "no room for the transaction in the client buffers now: try again"
+        };
+        self.fail(caller, &ErrorReply::Other(text));
+        false
     }
 
     fn transaction(&mut self, slot: usize) -> &mut Transaction {

@@ -22,7 +22,7 @@ use rustix::net::{RecvFlags, recv};
 
 use super::Worker;
 use crate::budget::Kind;
-use crate::connection::{Ending, Input};
+use crate::connection::{Connection, Ending, Input};
 use crate::engine::Home;
 use crate::gather::Fed;
 use crate::poller::{Poller, Ready};
@@ -365,18 +365,19 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     /// I2: reserves room for the whole command, or makes the connection wait.
     pub(super) fn reserve_own(&mut self, slot: usize) -> bool {
+        let group_bytes_max = self.core.group_bytes_max();
         let connection = &mut self.core.connections[slot];
         let is_stranger = connection.is_stranger();
-        let input = &mut connection.input;
-        let want_bytes = wanted_bytes(input);
-        if input.held.capacity() >= want_bytes {
+        let buffer_bytes = buffer_bytes(&connection.input);
+        let want_bytes = wanted_bytes(connection, group_bytes_max);
+        if connection.input.held.capacity() >= buffer_bytes {
             return true;
         }
-        if is_stranger && want_bytes > STRANGER_BYTES_MAX {
+        if is_stranger && buffer_bytes > STRANGER_BYTES_MAX {
             self.refuse_stranger(slot);
             return false;
         }
-        if !self.core.ledger.could_hold(want_bytes as u64) {
+        if !self.core.ledger.could_hold(want_bytes) {
             self.refuse_too_large(slot);
             return false;
         }
@@ -388,10 +389,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
             return false;
         }
         let connection = &mut self.core.connections[slot];
-        let input = &mut connection.input;
         // Booked here as a whole; `finish` then finds the books in order.
         let kind = if is_stranger { Kind::Strangers } else { Kind::Bodies };
-        let extra_bytes = (want_bytes as u64).saturating_sub(connection.booked.of(kind));
+        let extra_bytes = want_bytes.saturating_sub(connection.booked.of(kind));
         if !self.core.ledger.try_reserve(kind, extra_bytes) {
             match kind {
                 Kind::Strangers => self.refuse_stranger(slot),
@@ -400,13 +400,25 @@ impl<E: Home, P: Poller> Worker<E, P> {
             return false;
         }
         connection.booked.add(kind, extra_bytes);
-        input.held.reserve_exact(want_bytes - input.held.len());
+        let copy_bytes = want_bytes - buffer_bytes as u64;
+        if copy_bytes > 0 && self.core.ledger.try_turn(kind, Kind::Groups, copy_bytes) {
+            connection.booked.take(kind, copy_bytes);
+            connection.booked.add(Kind::Groups, copy_bytes);
+            connection.reserve_copy(copy_bytes as usize);
+        }
+        let input = &mut connection.input;
+        input.held.reserve_exact(buffer_bytes - input.held.len());
         true
     }
 }
 
-/// The room that a command takes as a whole, as far as that is known: one whose length is not known
-/// yet grows by more than a read at a time.
-pub(super) fn wanted_bytes(input: &Input) -> usize {
+/// The buffer that a command takes as a whole, as far as that is known: one whose length is not
+/// known yet grows by more than a read at a time.
+fn buffer_bytes(input: &Input) -> usize {
     input.need_bytes.max(input.held.len() + READ_BYTES_MAX)
+}
+
+/// The room that a command takes: its buffer, and the copy that MULTI keeps of it.
+pub(super) fn wanted_bytes(connection: &Connection, group_bytes_max: u64) -> u64 {
+    (buffer_bytes(&connection.input) + connection.copy_bytes(group_bytes_max)) as u64
 }

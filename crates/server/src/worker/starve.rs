@@ -64,6 +64,13 @@ const PUT_ASIDE_STEP_BYTES: u64 = 64 << 10;
 /// connections: it may be in the middle of a small command.
 const WORTH_EVICTING_BYTES: u64 = 4 << 10;
 
+/// The line for a half of a command whose client has sent too little of it.
+const UNFINISHED: &[u8] =
+    b"-ERR Protocol error: unfinished command while the client buffers are full\r\n";
+
+/// The line for a command whose client has sent what it could.
+const NO_ROOM: &[u8] = b"-ERR Protocol error: no room for this command in the client buffers\r\n";
+
 /// As buffers fill, clients are closed one by one: one line of the log reports many.
 const LOG_EVICTIONS_EVERY: Duration = Duration::from_secs(10);
 
@@ -295,27 +302,36 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let missing_bytes = own_bytes.max(budget.asked_bytes(self.core.now));
         let is_moving = budget.moving_bytes() >= missing_bytes;
         let head = self.starved.line.head().map(|head| head.slot);
-        let mut yielding: Vec<(bool, u64, usize)> = holders
+        let mut yielding: Vec<(bool, u64, usize, bool)> = holders
             .iter()
             .filter(|holder| Some(holder.slot) != head && holder.booked_bytes > 0)
             .map(|holder| (holder, slow.contains(&holder.slot)))
             .filter(|(holder, is_slow)| *is_slow || holder.is_waiting && !is_moving)
-            .map(|(holder, is_slow)| (is_slow, holder.booked_bytes, holder.slot))
+            .map(|(it, is_slow)| (is_slow, it.booked_bytes, it.slot, it.is_unread))
             .collect();
         yielding.sort_unstable();
+        let line_bytes = self.line_bytes();
         let mut freed_bytes = 0;
-        while freed_bytes < missing_bytes
-            && let Some((_, bytes, slot)) = yielding.pop()
+        while let Some((is_slow, bytes, slot, is_unread)) = yielding.pop()
+            && freed_bytes < if is_slow { missing_bytes.max(line_bytes) } else { missing_bytes }
         {
             freed_bytes += bytes;
-            self.refuse_unfinished(
-                slot,
-                b"-ERR Protocol error: unfinished command while the client buffers are full\r\n",
-            );
+            self.refuse_unfinished(slot, if is_unread { NO_ROOM } else { UNFINISHED });
         }
         if freed_bytes < own_bytes {
             self.ask_others(own_bytes - freed_bytes);
         }
+    }
+
+    /// The room that all commands in the line lack.
+    fn line_bytes(&self) -> u64 {
+        let waiting = self.starved.slots.iter();
+        let waiting = waiting.filter_map(|slot| self.core.connections.get(*slot));
+        let group_max = self.core.group_bytes_max();
+        let lack = |it: &Connection| {
+            wanted_bytes(it, group_max).saturating_sub(it.booked.of(Kind::Bodies))
+        };
+        waiting.filter(|it| is_in_line(it)).map(lack).sum()
     }
 
     /// Asks the other workers for room that their clients hold.
@@ -374,6 +390,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     /// for another is free again.
     fn choose_head(&mut self, now: Instant, time_max: Duration, slow: &HashSet<usize>) {
         let before = self.starved.line.head();
+        let group_bytes_max = self.core.group_bytes_max();
         // Connections that were closed in this round are still among the slots.
         let connections = &self.core.connections;
         let waiting = self.starved.slots.iter().filter_map(|slot| {
@@ -381,7 +398,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             (is_in_line(connection) && !slow.contains(slot)).then(|| Waiting {
                 slot: *slot,
                 client_id: connection.client.id,
-                missing_bytes: (wanted_bytes(&connection.input) as u64)
+                missing_bytes: wanted_bytes(connection, group_bytes_max)
                     .saturating_sub(connection.input.held.capacity() as u64),
                 waited: waited(connection, now),
             })
@@ -418,6 +435,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     /// still lacks.
     fn put_aside(&mut self) -> u64 {
         let Some(head) = self.starved.line.head() else { return 0 };
+        let group_bytes_max = self.core.group_bytes_max();
         let Some(connection) = self.core.connections.get_mut(head.slot) else { return 0 };
         if connection.client.id != head.client_id || !connection.is_starved {
             return 0;
@@ -426,7 +444,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if head.is_oldest && !budget.take_turn(self.core.worker, self.core.now) {
             return 0;
         }
-        let want_bytes = wanted_bytes(&connection.input) as u64;
+        let want_bytes = wanted_bytes(connection, group_bytes_max);
         let mut missing_bytes = want_bytes.saturating_sub(connection.booked.of(Kind::Bodies));
         let is_short = want_bytes <= budget.limit_bytes() / PUT_ASIDE_PART;
         if !head.is_oldest && !is_short {
@@ -459,10 +477,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         late.sort_by_key(|slot| std::cmp::Reverse(waited(&connections[*slot], now)));
         late.truncate(late.len().div_ceil(2));
         for slot in late {
-            self.refuse_unfinished(
-                slot,
-                b"-ERR Protocol error: no room for this command in the client buffers\r\n",
-            );
+            self.refuse_unfinished(slot, NO_ROOM);
         }
     }
 

@@ -5,7 +5,7 @@
 //!           │                                                      └▶ no: one error, nothing runs
 //!           ├─ a value: how long it is, or what the group has written by then
 //!           ├─ COMMAND DOCS, KEYS and their like: measured, by making the reply and dropping it
-//!           └─ else: a few words, and what the command says itself
+//!           └─ else: a few words, and for what writes no value the command itself
 //! ```
 //!
 //! A group is atomic: once its first command has run, none of its replies can wait or be refused.
@@ -16,7 +16,7 @@ use base::KeyHash;
 use store::{Op, Request};
 use wire::resp::{ClusterRequest, Command, CommandId, ErrorReply, Flags};
 
-use super::{LengthSink, QUEUE_BUFFER_PART, Queued, grows_to_bytes, is_write, keys_of};
+use super::{LengthSink, Queued, grows_to_bytes, is_write, keys_of};
 use crate::budget::Kind;
 use crate::connection::reply_kind;
 use crate::engine::Engine;
@@ -53,7 +53,7 @@ impl<E: Engine> Gather<'_, '_, E> {
         caller: Caller,
         commands: &[Queued<'_>],
     ) -> Option<(Kind, u64)> {
-        let bytes_max = self.core.shared.buffer_budget().limit_bytes() / QUEUE_BUFFER_PART;
+        let bytes_max = self.core.group_bytes_max();
         let began = self.core.work();
         let bound_bytes = self.bound_of(caller, commands, bytes_max);
         let looked_bytes = self.core.work().bytes_since(began);
@@ -77,7 +77,10 @@ impl<E: Engine> Gather<'_, '_, E> {
         let mut lengths = Lengths::default();
         let (mut sum_bytes, began) = (0, self.core.work());
         for queued in commands {
-            sum_bytes += SHORT_REPLY_BYTES + queued.raw.len() as u64;
+            sum_bytes += SHORT_REPLY_BYTES;
+            if may_repeat(queued) {
+                sum_bytes += queued.raw.len() as u64;
+            }
             match &queued.parsed {
                 Ok(command) if is_measured(command) => {
                     let left_bytes = bytes_max - sum_bytes.min(bytes_max);
@@ -205,6 +208,12 @@ fn tells_values(queued: &Queued<'_>) -> bool {
         id.spec().flags.contains(Flags::READONLY)
             || matches!(id, GetDel | GetEx | GetSet | IncrByFloat | Set)
     })
+}
+
+/// Whether the reply may be as long as the command: it repeats a part of it, or has a number for
+/// each of its parts.
+fn may_repeat(queued: &Queued<'_>) -> bool {
+    !is_write(queued) || matches!(queued.parsed, Ok(Command::BitField { .. }))
 }
 
 /// The copied bytes of a value: beyond the output limit, middle-sized values are pinned.

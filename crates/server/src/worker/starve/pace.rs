@@ -12,10 +12,14 @@
 //! # Invariants
 //! P1: a command of which at least a quarter of its room arrives in each window is never too slow,
 //!     and one of which less arrives is found to be so at the end of that window.
+//! P2: a command that has waited for its room shows in the first quarter of its first window that
+//!     there is more: a sixteenth of the room. Its client had time to fill its own buffers, so that
+//!     silence now means that it has nothing to send.
 
 use std::collections::BTreeMap;
 
-/// The windows that a command may take: together the longest wait.
+/// The windows that a command may take: together the longest wait. The first window of one that has
+/// waited has as many parts.
 const PARTS: u64 = 4;
 
 /// Looks that are this far apart still belong together, however short a window is.
@@ -47,6 +51,18 @@ pub(super) struct Holder {
 struct Mark {
     held_bytes: u64,
     at_ms: u64,
+    /// It waited for room then.
+    is_waiting: bool,
+    /// It has just got room (P2).
+    is_first: bool,
+}
+
+impl Mark {
+    /// What has to arrive of a room, and within which time.
+    fn part(self, room_bytes: u64, window_ms: u64) -> (u64, u64) {
+        let parts = if self.is_first { PARTS } else { 1 };
+        (room_bytes / PARTS / parts, window_ms / parts)
+    }
 }
 
 /// The commands that the last look saw, by their client.
@@ -65,17 +81,27 @@ impl Paces {
         self.looked_at_ms = now_ms;
         let mut slow = Vec::new();
         for holder in holders {
-            let quarter_bytes = holder.room_bytes / PARTS;
-            let before = seen.get(&holder.client_id).copied().filter(|mark| {
+            let known = seen.get(&holder.client_id).copied().map(|mark| Mark {
+                is_waiting: holder.is_waiting,
+                is_first: (mark.is_first || mark.is_waiting) && !holder.is_waiting,
+                ..mark
+            });
+            let before = known.filter(|mark| {
+                let (part_bytes, _) = mark.part(holder.room_bytes, window_ms);
                 let is_same = mark.held_bytes <= holder.held_bytes;
-                let is_behind = holder.held_bytes.saturating_sub(mark.held_bytes) < quarter_bytes;
+                let is_behind = holder.held_bytes.saturating_sub(mark.held_bytes) < part_bytes;
                 is_fresh && is_same && is_behind && !holder.is_unread
             });
             // A connection that waits is not read: its last bytes may be older than its client's.
             let began_at_ms = if holder.is_waiting { now_ms } else { holder.active_at_ms };
-            let new = Mark { held_bytes: holder.held_bytes, at_ms: began_at_ms };
-            let mark = before.unwrap_or(new);
-            if now_ms.saturating_sub(mark.at_ms) >= window_ms {
+            let mark = before.unwrap_or(Mark {
+                held_bytes: holder.held_bytes,
+                at_ms: began_at_ms,
+                is_waiting: holder.is_waiting,
+                is_first: false,
+            });
+            let (_, part_ms) = mark.part(holder.room_bytes, window_ms);
+            if now_ms.saturating_sub(mark.at_ms) >= part_ms {
                 slow.push(holder.slot);
             }
             self.marks.insert(holder.client_id, mark);
@@ -161,6 +187,37 @@ mod tests {
         let silent = Holder { is_unread: false, ..waiting };
         assert!(paces.slow(&[silent], 9_000, WINDOW_MS).is_empty());
         assert_eq!(paces.slow(&[silent], 9_900, WINDOW_MS), [1]);
+    }
+
+    #[test]
+    fn a_client_that_waited_and_has_nothing_more_is_slow_after_a_part_of_a_window() {
+        let waiting = Holder {
+            slot: 1,
+            client_id: 1,
+            held_bytes: 70_000,
+            room_bytes: 0,
+            booked_bytes: 0,
+            active_at_ms: 0,
+            is_waiting: true,
+            is_unread: true,
+        };
+        let fed = Holder { room_bytes: 600_000, is_waiting: false, is_unread: false, ..waiting };
+        let slow_at = |held_bytes: fn(u64) -> u64| {
+            let mut paces = Paces::default();
+            assert!(paces.slow(&[waiting], 5_000, WINDOW_MS).is_empty());
+            let mut last = fed;
+            (1..40).map(|look| look * STEP_MS).find(|after_ms| {
+                let held_bytes = fed.held_bytes + held_bytes(*after_ms);
+                if held_bytes > last.held_bytes {
+                    last = Holder { held_bytes, active_at_ms: 5_000 + after_ms, ..last };
+                }
+                !paces.slow(&[last], 5_000 + after_ms, WINDOW_MS).is_empty()
+            })
+        };
+        assert_eq!(slow_at(|_| 0), Some(300));
+        assert_eq!(slow_at(|after_ms| after_ms * 10), Some(300), "too little");
+        assert_eq!(slow_at(|_| 40_000), Some(1_100), "a window from its last bytes on");
+        assert_eq!(slow_at(|after_ms| after_ms * 200), None);
     }
 
     #[test]
