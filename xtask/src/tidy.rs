@@ -3,6 +3,7 @@
 //! ```text
 //!  git ls-files ─▶ Repository ─▶ sources    head line, sizes, width, names, globs, unsafe, TO-DOs
 //!                             ├▶ manifests  arrows between crates, reasons, lints
+//!                             ├▶ modules    circles of imports within a crate
 //!                             ├▶ purity     what a crate must not mention or depend on
 //!                             ├▶ documents  decisions, formats, links, commands of the README
 //!                             ├▶ citations  rules, decisions and sections of papers that are cited
@@ -22,6 +23,7 @@ use anyhow::{Context, Result, ensure};
 mod citations;
 mod documents;
 mod manifests;
+mod modules;
 mod purity;
 mod sizes;
 mod sources;
@@ -74,6 +76,7 @@ fn check(repository: &Repository) -> Vec<Problem> {
     let mut problems = sources::check(repository);
     problems.extend(sizes::check(repository));
     problems.extend(manifests::check(repository));
+    problems.extend(modules::check(repository));
     problems.extend(purity::check_sources(repository));
     problems.extend(documents::check(repository));
     problems.extend(citations::check(repository));

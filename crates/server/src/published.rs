@@ -41,8 +41,7 @@ impl Published {
     }
 }
 
-/// A value that the manager writes and any thread may read; `None`: there is nothing to show yet, or
-/// no longer.
+/// A value that the manager writes and any thread may read; `None`: there is nothing to show.
 #[derive(Debug)]
 pub struct Shown<T>(Mutex<Option<T>>);
 

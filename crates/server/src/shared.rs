@@ -526,7 +526,7 @@ impl Shared {
         Some((self.cluster.get()?.clone(), self.control_channel.get()?.clone()))
     }
 
-    /// What the control thread executes requests with; its counters come after those of the workers.
+    /// What the control thread executes requests with; its counters come last.
     pub(crate) fn control_means(&self) -> Arc<Means> {
         Arc::new(Means {
             store: Arc::clone(&self.store),

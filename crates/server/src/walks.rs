@@ -1,5 +1,10 @@
-//! Walks: how far the commands have come that are answered in slices. Plain data, which a connection
-//! keeps; the handlers in `resp` make the slices.
+//! Walks: how far the commands have come that are answered in slices. Plain data, which a
+//! connection keeps; the handlers in `resp` and `memcached` make the slices.
+//!
+//! ```text
+//!  MGET k1 ... k9000 ─▶ first slice ─▶ Slices { Source::Values(ValueWalk) } ─▶ next turn: the next
+//!                                      kept by the connection
+//! ```
 
 mod bit_operation;
 pub mod clients;

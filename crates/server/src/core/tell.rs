@@ -513,7 +513,7 @@ impl Core {
         // A client that receives a message counts as active.
         message.client.set_active(self.now);
         self.lend_buffer(slot);
-        encode(&message, &mut self.connections[slot]);
+        encode(message, &mut self.connections[slot]);
         self.touch(slot);
         Handed::Over
     }

@@ -570,7 +570,7 @@ fn a_turn_reads_so_much_of_large_values_and_of_each_in_the_end() {
     assert!(read_bytes_max <= TURN_BYTES_MAX, "{read_bytes_max}");
 }
 
-/// F1 of worker/flushing.rs.
+/// F1 of core/flushing.rs.
 #[test]
 fn a_flush_takes_a_part_of_each_turn_and_is_told_when_all_is_gone() {
     const KEYS: usize = 20_000;

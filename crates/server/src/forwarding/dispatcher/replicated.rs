@@ -1,5 +1,5 @@
 //! A dispatcher at a node of a cluster: reads of slots that the node serves stay here, all other
-//! requests go through the control thread (`forwarding::replicate`).
+//! requests go through the control thread (`replicate`).
 //!
 //! # Invariants
 //! C1: a read stays here only if its slot's place is `Here` and its connection has no request in
