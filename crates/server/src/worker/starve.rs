@@ -310,10 +310,11 @@ impl<E: Home, P: Poller> Worker<E, P> {
             .map(|(it, is_slow)| (is_slow, it.booked_bytes, it.slot, it.is_unread))
             .collect();
         yielding.sort_unstable();
-        let line_bytes = self.line_bytes();
+        // All that are slow make room for the whole line at once.
+        let slow_bytes = if missing_bytes > 0 { missing_bytes.max(self.line_bytes()) } else { 0 };
         let mut freed_bytes = 0;
         while let Some((is_slow, bytes, slot, is_unread)) = yielding.pop()
-            && freed_bytes < if is_slow { missing_bytes.max(line_bytes) } else { missing_bytes }
+            && freed_bytes < if is_slow { slow_bytes } else { missing_bytes }
         {
             freed_bytes += bytes;
             self.refuse_unfinished(slot, if is_unread { NO_ROOM } else { UNFINISHED });
