@@ -43,8 +43,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::UnixMillis;
 
+use crate::item::{Item, LastUse, MARKS_MASK};
 use crate::pieces::Parts;
-use crate::request::{Item, LastUse, MARKS_MASK};
 
 pub(crate) use in_place::InPlace;
 pub(crate) use parsed::{Parsed, RawKind};

@@ -19,11 +19,14 @@ mod counters;
 mod crc;
 mod cursor;
 pub mod durable;
+mod durable_log;
 mod entry;
 mod epoch;
 mod ghost;
 mod hot_array;
 mod index;
+mod inner;
+mod item;
 mod log;
 mod mapping;
 pub mod medium;
@@ -36,12 +39,14 @@ pub mod record;
 pub mod replica;
 pub mod request;
 mod resize;
+mod scratch_room;
 mod session;
 mod store;
 mod tree;
 mod tuning;
 mod validate;
 pub mod warm;
+mod warm_table;
 
 pub use config::{
     BATCH_MAX, Eviction, IndexKind, Limits, Mode, NeededMemory, NoSession, OpenError, StoreConfig,
@@ -58,10 +63,11 @@ pub use placement::{NodeShare, Placement};
 pub use range::{Direction, NoOrder, Range, RangeEnd, RangeSink, prefix_end};
 pub use replica::{Installed, NotInstalled, RecoveredDelete, Replica, ReplicaChange};
 pub use request::{
-    Condition, Evicted, Expiry, Item, LastUse, NoUpdate, Op, Outcome, Request, ScratchRoom, Set,
-    Sink, Update, Use, Verdict, token_base,
+    Condition, Evicted, Expiry, Item, LastUse, NoUpdate, Op, Outcome, Request, Set, Sink, Update,
+    Use, Verdict, token_base,
 };
 pub use resize::{NoResize, SizeBounds};
+pub use scratch_room::ScratchRoom;
 pub use session::{
     Changes, Drawn, Flush, HOT_PLACE_BYTES, LockedSession, Origin, Room, Session, Sweep,
 };

@@ -34,7 +34,7 @@ use base::sync::{AtomicU32, Ordering};
 
 use crate::config::StoreConfig;
 use crate::counters::LogSpace;
-use crate::durable::Durable;
+use crate::durable_log::Durable;
 use crate::entry::Entry;
 use crate::epoch::Epochs;
 use crate::index::Lender;

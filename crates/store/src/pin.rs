@@ -3,8 +3,8 @@
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use crate::request::Item;
-use crate::store::Inner;
+use crate::inner::Inner;
+use crate::item::Item;
 
 /// Creates pins during a sink's call.
 #[derive(Clone, Copy)]

@@ -12,7 +12,7 @@ use std::ops::Bound;
 
 use thiserror::Error;
 
-use crate::request::Item;
+use crate::item::Item;
 
 /// The direction of a walk over a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,10 +19,11 @@ use std::time::Duration;
 
 use crate::config::{Mode, OpenError, StoreConfig};
 use crate::ghost::GhostTable;
+use crate::inner::Inner;
 use crate::log::{Tended, segment_count_min};
 use crate::placement::NodeShare;
 use crate::session::low_water;
-use crate::store::{Begin, Inner, Store, keep_reserve, lent_max_of, reserve_of};
+use crate::store::{Begin, Store, keep_reserve, lent_max_of, reserve_of};
 use crate::tuning::Tuning;
 
 /// The fewest segments for each session (K14).

@@ -50,10 +50,10 @@ use crate::counters::Counts;
 use crate::entry::{Entry, Seen};
 use crate::index::slot::{Slot, Tag};
 use crate::index::{Block, Chain, Position};
+use crate::inner::Inner;
 use crate::log::{Appender, Lane, Purpose, Queue, Role};
 use crate::pin::Pins;
 use crate::request::LastUse;
-use crate::store::Inner;
 use crate::tree::{NodeMemory, Spare};
 use crate::tuning::Prefetch;
 
@@ -70,7 +70,6 @@ pub(crate) use recover_sparely::Starts;
 pub use replica::Sweep;
 pub(crate) use room::low_water;
 pub use scan::Drawn;
-pub(crate) use scratch::ScratchBooks;
 pub use several::LockedSession;
 
 /// Blocks of the index that one step frees, beyond the number that it retired: some 10 us.

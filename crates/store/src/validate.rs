@@ -4,8 +4,8 @@ use base::KeyHash;
 
 use crate::counters::fold;
 use crate::index::slot::{Slot, Tag};
+use crate::inner::Inner;
 use crate::log::SegmentState;
-use crate::store::Inner;
 
 /// Panics if an invariant of index, log or counters is broken. No session may write meanwhile.
 pub(crate) fn validate(inner: &Inner) {

@@ -31,7 +31,6 @@
 //! memcached's `-e` and USR1, which have the same purpose; K1, K9, K14.
 
 mod attach;
-mod table;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -50,10 +49,9 @@ use crate::mapping::HUGE_PAGE_BYTES;
 use crate::placement::NodeShare;
 use crate::store::{Begin, Store};
 use crate::tuning::Tuning;
-use table::{TRAILER_BYTES, Trailer};
+use crate::warm_table::{self, Row, TRAILER_BYTES, Table, Trailer};
 
-pub use table::LAYOUT;
-pub(crate) use table::{Row, Table};
+pub use crate::warm_table::LAYOUT;
 
 /// The length of the mark of a running store.
 const MARK_BYTES: u64 = TRAILER_BYTES as u64;
@@ -227,7 +225,7 @@ fn begin_empty(
 ) -> Result<Opened, WarmError> {
     file.set_len(0).map_err(failed("cannot empty it"))?;
     let memory_bytes = whole_pages(config.memory_bytes);
-    lengthen(&file, memory_bytes + MARK_BYTES, &table::RUNNING)?;
+    lengthen(&file, memory_bytes + MARK_BYTES, &warm_table::RUNNING)?;
     let store = Store::open_at(config, tuning, nodes, Begin::Warm { file: &file, table: None })?;
     let file = WarmFile { file, memory_bytes };
     file.begin(&store)?;
@@ -281,14 +279,14 @@ impl WarmFile {
         let len_bytes = self.file.metadata().map_err(failed("cannot read"))?.len();
         // The file may be longer, because its memory was larger.
         let running_bytes = running_bytes.max(len_bytes + MARK_BYTES);
-        lengthen(&self.file, running_bytes.next_multiple_of(MARK_BYTES), &table::RUNNING)
+        lengthen(&self.file, running_bytes.next_multiple_of(MARK_BYTES), &warm_table::RUNNING)
     }
 
     /// The length of the memory, the largest table that it can have with its trailer, and the mark,
     /// which stays the end while a trailer is written before it.
     fn running_bytes(&self, store: &Store) -> u64 {
         let rows = u64::from(store.limits().segment_count);
-        let table_bytes = table::bytes_max(self.memory_bytes, rows) + TRAILER_BYTES as u64;
+        let table_bytes = warm_table::bytes_max(self.memory_bytes, rows) + TRAILER_BYTES as u64;
         self.memory_bytes + table_bytes + MARK_BYTES
     }
 
@@ -306,7 +304,7 @@ impl WarmFile {
         let mut rows = self.rows_of(store);
         let mut file = BufWriter::with_capacity(WRITE_BYTES, &self.file);
         file.seek(SeekFrom::Start(self.memory_bytes))?;
-        let mut bytes = table::header(inner.log.segment_bytes(), rows.len() as u32).to_vec();
+        let mut bytes = warm_table::header(inner.log.segment_bytes(), rows.len() as u32).to_vec();
         let (mut sum, mut table_bytes, mut items) = (crate::crc::START, 0, 0);
         let mut write = |bytes: &mut Vec<u8>| {
             sum = crate::crc::extend(sum, bytes);

@@ -1,4 +1,4 @@
-//! Import cycles between the top modules of a crate: there are none (`KNOTS` lists what is left).
+//! Import cycles between the top modules of a crate: there are none.
 //!
 //! ```text
 //!  crates/server/src/gather.rs, gather/pace.rs ── use crate::core::... ──▶ core
@@ -14,13 +14,10 @@ use syn::visit::{self, Visit};
 use crate::tidy::sizes::is_test_only;
 use crate::tidy::{Problem, Repository, is_test_file};
 
-/// Crates whose modules still use each other in a circle, and the number of these modules.
-const KNOTS: [(&str, usize); 1] = [("crates/store", 13)];
-
 /// The modules that each module of a crate uses.
 type Uses<'r> = BTreeMap<&'r str, BTreeSet<String>>;
 
-/// Crates whose modules form a knot that is not listed, and listed ones that are smaller by now.
+/// Crates whose modules use each other in a circle.
 pub fn check(repository: &Repository) -> Vec<Problem> {
     let mut crates: BTreeMap<&str, Uses<'_>> = BTreeMap::new();
     for (path, text) in repository.rust() {
@@ -34,20 +31,13 @@ pub fn check(repository: &Repository) -> Vec<Problem> {
         found.visit_file(&file);
         crates.entry(package).or_default().entry(module).or_default().extend(found.modules);
     }
-    crates.into_iter().filter_map(|(package, uses)| judge(package, knot_of(uses))).collect()
-}
-
-fn judge(package: &str, knot: Vec<&str>) -> Option<Problem> {
-    let listed = KNOTS.iter().find(|(name, _)| *name == package).map_or(0, |(_, count)| *count);
-    let message = match knot.len() {
-        count if count > listed => {
-            format!("these modules use each other in a circle: {}", knot.join(", "))
-        }
-        count if count < listed => format!("{count} modules are left in its knot: write that"),
-        _ => return None,
+    let knots = crates.into_iter().map(|(package, uses)| (package, knot_of(uses)));
+    let knots = knots.filter(|(_, knot)| !knot.is_empty());
+    let problem = |(package, knot): (&str, Vec<&str>)| {
+        let names = knot.join(", ");
+        Problem::of(package, format!("these modules use each other in a circle: {names}"))
     };
-    let place = if knot.len() > listed { package } else { "xtask/src/tidy/modules.rs" };
-    Some(Problem::of(place, message))
+    knots.map(problem).collect()
 }
 
 /// The modules on circles, and those between circles.

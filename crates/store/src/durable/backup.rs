@@ -29,8 +29,8 @@
 //! other so fast that no two passes know the same one as synced, the copy is without I4.
 
 use super::last_commit;
-use super::layout::{NoSuper, Row, RowCommit, RowState, Superblock};
 use super::open::DataError;
+use crate::durable_log::layout::{NoSuper, Row, RowCommit, RowState, Superblock};
 use crate::medium::{Medium, MediumError};
 
 /// The number of rounds after which a backup gives up.

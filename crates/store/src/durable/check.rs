@@ -6,9 +6,9 @@ use base::KeyHasher;
 
 use super::check_index::Compared;
 use super::checkpoint::{Checkpoint, CheckpointError};
-use super::layout::{NoSuper, RowState, Superblock};
 use super::open::{DataError, refuse_truncated};
 use super::restore::{self, Recovery, Rows};
+use crate::durable_log::layout::{NoSuper, RowState, Superblock};
 use crate::medium::Medium;
 
 /// The contents of a data file.

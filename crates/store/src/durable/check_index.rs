@@ -15,8 +15,8 @@ use base::KeyHash;
 
 use super::check::CheckpointState;
 use super::checkpoint::{Applied, Checkpoint, CheckpointError};
-use super::layout::{Row, Superblock};
 use super::restore;
+use crate::durable_log::layout::{Row, Superblock};
 use crate::index::slot::{Slot, Tag};
 use crate::record::Record;
 

@@ -26,7 +26,7 @@
 //! I4: a checkpoint that does not match the segments read is ignored as a whole.
 //!
 //! # References
-//! Mission R10; D2, D4, D5 of durable.rs.
+//! Mission R10; D2, D4, D5 of durable_log.rs.
 
 mod apply;
 mod format;
@@ -36,10 +36,10 @@ use std::sync::Arc;
 use base::KeyHash;
 use base::sync::Ordering;
 
-use super::Durable;
+use crate::durable_log::Durable;
 use crate::index::Place;
 use crate::index::slot::Slot;
-use crate::store::Inner;
+use crate::inner::Inner;
 
 pub(super) use apply::Applied;
 pub use format::CheckpointError;

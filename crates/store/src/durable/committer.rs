@@ -17,19 +17,21 @@
 //!     follows a failed one writes the rows of its segments with entries again.
 //!
 //! # References
-//! Rowan-KV §4.2.1; D1 to D6 of durable.rs.
+//! Rowan-KV §4.2.1; D1 to D6 of durable_log.rs.
 
 use std::sync::Arc;
 
 use base::sync::Ordering;
 
 use super::checkpoint::Checkpointer;
-use super::layout::{Row, RowCommit, RowState, Superblock};
-use super::{COMMIT_BOUND_FIRST_NS, COMMIT_BOUNDS, Durable, Health, locked};
+use super::{COMMIT_BOUND_FIRST_NS, COMMIT_BOUNDS, Durable, Health};
+use crate::durable_log::layout::{Row, RowCommit, RowState, Superblock};
+use crate::durable_log::locked;
 use crate::entry::{ALIGN_BYTES, HEADER_BYTES, Parsed, RawKind};
+use crate::inner::Inner;
 use crate::medium::{Medium, MediumError};
 use crate::record::Seal;
-use crate::store::{Inner, Store};
+use crate::store::Store;
 
 /// The result of a commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

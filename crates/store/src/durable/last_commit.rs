@@ -18,11 +18,11 @@
 //!     the same.
 //!
 //! # References
-//! K21; D7 of durable.rs; I3 of committer.rs.
+//! K21; D7 of durable_log.rs; I3 of committer.rs.
 
 use std::ops::Range;
 
-use super::layout::{Row, RowState, Superblock};
+use crate::durable_log::layout::{Row, RowState, Superblock};
 use crate::medium::{Medium, MediumError};
 use crate::record;
 
@@ -125,8 +125,8 @@ fn has_entries(
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::layout::RowCommit;
     use super::*;
+    use crate::durable_log::layout::RowCommit;
     use crate::medium::MemoryMedium;
     use crate::record::{Change, Record};
 

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::Durable;
 use super::checkpoint::{Checkpoint, CheckpointError};
 use super::committer::Committer;
 use super::last_commit::Torn;
-use super::layout::{FORMAT, NoSuper, Row, RowState, Superblock};
-use super::restore::{self, Damage, Recovery, Rows, Segments};
+use super::restore::{self, Damage, Recovery, Rows};
 use super::restoring::{Restoring, Way};
 use crate::config::{NeededMemory, OpenError, StoreConfig};
+use crate::durable_log::Durable;
+use crate::durable_log::layout::Segments;
+use crate::durable_log::layout::{FORMAT, NoSuper, Row, RowState, Superblock};
 use crate::medium::{Medium, MediumError};
 use crate::placement::NodeShare;
 use crate::store::{Begin, Store, enough_bytes};

@@ -17,24 +17,9 @@ use std::collections::BTreeSet;
 
 use super::checkpoint::CheckpointError;
 use super::last_commit::{self, Torn};
-use super::layout::{Row, RowState, Superblock};
+use crate::durable_log::layout::{Row, RowState, Superblock};
 use crate::medium::{Medium, MediumError};
 use crate::record::{self, Change, Seal, VERSION_MASK};
-
-/// The metadata of a medium, read before its entries.
-pub(crate) struct Segments {
-    pub superblock: Superblock,
-    /// The row of every segment of the file.
-    pub rows: Vec<Row>,
-}
-
-impl Segments {
-    /// The segments in use; a run is listed by its first.
-    pub(crate) fn used(&self) -> impl Iterator<Item = (u32, &Row)> {
-        let rows = self.rows.iter().enumerate();
-        rows.filter(|(_, row)| row.state != RowState::Free).map(|(at, row)| (at as u32, row))
-    }
-}
 
 /// Bytes that should be entries and are not.
 #[derive(Clone, Debug, PartialEq, Eq)]

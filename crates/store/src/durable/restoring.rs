@@ -19,11 +19,11 @@ use std::sync::Arc;
 
 use base::sync::{AtomicU64, Ordering};
 
-use super::Durable;
 use super::checkpoint::{Applied, Checkpoint, CheckpointError};
-use super::layout::{Row, RowState, Superblock};
 use super::open::{DataError, NewData, failed, no_room, refuse};
 use super::restore::{self, Damage, Found, Recovery, UsedCheckpoint};
+use crate::durable_log::Durable;
+use crate::durable_log::layout::{Row, RowState, Superblock};
 use crate::log::{Contents, NEVER_MS};
 use crate::medium::{Medium, MediumError};
 use crate::record::{ALIGN_BYTES, Record};

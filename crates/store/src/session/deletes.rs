@@ -10,8 +10,8 @@
 //!
 //! A delete takes about as much room as a short entry frees when that delete ends it. But the
 //! entry's room comes back only when its segment is emptied, and the delete's when all older
-//! segments are (durable.rs, D5), which passes over the log achieve (durable/passes.rs). The room
-//! kept for deletes makes each pass worth its copies.
+//! segments are (durable_log.rs, D5), which passes over the log achieve
+//! (durable_log/passes.rs). The room kept for deletes makes each pass worth its copies.
 //!
 //! # Invariants
 //! T1: of the reserve, deletes leave one segment for each session that makes room, and one more:
@@ -23,8 +23,8 @@ use base::UnixMillis;
 
 use super::Local;
 use crate::entry::Shape;
+use crate::inner::Inner;
 use crate::log::{Found, Purpose, Reservation, Victim};
-use crate::store::Inner;
 
 /// Bytes of a pass's victims that one request empties, beyond the first [`VICTIMS_MIN`] (T2).
 const SEEN_MAX_BYTES: u64 = 256 << 20;

@@ -2,7 +2,7 @@
 //! for every key that leaves the index (K2).
 //!
 //! ```text
-//!  begin ─▶ requests: append, publish ... ─▶ note ─▶ quiesce       durable.rs, D1
+//!  begin ─▶ requests: append, publish ... ─▶ note ─▶ quiesce       durable_log.rs, D1
 //!  unlink ─▶ bury: a delete with the next version and its horizon  D4, D5
 //! ```
 //!
@@ -16,10 +16,10 @@ use super::deletes::delete_shape;
 use super::{Local, Session};
 use crate::entry::{Entry, Header, Kind, Meta, VERSION_MASK, body_checksum};
 use crate::index::Chain;
+use crate::inner::Inner;
 use crate::log::{Appender, Purpose};
 use crate::pin::Pins;
 use crate::request::{Op, Outcome, Request, Sink, Update};
-use crate::store::Inner;
 
 /// The number of versions that a flush leaves to writes under way in a chain while it runs.
 const FLUSH_VERSIONS: u64 = 1 << 24;
@@ -146,7 +146,7 @@ impl Local {
         purpose: Purpose,
     ) -> bool {
         let is_flushed =
-            |durable: &Arc<crate::durable::Durable>| entry.version() <= durable.flush_floor();
+            |durable: &Arc<crate::durable_log::Durable>| entry.version() <= durable.flush_floor();
         if inner.durable.as_ref().is_none_or(is_flushed) {
             return true; // D4
         }

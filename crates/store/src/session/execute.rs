@@ -19,10 +19,10 @@ use crate::config::BATCH_MAX;
 use crate::entry::{Entry, HEADER_BYTES};
 use crate::index::Position;
 use crate::index::slot::{Slot, Tag};
+use crate::inner::Inner;
 use crate::pin::Pins;
 use crate::prefetch::{self, Hint, LINE_BYTES, Near, NonTemporal, Nothing};
 use crate::request::{LastUse, Op, Outcome, Request, Sink, Update};
-use crate::store::Inner;
 use crate::tuning::{Prefetch, Way, took};
 
 /// The lines of one entry that stage 2 prefetches; the processor's own prefetcher continues on

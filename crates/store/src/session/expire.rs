@@ -9,8 +9,8 @@ use super::execute::NO_GUESS;
 use crate::counters;
 use crate::entry::Entry;
 use crate::index::slot::{Slot, Tag};
+use crate::inner::Inner;
 use crate::prefetch;
-use crate::store::Inner;
 
 /// One session goes through all buckets of an index within this time, ...
 const PASS_MS: u64 = 1000;

@@ -24,9 +24,9 @@ use super::{Local, Session, range};
 use crate::config::BATCH_MAX;
 use crate::hot_array::HotArray;
 use crate::index::slot::Tag;
+use crate::inner::Inner;
 use crate::range::{NoOrder, Range, RangeEnd};
 use crate::request::{Item, LastUse, Op, Request, Sink, Update};
-use crate::store::Inner;
 use crate::tree::{Hint, HotPlace, Sought, Tree};
 
 /// The memory that a session keeps for each hot key.

@@ -10,8 +10,8 @@ use base::{KeyHash, UnixMillis};
 use super::recover::{RECOVER_ENTRIES, locate};
 use super::{Local, Session};
 use crate::entry::{ALIGN_BYTES, Entry, HEADER_BYTES, HEADER_MAX_BYTES};
-use crate::store::Inner;
-use crate::warm::Row;
+use crate::inner::Inner;
+use crate::warm_table::Row;
 
 impl Session {
     /// Names in `row` the entries of its segment that live and have not expired. No other session

@@ -20,8 +20,8 @@ use base::sync::Backoff;
 
 use super::Local;
 use crate::config::Mode;
+use crate::inner::Inner;
 use crate::log::{Log, Purpose};
-use crate::store::Inner;
 
 /// The number of attempts when other sessions take the room at once.
 const KEEP_ATTEMPTS_MAX: usize = 64;

@@ -22,11 +22,11 @@ use crate::config::{BATCH_MAX, Mode};
 use crate::entry::{Entry, HEADER_BYTES};
 use crate::index::slot::{Slot, Tag};
 use crate::index::{IndexFull, Position};
+use crate::inner::Inner;
 use crate::log::Log;
 use crate::pin::Pins;
 use crate::prefetch;
 use crate::request::{Op, Outcome, Request, Sink, Update};
-use crate::store::Inner;
 use crate::tree::{Hint, Inserted, Keys, NODE_BYTES, SPARE_NODES, Shortage, Sought, Tree};
 
 /// The nodes that a session keeps between requests.

@@ -9,9 +9,9 @@ use super::range::walk_range;
 use super::{Local, Session};
 use crate::cursor::UnknownCursor;
 use crate::index::slot::{Slot, Tag};
+use crate::inner::Inner;
 use crate::range::{Direction, Range, prefix_end};
 use crate::request::Item;
-use crate::store::Inner;
 use crate::tree::{Hint, Keys, Origin, Tree, Walk};
 
 /// The entries that FLUSHALL and the sweep of expired ones visit between two quiescent points.

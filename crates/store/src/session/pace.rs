@@ -26,8 +26,8 @@ use base::UnixMillis;
 
 use super::Local;
 use super::reclaim::StepMax;
+use crate::inner::Inner;
 use crate::log::{Aim, Purpose, SEARCH_ROWS, Search};
-use crate::store::Inner;
 
 /// The free segments for each session below which paced reclaiming begins. More would lie idle:
 /// with two, a store that is 85 % full copied a third more.

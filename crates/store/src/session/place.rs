@@ -15,8 +15,8 @@ use base::KeyHash;
 use super::Local;
 use super::execute::Call;
 use crate::index::slot::Tag;
+use crate::inner::Inner;
 use crate::log::{Appender, Queue, Role};
-use crate::store::Inner;
 
 impl Local {
     /// The queue for the key's new entry. If it is in the ghost table, it is removed from there,

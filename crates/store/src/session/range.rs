@@ -19,10 +19,10 @@ use super::Session;
 use crate::config::BATCH_MAX;
 use crate::entry::{Entry, HEADER_BYTES};
 use crate::index::slot::Slot;
+use crate::inner::Inner;
 use crate::log::Log;
 use crate::range::{Direction, NoOrder, Range, RangeEnd, RangeSink};
 use crate::request::Item;
-use crate::store::Inner;
 use crate::tree::{Hint, Keys, Origin, Sought, Tree, Walk};
 
 /// The entries that one call looks at ...

@@ -27,8 +27,8 @@ use crate::config::{Eviction, Mode};
 use crate::entry::Entry;
 use crate::index::Position;
 use crate::index::slot::{Slot, Tag};
+use crate::inner::Inner;
 use crate::log::{Appender, Purpose, Queue, Reason, Victim};
-use crate::store::Inner;
 
 /// Entries whose buckets are prefetched together.
 const GROUP: usize = 16;

@@ -16,11 +16,11 @@ use super::{Local, Session};
 use crate::entry::{ALIGN_BYTES, Entry, Header, Kind, Meta, Shape, body_checksum};
 use crate::index::IndexFull;
 use crate::index::slot::{Slot, Tag};
+use crate::inner::Inner;
 use crate::log::{Appender, Purpose};
 use crate::prefetch;
 use crate::record::{Change, Record};
 use crate::replica::RecoveredDelete;
-use crate::store::Inner;
 
 /// The entries whose buckets are prefetched together, before a quiescent point.
 pub(super) const RECOVER_ENTRIES: usize = 32;

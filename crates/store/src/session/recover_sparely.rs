@@ -27,8 +27,8 @@ use super::recover::RECOVER_ENTRIES;
 use super::{Local, Session};
 use crate::entry::{ALIGN_BYTES, Entry};
 use crate::index::IndexFull;
+use crate::inner::Inner;
 use crate::log::Reserve;
-use crate::store::Inner;
 
 /// The positions of entries: in words behind a first place.
 pub(crate) struct Starts<'l> {

@@ -17,10 +17,10 @@ use super::{Local, Session};
 use crate::entry::{Entry, Header, Kind, Meta, Shape, body_checksum};
 use crate::index::IndexFull;
 use crate::index::slot::{Slot, Tag};
+use crate::inner::Inner;
 use crate::log::{Appender, Purpose};
 use crate::prefetch;
 use crate::replica::{Installed, NotInstalled, Replica, ReplicaChange, ShardCounts};
-use crate::store::Inner;
 
 /// The chains that one step of a sweep visits.
 const SWEEP_HEADS: u32 = 128;

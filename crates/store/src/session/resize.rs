@@ -12,7 +12,7 @@ use std::cell::Cell;
 
 use super::Local;
 use crate::index::{Move, Moved};
-use crate::store::Inner;
+use crate::inner::Inner;
 
 /// The items that come or go before the session reports them to the index.
 const SETTLE_ITEMS: u64 = 16;

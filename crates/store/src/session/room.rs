@@ -18,8 +18,8 @@ use super::Local;
 use super::deletes::Want;
 use super::reclaim::{Job, Step, StepMax};
 use crate::config::Mode;
+use crate::inner::Inner;
 use crate::log::{Aim, Found, Purpose, Queue, Reason, Reservation, Search, Then, Victim};
-use crate::store::Inner;
 
 /// Cleaning takes segments below this live share (Rowan-KV §4.4) ...
 const CLEAN_BELOW_PCT: u64 = 75;
@@ -320,7 +320,7 @@ pub(crate) fn low_water(inner: &Inner, per_session: u32) -> u32 {
 }
 
 /// The oldest segment, if deletes that wait for it take up too much of a durable log: once it is
-/// emptied, those written before the next one was opened may be dropped (durable.rs, D5).
+/// emptied, those written before the next one was opened may be dropped (durable_log.rs, D5).
 fn oldest_victim(inner: &Inner) -> Option<Victim> {
     let durable = inner.durable.as_ref()?;
     let log_bytes = u64::from(inner.log.segment_count()) * inner.log.segment_bytes();

@@ -11,22 +11,12 @@
 //! S1: a buffer above [`KEPT_BYTES`] is booked before it is allocated, and is freed with the update
 //!     that needed it.
 
-use std::fmt;
 use std::sync::OnceLock;
 
-use crate::request::ScratchRoom;
+use crate::scratch_room::ScratchBooks;
 
 /// The bytes that a session keeps from one update to the next, without booking them.
 const KEPT_BYTES: usize = 64 << 10;
-
-/// The ledger in which long buffers are booked.
-pub struct ScratchBooks(pub Box<dyn ScratchRoom>);
-
-impl fmt::Debug for ScratchBooks {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("ScratchBooks")
-    }
-}
 
 /// The buffer of one session.
 #[derive(Debug, Default)]

@@ -17,10 +17,10 @@ use super::kept_room::{HasRoom, Room};
 use super::{Changes, Local, Session};
 use crate::entry::{HEADER_BYTES, Seen};
 use crate::index::slot::Tag;
+use crate::inner::Inner;
 use crate::pin::Pins;
 use crate::prefetch::Near;
 use crate::request::{LastUse, Op, Outcome, Request, Sink, Update};
-use crate::store::Inner;
 
 /// Optimistic attempts before the locks are taken.
 const ATTEMPTS_MAX: usize = 16;

@@ -13,11 +13,11 @@ use super::write::Found;
 use crate::entry::{ALIGN_BYTES, Header, Meta, Seen, Shape};
 use crate::index::slot::Tag;
 use crate::index::{Chain, IndexFull};
+use crate::inner::Inner;
 use crate::log::{Appender, Purpose, Queue};
 use crate::pieces::{Parts, Pieces};
 use crate::pin::Pins;
 use crate::request::{Item, LastUse, Outcome, Sink, Update, Use, Verdict, stored_token};
-use crate::store::Inner;
 
 /// The result of one attempt at a write under the lock.
 enum Attempt<'a, R> {

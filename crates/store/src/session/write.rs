@@ -16,10 +16,10 @@ use super::execute::{Call, find};
 use crate::entry::{Entry, Header, Meta, Seen, Shape};
 use crate::index::slot::{Slot, Tag};
 use crate::index::{Chain, IndexFull, Position};
+use crate::inner::Inner;
 use crate::log::{Appender, Reservation};
 use crate::pin::Pins;
 use crate::request::{Condition, Expiry, Item, LastUse, Outcome, Set, Sink};
-use crate::store::Inner;
 
 /// The entry of a key, and its position.
 pub(super) type Found<'a> = Option<(Position, Entry<'a>)>;

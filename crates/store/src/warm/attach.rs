@@ -11,7 +11,6 @@ use std::os::unix::fs::FileExt;
 
 use base::UnixMillis;
 
-use super::table::{NoTrailer, TRAILER_BYTES};
 use super::{
     Found, Kept, Misfit, Opened, Row, Table, Trailer, WarmError, WarmFile, failed, lengthen,
     whole_pages,
@@ -24,6 +23,7 @@ use crate::record::ALIGN_BYTES;
 use crate::session::{Session, Starts, has_expired, is_whole_entry};
 use crate::store::{Begin, Store, enough_bytes};
 use crate::tuning::Tuning;
+use crate::warm_table::{NoTrailer, TRAILER_BYTES};
 
 /// The contents of a file.
 pub(super) enum Last {

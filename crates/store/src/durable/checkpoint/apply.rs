@@ -8,13 +8,13 @@
 use base::KeyHash;
 use base::sync::{AtomicU64, Ordering};
 
-use super::super::layout::{Row, RowState, Superblock};
 use super::super::restore::used_bytes;
 use super::{Checkpoint, CheckpointError};
+use crate::durable_log::layout::{Row, RowState, Superblock};
 use crate::index::slot::Slot;
 use crate::index::{Filler, IndexFull};
+use crate::inner::Inner;
 use crate::record::ALIGN_BYTES;
-use crate::store::Inner;
 
 /// A checkpoint together with the state of its segments.
 pub(in super::super) struct Applied {

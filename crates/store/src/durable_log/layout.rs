@@ -112,7 +112,7 @@ pub struct RowCommit {
 
 impl RowCommit {
     /// The last commit that was synced before this one was written.
-    pub(super) fn synced(&self) -> u64 {
+    pub(crate) fn synced(&self) -> u64 {
         self.number.saturating_sub(u64::from(self.since_synced))
     }
 }
@@ -330,6 +330,21 @@ impl Row {
                 end_bytes: word(bytes, 7),
             },
         })
+    }
+}
+
+/// The metadata of a medium, read before its entries.
+pub(crate) struct Segments {
+    pub superblock: Superblock,
+    /// The row of every segment of the file.
+    pub rows: Vec<Row>,
+}
+
+impl Segments {
+    /// The segments in use; a run is listed by its first.
+    pub(crate) fn used(&self) -> impl Iterator<Item = (u32, &Row)> {
+        let rows = self.rows.iter().enumerate();
+        rows.filter(|(_, row)| row.state != RowState::Free).map(|(at, row)| (at as u32, row))
     }
 }
 

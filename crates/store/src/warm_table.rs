@@ -25,10 +25,10 @@ pub const LAYOUT: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"DVTLWARM";
 /// The mark in the place of a trailer while a store runs.
-pub(super) const RUNNING: [u8; TRAILER_BYTES] =
+pub(crate) const RUNNING: [u8; TRAILER_BYTES] =
     *b"DVTLWARM is running, or was killed; nothing in here is believed.";
 /// The length of the trailer.
-pub(super) const TRAILER_BYTES: usize = 64;
+pub(crate) const TRAILER_BYTES: usize = 64;
 const HEADER_BYTES: usize = 16;
 const ROW_BYTES: usize = 32;
 const WORD_BYTES: usize = 8;
@@ -40,7 +40,7 @@ const FLAG_SMALL: u32 = 1 << 1;
 
 /// The file's last bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Trailer {
+pub(crate) struct Trailer {
     pub memory_bytes: u64,
     pub table_bytes: u64,
     pub table_sum: u32,
@@ -53,7 +53,7 @@ pub(super) struct Trailer {
 
 /// The reason why the last bytes of a file are not a trailer that this program reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoTrailer {
+pub(crate) enum NoTrailer {
     /// A store is running, or was killed.
     Running,
     /// The bytes are foreign.
@@ -63,7 +63,7 @@ pub(super) enum NoTrailer {
 }
 
 impl Trailer {
-    pub(super) fn to_bytes(self) -> [u8; TRAILER_BYTES] {
+    pub(crate) fn to_bytes(self) -> [u8; TRAILER_BYTES] {
         let mut bytes = Vec::with_capacity(TRAILER_BYTES);
         bytes.extend(MAGIC);
         bytes.extend(LAYOUT.to_le_bytes());
@@ -77,7 +77,7 @@ impl Trailer {
         bytes.try_into().expect("8 + 8 + 5 x 8 + 4 + 4 bytes")
     }
 
-    pub(super) fn parse(bytes: &[u8; TRAILER_BYTES]) -> Result<Trailer, NoTrailer> {
+    pub(crate) fn parse(bytes: &[u8; TRAILER_BYTES]) -> Result<Trailer, NoTrailer> {
         let sum = crc::extend(crc::START, &bytes[..TRAILER_SUM_AT]);
         if *bytes == RUNNING {
             return Err(NoTrailer::Running);
@@ -115,7 +115,7 @@ pub(crate) struct Row {
 
 impl Row {
     /// The positions of its live entries, in words of eight bytes behind its start.
-    pub(super) fn starts(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn starts(&self) -> impl Iterator<Item = u32> {
         let of_word = |(at, word): (usize, &u64)| {
             let (first, mut left) = (at as u32 * u64::BITS, *word);
             std::iter::from_fn(move || {
@@ -136,7 +136,7 @@ impl Row {
         self.live[word] |= 1 << (start % u64::BITS);
     }
 
-    pub(super) fn append_to(&self, bytes: &mut Vec<u8>) {
+    pub(crate) fn append_to(&self, bytes: &mut Vec<u8>) {
         bytes.extend(self.segment.to_le_bytes());
         bytes.extend(self.run_len.to_le_bytes());
         bytes.extend(self.contents.used_bytes.to_le_bytes());
@@ -159,14 +159,14 @@ pub(crate) struct Table {
 
 /// The most bytes that a table takes for this much memory and this many segments, without the
 /// trailer.
-pub(super) fn bytes_max(memory_bytes: u64, segments: u64) -> u64 {
+pub(crate) fn bytes_max(memory_bytes: u64, segments: u64) -> u64 {
     let bits_bytes = memory_bytes / (u64::from(u64::BITS) * ALIGN_BYTES as u64) * WORD_BYTES as u64;
     let row_bytes = (ROW_BYTES + WORD_BYTES) as u64;
     HEADER_BYTES as u64 + segments * row_bytes + bits_bytes
 }
 
 /// The first bytes of a table.
-pub(super) fn header(segment_bytes: u64, row_count: u32) -> [u8; HEADER_BYTES] {
+pub(crate) fn header(segment_bytes: u64, row_count: u32) -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
     bytes[..8].copy_from_slice(&segment_bytes.to_le_bytes());
     bytes[8..12].copy_from_slice(&row_count.to_le_bytes());
@@ -176,7 +176,7 @@ pub(super) fn header(segment_bytes: u64, row_count: u32) -> [u8; HEADER_BYTES] {
 impl Table {
     /// Decodes a table from bytes whose sum is right; `None`: they are not a table of this much
     /// memory (I3).
-    pub(super) fn parse(bytes: &[u8], memory_bytes: u64) -> Option<Table> {
+    pub(crate) fn parse(bytes: &[u8], memory_bytes: u64) -> Option<Table> {
         let mut rest = Bytes(bytes);
         let segment_bytes = rest.u64().filter(|bytes| bytes.is_power_of_two())?;
         let row_count = rest.u32()?;
