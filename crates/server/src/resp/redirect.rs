@@ -34,6 +34,17 @@ use crate::walks::Caller;
 const NOT_IN_TRANSACTION: ErrorReply<'static> =
     ErrorReply::Other("FLUSHALL in a transaction is not supported in a cluster");
 
+/// What a command does with its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    /// It reads them now.
+    Read,
+    /// It is queued by MULTI, and reads nothing before EXEC.
+    LaterRead,
+    /// It may write.
+    Write,
+}
+
 /// The slots of a command's keys.
 pub(super) enum Keyed {
     Nothing,
@@ -195,11 +206,15 @@ impl<E: Engine> Gather<'_, '_, E> {
         let Some(id) = id.filter(|_| self.core.cluster.is_some()) else { return false };
         let keyed = slot_of(keys_in(id, raw).into_iter().flatten());
         let is_read = id.spec().flags.contains(Flags::READONLY);
-        if self.is_elsewhere(caller, keyed, is_read) {
+        let is_queueing = self.core.connections[caller.slot].resp().is_queueing();
+        let access = match is_read {
+            true if is_queueing => Access::LaterRead,
+            true => Access::Read,
+            false => Access::Write,
+        };
+        if self.is_elsewhere(caller, keyed, access) {
             return true;
         }
-        let connection = &mut self.core.connections[caller.slot];
-        let is_queueing = connection.resp().transaction.as_ref().is_some_and(|it| it.is_queueing());
         let is_refused = is_queueing && matches!(parsed, Ok(Command::Flush { .. }));
         if is_refused {
             self.fail(caller, &NOT_IN_TRANSACTION);
@@ -217,13 +232,11 @@ impl<E: Engine> Gather<'_, '_, E> {
         if self.core.cluster.is_none() {
             return false;
         }
-        if self.is_elsewhere(caller, slot_of(keys), !writes) {
-            return true;
-        }
-        false
+        let access = if writes { Access::Write } else { Access::Read };
+        self.is_elsewhere(caller, slot_of(keys), access)
     }
 
-    fn is_elsewhere(&mut self, caller: Caller, keyed: Keyed, is_read: bool) -> bool {
+    fn is_elsewhere(&mut self, caller: Caller, keyed: Keyed, access: Access) -> bool {
         let slot = match keyed {
             Keyed::Nothing => return false,
             Keyed::Several => {
@@ -235,13 +248,13 @@ impl<E: Engine> Gather<'_, '_, E> {
         let Some(view) = &self.core.cluster else { return false };
         match view.settled_place(slot) {
             Place::Here | Place::ThroughControl => {
-                if is_read && !self.is_routed() {
+                if access == Access::Read && !self.is_routed() {
                     self.core.note_read_here(caller.slot); // I3
                 }
                 return false;
             }
             Place::Elsewhere => {
-                let has_copy = is_read && view.has_copy(slot);
+                let has_copy = access != Access::Write && view.has_copy(slot);
                 if has_copy && self.core.connections[caller.slot].resp().reads_copies {
                     return false;
                 }

@@ -410,6 +410,33 @@ fn reads_past_the_router_are_told_only_under_the_lease() {
     }
 }
 
+/// A command that MULTI only queues reads nothing.
+#[test]
+fn a_queued_read_needs_no_lease() {
+    const TOLD: &str =
+        "-TRYAGAIN this node lost the slot or its lease while it read: send it again\r\n";
+    let view = view_of(2);
+    let mut bench = Bench::new(Some(Arc::clone(&view)), store::IndexKind::Hash);
+    assert_eq!(bench.ask("SET bar 1"), "+OK\r\n");
+    for (lease_until, told) in [(u64::MAX, "*1\r\n$1\r\n1\r\n"), (0, TOLD)] {
+        assert_eq!(bench.ask("MULTI"), "+OK\r\n");
+        view.set_lease(0);
+        assert_eq!(bench.ask("GET bar"), "+QUEUED\r\n");
+        view.set_lease(lease_until);
+        // Plain reads are tried again for a while.
+        let mut reply = bench.ask("EXEC");
+        for _ in 0..1_000 {
+            if reply.is_empty() {
+                std::thread::sleep(Duration::from_millis(1));
+                reply = bench.ask("");
+            }
+        }
+        assert_eq!(reply, told);
+        view.set_lease(u64::MAX);
+        assert_eq!(bench.ask("GET bar"), "$1\r\n1\r\n");
+    }
+}
+
 /// An error in the place of the rest of a reply would be taken for the replies to what follows.
 #[test]
 fn the_rest_of_a_reply_in_parts_is_not_replaced_by_an_error() {
