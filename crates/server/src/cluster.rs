@@ -1,5 +1,5 @@
 //! This server as one node of a cluster: the view that its workers consult before they execute, and
-//! the control thread that drives the node's state machine (`cluster::Node`).
+//! the logs, sockets and replicas that `control_thread` drives the node's state machine with.
 //!
 //! ```text
 //!  worker ─ slot of the key ─▶ View ─┬─ Here ────────▶ a read, executed by the worker

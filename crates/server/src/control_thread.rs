@@ -1,5 +1,15 @@
-//! The control thread of a cluster's node: runs the node's state machine, and everything between it
-//! and the workers.
+//! The control thread of a cluster's node: runs the node's state machine (`cluster::Node`), and
+//! everything between it and the workers.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `start` | what is opened and joined before the thread runs |
+//! | `control` | its loop: input for the node, and what the node wants done |
+//! | `outstanding`, `groups` | requests that wait: each alone, several together |
+//! | `flushes`, `forwards` | flushes of all nodes, requests that other nodes execute |
+//! | `facts` | what it reports about its shards |
+//! | `inbound` | its part of the logs that receive other nodes' entries |
+//! | `departure` | giving its shards away before it ends |
 
 mod control;
 mod departure;

@@ -26,7 +26,7 @@ use crate::hot::{HotKey, Published as HotSet};
 use crate::process::unix_now;
 use crate::published::Entry;
 use crate::published::Lately;
-use crate::published::TunerView as View;
+use crate::published::TunerView;
 use crate::published::Workload;
 use crate::shared::Shared;
 use crate::sizes::SizeNumbers;
@@ -112,7 +112,7 @@ pub struct Snapshot {
     /// The recent workload; `None`: nothing ran.
     pub workload: Option<Workload>,
     /// The tuner's state; `None`: nothing is tuned.
-    pub tuner: Option<View>,
+    pub tuner: Option<TunerView>,
     /// The objective of latency in nanoseconds; 0: there is none.
     pub slo_ns: u64,
     /// The sampled latencies since the start.
@@ -356,7 +356,7 @@ impl Snapshot {
             "cluster": self.cluster.as_ref().map(cluster::ClusterNumbers::json),
             "data": durable::json(self.data.as_ref()),
             "workload": self.workload.as_ref().map(Workload::json),
-            "tuner": self.tuner.as_ref().map(View::json),
+            "tuner": self.tuner.as_ref().map(TunerView::json),
             "slo": slo::json(self),
             "llc_ways": self.ways.map(|(mr, cr)| json!({ "mr": mr, "cr": cr })),
             "manager": {

@@ -2,7 +2,8 @@
 //! and the mailboxes of the workers.
 //!
 //! ```text
-//!  any thread ──Control──▶ mailbox (channel + eventfd) ──▶ worker, between two rounds
+//!  workers, manager, admin pages, signals ──▶ Shared ─┬─ store, budget, clients, counters, ...
+//!                                                     └─ mailboxes ──▶ workers
 //! ```
 //!
 //! # Concurrency

@@ -108,15 +108,13 @@ impl Ledger {
         if !self.budget.try_turn(from, to, bytes) {
             return false;
         }
-        for (kind, sign) in [(from, false), (to, true)] {
-            let part = &mut self.parts[kind as usize];
-            let turn = |bytes_before: u64| match sign {
-                true => bytes_before + bytes,
-                false => bytes_before - bytes,
-            };
-            part.granted_bytes = turn(part.granted_bytes);
-            part.used_bytes = turn(part.used_bytes);
-        }
+        let part = &mut self.parts[from as usize];
+        debug_assert!(bytes <= part.used_bytes, "I2: turned more than was reserved");
+        part.granted_bytes -= bytes;
+        part.used_bytes -= bytes;
+        let part = &mut self.parts[to as usize];
+        part.granted_bytes += bytes;
+        part.used_bytes += bytes;
         true
     }
 

@@ -25,7 +25,7 @@ use policy::tuner::{
 };
 
 use super::{Controller, Decision, Observed};
-use crate::published::TunerView as View;
+use crate::published::TunerView;
 
 /// Length of a window under load.
 pub const WINDOW: Duration = Duration::from_millis(10);
@@ -90,7 +90,7 @@ struct Window {
     began: Observed,
 }
 
-impl<K: Knobs, S: Fn(Option<View>) + Send> Tuning<K, S> {
+impl<K: Knobs, S: Fn(Option<TunerView>) + Send> Tuning<K, S> {
     /// Begins with the knobs in their present positions.
     pub fn new(mut knobs: K, rules: TunerRules, show: S) -> Tuning<K, S> {
         let tuner = open(&mut knobs, rules);
@@ -161,7 +161,7 @@ fn open(knobs: &mut impl Knobs, rules: TunerRules) -> Option<Tuner> {
     Some(Tuner::new(ranges, rules, configuration))
 }
 
-impl<K: Knobs, S: Fn(Option<View>) + Send> Controller for Tuning<K, S> {
+impl<K: Knobs, S: Fn(Option<TunerView>) + Send> Controller for Tuning<K, S> {
     fn name(&self) -> &'static str {
         "tuner"
     }
@@ -196,7 +196,7 @@ impl<K: Knobs, S: Fn(Option<View>) + Send> Controller for Tuning<K, S> {
         let event = tuner.take_event();
         let state = if tuner.is_searching() { "searching" } else { "watching" };
         let counters = tuner.counters();
-        (self.show)(Some(View { state, configuration, counters, measurement }));
+        (self.show)(Some(TunerView { state, configuration, counters, measurement }));
         if configuration != before {
             (self.set_at, self.period) = (Some(now), SETTLE_LOOK);
         }
