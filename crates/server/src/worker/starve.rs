@@ -396,11 +396,12 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let connections = &self.core.connections;
         let waiting = self.starved.slots.iter().filter_map(|slot| {
             let connection = connections.get(*slot)?;
+            let has_bytes = connection.input.held.capacity() as u64;
             (is_in_line(connection) && !slow.contains(slot)).then(|| Waiting {
                 slot: *slot,
                 client_id: connection.client.id,
-                missing_bytes: wanted_bytes(connection, group_bytes_max)
-                    .saturating_sub(connection.input.held.capacity() as u64),
+                has_bytes,
+                missing_bytes: wanted_bytes(connection, group_bytes_max).saturating_sub(has_bytes),
                 waited: waited(connection, now),
             })
         });

@@ -21,10 +21,21 @@ pub(super) struct Waiting {
     pub slot: usize,
     /// Of its connection, never reused.
     pub client_id: u64,
+    /// The room that it has.
+    pub has_bytes: u64,
     /// The room that it still lacks, as far as that is known.
     pub missing_bytes: u64,
     /// How long it has waited, in all.
     pub waited: Duration,
+}
+
+impl Waiting {
+    /// What it is taken to lack. A command of known length gets its room as a whole, so one that
+    /// has a part of it asks only for its next part, and may end anywhere: it is taken to be as
+    /// long again.
+    fn lacks_bytes(&self) -> u64 {
+        self.missing_bytes.max(self.has_bytes)
+    }
 }
 
 /// The command that room is put aside for.
@@ -78,7 +89,7 @@ impl Line {
             self.leave(head.slot);
         }
         let shortest = waiting.iter().filter(|it| it.waited >= patience.short);
-        let shortest = shortest.min_by_key(|it| (it.missing_bytes, it.slot));
+        let shortest = shortest.min_by_key(|it| (it.lacks_bytes(), it.slot));
         let oldest = waiting.iter().filter(|it| it.waited >= patience.long);
         let oldest = oldest.max_by_key(|it| it.waited);
         let is_turn_of_short = std::mem::take(&mut self.was_oldest);
@@ -99,7 +110,7 @@ mod tests {
 
     fn waiting(slot: usize, missing_bytes: u64, waited_ms: u64) -> Waiting {
         let waited = Duration::from_millis(waited_ms);
-        Waiting { slot, client_id: slot as u64 + 1, missing_bytes, waited }
+        Waiting { slot, client_id: slot as u64 + 1, has_bytes: 0, missing_bytes, waited }
     }
 
     fn chosen(line: &mut Line, waiting: &[Waiting]) -> Option<(usize, bool)> {
@@ -120,6 +131,16 @@ mod tests {
         let long = waiting(1, 1_000, 400);
         assert_eq!(chosen(&mut line, &[long]), Some((1, false)));
         assert_eq!(chosen(&mut line, &[long, waiting(2, 10, 300)]), Some((2, false)));
+    }
+
+    /// Otherwise each look would refuse a long command to feed another a step of its unknown length.
+    #[test]
+    fn a_command_that_has_a_part_is_taken_to_lack_as_much_again() {
+        let mut line = Line::default();
+        let part = Waiting { has_bytes: 300, ..waiting(1, 10, 400) };
+        let known = waiting(2, 200, 400);
+        assert_eq!(chosen(&mut line, &[part, known]), Some((2, false)));
+        assert_eq!(chosen(&mut line, &[part, waiting(2, 400, 400)]), Some((1, false)));
     }
 
     #[test]
