@@ -1,6 +1,6 @@
 //! The file of users: what is taken reads back to itself, and nothing makes its reader panic.
 
-use server::acl::check_text;
+use sessions::acl::check_text;
 
 /// An input is a file.
 pub fn acl_files(data: &[u8]) {

@@ -83,7 +83,7 @@ fn handle(signal: i32) {
     let mut state = state();
     let reason = match (signal, &mut state.stage) {
         (SIGHUP, Stage::Running(running)) => return running.reload.run(),
-        (SIGUSR2, Stage::Running(running)) => return running.shared.log_state(),
+        (SIGUSR2, Stage::Running(running)) => return server::log_state(&running.shared),
         (SIGHUP, _) => return state.is_reload_asked = true,
         (SIGUSR2, _) => return info!("the server starts: there is no state to log yet"),
         (SIGTERM, _) => "SIGTERM",

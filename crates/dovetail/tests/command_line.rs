@@ -123,7 +123,7 @@ fn settings_that_contradict_each_other_are_status_2() {
     );
     check(&["--pin", "on", "--threads", "256"], "--pin on: needs a core for each of 256 threads");
     // More ways than a bitmap of the kernel has are a slip of the pen on every machine; a machine
-    // that has none, or refuses them, is status 1 (`cat` in crates/server/src/manager/ways.rs).
+    // that has none, or refuses them, is status 1 (`cat` in crates/control/src/manager/ways.rs).
     check(&["--cat", "65"], "--cat: `65` is");
 }
 

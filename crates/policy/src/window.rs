@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `rules` | when a window opens and closes: numbers only, for a server and for a simulated one |
 //! | `operation` | what a window has to know of an operation |
+//! | `worth` | which writes are worth a window |
 //! | `ahead` | the bounded search for a dependent request |
 //! | `windows` | a worker's open windows |
 //! | `plan`, `execute` | what a closed window does to the store, and each operation's reply |
@@ -27,6 +28,7 @@ pub mod rules;
 #[cfg(test)]
 mod sample;
 pub mod windows;
+pub mod worth;
 
 pub use ahead::Ahead;
 pub use execute::{Change, Executor, FinalWrite};
@@ -36,3 +38,4 @@ pub use rules::{
     CloseReason, CloseWhen, Dependent, InSight, OpenWindow, WindowRules, WindowTimer, WriteStep,
 };
 pub use windows::{Action, WindowCounters, WindowId, Windows};
+pub use worth::Compacts;

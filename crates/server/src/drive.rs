@@ -21,18 +21,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::WorkerId;
-
-use crate::cluster::View;
-use crate::config::{Config, Poll};
-use crate::counters::Dialect;
-use crate::engine::RunToCompletion;
-use crate::error::StartError;
-use crate::forwarding::Routed;
-use crate::lanes::Fabric;
-use crate::poller::{Interest, Poller, READY_MAX, Ready};
-use crate::replicate::ControlChannel;
-use crate::shared::Shared;
-use crate::worker::{Worker, WorkerSockets};
+use config::StartError;
+use config::{Config, Poll};
+use counters::Dialect;
+use dispatch::lanes::Fabric;
+use host::poller::{Interest, Poller, READY_MAX, Ready};
+use replication::cluster::View;
+use replication::replicate::ControlChannel;
+use runtime::engine::RunToCompletion;
+use runtime::shared::Shared;
+use workers::forwarding::Routed;
+use workers::worker::{Worker, WorkerSockets};
 
 /// A poller that reports every socket as ready: a worker learns from the kernel that there is
 /// nothing to read.
@@ -82,7 +81,7 @@ impl Drive {
     /// Opens the store and creates the workers. They never sleep.
     ///
     /// # Errors
-    /// As for [`crate::Server::start`]; and if the settings route nothing.
+    /// As for [`crate::server::Server::start`]; and if the settings route nothing.
     pub fn new(config: Config) -> Result<Drive, StartError> {
         Drive::of_cluster(config, None)
     }

@@ -8,33 +8,36 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use base::WorkerId;
+use config::HotSetSize;
+use config::StartError;
+use config::descriptors;
+use config::{Config, Poll};
+use control::manager::ManagerThread;
+use control::populate::Populate;
 use crossbeam_channel::{Receiver, Sender};
+use dispatch::hot;
+use dispatch::lanes::{Fabric, Layers, Turn};
+use dispatch::layer_settings::check_tuning;
+use handlers::memcached::udp::{self, UdpPort};
+use host::affinity;
+use host::poller::{Epoll, Poller, Timed};
+use host::topology;
+use host::topology::SYSFS_NODES;
+use native::shm::ShmDoor;
+use native::{self, Native, Shop};
+use observe::admin::AdminThread;
+use replication::durable::LogThread;
+use runtime::engine::{Home, RunToCompletion};
+use runtime::shared::Shared;
+use runtime::slo::{SLO_MAX, SLO_MIN};
+use sessions::memcached_users::Users;
 use store::Session;
 use wire::native::TagKey;
+use workers::forwarding::Routed;
+use workers::listen::{UnixListener, listen, listen_unix};
+use workers::worker::{Worker, WorkerSockets};
 
-use crate::admin::AdminThread;
-use crate::config::HotSetSize;
-use crate::config::{Config, Poll};
 use crate::control_thread::{self, ControlThread};
-use crate::durable::LogThread;
-use crate::engine::{Home, RunToCompletion};
-use crate::error::StartError;
-use crate::forwarding::Routed;
-use crate::hot;
-use crate::lanes::{Fabric, Layers, Turn};
-use crate::listen::{UnixListener, listen, listen_unix};
-use crate::manager::ManagerThread;
-use crate::memcached::udp::{self, UdpPort};
-use crate::memcached_users::Users;
-use crate::native::shm::ShmDoor;
-use crate::native::{self, Native, Shop};
-use crate::poller::{Epoll, Poller, Timed};
-use crate::populate::Populate;
-use crate::shared::Shared;
-use crate::slo::{SLO_MAX, SLO_MIN};
-use crate::topology::SYSFS_NODES;
-use crate::worker::{Worker, WorkerSockets};
-use crate::{affinity, descriptors, topology};
 
 /// The maximum number of worker threads.
 const THREADS_MAX: usize = 256;
@@ -395,7 +398,7 @@ fn check(config: &Config) -> Result<(), StartError> {
     };
     out_of_range("threads", config.threads, 1, THREADS_MAX as u64)?;
     config.check_pins(affinity::processor_count())?;
-    config.check_tuning()?;
+    check_tuning(config)?;
     out_of_range("batch", config.batch, 1, store::BATCH_MAX as u64)?;
     if config.slo.is_some_and(|time| !(SLO_MIN..=SLO_MAX).contains(&time)) {
         return Err(StartError::SloOutOfRange);
@@ -498,3 +501,6 @@ fn open_natives(
     };
     Ok((0..listening).map(&mut open).collect())
 }
+
+#[cfg(test)]
+mod tests;

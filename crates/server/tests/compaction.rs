@@ -2,8 +2,9 @@
 
 use std::io::{BufRead, BufReader};
 
+use counters::Totals;
+
 use crate::support::{Client, TestServer, bulk, command, config};
-use server::counters::Totals;
 use server::{Compacts, Config, Dispatch, WritePolicy};
 
 fn words(words: &[&str]) -> Vec<u8> {

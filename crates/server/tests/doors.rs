@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use counters::{DropReason, UdpDrop};
+use sessions::doors::{Access, DefaultUser, Door, State, answer};
+
 use crate::support::native::{Peer, get};
 use crate::support::{Client, PATIENCE, TestServer, config, free_udp_port, read_some};
 use landing::shm::{ClientConfig, ClientEnd, Woken};
-use server::counters::{DropReason, UdpDrop};
-use server::doors::{Access, DefaultUser, Door, State, answer};
 use server::{Config, UdpConfig};
 use wire::native::{Frame, Hello, Kind, Reason, Refusal, TagKey, Versions};
 

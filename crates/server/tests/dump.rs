@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpStream, UdpSocket};
 
-use server::work::TURN_UNITS;
+use commands::work::TURN_UNITS;
 use server::{Config, Dispatch, IndexKind, UdpConfig, WritePolicy};
 
 use crate::support::{Client, PATIENCE, TestServer, command, config, free_udp_port, read_some};

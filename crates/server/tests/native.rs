@@ -12,7 +12,7 @@ fn start() -> TestServer {
     TestServer::with(config())
 }
 
-fn native(server: &TestServer) -> server::counters::NativeTotals {
+fn native(server: &TestServer) -> counters::NativeTotals {
     server.server().shared().totals().native
 }
 
@@ -418,9 +418,7 @@ fn strangers_frames_are_dropped_or_refused_and_counted() {
     for datagram in &hostile {
         peer.socket.send(datagram).unwrap();
     }
-    use server::counters::DropReason::{
-        Malformed, NotOurs, Tag, Truncated, UnknownSession, Version,
-    };
+    use counters::DropReason::{Malformed, NotOurs, Tag, Truncated, UnknownSession, Version};
     // Several workers share the port: each takes its datagrams in its own time.
     peer.wait_for(|| {
         let drops = native(&server).drops;
@@ -452,7 +450,7 @@ fn a_hello_in_another_version_is_told_so() {
     let mut requests = peer.frame(&[get(b"k")]);
     requests[2] = 2;
     peer.socket.send(&requests).unwrap();
-    peer.wait_for(|| native(&server).drops[server::counters::DropReason::Version as usize] == 3);
+    peer.wait_for(|| native(&server).drops[counters::DropReason::Version as usize] == 3);
     assert_eq!(Peer::cookie_of(&peer.hello(None)).map(|_| ()), Some(()), "nothing else came");
 }
 
@@ -469,7 +467,7 @@ fn datagrams_without_the_key_are_not_heard() {
     let other = Peer::bind(&server, wire::native::TagKey::from_hex(&"7".repeat(32)).ok());
     other.send_hello(None);
     assert_eq!(peer.ask(&[get(b"k")])[0].value, b"v");
-    peer.wait_for(|| native(&server).drops[server::counters::DropReason::Tag as usize] == 2);
+    peer.wait_for(|| native(&server).drops[counters::DropReason::Tag as usize] == 2);
     std::fs::remove_file(folder).unwrap();
 }
 

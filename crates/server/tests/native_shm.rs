@@ -94,7 +94,7 @@ impl Client {
     }
 }
 
-fn totals(server: &TestServer) -> server::counters::NativeTotals {
+fn totals(server: &TestServer) -> counters::NativeTotals {
     server.server().shared().totals().native
 }
 

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use counters::Protocol;
+
 use super::support::{PATIENCE, TestServer, bulk, command, config, pattern};
-use server::counters::Protocol;
 use server::{Config, Hooks, IndexKind, Server};
 
 const GETEX_TIME: &str = "-ERR invalid expire time in 'getex' command\r\n";

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::io::{BufRead, BufReader, Read};
 
-use server::work::TURN_UNITS;
+use commands::work::TURN_UNITS;
 
 use crate::support::{Client, TestServer};
 use crate::turns::stat;

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use commands::work::TURN_UNITS;
 use server::Config;
-use server::work::TURN_UNITS;
 
 use crate::support::{Client, TestServer, bulk, command, config};
 

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::ops::RangeInclusive;
 
-use server::counters::Dialect;
+use counters::Dialect;
 
 use super::Seen;
 use super::model::{KEYS, Model};

@@ -9,7 +9,36 @@ use crate::tidy::{Problem, Repository};
 
 /// Crates that may use `unsafe`: the structures of memory, the system, and the boundaries to C
 /// (decisions 0027, 0028). All others forbid it.
-const UNSAFE_CRATES: [&str; 6] = ["base", "store", "landing", "landing-rdma", "server", "client-c"];
+const UNSAFE_CRATES: [&str; 9] = [
+    "base",
+    "store",
+    "landing",
+    "landing-rdma",
+    "client-c",
+    "host",
+    "dispatch",
+    "replication",
+    "workers",
+];
+
+/// The floors of a server (decision 0104).
+const SERVER_CRATES: [&str; 15] = [
+    "host",
+    "counters",
+    "budget",
+    "config",
+    "commands",
+    "sessions",
+    "dispatch",
+    "replication",
+    "runtime",
+    "observe",
+    "control",
+    "handlers",
+    "native",
+    "workers",
+    "server",
+];
 
 /// Crates on the data path, which no runtime may enter.
 const DATA_PATH_CRATES: [&str; 5] = ["base", "wire", "workload", "policy", "store"];
@@ -48,7 +77,10 @@ fn policy_is_pure(repository: &Repository) -> Vec<Problem> {
 fn runtime_stays_in_admin(repository: &Repository) -> Vec<Problem> {
     const WORDS: [&str; 3] = ["tokio::", "axum::", "hyper::"];
     let is_worker = |path: &str| {
-        path.starts_with("crates/server/src/") && !path.starts_with("crates/server/src/admin")
+        let inner = path.strip_prefix("crates/").and_then(|rest| rest.split_once("/src/"));
+        inner.is_some_and(|(name, file)| {
+            SERVER_CRATES.contains(&name) && !(name == "observe" && file.starts_with("admin"))
+        })
     };
     forbidden_words(repository, is_worker, &WORDS)
 }
@@ -56,9 +88,10 @@ fn runtime_stays_in_admin(repository: &Repository) -> Vec<Problem> {
 /// A preset is a set of settings: code that acts on them cannot ask which one is on.
 fn presets_stay_settings(repository: &Repository) -> Vec<Problem> {
     const WORDS: [&str; 2] = ["preset", "Preset"];
-    let crates = ["server", "store", "policy", "wire", "landing", "base"];
+    let below = ["store", "policy", "wire", "landing", "base"];
+    let crates = || below.iter().chain(&SERVER_CRATES);
     let is_below =
-        |path: &str| crates.iter().any(|name| path.starts_with(&format!("crates/{name}/src/")));
+        |path: &str| crates().any(|name| path.starts_with(&format!("crates/{name}/src/")));
     forbidden_words(repository, is_below, &WORDS)
 }
 
@@ -135,8 +168,8 @@ mod tests {
     #[test]
     fn a_runtime_among_the_workers_is_found() {
         let text = "fn f() { tokio::spawn(async {}); }\n";
-        expect(runtime_stays_in_admin, "crates/server/src/worker.rs", text, &["tokio::"]);
-        expect(runtime_stays_in_admin, "crates/server/src/admin/routes.rs", text, &[]);
+        expect(runtime_stays_in_admin, "crates/workers/src/worker.rs", text, &["tokio::"]);
+        expect(runtime_stays_in_admin, "crates/observe/src/admin/routes.rs", text, &[]);
     }
 
     #[test]
@@ -147,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_server_that_asks_for_the_preset_is_found() {
-        let path = "crates/server/src/worker.rs";
+        let path = "crates/workers/src/worker.rs";
         let asks = "if config.preset == \"hkh\" {";
         expect(presets_stay_settings, path, asks, &["preset has no place here"]);
         expect(presets_stay_settings, path, "// As the presets say.", &[]);

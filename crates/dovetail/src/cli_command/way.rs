@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use client::{TagKey, Target};
+use host::small_file;
 use migrate::{Address, Place, TlsFiles};
-use server::small_file;
 
 use super::CliArgs;
 use super::session::Way;

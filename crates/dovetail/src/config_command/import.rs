@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches, Command};
 use migrate::{Imported, User, memcached_args, redis_conf};
-use server::acl::{LineError, Wrong};
+use sessions::acl::{LineError, Wrong};
 
 use crate::failure::{Failure, note, print};
 use crate::machine::Machine;
@@ -99,7 +99,7 @@ fn write_users(imported: &mut Imported, users: &[User], path: &Path) -> Result<(
     };
     let mut kept: Vec<&User> = users.iter().collect();
     let mut twice = Vec::new();
-    for LineError { line, wrong } in server::acl::check_file(&joined(&kept)) {
+    for LineError { line, wrong } in sessions::acl::check_file(&joined(&kept)) {
         // A line of the file is a user, in their order.
         let (index, mut why) = (line - 1, wrong.to_string());
         if matches!(wrong, Wrong::Duplicate(_)) {

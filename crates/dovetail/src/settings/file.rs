@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use server::small_file;
+use host::small_file;
 use toml::de::{DeTable, DeValue};
 
 use crate::settings::layers::{Origin, SettingError};

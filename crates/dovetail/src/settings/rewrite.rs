@@ -15,7 +15,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use server::small_file;
+use host::small_file;
 use toml_edit::{DocumentMut, Item};
 
 use crate::settings::find;

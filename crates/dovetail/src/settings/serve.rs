@@ -5,16 +5,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cluster::Scheme;
+use config::tls::{ClientCertificates, TlsConfig};
+use replication::cluster::PlaceError;
 use server::ClusterConfig;
-use server::cluster::PlaceError;
-use server::tls::{ClientCertificates, TlsConfig};
+use server::PASSWORD_MAX_BYTES;
 use server::{
     AdminAccess, Cat, Compacts, Config, DataConfig, DebugCommand, Dispatch, Durability, Eviction,
     Hooks, HotSetSize, HugePages, IndexKind, LargeHelp, Media, Mode, NativeTransport, Numa, Pin,
     Poll, SettingsOrigin, SizeCost, SizeThreshold, SlowLogConfig, StartError, Tuning, UdpConfig,
     WritePolicy, XdpDevice,
 };
-use server::{PASSWORD_MAX_BYTES, doors};
+use sessions::doors;
 
 use crate::logs::{Format, Level};
 use crate::machine::Machine;
@@ -344,7 +345,7 @@ fn without_effect(lookup: &Lookup<'_>, config: &Config) -> Vec<String> {
     let eviction = (config.mode == Mode::Clean)
         .then(|| "a store evicts nothing; give --mode cache".to_owned());
     let hot_set = match config.hot_set {
-        HotSetSize::Items(_) => config.why_one_layer(),
+        HotSetSize::Items(_) => server::why_one_layer(config),
         HotSetSize::Auto | HotSetSize::Off => None,
     };
     let no_data =
@@ -413,7 +414,7 @@ fn refuse_control(
     };
     let pins = config.check_pins(machine.core_count);
     pins.map_err(|error| refuse("pin", error.to_string()))?;
-    config.check_tuning().map_err(|error| refuse("tuner", error.to_string()))
+    server::check_tuning(config).map_err(|error| refuse("tuner", error.to_string()))
 }
 
 /// Without compaction no writes are combined, short or long.
@@ -432,7 +433,7 @@ fn refuse_short_without_compaction(
 
 /// The workers that receive, that write and that execute must fit together.
 fn refuse_contradictions(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
-    config.check_layers().map_err(|error| {
+    server::check_layers(config).map_err(|error| {
         let key = match error {
             StartError::OutOfRange { .. } | StartError::HandOffThreads { .. } => "cr-threads",
             _ => "dispatch",

@@ -78,7 +78,7 @@ fn settle_policies(settings: &mut [Layered], machine: &Machine) {
         memory_bytes: memory.unwrap_or(machine.default_memory_bytes()),
         ..Config::default()
     };
-    let routes = config.routes_by_default(machine.core_count);
+    let routes = server::routes_by_default(&config, machine.core_count);
     let write_policy = named_policy.unwrap_or(match named_dispatch {
         Some(Dispatch::Steal) => WritePolicy::Crcw,
         _ if routes => WritePolicy::DCrew,

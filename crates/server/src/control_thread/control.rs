@@ -33,6 +33,17 @@ use cluster::{
 };
 use cluster_io::{Endpoint, Found, LinkEvent, LinkId, Links};
 use crossbeam_channel::Receiver;
+use dispatch::lanes::Fabric;
+use host::poller::{Epoll, Interest, Poller};
+use host::process::unix_now;
+use replication::cluster::clock;
+use replication::cluster::inbound_log::{self, InboundLogs, Taken};
+use replication::cluster::landing::Landing;
+use replication::cluster::replica_store::ServerReplicaStore;
+use replication::cluster::syncing::Syncing;
+use replication::cluster::view::{Place, View, summary};
+use replication::replicate::{Asker, ControlRequest, Ends, Guests, Means, Refused, RequestChange};
+use runtime::shared::Shared;
 
 use super::departure::Departure;
 use super::facts::Facts;
@@ -40,17 +51,6 @@ use super::flushes::Flushes;
 use super::forwards::{Forwards, NodeReply, elsewhere, may_begin_late};
 use super::groups::Groups;
 use super::outstanding::Outstanding;
-use crate::cluster::clock;
-use crate::cluster::inbound_log::{self, InboundLogs, Taken};
-use crate::cluster::landing::Landing;
-use crate::cluster::replica_store::ServerReplicaStore;
-use crate::cluster::syncing::Syncing;
-use crate::cluster::view::{Place, View, summary};
-use crate::lanes::Fabric;
-use crate::poller::{Epoll, Interest, Poller};
-use crate::process::unix_now;
-use crate::replicate::{Asker, ControlRequest, Ends, Guests, Means, Refused, RequestChange};
-use crate::shared::Shared;
 
 /// Inputs of one kind that are taken before the other kinds get their turn.
 const INPUTS_MAX: usize = 512;

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base::Instant;
+use budget::BufferBudget;
 use cluster::message::ShardStatistics;
 use cluster::{Configuration, Message, NodeId, Peer, ShardId};
+use replication::cluster::view::ReplicationFigures;
+use replication::cluster::{room_bytes, room_bytes_for};
+use replication::replicate::ControlRequest;
 
 use super::control::Control;
-use crate::budget::BufferBudget;
-use crate::cluster::view::ReplicationFigures;
-use crate::cluster::{room_bytes, room_bytes_for};
-use crate::replicate::ControlRequest;
 
 const WINDOW_NS: u64 = 500_000_000;
 

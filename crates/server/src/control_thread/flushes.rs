@@ -20,11 +20,11 @@ use std::sync::Arc;
 use base::Instant;
 use cluster::message::Hold;
 use cluster::{ClientId, Message, NodeId, Operation, Outcome, Peer, Request, ShardId, Slot};
+use replication::cluster::clock;
+use replication::replicate::{Asker, GroupAnswer};
 
 use super::control::{Control, PATIENCE_NS};
 use super::forwards::NodeReply;
-use crate::cluster::clock;
-use crate::replicate::{Asker, GroupAnswer};
 
 /// The first byte of a forwarded flush; requests of one key begin with their format.
 const FORMAT: u8 = b'F';

@@ -30,14 +30,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::Instant;
+use budget::{Kind, Reservation};
 use cluster::message::Hold;
 use cluster::{Configuration, Message, NodeId, Peer, ShardId};
 use cluster_io::{Endpoint, LinkId};
+use replication::replicate::{Asker, ControlRequest, Refused};
 
 use super::control::{Control, PATIENCE_NS, State};
 use super::outstanding::Waiter;
-use crate::budget::{Kind, Reservation};
-use crate::replicate::{Asker, ControlRequest, Refused};
 
 /// Requests at other nodes at a time. A link's queue takes 1,024 messages, and its peer answers
 /// others too.
@@ -376,8 +376,9 @@ pub(super) fn elsewhere(
 
 #[cfg(test)]
 mod tests {
+    use budget::BufferBudget;
+
     use super::*;
-    use crate::budget::BufferBudget;
     use crate::control_thread::outstanding::Outstanding;
 
     const LINK: LinkId = LinkId(7);

@@ -19,13 +19,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use base::Instant;
+use budget::Kind;
 use cluster::message::Outcome;
 use cluster::node::Stage;
 use cluster::{ShardId, Slot};
+use replication::replicate::{GroupAnswer, GroupCall, GroupChange};
 
 use super::control::{Control, PATIENCE_NS};
-use crate::budget::Kind;
-use crate::replicate::{GroupAnswer, GroupCall, GroupChange};
 
 /// See the module's page.
 #[derive(Default)]
@@ -330,15 +330,53 @@ impl Control {
 
 #[cfg(test)]
 mod tests {
+    use base::UnixMillis;
+    use budget::BufferBudget;
+    use commands::reply::{Answer, Shape};
+    use counters::CommandIndex;
+    use dispatch::lanes::request_slot::Origin;
+    use store::request::{Op, Request};
+    use store::{Store, StoreConfig};
+
     use super::*;
 
     const NOW: Instant = Instant { ns: 7_000_000 };
+
+    /// The delete of a key, in a store of its own.
+    fn delete_of(key: &[u8]) -> Arc<GroupChange> {
+        let answer = Answer {
+            slot: 0,
+            command: CommandIndex::UNKNOWN_RESP,
+            is_quiet: false,
+            shape: Shape::Value,
+        };
+        let (protocol, now) = (wire::resp::Protocol::Resp2, UnixMillis(0));
+        let (notes, is_tls, connection) = (&[][..], false, 0);
+        let origin = Origin { answer, notes, protocol, is_tls, connection, now };
+        let store = Store::open(StoreConfig {
+            memory_bytes: 16 << 20,
+            index_bytes: 1 << 20,
+            mode: store::Mode::Clean,
+            eviction: store::Eviction::default(),
+            index: store::IndexKind::Hash,
+            lossy_index: false,
+            session_max: 4,
+            item_max_bytes: 64 << 10,
+            hash_seed: 11,
+            batch: 32,
+            huge_pages: store::HugePages::Off,
+        })
+        .expect("a small store");
+        let request = Request { key, hash: store.key_hasher().hash(key), op: Op::Delete };
+        let budget = Arc::new(BufferBudget::new(1 << 20));
+        Arc::new(GroupChange::new(&request, &origin, (&store, &budget)))
+    }
 
     /// A group whose request the node has refused for now.
     fn refused() -> Holder {
         let mut holder = Holder::new(0, (Slot(3), ShardId(0)), NOW);
         holder.is_granted = true;
-        let change = GroupChange::delete_of(b"k");
+        let change = delete_of(b"k");
         holder.running = Some(vec![Arc::clone(&change)]);
         holder.later.push_back(change);
         holder

@@ -1,7 +1,8 @@
 //! The control thread's part of the inbound logs (`cluster::inbound_log`).
 
+use replication::cluster::inbound_log::empty;
+
 use super::control::Control;
-use crate::cluster::inbound_log::empty;
 use base::Instant;
 use cluster::Message;
 

@@ -19,8 +19,7 @@ use std::sync::Arc;
 
 use base::Instant;
 use cluster::ShardId;
-
-use crate::replicate::RequestChange;
+use replication::replicate::RequestChange;
 
 /// The outstanding requests, by ticket.
 #[derive(Default)]

@@ -19,24 +19,24 @@ use cluster::datagram::THREAD_AT;
 use cluster::message::Recovered;
 use cluster::{Addresses, Durability, Node, NodeId, Peer, Scheme, Settings};
 use cluster_io::{Discovery, Found, LinkEvent, Links, Stored};
+use config::StartError;
+use config::{ClusterConfig, Config};
 use crossbeam_channel::{Receiver, bounded, unbounded};
+use dispatch::lanes::Fabric;
+use host::poller::Waker;
+use replication::cluster::View;
+use replication::cluster::inbound_log::{self, InboundLogs, Post};
+use replication::cluster::keeper::Keeper;
+use replication::cluster::landing::Landing;
+use replication::cluster::replica_store::{Call, ServerReplicaStore};
+use replication::cluster::socket::Socket;
+use replication::cluster::syncing::Syncing;
+use replication::durable::{Data, Owner, Tenancy, Tenant};
+use replication::replicate::{ControlChannel, Ends, Guests};
+use runtime::shared::Shared;
 
 use super::control::{Control, State};
 use super::departure::{self, Asking};
-use crate::cluster::View;
-use crate::cluster::inbound_log::{self, InboundLogs, Post};
-use crate::cluster::keeper::Keeper;
-use crate::cluster::landing::Landing;
-use crate::cluster::replica_store::{Call, ServerReplicaStore};
-use crate::cluster::socket::Socket;
-use crate::cluster::syncing::Syncing;
-use crate::config::{ClusterConfig, Config};
-use crate::durable::{Data, Owner, Tenancy, Tenant};
-use crate::error::StartError;
-use crate::lanes::Fabric;
-use crate::poller::Waker;
-use crate::replicate::{ControlChannel, Ends, Guests};
-use crate::shared::Shared;
 
 /// How long the config store has to answer what the cluster's settings are.
 const SETTINGS_TIME_MAX: Duration = Duration::from_secs(15);
@@ -277,7 +277,7 @@ fn check_durability(all: &Config, stored: &Stored) -> Result<(), StartError> {
     let data = all.data.as_ref().map(|data| data.durability);
     match (stored.settings.durability, data) {
         (Durability::Fsync, None) => made("fsync", "give --data-dir PATH"),
-        (Durability::Fsync, Some(crate::config::Durability::None)) => {
+        (Durability::Fsync, Some(config::Durability::None)) => {
             made("fsync", "leave --durability none out")
         }
         (Durability::Replicated, Some(_)) => {

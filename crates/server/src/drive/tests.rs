@@ -5,14 +5,15 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use base::hash::KeyHasher;
+use commands::work::TURN_UNITS;
+use counters::ForwardingTotals;
 use policy::{Dispatch, WritePolicy};
+use sessions::clients::{Arrival, ClientsMax};
+use sessions::end::End;
 
 use super::*;
-use crate::clients::{Arrival, ClientsMax};
-use crate::counters::ForwardingTotals;
-use crate::end::End;
-use crate::work::TURN_UNITS;
 
+mod cluster;
 mod large_help;
 
 const HASH_SEED: u64 = 7;
@@ -119,7 +120,7 @@ impl Bench {
 
     /// Whether something ended the worker's sleep since.
     fn was_woken(&self, worker: usize) -> bool {
-        self.drive.shared.mailbox(worker).0.waker.is_awake()
+        self.drive.shared.mailbox(worker).0.waker.reset()
     }
 }
 
@@ -649,8 +650,8 @@ fn a_worker_whose_clients_do_not_read_is_woken_where_others_lack_room() {
     bench.settle();
     // As if clients of the other worker did not read.
     let budget = bench.drive.shared.buffer_budget().clone();
-    let mut ledger = crate::budget::Ledger::new(budget.clone());
-    ledger.force(crate::budget::Kind::Small, budget.limit_bytes() + 1);
+    let mut ledger = budget::Ledger::new(budget.clone());
+    ledger.force(budget::Kind::Small, budget.limit_bytes() + 1);
     bench.lay_down(&[1]);
     client.write_all(b"PING\r\n").unwrap();
     (0..4).for_each(|_| bench.turn(0));

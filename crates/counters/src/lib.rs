@@ -1,0 +1,800 @@
+//! The counters of each worker, and their sums over all workers.
+//!
+//! ```text
+//!  worker 0: [ cells ]──┐
+//!  worker 1: [ cells ]──┼─ relaxed loads ─▶ Totals   (folded when they are read)
+//!  worker 2: [ cells ]──┘
+//! ```
+//!
+//! # Invariants
+//! I1: a cell has one writer, its worker, which adds by a load and a store; nothing on the data
+//!     path is an atomic read-modify-write.
+//! I2: sums are exact once the workers are quiet; before that they may lag by a few operations.
+
+#![forbid(unsafe_code)]
+
+mod admin;
+mod doors;
+mod forwardings;
+mod latency;
+pub mod latency_monitor;
+mod meta;
+mod native;
+mod tls;
+mod udp;
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use policy::size_class::WorkerSizes;
+use wire::resp::{CommandId, ErrorCode, Flags, Spec};
+
+pub use admin::AdminCounters;
+pub use doors::{DoorCells, DoorTotals};
+pub use forwardings::{ForwardingCells, ForwardingTotals};
+pub use latency::{LatencyCells, LatencyCounts};
+pub use meta::MetaForm;
+pub use native::{DropReason, NativeCells, NativeTotals};
+pub use tls::{TlsCells, TlsTotals};
+pub use udp::{UdpCells, UdpDrop, UdpTotals};
+
+/// A counter with one writing thread.
+#[derive(Debug, Default)]
+pub struct Cell(AtomicU64);
+
+impl Cell {
+    /// Adds `amount`; only the owning worker calls this (I1).
+    #[inline]
+    pub fn add(&self, amount: u64) {
+        // Relaxed: one writer, and readers only sum.
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+    }
+
+    /// Publishes a number that is counted elsewhere; only the owning worker calls this (I1).
+    #[inline]
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// The value, as of some recent moment.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The counts of compaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compacted {
+    /// Groups that were written as one.
+    pub windows: u64,
+    /// Writes that the store never saw.
+    pub writes_saved: u64,
+    /// Groups that ran one by one after all.
+    pub given_up: u64,
+    /// Groups by the number of writes merged: 2 or less, up to 4, 8, 16, 32, 64, and more.
+    pub by_writes: [u64; SIZE_CLASSES],
+}
+
+/// Classes of [`Compacted::by_writes`].
+pub const SIZE_CLASSES: usize = 7;
+
+/// The counts of compaction.
+#[derive(Debug, Default)]
+pub struct CompactionCells {
+    /// Windows of the batch that is being executed.
+    pub open: Cell,
+    /// Groups that were written as one.
+    pub windows: Cell,
+    /// Writes that the store never saw.
+    pub writes_saved: Cell,
+    /// Groups that ran one by one after all.
+    pub given_up: Cell,
+    /// As in `Compacted::by_writes`.
+    pub by_writes: [Cell; SIZE_CLASSES],
+    /// Of `windows`, those whose key had more waiting requests than may be looked at (K8).
+    pub closed_full: Cell,
+    /// Requests that were executed early, with the window of their key.
+    pub joined: Cell,
+}
+
+impl CompactionCells {
+    /// Adds the counts of one batch.
+    #[inline]
+    pub fn add(&self, counted: Compacted) {
+        if counted == Compacted::default() {
+            return;
+        }
+        self.windows.add(counted.windows);
+        self.writes_saved.add(counted.writes_saved);
+        self.given_up.add(counted.given_up);
+        for (cell, count) in self.by_writes.iter().zip(counted.by_writes) {
+            cell.add(count);
+        }
+    }
+}
+
+/// Which protocol a connection speaks; native clients have none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// RESP2 or RESP3.
+    Resp,
+    /// memcached text, meta or binary.
+    Memcached,
+}
+
+/// Which protocol a command came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// RESP2 or RESP3.
+    Resp,
+    /// memcached text, meta or binary.
+    Memcached,
+    /// The native protocol, over UDP or shared memory.
+    Native,
+}
+
+impl Protocol {
+    /// As in metric labels and settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Resp => "resp",
+            Protocol::Memcached => "memcached",
+            Protocol::Native => "native",
+        }
+    }
+}
+
+/// One command's counters.
+#[derive(Debug, Default)]
+pub struct CommandCells {
+    /// Times it ran.
+    pub calls: Cell,
+    /// Keys that it found.
+    pub hits: Cell,
+    /// Keys that it did not find.
+    pub misses: Cell,
+    /// Error replies.
+    pub errors: Cell,
+}
+
+/// Words of [`WorkerCounters::ran`].
+const RAN_WORDS: usize = 8;
+
+/// All counters of one worker.
+#[derive(Debug, Default)]
+pub struct WorkerCounters {
+    /// By [`CommandIndex`].
+    pub commands: Box<[CommandCells]>,
+    /// A bit for each command that ran in this round; `timing` takes them.
+    ran: [Cell; RAN_WORDS],
+    /// By [`CommandIndex`]: the worker's time spent on each command.
+    pub spent_ns: Box<[Cell]>,
+    /// By [`CommandIndex`]: the durations of each command; unset for those that never ran.
+    pub durations: Box<[OnceLock<Box<LatencyCells>>]>,
+    /// By [`CommandIndex`]: error replies of commands that were not begun.
+    pub rejected_calls: Box<[Cell]>,
+    /// By [`CommandIndex`]: writes whose condition did not hold.
+    pub not_stored: Box<[Cell]>,
+    /// Error replies of RESP, by their first word.
+    pub errors_by_code: [Cell; ErrorCode::COUNT],
+    /// Commands that a user has no right to run.
+    pub denied_commands: Cell,
+    /// Commands on keys that a user has no right to.
+    pub denied_keys: Cell,
+    /// Connections accepted.
+    pub accepted: Cell,
+    /// Connections refused: too many.
+    pub rejected: Cell,
+    /// Connections refused: too many of one address.
+    pub rejected_of_address: Cell,
+    /// Connections closed for having been idle.
+    pub idle_closed: Cell,
+    /// Values that could be neither pinned nor copied, and slow readers closed for what they pin.
+    pub replies_refused: Cell,
+    /// The largest cost of one turn.
+    pub turn_work_units_max: Cell,
+    /// Atomic groups that were refused, or ended, for `--max-atomic-size`.
+    pub atomic_refused: Cell,
+    /// Bytes read.
+    pub input_bytes: Cell,
+    /// Bytes written.
+    pub output_bytes: Cell,
+    /// Batches executed.
+    pub batches: Cell,
+    /// Requests in them.
+    pub batch_requests: Cell,
+    /// Writes that were merged.
+    pub compaction: CompactionCells,
+    /// Wall time of rounds that found something to serve. It excludes polling, and includes time
+    /// during which other threads had the core. A thread's CPU clock would cost a system call per
+    /// round.
+    pub busy_ns: Cell,
+    /// How long sampled requests took; empty without `--slo`.
+    pub latency: LatencyCells,
+    /// Streams with broken framing.
+    pub protocol_errors: Cell,
+    /// Commands that were refused for their size and skipped.
+    pub oversized_commands: Cell,
+    /// Log-ins.
+    pub auth_attempts: Cell,
+    /// Of these, failed.
+    pub auth_errors: Cell,
+    /// Of connections that speak TLS.
+    pub tls: TlsCells,
+    /// Clients refused by a door.
+    pub doors: DoorCells,
+    /// Of memcached over UDP.
+    pub udp: UdpCells,
+    /// Of requests between workers.
+    pub forwardings: ForwardingCells,
+    /// Of native clients.
+    pub native: NativeCells,
+    /// Requests by the size of their item, where the dispatch looks at sizes.
+    pub sizes: Option<WorkerSizes>,
+}
+
+impl WorkerCounters {
+    /// All zero.
+    pub fn new() -> WorkerCounters {
+        let commands = (0..CommandIndex::COUNT).map(|_| CommandCells::default()).collect();
+        let spent_ns = (0..CommandIndex::COUNT).map(|_| Cell::default()).collect();
+        let rejected_calls = (0..CommandIndex::COUNT).map(|_| Cell::default()).collect();
+        let not_stored = (0..CommandIndex::COUNT).map(|_| Cell::default()).collect();
+        let durations = (0..CommandIndex::COUNT).map(|_| OnceLock::new()).collect();
+        WorkerCounters {
+            commands,
+            spent_ns,
+            rejected_calls,
+            not_stored,
+            durations,
+            ..WorkerCounters::default()
+        }
+    }
+
+    /// All zero; where sizes matter, one request in so many is counted.
+    pub fn for_sizes(sample_every: Option<u32>) -> WorkerCounters {
+        let sizes = sample_every.map(WorkerSizes::new);
+        WorkerCounters { sizes, ..WorkerCounters::new() }
+    }
+
+    /// The counters of one command.
+    #[inline]
+    pub fn command(&self, index: CommandIndex) -> &CommandCells {
+        &self.commands[usize::from(index.0)]
+    }
+
+    /// Counts the begin of a command.
+    #[inline]
+    pub fn called(&self, index: CommandIndex) {
+        self.command(index).calls.add(1);
+        let word = &self.ran[usize::from(index.0 / 64) % RAN_WORDS];
+        word.set(word.get() | 1 << (index.0 % 64));
+    }
+
+    /// Counts an error reply of a command.
+    #[cold]
+    pub fn failed(&self, index: CommandIndex, code: ErrorCode) {
+        self.command(index).errors.add(1);
+        if !index.is_resp() {
+            return;
+        }
+        self.errors_by_code[code as usize].add(1);
+        if code.is_rejection() {
+            self.rejected_calls[index.position()].add(1);
+        }
+    }
+
+    /// Counts an error reply of a command that was not begun.
+    #[cold]
+    pub fn refused(&self, index: CommandIndex, code: ErrorCode) {
+        self.failed(index, code);
+        if index.is_resp() && !code.is_rejection() {
+            self.rejected_calls[index.position()].add(1);
+        }
+    }
+
+    /// Counts a write that does nothing because its condition does not hold.
+    #[cold]
+    pub fn kept(&self, index: CommandIndex) {
+        self.not_stored[index.position()].add(1);
+    }
+
+    /// Calls `take` with the position of each command that has run since the last call.
+    #[inline]
+    pub fn take_ran(&self, mut take: impl FnMut(usize)) {
+        for (at, word) in self.ran.iter().enumerate() {
+            let mut bits = word.get();
+            if bits == 0 {
+                continue;
+            }
+            word.set(0);
+            while bits != 0 {
+                take(at * 64 + bits.trailing_zeros() as usize);
+                bits &= bits - 1;
+            }
+        }
+    }
+}
+
+/// What a command does to keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Only reads.
+    Read,
+    /// May write.
+    Write,
+}
+
+/// A command of either protocol, as a position in [`WorkerCounters::commands`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommandIndex(u16);
+
+/// memcached's commands, in the order of their counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is the command of its name")]
+pub enum MemcachedCommand {
+    Get,
+    Gets,
+    Gat,
+    Gats,
+    Set,
+    Add,
+    Replace,
+    Append,
+    Prepend,
+    Cas,
+    Delete,
+    Incr,
+    Decr,
+    Touch,
+    FlushAll,
+    Version,
+    Verbosity,
+    Quit,
+    Stats,
+    Config,
+    Shutdown,
+    Mn,
+    Mg,
+    Ms,
+    Md,
+    Ma,
+    Me,
+    LruCrawler,
+    Watch,
+    RefreshCerts,
+    CacheMemlimit,
+    Noop,
+    Auth,
+    Unknown,
+}
+
+const MEMCACHED_NAMES: [&str; 34] = [
+    "get",
+    "gets",
+    "gat",
+    "gats",
+    "set",
+    "add",
+    "replace",
+    "append",
+    "prepend",
+    "cas",
+    "delete",
+    "incr",
+    "decr",
+    "touch",
+    "flush_all",
+    "version",
+    "verbosity",
+    "quit",
+    "stats",
+    "config",
+    "shutdown",
+    "mn",
+    "mg",
+    "ms",
+    "md",
+    "ma",
+    "me",
+    "lru_crawler",
+    "watch",
+    "refresh_certs",
+    "cache_memlimit",
+    "noop",
+    "auth",
+    "unknown",
+];
+
+/// The native protocol's ops, in the order of their counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is the op of its name")]
+pub enum NativeCommand {
+    Ping,
+    Get,
+    Pull,
+    Set,
+    Delete,
+    Incr,
+    Append,
+    Prepend,
+    Touch,
+    Range,
+    Unknown,
+}
+
+const NATIVE_NAMES: [&str; 11] = [
+    "ping", "get", "pull", "set", "delete", "incr", "append", "prepend", "touch", "range",
+    "unknown",
+];
+
+const _: () = {
+    assert!(NativeCommand::Unknown as usize + 1 == NATIVE_NAMES.len());
+    assert!(MemcachedCommand::Unknown as usize + 1 == MEMCACHED_NAMES.len());
+    assert!(CommandIndex::COUNT <= RAN_WORDS * 64);
+};
+
+impl CommandIndex {
+    /// RESP commands, one for unknown ones, memcached commands, native ones, and forms of meta
+    /// commands, which [`Totals`] adds to their commands.
+    pub const COUNT: usize = CommandIndex::FORM_START + MetaForm::COUNT;
+
+    const FORM_START: usize = CommandIndex::NATIVE_START + NATIVE_NAMES.len();
+
+    const NATIVE_START: usize = CommandId::COUNT + 1 + MEMCACHED_NAMES.len();
+
+    /// A RESP command that is in no table.
+    pub const UNKNOWN_RESP: CommandIndex = CommandIndex(CommandId::COUNT as u16);
+
+    /// As a number below [`CommandIndex::COUNT`].
+    pub fn position(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// Whether it is a RESP command.
+    pub fn is_resp(self) -> bool {
+        self.0 <= CommandIndex::UNKNOWN_RESP.0
+    }
+
+    /// The position of a RESP command.
+    #[inline]
+    pub fn resp(id: CommandId) -> CommandIndex {
+        CommandIndex(id as u16)
+    }
+
+    /// The position of a memcached command.
+    #[inline]
+    pub fn memcached(command: MemcachedCommand) -> CommandIndex {
+        CommandIndex(CommandIndex::UNKNOWN_RESP.0 + 1 + command as u16)
+    }
+
+    /// The position of a native op.
+    #[inline]
+    pub fn native(command: NativeCommand) -> CommandIndex {
+        CommandIndex(CommandIndex::NATIVE_START as u16 + command as u16)
+    }
+
+    /// The position of a form of a meta command.
+    pub fn form(form: MetaForm) -> CommandIndex {
+        CommandIndex(CommandIndex::FORM_START as u16 + form as u16)
+    }
+
+    /// Whether the command at a position reads keys, may write them, or neither.
+    pub fn access(index: usize) -> Option<Access> {
+        let (protocol, name) = CommandIndex::describe(index);
+        match (protocol, name) {
+            (_, "unknown") => None,
+            (Protocol::Resp, _) => {
+                let flags = Spec::all()[index].flags;
+                let reads = flags.contains(Flags::READONLY).then_some(Access::Read);
+                if flags.contains(Flags::WRITE) { Some(Access::Write) } else { reads }
+            }
+            (_, "get" | "gets" | "mg" | "me" | "pull" | "range") => Some(Access::Read),
+            (
+                _,
+                "version" | "verbosity" | "quit" | "stats" | "config" | "shutdown" | "mn" | "ping"
+                | "lru_crawler" | "noop" | "auth",
+            ) => None,
+            // It changes only an expiry, and is answered with the values.
+            (_, "gat" | "gats") => Some(Access::Read),
+            _ => Some(Access::Write),
+        }
+    }
+
+    /// Whether Redis counts hits and misses of the command at a position: it does for values read
+    /// to be returned, not for those about to be written. Reads by other protocols count as GET
+    /// does.
+    fn is_lookup(index: usize) -> bool {
+        match CommandIndex::describe(index) {
+            (Protocol::Resp, "memory|usage") => false,
+            (
+                Protocol::Resp,
+                "set" | "getset" | "getdel" | "getex" | "copy" | "bitop" | "bitfield",
+            ) => true,
+            _ => CommandIndex::access(index) == Some(Access::Read),
+        }
+    }
+
+    /// The port and the name of the command at a position.
+    pub fn describe(index: usize) -> (Protocol, &'static str) {
+        let unknown = usize::from(CommandIndex::UNKNOWN_RESP.0);
+        match index {
+            _ if index < unknown => (Protocol::Resp, Spec::all()[index].name),
+            _ if index == unknown => (Protocol::Resp, "unknown"),
+            _ if index >= CommandIndex::FORM_START => {
+                let command = MetaForm::ALL[index - CommandIndex::FORM_START].command();
+                (Protocol::Memcached, MEMCACHED_NAMES[command as usize])
+            }
+            _ if index >= CommandIndex::NATIVE_START => {
+                (Protocol::Native, NATIVE_NAMES[index - CommandIndex::NATIVE_START])
+            }
+            _ => (Protocol::Memcached, MEMCACHED_NAMES[index - unknown - 1]),
+        }
+    }
+}
+
+/// One command's counts, summed over the workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommandTotals {
+    /// The port it came from.
+    pub protocol: Protocol,
+    /// In lower case.
+    pub name: &'static str,
+    /// Times it ran.
+    pub calls: u64,
+    /// Keys that it found.
+    pub hits: u64,
+    /// Keys that it did not find.
+    pub misses: u64,
+    /// Error replies.
+    pub errors: u64,
+    /// Of these, those of calls that were not begun.
+    pub rejected: u64,
+    /// Writes whose condition did not hold.
+    pub not_stored: u64,
+    /// The workers' time spent on them, in nanoseconds (`timing`).
+    pub spent_ns: u64,
+}
+
+impl CommandTotals {
+    /// The counts beyond those of `part`.
+    pub fn less(&self, part: &CommandTotals) -> CommandTotals {
+        CommandTotals {
+            protocol: self.protocol,
+            name: self.name,
+            calls: self.calls.saturating_sub(part.calls),
+            hits: self.hits.saturating_sub(part.hits),
+            misses: self.misses.saturating_sub(part.misses),
+            errors: self.errors.saturating_sub(part.errors),
+            rejected: self.rejected.saturating_sub(part.rejected),
+            not_stored: self.not_stored.saturating_sub(part.not_stored),
+            spent_ns: self.spent_ns.saturating_sub(part.spent_ns),
+        }
+    }
+}
+
+/// Everything that the workers count, summed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// One entry for each command of each protocol, also those never called.
+    pub commands: Vec<CommandTotals>,
+    /// By [`MetaForm`]: counts that are already included in their commands.
+    pub forms: Vec<CommandTotals>,
+    /// Error replies of RESP by [`ErrorCode`].
+    pub errors_by_code: [u64; ErrorCode::COUNT],
+    /// Commands that a user had no right to run.
+    pub denied_commands: u64,
+    /// Commands on keys that a user had no right to.
+    pub denied_keys: u64,
+    /// Connections open now, Redis clients.
+    pub connections_resp: u64,
+    /// Connections open now, memcached clients.
+    pub connections_memcached: u64,
+    /// Connections accepted since the start.
+    pub connections_total: u64,
+    /// Connections refused because there were `max_connections` already.
+    pub connections_rejected: u64,
+    /// Connections refused for their address.
+    pub connections_rejected_of_address: u64,
+    /// Connections closed for having been idle.
+    pub connections_idle_closed: u64,
+    /// Values that could be neither pinned nor copied, and slow readers closed for what they pin.
+    pub replies_refused: u64,
+    /// The most that one turn of a worker has cost, in units of [`commands::work`].
+    pub turn_work_units_max: u64,
+    /// Atomic groups that were refused, or ended, for `--max-atomic-size`.
+    pub atomic_refused: u64,
+    /// Bytes read from clients.
+    pub net_input_bytes: u64,
+    /// Bytes written to clients.
+    pub net_output_bytes: u64,
+    /// Batches that went to the store.
+    pub batches: u64,
+    /// Store requests in those batches.
+    pub batch_requests: u64,
+    /// Windows that are open now.
+    pub compaction_open: u64,
+    /// Groups of writes of one key that were written as one.
+    pub compaction_windows: u64,
+    /// Writes that the store never saw.
+    pub compacted_writes: u64,
+    /// Groups that ran one by one after all.
+    pub compaction_given_up: u64,
+    /// Of these, those that closed because no more of the queues may be looked at.
+    pub compaction_closed_full: u64,
+    /// Requests that were executed early, with the window of their key.
+    pub compaction_joined: u64,
+    /// Groups by how many writes they put together (`Compacted::by_writes`).
+    pub compaction_by_writes: [u64; SIZE_CLASSES],
+    /// Of each worker: time in rounds that found something to serve, polling left out.
+    pub worker_busy_ns: Vec<u64>,
+    /// Requests that broke the protocol.
+    pub protocol_errors: u64,
+    /// Commands that were refused for their size and skipped.
+    pub oversized_commands: u64,
+    /// Failed and successful attempts to log in.
+    pub auth_attempts: u64,
+    /// Of these, failed.
+    pub auth_errors: u64,
+    /// Of connections that speak TLS.
+    pub tls: TlsTotals,
+    /// Clients refused by a door.
+    pub doors: DoorTotals,
+    /// Of memcached over UDP.
+    pub udp: UdpTotals,
+    /// Of requests between workers.
+    pub forwardings: ForwardingTotals,
+    /// Of native clients.
+    pub native: NativeTotals,
+}
+
+impl Totals {
+    /// Connections refused, for whatever reason.
+    pub fn rejected(&self) -> u64 {
+        let too_many = self.connections_rejected + self.connections_rejected_of_address;
+        too_many + self.doors.protected + self.doors.closed
+    }
+
+    /// Sums over `workers`; connections open now are the caller's to fill in.
+    pub fn sum<'a>(workers: impl Iterator<Item = &'a WorkerCounters> + Clone) -> Totals {
+        let sum = |pick: fn(&WorkerCounters) -> &Cell| {
+            workers.clone().map(|worker| pick(worker).get()).sum::<u64>()
+        };
+        let most = |pick: fn(&WorkerCounters) -> &Cell| {
+            workers.clone().map(|worker| pick(worker).get()).max().unwrap_or(0)
+        };
+        let command = |index: usize| {
+            let (protocol, name) = CommandIndex::describe(index);
+            let sum = |pick: fn(&CommandCells) -> &Cell| {
+                workers.clone().map(|worker| pick(&worker.commands[index]).get()).sum::<u64>()
+            };
+            CommandTotals {
+                protocol,
+                name,
+                calls: sum(|cells| &cells.calls),
+                hits: sum(|cells| &cells.hits),
+                misses: sum(|cells| &cells.misses),
+                errors: sum(|cells| &cells.errors),
+                rejected: workers.clone().map(|worker| worker.rejected_calls[index].get()).sum(),
+                not_stored: workers.clone().map(|worker| worker.not_stored[index].get()).sum(),
+                spent_ns: workers.clone().map(|worker| worker.spent_ns[index].get()).sum(),
+            }
+        };
+        let mut commands: Vec<CommandTotals> = (0..CommandIndex::COUNT).map(command).collect();
+        let forms = commands.split_off(CommandIndex::FORM_START);
+        meta::add_to_commands(&mut commands, &forms);
+        let native = NativeTotals::of(&commands, workers.clone());
+        Totals {
+            native,
+            tls: TlsTotals::sum(workers.clone()),
+            doors: DoorTotals::sum(workers.clone()),
+            udp: UdpTotals::sum(workers.clone()),
+            forwardings: ForwardingTotals::sum(workers.clone()),
+            commands,
+            forms,
+            errors_by_code: std::array::from_fn(|code| {
+                workers.clone().map(|worker| worker.errors_by_code[code].get()).sum()
+            }),
+            denied_commands: sum(|worker| &worker.denied_commands),
+            denied_keys: sum(|worker| &worker.denied_keys),
+            connections_resp: 0,
+            connections_memcached: 0,
+            connections_total: sum(|worker| &worker.accepted),
+            connections_rejected: sum(|worker| &worker.rejected),
+            connections_rejected_of_address: sum(|worker| &worker.rejected_of_address),
+            connections_idle_closed: sum(|worker| &worker.idle_closed),
+            replies_refused: sum(|worker| &worker.replies_refused),
+            turn_work_units_max: most(|worker| &worker.turn_work_units_max),
+            atomic_refused: sum(|worker| &worker.atomic_refused),
+            net_input_bytes: sum(|worker| &worker.input_bytes),
+            net_output_bytes: sum(|worker| &worker.output_bytes),
+            batches: sum(|worker| &worker.batches),
+            batch_requests: sum(|worker| &worker.batch_requests),
+            compaction_open: sum(|worker| &worker.compaction.open),
+            compaction_windows: sum(|worker| &worker.compaction.windows),
+            compacted_writes: sum(|worker| &worker.compaction.writes_saved),
+            compaction_given_up: sum(|worker| &worker.compaction.given_up),
+            compaction_closed_full: sum(|worker| &worker.compaction.closed_full),
+            compaction_joined: sum(|worker| &worker.compaction.joined),
+            compaction_by_writes: std::array::from_fn(|class| {
+                workers.clone().map(|worker| worker.compaction.by_writes[class].get()).sum()
+            }),
+            worker_busy_ns: workers.clone().map(|worker| worker.busy_ns.get()).collect(),
+            protocol_errors: sum(|worker| &worker.protocol_errors),
+            oversized_commands: sum(|worker| &worker.oversized_commands),
+            auth_attempts: sum(|worker| &worker.auth_attempts),
+            auth_errors: sum(|worker| &worker.auth_errors),
+        }
+    }
+
+    /// The counts since `baseline` was taken; the number of open connections stays.
+    pub fn since(mut self, baseline: &Totals) -> Totals {
+        let commands = self.commands.iter_mut().zip(&baseline.commands);
+        for (now, then) in commands.chain(self.forms.iter_mut().zip(&baseline.forms)) {
+            *now = now.less(then);
+        }
+        for (now, then) in self.errors_by_code.iter_mut().zip(baseline.errors_by_code) {
+            *now = now.saturating_sub(then);
+        }
+        for (now, then) in self.compaction_by_writes.iter_mut().zip(baseline.compaction_by_writes) {
+            *now = now.saturating_sub(then);
+        }
+        for (now, then) in self.worker_busy_ns.iter_mut().zip(&baseline.worker_busy_ns) {
+            *now = now.saturating_sub(*then);
+        }
+        for (now, then) in [
+            (&mut self.connections_total, baseline.connections_total),
+            (&mut self.connections_rejected, baseline.connections_rejected),
+            (&mut self.connections_rejected_of_address, baseline.connections_rejected_of_address),
+            (&mut self.connections_idle_closed, baseline.connections_idle_closed),
+            (&mut self.replies_refused, baseline.replies_refused),
+            (&mut self.atomic_refused, baseline.atomic_refused),
+            (&mut self.net_input_bytes, baseline.net_input_bytes),
+            (&mut self.net_output_bytes, baseline.net_output_bytes),
+            (&mut self.batches, baseline.batches),
+            (&mut self.batch_requests, baseline.batch_requests),
+            (&mut self.compaction_windows, baseline.compaction_windows),
+            (&mut self.compacted_writes, baseline.compacted_writes),
+            (&mut self.compaction_given_up, baseline.compaction_given_up),
+            (&mut self.compaction_closed_full, baseline.compaction_closed_full),
+            (&mut self.compaction_joined, baseline.compaction_joined),
+            (&mut self.protocol_errors, baseline.protocol_errors),
+            (&mut self.oversized_commands, baseline.oversized_commands),
+            (&mut self.auth_attempts, baseline.auth_attempts),
+            (&mut self.auth_errors, baseline.auth_errors),
+            (&mut self.denied_commands, baseline.denied_commands),
+            (&mut self.denied_keys, baseline.denied_keys),
+        ] {
+            *now = now.saturating_sub(then);
+        }
+        self.native = self.native.since(&baseline.native);
+        self.forwardings = self.forwardings.since(&baseline.forwardings);
+        self
+    }
+
+    /// The counts of one command.
+    pub fn command(&self, protocol: Protocol, name: &str) -> Option<&CommandTotals> {
+        self.commands.iter().find(|command| command.protocol == protocol && command.name == name)
+    }
+
+    /// Calls of all commands.
+    pub fn calls(&self) -> u64 {
+        self.commands.iter().map(|command| command.calls).sum()
+    }
+
+    /// Error replies of all commands.
+    pub fn errors(&self) -> u64 {
+        self.commands.iter().map(|command| command.errors).sum()
+    }
+
+    /// Hits and misses, over the commands for which Redis counts them.
+    pub fn lookups(&self) -> (u64, u64) {
+        let commands = self.commands.iter().enumerate();
+        let looking = commands.filter(|(at, _)| CommandIndex::is_lookup(*at));
+        looking.fold((0, 0), |(hits, misses), (_, it)| (hits + it.hits, misses + it.misses))
+    }
+}
+
+#[cfg(test)]
+mod tests;

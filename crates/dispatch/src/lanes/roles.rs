@@ -1,0 +1,286 @@
+//! Roles: which thread has which half now, and how that changes while requests flow.
+//!
+//! ```text
+//!  CONFIG SET, tuner ──set_roles──▶ latest: plan, routers ──Control::Roles──▶ every worker
+//!                                              parks, drains, takes it up (`worker/roles`)
+//! ```
+//!
+//! # Concurrency
+//! Any thread may request other roles, and waits for no other thread. The lock is held while a plan
+//! and its routers are made, and by each worker once for each plan.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base::roles::{Publication, RolePlan, Transit};
+use config::Config;
+use config::StartError;
+
+use super::layers::{Decider, Layers};
+
+/// Why requested roles are impossible.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RolesError {
+    /// More threads than were started, or none.
+    #[error("threads must be 1 to {most}, as many as the server was started with")]
+    Threads {
+        /// The most.
+        most: usize,
+    },
+    /// More threads would poll than there are, or none.
+    #[error("cr-threads must be auto or 1 to {most}, the number of threads")]
+    Dispatchers {
+        /// The most.
+        most: usize,
+    },
+    /// The dispatch setting fixes which threads poll.
+    #[error("--dispatch hand-off:{workers} fixes which threads poll; start with another dispatch")]
+    HandOff {
+        /// The number of workers that poll under the dispatch setting.
+        workers: u16,
+    },
+    /// No worker has the state that routing needs.
+    #[error(
+        "this server runs to completion; start it with --cr-threads 1 or more below --threads, or \
+         with 4 threads and --cr-threads auto, to have two layers"
+    )]
+    OneLayer,
+    /// The router does not work with that few workers.
+    #[error("{reason}")]
+    Policies {
+        /// The policy's own words.
+        reason: String,
+    },
+    /// The server is stopping: roles stay as they are.
+    #[error("the server is stopping")]
+    Stopping,
+}
+
+/// A plan and the routers of its threads.
+pub struct PublishedRoles {
+    /// The plan that all threads take up.
+    pub publication: Publication,
+    /// Whether requests go to workers other than the receiving one.
+    pub is_routing: bool,
+    /// By dispatcher; each takes its own.
+    deciders: Mutex<Vec<Option<Decider>>>,
+}
+
+/// A thread's role from now on.
+pub struct Turn {
+    /// The plan that it belongs to.
+    pub plan: RolePlan,
+    /// Whether its requests go to other workers.
+    pub is_routing: bool,
+    /// None for a thread that does not poll.
+    pub decider: Option<Decider>,
+}
+
+impl PublishedRoles {
+    /// The plan.
+    pub fn plan(&self) -> &RolePlan {
+        self.publication.plan()
+    }
+
+    /// A thread's part in the plan; callable once for each thread.
+    pub fn turn_of(&self, thread: usize) -> Turn {
+        let decider = unpoisoned(&self.deciders).get_mut(thread).and_then(Option::take);
+        debug_assert_eq!(decider.is_some(), self.plan().is_dispatcher(thread), "taken once");
+        Turn { plan: *self.plan(), is_routing: self.is_routing, decider }
+    }
+}
+
+/// The latest request for roles.
+struct Latest {
+    published: Arc<PublishedRoles>,
+    /// `cr-threads auto`: all threads poll, or as many as the tuner decides. A number, even that of
+    /// all threads, is set by hand.
+    polls_with_all: bool,
+}
+
+/// The roles of a server's threads.
+pub struct Roles {
+    layers: Layers,
+    latest: Mutex<Latest>,
+    /// Connections in transit between two workers.
+    pub transit: Transit,
+}
+
+/// A panic while a plan was made leaves the previous one in place.
+fn unpoisoned<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Roles {
+    /// The roles at the server's start: all threads have taken them up.
+    pub fn new(layers: Layers, config: &Config) -> Result<Roles, StartError> {
+        let deciders = layers.deciders(&layers.start, config)?.into_iter().map(Some).collect();
+        let published = Arc::new(PublishedRoles {
+            publication: Publication::new(layers.start, 0),
+            is_routing: layers.is_routing(&layers.start, config),
+            deciders: Mutex::new(deciders),
+        });
+        let polls_with_all = config.cr_threads.is_none() && !layers.has_fixed_dispatchers();
+        let latest = Mutex::new(Latest { published, polls_with_all });
+        Ok(Roles { layers, latest, transit: Transit::new() })
+    }
+
+    /// The layers that the settings allow.
+    pub fn layers(&self) -> &Layers {
+        &self.layers
+    }
+
+    /// The roles that were published last; some threads may not have taken them up yet.
+    pub fn latest(&self) -> Arc<PublishedRoles> {
+        Arc::clone(&unpoisoned(&self.latest).published)
+    }
+
+    /// The number of threads, and of those that poll; `None`: all.
+    pub fn asked(&self) -> (usize, Option<usize>) {
+        let latest = unpoisoned(&self.latest);
+        let plan = latest.published.plan();
+        (plan.threads, (!latest.polls_with_all).then_some(plan.dispatchers))
+    }
+
+    /// Publishes other roles; unnamed parts stay as they are. Returns false if nothing was to be
+    /// changed.
+    pub fn change(&self, config: &Config, wanted: Wanted) -> Result<bool, RolesError> {
+        let mut latest = unpoisoned(&self.latest);
+        let now = *latest.published.plan();
+        let polls_with_all = match wanted.dispatchers {
+            // Without routing all threads poll, whatever number was named.
+            Dispatchers::AsNow => latest.polls_with_all || !self.layers.is_routed,
+            Dispatchers::All | Dispatchers::Auto => true,
+            // A number set by hand meanwhile stays.
+            Dispatchers::Tuned(_) if !latest.polls_with_all => return Ok(false),
+            Dispatchers::Tuned(_) => true,
+            Dispatchers::Count(_) => false,
+        };
+        let threads = match wanted.threads {
+            Threads::AsNow => now.threads,
+            Threads::All => self.layers.thread_max,
+            Threads::Count(count) => count,
+        };
+        let stays_auto = latest.polls_with_all && threads == now.threads;
+        let dispatchers = match wanted.dispatchers {
+            Dispatchers::Count(count) | Dispatchers::Tuned(count) => count,
+            // It is set already: the tuner's division stays.
+            Dispatchers::AsNow | Dispatchers::Auto if stays_auto => now.dispatchers,
+            _ if polls_with_all => threads,
+            _ => now.dispatchers,
+        };
+        if (threads, dispatchers) == (now.threads, now.dispatchers) {
+            latest.polls_with_all = polls_with_all;
+            return Ok(false);
+        }
+        let plan = self.layers.plan(now.epoch + 1, threads, dispatchers)?;
+        let is_routing = self.layers.is_routing(&plan, config);
+        if is_routing && !self.layers.is_routed {
+            return Err(RolesError::OneLayer);
+        }
+        let deciders = self.layers.deciders(&plan, config);
+        let deciders =
+            deciders.map_err(|error| RolesError::Policies { reason: error.to_string() })?;
+        let deciders = Mutex::new(deciders.into_iter().map(Some).collect());
+        let publication = Publication::new(plan, self.layers.thread_max);
+        let published = Arc::new(PublishedRoles { publication, is_routing, deciders });
+        *latest = Latest { published, polls_with_all };
+        Ok(true)
+    }
+}
+
+/// Requested roles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Threads with a role.
+    pub threads: Threads,
+    /// The threads among them that poll.
+    pub dispatchers: Dispatchers,
+}
+
+/// Threads with a role.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Threads {
+    /// As many as now.
+    #[default]
+    AsNow,
+    /// As many as were started.
+    All,
+    /// The first ones, of that number.
+    Count(usize),
+}
+
+/// Threads that poll.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dispatchers {
+    /// As many as now; all if that was requested last and the number of threads changes.
+    #[default]
+    AsNow,
+    /// All: run to completion, until the tuner finds something better.
+    All,
+    /// The same, unless it was requested already: then as now.
+    Auto,
+    /// The first ones, of that number; all others only execute.
+    Count(usize),
+    /// The tuner's number, valid while `auto` is the last request.
+    Tuned(usize),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server of four threads and one that its tuner has divided into 1 and 3.
+    fn tuned() -> (Config, Roles) {
+        let config = Config { threads: 4, ..Config::default() };
+        let roles = Roles::new(Layers::new(&config).unwrap(), &config).unwrap();
+        let divided = Wanted { dispatchers: Dispatchers::Tuned(1), ..Wanted::default() };
+        assert_eq!(roles.change(&config, divided), Ok(true));
+        (config, roles)
+    }
+
+    /// Makes the requests one after another; checks how many threads poll in the end, and whether
+    /// by hand.
+    #[track_caller]
+    fn check(wanted: &[Wanted], want: (usize, Option<usize>)) {
+        let (config, roles) = tuned();
+        for wanted in wanted {
+            roles.change(&config, *wanted).unwrap();
+        }
+        assert_eq!((roles.latest().plan().dispatchers, roles.asked().1), want, "{wanted:?}");
+    }
+
+    #[test]
+    fn auto_stays_auto_and_a_number_stays_by_hand_even_that_of_all_threads() {
+        let dispatchers = |dispatchers| Wanted { threads: Threads::AsNow, dispatchers };
+        let threads =
+            |count| Wanted { threads: Threads::Count(count), dispatchers: Dispatchers::AsNow };
+        check(&[], (1, None));
+        check(&[dispatchers(Dispatchers::Auto)], (1, None));
+        check(&[threads(4)], (1, None));
+        check(&[threads(3)], (3, None));
+        check(&[dispatchers(Dispatchers::Count(1))], (1, Some(1)));
+        check(&[dispatchers(Dispatchers::Count(4))], (4, Some(4)));
+        check(&[dispatchers(Dispatchers::Count(4)), dispatchers(Dispatchers::Auto)], (4, None));
+        check(&[dispatchers(Dispatchers::Count(2)), dispatchers(Dispatchers::Auto)], (4, None));
+        check(
+            &[dispatchers(Dispatchers::Count(2)), dispatchers(Dispatchers::Tuned(3))],
+            (2, Some(2)),
+        );
+    }
+
+    #[test]
+    fn a_number_of_pollers_that_was_all_of_them_allows_more_threads() {
+        for (threads, wanted) in [(Threads::Count(3), 3), (Threads::All, 3), (Threads::Count(1), 1)]
+        {
+            let config = Config { threads: 3, ..Config::default() };
+            let roles = Roles::new(Layers::new(&config).unwrap(), &config).unwrap();
+            let two = Wanted { threads: Threads::Count(2), dispatchers: Dispatchers::Count(2) };
+            assert_eq!(roles.change(&config, two), Ok(true));
+            assert_eq!(roles.asked(), (2, Some(2)));
+            let others = Wanted { threads, dispatchers: Dispatchers::AsNow };
+            assert_eq!(roles.change(&config, others), Ok(true));
+            assert_eq!(roles.asked(), (wanted, None));
+        }
+    }
+}

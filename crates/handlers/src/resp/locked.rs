@@ -1,0 +1,271 @@
+//! Work on several keys that no other client changes meanwhile (K11).
+//!
+//! ```text
+//!  a plain command          lock the keys ─▶ HeldWork::run ─▶ unlock
+//!  inside EXEC, in a group             ─▶ HeldWork::run      the keys are held already
+//! ```
+
+use base::{KeyHash, KeyHasher, UnixMillis};
+use budget::Kind;
+use commands::compaction::Answering;
+use commands::rmw::{Refusal, Rmw};
+use commands::work::{ATOMIC_KEY_BYTES, Work};
+use runtime::engine::Engine;
+use runtime::walks::Caller;
+use store::{Item, Op, Outcome, Pins, Request, Room, Set, Sink, entry_len_max_bytes};
+use wire::resp::ErrorReply;
+
+use super::several::NO_ROOM_FOR_VALUES;
+use crate::gather::Gather;
+
+/// Scratch memory of a command is booked only from this size on.
+const SCRATCH_UNBOOKED_BYTES_MAX: u64 = 64 << 10;
+
+/// The reply to a command that would hold a worker for longer than an atomic group may.
+pub(super) const TOO_MUCH_AT_ONCE: ErrorReply<'static> = ErrorReply::Other(
+    "the command or transaction is larger than max-atomic-size (each key counts 4096 bytes)",
+);
+
+/// A copy of an item that outlives the batch.
+pub(super) struct OwnedItem {
+    pub value: Vec<u8>,
+    pub client_flags: u64,
+}
+
+/// Records the outcomes of internal requests.
+#[derive(Default)]
+pub(super) struct Observed {
+    pub hit_count: usize,
+    pub failed: Option<ErrorReply<'static>>,
+    pub item: Option<OwnedItem>,
+    pub value_len_bytes: usize,
+    pub was_deleted: bool,
+    pub keeps_item: bool,
+}
+
+impl Answering for Observed {}
+
+impl Sink<Refusal> for Observed {
+    fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
+        match outcome {
+            Outcome::Hit(item) => self.hit(&item),
+            Outcome::Deleted { .. } => self.was_deleted = true,
+            Outcome::OutOfMemory => self.failed = Some(ErrorReply::OutOfMemory),
+            Outcome::Unwritable => self.failed = Some(ErrorReply::LogFailed),
+            Outcome::TooLarge { .. } => self.failed = Some(ErrorReply::StringTooLong),
+            _ => {}
+        }
+    }
+}
+
+impl Observed {
+    fn hit(&mut self, item: &Item<'_>) {
+        self.hit_count += 1;
+        self.value_len_bytes = item.value.len();
+        if self.keeps_item {
+            self.item =
+                Some(OwnedItem { value: item.value.to_vec(), client_flags: item.client_flags });
+        }
+    }
+}
+
+/// Shows the value of a key in place.
+pub(super) struct Looking<F> {
+    see: F,
+    /// 0: the key is not there.
+    pub version: u64,
+}
+
+impl<F: FnMut(&[u8])> Looking<F> {
+    /// Calls `see` with the value, if there is one.
+    pub fn new(see: F) -> Looking<F> {
+        Looking { see, version: 0 }
+    }
+}
+
+impl<F: FnMut(&[u8])> Answering for Looking<F> {}
+
+impl<F: FnMut(&[u8])> Sink<Refusal> for Looking<F> {
+    fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
+        if let Outcome::Hit(item) = outcome {
+            self.version = item.version;
+            (self.see)(item.value);
+        }
+    }
+}
+
+/// The result of one look at a key; 0 and 0: it is absent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Glimpse {
+    pub version: u64,
+    pub value_len_bytes: usize,
+}
+
+/// Keys that no other client changes.
+pub(super) struct Held<'h, E> {
+    engine: &'h mut E,
+    hasher: KeyHasher,
+    now: UnixMillis,
+}
+
+impl<'h, E: Engine> Held<'h, E> {
+    /// The engine holds the keys.
+    pub fn new(engine: &'h mut E, hasher: KeyHasher, now: UnixMillis) -> Held<'h, E> {
+        Held { engine, hasher, now }
+    }
+
+    fn execute(&mut self, key: &[u8], op: Op<'_, Rmw<'_>>, keeps_item: bool) -> Observed {
+        let mut seen = Observed { keeps_item, ..Observed::default() };
+        let request = Request { key, hash: self.hasher.hash(key), op };
+        self.engine.execute(self.now, &[request], &mut seen);
+        seen
+    }
+
+    /// A copy of a key's item.
+    pub fn read(&mut self, key: &[u8]) -> Option<OwnedItem> {
+        self.execute(key, Op::Get, true).item
+    }
+
+    /// Shows a key's value; returns whether it exists.
+    pub fn look(&mut self, key: &[u8], see: impl FnMut(&[u8])) -> bool {
+        self.show(key, see) != 0
+    }
+
+    /// The version of a key's item; 0: there is none.
+    pub fn version(&mut self, key: &[u8]) -> u64 {
+        self.show(key, |_| ())
+    }
+
+    fn show(&mut self, key: &[u8], see: impl FnMut(&[u8])) -> u64 {
+        let mut looking = Looking::new(see);
+        let request = Request { key, hash: self.hasher.hash(key), op: Op::<Rmw<'_>>::Get };
+        self.engine.execute(self.now, &[request], &mut looking);
+        looking.version
+    }
+
+    /// Whether a key exists.
+    pub fn has(&mut self, key: &[u8]) -> bool {
+        self.execute(key, Op::Get, false).hit_count > 0
+    }
+
+    /// Writes a key.
+    pub fn write(&mut self, key: &[u8], set: Set<'_>) -> Result<(), ErrorReply<'static>> {
+        self.execute(key, Op::Set(set), false).failed.map_or(Ok(()), Err)
+    }
+
+    /// Deletes a key.
+    pub fn delete(&mut self, key: &[u8]) -> Result<(), ErrorReply<'static>> {
+        self.execute(key, Op::Delete, false).failed.map_or(Ok(()), Err)
+    }
+}
+
+/// Work on held keys. (A closure cannot be generic over the engine.)
+pub(super) trait HeldWork {
+    /// The result of the work.
+    type Done;
+
+    /// The log space that it needs, if the values of the keys have at most that length.
+    fn room(&self, old_len_max_bytes: usize) -> Room;
+
+    /// The memory that it takes meanwhile, for values of at most that length.
+    fn scratch_bytes(&self, old_len_max_bytes: usize) -> u64;
+
+    /// Does it.
+    fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Result<Self::Done, ErrorReply<'static>>;
+}
+
+impl<E: Engine> Gather<'_, '_, E> {
+    /// Counts what a command found by itself.
+    pub(super) fn count_lookups(&self, caller: Caller, found: u64, absent: u64) {
+        let cells = self.core.counters().command(caller.index);
+        cells.hits.add(found);
+        cells.misses.add(absent);
+    }
+
+    /// Looks at a key, after the requests that the batch has gathered.
+    pub fn glimpse(&mut self, key: &[u8]) -> Glimpse {
+        let (now, mut value_len_bytes) = (self.core.now, 0);
+        let mut looking = Looking::new(|value| value_len_bytes = value.len());
+        let request = Request { key, hash: self.core.hash(key), op: Op::<Rmw<'_>>::Get };
+        match self.engine.session() {
+            Some(session) => session.execute(now, &[request], &mut looking),
+            None => {
+                self.flush();
+                self.engine.execute(now, &[request], &mut looking);
+            }
+        }
+        Glimpse { version: looking.version, value_len_bytes }
+    }
+
+    /// Whether an atomic group may hold so many keys and touch so many bytes; counts a refusal.
+    pub(super) fn fits_atomic(&self, key_count: usize, bytes: u64) -> bool {
+        let keys_bytes = (key_count as u64).saturating_mul(ATOMIC_KEY_BYTES);
+        let limit_bytes = self.core.shared.config().atomic_size_max_bytes;
+        let fits = keys_bytes.saturating_add(bytes) <= limit_bytes;
+        if !fits {
+            self.core.counters().atomic_refused.add(1);
+        }
+        fits
+    }
+
+    /// Checks the limits of atomic groups for a command; answers the error itself.
+    pub(super) fn refuse_atomic(&mut self, caller: Caller, key_count: usize, bytes: u64) -> bool {
+        let fits = self.fits_atomic(key_count, bytes);
+        if !fits {
+            self.fail(caller, &TOO_MUCH_AT_ONCE);
+        }
+        !fits
+    }
+
+    /// Does some work on keys; none of them is too long.
+    pub(super) fn with_held<'k, W: HeldWork>(
+        &mut self,
+        slot: usize,
+        keys: impl Iterator<Item = &'k [u8]> + Clone,
+        work: W,
+    ) -> Result<W::Done, ErrorReply<'static>> {
+        self.settle(slot);
+        self.core.connections[slot].has_written = true;
+        let (now, hasher) = (self.core.now, self.core.hasher.clone());
+        // Inside EXEC and in a group the keys are already held, and the room in the log is already
+        // made.
+        let is_held = self.engine.session().is_none();
+        let hashes: Vec<KeyHash> = keys.clone().map(|key| hasher.hash(key)).collect();
+        // Room is made before the locks are taken. A value may grow in between; then the write may
+        // find no room and reports it.
+        let (mut old_len_max_bytes, mut old_bytes) = (0, 0);
+        for key in keys {
+            let old_len_bytes = self.glimpse(key).value_len_bytes;
+            old_len_max_bytes = old_len_max_bytes.max(old_len_bytes);
+            old_bytes += old_len_bytes as u64;
+        }
+        if !is_held && !self.fits_atomic(hashes.len(), old_bytes) {
+            return Err(TOO_MUCH_AT_ONCE);
+        }
+        let room = work.room(old_len_max_bytes);
+        let room_bytes = room.bytes();
+        let scratch_bytes = work.scratch_bytes(old_len_max_bytes);
+        let is_booked = scratch_bytes > SCRATCH_UNBOOKED_BYTES_MAX;
+        if is_booked && !self.core.ledger.try_reserve(Kind::Groups, scratch_bytes) {
+            return Err(NO_ROOM_FOR_VALUES);
+        }
+        let done = match self.engine.session() {
+            Some(session) => {
+                let mut locked = session.lock_keys(now, &hashes, room);
+                work.run(&mut Held::new(&mut locked, hasher, now))
+            }
+            None => work.run(&mut Held::new(self.engine, hasher, now)),
+        };
+        if is_booked {
+            self.core.ledger.release(Kind::Groups, scratch_bytes);
+        }
+        self.core.charge(Work::keys(2 * hashes.len()));
+        self.core.charge(Work::bytes(old_bytes + room_bytes + scratch_bytes));
+        done
+    }
+}
+
+/// The log space of one item.
+pub(super) fn item_room_bytes(key: &[u8], value_len_bytes: usize) -> u64 {
+    entry_len_max_bytes(key.len(), value_len_bytes) as u64
+}

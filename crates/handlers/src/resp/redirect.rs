@@ -1,0 +1,318 @@
+//! The check of a command's keys in a cluster: whether this node serves them, and if not, which
+//! node does.
+//!
+//! ```text
+//!  keys ─▶ one slot? ─ no ─▶ CROSSSLOT
+//!            │ yes
+//!            ▼ View::place
+//!  Here, ThroughControl ─▶ go on          Elsewhere ─▶ MOVED; READONLY and a copy here: go on
+//!                                         Nowhere ───▶ CLUSTERDOWN
+//! ```
+//!
+//! # Invariants
+//! I1: a server without a cluster pays one branch per command.
+//! I2: a command that is refused inside MULTI spoils the transaction, as any other refusal does.
+//! I3: a command that reads several keys, or that bypasses the router, reads this node's index only
+//!     while the node has all of the slot (`Here`). It is answered only if the node still served
+//!     the slot after the read (K22). Otherwise it goes through the control thread, as a group.
+
+use cluster::Slot;
+use commands::output::OutputEnd;
+use replication::cluster::{Place, Told, View};
+use replication::replicate::GroupAnswer;
+use runtime::connection::Ending;
+use runtime::engine::Engine;
+use runtime::walks::Caller;
+use wire::Parsed;
+use wire::resp::{
+    Command, CommandError, CommandId, Elsewhere, ErrorReply, Flags, Keys, Limits, Parser,
+};
+
+use crate::gather::Gather;
+
+/// In a cluster, a transaction is limited to the keys of one slot.
+const NOT_IN_TRANSACTION: ErrorReply<'static> =
+    ErrorReply::Other("FLUSHALL in a transaction is not supported in a cluster");
+
+/// What a command does with its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    /// It reads them now.
+    Read,
+    /// It is queued by MULTI, and reads nothing before EXEC.
+    LaterRead,
+    /// It may write.
+    Write,
+}
+
+/// The slots of a command's keys.
+pub(super) enum Keyed {
+    Nothing,
+    One(Slot),
+    Several,
+}
+
+/// The common slot of all keys.
+pub(super) fn slot_of<'k>(mut keys: impl Iterator<Item = &'k [u8]>) -> Keyed {
+    let Some(slot) = keys.next().map(Slot::of) else { return Keyed::Nothing };
+    if keys.all(|key| Slot::of(key) == slot) { Keyed::One(slot) } else { Keyed::Several }
+}
+
+/// The keys of a whole command, at the places that its row in the table names.
+pub(super) fn keys_in(id: CommandId, raw: &[u8]) -> Option<Keys<'_>> {
+    let spec = id.spec().keys;
+    if spec.first == 0 {
+        return None;
+    }
+    // Limits were checked when the command was framed.
+    let limits = Limits::new(usize::MAX);
+    match Parser::default().parse(raw, &limits) {
+        Parsed::Done { value: args, .. } => Some(spec.of(args.iter())),
+        _ => None,
+    }
+}
+
+/// Commands that are more than one write of one key.
+fn is_of_several(command: &Command<'_>) -> bool {
+    match command {
+        Command::Del { keys, .. } => keys.len() > 1,
+        Command::MSet { .. }
+        | Command::MSetNx { .. }
+        | Command::Rename { .. }
+        | Command::RenameNx { .. }
+        | Command::MSetEx(_)
+        | Command::BitOp { .. }
+        | Command::Restore(_)
+        | Command::Copy(_) => true,
+        Command::BitField { id, .. } => *id == CommandId::BitField,
+        _ => false,
+    }
+}
+
+/// Whether a command reads keys of a slot that only the control thread may read. Where the place
+/// has changed since the command was let in, that thread refuses it.
+fn reads_through_control(
+    view: &View,
+    reads_copies: bool,
+    command: &Command<'_>,
+    raw: &[u8],
+) -> bool {
+    let reading = command.id().filter(|id| id.spec().flags.contains(Flags::READONLY));
+    let Some(id) = reading else { return false };
+    let Keyed::One(slot) = slot_of(keys_in(id, raw).into_iter().flatten()) else { return false };
+    match view.settled_place(slot) {
+        Place::Here => false,
+        Place::ThroughControl => true,
+        Place::Elsewhere | Place::Nowhere => !reads_copies,
+    }
+}
+
+/// What a client is told in the place of a group's replies if the outcome is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InDoubt {
+    /// It only reads: to send it again.
+    SendAgain,
+    /// One command that writes: that it may have happened.
+    Uncertain,
+    /// A transaction that writes: nothing. A closed connection says so best, because clients take
+    /// any reply of EXEC for its outcome.
+    Close,
+}
+
+impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// Whether a command goes through the control thread as a group: its writes belong together, or
+    /// it bypasses the router and reads a slot of which this node does not have all (I3).
+    pub(super) fn is_group(&mut self, slot: usize, command: &Command<'_>, raw: &[u8]) -> bool {
+        let is_routed = self.is_routed();
+        let Some(view) = &self.core.cluster else { return false };
+        let reads_copies = self.core.connections[slot].resp().reads_copies;
+        is_of_several(command)
+            || (!is_routed && reads_through_control(view, reads_copies, command, raw))
+    }
+
+    /// Runs a command as a group; all its keys are of one slot.
+    pub(super) fn run_group(&mut self, caller: Caller, command: Command<'a>, raw: &[u8]) {
+        let keys = command.id().and_then(|id| keys_in(id, raw));
+        let Keyed::One(slot) = slot_of(keys.into_iter().flatten()) else {
+            return self.run(caller, command);
+        };
+        let only_reads = command.id().is_some_and(|id| id.spec().flags.contains(Flags::READONLY));
+        let in_doubt = if only_reads { InDoubt::SendAgain } else { InDoubt::Uncertain };
+        self.in_group(caller, (slot, in_doubt), |gather| gather.run(caller, command));
+    }
+
+    /// Runs `run` as a group on keys of a slot, or answers why not.
+    pub(super) fn in_group(
+        &mut self,
+        caller: Caller,
+        (slot, in_doubt): (Slot, InDoubt),
+        run: impl FnOnce(&mut Self),
+    ) {
+        self.flush();
+        let replies_end = self.core.connections[caller.slot].output.end();
+        match self.engine.begin_group(slot) {
+            None => run(self),
+            Some(GroupAnswer::Good) => {
+                run(self);
+                self.flush();
+                if !self.engine.end_group() {
+                    self.end_in_doubt(caller, replies_end, in_doubt);
+                }
+            }
+            Some(GroupAnswer::TooFewCopies) => self.fail(caller, &ErrorReply::NoReplicas),
+            // The slot moved while the group waited, or waited long enough.
+            Some(GroupAnswer::Bad) => self.move_on(caller, slot),
+        }
+    }
+
+    /// A group whose outcome is unknown: its replies give way to an error, or the connection is
+    /// closed.
+    #[cold]
+    fn end_in_doubt(&mut self, caller: Caller, replies_end: OutputEnd, in_doubt: InDoubt) {
+        let connection = &mut self.core.connections[caller.slot];
+        let error = match in_doubt {
+            InDoubt::SendAgain => ErrorReply::SlotLost,
+            InDoubt::Uncertain => ErrorReply::Uncertain,
+            InDoubt::Close => return connection.ending = Ending::Now,
+        };
+        if !connection.awaiting.is_empty() {
+            return connection.ending = Ending::Now;
+        }
+        connection.output.cut_back(replies_end);
+        self.fail(caller, &error);
+    }
+}
+
+impl<E: Engine> Gather<'_, '_, E> {
+    /// Whether a plain GET or SET of the key may take the fast path (I1).
+    #[inline]
+    pub(super) fn is_served_here(&self, key: &[u8]) -> bool {
+        self.core.cluster.as_ref().is_none_or(|view| view.is_own(Slot::of(key)))
+    }
+
+    /// Whether a command may not run here; answers the error itself.
+    pub(super) fn is_redirected(
+        &mut self,
+        caller: Caller,
+        parsed: &Result<Command<'_>, CommandError<'_>>,
+        raw: &[u8],
+    ) -> bool {
+        let id = match parsed {
+            Ok(command) => command.id(),
+            // Redis checks the keys before the options.
+            Err(CommandError::Argument { id, .. }) => Some(*id),
+            Err(_) => None,
+        };
+        let Some(id) = id.filter(|_| self.core.cluster.is_some()) else { return false };
+        let keyed = slot_of(keys_in(id, raw).into_iter().flatten());
+        let is_read = id.spec().flags.contains(Flags::READONLY);
+        let is_queueing = self.core.connections[caller.slot].resp().is_queueing();
+        let access = match is_read {
+            true if is_queueing => Access::LaterRead,
+            true => Access::Read,
+            false => Access::Write,
+        };
+        if self.is_elsewhere(caller, keyed, access) {
+            return true;
+        }
+        let is_refused = is_queueing && matches!(parsed, Ok(Command::Flush { .. }));
+        if is_refused {
+            self.fail(caller, &NOT_IN_TRANSACTION);
+        }
+        is_refused
+    }
+
+    /// The check for EXEC: the keys of all its commands together.
+    pub(super) fn is_exec_redirected<'k>(
+        &mut self,
+        caller: Caller,
+        keys: impl Iterator<Item = &'k [u8]>,
+        writes: bool,
+    ) -> bool {
+        if self.core.cluster.is_none() {
+            return false;
+        }
+        let access = if writes { Access::Write } else { Access::Read };
+        self.is_elsewhere(caller, slot_of(keys), access)
+    }
+
+    fn is_elsewhere(&mut self, caller: Caller, keyed: Keyed, access: Access) -> bool {
+        let slot = match keyed {
+            Keyed::Nothing => return false,
+            Keyed::Several => {
+                self.fail(caller, &ErrorReply::CrossSlot);
+                return true;
+            }
+            Keyed::One(slot) => slot,
+        };
+        let Some(view) = &self.core.cluster else { return false };
+        match view.settled_place(slot) {
+            Place::Here | Place::ThroughControl => {
+                if access == Access::Read && !self.is_routed() {
+                    self.core.note_read_here(caller.slot); // I3
+                }
+                return false;
+            }
+            Place::Elsewhere => {
+                let has_copy = access != Access::Write && view.has_copy(slot);
+                if has_copy && self.core.connections[caller.slot].resp().reads_copies {
+                    return false;
+                }
+                self.move_on(caller, slot);
+            }
+            Place::Nowhere => self.fail(caller, &ErrorReply::SlotNotServed),
+        }
+        true
+    }
+
+    /// MOVED to the primary.
+    #[cold]
+    fn move_on(&mut self, caller: Caller, slot: Slot) {
+        let Some((own, configuration)) = self.installed() else {
+            return self.fail(caller, &ErrorReply::SlotNotServed);
+        };
+        let shard = configuration.shard(configuration.shard_of_slot(slot));
+        let told = Told::new(&configuration, own).over(self.is_tls(caller.slot));
+        match shard.filter(|shard| shard.primary != own).and_then(|it| told.resp_of(it.primary)) {
+            Some((host, port)) => {
+                self.fail(caller, &ErrorReply::Moved(Elsewhere { slot: slot.0, host, port }));
+            }
+            None => self.fail(caller, &ErrorReply::SlotNotServed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cluster::NodeId;
+    use wire::resp::next_command;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(raw: &[u8], want: bool) {
+        let view = View::new(NodeId { name: 1, incarnation: 1 });
+        let limits = Limits::new(1 << 20);
+        let parsed = next_command(&mut Parser::default(), raw, &limits);
+        let Parsed::Done { value: Ok(command), .. } = parsed else { panic!("{parsed:?}") };
+        let asks = |reads_copies| reads_through_control(&view, reads_copies, &command, raw);
+        for (place, reads_here, copy_reads_here) in [
+            (Place::Here, true, true),
+            (Place::ThroughControl, false, false),
+            (Place::Elsewhere, false, true),
+        ] {
+            view.set_place(Slot::of(b"{t}"), place);
+            let is_asked = [asks(false), asks(true)];
+            assert_eq!(is_asked, [want && !reads_here, want && !copy_reads_here], "{place:?}");
+        }
+    }
+
+    #[test]
+    fn reads_past_the_router_ask_the_control_thread_where_only_that_may_read() {
+        check(b"*3\r\n$4\r\nMGET\r\n$4\r\n{t}a\r\n$4\r\n{t}b\r\n", true);
+        check(b"*3\r\n$6\r\nEXISTS\r\n$4\r\n{t}a\r\n$4\r\n{t}b\r\n", true);
+        check(b"GET {t}a\r\n", true);
+        check(b"SET {t}a 1\r\n", false);
+        check(b"DBSIZE\r\n", false);
+    }
+}

@@ -1,0 +1,422 @@
+//! Commands that act on several keys at one moment (K11): MGET, MSET, MSETNX, RENAME, COPY.
+//!
+//! Outside EXEC they take a snapshot or the locks of the keys; inside EXEC the locks are already
+//! held. The snapshot of an MGET ends where its client's share of the buffers or of pins ends, or
+//! at [`SNAPSHOT_KEYS_MAX`] keys; the remaining keys are read in further snapshots, as the client
+//! reads.
+
+use base::{KeyHash, UnixMillis};
+use budget::Kind;
+use commands::compaction::Answering;
+use commands::reply::{Pending, Shape};
+use commands::rmw::{Refusal, Rmw};
+use commands::work::Work;
+use runtime::engine::Engine;
+use runtime::reply_sink::ReplySink;
+use runtime::walks::Caller;
+use runtime::walks::ValueWalk;
+use runtime::walks::{SLICE_BYTES, Slice, Source};
+use store::pin::{PinnedValue, Pins};
+use store::request::Item;
+use store::{Condition, Expiry, Op, Outcome, Request, Room, Set, Sink, entry_len_max_bytes};
+use wire::resp::{Copy, ErrorReply, Keys, Pairs};
+
+use super::locked::Observed;
+use super::strings;
+use crate::gather::Gather;
+
+/// The error of a command that copies values, or works on them in memory of its own, if the client
+/// buffers have no room for it.
+pub(super) const NO_ROOM_FOR_VALUES: ErrorReply<'static> = ErrorReply::Other(
+    "the values have no room in the client buffers: try again, or give a larger --memory",
+);
+
+/// The error of a command of very many keys, or a transaction of very many commands, if the client
+/// buffers have no room to work on it.
+pub(super) const TOO_MANY_PARTS: ErrorReply<'static> =
+    ErrorReply::Other("command has more parts than the client buffers have room for");
+
+/// The maximum number of keys of one snapshot. For each, 72 bytes are kept until it is answered
+/// (hash and key, how to answer, the chain's word, the entry): about 1 MiB for all.
+pub(super) const SNAPSHOT_KEYS_MAX: usize = 16 << 10;
+
+/// The replies to the first keys of a snapshot, as far as there is room.
+struct SnapshotSink<'s> {
+    replies: ReplySink<'s>,
+    copied_bytes_max: usize,
+    answered_count: usize,
+    is_full: bool,
+}
+
+impl SnapshotSink<'_> {
+    /// Whether there is no room for one more value; there always is for the first.
+    fn fills(&self, outcome: &Outcome<'_, Refusal>, pins: Pins<'_>) -> bool {
+        let Some(pending) = self.replies.pendings.first() else { return true };
+        let copied_bytes = self.replies.connections[pending.slot as usize].output.encoded_bytes();
+        let is_large = || matches!(outcome, Outcome::Hit(item) if item.value.len() >= SLICE_BYTES);
+        self.answered_count > 0
+            && (copied_bytes > self.copied_bytes_max || (is_large() && pins.are_full()))
+    }
+}
+
+impl Sink<Refusal> for SnapshotSink<'_> {
+    fn outcome(&mut self, request_index: usize, outcome: Outcome<'_, Refusal>, pins: Pins<'_>) {
+        self.is_full = self.is_full || self.fills(&outcome, pins);
+        if !self.is_full {
+            self.replies.outcome(request_index, outcome, pins);
+            self.answered_count += 1;
+        }
+    }
+}
+
+/// Whether an existing target is an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// No: it is overwritten.
+    Any,
+    /// Yes: it must be absent.
+    Absent,
+}
+
+fn get<'k>(key: &'k [u8], hash: KeyHash) -> Request<'k, Rmw<'k>> {
+    Request { key, hash, op: Op::Get }
+}
+
+impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// MGET: all values at one moment, as far as they have room together.
+    pub(super) fn mget(&mut self, caller: Caller, keys: Keys<'a>) {
+        if self.refuse_long_keys(caller, keys) {
+            return;
+        }
+        if self.engine.session().is_none() || keys.len() == 1 {
+            self.say(caller, |encoder| encoder.array_header(keys.len()));
+            for key in keys {
+                self.single(caller, key, Op::Get, Shape::Value);
+            }
+            return;
+        }
+        self.say(caller, |encoder| encoder.array_header(keys.len()));
+        let (arguments, step) = keys.arguments();
+        let walk = ValueWalk { keys: arguments.place_in(self.raw), step };
+        self.begin_slices(caller, Source::Values(walk));
+    }
+
+    /// A snapshot of the next keys of an MGET.
+    pub(super) fn values_slice(
+        &mut self,
+        caller: Caller,
+        walk: &mut ValueWalk,
+        command: &[u8],
+    ) -> Slice {
+        let mut keys = Keys::among(walk.keys.walk(command), walk.step);
+        let answered_count = self.read_snapshot(caller, keys);
+        keys.by_ref().take(answered_count).for_each(drop);
+        walk.keys = keys.arguments().0.place_in(command);
+        if keys.is_empty() || answered_count == 0 { Slice::Last } else { Slice::More }
+    }
+
+    /// Reads the first of these keys at one moment; returns how many have been answered.
+    fn read_snapshot(&mut self, caller: Caller, keys: Keys<'_>) -> usize {
+        let pending = Pending {
+            slot: caller.slot as u32,
+            command: caller.index,
+            is_quiet: caller.is_quiet,
+            is_special: caller.is_quiet,
+            shape: Shape::Value,
+        };
+        let pendings = vec![pending; keys.len().min(SNAPSHOT_KEYS_MAX)];
+        let keys = keys.take(SNAPSHOT_KEYS_MAX);
+        let hashed: Vec<(KeyHash, &[u8])> = keys.map(|key| (self.core.hash(key), key)).collect();
+        let now = self.core.now;
+        let copied_bytes_max = self.core.output_limit_bytes.max(SLICE_BYTES);
+        let Some(session) = self.engine.session() else {
+            debug_assert!(false, "inside EXEC values are read one by one");
+            return 0;
+        };
+        let replies = ReplySink::new(self.core, &pendings);
+        let mut sink =
+            SnapshotSink { replies, copied_bytes_max, answered_count: 0, is_full: false };
+        session.read_snapshot(now, &hashed, &mut sink);
+        let answered_count = sink.answered_count;
+        self.core.charge(Work::keys(hashed.len()));
+        answered_count
+    }
+
+    /// MSET: all values become visible to MGET and EXEC at one moment.
+    pub(super) fn mset(&mut self, caller: Caller, pairs: Pairs<'a>) {
+        if self.refuse_long_keys(caller, pairs.keys()) {
+            return;
+        }
+        self.with_locked(
+            caller,
+            pairs,
+            |gather, caller, pairs| gather.store_pairs(caller, pairs),
+            |gather, caller, pairs| gather.store_pairs(caller, pairs),
+        );
+    }
+
+    /// MSETNX: all or none.
+    pub(super) fn mset_nx(&mut self, caller: Caller, pairs: Pairs<'a>) {
+        if self.refuse_long_keys(caller, pairs.keys()) {
+            return;
+        }
+        self.with_locked(
+            caller,
+            pairs,
+            |gather, caller, pairs| gather.store_absent(caller, pairs),
+            |gather, caller, pairs| gather.store_absent(caller, pairs),
+        );
+    }
+
+    /// Runs one of two functions with the keys' locks held. (They are the same function; a closure
+    /// cannot be generic over the engine.)
+    fn with_locked(
+        &mut self,
+        caller: Caller,
+        pairs: Pairs<'a>,
+        here: impl FnOnce(&mut Self, Caller, Pairs<'a>),
+        locked: impl FnOnce(&mut Gather<'_, 'a, store::LockedSession<'_>>, Caller, Pairs<'a>),
+    ) {
+        if self.engine.session().is_none() {
+            return here(self, caller, pairs);
+        }
+        let lens = pairs.map(|(key, value)| entry_len_max_bytes(key.len(), value.len()) as u64);
+        let (now, room) = (self.core.now, Room::of(lens));
+        if self.refuse_atomic(caller, pairs.len(), room.bytes()) {
+            return;
+        }
+        self.settle(caller.slot);
+        self.core.connections[caller.slot].has_written = true;
+        let hashes: Vec<KeyHash> = pairs.keys().map(|key| self.core.hash(key)).collect();
+        if let Some(session) = self.engine.session() {
+            let mut keys = session.lock_keys(now, &hashes, room);
+            let mut gather = Gather::new(&mut keys, self.core);
+            locked(&mut gather, caller, pairs);
+            gather.flush();
+        }
+    }
+
+    fn store_pairs(&mut self, caller: Caller, pairs: Pairs<'a>) {
+        let mut left = pairs.len();
+        for (key, value) in pairs {
+            left -= 1;
+            let set = strings::write(value, Expiry::Never, Condition::Always);
+            self.single(caller, key, set, Shape::AllStored { is_last: left == 0 });
+        }
+    }
+
+    fn store_absent(&mut self, caller: Caller, pairs: Pairs<'a>) {
+        self.flush();
+        let mut observed = Observed::default();
+        let now = self.core.now;
+        for key in pairs.keys() {
+            self.engine.execute(now, &[get(key, self.core.hasher.hash(key))], &mut observed);
+        }
+        if observed.hit_count == 0 {
+            for (key, value) in pairs {
+                let op = strings::write(value, Expiry::Never, Condition::Always);
+                let request = Request { key, hash: self.core.hash(key), op };
+                self.engine.execute(now, &[request], &mut observed);
+            }
+        }
+        self.core.charge(Work::keys(2 * pairs.len()));
+        match observed.failed {
+            Some(error) => self.fail(caller, &error),
+            None => {
+                let is_stored = i64::from(observed.hit_count == 0);
+                self.say(caller, |encoder| encoder.integer(is_stored));
+            }
+        }
+    }
+
+    /// RENAME and RENAMENX: value, flags and expiry move.
+    pub(super) fn rename(
+        &mut self,
+        caller: Caller,
+        source: &'a [u8],
+        target: &'a [u8],
+        policy: Target,
+    ) {
+        let moved = self.transfer(caller.slot, source, target, policy, After::DeleteSource);
+        match (moved, policy) {
+            (Ok(Transferred::Yes), Target::Any) => self.say(caller, |encoder| encoder.ok()),
+            (Ok(Transferred::NoSource), _) => self.fail(caller, &ErrorReply::NoSuchKey),
+            (Ok(done), _) => {
+                let done = i64::from(done == Transferred::Yes);
+                self.say(caller, |encoder| encoder.integer(done));
+            }
+            (Err(error), _) => self.fail(caller, &error),
+        }
+    }
+
+    /// COPY.
+    pub(super) fn copy(&mut self, caller: Caller, copy: &Copy<'a>) {
+        if copy.database_index.is_some_and(|index| index != 0) {
+            if self.core.cluster.is_some() {
+                return self.fail(caller, &ErrorReply::CopyInCluster);
+            }
+            return self.fail(caller, &ErrorReply::DatabaseIndex);
+        }
+        if copy.source == copy.target {
+            return self.fail(caller, &ErrorReply::SameSourceAndTarget);
+        }
+        let policy = if copy.replaces { Target::Any } else { Target::Absent };
+        match self.transfer(caller.slot, copy.source, copy.target, policy, After::KeepSource) {
+            Ok(done) => {
+                let is_absent = done == Transferred::NoSource;
+                self.count_lookups(caller, u64::from(!is_absent), u64::from(is_absent));
+                let done = i64::from(done == Transferred::Yes);
+                self.say(caller, |encoder| encoder.integer(done));
+            }
+            Err(error) => self.fail(caller, &error),
+        }
+    }
+
+    fn transfer(
+        &mut self,
+        slot: usize,
+        source: &[u8],
+        target: &[u8],
+        policy: Target,
+        after: After,
+    ) -> Result<Transferred, ErrorReply<'static>> {
+        if source.len().max(target.len()) > store::KEY_LEN_MAX_BYTES {
+            return Err(ErrorReply::KeyTooLong);
+        }
+        self.settle(slot);
+        self.core.connections[slot].has_written = true;
+        let now = self.core.now;
+        let source = (source, self.core.hash(source));
+        let target = (target, self.core.hash(target));
+        if self.engine.session().is_none() {
+            self.flush();
+        }
+        // Room is made, and the copy booked, before the locks are taken. The value may grow in
+        // between; then the write may find no room and reports it.
+        let mut seen = Observed::default();
+        let request = [get(source.0, source.1)];
+        match self.engine.session() {
+            Some(session) => session.execute(now, &request, &mut seen),
+            None => self.engine.execute(now, &request, &mut seen),
+        }
+        let copy_bytes = seen.value_len_bytes as u64;
+        self.core.charge(Work::keys(2));
+        self.core.charge(Work::bytes(copy_bytes));
+        if !self.core.ledger.try_reserve(Kind::Bodies, copy_bytes) {
+            return Err(NO_ROOM_FOR_VALUES);
+        }
+        let mut room = Room::of([entry_len_max_bytes(target.0.len(), seen.value_len_bytes) as u64]);
+        if after == After::DeleteSource {
+            // The delete that a log records.
+            room.add(entry_len_max_bytes(source.0.len(), 0) as u64);
+        }
+        let done = match self.engine.session() {
+            Some(session) => {
+                let mut locked = session.lock_keys(now, &[source.1, target.1], room);
+                transfer(&mut locked, now, source, target, policy, after)
+            }
+            None => transfer(self.engine, now, source, target, policy, after),
+        };
+        self.core.ledger.release(Kind::Bodies, copy_bytes);
+        done
+    }
+}
+
+/// What happens to the source of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    KeepSource,
+    DeleteSource,
+}
+
+/// The result of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Transferred {
+    Yes,
+    NoSource,
+    TargetInTheWay,
+}
+
+/// An item whose value stays in place while it is copied.
+struct PinnedItem {
+    value: PinnedOrCopied,
+    client_flags: u64,
+    expires_at: Option<UnixMillis>,
+}
+
+/// A value's bytes.
+enum PinnedOrCopied {
+    Pinned(PinnedValue),
+    /// Too much of the log is pinned already.
+    Copied(Vec<u8>),
+}
+
+impl PinnedOrCopied {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            PinnedOrCopied::Pinned(value) => value,
+            PinnedOrCopied::Copied(value) => value,
+        }
+    }
+}
+
+/// Holds the item that a request finds.
+#[derive(Default)]
+struct Held {
+    item: Option<PinnedItem>,
+}
+
+impl Answering for Held {}
+
+impl Sink<Refusal> for Held {
+    fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, pins: Pins<'_>) {
+        if let Outcome::Hit(item) = outcome {
+            let pinned = pins.try_pin(&item).map(PinnedOrCopied::Pinned);
+            let value = pinned.unwrap_or_else(|| PinnedOrCopied::Copied(item.value.to_vec()));
+            let Item { client_flags, expires_at, .. } = item;
+            self.item = Some(PinnedItem { value, client_flags, expires_at });
+        }
+    }
+}
+
+/// Copies or moves an item; both keys are locked.
+fn transfer<E: Engine>(
+    engine: &mut E,
+    now: UnixMillis,
+    source: (&[u8], KeyHash),
+    target: (&[u8], KeyHash),
+    policy: Target,
+    after: After,
+) -> Result<Transferred, ErrorReply<'static>> {
+    let mut seen = Held::default();
+    engine.execute(now, &[get(source.0, source.1)], &mut seen);
+    let Some(item) = seen.item else { return Ok(Transferred::NoSource) };
+    if policy == Target::Absent {
+        let mut seen = Observed::default();
+        engine.execute(now, &[get(target.0, target.1)], &mut seen);
+        if seen.hit_count > 0 {
+            return Ok(Transferred::TargetInTheWay);
+        }
+    }
+    if source.0 == target.0 {
+        return Ok(Transferred::Yes);
+    }
+    let set = Set {
+        value: item.value.bytes(),
+        client_flags: item.client_flags,
+        expiry: item.expires_at.map_or(Expiry::Never, Expiry::At),
+        condition: Condition::Always,
+    };
+    let mut stored = Observed::default();
+    let request = Request { key: target.0, hash: target.1, op: Op::Set(set) };
+    engine.execute(now, &[request], &mut stored);
+    if let Some(error) = stored.failed {
+        return Err(error);
+    }
+    if after == After::DeleteSource {
+        let delete: Request<'_, Rmw<'_>> =
+            Request { key: source.0, hash: source.1, op: Op::Delete };
+        engine.execute(now, &[delete], &mut stored);
+    }
+    Ok(Transferred::Yes)
+}

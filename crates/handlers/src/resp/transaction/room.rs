@@ -1,0 +1,276 @@
+//! The room in the log for a transaction: estimated before its keys are locked, and again under the
+//! locks.
+//!
+//! ```text
+//!  EXEC ─▶ lengths of all entries ─▶ room kept, keys locked ─▶ lengths again: no longer? ─▶ run
+//!                ▲                                                 │ a value has grown
+//!                └───────────────── unlock ◀───────────────────────┘
+//! ```
+//!
+//! # Invariants
+//! R1: every command that may write an entry adds one at least as long: a command either finds its
+//!     place, or the transaction is refused before its first command.
+//! R2: a delete adds only what a durable log records, and a part that only deletes is never refused
+//!     for want of room: deletes are the way to empty a full store.
+
+use std::collections::BTreeMap;
+
+use commands::compaction::Answering;
+use commands::rmw::{Refusal, Rmw};
+use runtime::engine::Engine;
+use store::{Op, Outcome, Pins, Request, Room, Sink};
+use wire::resp::number::float_digits;
+use wire::resp::{Command, CommandId, MSetEx};
+
+use super::{Queued, grows_to_bytes, is_write, keys_of};
+use crate::gather::Gather;
+use crate::resp::locked::item_room_bytes;
+
+/// The longest integer.
+const INTEGER_TEXT_BYTES: u64 = 20;
+/// The longest number that INCRBYFLOAT writes ...
+const FLOAT_TEXT_BYTES: u64 = 5 << 10;
+/// ... and what it has besides the digits that its operands stand for: a sign, a carry, a point
+/// and decimals.
+const FLOAT_MORE_BYTES: u64 = 24;
+/// Behind a value there may be a token of memcached's, which a new expiry copies.
+const TOKEN_BYTES: usize = 8;
+
+/// What a command takes in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Effect {
+    Nothing,
+    /// What a durable log records.
+    Delete,
+    /// The same entry with a new expiry.
+    Touch,
+    Entry,
+}
+
+/// The entries that a part of a transaction may write.
+#[derive(Default)]
+pub(super) struct Plan {
+    lens_bytes: Vec<u64>,
+    effect: Option<Effect>,
+    /// Whether some are as long as what other clients may write meanwhile.
+    pub builds_on_old: bool,
+}
+
+impl Plan {
+    /// The room to keep. `is_first`: without it the transaction can still be refused.
+    pub fn room(&self, is_first: bool) -> Room {
+        let room = Room::of(self.lens_bytes.iter().copied());
+        match (self.effect, is_first) {
+            (Some(Effect::Entry), _) => room,
+            (Some(Effect::Touch), true) => room.of_touches(),
+            _ => room.or_less(),
+        }
+    }
+
+    /// Whether the entries of the same commands fit into what was planned.
+    pub fn covers(&self, now: &Plan) -> bool {
+        debug_assert!(self.lens_bytes.len() == now.lens_bytes.len(), "of the same commands");
+        self.lens_bytes.iter().zip(&now.lens_bytes).all(|(planned, now)| now <= planned)
+    }
+
+    /// The same entries, as long as in the longer of two plans.
+    #[must_use]
+    pub fn or_longer(mut self, other: &Plan) -> Plan {
+        for (len_bytes, other) in self.lens_bytes.iter_mut().zip(&other.lens_bytes) {
+            *len_bytes = (*len_bytes).max(*other);
+        }
+        self
+    }
+}
+
+/// The longest entries that keys may have by now, by their hashes; 0: the key is absent. Only of
+/// keys that commands before may have changed.
+type Lengths = BTreeMap<u64, u64>;
+
+/// A part whose commands are planned in their order.
+#[derive(Default)]
+struct Planned {
+    lens_bytes: Vec<u64>,
+    lengths: Lengths,
+    /// Whether `lengths` is kept.
+    builds_on_old: bool,
+}
+
+impl<E: Engine> Gather<'_, '_, E> {
+    /// The entries that these commands may write, by the values that are there now.
+    pub(super) fn plan_of(&mut self, part: &[Queued<'_>]) -> Plan {
+        let builds_on_old = part.iter().any(builds_on_old_values);
+        let mut planned = Planned { builds_on_old, ..Planned::default() };
+        let records_deletes = self.core.shared.store().durable().is_some();
+        for queued in part {
+            self.plan_command(queued, &mut planned);
+            if records_deletes && may_delete(queued) {
+                planned.lens_bytes.extend(keys_of(queued).map(|key| item_room_bytes(key, 0)));
+            }
+        }
+        let effect = part.iter().map(effect_of).max();
+        Plan { lens_bytes: planned.lens_bytes, effect, builds_on_old }
+    }
+
+    fn plan_command(&mut self, queued: &Queued<'_>, planned: &mut Planned) {
+        match (&queued.parsed, effect_of(queued)) {
+            (
+                Ok(
+                    Command::MSet { pairs }
+                    | Command::MSetNx { pairs }
+                    | Command::MSetEx(MSetEx { pairs, .. }),
+                ),
+                _,
+            ) => {
+                for (key, value) in *pairs {
+                    let len_bytes = item_room_bytes(key, value.len());
+                    self.plan_entry(key, len_bytes, planned);
+                }
+            }
+            (Ok(Command::Rename { source, target } | Command::RenameNx { source, target }), _) => {
+                self.plan_copy(source, target, planned)
+            }
+            (Ok(Command::Copy(copy)), _) => self.plan_copy(copy.source, copy.target, planned),
+            (_, Effect::Touch) => {
+                for key in keys_of(queued) {
+                    let len_bytes = self.entry_now(key, planned).len_max_bytes;
+                    planned.lens_bytes.push(len_bytes);
+                }
+            }
+            (_, Effect::Entry) => {
+                let len_bytes = self.entry_len_max(queued, planned);
+                planned.lens_bytes.push(len_bytes);
+                keys_of(queued).for_each(|key| self.note_longer(key, len_bytes, planned));
+            }
+            (_, Effect::Nothing | Effect::Delete) => {}
+        }
+    }
+
+    /// Adds an entry of a key that may stay as it was.
+    fn plan_entry(&mut self, key: &[u8], len_bytes: u64, planned: &mut Planned) {
+        planned.lens_bytes.push(len_bytes);
+        self.note_longer(key, len_bytes, planned);
+    }
+
+    /// Notes that a key has an entry of this length by now, or still the one before.
+    fn note_longer(&mut self, key: &[u8], len_bytes: u64, planned: &mut Planned) {
+        if planned.builds_on_old {
+            let before_bytes = self.entry_now(key, planned).len_max_bytes;
+            planned.lengths.insert(self.core.hash(key).0, len_bytes.max(before_bytes));
+        }
+    }
+
+    /// Adds a copy of the source, if it is there, under the name of the target.
+    fn plan_copy(&mut self, source: &[u8], target: &[u8], planned: &mut Planned) {
+        let source_bytes = self.entry_now(source, planned).len_max_bytes;
+        let len_bytes = match source_bytes {
+            0 => 0,
+            _ => source_bytes + item_room_bytes(target, 0),
+        };
+        self.plan_entry(target, len_bytes, planned);
+    }
+
+    /// The entry that a key has by now, at most.
+    fn entry_now(&mut self, key: &[u8], planned: &Planned) -> EntrySink {
+        let hash = self.core.hash(key);
+        if let Some(len_max_bytes) = planned.lengths.get(&hash.0) {
+            return EntrySink { len_max_bytes: *len_max_bytes, digits: FLOAT_TEXT_BYTES };
+        }
+        let mut sink = EntrySink::default();
+        let request: Request<'_, Rmw<'_>> = Request { key, hash, op: Op::Get };
+        self.engine.execute(self.core.now, &[request], &mut sink);
+        sink
+    }
+
+    /// The longest entry that a command may write: its own bytes and, if it builds on the old
+    /// value, that.
+    fn entry_len_max(&mut self, queued: &Queued<'_>, planned: &Planned) -> u64 {
+        let mut old = EntrySink::default();
+        if builds_on_old_values(queued) {
+            for key in keys_of(queued) {
+                let now = self.entry_now(key, planned);
+                old.len_max_bytes = old.len_max_bytes.max(now.len_max_bytes);
+                old.digits = old.digits.max(now.digits);
+            }
+        }
+        let value_max_bytes = self.core.value_max_bytes;
+        let grows_to = grows_to_bytes(queued, value_max_bytes) + number_bytes(queued, old.digits);
+        let own_bytes = item_room_bytes(queued.raw, grows_to as usize);
+        let longest_key = keys_of(queued).max_by_key(|key| key.len()).unwrap_or_default();
+        let most_bytes = item_room_bytes(longest_key, value_max_bytes as usize + TOKEN_BYTES);
+        (old.len_max_bytes + own_bytes).min(most_bytes)
+    }
+}
+
+/// What a command takes in the log, at most.
+fn effect_of(queued: &Queued<'_>) -> Effect {
+    use CommandId::{
+        Del, DelEx, DelIfEq, Expire, ExpireAt, FlushAll, FlushDb, GetDel, GetEx, Move, PExpire,
+        PExpireAt, Persist, SwapDb, Unlink,
+    };
+    let id = queued.parsed.as_ref().ok().and_then(Command::id);
+    match id {
+        Some(Del | Unlink | GetDel | DelEx | DelIfEq) => Effect::Delete,
+        Some(Expire | ExpireAt | PExpire | PExpireAt | Persist | GetEx) => Effect::Touch,
+        // Always an error; or not a part of this.
+        Some(Move | SwapDb | FlushAll | FlushDb) => Effect::Nothing,
+        _ if is_write(queued) => Effect::Entry,
+        _ => Effect::Nothing,
+    }
+}
+
+/// Whether a durable log may have to record deletes of its keys besides an entry.
+fn may_delete(queued: &Queued<'_>) -> bool {
+    let is_rename =
+        || matches!(queued.parsed, Ok(Command::Rename { .. } | Command::RenameNx { .. }));
+    matches!(effect_of(queued), Effect::Delete | Effect::Touch) || is_rename()
+}
+
+/// Whether the written entry may be as long as the old one and more.
+fn builds_on_old_values(queued: &Queued<'_>) -> bool {
+    use CommandId::{
+        Append, BitField, BitOp, Copy, IncrByFloat, Rename, RenameNx, SetBit, SetRange,
+    };
+    let id = queued.parsed.as_ref().ok().and_then(Command::id);
+    let builders = [Append, BitField, BitOp, Copy, IncrByFloat, Rename, RenameNx, SetBit, SetRange];
+    effect_of(queued) == Effect::Touch || id.is_some_and(|id| builders.contains(&id))
+}
+
+/// The maximum length of a number that a command counts to, beyond its own bytes and the old ones.
+fn number_bytes(queued: &Queued<'_>, old_digits: u64) -> u64 {
+    match queued.parsed {
+        Ok(Command::IncrBy { .. }) => INTEGER_TEXT_BYTES,
+        Ok(Command::IncrByFloat { increment, .. }) => {
+            (digits_of(increment).max(old_digits) + FLOAT_MORE_BYTES).min(FLOAT_TEXT_BYTES)
+        }
+        _ => 0,
+    }
+}
+
+/// The digits that a number stands for, before and after its point.
+fn digits_of(number: &[u8]) -> u64 {
+    let is_hexadecimal = number.iter().any(|byte| matches!(byte, b'x' | b'X'));
+    if is_hexadecimal || number.len() as u64 > FLOAT_TEXT_BYTES {
+        return FLOAT_TEXT_BYTES;
+    }
+    float_digits(number) as u64
+}
+
+/// Notes the length of the longest entry, and of the longest number.
+#[derive(Default)]
+struct EntrySink {
+    len_max_bytes: u64,
+    digits: u64,
+}
+
+impl Answering for EntrySink {}
+
+impl Sink<Refusal> for EntrySink {
+    fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
+        if let Outcome::Hit(item) = outcome {
+            let len_bytes = item_room_bytes(item.key, item.value.len() + TOKEN_BYTES);
+            self.len_max_bytes = self.len_max_bytes.max(len_bytes);
+            self.digits = self.digits.max(digits_of(item.value));
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Clients in shared memory: one worker polls the rings of each client.
+//!
+//! ```text
+//!  acceptor (worker 0) ── ServerEnd ──▶ a worker, in turn
+//!  rings of its clients ──copied──▶ arena ──▶ desk ──▶ rings ──publish──▶ clients
+//!                                                └──▶ unsent, while a ring is full
+//! ```
+//!
+//! # Invariants
+//! I1: no reply is lost: a reply for which its ring has no room is kept, and its client is not read
+//!     until all kept replies have left.
+//! I2: a worker sleeps only after it has told every client to ring.
+//! I3: a client belongs to one worker, or is in a mailbox on its way to another when roles change;
+//!     its rings, its unsent replies and its lane stay the same wherever it is.
+//!
+//! # Limits
+//! The replies kept for a client are bounded by those to the frames of one round, and these by
+//! `outgoing`: values are cut short once there is much to send.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use budget::{BufferBudget, Kind, Reservation};
+use config::Config;
+use config::StartError;
+use counters::WorkerCounters;
+use landing::shm::{Accepted, Acceptor, AcceptorConfig, Access, Armed, RingSize};
+use landing::{Lane, Sender};
+use runtime::engine::Engine;
+use runtime::shm_client::{SLOT_BITS, ShmClient, ShmGuest};
+
+use super::desk::{Desk, Service};
+use super::greet::Shop;
+use super::outgoing::Outlet;
+use super::shm_places::CLIENTS_MAX;
+
+/// Frames taken from one client in one round, at most.
+const BURST_MAX: usize = 32;
+
+/// Size of the buffer for one round's frames: it stays in the second-level cache.
+const ARENA_BYTES: usize = 512 << 10;
+
+const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
+
+/// Accepts clients for all workers.
+pub struct ShmDoor {
+    acceptor: Acceptor,
+    ring: RingSize,
+    budget: Arc<BufferBudget>,
+    /// Serial number of the last lane.
+    serial: AtomicU32,
+    /// The worker whose turn it is.
+    next_worker: AtomicUsize,
+}
+
+impl ShmDoor {
+    /// Listens, if the configuration requires it. Rings take at most a quarter of the client
+    /// buffers.
+    pub fn open(
+        config: &Config,
+        budget: &Arc<BufferBudget>,
+    ) -> Result<Option<ShmDoor>, StartError> {
+        let Some(path) = &config.shm else { return Ok(None) };
+        let ring = RingSize::DEFAULT;
+        let fit_count = budget.limit_bytes() / 4 / rings_bytes(ring);
+        let clients_max = usize::try_from(fit_count).unwrap_or(CLIENTS_MAX).clamp(1, CLIENTS_MAX);
+        let access = match config.shm_mode {
+            mode if mode & 0o077 == 0 => Access::SameUser,
+            mode => Access::FileMode(mode),
+        };
+        let acceptor_config = AcceptorConfig { ring, clients_max, access };
+        let acceptor = Acceptor::listen(path, acceptor_config)
+            .map_err(|error| StartError::Shm { path: path.clone(), reason: error.to_string() })?;
+        Ok(Some(ShmDoor {
+            acceptor,
+            ring,
+            budget: Arc::clone(budget),
+            serial: AtomicU32::new(0),
+            next_worker: AtomicUsize::new(0),
+        }))
+    }
+
+    /// Accepts one waiting client, if there is any; `None` inside: it was not admitted.
+    pub fn accept(&self) -> io::Result<Option<Option<ShmGuest>>> {
+        let end = match self.acceptor.accept()? {
+            Accepted::NoClient => return Ok(None),
+            Accepted::Client(end) => end,
+            Accepted::Refused(refusal) => {
+                tracing::debug!("a client in shared memory was refused: {refusal}");
+                return Ok(Some(None));
+            }
+            Accepted::Vanished => return Ok(Some(None)),
+        };
+        let booked = Reservation::try_new(&self.budget, Kind::SharedMemory, rings_bytes(self.ring));
+        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
+        Ok(Some(booked.map(|booked| ShmGuest { end, serial, booked })))
+    }
+
+    /// The worker that serves the next client.
+    pub fn next_worker(&self, worker_count: usize) -> usize {
+        self.next_worker.fetch_add(1, Ordering::Relaxed) % worker_count.max(1)
+    }
+}
+
+impl AsFd for ShmDoor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.acceptor.as_fd()
+    }
+}
+
+/// The bytes of both rings and their control page.
+fn rings_bytes(ring: RingSize) -> u64 {
+    2 * ring.bytes() as u64 + 4096
+}
+
+/// A frame in the arena.
+#[derive(Clone, Copy)]
+struct Arrived {
+    lane: Lane,
+    start: usize,
+    end: usize,
+}
+
+/// One worker's clients. Without clients nothing is allocated.
+#[derive(Default)]
+pub struct ShmPort {
+    clients: Vec<Option<ShmClient>>,
+    client_count: usize,
+    arena: Box<[u8]>,
+    frames: Vec<Arrived>,
+    /// The client that is read first in the next round, so that a full arena does not always hold
+    /// the frames of the same ones.
+    first: usize,
+}
+
+impl ShmPort {
+    /// Whether there is no client.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.client_count == 0
+    }
+
+    /// The number of clients.
+    pub fn client_count(&self) -> usize {
+        self.client_count
+    }
+
+    /// Takes a client in; returns its place, unless there are too many.
+    pub fn adopt(&mut self, guest: ShmGuest, shop: &Shop) -> Option<usize> {
+        let place = shop.shm_places.take()?;
+        let ShmGuest { end, serial, booked } = guest;
+        let lane = Lane((serial << SLOT_BITS) | place);
+        shop.shm_count.fetch_add(1, Ordering::Relaxed);
+        let unsent = VecDeque::new();
+        Some(self.take_in(ShmClient { end, lane, unsent, is_gone: false, _booked: booked }))
+    }
+
+    /// Takes in a client that another worker has handed over; returns its place, which stays the
+    /// same.
+    pub fn take_in(&mut self, client: ShmClient) -> usize {
+        let slot = (client.lane.0 & SLOT_MASK) as usize;
+        if self.clients.len() <= slot {
+            self.clients.resize_with(slot + 1, || None);
+        }
+        if self.arena.is_empty() {
+            self.arena = vec![0; ARENA_BYTES].into_boxed_slice();
+        }
+        debug_assert!(self.clients[slot].is_none(), "a place is one client's");
+        self.clients[slot] = Some(client);
+        self.client_count += 1;
+        slot
+    }
+
+    /// Hands over that many clients, between two rounds: their rings, their unsent replies and
+    /// their places are their whole state.
+    pub fn part_with(&mut self, count: usize) -> Vec<ShmClient> {
+        let clients = self.clients.iter_mut().filter_map(Option::take);
+        let parted: Vec<ShmClient> = clients.take(count).collect();
+        self.client_count -= parted.len();
+        parted
+    }
+
+    /// A client's doorbell, for the worker's poller.
+    pub fn doorbell(&self, slot: usize) -> Option<BorrowedFd<'_>> {
+        Some(self.clients.get(slot)?.as_ref()?.end.as_fd())
+    }
+
+    /// Notes that a client's doorbell was rung, or that the client has left.
+    pub fn hear(&mut self, slot: usize, shop: &Shop) {
+        let Some(Some(client)) = self.clients.get_mut(slot) else { return };
+        if let Err(error) = client.end.hear() {
+            client.part(&error);
+            self.forget(slot, shop);
+        }
+    }
+
+    fn forget(&mut self, slot: usize, shop: &Shop) {
+        let Some(client) = self.clients[slot].take() else { return };
+        self.client_count -= 1;
+        shop.shm_count.fetch_sub(1, Ordering::Relaxed);
+        shop.shm_places.give_back(client.lane.0 & SLOT_MASK);
+        shop.end_peer(client.lane.into());
+    }
+
+    /// Executes and answers the collected frames.
+    pub fn serve<E: Engine>(&mut self, desk: &mut Desk, service: &mut Service<'_, E>) {
+        let ShmPort { clients, arena, frames, .. } = self;
+        let arena = &**arena;
+        let arrivals =
+            frames.iter().map(|frame| (Sender::lane(frame.lane), &arena[frame.start..frame.end]));
+        desk.serve(service, arrivals, &mut ShmOutlet(clients));
+        for client in self.clients.iter_mut().flatten() {
+            client.end.publish();
+        }
+        self.sweep(service.shop);
+    }
+
+    /// Polls all rings: copies their frames to the arena. Returns whether there were any.
+    pub fn collect(&mut self) -> bool {
+        self.frames.clear();
+        let (mut used_bytes, count) = (0, self.clients.len());
+        for step in 0..count {
+            let slot = (self.first + step) % count;
+            let Some(client) = &mut self.clients[slot] else { continue };
+            if !client.send_unsent() {
+                continue;
+            }
+            if self.arena.len() - used_bytes < client.end.frame_len_max() {
+                self.first = slot;
+                break;
+            }
+            let (lane, frames) = (client.lane, &mut self.frames);
+            let landed = |frame: landing::shm::Frame| {
+                let start = used_bytes + frame.offset;
+                frames.push(Arrived { lane, start, end: start + frame.len_bytes });
+            };
+            if let Err(error) = client.end.poll(&mut self.arena[used_bytes..], BURST_MAX, landed) {
+                client.part(&error);
+            }
+            used_bytes = self.frames.last().map_or(0, |last| last.end.next_multiple_of(8));
+        }
+        !self.frames.is_empty()
+    }
+
+    /// Drops clients that were found to have left.
+    pub fn sweep(&mut self, shop: &Shop) {
+        for slot in 0..self.clients.len() {
+            if self.clients[slot].as_ref().is_some_and(|client| client.is_gone) {
+                self.forget(slot, shop);
+            }
+        }
+    }
+
+    /// Tells every client to ring (I2). Returns false if one has sent something already.
+    pub fn may_sleep(&mut self) -> bool {
+        self.clients.iter_mut().flatten().all(|client| {
+            let unsent_bytes = client.unsent.front().map_or(0, |frame| frame.len());
+            match client.end.arm(unsent_bytes) {
+                Ok(armed) => armed == Armed::Sleep,
+                Err(error) => {
+                    client.part(&error);
+                    false
+                }
+            }
+        })
+    }
+
+    /// Drops all clients.
+    pub fn close(&mut self, shop: &Shop) {
+        for slot in 0..self.clients.len() {
+            self.forget(slot, shop);
+        }
+    }
+}
+
+/// Writes frames into the rings of their clients.
+struct ShmOutlet<'c>(&'c mut [Option<ShmClient>]);
+
+impl Outlet for ShmOutlet<'_> {
+    fn frame_max_bytes(&self) -> usize {
+        RingSize::DEFAULT.frame_len_max() & !7
+    }
+
+    #[inline]
+    fn send(&mut self, to: Sender, frame: &[u8], counters: &WorkerCounters) {
+        let lane = to.as_lane();
+        let client = lane.and_then(|lane| self.0.get_mut((lane.0 & SLOT_MASK) as usize)?.as_mut());
+        let Some(client) = client.filter(|client| Some(client.lane) == lane) else {
+            return counters.native.lost_replies.add(1);
+        };
+        if client.is_gone {
+            return;
+        }
+        if client.unsent.is_empty() {
+            match client.end.write(frame) {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(error) => return client.part(&error),
+            }
+        }
+        client.unsent.push_back(frame.into());
+    }
+}

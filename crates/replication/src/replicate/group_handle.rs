@@ -1,0 +1,175 @@
+//! A worker's handle for groups at the control thread: one group at a time.
+
+use std::sync::Arc;
+
+use base::UnixMillis;
+use budget::BufferBudget;
+use cluster::Slot;
+use commands::reply::Answer;
+use commands::reply::Shape;
+use commands::rmw::{Refusal, Rmw};
+use counters::CommandIndex;
+use dispatch::lanes::request_slot::Origin;
+use store::request::{Op, Outcome, Request, Sink};
+use store::{Session, Store};
+use wire::resp::Protocol;
+
+use super::group::Kept;
+use super::{ControlChannel, GroupAnswer, GroupCall, GroupChange};
+use crate::cluster::Receiver;
+
+/// See the module's page.
+pub struct GroupHandle {
+    channel: Arc<ControlChannel>,
+    dispatcher: usize,
+    store: Arc<Store>,
+    budget: Arc<BufferBudget>,
+    /// Receives entries for the node, under the scheme `rpc`: while the worker waits, too.
+    receiver: Option<Receiver>,
+    /// A group was begun and not ended.
+    is_held: bool,
+    /// A request of the group was not executed, or its outcome is unknown.
+    is_bad: bool,
+}
+
+impl GroupHandle {
+    /// For one worker.
+    pub fn new(
+        channel: Arc<ControlChannel>,
+        dispatcher: usize,
+        receiver: Option<Receiver>,
+        (store, budget): (Arc<Store>, Arc<BufferBudget>),
+    ) -> GroupHandle {
+        let (is_held, is_bad) = (false, false);
+        GroupHandle { channel, dispatcher, store, budget, receiver, is_held, is_bad }
+    }
+
+    /// The worker's receiver of entries.
+    pub fn receiver(&mut self) -> Option<&mut Receiver> {
+        self.receiver.as_mut()
+    }
+
+    /// Whether a group is under way.
+    pub fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    /// Begins a group on keys of one slot, if the control thread grants it.
+    pub fn begin(&mut self, session: &mut Session, slot: Slot) -> GroupAnswer {
+        self.is_bad = false;
+        let answer = self.ask(session, GroupCall::Begin(slot));
+        self.is_held = answer == GroupAnswer::Good;
+        answer
+    }
+
+    /// Executes requests as part of the current group, or as a group of their own.
+    pub fn execute<S: Sink<Refusal>>(
+        &mut self,
+        session: &mut Session,
+        now: UnixMillis,
+        requests: &[Request<'_, Rmw<'_>>],
+        sink: &mut S,
+    ) {
+        let is_own = !self.is_held;
+        if let Some(first) = requests.first().filter(|_| is_own) {
+            self.begin(session, Slot::of(first.key));
+        }
+        if !self.is_held {
+            let all = 0..requests.len();
+            all.for_each(|index| sink.outcome(index, Outcome::Unwritable, session.pins()));
+            return;
+        }
+        let changes = self.run(session, now, requests);
+        // A group of its own reports no outcome before all copies have it (P2).
+        let is_told = !is_own || self.end(session);
+        for (index, change) in changes.iter().enumerate() {
+            match change.take().filter(|_| is_told) {
+                Some(kept) => change.tell(&kept, index, session.pins(), sink),
+                None => {
+                    self.is_bad = true;
+                    sink.outcome(index, Outcome::Unwritable, session.pins());
+                }
+            }
+        }
+    }
+
+    /// Executes requests of one slot's shard as a group of their own, and reports their outcomes
+    /// once all copies have everything.
+    pub fn execute_apart<S: Sink<Refusal>>(
+        &mut self,
+        session: &mut Session,
+        now: UnixMillis,
+        (slot, requests): (Slot, &[Request<'_, Rmw<'_>>]),
+        sink: &mut S,
+    ) -> Apart {
+        if self.begin(session, slot) != GroupAnswer::Good {
+            return Apart::NotExecuted;
+        }
+        let changes = self.run(session, now, requests);
+        let is_good = self.end(session);
+        let outcomes: Option<Vec<Kept>> = changes.iter().map(|change| change.take()).collect();
+        let Some(outcomes) = outcomes.filter(|_| is_good) else { return Apart::Unknown };
+        for (index, (change, kept)) in changes.iter().zip(&outcomes).enumerate() {
+            change.tell(kept, index, session.pins(), sink);
+        }
+        Apart::Done
+    }
+
+    fn run(
+        &mut self,
+        session: &mut Session,
+        now: UnixMillis,
+        requests: &[Request<'_, Rmw<'_>>],
+    ) -> Vec<Arc<GroupChange>> {
+        let answer = Answer {
+            slot: 0,
+            command: CommandIndex::UNKNOWN_RESP,
+            is_quiet: false,
+            shape: Shape::Value,
+        };
+        let (protocol, is_tls, connection) = (Protocol::Resp2, false, 0);
+        let origin = Origin { answer, notes: &[], protocol, is_tls, connection, now };
+        let rooms = (&self.store, &self.budget);
+        let change = |request| Arc::new(GroupChange::new(request, &origin, rooms));
+        let changes: Vec<Arc<GroupChange>> = requests.iter().map(change).collect();
+        let answer = self.ask(session, GroupCall::Run(changes.clone()));
+        self.is_bad |= answer != GroupAnswer::Good;
+        changes
+    }
+
+    /// Ends the group. Returns false if its replies must be discarded (P2).
+    pub fn end(&mut self, session: &mut Session) -> bool {
+        self.is_held = false;
+        let is_good = self.ask(session, GroupCall::End) == GroupAnswer::Good;
+        is_good && !std::mem::take(&mut self.is_bad)
+    }
+
+    /// Deletes all keys of the shards that this node serves, or of all shards.
+    pub fn flush(&mut self, session: &mut Session, is_everywhere: bool) -> GroupAnswer {
+        debug_assert!(!self.is_held, "the shard that is held would wait for itself");
+        self.ask(session, GroupCall::Flush { is_everywhere })
+    }
+
+    fn ask(&mut self, session: &mut Session, call: GroupCall) -> GroupAnswer {
+        session.park(); // The control thread's cleaning waits for no worker that waits for it.
+        let answer = self.channel.ask(self.dispatcher, call, self.receiver.as_mut());
+        session.unpark();
+        answer
+    }
+}
+
+/// The result of requests that were executed as a group of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Apart {
+    /// All outcomes were reported.
+    Done,
+    /// Nothing was executed.
+    NotExecuted,
+    /// The outcome is unknown: none was reported (P2).
+    Unknown,
+}
+
+/// Whether some of the requests change a key.
+pub fn has_writes(requests: &[Request<'_, Rmw<'_>>]) -> bool {
+    requests.iter().any(|request| !matches!(request.op, Op::Get))
+}

@@ -1,0 +1,89 @@
+//! A client in shared memory, as plain data: it may be on its way from one worker to another.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use landing::Lane;
+use landing::shm::ServerEnd;
+
+use budget::Reservation;
+use landing::shm::Gone;
+
+/// The low bits of a lane are its client's place, the high ones a serial number.
+pub const SLOT_BITS: u32 = 8;
+
+/// A new client, on its way to its worker.
+pub struct ShmGuest {
+    /// This end of its rings.
+    pub end: ServerEnd,
+    /// Counts clients: tells it from earlier ones in the same slot.
+    pub serial: u32,
+    /// The booking of its rings.
+    pub booked: Reservation,
+}
+
+impl std::fmt::Debug for ShmGuest {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "ShmGuest({})", self.serial)
+    }
+}
+
+/// A client of one worker.
+pub struct ShmClient {
+    /// This end of its rings.
+    pub end: ServerEnd,
+    /// The lane of its session.
+    pub lane: Lane,
+    /// Frames for which its ring had no room (I1).
+    pub unsent: VecDeque<Box<[u8]>>,
+    /// It has left, or broke the rules.
+    pub is_gone: bool,
+    /// The room of its buffers.
+    pub _booked: Reservation,
+}
+
+impl std::fmt::Debug for ShmClient {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "ShmClient({})", self.lane.0 >> SLOT_BITS)
+    }
+}
+
+impl AsFd for ShmClient {
+    /// Its doorbell.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.end.as_fd()
+    }
+}
+
+impl ShmClient {
+    /// It is served no further.
+    pub fn part(&mut self, error: &Gone) {
+        if !matches!(error, Gone::HungUp) {
+            tracing::warn!(process = self.end.peer().process_id, "shared memory: {error}");
+        }
+        self.is_gone = true;
+    }
+
+    /// Sends the kept replies; returns false if some are still here.
+    #[inline]
+    pub fn send_unsent(&mut self) -> bool {
+        self.unsent.is_empty() || self.send_kept()
+    }
+
+    /// Sends what found no room before; whether all of it left.
+    #[cold]
+    pub fn send_kept(&mut self) -> bool {
+        while let Some(frame) = self.unsent.front() {
+            match self.end.write(frame) {
+                Ok(true) => drop(self.unsent.pop_front()),
+                Ok(false) => break,
+                Err(error) => {
+                    self.part(&error);
+                    break;
+                }
+            }
+        }
+        self.end.publish();
+        self.unsent.is_empty()
+    }
+}

@@ -1,0 +1,163 @@
+//! Groups whose slot moves: the replies that their clients get. A thread with one answer for each
+//! call plays the control thread.
+
+use std::thread::JoinHandle;
+
+use cluster::Version;
+use cluster::message::Change;
+use config::ClusterConfig;
+use replication::replicate::{Ends, GroupAnswer, GroupCall, RequestChange};
+
+use super::*;
+
+const UNCERTAIN: &str = "-UNCERTAIN this node ceased to be the slot's primary while the write was \
+                         under way: it may have happened or not\r\n";
+
+/// When the slot of each group moves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// Before the group has begun.
+    Refused,
+    /// While its requests are executed.
+    NotRun,
+    /// Before all copies have its writes.
+    NotEverywhere,
+}
+
+/// The settings of a node whose control thread is played here.
+pub(super) fn cluster() -> ClusterConfig {
+    ClusterConfig {
+        config_store: cluster_io::Place::File("/".into()),
+        peer: ([127, 0, 0, 1], 0).into(),
+        advertise: None,
+        name: Some(2),
+        copies: None,
+        min_copies: None,
+        replication: None,
+        digest_threads: 0,
+    }
+}
+
+/// Answers groups, and executes single writes on empty keys, until the bench is gone.
+fn play(mut ends: Ends, fate: Fate, shared: &Arc<runtime::shared::Shared>) -> JoinHandle<()> {
+    let shared = Arc::clone(shared);
+    std::thread::spawn(move || {
+        loop {
+            crossbeam_channel::select! {
+                recv(ends.groups) -> call => {
+                    let Ok((dispatcher, call)) = call else { return };
+                    ends.answer(dispatcher, answer_to(&call, fate));
+                }
+                recv(ends.control_requests) -> control_request => {
+                    let Ok(control_request) = control_request else { return };
+                    let change = RequestChange::new(control_request, shared.control_means());
+                    change.compute(None, Version::ZERO);
+                    ends.give_back(&change);
+                }
+            }
+        }
+    })
+}
+
+fn answer_to(call: &GroupCall, fate: Fate) -> GroupAnswer {
+    let is_lost = match call {
+        GroupCall::Begin(_) => fate == Fate::Refused,
+        GroupCall::Run(changes) if fate == Fate::NotEverywhere => {
+            for change in changes {
+                change.compute(None, Version::ZERO);
+            }
+            false
+        }
+        _ => true,
+    };
+    if is_lost { GroupAnswer::Bad } else { GroupAnswer::Good }
+}
+
+/// All replies to `asks`, in which `|` separates commands, and to PING; `None`: the connection was
+/// closed.
+fn told(fate: Fate, view: &Arc<View>, asks: &str) -> Option<String> {
+    let (channel, ends) = ControlChannel::new(THREADS).unwrap();
+    let mut bench = Bench::of(Some(Arc::clone(view)), Some(channel), store::IndexKind::Hash);
+    let _control = play(ends, fate, bench.drive.shared());
+    let lines = asks.replace('|', "\r\n");
+    bench.client.write_all(format!("{lines}\r\nPING\r\n").as_bytes()).unwrap();
+    let mut all = String::new();
+    for _ in 0..100_000 {
+        bench.turn();
+        all += &bench.received()?;
+        if all.ends_with("+PONG\r\n") {
+            return Some(all);
+        }
+        std::thread::yield_now();
+    }
+    panic!("{asks}: {all:?}");
+}
+
+const WRITES: [&str; 9] = [
+    "MSET bar 1 {bar}2 2",
+    "MSETNX bar 1 {bar}2 2",
+    "MSETEX 2 bar 1 {bar}2 2",
+    "COPY bar {bar}2 REPLACE",
+    "RENAME bar {bar}2",
+    "BITOP NOT bar {bar}2",
+    "BITFIELD bar SET u8 0 1",
+    "DEL bar {bar}2",
+    "UNLINK bar {bar}2",
+];
+
+#[test]
+fn one_write_on_several_keys_that_a_move_overtakes_is_uncertain() {
+    let view = view_of(2);
+    for asks in WRITES {
+        for fate in [Fate::NotRun, Fate::NotEverywhere] {
+            let want = format!("{UNCERTAIN}+PONG\r\n");
+            assert_eq!(told(fate, &view, asks), Some(want), "{asks}");
+        }
+    }
+}
+
+#[test]
+fn replies_before_a_write_that_is_uncertain_stay() {
+    let view = view_of(2);
+    let want = format!("+OK\r\n{UNCERTAIN}+OK\r\n{UNCERTAIN}+PONG\r\n");
+    let asks = "SET bar 1|MSETEX 2 bar 1 {bar}2 2|SET bar 2|DEL bar {bar}2";
+    assert_eq!(told(Fate::NotEverywhere, &view, asks), Some(want));
+}
+
+/// Clients take any reply of EXEC for its outcome.
+#[test]
+fn a_transaction_that_a_move_overtakes_is_closed() {
+    let asks = "MULTI|SET bar 1|EXEC";
+    assert_eq!(told(Fate::NotEverywhere, &view_of(2), asks), None);
+}
+
+#[test]
+fn a_group_whose_slot_has_moved_before_it_began_is_redirected() {
+    let view = view_of(2);
+    let mut configuration = recorded_cluster();
+    configuration.shards[0].primary = node(1);
+    // The control thread publishes places after the configuration.
+    view.set_configuration(Arc::new(configuration));
+    let slot = Slot::of(b"bar").0;
+    let moved = format!("-MOVED {slot} 127.0.0.1:7302\r\n");
+    for asks in WRITES {
+        let want = format!("{moved}+PONG\r\n");
+        assert_eq!(told(Fate::Refused, &view, asks), Some(want), "{asks}");
+    }
+    let transaction = told(Fate::Refused, &view, "MULTI|SET bar 1|EXEC");
+    assert_eq!(transaction, Some(format!("+OK\r\n+QUEUED\r\n{moved}+PONG\r\n")));
+}
+
+#[test]
+fn a_slot_of_this_node_is_served_before_its_place_is_published() {
+    let view = view_of(2);
+    for place in [Place::Elsewhere, Place::Nowhere] {
+        view.set_place(Slot::of(b"bar"), place);
+        let want = Some("+OK\r\n+PONG\r\n".to_owned());
+        assert_eq!(told(Fate::NotRun, &view, "SET bar 1"), want);
+        for reads in ["MGET bar {bar}2", "EXISTS bar {bar}2"] {
+            let told = told(Fate::NotRun, &view, reads).unwrap();
+            assert!(told.starts_with("-TRYAGAIN"), "only the control thread may read: {told}");
+        }
+    }
+}

@@ -1,0 +1,633 @@
+//! The dispatcher half of a worker: decides which worker executes a request, sends it there, and
+//! puts the replies into each connection's order.
+//!
+//! ```text
+//!             ┌ free ◀────────────────────────────────────────────────┐
+//!   request ──┴▶ route ──To(worker)──▶ sent ──tail passed──▶ done ─────┤ its turn: into the output
+//!                  │ Busy                                              │
+//!                  └▶ parked ──tried again after completions──▶ sent   │
+//!                                            connection closed ────────┘
+//!
+//!   connection.awaiting:  first ▶ [done] ▶ [sent] ▶ [done] ▶ [parked]   in the order of commands
+//! ```
+//!
+//! # Invariants
+//! I1: a ticket is free, parked, sent, here, offered, replicating or done. Its request slot belongs
+//!     to the executor exactly while the ticket is sent, or offered and taken, and to the control
+//!     thread while it is replicating. No ticket is here outside a gathering.
+//! I2: a connection's replies leave in the order of its tickets (K10).
+//! I3: if the connection has already sent a request on the same key, the next one goes to the same
+//!     worker (K10); if it has a parked one on that key, the next one is parked behind it. Only a
+//!     request that came back, because its item is large or no large worker took it, is parked with
+//!     others of its connection behind it.
+//! I4: the router's `finish` is called once for each ticket that was sent, with the request that
+//!     the router was asked about. Requests that stay here have no ticket (`direct`).
+//! I5: a ring has room for all request slots of its dispatcher, so a push always succeeds.
+//!
+//! # Limits
+//! 1024 requests in flight per dispatcher and 256 per connection; beyond that, connections are not
+//! parsed, and so not read, until some requests are done (K18).
+//!
+//! # Changes of roles
+//! A parked dispatcher gives out no tickets. Once all tickets are free, the dispatcher continues
+//! under another plan, with another router and other depths, or is dropped (`base::roles`).
+
+mod by_size;
+mod deliver;
+mod direct;
+mod helped;
+mod offering;
+mod parking;
+mod pins;
+mod receive_buffers;
+mod replicated;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use base::ring::{Sender, ring};
+use base::roles::RolePlan;
+use base::{KeyHash, PartitionBits, WorkerId};
+use budget::Kind;
+use commands::reply::Answer;
+use dispatch::hot::HotTracker;
+use dispatch::lanes::awaiting::{Awaiting, NO_TICKET, Wait};
+use dispatch::lanes::fabric::Fabric;
+use dispatch::lanes::lane::Lane;
+use dispatch::lanes::layers::Decider;
+use dispatch::lanes::request_slot::{Origin, REQUEST_SLOTS, RequestSlot, RequestSlots};
+use policy::{Access, Busy, Depths, Route, RouteRequest};
+
+use offering::Offering;
+use runtime::core::Core;
+use runtime::engine::{Away, Sending};
+use runtime::mailbox::Control;
+
+pub use direct::{Here, HereSink};
+pub use replicated::Replicated;
+
+/// Request slots that stay free for refusals, of which a client can cause one only.
+const REQUEST_SLOTS_RESERVED: usize = 32;
+
+const NO_CONNECTION: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Free,
+    /// It waits for a worker.
+    Parked,
+    Sent,
+    /// It is in the batch in the making (`direct`).
+    Here,
+    /// A large worker may take it (`helped`).
+    Offered,
+    /// The control thread has it (`replicated`).
+    Replicating,
+    Done,
+}
+
+/// The dispatcher's state of a request slot.
+struct Ticket {
+    state: State,
+    /// The connection, or [`NO_CONNECTION`] once it is closed.
+    slot: u32,
+    next: u32,
+    /// The router's worker, once it is sent.
+    worker: WorkerId,
+    hash: KeyHash,
+    request: RouteRequest,
+    /// Booked in the client buffers' budget.
+    booked_bytes: u64,
+}
+
+impl Ticket {
+    /// Whether it is not executed yet, as far as the dispatcher knows, and not in its batch.
+    #[inline]
+    fn is_on_its_way(&self) -> bool {
+        matches!(self.state, State::Sent | State::Parked | State::Offered | State::Replicating)
+    }
+}
+
+/// A worker's dispatcher half.
+pub(super) struct Dispatcher {
+    fabric: Arc<Fabric>,
+    request_slots: Arc<RequestSlots>,
+    /// The threads that may be sent to.
+    plan: RolePlan,
+    decider: Decider,
+    hot: Option<HotTracker>,
+    /// By the router's worker.
+    depths: Depths,
+    partition_bits: PartitionBits,
+    own: WorkerId,
+    /// The router's number for this worker, if it may execute.
+    own_worker: Option<WorkerId>,
+    /// Reads stay here without asking the router, as the router allows.
+    keeps_reads: bool,
+    /// Under two layers no receiving thread executes, so the executors stand for the receiver in
+    /// turn.
+    next_receiver: u16,
+    tickets: Vec<Ticket>,
+    free: Vec<u32>,
+    /// Oldest first (`parking`).
+    parked: VecDeque<u32>,
+    /// By thread; created when the first request goes there.
+    senders: Vec<Option<Sender>>,
+    /// Connections that wait for a free request slot, or until the dispatcher is no longer parked,
+    /// oldest first.
+    short: VecDeque<usize>,
+    /// Buffers that request slots may borrow from, and the bytes booked for each.
+    receive_buffers: Vec<(Arc<Vec<u8>>, u64)>,
+    /// Another plan is to be taken up: the dispatcher gives out no ticket.
+    is_parked: bool,
+    /// Set under `--dispatch steal`.
+    offering: Option<Box<Offering>>,
+    /// Set if idle large workers may take small requests.
+    helped: Option<Box<helped::Helped>>,
+    /// Set if requests are routed by size.
+    by_size: Option<by_size::BySize>,
+    /// The order of the next request that takes a request slot.
+    next_order: u64,
+    pins: pins::Pins,
+    /// Connections whose completed replies wait for room in their output (`deliver`).
+    holders: Vec<usize>,
+    /// Set at a node of a cluster.
+    replicated: Option<Box<replicated::Replicated>>,
+}
+
+impl Dispatcher {
+    pub fn new(
+        fabric: Arc<Fabric>,
+        (plan, decider): (RolePlan, Decider),
+        partition_bits: PartitionBits,
+        own: WorkerId,
+    ) -> Dispatcher {
+        let own_worker = plan.is_executor(own.index()).then_some(own);
+        let ticket = |_| Ticket {
+            state: State::Free,
+            slot: NO_CONNECTION,
+            next: NO_TICKET,
+            worker: own,
+            hash: KeyHash(0),
+            request: RouteRequest {
+                partition: base::PartitionId(0),
+                access: Access::Read,
+                size_bytes: None,
+                received_by: own,
+            },
+            booked_bytes: 0,
+        };
+        let mut dispatcher = Dispatcher {
+            request_slots: fabric.request_slots_of(own.index()),
+            plan,
+            decider,
+            hot: None,
+            depths: Depths::new(plan.executors),
+            partition_bits,
+            own,
+            own_worker,
+            keeps_reads: false,
+            next_receiver: 0,
+            tickets: (0..REQUEST_SLOTS).map(ticket).collect(),
+            // The slot freed last is used first, while it is in the cache.
+            free: (0..REQUEST_SLOTS as u32).rev().collect(),
+            parked: VecDeque::new(),
+            senders: (0..fabric.thread_count()).map(|_| None).collect(),
+            offering: Offering::new(&fabric),
+            helped: helped::Helped::new(&fabric, own),
+            fabric,
+            short: VecDeque::new(),
+            receive_buffers: Vec::new(),
+            is_parked: false,
+            by_size: None,
+            next_order: 0,
+            pins: pins::Pins::default(),
+            holders: Vec::new(),
+            replicated: None,
+        };
+        dispatcher.ask_once();
+        dispatcher
+    }
+
+    /// Takes samples from now on, and executes hot reads itself if it may not execute the others.
+    pub fn set_hot_tracker(&mut self, hot: HotTracker) {
+        self.hot = Some(hot);
+    }
+
+    /// Gives out no tickets until [`Dispatcher::go_on`] or [`Dispatcher::take_up`].
+    pub fn park(&mut self) {
+        self.is_parked = true;
+    }
+
+    /// Whether every ticket is free: no request is in flight and no connection waits.
+    pub fn is_drained(&self) -> bool {
+        self.free.len() == REQUEST_SLOTS
+    }
+
+    /// Gives out tickets again.
+    pub fn go_on(&mut self, core: &mut Core) {
+        self.is_parked = false;
+        self.feed_short(core);
+    }
+
+    /// Continues under another plan.
+    pub fn take_up(&mut self, core: &mut Core, plan: RolePlan, decider: Decider) {
+        debug_assert!(self.is_drained(), "a plan is taken up when nothing is on the way");
+        for (thread, sender) in self.senders.iter_mut().enumerate() {
+            if !plan.is_executor(thread) {
+                *sender = None;
+            }
+        }
+        self.end_pins(core);
+        self.plan = plan;
+        self.decider = decider;
+        self.depths = Depths::new(plan.executors);
+        self.own_worker = plan.is_executor(self.own.index()).then_some(self.own);
+        if let Some(by_size) = &mut self.by_size {
+            by_size.forget_plan();
+        }
+        self.ask_once();
+        self.go_on(core);
+    }
+
+    /// Whether the connection can have another ticket.
+    #[inline]
+    pub fn may_send(&mut self, core: &mut Core, slot: usize) -> bool {
+        let connection = &mut core.connections[slot];
+        let awaiting = &mut connection.awaiting;
+        if !awaiting.may_go_on() {
+            return false;
+        }
+        if connection.is_large_reader && !awaiting.is_empty() {
+            // So that the output limit is checked after each (K12).
+            awaiting.wait = Wait::Barrier;
+        } else if awaiting.count >= awaiting.depth_max {
+            awaiting.wait = Wait::Depth;
+        } else if self.is_parked || self.free.len() <= REQUEST_SLOTS_RESERVED {
+            awaiting.wait = Wait::RequestSlots;
+            self.short.push_back(slot);
+            self.cut_holders(core);
+            return false;
+        }
+        awaiting.may_go_on()
+    }
+
+    /// Sends a request, or parks it.
+    #[inline]
+    pub fn send(&mut self, core: &mut Core, sending: Sending<'_>, away: Away) {
+        let Sending { request, receive_buffer, answer } = sending;
+        let slot = answer.slot;
+        let index = self.free.pop().expect("`may_send` has seen a free slot");
+        let origin = self.origin(core, answer);
+        // SAFETY: the ticket is free, so the dispatcher holds the request slot (I1).
+        let request_slot = unsafe { &mut *self.request_slot(index) };
+        let copied_bytes = request_slot.fill(&request, receive_buffer, &origin) as u64;
+        request_slot.order = self.next_order;
+        self.next_order += 1;
+        let booked_bytes =
+            if copied_bytes > self.fabric.kept_bytes_max as u64 { copied_bytes } else { 0 };
+        core.ledger.force(Kind::Bodies, booked_bytes);
+        self.tickets[index as usize] = Ticket {
+            state: State::Parked,
+            slot: slot as u32,
+            next: NO_TICKET,
+            worker: self.own,
+            hash: request.hash,
+            request: away.question,
+            booked_bytes,
+        };
+        if self.replicated.is_some() {
+            self.send_to_control(index);
+            let awaiting = &mut core.connections[slot].awaiting;
+            self.append(awaiting, index);
+            awaiting.filter |= Awaiting::bit_of(request.hash);
+            return;
+        }
+        let is_sent = self.follow_route(core, index, away.route)
+            || (away.route == Route::Busy(Busy::QueuesFull) && self.offer_new(core, index));
+        let awaiting = &mut core.connections[slot].awaiting;
+        self.append(awaiting, index);
+        awaiting.filter |= Awaiting::bit_of(request.hash);
+        if !is_sent {
+            awaiting.wait = Wait::Parked;
+            self.parked.push_back(index);
+            self.note_wait(core, index, away.route);
+        }
+    }
+
+    /// Adds a reply that is known already: it takes its place behind replies that are not.
+    pub fn say<T>(
+        &mut self,
+        core: &mut Core,
+        slot: usize,
+        encode: impl FnOnce(&mut Vec<u8>) -> T,
+    ) -> T {
+        let index = self.free.pop().expect("`may_send` has seen a free slot");
+        // SAFETY: the ticket is free, so the dispatcher holds the request slot (I1).
+        let request_slot = unsafe { &mut *self.request_slot(index) };
+        let said = encode(&mut request_slot.reply);
+        let ticket = &mut self.tickets[index as usize];
+        ticket.state = State::Done;
+        ticket.slot = slot as u32;
+        ticket.next = NO_TICKET;
+        self.append(&mut core.connections[slot].awaiting, index);
+        said
+    }
+
+    /// The origin of a request.
+    #[inline]
+    fn origin<'c>(&self, core: &'c Core, answer: Answer) -> Origin<'c> {
+        let connection = &core.connections[answer.slot];
+        Origin {
+            answer,
+            notes: &core.notes,
+            protocol: connection.protocol(),
+            is_tls: connection.tls.is_some(),
+            connection: u64::from(self.own.0) << 32 | answer.slot as u64,
+            now: core.now,
+        }
+    }
+
+    /// Whether there is a request slot for a refusal.
+    pub fn has_reserve(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// This dispatcher's request slots.
+    #[inline]
+    pub fn request_slots(&self) -> &RequestSlots {
+        &self.request_slots
+    }
+
+    #[inline]
+    fn request_slot(&self, index: u32) -> *mut RequestSlot {
+        self.request_slots.at(index)
+    }
+
+    #[inline]
+    fn append(&mut self, awaiting: &mut Awaiting, index: u32) {
+        if awaiting.is_empty() {
+            awaiting.first = index;
+        } else {
+            self.tickets[awaiting.last as usize].next = index;
+        }
+        awaiting.last = index;
+        awaiting.count += 1;
+    }
+
+    /// Asks the router again for a parked ticket, the last of its connection; sends it if there is
+    /// a worker.
+    fn place(&mut self, core: &mut Core, index: u32) -> bool {
+        let Ticket { slot, hash, request, .. } = self.tickets[index as usize];
+        let awaiting = &core.connections[slot as usize].awaiting;
+        let route = self.route_again(awaiting, (index, hash), &request);
+        self.follow_route(core, index, route)
+    }
+
+    /// The route of a request, which has to follow earlier requests of its connection up to
+    /// `ticket`.
+    #[inline]
+    fn route(
+        &self,
+        awaiting: &Awaiting,
+        hash: KeyHash,
+        ticket: u32,
+        question: &RouteRequest,
+    ) -> Route {
+        let before = self.before(awaiting, hash, ticket);
+        match before.map(|before| &self.tickets[before as usize]) {
+            None => self.decider.route(question, &self.depths),
+            Some(Ticket { state: State::Parked | State::Offered, .. }) => {
+                Route::Busy(Busy::HeldElsewhere)
+            }
+            // As far as it can (`offer`).
+            Some(before) if self.offering.is_some() => Route::To(before.worker),
+            Some(Ticket { worker, .. }) => self.decider.follow(question, *worker, &self.depths),
+        }
+    }
+
+    /// Sends a ticket where the router decided. Returns false if it has to wait.
+    #[inline]
+    fn follow_route(&mut self, core: &mut Core, index: u32, route: Route) -> bool {
+        match route {
+            Route::To(worker) if self.offering.is_some() => self.offer(core, index, worker),
+            Route::To(worker) => {
+                self.enqueue(core, index, worker);
+                true
+            }
+            Route::Busy(why) => {
+                let counters = &core.counters().forwardings;
+                match why {
+                    Busy::QueuesFull => counters.queues_full.add(1),
+                    Busy::WriteTableFull => counters.write_table_full.add(1),
+                    Busy::HeldElsewhere => counters.held_elsewhere.add(1),
+                }
+                false
+            }
+        }
+    }
+
+    /// The connection's last request on that key before `ticket`, if it is not executed yet (I3).
+    #[inline]
+    fn before(&self, awaiting: &Awaiting, hash: KeyHash, ticket: u32) -> Option<u32> {
+        if awaiting.filter & Awaiting::bit_of(hash) == 0 {
+            return None;
+        }
+        let mut found = None;
+        let mut index = awaiting.first;
+        while index != NO_TICKET && index != ticket {
+            let ticket = &self.tickets[index as usize];
+            if ticket.is_on_its_way() && ticket.hash == hash {
+                found = Some(index);
+            }
+            index = ticket.next;
+        }
+        found
+    }
+
+    #[inline]
+    fn enqueue(&mut self, core: &mut Core, index: u32, worker: WorkerId) {
+        let ticket = &mut self.tickets[index as usize];
+        ticket.state = State::Sent;
+        ticket.worker = worker;
+        self.depths.add(worker);
+        let thread = self.plan.thread_of(worker.index());
+        if self.senders[thread].is_none() {
+            self.open_lane(core, thread);
+        }
+        if let Some(by_size) = &self.by_size {
+            let returned_seen = by_size.returned_seen(thread);
+            // SAFETY: the ticket was parked until now, so the dispatcher holds the request slot
+            // (I1).
+            unsafe { (*self.request_slot(index)).returned_seen = returned_seen };
+        }
+        let Some(sender) = &mut self.senders[thread] else {
+            unreachable!("opened above");
+        };
+        sender.push([self.tickets[index as usize].hash.0, u64::from(index)]); // I5
+        if sender.unpublished_count() >= core.shared.config().batch as u64 {
+            self.publish_to(core, thread);
+        }
+    }
+
+    #[cold]
+    fn open_lane(&mut self, core: &mut Core, thread: usize) {
+        let (sender, receiver) = ring(REQUEST_SLOTS);
+        self.senders[thread] = Some(sender);
+        if let Some(by_size) = &mut self.by_size {
+            by_size.begin_lane(thread);
+        }
+        let lane = Lane::new(self.own, self.plan.epoch, Arc::clone(&self.request_slots), receiver);
+        core.shared.send(thread, Control::Serve(Box::new(lane)));
+    }
+
+    /// Publishes to an executor the requests sent to it, and wakes it if it sleeps.
+    #[inline]
+    fn publish_to(&mut self, core: &Core, thread: usize) {
+        let Some(sender) = &mut self.senders[thread] else { return };
+        let count = sender.unpublished_count();
+        if !sender.publish() || thread == self.own.index() {
+            return;
+        }
+        core.counters().forwardings.sent.add(count);
+        core.counters().forwardings.publications.add(1);
+        if self.fabric.bells[thread].must_ring() {
+            core.shared.wake(thread);
+        }
+    }
+
+    /// Publishes to all executors.
+    #[inline]
+    pub fn publish(&mut self, core: &Core) {
+        self.call_control();
+        for thread in self.plan.first_executor..self.plan.threads {
+            match self.offering {
+                None => self.publish_to(core, thread),
+                Some(_) => self.publish_offers(core, thread),
+            }
+        }
+    }
+
+    /// Whether an executor has completed a request.
+    #[inline]
+    pub fn has_done(&mut self) -> bool {
+        self.senders.iter_mut().flatten().any(Sender::has_done)
+            || self.has_offers_done()
+            || self.has_help_done()
+            || self.has_replicated()
+    }
+
+    /// Whether requests wait that perhaps no completion of this dispatcher's own requests can
+    /// release.
+    pub fn has_parked(&self) -> bool {
+        !self.parked.is_empty()
+    }
+
+    /// Takes back completed requests: delivers replies to their connections, and routes parked
+    /// requests again.
+    pub fn collect(&mut self, core: &mut Core) -> bool {
+        let mut has_any =
+            self.collect_offers(core) | self.collect_help(core) | self.collect_replicated(core);
+        for thread in self.plan.first_executor..self.plan.threads {
+            while let Some([_, index]) = self.senders[thread].as_mut().and_then(Sender::reclaim) {
+                self.complete(core, index as u32);
+                has_any = true;
+            }
+        }
+        let has_placed = !self.parked.is_empty() && self.try_parked(core);
+        if has_any {
+            if self.by_size.is_some() {
+                self.publish(core); // Requests that were handed on.
+            }
+            self.release_receive_buffers(core);
+            self.feed_short(core);
+        }
+        has_any || has_placed
+    }
+
+    /// The tail has passed a ticket's entry.
+    #[inline]
+    fn complete(&mut self, core: &mut Core, index: u32) {
+        let ticket = &mut self.tickets[index as usize];
+        let was = std::mem::replace(&mut ticket.state, State::Done);
+        debug_assert!(matches!(was, State::Sent | State::Offered | State::Replicating), "I1");
+        let slot = ticket.slot;
+        if was == State::Sent {
+            self.depths.remove(ticket.worker);
+            self.decider.finish(&ticket.request, ticket.worker); // I4
+        }
+        if self.is_handed_on(core, index) {
+            return;
+        }
+        if slot == NO_CONNECTION {
+            self.release(core, index);
+        } else if core.connections[slot as usize].awaiting.first == index {
+            self.deliver(core, slot as usize);
+        }
+    }
+
+    /// Frees a request slot for another request.
+    #[inline]
+    fn release(&mut self, core: &mut Core, index: u32) {
+        // SAFETY: the ticket is parked or done, so the dispatcher holds the request slot (I1).
+        let request_slot = unsafe { &mut *self.request_slot(index) };
+        request_slot.clear(self.fabric.kept_bytes_max);
+        let ticket = &mut self.tickets[index as usize];
+        ticket.state = State::Free;
+        core.ledger.release(Kind::Bodies, std::mem::take(&mut ticket.booked_bytes));
+        self.free.push(index);
+    }
+
+    /// Lets as many connections continue as there are request slots.
+    fn feed_short(&mut self, core: &mut Core) {
+        if self.is_parked {
+            return;
+        }
+        // With no request in flight, no completion would come for the connections left over now.
+        let count = match self.free.len().saturating_sub(REQUEST_SLOTS_RESERVED) {
+            _ if self.is_drained() => self.short.len(),
+            count => count,
+        };
+        for _ in 0..count {
+            let Some(slot) = self.short.pop_front() else { return };
+            // It may be another connection's by now; an extra look at that one does no harm.
+            let Some(connection) = core.connections.get_mut(slot) else { continue };
+            if connection.awaiting.wait == Wait::RequestSlots {
+                connection.awaiting.wait = Wait::Nothing;
+                core.touch(slot);
+            }
+        }
+    }
+
+    /// Ends this dispatcher, because its worker polls no longer.
+    pub fn close(mut self, core: &mut Core) {
+        debug_assert!(self.is_drained(), "a dispatcher ends when nothing is on the way");
+        self.end_pins(core);
+        self.release_receive_buffers(core);
+        debug_assert!(self.receive_buffers.is_empty(), "no slot borrows");
+    }
+
+    /// Abandons the tickets of a closed connection: each ends with the work that has begun.
+    pub fn abandon(&mut self, core: &mut Core, awaiting: &mut Awaiting) {
+        let mut index = awaiting.first;
+        while index != NO_TICKET {
+            let Ticket { next, state, .. } = self.tickets[index as usize];
+            self.tickets[index as usize].slot = NO_CONNECTION;
+            match state {
+                State::Sent | State::Offered | State::Replicating => {}
+                State::Done => self.release(core, index),
+                State::Parked => {
+                    self.parked.retain(|parked| *parked != index);
+                    self.release(core, index);
+                }
+                State::Free | State::Here => {
+                    unreachable!("I1: of a connection that closes, the batch is executed")
+                }
+            }
+            index = next;
+        }
+        awaiting.got_all();
+        self.release_receive_buffers(core);
+        self.feed_short(core);
+    }
+}

@@ -1,0 +1,450 @@
+//! The engine of a worker that routes: its session, its dispatcher half and its executor half.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::hash::KeyHasher;
+use base::roles::RolePlan;
+use base::{KeyHash, UnixMillis, WorkerId};
+use cluster::Slot;
+use commands::compaction::Answering;
+use commands::reply::Pending;
+use commands::rmw::Rmw;
+use counters::Compacted;
+use dispatch::hot::{HotKeys, HotTracker};
+use dispatch::lanes::awaiting::Awaiting;
+use dispatch::lanes::fabric::Fabric;
+use dispatch::lanes::lane::Lane;
+use dispatch::lanes::layers::Decider;
+use dispatch::lanes::roles::Turn;
+use dispatch::lanes::{Loan, Returned, TOKEN_LOAN};
+use host::poller::Poller;
+use policy::size_class::SizePlan;
+use replication::cluster::{Receiver, View};
+use replication::replicate::{Apart, ControlChannel, GroupAnswer, GroupHandle, has_writes};
+use runtime::core::Core;
+use runtime::engine::{Asked, Asking, Away, Engine, Home, RunToCompletion, Sending};
+use runtime::mailbox::Control;
+use runtime::reply_sink::ReplySink;
+use runtime::shared::Shared;
+use store::request::{Item, Request};
+use store::{NoOrder, Range, RangeEnd, Session};
+
+use super::dispatcher::{Dispatcher, Here, HereSink, Replicated};
+use super::executor::Executor;
+use super::loans::Loans;
+
+/// Batches that one round executes at most, before sockets are polled again.
+const BATCHES_PER_TURN: usize = 4;
+
+/// Another dispatcher's writes may block a parked request, and their end rings no bell here.
+const SLEEP_MAX_PARKED: Duration = Duration::from_millis(1);
+
+/// A session with the links between this worker and the others.
+pub struct Routed {
+    /// The session, which executes.
+    home: RunToCompletion,
+    fabric: Arc<Fabric>,
+    own: WorkerId,
+    partition_bits: base::PartitionBits,
+    hasher: KeyHasher,
+    /// None: no request is sampled.
+    hot_keys: Option<Arc<HotKeys>>,
+    /// None on a thread that only executes, or is idle.
+    dispatcher: Option<Dispatcher>,
+    executor: Executor,
+    /// Whether requests go to workers other than the receiving one.
+    is_routing: bool,
+    /// It will send nothing more.
+    is_closed: bool,
+    /// Large replies that this worker sends, of any dispatcher.
+    loans: Loans,
+    /// At a node of a cluster: the view, and the channel to the control thread.
+    cluster: Option<(Arc<View>, Arc<ControlChannel>)>,
+    /// For groups, at a node of a cluster.
+    group_handle: Option<GroupHandle>,
+}
+
+impl Routed {
+    /// A worker's engine; one whose turn has no decider only executes.
+    pub fn new(
+        home: RunToCompletion,
+        fabric: Arc<Fabric>,
+        own: WorkerId,
+        turn: Turn,
+        shared: &Shared,
+    ) -> Routed {
+        let mut executor = Executor::new(Arc::clone(&fabric));
+        executor.take_up(&turn.plan, own);
+        let loans = Loans::new();
+        let partition_bits = shared.store().partition_bits();
+        let hasher = shared.store().key_hasher().clone();
+        let hot_keys = shared.hot_keys().cloned();
+        let is_routing = turn.is_routing;
+        let (dispatcher, is_closed) = (None, false);
+        let mut routed = Routed {
+            home,
+            fabric,
+            own,
+            partition_bits,
+            hasher,
+            hot_keys,
+            dispatcher,
+            executor,
+            is_routing,
+            is_closed,
+            loans,
+            group_handle: shared.cluster_and_channel().map(|(view, channel)| {
+                let receiver = view.take_receiver(own.index());
+                let means = (Arc::clone(shared.store()), Arc::clone(shared.buffer_budget()));
+                GroupHandle::new(channel, own.index(), receiver, means)
+            }),
+            cluster: shared.cluster_and_channel(),
+        };
+        routed.dispatcher = turn.decider.map(|decider| routed.open_dispatcher(turn.plan, decider));
+        routed
+    }
+
+    fn open_dispatcher(&self, plan: RolePlan, decider: Decider) -> Dispatcher {
+        let fabric = Arc::clone(&self.fabric);
+        let mut dispatcher =
+            Dispatcher::new(fabric, (plan, decider), self.partition_bits, self.own);
+        if let Some(keys) = &self.hot_keys {
+            dispatcher.set_hot_tracker(HotTracker::new(keys, self.own.index()));
+        }
+        if let Some((view, channel)) = &self.cluster {
+            dispatcher.replicate(Replicated::new(Arc::clone(view), Arc::clone(channel)));
+        }
+        dispatcher
+    }
+
+    fn dispatcher(&mut self) -> &mut Dispatcher {
+        self.dispatcher.as_mut().expect("only a worker with a dispatcher has connections")
+    }
+}
+
+impl Engine for Routed {
+    const ROUTES: bool = true;
+
+    type Here = Here;
+
+    #[inline]
+    fn prefetch(&mut self, hash: KeyHash) {
+        self.home.prefetch(hash);
+    }
+
+    #[inline]
+    fn execute<S: Answering>(
+        &mut self,
+        now: UnixMillis,
+        requests: &[Request<'_, Rmw<'_>>],
+        sink: &mut S,
+    ) {
+        match &mut self.group_handle {
+            Some(group_handle) if group_handle.is_held() || has_writes(requests) => {
+                group_handle.execute(&mut self.home.session, now, requests, sink);
+            }
+            _ => self.home.execute(now, requests, sink),
+        }
+    }
+
+    fn begin_group(&mut self, slot: Slot) -> Option<GroupAnswer> {
+        Some(self.group_handle.as_mut()?.begin(&mut self.home.session, slot))
+    }
+
+    fn execute_apart<S: Answering>(
+        &mut self,
+        now: UnixMillis,
+        requests: (Slot, &[Request<'_, Rmw<'_>>]),
+        sink: &mut S,
+    ) -> Apart {
+        let Some(group_handle) = &mut self.group_handle else { return Apart::NotExecuted };
+        group_handle.execute_apart(&mut self.home.session, now, requests, sink)
+    }
+
+    fn end_group(&mut self) -> bool {
+        let Some(group_handle) = &mut self.group_handle else { return true };
+        group_handle.end(&mut self.home.session)
+    }
+
+    fn flush_shards(&mut self, is_everywhere: bool) -> Option<GroupAnswer> {
+        Some(self.group_handle.as_mut()?.flush(&mut self.home.session, is_everywhere))
+    }
+
+    fn take_compacted(&mut self) -> Compacted {
+        self.home.take_compacted()
+    }
+
+    fn session(&mut self) -> Option<&mut Session> {
+        match &self.group_handle {
+            Some(group_handle) if group_handle.is_held() => None,
+            _ => self.home.session(),
+        }
+    }
+
+    fn range(
+        &mut self,
+        now: UnixMillis,
+        range: &Range<'_>,
+        visit: impl FnMut(&Item<'_>),
+    ) -> Option<Result<RangeEnd, NoOrder>> {
+        if let (Some(dispatcher), Bound::Included(key)) = (&mut self.dispatcher, range.origin()) {
+            dispatcher.note_range(&self.hasher, key);
+        }
+        Some(self.home.session.range_from_hot(now, range, visit))
+    }
+
+    #[inline]
+    fn is_routing(&self) -> bool {
+        self.is_routing
+    }
+
+    #[inline]
+    fn may_send(&mut self, core: &mut Core, slot: usize) -> bool {
+        self.dispatcher().may_send(core, slot)
+    }
+
+    #[inline]
+    fn ask(&mut self, core: &mut Core, here: &mut Here, asking: Asking<'_>) -> Asked {
+        self.dispatcher().ask(core, here, asking)
+    }
+
+    #[inline]
+    fn join(&mut self, here: &mut Here, hash: KeyHash, key: &[u8]) {
+        if let Some(dispatcher) = &mut self.dispatcher {
+            dispatcher.note(hash, key);
+        }
+        here.join();
+    }
+
+    #[inline]
+    fn offer_tail(
+        &mut self,
+        core: &mut Core,
+        here: &mut Here,
+        requests: &[Request<'_, Rmw<'_>>],
+        pendings: &[Pending],
+    ) -> usize {
+        let dispatcher = self.dispatcher.as_mut();
+        dispatcher.map_or(0, |dispatcher| dispatcher.offer_tail(core, here, requests, pendings))
+    }
+
+    #[inline]
+    fn execute_here(
+        &mut self,
+        requests: &[Request<'_, Rmw<'_>>],
+        sink: ReplySink<'_>,
+        here: &mut Here,
+    ) {
+        let now = sink.now;
+        let dispatcher =
+            self.dispatcher.as_ref().expect("only a worker with a dispatcher has connections");
+        let forwardings = &sink.counters.forwardings;
+        let mut sink = HereSink::new(sink, requests, dispatcher.request_slots(), here);
+        if let Some(group_handle) = &mut self.group_handle
+            && (group_handle.is_held() || has_writes(requests))
+        {
+            group_handle.execute(&mut self.home.session, now, requests, &mut sink);
+        } else if dispatcher.is_all_hot(here) {
+            self.home.session.read_hot(now, requests, &mut sink);
+            forwardings.hot_in_place.add(self.home.session.take_hot_reads());
+        } else {
+            self.home.execute(now, requests, &mut sink);
+        }
+    }
+
+    #[inline]
+    fn finish(&mut self, core: &mut Core, here: &mut Here) {
+        if let Some(dispatcher) = &mut self.dispatcher {
+            dispatcher.finish(core, here);
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, core: &mut Core, sending: Sending<'_>, away: Away) {
+        self.dispatcher().send(core, sending, away);
+    }
+
+    fn say<T>(
+        &mut self,
+        core: &mut Core,
+        slot: usize,
+        encode: impl FnOnce(&mut Vec<u8>) -> T,
+    ) -> T {
+        self.dispatcher().say(core, slot, encode)
+    }
+}
+
+impl Home for Routed {
+    fn own_session(&mut self) -> &mut Session {
+        self.home.own_session()
+    }
+
+    fn receiver(&mut self) -> Option<&mut Receiver> {
+        self.group_handle.as_mut()?.receiver()
+    }
+
+    fn publish(&mut self, core: &mut Core) {
+        if let Some(dispatcher) = &mut self.dispatcher {
+            dispatcher.publish(core);
+        }
+    }
+
+    fn turn(&mut self, core: &mut Core) -> bool {
+        let mut has_any = false;
+        if let Some(dispatcher) = &mut self.dispatcher {
+            dispatcher.renew_plan(core);
+            if dispatcher.look_at_hot_set() {
+                self.home.session.set_hot_array(dispatcher.hot_array());
+            }
+        }
+        for _ in 0..BATCHES_PER_TURN {
+            // The needs of a large reply come first.
+            let may_help = !self.loans.has_ready();
+            let served_count = self.executor.serve(&mut self.home, core, may_help);
+            let has_collected =
+                self.dispatcher.as_mut().is_some_and(|dispatcher| dispatcher.collect(core));
+            if served_count == 0 && !has_collected {
+                break;
+            }
+            has_any = true;
+        }
+        if let Some(dispatcher) = &mut self.dispatcher {
+            dispatcher.show_pins(core);
+        }
+        has_any
+    }
+
+    fn take_has_stolen(&mut self) -> bool {
+        self.executor.take_has_stolen()
+    }
+
+    fn lie_down(&mut self) -> bool {
+        self.executor.stop_helping();
+        let bell = &self.fabric.bells[self.own.index()];
+        bell.raise();
+        let has_work = self.executor.has_work(self.own)
+            || self.has_loans()
+            || self.dispatcher.as_mut().is_some_and(Dispatcher::has_done);
+        if has_work {
+            bell.lower();
+        }
+        !has_work
+    }
+
+    fn get_up(&mut self) {
+        self.fabric.bells[self.own.index()].lower();
+    }
+
+    fn sleep_max(&self) -> Duration {
+        let has_parked = self.dispatcher.as_ref().is_some_and(Dispatcher::has_parked);
+        if has_parked { SLEEP_MAX_PARKED } else { Duration::MAX }
+    }
+
+    fn adopt(&mut self, lane: Lane) {
+        self.executor.adopt(lane);
+    }
+
+    fn park(&mut self) {
+        if let Some(dispatcher) = &mut self.dispatcher {
+            dispatcher.park();
+        }
+    }
+
+    fn go_on(&mut self, core: &mut Core) {
+        if let Some(dispatcher) = &mut self.dispatcher {
+            dispatcher.go_on(core);
+        }
+    }
+
+    fn is_drained(&self) -> bool {
+        self.dispatcher.as_ref().is_none_or(Dispatcher::is_drained)
+    }
+
+    fn take_up(&mut self, core: &mut Core, turn: Turn) {
+        let Turn { plan, is_routing, decider } = turn;
+        self.is_routing = is_routing;
+        self.executor.take_up(&plan, self.own);
+        match (&mut self.dispatcher, decider) {
+            (Some(dispatcher), Some(decider)) => dispatcher.take_up(core, plan, decider),
+            (None, Some(decider)) => {
+                self.dispatcher = Some(self.open_dispatcher(plan, decider));
+            }
+            (Some(_), None) => {
+                if let Some(dispatcher) = self.dispatcher.take() {
+                    dispatcher.close(core);
+                }
+            }
+            (None, None) => {}
+        }
+        self.home.session.set_hot_array(self.dispatcher.as_ref().and_then(Dispatcher::hot_array));
+    }
+
+    fn settle(&mut self, core: &Core, plan: &RolePlan) {
+        self.executor.settle(core, plan);
+    }
+
+    fn size_plan(&self) -> Option<&SizePlan> {
+        self.dispatcher.as_ref().and_then(Dispatcher::size_plan)
+    }
+
+    fn lend(&mut self, core: &Core, worker: WorkerId, loan: Loan) {
+        core.counters().forwardings.lent.add(1);
+        match self.dispatcher.as_ref().map(|dispatcher| dispatcher.thread_of(worker)) {
+            Some(thread) if thread != self.own.index() => {
+                core.shared.send(thread, Control::Lend(Box::new(loan)));
+            }
+            _ => self.loans.take(loan),
+        }
+    }
+
+    fn borrow(&mut self, loan: Loan) {
+        self.loans.take(loan);
+    }
+
+    fn wake_loan(&mut self, token: u64) {
+        self.loans.set_ready((token - TOKEN_LOAN) as usize);
+    }
+
+    #[inline]
+    fn has_loans(&self) -> bool {
+        self.loans.has_ready()
+    }
+
+    fn send_loans<P: Poller>(&mut self, core: &Core, poller: &mut P) -> Vec<Returned> {
+        self.loans.send(core, poller);
+        self.loans.take_returned_here()
+    }
+
+    fn keep_receive_buffer(&mut self, core: &mut Core, receive_buffer: Arc<Vec<u8>>) {
+        self.dispatcher().keep_receive_buffer(core, receive_buffer);
+    }
+
+    fn can_refuse(&self) -> bool {
+        self.dispatcher.as_ref().is_some_and(Dispatcher::has_reserve)
+    }
+
+    #[inline]
+    fn deliver_more(&mut self, core: &mut Core, slot: usize) {
+        if let Some(dispatcher) = &mut self.dispatcher {
+            dispatcher.deliver_more(core, slot);
+        }
+    }
+
+    fn abandon(&mut self, core: &mut Core, awaiting: &mut Awaiting) {
+        if let Some(dispatcher) = &mut self.dispatcher {
+            dispatcher.abandon(core, awaiting);
+        }
+    }
+
+    fn may_end(&mut self, core: &Core) -> bool {
+        if !self.is_closed && self.is_drained() {
+            self.is_closed = true;
+            if self.fabric.close_sender() {
+                core.shared.wake_all();
+            }
+        }
+        self.fabric.are_senders_closed()
+    }
+}

@@ -1,0 +1,111 @@
+//! `--idle-timeout`: closes connections that neither send nor take the output that waits for them.
+//!
+//! ```text
+//!  pass: slots 0..255, 256..511, ... a part per housekeeping step ─▶ the earliest end of all
+//!  next pass: at that time, or when the setting has changed
+//! ```
+//!
+//! # Invariants
+//! I1: a connection is closed only if for as long as the setting says no byte was read from it and
+//!     none was sent to it. It is never closed while other threads execute its requests, nor if it
+//!     only listens: a MONITOR, an event stream, a subscriber (as in Redis). Invalidation messages
+//!     to a tracking client count as its own traffic.
+//! I2: without the setting, a pass costs one comparison per housekeeping; with it, an idle worker
+//!     wakes when the next connection is due, and not before.
+
+use std::time::Duration;
+
+use base::UnixMillis;
+use host::poller::Poller;
+use runtime::connection::{Connection, Ending};
+use runtime::engine::Home;
+
+use super::Worker;
+
+/// Connections that one step examines: some 10 us, if none is in the cache.
+const STEP_SLOTS: usize = 256;
+/// Time until an overdue connection that was spared is examined again.
+const SPARED_MS: u64 = 1000;
+/// Time between two passes.
+const PASS_EVERY_MS: u64 = 50;
+
+/// The progress of this worker's pass.
+#[derive(Debug, Default)]
+pub(super) struct IdlePass {
+    /// The setting for which the other fields hold, in milliseconds; 0: off.
+    timeout_ms: u64,
+    /// Where the pass continues; 0: between two of them.
+    next_slot: usize,
+    /// The earliest end among the connections that this pass has examined.
+    earliest_ms: u64,
+    /// When the next pass begins.
+    next_at_ms: u64,
+}
+
+impl IdlePass {
+    /// How long no connection is due.
+    pub(super) fn sleep_max(&self, timeout_ms: u64, now: UnixMillis) -> Option<Duration> {
+        if timeout_ms == 0 {
+            return None;
+        }
+        let is_changed = timeout_ms != self.timeout_ms;
+        let at_ms = if is_changed || self.next_slot > 0 { 0 } else { self.next_at_ms };
+        Some(Duration::from_millis(at_ms.saturating_sub(now.0).max(1)))
+    }
+}
+
+impl<E: Home, P: Poller> Worker<E, P> {
+    /// Does a step of the pass, if one is due.
+    pub(super) fn close_idle(&mut self) {
+        let timeout_ms = self.core.shared.live().idle_timeout_ms();
+        if timeout_ms == 0 && self.idle.timeout_ms == 0 {
+            return; // I2
+        }
+        self.close_idle_step(timeout_ms);
+    }
+
+    #[cold]
+    fn close_idle_step(&mut self, timeout_ms: u64) {
+        let now_ms = self.core.now.0;
+        if timeout_ms != self.idle.timeout_ms {
+            self.idle = IdlePass { timeout_ms, earliest_ms: u64::MAX, ..IdlePass::default() };
+        }
+        if timeout_ms == 0 || (self.idle.next_slot == 0 && now_ms < self.idle.next_at_ms) {
+            return;
+        }
+        let first = self.idle.next_slot;
+        for slot in first..first + STEP_SLOTS {
+            let Some(connection) = self.core.connections.get(slot) else { continue };
+            let due_ms = connection.client.last_active_at().0.saturating_add(timeout_ms);
+            if due_ms <= now_ms && self.is_idle(connection) {
+                tracing::debug!(client = connection.client.id, "closed: idle");
+                self.core.counters().idle_closed.add(1);
+                self.close(slot);
+            } else {
+                // An overdue connection that was spared is examined again after a while.
+                let due_ms = if due_ms <= now_ms { now_ms + SPARED_MS } else { due_ms };
+                self.idle.earliest_ms = self.idle.earliest_ms.min(due_ms);
+            }
+        }
+        self.idle.next_slot = first + STEP_SLOTS;
+        if self.idle.next_slot < self.core.connections.end() {
+            return;
+        }
+        // A connection that arrives from now on is due later than any could be now.
+        let latest_ms = now_ms.saturating_add(timeout_ms);
+        self.idle.next_at_ms = self.idle.earliest_ms.min(latest_ms).max(now_ms + PASS_EVERY_MS);
+        (self.idle.next_slot, self.idle.earliest_ms) = (0, u64::MAX);
+    }
+
+    /// Whether a connection may be closed as idle (I1).
+    fn is_idle(&self, connection: &Connection) -> bool {
+        let is_served = !connection.awaiting.is_empty() || connection.is_lent;
+        connection.ending != Ending::Now
+            && !is_served
+            && connection.exchange.is_none()
+            && !self.core.is_paused
+            && !connection.client.is_subscribed()
+            && !self.core.shared.monitors().has(connection.client.id)
+            && !self.core.shared.event_stream().has(connection.client.id)
+    }
+}
