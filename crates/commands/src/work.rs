@@ -23,8 +23,10 @@
 //!     used more than its part when it was last fed, or is about to; where a turn is spent before
 //!     it begins, one with more than 1 KiB of input is expected to. In every other turn the slow
 //!     connection that has waited longest goes first.
-//! W5: a turn reads 256 KiB of one client's long command, and 4 MiB of all long commands. The
-//!     connection that is read first then changes from turn to turn.
+//! W5: a turn reads 256 KiB of one client's long command, and 4 MiB of all long commands; more
+//!     after a turn that cost more than a turn's work, so that clients that send and one whose
+//!     commands take long share the time. The connection that is read first changes from turn to
+//!     turn.
 
 use std::cell::Cell;
 use std::ops::AddAssign;
@@ -43,11 +45,22 @@ const SPENT_SEND_BYTES_MAX: usize = 64 << 10;
 /// Bytes of all long replies that a turn sends once it is spent.
 const SPENT_TURN_SEND_BYTES_MAX: usize = 2 << 20;
 
-/// Bytes of one long command that a turn reads (W5).
-pub const READ_LONG_BYTES_MAX: usize = 256 << 10;
+/// Bytes of one long command that a turn reads, and of all of them (W5).
+const READ_LONG_BYTES: usize = 256 << 10;
+const TURN_READ_LONG_BYTES: usize = 4 << 20;
 
-/// Maximum bytes of all long commands that a turn reads (W5).
-pub const TURN_READ_LONG_BYTES_MAX: usize = 4 << 20;
+/// The same after a turn that cost many times a turn's work, at most.
+const READ_LONG_BYTES_MAX: usize = 4 << 20;
+const TURN_READ_LONG_BYTES_MAX: usize = 16 << 20;
+
+/// How much of long commands a turn reads (W5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LongReads {
+    /// Of one.
+    pub each_bytes: usize,
+    /// Of all.
+    pub all_bytes: usize,
+}
 
 /// The part of one connection (W2).
 const PART_UNITS: u64 = TURN_UNITS / 16;
@@ -233,6 +246,17 @@ impl Work {
         self.all_units() - before.all_units() > PART_UNITS
     }
 
+    /// How much of long commands the turn after this one reads (W5).
+    #[inline]
+    pub fn long_reads_behind(self) -> LongReads {
+        let times = usize::try_from(self.all_units() / TURN_UNITS).unwrap_or(usize::MAX);
+        let grown = |bytes: usize, max: usize| bytes.saturating_mul(times.max(1)).min(max);
+        LongReads {
+            each_bytes: grown(READ_LONG_BYTES, READ_LONG_BYTES_MAX),
+            all_bytes: grown(TURN_READ_LONG_BYTES, TURN_READ_LONG_BYTES_MAX),
+        }
+    }
+
     /// Whether the counted work since `before` is a turn's work.
     pub fn is_turn_since(self, before: Work) -> bool {
         self.units.saturating_sub(before.units) >= TURN_UNITS
@@ -266,6 +290,19 @@ impl AddAssign for Work {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_commands_are_read_more_of_behind_a_turn_that_cost_many() {
+        let behind = |units: u64| {
+            let LongReads { each_bytes, all_bytes } =
+                Work { units, ..Work::default() }.long_reads_behind();
+            (each_bytes >> 10, all_bytes >> 10)
+        };
+        assert_eq!(behind(0), (256, 4 << 10));
+        assert_eq!(behind(TURN_UNITS), (256, 4 << 10));
+        assert_eq!(behind(3 * TURN_UNITS), (768, 12 << 10));
+        assert_eq!(behind(u64::MAX), (4 << 10, 16 << 10));
+    }
 
     #[test]
     fn a_turn_is_spent_by_bytes_keys_and_steps_alike() {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use base::{KeyHash, KeyHasher, UnixMillis, WorkerId};
 use budget::Ledger;
 use commands::reply::Tally;
-use commands::work::{READ_LONG_BYTES_MAX, TURN_READ_LONG_BYTES_MAX, Work};
+use commands::work::{LongReads, Work};
 use counters::WorkerCounters;
 use replication::cluster::View;
 use sessions::acl;
@@ -70,6 +70,8 @@ pub struct Core {
     sent_when_spent_bytes: usize,
     /// Bytes of long commands that the turn has read (W5).
     read_long_bytes: usize,
+    /// How much of them it may read.
+    long_reads: LongReads,
     has_left_unread: bool,
     /// Bytes of the gathering's long commands, which were charged as they were parsed.
     charged_parsed_bytes: u64,
@@ -179,6 +181,7 @@ impl Core {
             holds_back: false,
             sent_when_spent_bytes: 0,
             read_long_bytes: 0,
+            long_reads: Work::default().long_reads_behind(),
             has_left_unread: false,
             charged_parsed_bytes: 0,
             is_beside_others: false,
@@ -237,6 +240,7 @@ impl Core {
     #[inline]
     pub fn begin_turn(&mut self) {
         self.turn += 1;
+        self.long_reads = self.work.long_reads_behind();
         self.work = Work::default();
         self.sent_when_spent_bytes = 0;
         self.read_long_bytes = 0;
@@ -349,9 +353,10 @@ impl Core {
 
     /// Bytes of one long command that may be read (W5); 0: it is read in a later turn.
     pub fn read_bytes_max(&mut self) -> usize {
-        let left_bytes = TURN_READ_LONG_BYTES_MAX.saturating_sub(self.read_long_bytes);
+        let LongReads { each_bytes, all_bytes } = self.long_reads;
+        let left_bytes = all_bytes.saturating_sub(self.read_long_bytes);
         self.has_left_unread |= left_bytes == 0;
-        left_bytes.min(READ_LONG_BYTES_MAX)
+        left_bytes.min(each_bytes)
     }
 
     /// Counts the bytes of a long command that were read (W5). They are charged when it is parsed:

@@ -17,7 +17,7 @@ use std::iter::Peekable;
 use std::sync::Arc;
 use std::time::Duration;
 
-use budget::Kind;
+use budget::{Kind, Ledger};
 use handlers::gather::Fed;
 use host::poller::{Poller, Ready};
 use runtime::connection::{Connection, Ending, Input};
@@ -35,6 +35,10 @@ const STRANGER_BYTES_MAX: usize = 192 << 10;
 
 /// Bytes that one round reads from one connection into the arena, at most.
 pub(super) const READ_BYTES_MAX: usize = 32 << 10;
+
+/// The same while the buffers are all but full: enough to tell how long the command is. Of a large
+/// one that finds no room, no more than this waits beside those that have room.
+const TIGHT_READ_BYTES_MAX: usize = 4 << 10;
 
 /// Bytes of one connection that this round parses.
 pub(super) struct Region {
@@ -221,7 +225,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let after_held = start + held.len();
         self.arena[start..after_held].copy_from_slice(held);
         // If the client is about to be held back, this leaves fewer unparsed bytes to keep.
-        let read_bytes = READ_BYTES_MAX.min(self.core.output_limit_bytes);
+        let read_bytes = arena_read_bytes(&self.core.ledger).min(self.core.output_limit_bytes);
         let free = &mut self.arena[after_held..after_held + read_bytes];
         let count = match arrived(
             recv(&connection.socket, free, RecvFlags::empty()).map(|(count, _)| count),
@@ -410,6 +414,12 @@ impl<E: Home, P: Poller> Worker<E, P> {
         input.held.reserve_exact(buffer_bytes - input.held.len());
         true
     }
+}
+
+/// Bytes that one round reads from one connection into the arena, at most.
+#[inline]
+pub(super) fn arena_read_bytes(ledger: &Ledger) -> usize {
+    if ledger.is_tight() { TIGHT_READ_BYTES_MAX } else { READ_BYTES_MAX }
 }
 
 /// The buffer that a command takes as a whole, as far as that is known: one whose length is not

@@ -15,7 +15,7 @@ use sessions::tls::{HANDSHAKE_BYTES, Received, Stream, append, fill};
 
 use super::Worker;
 use super::accept::too_many_line;
-use super::read::{HELD_BYTES_MAX, READ_BYTES_MAX};
+use super::read::{HELD_BYTES_MAX, READ_BYTES_MAX, arena_read_bytes};
 
 /// Bytes read from a socket at a time. Together with a record that had begun, they decrypt to less
 /// than [`READ_BYTES_MAX`].
@@ -132,7 +132,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let free = &mut self.arena[after_held..after_held + READ_BYTES_MAX];
         let (mut sealed, mut count) = ([0; SEALED_READ_BYTES], 0);
         let take = |reader: rustls::Reader<'_>| count += fill(reader, &mut free[count..]);
-        let received = tls.receive(&connection.socket, &mut sealed, take);
+        let sealed_bytes = SEALED_READ_BYTES.min(arena_read_bytes(&self.core.ledger));
+        let received = tls.receive(&connection.socket, &mut sealed[..sealed_bytes], take);
         self.note_received(slot, &received, self.is_draining);
         if count == 0 {
             return used_bytes;

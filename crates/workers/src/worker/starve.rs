@@ -351,11 +351,14 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let holder = |slot: usize| {
             let connection = &connections[slot];
             let is_waiting = is_in_line(connection);
-            let unread = || ioctl_fionread(&connection.socket).unwrap_or(0);
-            let unread_bytes = if is_waiting { unread() } else { 0 };
+            if !is_waiting && !is_unfinished(connection) {
+                return None;
+            }
+            // Where turns are long, bytes wait in the socket of a command that has room, too.
+            let unread_bytes = ioctl_fionread(&connection.socket).unwrap_or(0);
             let arrived_bytes = connection.input.held.len() as u64 + unread_bytes;
             let is_enough = arrived_bytes >= connection.input.need_bytes as u64;
-            (is_waiting || is_unfinished(connection)).then(|| Holder {
+            Some(Holder {
                 slot,
                 client_id: connection.client.id,
                 held_bytes: arrived_bytes,
