@@ -209,7 +209,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
         let id = id_of(&parsed);
         let asks_to_track = id == Some(CommandId::ClientTracking);
-        if self.must_wait(id) || (asks_to_track && !self.may_track(slot, &parsed)) {
+        if self.must_wait(slot, id) || (asks_to_track && !self.may_track(slot, &parsed)) {
             return false;
         }
         // An unknown subcommand of a container is not a command, and counts for none.
@@ -317,7 +317,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 
     /// CLIENT PAUSE: whether a command waits.
-    fn must_wait(&self, id: Option<CommandId>) -> bool {
+    fn must_wait(&mut self, slot: usize, id: Option<CommandId>) -> bool {
         if !self.core.is_paused {
             return false;
         }
@@ -325,7 +325,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let Some(id) = id else { return false };
         let flags = id.spec().flags;
         let is_exempt = matches!(id.name().split('|').next(), Some("client" | "quit" | "auth"));
-        !is_exempt && (!writes_only || flags.contains(Flags::WRITE) || id == CommandId::Exec)
+        let connection = &mut self.core.connections[slot];
+        let writes_at_exec = || connection.transaction().is_some_and(|it| it.has_writes);
+        let writes = || flags.contains(Flags::WRITE) || id == CommandId::Exec && writes_at_exec();
+        let must_wait = !is_exempt && (!writes_only || writes());
+        connection.is_held |= must_wait;
+        must_wait
     }
 
     /// An inline command with escapes: its words are not in the input, so it runs by itself.

@@ -103,6 +103,9 @@ pub struct Connection {
     pub booked: Books,
     /// A command of it may have written since its last reply was known to be on the disk.
     pub has_written: bool,
+    /// CLIENT PAUSE holds its next command. What it holds when the server ends is not run: the
+    /// client may ask another server for it.
+    pub is_held: bool,
     /// It is in the worker's list of connections to finish in this round.
     pub is_touched: bool,
     /// It is in the worker's list of connections that wait for buffer room.
@@ -280,10 +283,19 @@ impl Connection {
             lent_held_bytes: 0,
             booked: Books::default(),
             has_written: false,
+            is_held: false,
             is_touched: false,
             is_starved: false,
             starved_at: None,
             waited: Duration::ZERO,
+        }
+    }
+
+    /// Its MULTI and WATCH, if there are some.
+    pub fn transaction(&self) -> Option<&Transaction> {
+        match &self.protocol_state {
+            ProtocolState::Resp(resp) => resp.transaction.as_deref(),
+            ProtocolState::Memcached(_) => None,
         }
     }
 

@@ -30,17 +30,24 @@ const HELP: [&str; 14] = [
 ];
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// Whether `enable-debug-command` allows DEBUG to this client.
+    pub(super) fn may_debug(&self, slot: usize) -> bool {
+        match self.core.shared.config().debug_command {
+            DebugCommand::No => false,
+            DebugCommand::Local => self.core.connections[slot].client.peer.is_local(),
+            DebugCommand::Yes => true,
+        }
+    }
+
+    pub(super) fn refuse_debug(&mut self, caller: Caller) {
+        self.fail(caller, &ErrorReply::Other(NOT_ALLOWED));
+    }
+
     /// DEBUG.
     pub(super) fn debug(&mut self, caller: Caller, mut args: ArgIter<'a>) {
         self.flush();
-        let is_local = self.core.connections[caller.slot].client.peer.is_local();
-        let is_allowed = match self.core.shared.config().debug_command {
-            DebugCommand::No => false,
-            DebugCommand::Local => is_local,
-            DebugCommand::Yes => true,
-        };
-        if !is_allowed {
-            return self.fail(caller, &ErrorReply::Other(NOT_ALLOWED));
+        if !self.may_debug(caller.slot) {
+            return self.refuse_debug(caller);
         }
         let name = args.next().unwrap_or_default();
         let word = name.to_ascii_lowercase();

@@ -37,11 +37,11 @@ use wire::resp::{
     Limits, Parser, dump, next_command, read_offset,
 };
 
-use super::is_plain_read;
 use super::locked::{TOO_MUCH_AT_ONCE, item_room_bytes};
 use super::redirect::{InDoubt, Keyed, keys_in, slot_of};
 use super::several::TOO_MANY_PARTS;
 use super::subscribe::{NO_SUCH_CHANNEL, has_others};
+use super::{id_of, is_plain_read};
 use crate::gather::Gather;
 
 /// The attempts to plan the room for a part while other clients make its values longer.
@@ -67,6 +67,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         parsed: Result<Command<'a>, CommandError<'a>>,
         raw: &[u8],
     ) {
+        let id = id_of(&parsed);
         match parsed {
             Ok(
                 command @ (Command::Exec
@@ -85,9 +86,13 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 self.spoil(caller.slot);
                 return self.refuse(caller, &error);
             }
-            Ok(command) if is_barred(&command) => {
+            _ if is_barred(id) => {
                 self.spoil(caller.slot);
                 return self.fail(caller, &ErrorReply::NotInTransaction);
+            }
+            Ok(Command::Operator { id: CommandId::Debug, .. }) if !self.may_debug(caller.slot) => {
+                self.spoil(caller.slot);
+                return self.refuse_debug(caller);
             }
             // Refused like a command that this server does not have.
             Ok(Command::Operator { id: CommandId::Subscribe, args }) if has_others(args) => {
@@ -110,6 +115,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         transaction.queued.extend_from_slice(raw);
         transaction.command_count += 1;
         transaction.has_long = is_long;
+        transaction.has_writes |= id.is_some_and(|id| id.spec().flags.contains(Flags::WRITE));
         self.show_queue(caller.slot);
         self.say(caller, |encoder| encoder.simple("QUEUED"));
     }
@@ -457,8 +463,8 @@ fn parse_again<'t>(transaction: &'t Transaction, limits: &Limits) -> Vec<Queued<
     commands
 }
 
-fn is_barred(command: &Command<'_>) -> bool {
-    command.id().is_some_and(|id| id.spec().flags.contains(Flags::NO_MULTI))
+fn is_barred(id: Option<CommandId>) -> bool {
+    id.is_some_and(|id| id.spec().flags.contains(Flags::NO_MULTI))
 }
 
 /// Commands on the whole keyspace cannot run under the locks of some keys (I1).

@@ -15,6 +15,8 @@ pub struct Transaction {
     pub command_count: usize,
     /// One of them may be long.
     pub has_long: bool,
+    /// One of them writes.
+    pub has_writes: bool,
     /// The versions when the keys were watched; 0: the key did not exist.
     pub watched: BTreeMap<Box<[u8]>, u64>,
     /// The memory of those.

@@ -229,7 +229,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let connection = &mut self.core.connections[slot];
         let can_resume = connection.ending == Ending::Open
             && !connection.is_starved
-            && !self.core.is_paused
+            && !connection.is_held
             && !connection.input.held.is_empty()
             && connection.input.need_bytes <= connection.input.held.len()
             && connection.awaiting.may_go_on()
@@ -237,6 +237,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let is_done = match connection.ending {
             Ending::Open => {
                 connection.input_ended
+                    && (self.is_draining || !connection.is_held)
                     && !can_resume
                     && !is_blocked
                     && connection.awaiting.is_empty()
@@ -246,7 +247,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             Ending::AfterFlush => !is_blocked && connection.awaiting.is_empty(),
             Ending::Now => true,
         };
-        if is_done && !(self.core.is_paused && connection.ending == Ending::Open) {
+        if is_done {
             return self.close(slot);
         }
         if let Some(buffer) = connection.output.take_buffer() {
@@ -375,9 +376,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// Resumes all connections that were stopped in mid-input.
+    /// Resumes all connections that were stopped in mid-input: a pause is over.
     pub(super) fn resume_all(&mut self) {
         for slot in self.core.connections.slots() {
+            self.core.connections[slot].is_held = false;
             self.core.touch(slot);
         }
         self.finish_touched();

@@ -129,7 +129,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let is_whole = !input.held.is_empty() && input.need_bytes <= input.held.len();
         if connection.ending == Ending::Open && is_whole {
             // After a pause all connections are looked at.
-            if !self.core.is_paused {
+            if !connection.is_held {
                 self.resumable.push(slot);
             }
             return true;
