@@ -21,7 +21,9 @@
 //!     (K6).
 
 mod flushing;
+pub mod glimpse;
 pub mod pace;
+mod replies;
 
 use std::sync::Arc;
 use std::time::Instant;

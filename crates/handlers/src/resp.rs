@@ -50,7 +50,6 @@ pub use discard::{GivenUp, give_up};
 use std::time::Instant;
 
 use commands::reply::Shape;
-use commands::rmw::Rmw;
 use commands::work::Work;
 use counters::CommandIndex;
 use runtime::connection::{Ending, Replies};
@@ -63,12 +62,30 @@ use sessions::slow_log::is_timed_alone;
 use store::request::{Expiry, Op};
 use wire::Parsed;
 use wire::resp::{
-    Command, CommandError, CommandId, Encoder, ErrorCode, ErrorReply, Flags, Group, Limits, Parser,
+    Command, CommandError, CommandId, ErrorCode, ErrorReply, Flags, Group, Limits, Parser,
     ProtocolError, next_command,
 };
 
 use crate::gather::pace::SHORT_COMMAND_BYTES_MAX;
 use crate::gather::{Fed, Gather};
+use crate::resp::acl_log::is_denied;
+use crate::resp::bits::run_bits;
+use crate::resp::cluster::run_cluster;
+use crate::resp::command::run_server;
+use crate::resp::connection::run_connection;
+use crate::resp::discard::{end_broken, refuse_oversized, skip_refused};
+use crate::resp::keys::run_keys;
+use crate::resp::lcs::run_lcs;
+use crate::resp::pace::is_long;
+use crate::resp::redirect::{is_group, is_redirected, is_served_here, run_group};
+use crate::resp::restore::run_restore;
+use crate::resp::slices::{keep_rewritten, note_command_bytes, resume_slices};
+use crate::resp::strings::{plain_set, run_strings};
+use crate::resp::subscribe::{is_out_of_place, listens_only};
+use crate::resp::tracking::{
+    end_asking, end_refused, is_unexceptional, may_track, perform_tracked, tracks,
+};
+use crate::resp::transaction::{queue, spoil};
 
 /// Whether a command changes nothing, so that it may run twice.
 fn is_plain_read(command: &Command<'_>) -> bool {
@@ -77,345 +94,320 @@ fn is_plain_read(command: &Command<'_>) -> bool {
         || command.id().is_some_and(|id| id.spec().flags.contains(Flags::READONLY))
 }
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Runs as many commands from the front of `input` as may run now.
-    pub fn feed_resp(&mut self, slot: usize, input: &'a [u8]) -> Fed {
-        if self.core.connections[slot].resp().discard.is_some() {
-            return self.skip_refused(slot, input);
+/// Runs as many commands from the front of `input` as may run now.
+pub fn feed_resp<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    input: &'a [u8],
+) -> Fed {
+    if gather.core.connections[slot].resp().discard.is_some() {
+        return skip_refused(gather, slot, input);
+    }
+    let limits = limits(gather.core, slot);
+    let mut at = 0;
+    if gather.core.connections[slot].resp().slices.is_some() {
+        at = if gather.may_parse(slot) { resume_slices(gather, slot, input) } else { 0 };
+        if at == 0 {
+            return Fed::up_to(0, 0);
         }
-        let limits = limits(self.core, slot);
-        let mut at = 0;
-        if self.core.connections[slot].resp().slices.is_some() {
-            at = if self.may_parse(slot) { self.resume_slices(slot, input) } else { 0 };
-            if at == 0 {
-                return Fed::up_to(0, 0);
-            }
+    }
+    loop {
+        if at == input.len() || !gather.may_parse(slot) {
+            return Fed::up_to(at, 0);
         }
-        loop {
-            if at == input.len() || !self.may_parse(slot) {
-                return Fed::up_to(at, 0);
-            }
-            let rest = &input[at..];
-            match next_command(&mut self.core.connections[slot].resp().parser, rest, &limits) {
-                Parsed::Done { value, consumed_bytes } => {
-                    let raw = &rest[..consumed_bytes];
-                    let has_reply = !matches!(value, Ok(Command::Empty));
-                    if !self.command(slot, value, raw) {
-                        self.note_command_bytes(slot, raw.len());
-                        return Fed::up_to(at, 0);
-                    }
-                    at += consumed_bytes;
-                    self.command_count += usize::from(has_reply);
-                }
-                Parsed::NeedMore { at_least_bytes } => return Fed::up_to(at, at_least_bytes),
-                Parsed::Bad(error @ ProtocolError::BulkTooLarge { .. }) => {
-                    self.refuse_oversized(slot, error);
+        let rest = &input[at..];
+        match next_command(&mut gather.core.connections[slot].resp().parser, rest, &limits) {
+            Parsed::Done { value, consumed_bytes } => {
+                let raw = &rest[..consumed_bytes];
+                let has_reply = !matches!(value, Ok(Command::Empty));
+                if !command(gather, slot, value, raw) {
+                    note_command_bytes(gather, slot, raw.len());
                     return Fed::up_to(at, 0);
                 }
-                Parsed::Bad(error) => {
-                    self.end_broken(slot, error);
-                    return Fed::up_to(input.len(), 0);
-                }
+                at += consumed_bytes;
+                gather.command_count += usize::from(has_reply);
+            }
+            Parsed::NeedMore { at_least_bytes } => return Fed::up_to(at, at_least_bytes),
+            Parsed::Bad(error @ ProtocolError::BulkTooLarge { .. }) => {
+                refuse_oversized(gather, slot, error);
+                return Fed::up_to(at, 0);
+            }
+            Parsed::Bad(error) => {
+                end_broken(gather, slot, error);
+                return Fed::up_to(input.len(), 0);
             }
         }
     }
+}
 
-    /// Runs one command. False: it has to wait (CLIENT PAUSE, a barrier) and is parsed again later,
-    /// or it is answered in slices and goes on later.
-    #[inline]
-    fn command(
-        &mut self,
-        slot: usize,
-        parsed: Result<Command<'a>, CommandError<'a>>,
-        raw: &'a [u8],
-    ) -> bool {
-        if E::ROUTES {
-            self.only_reads = self.only_reads
-                && (parsed.as_ref().is_ok_and(is_plain_read) || self.is_queued(slot, &parsed));
-        }
-        let resp = self.core.connections[slot].resp();
-        let standing = resp.pass.standing;
-        let is_plain = standing != Standing::NeedsAuth
-            && resp.transaction.is_none()
-            && resp.replies == Replies::On
-            && (!self.core.has_exceptions || self.is_unexceptional(slot));
-        if E::ROUTES && !self.enter(slot, is_plain && is_on_one_key(&parsed)) {
-            return false;
-        }
-        if is_plain
-            && standing == Standing::Open
-            && let Ok(command) = parsed
-        {
-            match command {
-                Command::Get { key } if self.is_served_here(key) => {
-                    let caller =
-                        Caller { slot, index: CommandIndex::resp(CommandId::Get), is_quiet: false };
-                    self.core.counters().called(caller.index);
-                    self.single(caller, key, Op::Get, Shape::Value);
-                    return true;
-                }
-                Command::Set(set)
-                    if !set.returns_old
-                        && raw.len() <= SHORT_COMMAND_BYTES_MAX
-                        && set.expiry == wire::resp::Expiry::Never
-                        && self.is_served_here(set.key) =>
-                {
-                    let caller =
-                        Caller { slot, index: CommandIndex::resp(CommandId::Set), is_quiet: false };
-                    self.core.counters().called(caller.index);
-                    self.plain_set(caller, &set, Expiry::Never);
-                    return true;
-                }
-                _ => {}
-            }
-        }
-        self.admit(slot, parsed, raw)
+/// Runs one command. False: it has to wait (CLIENT PAUSE, a barrier) and is parsed again later,
+/// or it is answered in slices and goes on later.
+#[inline]
+fn command<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    parsed: Result<Command<'a>, CommandError<'a>>,
+    raw: &'a [u8],
+) -> bool {
+    if E::ROUTES {
+        gather.only_reads = gather.only_reads
+            && (parsed.as_ref().is_ok_and(is_plain_read) || is_queued(gather, slot, &parsed));
     }
-
-    /// Whether a command changes nothing but this connection's transaction; EXEC looks at what was
-    /// queued.
-    #[cold]
-    fn is_queued(&mut self, slot: usize, parsed: &Result<Command<'a>, CommandError<'a>>) -> bool {
-        match parsed {
-            Ok(Command::Multi | Command::Empty) => true,
-            Ok(Command::Quit | Command::Reset) => false,
-            _ => self.core.connections[slot].resp().is_queueing(),
-        }
+    let resp = gather.core.connections[slot].resp();
+    let standing = resp.pass.standing;
+    let is_plain = standing != Standing::NeedsAuth
+        && resp.transaction.is_none()
+        && resp.replies == Replies::On
+        && (!gather.core.has_exceptions || is_unexceptional(gather, slot));
+    if E::ROUTES && !gather.enter(slot, is_plain && is_on_one_key(&parsed)) {
+        return false;
     }
-
-    /// Makes all checks between a command and its effect.
-    fn admit(
-        &mut self,
-        slot: usize,
-        parsed: Result<Command<'a>, CommandError<'a>>,
-        raw: &'a [u8],
-    ) -> bool {
-        match &parsed {
-            Ok(Command::Empty) => return true,
-            Ok(Command::Quoted(line)) => {
-                let mut bytes = Vec::new();
-                line.rewrite(&mut bytes);
-                return self.rewritten(slot, &bytes);
+    if is_plain
+        && standing == Standing::Open
+        && let Ok(command) = parsed
+    {
+        match command {
+            Command::Get { key } if is_served_here(gather, key) => {
+                let caller =
+                    Caller { slot, index: CommandIndex::resp(CommandId::Get), is_quiet: false };
+                gather.core.counters().called(caller.index);
+                gather.single(caller, key, Op::Get, Shape::Value);
+                return true;
             }
-            Err(CommandError::CrossProtocol) => {
-                tracing::warn!("a web client spoke to the Redis port; its connection was closed");
-                self.core.connections[slot].ending = Ending::Now;
+            Command::Set(set)
+                if !set.returns_old
+                    && raw.len() <= SHORT_COMMAND_BYTES_MAX
+                    && set.expiry == wire::resp::Expiry::Never
+                    && is_served_here(gather, set.key) =>
+            {
+                let caller =
+                    Caller { slot, index: CommandIndex::resp(CommandId::Set), is_quiet: false };
+                gather.core.counters().called(caller.index);
+                plain_set(gather, caller, &set, Expiry::Never);
                 return true;
             }
             _ => {}
         }
-        if self.waits_behind_others(slot, raw.len(), |gather| gather.is_long(slot, &parsed)) {
-            return false;
+    }
+    admit(gather, slot, parsed, raw)
+}
+
+/// Whether a command changes nothing but this connection's transaction; EXEC looks at what was
+/// queued.
+#[cold]
+fn is_queued<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    parsed: &Result<Command<'a>, CommandError<'a>>,
+) -> bool {
+    match parsed {
+        Ok(Command::Multi | Command::Empty) => true,
+        Ok(Command::Quit | Command::Reset) => false,
+        _ => gather.core.connections[slot].resp().is_queueing(),
+    }
+}
+
+/// Makes all checks between a command and its effect.
+fn admit<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    parsed: Result<Command<'a>, CommandError<'a>>,
+    raw: &'a [u8],
+) -> bool {
+    match &parsed {
+        Ok(Command::Empty) => return true,
+        Ok(Command::Quoted(line)) => {
+            let mut bytes = Vec::new();
+            line.rewrite(&mut bytes);
+            return rewritten(gather, slot, &bytes);
         }
-        let id = id_of(&parsed);
-        let asks_to_track = id == Some(CommandId::ClientTracking);
-        if self.must_wait(slot, id) || (asks_to_track && !self.may_track(slot, &parsed)) {
-            return false;
-        }
-        // An unknown subcommand of a container is not a command, and counts for none.
-        let counted = id.filter(|_| !matches!(parsed, Err(CommandError::UnknownSubcommand { .. })));
-        let index = counted.map_or(CommandIndex::UNKNOWN_RESP, CommandIndex::resp);
-        let resp = self.core.connections[slot].resp();
-        let is_quiet = resp.replies != Replies::On;
-        if resp.replies == Replies::SkipNext {
-            resp.replies = Replies::On;
-        }
-        let caller = Caller { slot, index, is_quiet };
-        self.raw = raw;
-        let standing = resp.pass.standing;
-        let is_queueing = resp.is_queueing();
-        self.core.counters().called(index);
-        self.core.charge(Work::command());
-        let allowed_before_auth = id.is_some_and(|id| id.spec().flags.contains(Flags::NO_AUTH));
-        if standing == Standing::NeedsAuth && !allowed_before_auth {
-            self.turn_away(caller, &parsed);
+        Err(CommandError::CrossProtocol) => {
+            tracing::warn!("a web client spoke to the Redis port; its connection was closed");
+            gather.core.connections[slot].ending = Ending::Now;
             return true;
         }
-        if standing == Standing::Restricted && self.is_denied(caller, &parsed, raw) {
-            self.end_refused(slot, id);
-            return true;
-        }
-        if self.core.cluster.is_some() && self.is_redirected(caller, &parsed, raw) {
-            if is_queueing {
-                self.spoil(slot);
-            }
-            return true;
-        }
-        if self.core.has_exceptions
-            && self.listens_only(slot)
-            && parsed.is_ok()
-            && self.is_out_of_place(caller, id)
-        {
-            self.end_refused(slot, id);
-            return true;
-        }
-        match self.core.is_tracked && self.tracks(slot) {
-            true => self.perform_tracked(caller, parsed, raw),
-            false => self.perform_admitted(caller, parsed, raw),
-        }
-        if asks_to_track {
-            self.end_asking(slot);
-        }
-        self.core.connections[slot].resp().slices.is_none()
+        _ => {}
     }
+    if gather.waits_behind_others(slot, raw.len(), |gather| is_long(gather, slot, &parsed)) {
+        return false;
+    }
+    let id = id_of(&parsed);
+    let asks_to_track = id == Some(CommandId::ClientTracking);
+    if must_wait(gather, slot, id) || (asks_to_track && !may_track(gather, slot, &parsed)) {
+        return false;
+    }
+    // An unknown subcommand of a container is not a command, and counts for none.
+    let counted = id.filter(|_| !matches!(parsed, Err(CommandError::UnknownSubcommand { .. })));
+    let index = counted.map_or(CommandIndex::UNKNOWN_RESP, CommandIndex::resp);
+    let resp = gather.core.connections[slot].resp();
+    let is_quiet = resp.replies != Replies::On;
+    if resp.replies == Replies::SkipNext {
+        resp.replies = Replies::On;
+    }
+    let caller = Caller { slot, index, is_quiet };
+    gather.raw = raw;
+    let standing = resp.pass.standing;
+    let is_queueing = resp.is_queueing();
+    gather.core.counters().called(index);
+    gather.core.charge(Work::command());
+    let allowed_before_auth = id.is_some_and(|id| id.spec().flags.contains(Flags::NO_AUTH));
+    if standing == Standing::NeedsAuth && !allowed_before_auth {
+        turn_away(gather, caller, &parsed);
+        return true;
+    }
+    if standing == Standing::Restricted && is_denied(gather, caller, &parsed, raw) {
+        end_refused(gather, slot, id);
+        return true;
+    }
+    if gather.core.cluster.is_some() && is_redirected(gather, caller, &parsed, raw) {
+        if is_queueing {
+            spoil(gather, slot);
+        }
+        return true;
+    }
+    if gather.core.has_exceptions
+        && listens_only(gather, slot)
+        && parsed.is_ok()
+        && is_out_of_place(gather, caller, id)
+    {
+        end_refused(gather, slot, id);
+        return true;
+    }
+    match gather.core.is_tracked && tracks(gather, slot) {
+        true => perform_tracked(gather, caller, parsed, raw),
+        false => perform_admitted(gather, caller, parsed, raw),
+    }
+    if asks_to_track {
+        end_asking(gather, slot);
+    }
+    gather.core.connections[slot].resp().slices.is_none()
+}
 
-    /// Runs or queues a command that has passed all checks.
-    fn perform_admitted(
-        &mut self,
-        caller: Caller,
-        parsed: Result<Command<'a>, CommandError<'a>>,
-        raw: &'a [u8],
-    ) {
-        let id = id_of(&parsed);
-        if self.core.connections[caller.slot].resp().is_queueing() {
-            return self.queue(caller, parsed, raw);
-        }
-        if id.is_some_and(|id| is_timed_alone(id.spec())) {
-            return self.timed(caller, parsed, raw);
-        }
-        self.perform(caller, parsed, raw)
+/// Runs or queues a command that has passed all checks.
+fn perform_admitted<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    parsed: Result<Command<'a>, CommandError<'a>>,
+    raw: &'a [u8],
+) {
+    let id = id_of(&parsed);
+    if gather.core.connections[caller.slot].resp().is_queueing() {
+        return queue(gather, caller, parsed, raw);
     }
+    if id.is_some_and(|id| is_timed_alone(id.spec())) {
+        return timed(gather, caller, parsed, raw);
+    }
+    perform(gather, caller, parsed, raw)
+}
 
-    /// Refuses a command of a client that has not logged in. An unknown command is reported as such
-    /// first.
-    #[cold]
-    fn turn_away(&mut self, caller: Caller, parsed: &Result<Command<'a>, CommandError<'a>>) {
-        match parsed {
-            Err(error) if error.aborts_transaction() => self.refuse(caller, error),
-            Ok(Command::Exec) => self.fail(caller, &ErrorReply::NoAuthExec),
-            _ => self.fail(caller, &ErrorReply::NoAuth),
+/// Refuses a command of a client that has not logged in. An unknown command is reported as such
+/// first.
+#[cold]
+fn turn_away<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    parsed: &Result<Command<'a>, CommandError<'a>>,
+) {
+    match parsed {
+        Err(error) if error.aborts_transaction() => refuse(gather, caller, error),
+        Ok(Command::Exec) => gather.fail(caller, &ErrorReply::NoAuthExec),
+        _ => gather.fail(caller, &ErrorReply::NoAuth),
+    }
+}
+
+/// Runs a command by itself and times it. Commands gathered before it are executed first and
+/// not included.
+fn timed<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    parsed: Result<Command<'a>, CommandError<'a>>,
+    raw: &'a [u8],
+) {
+    gather.settle(caller.slot);
+    let began = Instant::now();
+    perform(gather, caller, parsed, raw);
+    timing::ran_alone(gather.core, caller.slot, caller.index, began, raw);
+}
+
+fn perform<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    parsed: Result<Command<'a>, CommandError<'a>>,
+    raw: &'a [u8],
+) {
+    match parsed {
+        Ok(command) if is_group(gather, caller.slot, &command, raw) => {
+            run_group(gather, caller, command, raw)
         }
+        Ok(command) => run(gather, caller, command),
+        Err(error) => refuse(gather, caller, &error),
     }
+}
 
-    /// Runs a command by itself and times it. Commands gathered before it are executed first and
-    /// not included.
-    fn timed(
-        &mut self,
-        caller: Caller,
-        parsed: Result<Command<'a>, CommandError<'a>>,
-        raw: &'a [u8],
-    ) {
-        self.settle(caller.slot);
-        let began = Instant::now();
-        self.perform(caller, parsed, raw);
-        timing::ran_alone(self.core, caller.slot, caller.index, began, raw);
+/// CLIENT PAUSE: whether a command waits.
+fn must_wait<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    id: Option<CommandId>,
+) -> bool {
+    if !gather.core.is_paused {
+        return false;
     }
+    let (_, writes_only) = gather.core.shared.paused();
+    let Some(id) = id else { return false };
+    let flags = id.spec().flags;
+    let is_exempt = matches!(id.name().split('|').next(), Some("client" | "quit" | "auth"));
+    let connection = &mut gather.core.connections[slot];
+    let writes_at_exec = || connection.transaction().is_some_and(|it| it.has_writes);
+    let writes = || flags.contains(Flags::WRITE) || id == CommandId::Exec && writes_at_exec();
+    let must_wait = !is_exempt && (!writes_only || writes());
+    connection.is_held |= must_wait;
+    must_wait
+}
 
-    fn perform(
-        &mut self,
-        caller: Caller,
-        parsed: Result<Command<'a>, CommandError<'a>>,
-        raw: &'a [u8],
-    ) {
-        match parsed {
-            Ok(command) if self.is_group(caller.slot, &command, raw) => {
-                self.run_group(caller, command, raw)
-            }
-            Ok(command) => self.run(caller, command),
-            Err(error) => self.refuse(caller, &error),
-        }
+/// An inline command with escapes: its words are not in the input, so it runs by itself.
+fn rewritten<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, bytes: &[u8]) -> bool {
+    gather.flush();
+    let limits = limits(gather.core, slot);
+    let parsed = next_command(&mut Parser::default(), bytes, &limits);
+    let Parsed::Done { value, consumed_bytes } = parsed else { return true };
+    let mut inner = Gather::new(gather.engine, gather.core);
+    let ran = command(&mut inner, slot, value, &bytes[..consumed_bytes]);
+    if !ran {
+        keep_rewritten(&mut inner, slot, bytes);
     }
+    inner.flush();
+    ran
+}
 
-    /// CLIENT PAUSE: whether a command waits.
-    fn must_wait(&mut self, slot: usize, id: Option<CommandId>) -> bool {
-        if !self.core.is_paused {
-            return false;
-        }
-        let (_, writes_only) = self.core.shared.paused();
-        let Some(id) = id else { return false };
-        let flags = id.spec().flags;
-        let is_exempt = matches!(id.name().split('|').next(), Some("client" | "quit" | "auth"));
-        let connection = &mut self.core.connections[slot];
-        let writes_at_exec = || connection.transaction().is_some_and(|it| it.has_writes);
-        let writes = || flags.contains(Flags::WRITE) || id == CommandId::Exec && writes_at_exec();
-        let must_wait = !is_exempt && (!writes_only || writes());
-        connection.is_held |= must_wait;
-        must_wait
+/// Runs a command that was admitted.
+pub fn run<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, command: Command<'a>) {
+    if let Some(command) = run_strings(gather, caller, command)
+        && let Some(command) = run_keys(gather, caller, command)
+        && let Some(command) = run_bits(gather, caller, command)
+        && let Some(command) = run_lcs(gather, caller, command)
+        && let Some(command) = run_restore(gather, caller, command)
+        && let Some(command) = run_server(gather, caller, command)
+        && let Some(command) = run_cluster(gather, caller, command)
+    {
+        run_connection(gather, caller, command);
     }
+}
 
-    /// An inline command with escapes: its words are not in the input, so it runs by itself.
-    fn rewritten(&mut self, slot: usize, bytes: &[u8]) -> bool {
-        self.flush();
-        let limits = limits(self.core, slot);
-        let parsed = next_command(&mut Parser::default(), bytes, &limits);
-        let Parsed::Done { value, consumed_bytes } = parsed else { return true };
-        let mut inner = Gather::new(self.engine, self.core);
-        let ran = inner.command(slot, value, &bytes[..consumed_bytes]);
-        if !ran {
-            inner.keep_rewritten(slot, bytes);
-        }
-        inner.flush();
-        ran
+/// A command that could not be read.
+#[cold]
+pub fn refuse<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    error: &CommandError<'_>,
+) {
+    if let CommandError::Argument { id, reply } = error {
+        let is_disabled = gather.core.cluster.is_none() && id.spec().group == Group::Cluster;
+        let error = if is_disabled { &ErrorReply::ClusterDisabled } else { reply };
+        return gather.fail(caller, error);
     }
-
-    /// Runs a command that was admitted.
-    pub fn run(&mut self, caller: Caller, command: Command<'a>) {
-        if let Some(command) = self.run_strings(caller, command)
-            && let Some(command) = self.run_keys(caller, command)
-            && let Some(command) = self.run_bits(caller, command)
-            && let Some(command) = self.run_lcs(caller, command)
-            && let Some(command) = self.run_restore(caller, command)
-            && let Some(command) = self.run_server(caller, command)
-            && let Some(command) = self.run_cluster(caller, command)
-        {
-            self.run_connection(caller, command);
-        }
-    }
-
-    /// One request on one key.
-    #[inline]
-    pub fn single(&mut self, caller: Caller, key: &'a [u8], op: Op<'a, Rmw<'a>>, shape: Shape) {
-        if key.len() > store::KEY_LEN_MAX_BYTES {
-            return self.fail(caller, &ErrorReply::KeyTooLong);
-        }
-        let hash = self.core.hash(key);
-        self.push(key, hash, op, caller.answer(shape));
-    }
-
-    /// A reply that does not come from the batch.
-    pub fn say(&mut self, caller: Caller, encode: impl FnOnce(&mut Encoder<'_>)) {
-        if caller.is_quiet {
-            self.settle(caller.slot);
-            return;
-        }
-        let protocol = self.core.connections[caller.slot].protocol();
-        self.reply_to(caller.slot, |out| encode(&mut Encoder::new(out, protocol)));
-    }
-
-    /// An error reply.
-    #[cold]
-    pub fn fail(&mut self, caller: Caller, error: &ErrorReply) {
-        self.core.counters().failed(caller.index, error.code());
-        self.say_error(caller, error);
-    }
-
-    /// An error reply that repeats a command's name as it was typed.
-    fn say_error(&mut self, caller: Caller, error: &ErrorReply) {
-        if let ErrorReply::SubcommandSyntax(id) = *error {
-            // Its limits were checked when it was framed.
-            let parsed = Parser::default().parse(self.raw, &Limits::new(usize::MAX));
-            if let Parsed::Done { value, .. } = parsed
-                && let Some(typed) = value.get(1)
-                && typed.eq_ignore_ascii_case(id.spec().own_name().as_bytes())
-            {
-                let error = ErrorReply::SubcommandTyped { id, typed };
-                return self.say(caller, |encoder| encoder.error(&error));
-            }
-        }
-        self.say(caller, |encoder| encoder.error(error));
-    }
-
-    /// A command that could not be read.
-    #[cold]
-    pub fn refuse(&mut self, caller: Caller, error: &CommandError<'_>) {
-        if let CommandError::Argument { id, reply } = error {
-            let is_disabled = self.core.cluster.is_none() && id.spec().group == Group::Cluster;
-            let error = if is_disabled { &ErrorReply::ClusterDisabled } else { reply };
-            return self.fail(caller, error);
-        }
-        self.core.counters().refused(caller.index, ErrorCode::Err);
-        self.say(caller, |encoder| error.encode(encoder.out()));
-    }
+    gather.core.counters().refused(caller.index, ErrorCode::Err);
+    gather.say(caller, |encoder| error.encode(encoder.out()));
 }
 
 /// The command that was meant.

@@ -24,228 +24,254 @@ use wire::memcached::expiry_from_exptime;
 use super::MEMCACHED_VERSION;
 use crate::gather::Fed;
 use crate::gather::Gather;
+use crate::memcached::auth::sasl;
+use crate::memcached::pace::is_long_binary;
+use crate::memcached::stats::binary_stats;
+use crate::memcached::{caller, flush_at, request, request_update, swallow};
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Whether a connection speaks binary; its first byte decides.
-    #[cold]
-    pub(super) fn is_binary(&mut self, slot: usize, input: &[u8]) -> bool {
-        let protocol_state = self.core.connections[slot].memcached();
-        if let (Framing::Undecided, Some(first)) = (protocol_state.framing, input.first()) {
-            let is_binary = *first == REQUEST_MAGIC;
-            protocol_state.framing = if is_binary { Framing::Binary } else { Framing::Text };
+/// Whether a connection speaks binary; its first byte decides.
+#[cold]
+pub(super) fn is_binary<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    input: &[u8],
+) -> bool {
+    let protocol_state = gather.core.connections[slot].memcached();
+    if let (Framing::Undecided, Some(first)) = (protocol_state.framing, input.first()) {
+        let is_binary = *first == REQUEST_MAGIC;
+        protocol_state.framing = if is_binary { Framing::Binary } else { Framing::Text };
+    }
+    protocol_state.framing == Framing::Binary
+}
+
+/// Runs as many requests from the front of `input` as may run now.
+pub(super) fn feed_binary<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    input: &'a [u8],
+) -> Fed {
+    let value_max_bytes = usize::try_from(gather.core.value_max_bytes).unwrap_or(usize::MAX);
+    let has_auth = gather.core.doors.of(Door::Memcached).asks_login();
+    let mut at = 0;
+    loop {
+        at += swallow(gather, slot, &input[at..]);
+        if at == input.len() || !gather.may_parse(slot) {
+            return Fed::up_to(at, 0);
         }
-        protocol_state.framing == Framing::Binary
-    }
-
-    /// Runs as many requests from the front of `input` as may run now.
-    pub(super) fn feed_binary(&mut self, slot: usize, input: &'a [u8]) -> Fed {
-        let value_max_bytes = usize::try_from(self.core.value_max_bytes).unwrap_or(usize::MAX);
-        let has_auth = self.core.doors.of(Door::Memcached).asks_login();
-        let mut at = 0;
-        loop {
-            at += self.swallow(slot, &input[at..]);
-            if at == input.len() || !self.may_parse(slot) {
-                return Fed::up_to(at, 0);
-            }
-            let access = match self.core.connections[slot].memcached().needs_auth {
-                true => Access::Stranger,
-                false if has_auth => Access::Known,
-                false => Access::Free,
-            };
-            match next_request(&input[at..], &Rules { value_max_bytes, access }) {
-                Parsed::Done { value, consumed_bytes } => {
-                    let is_on_one_key = value.as_ref().is_ok_and(|it| it.verb.is_on_one_key());
-                    if E::ROUTES && !self.enter(slot, is_on_one_key) {
-                        return Fed::up_to(at, 0);
-                    }
-                    if E::ROUTES {
-                        self.only_reads &= value.as_ref().is_ok_and(|it| is_plain_read(it.verb));
-                    }
-                    let is_long = |gather: &mut Self| {
-                        value.as_ref().is_ok_and(|it| gather.is_long_binary(slot, it))
-                    };
-                    if self.waits_behind_others(slot, consumed_bytes, is_long) {
-                        return Fed::up_to(at, 0);
-                    }
-                    at += consumed_bytes;
-                    match value {
-                        Ok(request) => self.binary(slot, &request),
-                        Err(refusal) => self.refuse_binary(slot, &refusal),
-                    }
-                }
-                Parsed::NeedMore { at_least_bytes } => {
-                    return Fed::up_to(at, at_least_bytes);
-                }
-                Parsed::Bad(_) => {
-                    self.core.counters().protocol_errors.add(1);
-                    self.core.connections[slot].memcached().is_garbled = true;
-                    self.core.connections[slot].ending = Ending::AfterFlush;
-                    return Fed::up_to(input.len(), 0);
-                }
-            }
-        }
-    }
-
-    /// A response that does not come from the batch.
-    pub(super) fn binary_say(
-        &mut self,
-        slot: usize,
-        head: Head,
-        encode: impl FnOnce(&mut Encoder<'_>),
-    ) {
-        self.reply_to(slot, |out| encode(&mut Encoder::new(out, head)));
-    }
-
-    /// An error response with a status and its text.
-    pub(super) fn binary_refuse(&mut self, slot: usize, head: Head, status: Status) {
-        self.binary_say(slot, head, |to| to.refuse(status));
-    }
-
-    fn refuse_binary(&mut self, slot: usize, refusal: &Refusal<'a>) {
-        let caller = self.caller(slot, MemcachedCommand::Unknown, false);
-        self.core.counters().command(caller.index).errors.add(1);
-        let is_too_large = refusal.status == Status::TooLarge;
-        self.core.counters().oversized_commands.add(u64::from(is_too_large));
-        self.binary_refuse(slot, refusal.head, refusal.status);
-        if let Some(key) = refusal.delete_key {
-            self.request(caller, key, Op::Delete, Shape::McNothing);
-        }
-        self.core.connections[slot].input.skip_bytes += refusal.swallow_bytes;
-        if refusal.closes {
-            self.core.connections[slot].ending = Ending::AfterFlush;
-        }
-    }
-
-    fn binary(&mut self, slot: usize, request: &Request<'a>) {
-        let Some(command) = command_of(request) else {
-            return self.binary_rare(slot, request);
+        let access = match gather.core.connections[slot].memcached().needs_auth {
+            true => Access::Stranger,
+            false if has_auth => Access::Known,
+            false => Access::Free,
         };
-        let caller = self.caller(slot, command, false);
-        let op = self.binary_op(request);
-        let shape = self.binary_shape(request);
-        self.request_update(caller, request.key, op, Shape::Binary(shape));
-    }
-
-    fn binary_flush(&mut self, slot: usize, request: &Request<'a>) {
-        let Request { head, is_quiet, .. } = *request;
-        self.caller(slot, MemcachedCommand::FlushAll, is_quiet);
-        if let Err(why) = self.flush_at(slot, request.exptime()) {
-            let is_failed = matches!(why, wire::memcached::Reply::LogFailed);
-            let status = if is_failed { Status::Internal } else { Status::Temporary };
-            self.binary_refuse(slot, head, status);
-        } else if !is_quiet {
-            self.binary_say(slot, head, |to| to.done(0));
-        }
-    }
-
-    /// Requests on no key, or on all keys.
-    fn binary_rare(&mut self, slot: usize, request: &Request<'a>) {
-        let Request { head, is_quiet, .. } = *request;
-        match request.verb {
-            Verb::Stat => self.on_the_clock(|gather| gather.binary_stats(slot, request)),
-            Verb::ListMechanisms | Verb::Authenticate | Verb::Step => self.sasl(slot, request),
-            Verb::Version => {
-                self.caller(slot, MemcachedCommand::Version, false);
-                self.binary_say(slot, head, |to| to.text(MEMCACHED_VERSION));
-            }
-            Verb::Flush => self.on_the_clock(|gather| gather.binary_flush(slot, request)),
-            Verb::Quit => {
-                self.caller(slot, MemcachedCommand::Quit, is_quiet);
-                self.settle(slot);
-                if !is_quiet {
-                    self.binary_say(slot, head, |to| to.done(0));
+        match next_request(&input[at..], &Rules { value_max_bytes, access }) {
+            Parsed::Done { value, consumed_bytes } => {
+                let is_on_one_key = value.as_ref().is_ok_and(|it| it.verb.is_on_one_key());
+                if E::ROUTES && !gather.enter(slot, is_on_one_key) {
+                    return Fed::up_to(at, 0);
                 }
-                self.core.connections[slot].ending = Ending::AfterFlush;
-            }
-            _ => {
-                self.caller(slot, MemcachedCommand::Noop, false);
-                self.binary_say(slot, head, |to| to.done(0));
-            }
-        }
-    }
-
-    fn binary_shape(&mut self, request: &Request<'a>) -> BinaryShape {
-        let head = request.head;
-        let shape = |note_start: usize, note_len: usize| BinaryShape {
-            head,
-            // A batch has few notes, each at most as long as a key.
-            note_start: note_start as u32,
-            note_len: note_len as u8,
-        };
-        let initial = request.initial().unwrap_or(0).to_be_bytes();
-        let token_base;
-        let note = match request.verb {
-            Verb::Set | Verb::Add | Verb::Replace if !request.is_quiet => {
-                token_base = store::token_base(request.key).to_be_bytes();
-                &token_base[..]
-            }
-            Verb::GetKey | Verb::GetKeyAndTouch if !request.is_quiet => request.key,
-            Verb::Increment | Verb::Decrement => &initial,
-            _ => return shape(0, 0),
-        };
-        let notes = self.fresh_notes();
-        let start = notes.len();
-        notes.extend_from_slice(note);
-        shape(start, note.len())
-    }
-
-    fn binary_op(&self, request: &Request<'a>) -> Op<'a, Rmw<'a>> {
-        let expires_at = || expiry_from_exptime(request.exptime(), self.core.now);
-        match request.verb {
-            Verb::Set | Verb::Add | Verb::Replace => Op::Set(Set {
-                value: request.value,
-                client_flags: request.flags().into(),
-                expiry: expires_at().map_or(Expiry::Never, Expiry::At),
-                condition: match (request.verb, request.cas) {
-                    (Verb::Set, 0) => Condition::Always,
-                    (Verb::Add, 0) => Condition::IfAbsent,
-                    (_, 0) => Condition::IfPresent,
-                    (_, cas) => Condition::IfToken(cas),
-                },
-            }),
-            Verb::Append => self.binary_join(request, Side::Behind),
-            Verb::Prepend => self.binary_join(request, Side::Before),
-            Verb::Delete if request.cas == 0 => Op::Delete,
-            Verb::Delete => Op::Update(Rmw::DeleteToken(request.cas)),
-            Verb::Touch | Verb::GetAndTouch | Verb::GetKeyAndTouch => {
-                Op::Update(Rmw::SetExpiry(expires_at()))
-            }
-            Verb::Increment | Verb::Decrement => {
-                let initial = request.initial();
-                let count = MetaCount {
-                    delta: request.delta(),
-                    version: request.cas,
-                    vivify: initial.map_or(NewExpiry::KEPT, |_| NewExpiry::at(expires_at())),
-                    initial: initial.unwrap_or(0),
-                    touch: NewExpiry::KEPT,
+                if E::ROUTES {
+                    gather.only_reads &= value.as_ref().is_ok_and(|it| is_plain_read(it.verb));
+                }
+                let is_long = |gather: &mut Gather<'_, 'a, E>| {
+                    value.as_ref().is_ok_and(|it| is_long_binary(gather, slot, it))
                 };
-                Op::Update(match request.verb {
-                    Verb::Decrement => Rmw::MetaDecrease(count),
-                    _ => Rmw::MetaIncrease(count),
-                })
+                if gather.waits_behind_others(slot, consumed_bytes, is_long) {
+                    return Fed::up_to(at, 0);
+                }
+                at += consumed_bytes;
+                match value {
+                    Ok(request) => binary(gather, slot, &request),
+                    Err(refusal) => refuse_binary(gather, slot, &refusal),
+                }
             }
-            _ => Op::Get,
+            Parsed::NeedMore { at_least_bytes } => {
+                return Fed::up_to(at, at_least_bytes);
+            }
+            Parsed::Bad(_) => {
+                gather.core.counters().protocol_errors.add(1);
+                gather.core.connections[slot].memcached().is_garbled = true;
+                gather.core.connections[slot].ending = Ending::AfterFlush;
+                return Fed::up_to(input.len(), 0);
+            }
         }
     }
+}
 
-    fn binary_join(&self, request: &Request<'a>, side: Side) -> Op<'a, Rmw<'a>> {
-        let (bytes, max_bytes) = (request.value, self.core.value_max_bytes);
-        if request.cas == 0 {
-            return Op::Update(Rmw::Join(Bounded { bytes, max_bytes }, side));
-        }
-        let join = MetaJoin {
-            bytes,
-            // At most 512 MiB.
-            max_bytes: u32::try_from(max_bytes).unwrap_or(u32::MAX),
-            version: request.cas,
-            vivify: NewExpiry::KEPT,
-            client_flags: 0,
-        };
-        Op::Update(match side {
-            Side::Behind => Rmw::MetaAppend(join),
-            Side::Before => Rmw::MetaPrepend(join),
-        })
+/// A response that does not come from the batch.
+pub(super) fn binary_say<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    head: Head,
+    encode: impl FnOnce(&mut Encoder<'_>),
+) {
+    gather.reply_to(slot, |out| encode(&mut Encoder::new(out, head)));
+}
+
+/// An error response with a status and its text.
+pub(super) fn binary_refuse<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    head: Head,
+    status: Status,
+) {
+    binary_say(gather, slot, head, |to| to.refuse(status));
+}
+
+fn refuse_binary<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    refusal: &Refusal<'a>,
+) {
+    let caller = caller(gather, slot, MemcachedCommand::Unknown, false);
+    gather.core.counters().command(caller.index).errors.add(1);
+    let is_too_large = refusal.status == Status::TooLarge;
+    gather.core.counters().oversized_commands.add(u64::from(is_too_large));
+    binary_refuse(gather, slot, refusal.head, refusal.status);
+    if let Some(key) = refusal.delete_key {
+        request(gather, caller, key, Op::Delete, Shape::McNothing);
     }
+    gather.core.connections[slot].input.skip_bytes += refusal.swallow_bytes;
+    if refusal.closes {
+        gather.core.connections[slot].ending = Ending::AfterFlush;
+    }
+}
+
+fn binary<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, request: &Request<'a>) {
+    let Some(command) = command_of(request) else {
+        return binary_rare(gather, slot, request);
+    };
+    let caller = caller(gather, slot, command, false);
+    let op = binary_op(gather, request);
+    let shape = binary_shape(gather, request);
+    request_update(gather, caller, request.key, op, Shape::Binary(shape));
+}
+
+fn binary_flush<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, request: &Request<'a>) {
+    let Request { head, is_quiet, .. } = *request;
+    caller(gather, slot, MemcachedCommand::FlushAll, is_quiet);
+    if let Err(why) = flush_at(gather, slot, request.exptime()) {
+        let is_failed = matches!(why, wire::memcached::Reply::LogFailed);
+        let status = if is_failed { Status::Internal } else { Status::Temporary };
+        binary_refuse(gather, slot, head, status);
+    } else if !is_quiet {
+        binary_say(gather, slot, head, |to| to.done(0));
+    }
+}
+
+/// Requests on no key, or on all keys.
+fn binary_rare<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, request: &Request<'a>) {
+    let Request { head, is_quiet, .. } = *request;
+    match request.verb {
+        Verb::Stat => gather.on_the_clock(|gather| binary_stats(gather, slot, request)),
+        Verb::ListMechanisms | Verb::Authenticate | Verb::Step => sasl(gather, slot, request),
+        Verb::Version => {
+            caller(gather, slot, MemcachedCommand::Version, false);
+            binary_say(gather, slot, head, |to| to.text(MEMCACHED_VERSION));
+        }
+        Verb::Flush => gather.on_the_clock(|gather| binary_flush(gather, slot, request)),
+        Verb::Quit => {
+            caller(gather, slot, MemcachedCommand::Quit, is_quiet);
+            gather.settle(slot);
+            if !is_quiet {
+                binary_say(gather, slot, head, |to| to.done(0));
+            }
+            gather.core.connections[slot].ending = Ending::AfterFlush;
+        }
+        _ => {
+            caller(gather, slot, MemcachedCommand::Noop, false);
+            binary_say(gather, slot, head, |to| to.done(0));
+        }
+    }
+}
+
+fn binary_shape<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    request: &Request<'a>,
+) -> BinaryShape {
+    let head = request.head;
+    let shape = |note_start: usize, note_len: usize| BinaryShape {
+        head,
+        // A batch has few notes, each at most as long as a key.
+        note_start: note_start as u32,
+        note_len: note_len as u8,
+    };
+    let initial = request.initial().unwrap_or(0).to_be_bytes();
+    let token_base;
+    let note = match request.verb {
+        Verb::Set | Verb::Add | Verb::Replace if !request.is_quiet => {
+            token_base = store::token_base(request.key).to_be_bytes();
+            &token_base[..]
+        }
+        Verb::GetKey | Verb::GetKeyAndTouch if !request.is_quiet => request.key,
+        Verb::Increment | Verb::Decrement => &initial,
+        _ => return shape(0, 0),
+    };
+    let notes = gather.fresh_notes();
+    let start = notes.len();
+    notes.extend_from_slice(note);
+    shape(start, note.len())
+}
+
+fn binary_op<'a, E: Engine>(gather: &Gather<'_, 'a, E>, request: &Request<'a>) -> Op<'a, Rmw<'a>> {
+    let expires_at = || expiry_from_exptime(request.exptime(), gather.core.now);
+    match request.verb {
+        Verb::Set | Verb::Add | Verb::Replace => Op::Set(Set {
+            value: request.value,
+            client_flags: request.flags().into(),
+            expiry: expires_at().map_or(Expiry::Never, Expiry::At),
+            condition: match (request.verb, request.cas) {
+                (Verb::Set, 0) => Condition::Always,
+                (Verb::Add, 0) => Condition::IfAbsent,
+                (_, 0) => Condition::IfPresent,
+                (_, cas) => Condition::IfToken(cas),
+            },
+        }),
+        Verb::Append => binary_join(gather, request, Side::Behind),
+        Verb::Prepend => binary_join(gather, request, Side::Before),
+        Verb::Delete if request.cas == 0 => Op::Delete,
+        Verb::Delete => Op::Update(Rmw::DeleteToken(request.cas)),
+        Verb::Touch | Verb::GetAndTouch | Verb::GetKeyAndTouch => {
+            Op::Update(Rmw::SetExpiry(expires_at()))
+        }
+        Verb::Increment | Verb::Decrement => {
+            let initial = request.initial();
+            let count = MetaCount {
+                delta: request.delta(),
+                version: request.cas,
+                vivify: initial.map_or(NewExpiry::KEPT, |_| NewExpiry::at(expires_at())),
+                initial: initial.unwrap_or(0),
+                touch: NewExpiry::KEPT,
+            };
+            Op::Update(match request.verb {
+                Verb::Decrement => Rmw::MetaDecrease(count),
+                _ => Rmw::MetaIncrease(count),
+            })
+        }
+        _ => Op::Get,
+    }
+}
+
+fn binary_join<'a, E: Engine>(
+    gather: &Gather<'_, 'a, E>,
+    request: &Request<'a>,
+    side: Side,
+) -> Op<'a, Rmw<'a>> {
+    let (bytes, max_bytes) = (request.value, gather.core.value_max_bytes);
+    if request.cas == 0 {
+        return Op::Update(Rmw::Join(Bounded { bytes, max_bytes }, side));
+    }
+    let join = MetaJoin {
+        bytes,
+        // At most 512 MiB.
+        max_bytes: u32::try_from(max_bytes).unwrap_or(u32::MAX),
+        version: request.cas,
+        vivify: NewExpiry::KEPT,
+        client_flags: 0,
+    };
+    Op::Update(match side {
+        Side::Behind => Rmw::MetaAppend(join),
+        Side::Before => Rmw::MetaPrepend(join),
+    })
 }
 
 /// Whether a request changes nothing, so that it may run twice.

@@ -34,6 +34,7 @@ use wire::memcached::{DumpKind, DumpedFacts, Encoder, Reply};
 
 use super::stats::list_connection;
 use crate::gather::Gather;
+use crate::memcached::caller;
 
 /// The number of items that one call on an ordered index visits.
 const ORDERED_STEP: usize = 64;
@@ -146,150 +147,160 @@ impl Step<'_> {
     }
 }
 
-impl<E: Engine> Gather<'_, '_, E> {
-    /// Lists the keys of this server; in a cluster those that it serves.
-    pub(super) fn dump(&mut self, slot: usize, kind: DumpKind) {
-        let (command, left_count, left_bytes) = match kind {
-            DumpKind::Items { class: 1, count_max: 0 } => {
-                (MemcachedCommand::Stats, usize::MAX, ITEMS_BYTES_MAX)
+/// Lists the keys of this server; in a cluster those that it serves.
+pub(super) fn dump<E: Engine>(gather: &mut Gather<'_, '_, E>, slot: usize, kind: DumpKind) {
+    let (command, left_count, left_bytes) = match kind {
+        DumpKind::Items { class: 1, count_max: 0 } => {
+            (MemcachedCommand::Stats, usize::MAX, ITEMS_BYTES_MAX)
+        }
+        DumpKind::Items { class: 1, count_max } => {
+            (MemcachedCommand::Stats, count_max as usize, ITEMS_BYTES_MAX)
+        }
+        DumpKind::Items { .. } => (MemcachedCommand::Stats, 0, 0),
+        DumpKind::Facts | DumpKind::Gets => (MemcachedCommand::LruCrawler, usize::MAX, usize::MAX),
+    };
+    let place = match gather.core.shared.config().index {
+        IndexKind::Tree => Place::Ordered(None),
+        IndexKind::Hash => Place::Hashed(0),
+    };
+    let wanted = Wanted { list: List::Keys(kind), left_count, left_bytes };
+    begin_dump(gather, slot, command, place, wanted);
+}
+
+/// stats conns.
+pub(super) fn dump_connections<E: Engine>(gather: &mut Gather<'_, '_, E>, slot: usize) {
+    let place = Place::Clients { id: 0, end_id: gather.core.shared.clients().last_id() };
+    let (left_count, left_bytes) = (usize::MAX, usize::MAX);
+    let wanted = Wanted { list: List::Connections, left_count, left_bytes };
+    begin_dump(gather, slot, MemcachedCommand::Stats, place, wanted);
+}
+
+fn begin_dump<E: Engine>(
+    gather: &mut Gather<'_, '_, E>,
+    slot: usize,
+    command: MemcachedCommand,
+    place: Place,
+    wanted: Wanted,
+) {
+    caller(gather, slot, command, false);
+    gather.settle(slot);
+    let walk = DumpWalk { place, wanted, command_bytes: 0 };
+    dump_slice(gather, slot, Box::new(walk));
+}
+
+/// Continues a list; returns the number of consumed input bytes: none, or those of its line
+/// (I1).
+#[cold]
+pub(super) fn dump_on<E: Engine>(gather: &mut Gather<'_, '_, E>, slot: usize) -> usize {
+    if !may_list(gather, slot) {
+        return 0;
+    }
+    let Some(walk) = gather.core.connections[slot].memcached().dump.take() else { return 0 };
+    let command_bytes = walk.command_bytes;
+    dump_slice(gather, slot, walk);
+    match gather.core.connections[slot].memcached().dump.is_some() {
+        true => 0,
+        false => command_bytes,
+    }
+}
+
+/// The bytes that are not consumed of the last command, which has that length.
+#[inline]
+pub(super) fn dump_left_bytes<E: Engine>(
+    gather: &mut Gather<'_, '_, E>,
+    slot: usize,
+    command_bytes: usize,
+) -> usize {
+    let Some(walk) = &mut gather.core.connections[slot].memcached().dump else { return 0 };
+    walk.command_bytes = command_bytes;
+    command_bytes
+}
+
+/// Whether lines may be added: see I2 and I4.
+fn may_list<E: Engine>(gather: &Gather<'_, '_, E>, slot: usize) -> bool {
+    match gather.core.connections[slot].exchange {
+        Some(_) => !gather.core.is_spent(),
+        None => gather.core.may_parse(slot),
+    }
+}
+
+/// Lists as much as the turn and the output take.
+fn dump_slice<E: Engine>(gather: &mut Gather<'_, '_, E>, slot: usize, mut walk: Box<DumpWalk>) {
+    debug_assert!(gather.core.connections[slot].awaiting.is_empty(), "I2");
+    gather.core.note_slice(slot);
+    while !walk.is_over() && may_list(gather, slot) {
+        match walk.place {
+            Place::Clients { id, end_id } => {
+                walk.place = clients_step(gather, slot, (id, end_id));
             }
-            DumpKind::Items { class: 1, count_max } => {
-                (MemcachedCommand::Stats, count_max as usize, ITEMS_BYTES_MAX)
-            }
-            DumpKind::Items { .. } => (MemcachedCommand::Stats, 0, 0),
-            DumpKind::Facts | DumpKind::Gets => {
-                (MemcachedCommand::LruCrawler, usize::MAX, usize::MAX)
-            }
+            _ => dump_step(gather, slot, &mut walk),
+        }
+    }
+    let connection = &mut gather.core.connections[slot];
+    if walk.is_over() {
+        let end = match walk.wanted.list {
+            List::Keys(DumpKind::Gets) => Reply::MetaMiss,
+            _ => Reply::End,
         };
-        let place = match self.core.shared.config().index {
-            IndexKind::Tree => Place::Ordered(None),
-            IndexKind::Hash => Place::Hashed(0),
-        };
-        let wanted = Wanted { list: List::Keys(kind), left_count, left_bytes };
-        self.begin_dump(slot, command, place, wanted);
+        connection.output.append(|out| Encoder::new(out).reply(end));
+    } else {
+        connection.memcached().dump = Some(walk);
     }
+    let made_bytes = connection.output.encoded_bytes();
+    gather.core.made(made_bytes);
+}
 
-    /// stats conns.
-    pub(super) fn dump_connections(&mut self, slot: usize) {
-        let place = Place::Clients { id: 0, end_id: self.core.shared.clients().last_id() };
-        let (left_count, left_bytes) = (usize::MAX, usize::MAX);
-        let wanted = Wanted { list: List::Connections, left_count, left_bytes };
-        self.begin_dump(slot, MemcachedCommand::Stats, place, wanted);
-    }
-
-    fn begin_dump(&mut self, slot: usize, command: MemcachedCommand, place: Place, wanted: Wanted) {
-        self.caller(slot, command, false);
-        self.settle(slot);
-        let walk = DumpWalk { place, wanted, command_bytes: 0 };
-        self.dump_slice(slot, Box::new(walk));
-    }
-
-    /// Continues a list; returns the number of consumed input bytes: none, or those of its line
-    /// (I1).
-    #[cold]
-    pub(super) fn dump_on(&mut self, slot: usize) -> usize {
-        if !self.may_list(slot) {
-            return 0;
+/// Lists some clients with ids behind one; returns the place after them.
+fn clients_step<E: Engine>(
+    gather: &mut Gather<'_, '_, E>,
+    slot: usize,
+    (id, end_id): (u64, u64),
+) -> Place {
+    let clients = gather.core.shared.clients().between(id, end_id, CLIENTS_AT_ONCE);
+    let Core { connections, now, .. } = &mut *gather.core;
+    let Connection { exchange, output, .. } = &mut connections[slot];
+    let told = output.append(|lines| {
+        let told = clients.iter().filter(|client| client.protocol == Dialect::Memcached);
+        told.map(|client| list_connection(lines, client, *now)).count()
+    });
+    let unsent_bytes = output.unsent_bytes();
+    let is_refused = exchange.as_deref().is_some_and(|exchange| !exchange.allows(unsent_bytes));
+    gather.core.charge(Work::clients(clients.len().max(1), told));
+    match clients.last() {
+        Some(last) if clients.len() == CLIENTS_AT_ONCE && !is_refused => {
+            Place::Clients { id: last.id, end_id }
         }
-        let Some(walk) = self.core.connections[slot].memcached().dump.take() else { return 0 };
-        let command_bytes = walk.command_bytes;
-        self.dump_slice(slot, walk);
-        match self.core.connections[slot].memcached().dump.is_some() {
-            true => 0,
-            false => command_bytes,
-        }
+        _ => Place::End,
     }
+}
 
-    /// The bytes that are not consumed of the last command, which has that length.
-    #[inline]
-    pub(super) fn dump_left_bytes(&mut self, slot: usize, command_bytes: usize) -> usize {
-        let Some(walk) = &mut self.core.connections[slot].memcached().dump else { return 0 };
-        walk.command_bytes = command_bytes;
-        command_bytes
+fn dump_step<E: Engine>(gather: &mut Gather<'_, '_, E>, slot: usize, walk: &mut DumpWalk) {
+    let (now, turn) = (gather.core.now, gather.core.work());
+    let Some(session) = gather.engine.session() else {
+        debug_assert!(false, "commands on all keys never run under locks");
+        walk.place = Place::End;
+        return;
+    };
+    let Core { connections, cluster, output_limit_bytes, .. } = &mut *gather.core;
+    let Connection { exchange, output, .. } = &mut connections[slot];
+    let unsent_bytes = output.unsent_bytes();
+    let exchange = exchange.as_deref();
+    let is_full = |lines_bytes: usize| match exchange {
+        Some(exchange) => !exchange.allows(unsent_bytes + lines_bytes),
+        None => unsent_bytes + lines_bytes > *output_limit_bytes,
+    };
+    let (cluster, DumpWalk { place, wanted, .. }) = (cluster.as_deref(), &mut *walk);
+    let (cost, lines_bytes) = output.append(|lines| {
+        let (lines_start, is_full, call) = (lines.len(), &is_full, Work::default());
+        let mut step =
+            Step { wanted, cluster, now, lines, lines_start, is_full, turn, call, visited: 0 };
+        *place = step.visit(session, place);
+        (step.cost(), step.lines_bytes())
+    });
+    if exchange.is_some() && is_full(lines_bytes) {
+        walk.place = Place::End; // I4: it is refused.
     }
-
-    /// Whether lines may be added: see I2 and I4.
-    fn may_list(&self, slot: usize) -> bool {
-        match self.core.connections[slot].exchange {
-            Some(_) => !self.core.is_spent(),
-            None => self.core.may_parse(slot),
-        }
-    }
-
-    /// Lists as much as the turn and the output take.
-    fn dump_slice(&mut self, slot: usize, mut walk: Box<DumpWalk>) {
-        debug_assert!(self.core.connections[slot].awaiting.is_empty(), "I2");
-        self.core.note_slice(slot);
-        while !walk.is_over() && self.may_list(slot) {
-            match walk.place {
-                Place::Clients { id, end_id } => {
-                    walk.place = self.clients_step(slot, (id, end_id));
-                }
-                _ => self.dump_step(slot, &mut walk),
-            }
-        }
-        let connection = &mut self.core.connections[slot];
-        if walk.is_over() {
-            let end = match walk.wanted.list {
-                List::Keys(DumpKind::Gets) => Reply::MetaMiss,
-                _ => Reply::End,
-            };
-            connection.output.append(|out| Encoder::new(out).reply(end));
-        } else {
-            connection.memcached().dump = Some(walk);
-        }
-        let made_bytes = connection.output.encoded_bytes();
-        self.core.made(made_bytes);
-    }
-
-    /// Lists some clients with ids behind one; returns the place after them.
-    fn clients_step(&mut self, slot: usize, (id, end_id): (u64, u64)) -> Place {
-        let clients = self.core.shared.clients().between(id, end_id, CLIENTS_AT_ONCE);
-        let Core { connections, now, .. } = &mut *self.core;
-        let Connection { exchange, output, .. } = &mut connections[slot];
-        let told = output.append(|lines| {
-            let told = clients.iter().filter(|client| client.protocol == Dialect::Memcached);
-            told.map(|client| list_connection(lines, client, *now)).count()
-        });
-        let unsent_bytes = output.unsent_bytes();
-        let is_refused = exchange.as_deref().is_some_and(|exchange| !exchange.allows(unsent_bytes));
-        self.core.charge(Work::clients(clients.len().max(1), told));
-        match clients.last() {
-            Some(last) if clients.len() == CLIENTS_AT_ONCE && !is_refused => {
-                Place::Clients { id: last.id, end_id }
-            }
-            _ => Place::End,
-        }
-    }
-
-    fn dump_step(&mut self, slot: usize, walk: &mut DumpWalk) {
-        let (now, turn) = (self.core.now, self.core.work());
-        let Some(session) = self.engine.session() else {
-            debug_assert!(false, "commands on all keys never run under locks");
-            walk.place = Place::End;
-            return;
-        };
-        let Core { connections, cluster, output_limit_bytes, .. } = &mut *self.core;
-        let Connection { exchange, output, .. } = &mut connections[slot];
-        let unsent_bytes = output.unsent_bytes();
-        let exchange = exchange.as_deref();
-        let is_full = |lines_bytes: usize| match exchange {
-            Some(exchange) => !exchange.allows(unsent_bytes + lines_bytes),
-            None => unsent_bytes + lines_bytes > *output_limit_bytes,
-        };
-        let (cluster, DumpWalk { place, wanted, .. }) = (cluster.as_deref(), &mut *walk);
-        let (cost, lines_bytes) = output.append(|lines| {
-            let (lines_start, is_full, call) = (lines.len(), &is_full, Work::default());
-            let mut step =
-                Step { wanted, cluster, now, lines, lines_start, is_full, turn, call, visited: 0 };
-            *place = step.visit(session, place);
-            (step.cost(), step.lines_bytes())
-        });
-        if exchange.is_some() && is_full(lines_bytes) {
-            walk.place = Place::End; // I4: it is refused.
-        }
-        self.core.charge(cost);
-    }
+    gather.core.charge(cost);
 }
 
 fn line_of(kind: DumpKind, item: &Item<'_>, now: UnixMillis, lines: &mut Vec<u8>) {

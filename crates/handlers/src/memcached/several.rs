@@ -34,90 +34,103 @@ use wire::memcached::{Keys, Reply};
 
 use super::Caller;
 use crate::gather::Gather;
+use crate::memcached::{request_update, say_line};
 
 const END: &[u8] = b"END\r\n";
 
 /// The number of values that are read before further ones of their command join a batch.
 const FIRST_KEYS: usize = 4;
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Reads keys from the first one on.
-    pub(super) fn read_each(
-        &mut self,
-        caller: Caller,
-        keys: Keys<'a>,
-        with_cas: bool,
-        touch: Option<Option<UnixMillis>>,
-    ) {
-        let reading = Reading { index: caller.index, with_cas, touch, left_bytes: 0 };
-        if keys.into_iter().next().is_none() {
-            // `gat 10` names no key; memcached ends it at once.
-            return self.say_line(caller, Reply::End);
-        }
-        self.read_some(caller.slot, reading, keys);
+/// Reads keys from the first one on.
+pub(super) fn read_each<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    keys: Keys<'a>,
+    with_cas: bool,
+    touch: Option<Option<UnixMillis>>,
+) {
+    let reading = Reading { index: caller.index, with_cas, touch, left_bytes: 0 };
+    if keys.into_iter().next().is_none() {
+        // `gat 10` names no key; memcached ends it at once.
+        return say_line(gather, caller, Reply::End);
     }
+    read_some(gather, caller.slot, reading, keys);
+}
 
-    /// Continues a command whose line begins before `input`; returns how many bytes of it are done.
-    #[cold]
-    pub(super) fn read_on(&mut self, slot: usize, reading: Reading, input: &'a [u8]) -> usize {
-        // The whole line had arrived when the command began, and input is not dropped.
-        let Some((keys, line_bytes)) = Keys::left_in(input) else { return 0 };
-        if E::ROUTES {
-            let may_begin = self.enter(slot, self.core.cluster.is_some());
-            debug_assert!(may_begin, "what it had to wait for was answered when it began");
-        }
-        let line = &input[..line_bytes];
-        let connection = &mut self.core.connections[slot];
-        if connection.awaiting.is_empty()
-            && let Some(failed) = connection.memcached().failed_read.take()
-        {
-            // No later reply could carry it (I3).
-            self.reply_to(slot, |out| out.extend_from_slice(&failed));
-            return line_bytes;
-        }
-        self.read_some(slot, reading, keys);
-        // Otherwise the caller subtracts the rest.
-        line_bytes - if E::ROUTES { self.left_bytes(slot, line) } else { 0 }
+/// Continues a command whose line begins before `input`; returns how many bytes of it are done.
+#[cold]
+pub(super) fn read_on<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    reading: Reading,
+    input: &'a [u8],
+) -> usize {
+    // The whole line had arrived when the command began, and input is not dropped.
+    let Some((keys, line_bytes)) = Keys::left_in(input) else { return 0 };
+    if E::ROUTES {
+        let may_begin = gather.enter(slot, gather.core.cluster.is_some());
+        debug_assert!(may_begin, "what it had to wait for was answered when it began");
     }
-
-    /// The rest of the line of a command that has not finished.
-    #[inline]
-    pub(super) fn left_bytes(&mut self, slot: usize, line: &[u8]) -> usize {
-        let Some(reading) = &self.core.connections[slot].memcached().reading else { return 0 };
-        reading.left_bytes + Keys::line_end_bytes(line)
+    let line = &input[..line_bytes];
+    let connection = &mut gather.core.connections[slot];
+    if connection.awaiting.is_empty()
+        && let Some(failed) = connection.memcached().failed_read.take()
+    {
+        // No later reply could carry it (I3).
+        gather.reply_to(slot, |out| out.extend_from_slice(&failed));
+        return line_bytes;
     }
+    read_some(gather, slot, reading, keys);
+    // Otherwise the caller subtracts the rest.
+    line_bytes - if E::ROUTES { left_bytes(gather, slot, line) } else { 0 }
+}
 
-    /// Reads as many keys as may be sent.
-    fn read_some(&mut self, slot: usize, reading: Reading, mut keys: Keys<'a>) {
-        let caller = Caller { slot, index: reading.index, is_quiet: false };
-        let Reading { with_cas, touch, .. } = reading;
-        let op = touch.map_or(Op::Get, |expires_at| Op::Update(Rmw::SetExpiry(expires_at)));
-        // A datagram's reply is bounded by its own limit and leaves as a whole.
-        let may_stop = self.core.connections[slot].exchange.is_none();
-        let is_copied = touch.is_some();
-        let mut begun_count = 0;
-        let mut left = keys;
-        while let Some(key) = keys.next() {
-            if begun_count == FIRST_KEYS || (is_copied && begun_count < FIRST_KEYS) {
-                self.settle(slot);
-            }
-            let stops = may_stop
-                && begun_count > 0
-                && (!self.may_parse(slot)
-                    || (is_copied && self.value_waits_behind_others(slot, key)));
-            if stops {
-                let left_bytes = left.left_bytes();
-                let connection = &mut self.core.connections[slot];
-                // Its input now begins within a line: keys are not sampled there.
-                connection.input.has_skipped = true;
-                connection.memcached().reading = Some(Reading { left_bytes, ..reading });
-                return;
-            }
-            let mut ahead = keys;
-            let shape = Shape::McValue { with_cas, is_last: ahead.next().is_none() };
-            self.request_update(caller, key, op, shape);
-            (begun_count, left) = (begun_count + 1, keys);
+/// The rest of the line of a command that has not finished.
+#[inline]
+pub(super) fn left_bytes<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    line: &[u8],
+) -> usize {
+    let Some(reading) = &gather.core.connections[slot].memcached().reading else { return 0 };
+    reading.left_bytes + Keys::line_end_bytes(line)
+}
+
+/// Reads as many keys as may be sent.
+fn read_some<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    reading: Reading,
+    mut keys: Keys<'a>,
+) {
+    let caller = Caller { slot, index: reading.index, is_quiet: false };
+    let Reading { with_cas, touch, .. } = reading;
+    let op = touch.map_or(Op::Get, |expires_at| Op::Update(Rmw::SetExpiry(expires_at)));
+    // A datagram's reply is bounded by its own limit and leaves as a whole.
+    let may_stop = gather.core.connections[slot].exchange.is_none();
+    let is_copied = touch.is_some();
+    let mut begun_count = 0;
+    let mut left = keys;
+    while let Some(key) = keys.next() {
+        if begun_count == FIRST_KEYS || (is_copied && begun_count < FIRST_KEYS) {
+            gather.settle(slot);
         }
+        let stops = may_stop
+            && begun_count > 0
+            && (!gather.may_parse(slot)
+                || (is_copied && gather.value_waits_behind_others(slot, key)));
+        if stops {
+            let left_bytes = left.left_bytes();
+            let connection = &mut gather.core.connections[slot];
+            // Its input now begins within a line: keys are not sampled there.
+            connection.input.has_skipped = true;
+            connection.memcached().reading = Some(Reading { left_bytes, ..reading });
+            return;
+        }
+        let mut ahead = keys;
+        let shape = Shape::McValue { with_cas, is_last: ahead.next().is_none() };
+        request_update(gather, caller, key, op, shape);
+        (begun_count, left) = (begun_count + 1, keys);
     }
 }
 

@@ -22,81 +22,89 @@ use wire::memcached::{Encoder, Reply, StatsKind};
 use self::Of::{Form, Plain};
 use super::MEMCACHED_VERSION;
 use crate::gather::Gather;
+use crate::memcached::binary::binary_refuse;
+use crate::memcached::caller;
 use store::Mode;
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Answers `stats [kind]`.
-    pub(super) fn stats(&mut self, slot: usize, kind: StatsKind<'a>) {
-        let caller = self.caller(slot, MemcachedCommand::Stats, false);
-        self.settle(slot);
-        let shared = std::sync::Arc::clone(&self.core.shared);
-        let reply = match kind {
-            StatsKind::Reset => {
-                shared.reset_totals();
-                Reply::Reset
-            }
-            StatsKind::Detail { is_on } => {
-                self.count_prefixes(is_on);
-                Reply::Ok
-            }
-            StatsKind::Other(_) => Reply::Error,
-            _ => Reply::End,
-        };
-        self.reply_to(caller.slot, |out| {
-            if kind == StatsKind::DetailDump {
-                out.extend_from_slice(shared.event_stream().prefixes.dump().as_bytes());
-            }
-            write_group(&mut Writer::Text(Encoder::new(out)), kind, &shared);
-            Encoder::new(out).reply(reply);
-        });
-    }
-
-    /// Answers `stats` in the binary protocol, where the group is the key.
-    pub(super) fn binary_stats(&mut self, slot: usize, request: &Request<'a>) {
-        self.caller(slot, MemcachedCommand::Stats, false);
-        self.settle(slot);
-        let head = request.head;
-        let kind = match request.key {
-            b"" => StatsKind::General,
-            b"items" => StatsKind::Items,
-            b"slabs" => StatsKind::Slabs,
-            b"sizes" => StatsKind::Sizes,
-            b"conns" => StatsKind::Connections,
-            // memcached compares only the beginning of these names.
-            key if key.starts_with(b"settings") => StatsKind::Settings,
-            key if key.starts_with(b"reset") => StatsKind::Reset,
-            key if key.starts_with(b"detail dump") => StatsKind::DetailDump,
-            key if key.starts_with(b"detail on") => StatsKind::Detail { is_on: true },
-            key if key.starts_with(b"detail off") => StatsKind::Detail { is_on: false },
-            _ => return self.binary_refuse(slot, head, Status::NotFound),
-        };
-        let shared = std::sync::Arc::clone(&self.core.shared);
-        match kind {
-            StatsKind::Reset => shared.reset_totals(),
-            StatsKind::Detail { is_on } => self.count_prefixes(is_on),
-            _ => {}
+/// Answers `stats [kind]`.
+pub(super) fn stats<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    kind: StatsKind<'a>,
+) {
+    let caller = caller(gather, slot, MemcachedCommand::Stats, false);
+    gather.settle(slot);
+    let shared = std::sync::Arc::clone(&gather.core.shared);
+    let reply = match kind {
+        StatsKind::Reset => {
+            shared.reset_totals();
+            Reply::Reset
         }
-        self.reply_to(slot, |out| {
-            write_group(&mut Writer::Binary(binary::Encoder::new(out, head)), kind, &shared);
-            if kind == StatsKind::DetailDump {
-                // memcached puts the text of its dump in here, including the text protocol's end.
-                let text = shared.event_stream().prefixes.dump() + "END\r\n";
-                binary::Encoder::new(out, head).stat("detailed", &text);
-            }
-            binary::Encoder::new(out, head).done(0);
-        });
-        if kind == StatsKind::Connections {
-            let clients = shared.clients();
-            self.core.charge(Work::clients(clients.total(), clients.count(Dialect::Memcached)));
+        StatsKind::Detail { is_on } => {
+            count_prefixes(gather, is_on);
+            Reply::Ok
         }
-    }
+        StatsKind::Other(_) => Reply::Error,
+        _ => Reply::End,
+    };
+    gather.reply_to(caller.slot, |out| {
+        if kind == StatsKind::DetailDump {
+            out.extend_from_slice(shared.event_stream().prefixes.dump().as_bytes());
+        }
+        write_group(&mut Writer::Text(Encoder::new(out)), kind, &shared);
+        Encoder::new(out).reply(reply);
+    });
+}
 
-    /// Starts counting prefixes from the next request on, or stops.
-    fn count_prefixes(&mut self, is_on: bool) {
-        self.core.shared.event_stream().count_prefixes(is_on);
-        // Other workers look when their next round begins.
-        self.core.shows_items |= is_on;
+/// Answers `stats` in the binary protocol, where the group is the key.
+pub(super) fn binary_stats<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    request: &Request<'a>,
+) {
+    caller(gather, slot, MemcachedCommand::Stats, false);
+    gather.settle(slot);
+    let head = request.head;
+    let kind = match request.key {
+        b"" => StatsKind::General,
+        b"items" => StatsKind::Items,
+        b"slabs" => StatsKind::Slabs,
+        b"sizes" => StatsKind::Sizes,
+        b"conns" => StatsKind::Connections,
+        // memcached compares only the beginning of these names.
+        key if key.starts_with(b"settings") => StatsKind::Settings,
+        key if key.starts_with(b"reset") => StatsKind::Reset,
+        key if key.starts_with(b"detail dump") => StatsKind::DetailDump,
+        key if key.starts_with(b"detail on") => StatsKind::Detail { is_on: true },
+        key if key.starts_with(b"detail off") => StatsKind::Detail { is_on: false },
+        _ => return binary_refuse(gather, slot, head, Status::NotFound),
+    };
+    let shared = std::sync::Arc::clone(&gather.core.shared);
+    match kind {
+        StatsKind::Reset => shared.reset_totals(),
+        StatsKind::Detail { is_on } => count_prefixes(gather, is_on),
+        _ => {}
     }
+    gather.reply_to(slot, |out| {
+        write_group(&mut Writer::Binary(binary::Encoder::new(out, head)), kind, &shared);
+        if kind == StatsKind::DetailDump {
+            // memcached puts the text of its dump in here, including the text protocol's end.
+            let text = shared.event_stream().prefixes.dump() + "END\r\n";
+            binary::Encoder::new(out, head).stat("detailed", &text);
+        }
+        binary::Encoder::new(out, head).done(0);
+    });
+    if kind == StatsKind::Connections {
+        let clients = shared.clients();
+        gather.core.charge(Work::clients(clients.total(), clients.count(Dialect::Memcached)));
+    }
+}
+
+/// Starts counting prefixes from the next request on, or stops.
+fn count_prefixes<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, is_on: bool) {
+    gather.core.shared.event_stream().count_prefixes(is_on);
+    // Other workers look when their next round begins.
+    gather.core.shows_items |= is_on;
 }
 
 /// The target of names and values.

@@ -12,6 +12,8 @@ use wire::resp::{ArgIter, CommandError, CommandId, Encoder, ErrorReply, Spec, as
 use super::acl_log::{encode_failure, object_of};
 
 use crate::gather::Gather;
+use crate::resp::disk_wait::write_to_disk;
+use crate::resp::refuse;
 
 const NO_FILE: ErrorReply<'static> = ErrorReply::Other(
     "This Redis instance is not configured to use an ACL file. You may want to specify users via \
@@ -30,188 +32,213 @@ const SHOWN: usize = 10;
 const PASSWORD_BITS: i64 = 256;
 const PASSWORD_BITS_MAX: i64 = 4096;
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Runs one of these.
-    pub(super) fn acl(&mut self, caller: Caller, id: CommandId, args: ArgIter<'a>) {
-        self.settle(caller.slot);
-        match id {
-            CommandId::AclWhoAmI => {
-                let core = &mut *self.core;
-                let pass = &core.connections[caller.slot].resp().pass;
-                let name = pass.user(&core.acl).name.clone();
-                self.say(caller, |encoder| encoder.bulk(&name));
-            }
-            CommandId::AclUsers => self.acl_lines(caller, |user| user.name.to_vec()),
-            CommandId::AclList => self.acl_lines(caller, User::describe),
-            CommandId::AclGetUser => self.acl_get_user(caller, args),
-            CommandId::AclSetUser => self.acl_set_user(caller, args),
-            CommandId::AclDelUser => self.acl_delete_users(caller, args),
-            CommandId::AclCat => self.acl_cat(caller, args),
-            CommandId::AclGenPass => self.acl_generate(caller, args),
-            CommandId::AclLog => self.acl_log(caller, args),
-            CommandId::AclDryRun => self.acl_dry_run(caller, args),
-            _ => self.acl_file(caller, id),
+/// Runs one of these.
+pub(super) fn acl<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    id: CommandId,
+    args: ArgIter<'a>,
+) {
+    gather.settle(caller.slot);
+    match id {
+        CommandId::AclWhoAmI => {
+            let core = &mut *gather.core;
+            let pass = &core.connections[caller.slot].resp().pass;
+            let name = pass.user(&core.acl).name.clone();
+            gather.say(caller, |encoder| encoder.bulk(&name));
         }
+        CommandId::AclUsers => acl_lines(gather, caller, |user| user.name.to_vec()),
+        CommandId::AclList => acl_lines(gather, caller, User::describe),
+        CommandId::AclGetUser => acl_get_user(gather, caller, args),
+        CommandId::AclSetUser => acl_set_user(gather, caller, args),
+        CommandId::AclDelUser => acl_delete_users(gather, caller, args),
+        CommandId::AclCat => acl_cat(gather, caller, args),
+        CommandId::AclGenPass => acl_generate(gather, caller, args),
+        CommandId::AclLog => acl_log(gather, caller, args),
+        CommandId::AclDryRun => acl_dry_run(gather, caller, args),
+        _ => acl_file(gather, caller, id),
     }
+}
 
-    fn acl_lines(&mut self, caller: Caller, line: impl Fn(&User) -> Vec<u8>) {
-        let table = self.core.shared.acl().table();
-        self.say(caller, |encoder| {
-            encoder.array_header(table.users().len());
-            table.users().for_each(|user| encoder.bulk(&line(user)));
-        });
+fn acl_lines<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    line: impl Fn(&User) -> Vec<u8>,
+) {
+    let table = gather.core.shared.acl().table();
+    gather.say(caller, |encoder| {
+        encoder.array_header(table.users().len());
+        table.users().for_each(|user| encoder.bulk(&line(user)));
+    });
+}
+
+fn acl_get_user<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    mut args: ArgIter<'a>,
+) {
+    let table = gather.core.shared.acl().table();
+    let user = args.next().and_then(|name| table.user(name));
+    gather.say(caller, |encoder| match user {
+        Some(user) => encode_user(encoder, user),
+        None => encoder.null(),
+    });
+}
+
+fn acl_set_user<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    mut args: ArgIter<'a>,
+) {
+    let name = args.next().unwrap_or_default();
+    match gather.core.shared.acl().set_user(name, args) {
+        Ok(()) => {
+            acl_changed(gather, caller);
+            gather.say(caller, |encoder| encoder.ok());
+        }
+        Err(error) => gather.fail(caller, &ErrorReply::Other(&error.to_string())),
     }
+}
 
-    fn acl_get_user(&mut self, caller: Caller, mut args: ArgIter<'a>) {
-        let table = self.core.shared.acl().table();
-        let user = args.next().and_then(|name| table.user(name));
-        self.say(caller, |encoder| match user {
-            Some(user) => encode_user(encoder, user),
-            None => encoder.null(),
-        });
+fn acl_delete_users<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    mut args: ArgIter<'a>,
+) {
+    let names = args;
+    if args.any(|user| user == DEFAULT_USER) {
+        let text = "The 'default' user cannot be removed";
+        return gather.fail(caller, &ErrorReply::Other(text));
     }
+    let count = gather.core.shared.acl().delete(names);
+    acl_changed(gather, caller);
+    gather.say(caller, |encoder| encoder.integer(i64::try_from(count).unwrap_or(i64::MAX)));
+}
 
-    fn acl_set_user(&mut self, caller: Caller, mut args: ArgIter<'a>) {
-        let name = args.next().unwrap_or_default();
-        match self.core.shared.acl().set_user(name, args) {
+/// Applies a change of the users: to this worker's connections at once, and to those of others
+/// before they are read again.
+pub(super) fn acl_changed<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+    gather.core.renew_passes_now(Some(caller.slot));
+    gather.core.shared.wake_all();
+}
+
+fn acl_file<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, id: CommandId) {
+    let acl = gather.core.shared.acl();
+    if !acl.has_file() {
+        return gather.fail(caller, &NO_FILE);
+    }
+    if id == CommandId::AclLoad {
+        let loaded = acl.load();
+        return match loaded {
             Ok(()) => {
-                self.acl_changed(caller);
-                self.say(caller, |encoder| encoder.ok());
+                acl_changed(gather, caller);
+                gather.say(caller, |encoder| encoder.ok());
             }
-            Err(error) => self.fail(caller, &ErrorReply::Other(&error.to_string())),
-        }
-    }
-
-    fn acl_delete_users(&mut self, caller: Caller, mut args: ArgIter<'a>) {
-        let names = args;
-        if args.any(|user| user == DEFAULT_USER) {
-            let text = "The 'default' user cannot be removed";
-            return self.fail(caller, &ErrorReply::Other(text));
-        }
-        let count = self.core.shared.acl().delete(names);
-        self.acl_changed(caller);
-        self.say(caller, |encoder| encoder.integer(i64::try_from(count).unwrap_or(i64::MAX)));
-    }
-
-    /// Applies a change of the users: to this worker's connections at once, and to those of others
-    /// before they are read again.
-    pub(super) fn acl_changed(&mut self, caller: Caller) {
-        self.core.renew_passes_now(Some(caller.slot));
-        self.core.shared.wake_all();
-    }
-
-    fn acl_file(&mut self, caller: Caller, id: CommandId) {
-        let acl = self.core.shared.acl();
-        if !acl.has_file() {
-            return self.fail(caller, &NO_FILE);
-        }
-        if id == CommandId::AclLoad {
-            let loaded = acl.load();
-            return match loaded {
-                Ok(()) => {
-                    self.acl_changed(caller);
-                    self.say(caller, |encoder| encoder.ok());
-                }
-                Err(text) => self.fail(caller, &ErrorReply::Other(&text)),
-            };
-        }
-        self.write_to_disk(caller, Written::Users, |shared| shared.acl().save());
-    }
-
-    fn acl_cat(&mut self, caller: Caller, mut args: ArgIter<'a>) {
-        let Some(wanted) = args.next() else {
-            return self.say(caller, |encoder| encode_names(encoder, &CATEGORIES));
+            Err(text) => gather.fail(caller, &ErrorReply::Other(&text)),
         };
-        if args.next().is_some() {
-            return self.fail(caller, &ErrorReply::SubcommandSyntax(CommandId::AclCat));
-        }
-        let is_wanted = |name: &str| name.as_bytes().eq_ignore_ascii_case(wanted);
-        if !CATEGORIES.iter().any(|name| is_wanted(name)) {
-            let text = format!("Unknown category '{}'", String::from_utf8_lossy(wanted));
-            return self.fail(caller, &ErrorReply::Other(&text));
-        }
-        let in_it = |spec: &&'static Spec| categories(spec).any(is_wanted);
-        let names: Vec<&str> = Spec::all().iter().filter(in_it).map(|spec| spec.name).collect();
-        self.say(caller, |encoder| encode_names(encoder, &names));
     }
+    write_to_disk(gather, caller, Written::Users, |shared| shared.acl().save());
+}
 
-    fn acl_generate(&mut self, caller: Caller, mut args: ArgIter<'a>) {
-        let bits = match (args.next(), args.next()) {
-            (None, _) => Some(PASSWORD_BITS),
-            (Some(bits), None) => parse_i64(bits),
-            _ => {
-                let error = ErrorReply::SubcommandSyntax(CommandId::AclGenPass);
-                return self.fail(caller, &error);
-            }
-        };
-        let Some(bits) = bits else { return self.fail(caller, &ErrorReply::NotAnInteger) };
-        if !(1..=PASSWORD_BITS_MAX).contains(&bits) {
-            let text = "ACL GENPASS argument must be the number of bits for the output password, \
-                        a positive number up to 4096";
-            return self.fail(caller, &ErrorReply::Other(text));
+fn acl_cat<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, mut args: ArgIter<'a>) {
+    let Some(wanted) = args.next() else {
+        return gather.say(caller, |encoder| encode_names(encoder, &CATEGORIES));
+    };
+    if args.next().is_some() {
+        return gather.fail(caller, &ErrorReply::SubcommandSyntax(CommandId::AclCat));
+    }
+    let is_wanted = |name: &str| name.as_bytes().eq_ignore_ascii_case(wanted);
+    if !CATEGORIES.iter().any(|name| is_wanted(name)) {
+        let text = format!("Unknown category '{}'", String::from_utf8_lossy(wanted));
+        return gather.fail(caller, &ErrorReply::Other(&text));
+    }
+    let in_it = |spec: &&'static Spec| categories(spec).any(is_wanted);
+    let names: Vec<&str> = Spec::all().iter().filter(in_it).map(|spec| spec.name).collect();
+    gather.say(caller, |encoder| encode_names(encoder, &names));
+}
+
+fn acl_generate<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    mut args: ArgIter<'a>,
+) {
+    let bits = match (args.next(), args.next()) {
+        (None, _) => Some(PASSWORD_BITS),
+        (Some(bits), None) => parse_i64(bits),
+        _ => {
+            let error = ErrorReply::SubcommandSyntax(CommandId::AclGenPass);
+            return gather.fail(caller, &error);
         }
-        match password::random_hex((bits as usize).div_ceil(4)) {
-            Ok(text) => self.say(caller, |encoder| encoder.bulk(text.as_bytes())),
-            Err(error) => {
-                tracing::warn!("no random bytes: {error}");
-                self.fail(caller, &ErrorReply::Other("the system gives no random bytes"));
-            }
+    };
+    let Some(bits) = bits else { return gather.fail(caller, &ErrorReply::NotAnInteger) };
+    if !(1..=PASSWORD_BITS_MAX).contains(&bits) {
+        let text = "ACL GENPASS argument must be the number of bits for the output password, \
+                    a positive number up to 4096";
+        return gather.fail(caller, &ErrorReply::Other(text));
+    }
+    match password::random_hex((bits as usize).div_ceil(4)) {
+        Ok(text) => gather.say(caller, |encoder| encoder.bulk(text.as_bytes())),
+        Err(error) => {
+            tracing::warn!("no random bytes: {error}");
+            gather.fail(caller, &ErrorReply::Other("the system gives no random bytes"));
         }
     }
+}
 
-    fn acl_log(&mut self, caller: Caller, mut args: ArgIter<'a>) {
-        let log = self.core.shared.auth_log();
-        let count = match (args.next(), args.next()) {
-            (None, _) => Some(SHOWN),
-            (Some(word), None) if word.eq_ignore_ascii_case(b"reset") => {
-                log.clear();
-                return self.say(caller, |encoder| encoder.ok());
-            }
-            (Some(count), None) => {
-                parse_i64(count).map(|count| usize::try_from(count).unwrap_or(0))
-            }
-            _ => {
-                let error = ErrorReply::SubcommandSyntax(CommandId::AclLog);
-                return self.fail(caller, &error);
-            }
-        };
-        let Some(count) = count else { return self.fail(caller, &ErrorReply::NotAnInteger) };
-        let (failures, now) = (log.newest(count), self.core.now);
-        self.say(caller, |encoder| {
-            encoder.array_header(failures.len());
-            for failure in &failures {
-                let age = now.0.saturating_sub(failure.at.0) as f64 / 1000.0;
-                encode_failure(encoder, failure, age);
-            }
-        });
-    }
+fn acl_log<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, mut args: ArgIter<'a>) {
+    let log = gather.core.shared.auth_log();
+    let count = match (args.next(), args.next()) {
+        (None, _) => Some(SHOWN),
+        (Some(word), None) if word.eq_ignore_ascii_case(b"reset") => {
+            log.clear();
+            return gather.say(caller, |encoder| encoder.ok());
+        }
+        (Some(count), None) => parse_i64(count).map(|count| usize::try_from(count).unwrap_or(0)),
+        _ => {
+            let error = ErrorReply::SubcommandSyntax(CommandId::AclLog);
+            return gather.fail(caller, &error);
+        }
+    };
+    let Some(count) = count else { return gather.fail(caller, &ErrorReply::NotAnInteger) };
+    let (failures, now) = (log.newest(count), gather.core.now);
+    gather.say(caller, |encoder| {
+        encoder.array_header(failures.len());
+        for failure in &failures {
+            let age = now.0.saturating_sub(failure.at.0) as f64 / 1000.0;
+            encode_failure(encoder, failure, age);
+        }
+    });
+}
 
-    fn acl_dry_run(&mut self, caller: Caller, mut args: ArgIter<'a>) {
+fn acl_dry_run<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    mut args: ArgIter<'a>,
+) {
+    let name = args.next().unwrap_or_default();
+    let table = gather.core.shared.acl().table();
+    let Some(user) = table.user(name) else {
+        let text = format!("User '{}' not found", String::from_utf8_lossy(name));
+        return gather.fail(caller, &ErrorReply::Other(&text));
+    };
+    let Some(spec) = asked_command(args) else {
         let name = args.next().unwrap_or_default();
-        let table = self.core.shared.acl().table();
-        let Some(user) = table.user(name) else {
-            let text = format!("User '{}' not found", String::from_utf8_lossy(name));
-            return self.fail(caller, &ErrorReply::Other(&text));
-        };
-        let Some(spec) = asked_command(args) else {
-            let name = args.next().unwrap_or_default();
-            let text = format!("Command '{}' not found", String::from_utf8_lossy(name));
-            return self.fail(caller, &ErrorReply::Other(&text));
-        };
-        if !spec.accepts_count(args.len()) {
-            return self.refuse(caller, &CommandError::WrongArity(spec.id));
-        }
-        let Err(denied) = user.check(spec, args) else {
-            return self.say(caller, |encoder| encoder.ok());
-        };
-        let object = object_of(spec, args, denied);
-        let (before, after): (&[u8], &[u8]) = match denied {
-            Denied::Command => (b"run the '", b"' command"),
-            Denied::Key(_) => (b"access the '", b"' key"),
-        };
-        let text = [b"This user has no permissions to ", before, &object, after].concat();
-        self.say(caller, |encoder| encoder.bulk(&text));
+        let text = format!("Command '{}' not found", String::from_utf8_lossy(name));
+        return gather.fail(caller, &ErrorReply::Other(&text));
+    };
+    if !spec.accepts_count(args.len()) {
+        return refuse(gather, caller, &CommandError::WrongArity(spec.id));
     }
+    let Err(denied) = user.check(spec, args) else {
+        return gather.say(caller, |encoder| encoder.ok());
+    };
+    let object = object_of(spec, args, denied);
+    let (before, after): (&[u8], &[u8]) = match denied {
+        Denied::Command => (b"run the '", b"' command"),
+        Denied::Key(_) => (b"access the '", b"' key"),
+    };
+    let text = [b"This user has no permissions to ", before, &object, after].concat();
+    gather.say(caller, |encoder| encoder.bulk(&text));
 }
 
 fn encode_names(encoder: &mut Encoder<'_>, names: &[&str]) {

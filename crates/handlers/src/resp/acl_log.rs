@@ -11,6 +11,8 @@ use wire::resp::{
 };
 
 use crate::gather::Gather;
+use crate::resp::client::describe;
+use crate::resp::transaction::{forget_transaction, spoil};
 
 pub(super) const DENIED_KEY: ErrorReply<'static> =
     ErrorReply::Denied("this user has no permissions to access one of the keys used as arguments");
@@ -35,113 +37,120 @@ pub(super) fn object_of(spec: &'static Spec, args: ArgIter<'_>, denied: Denied) 
     key.unwrap_or_default().to_vec()
 }
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Checks a command of a user that may not do everything; returns whether it was refused.
-    #[inline(never)]
-    pub(super) fn is_denied(
-        &mut self,
-        caller: Caller,
-        parsed: &Result<Command<'a>, CommandError<'a>>,
-        raw: &[u8],
-    ) -> bool {
-        let is_in_multi = self.core.connections[caller.slot].resp().is_queueing();
-        let denied = self.denied(caller, parsed, (raw, is_in_multi));
-        let Some((spec, denied)) = denied else { return false };
-        if is_in_multi {
-            self.spoil(caller.slot);
+/// Checks a command of a user that may not do everything; returns whether it was refused.
+#[inline(never)]
+pub(super) fn is_denied<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    parsed: &Result<Command<'a>, CommandError<'a>>,
+    raw: &[u8],
+) -> bool {
+    let is_in_multi = gather.core.connections[caller.slot].resp().is_queueing();
+    let denied = denied(gather, caller, parsed, (raw, is_in_multi));
+    let Some((spec, denied)) = denied else { return false };
+    if is_in_multi {
+        spoil(gather, caller.slot);
+    }
+    match denied {
+        Denied::Command if spec.id == CommandId::Exec => {
+            forget_transaction(gather, caller.slot);
+            gather.fail(caller, &ErrorReply::DeniedExec);
         }
-        match denied {
-            Denied::Command if spec.id == CommandId::Exec => {
-                self.forget_transaction(caller.slot);
-                self.fail(caller, &ErrorReply::DeniedExec);
-            }
-            Denied::Command => {
-                let name = spec.name;
-                let text = format!("this user has no permissions to run the '{name}' command");
-                self.fail(caller, &ErrorReply::Denied(&text));
-            }
-            Denied::Key(_) => self.fail(caller, &DENIED_KEY),
+        Denied::Command => {
+            let name = spec.name;
+            let text = format!("this user has no permissions to run the '{name}' command");
+            gather.fail(caller, &ErrorReply::Denied(&text));
         }
-        true
+        Denied::Key(_) => gather.fail(caller, &DENIED_KEY),
     }
+    true
+}
 
-    /// Checks a queued command again: the user may have lost the right meanwhile.
-    pub(super) fn is_denied_in_exec(
-        &mut self,
-        caller: Caller,
-        parsed: &Result<Command<'_>, CommandError<'_>>,
-        raw: &[u8],
-    ) -> bool {
-        if self.core.connections[caller.slot].resp().pass.standing != Standing::Restricted {
-            return false;
-        }
-        let denied = self.denied(caller, parsed, (raw, true));
-        let Some((_, denied)) = denied else { return false };
-        let why = match denied {
-            Denied::Command => "no permission to execute the command or subcommand",
-            Denied::Key(_) => "no permission to touch the specified keys",
-        };
-        self.fail(caller, &ErrorReply::Denied(&format!("{CHANGED}{why}")));
-        true
+/// Checks a queued command again: the user may have lost the right meanwhile.
+pub(super) fn is_denied_in_exec<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    parsed: &Result<Command<'_>, CommandError<'_>>,
+    raw: &[u8],
+) -> bool {
+    if gather.core.connections[caller.slot].resp().pass.standing != Standing::Restricted {
+        return false;
     }
+    let denied = denied(gather, caller, parsed, (raw, true));
+    let Some((_, denied)) = denied else { return false };
+    let why = match denied {
+        Denied::Command => "no permission to execute the command or subcommand",
+        Denied::Key(_) => "no permission to touch the specified keys",
+    };
+    gather.fail(caller, &ErrorReply::Denied(&format!("{CHANGED}{why}")));
+    true
+}
 
-    fn denied(
-        &mut self,
-        caller: Caller,
-        parsed: &Result<Command<'_>, CommandError<'_>>,
-        (raw, is_in_multi): (&[u8], bool),
-    ) -> Option<(&'static Spec, Denied)> {
-        let spec = asked(parsed)?.spec();
-        // Limits were checked when the command was framed.
-        let limits = Limits::new(usize::MAX);
-        let framed = Parser::default().parse(raw, &limits);
-        let args = match &framed {
-            Parsed::Done { value, .. } => value.iter(),
-            _ => ArgIter::empty(),
-        };
-        let (core, slot) = (&mut *self.core, caller.slot);
-        let resp = core.connections[slot].resp();
-        let user = resp.pass.user(&core.acl);
-        let denied = user.check(spec, args).err()?;
-        let reason = match denied {
-            Denied::Command => Reason::Command,
-            Denied::Key(_) => Reason::Key,
-        };
-        let (object, user) = (object_of(spec, args, denied), user.name.to_vec());
-        self.note_refusal(caller, Attempt { reason, is_in_multi, object, user });
-        Some((spec, denied))
-    }
+fn denied<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    parsed: &Result<Command<'_>, CommandError<'_>>,
+    (raw, is_in_multi): (&[u8], bool),
+) -> Option<(&'static Spec, Denied)> {
+    let spec = asked(parsed)?.spec();
+    // Limits were checked when the command was framed.
+    let limits = Limits::new(usize::MAX);
+    let framed = Parser::default().parse(raw, &limits);
+    let args = match &framed {
+        Parsed::Done { value, .. } => value.iter(),
+        _ => ArgIter::empty(),
+    };
+    let (core, slot) = (&mut *gather.core, caller.slot);
+    let resp = core.connections[slot].resp();
+    let user = resp.pass.user(&core.acl);
+    let denied = user.check(spec, args).err()?;
+    let reason = match denied {
+        Denied::Command => Reason::Command,
+        Denied::Key(_) => Reason::Key,
+    };
+    let (object, user) = (object_of(spec, args, denied), user.name.to_vec());
+    note_refusal(gather, caller, Attempt { reason, is_in_multi, object, user });
+    Some((spec, denied))
+}
 
-    /// Records a failed attempt to log in.
-    #[cold]
-    pub(super) fn note_failed_login(&mut self, caller: Caller, auth: &AuthRequest<'a>) {
-        self.core.counters().auth_errors.add(1);
-        let is_hello = caller.index == counters::CommandIndex::resp(CommandId::Hello);
-        let object = if is_hello { b"HELLO".to_vec() } else { b"AUTH".to_vec() };
-        let user = auth.user.unwrap_or(DEFAULT_USER).to_vec();
-        let is_in_multi = self.core.connections[caller.slot].resp().is_queueing();
-        let attempt = Attempt { reason: Reason::Auth, is_in_multi, object, user };
-        self.note_refusal(caller, attempt);
-    }
+/// Records a failed attempt to log in.
+#[cold]
+pub(super) fn note_failed_login<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    auth: &AuthRequest<'a>,
+) {
+    gather.core.counters().auth_errors.add(1);
+    let is_hello = caller.index == counters::CommandIndex::resp(CommandId::Hello);
+    let object = if is_hello { b"HELLO".to_vec() } else { b"AUTH".to_vec() };
+    let user = auth.user.unwrap_or(DEFAULT_USER).to_vec();
+    let is_in_multi = gather.core.connections[caller.slot].resp().is_queueing();
+    let attempt = Attempt { reason: Reason::Auth, is_in_multi, object, user };
+    note_refusal(gather, caller, attempt);
+}
 
-    /// Records that CLIENT TRACKING was refused for keys that the user may not read.
-    #[cold]
-    pub(super) fn note_denied_prefix(&mut self, caller: Caller, prefix: &[u8], user: &User) {
-        let is_in_multi = self.core.connections[caller.slot].resp().is_queueing();
-        let (object, user) = (prefix.to_vec(), user.name.to_vec());
-        self.note_refusal(caller, Attempt { reason: Reason::Key, is_in_multi, object, user });
-    }
+/// Records that CLIENT TRACKING was refused for keys that the user may not read.
+#[cold]
+pub(super) fn note_denied_prefix<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    prefix: &[u8],
+    user: &User,
+) {
+    let is_in_multi = gather.core.connections[caller.slot].resp().is_queueing();
+    let (object, user) = (prefix.to_vec(), user.name.to_vec());
+    note_refusal(gather, caller, Attempt { reason: Reason::Key, is_in_multi, object, user });
+}
 
-    fn note_refusal(&mut self, caller: Caller, attempt: Attempt) {
-        match attempt.reason {
-            Reason::Command => self.core.counters().denied_commands.add(1),
-            Reason::Key => self.core.counters().denied_keys.add(1),
-            Reason::Auth => {}
-        }
-        let client = std::sync::Arc::clone(&self.core.connections[caller.slot].client);
-        let info = self.describe(caller, &client);
-        self.core.shared.auth_log().add(attempt, info.trim_end(), self.core.now);
+fn note_refusal<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, attempt: Attempt) {
+    match attempt.reason {
+        Reason::Command => gather.core.counters().denied_commands.add(1),
+        Reason::Key => gather.core.counters().denied_keys.add(1),
+        Reason::Auth => {}
     }
+    let client = std::sync::Arc::clone(&gather.core.connections[caller.slot].client);
+    let info = describe(gather, caller, &client);
+    gather.core.shared.auth_log().add(attempt, info.trim_end(), gather.core.now);
 }
 
 /// One entry of ACL LOG.

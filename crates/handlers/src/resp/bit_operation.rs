@@ -32,9 +32,13 @@ use runtime::walks::{Slice, Source};
 use store::{Condition, Expiry, Op, Request, Room, Set};
 use wire::resp::{BitOperation, ErrorReply, Keys};
 
-use super::locked::{Glimpse, Held, HeldWork, Looking, item_room_bytes};
+use super::locked::{Held, HeldWork, item_room_bytes};
 use super::several::TOO_MANY_PARTS;
 use crate::gather::Gather;
+use crate::gather::glimpse::{Glimpse, Looking};
+use crate::resp::keys::refuse_long_key;
+use crate::resp::locked::{count_lookups, refuse_atomic, with_held};
+use crate::resp::slices::begin_slices;
 
 /// Sources of at most this length together are combined at once.
 const ONE_PIECE_BYTES_MAX: u64 = 1 << 20;
@@ -59,182 +63,189 @@ struct Survey {
     total_bytes: u64,
 }
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// BITOP.
-    pub(super) fn bit_op(
-        &mut self,
-        caller: Caller,
-        operation: BitOperation,
-        target: &'a [u8],
-        sources: Keys<'a>,
-    ) {
-        let combine = Combine { operation, target, sources };
-        if self.refuse_long_key(caller, combine.all_keys())
-            || self.refuse_atomic(caller, sources.len() + 1, 0)
-        {
-            return;
-        }
-        self.settle(caller.slot);
-        // Inside EXEC the keys are held already.
-        if self.engine.session().is_none() {
-            return self.bit_op_at_once(caller, combine);
-        }
-        let survey = self.survey(sources);
-        if survey.total_bytes <= ONE_PIECE_BYTES_MAX {
-            return self.bit_op_at_once(caller, combine);
-        }
-        let booked_bytes = (survey.longest_bytes + size_of_val(&survey.versions[..])) as u64;
-        if !self.core.ledger.try_reserve(Kind::Groups, booked_bytes) {
-            return self.fail(caller, &TOO_MANY_PARTS);
-        }
-        let walk = BitOpWalk {
-            operation,
-            target: target.into(),
-            sources: sources.arguments().0.place_in(self.raw),
-            versions: survey.versions,
-            len_bytes: survey.longest_bytes,
-            result: Vec::with_capacity(survey.longest_bytes),
-            attempts: 1,
-        };
-        self.begin_slices(caller, Source::BitOp(walk));
-        // Memory that is needed longer is booked with its connection.
-        self.core.ledger.release(Kind::Groups, booked_bytes);
+/// BITOP.
+pub(super) fn bit_op<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    operation: BitOperation,
+    target: &'a [u8],
+    sources: Keys<'a>,
+) {
+    let combine = Combine { operation, target, sources };
+    if refuse_long_key(gather, caller, combine.all_keys())
+        || refuse_atomic(gather, caller, sources.len() + 1, 0)
+    {
+        return;
     }
+    gather.settle(caller.slot);
+    // Inside EXEC the keys are held already.
+    if gather.engine.session().is_none() {
+        return bit_op_at_once(gather, caller, combine);
+    }
+    let survey = survey(gather, sources);
+    if survey.total_bytes <= ONE_PIECE_BYTES_MAX {
+        return bit_op_at_once(gather, caller, combine);
+    }
+    let booked_bytes = (survey.longest_bytes + size_of_val(&survey.versions[..])) as u64;
+    if !gather.core.ledger.try_reserve(Kind::Groups, booked_bytes) {
+        return gather.fail(caller, &TOO_MANY_PARTS);
+    }
+    let walk = BitOpWalk {
+        operation,
+        target: target.into(),
+        sources: sources.arguments().0.place_in(gather.raw),
+        versions: survey.versions,
+        len_bytes: survey.longest_bytes,
+        result: Vec::with_capacity(survey.longest_bytes),
+        attempts: 1,
+    };
+    begin_slices(gather, caller, Source::BitOp(walk));
+    // Memory that is needed longer is booked with its connection.
+    gather.core.ledger.release(Kind::Groups, booked_bytes);
+}
 
-    /// Combines the next block; the last one also writes and replies.
-    pub(super) fn bit_op_slice(
-        &mut self,
-        caller: Caller,
-        walk: &mut BitOpWalk,
-        command: &[u8],
-    ) -> Slice {
-        let target = walk.target.clone();
-        let combine = combine_of(walk, &target, command);
-        let mut is_same = self.add_block(walk, combine).is_ok();
-        if is_same && walk.result.len() < walk.len_bytes {
-            return Slice::More;
-        }
-        if is_same {
-            is_same = self.write_combined(caller, walk, combine).is_ok();
-        }
-        if is_same {
-            return Slice::Last;
-        }
-        walk.attempts += 1;
-        if walk.attempts <= ATTEMPTS_MAX && self.begin_again(walk, combine) {
-            return Slice::More;
-        }
-        walk.result = Vec::new();
-        let total_bytes = self.survey(combine.sources).total_bytes;
-        if !self.refuse_atomic(caller, walk.versions.len() + 1, total_bytes) {
-            self.bit_op_at_once(caller, combine);
-        }
-        Slice::Last
+/// Combines the next block; the last one also writes and replies.
+pub(super) fn bit_op_slice<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    walk: &mut BitOpWalk,
+    command: &[u8],
+) -> Slice {
+    let target = walk.target.clone();
+    let combine = combine_of(walk, &target, command);
+    let mut is_same = add_block(gather, walk, combine).is_ok();
+    if is_same && walk.result.len() < walk.len_bytes {
+        return Slice::More;
     }
+    if is_same {
+        is_same = write_combined(gather, caller, walk, combine).is_ok();
+    }
+    if is_same {
+        return Slice::Last;
+    }
+    walk.attempts += 1;
+    if walk.attempts <= ATTEMPTS_MAX && begin_again(gather, walk, combine) {
+        return Slice::More;
+    }
+    walk.result = Vec::new();
+    let total_bytes = survey(gather, combine.sources).total_bytes;
+    if !refuse_atomic(gather, caller, walk.versions.len() + 1, total_bytes) {
+        bit_op_at_once(gather, caller, combine);
+    }
+    Slice::Last
+}
 
-    /// Does everything under the locks.
-    fn bit_op_at_once(&mut self, caller: Caller, combine: Combine<'_>) {
-        let source_count = combine.sources.len() as u64;
-        match self.with_held(caller.slot, combine.all_keys(), combine) {
-            Ok((len_bytes, found)) => {
-                self.count_lookups(caller, found, source_count - found);
-                self.say(caller, |encoder| encoder.integer(len_bytes));
-            }
-            Err(error) => self.fail(caller, &error),
+/// Does everything under the locks.
+fn bit_op_at_once<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    combine: Combine<'_>,
+) {
+    let source_count = combine.sources.len() as u64;
+    match with_held(gather, caller.slot, combine.all_keys(), combine) {
+        Ok((len_bytes, found)) => {
+            count_lookups(gather, caller, found, source_count - found);
+            gather.say(caller, |encoder| encoder.integer(len_bytes));
         }
+        Err(error) => gather.fail(caller, &error),
     }
+}
 
-    /// Drops the blocks; returns whether the sources still fit into the booked memory.
-    fn begin_again(&mut self, walk: &mut BitOpWalk, combine: Combine<'_>) -> bool {
-        let survey = self.survey(combine.sources);
-        let fits = survey.longest_bytes <= walk.result.capacity();
-        walk.result.clear();
-        walk.versions = survey.versions;
-        walk.len_bytes = survey.longest_bytes;
-        fits
-    }
+/// Drops the blocks; returns whether the sources still fit into the booked memory.
+fn begin_again<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    walk: &mut BitOpWalk,
+    combine: Combine<'_>,
+) -> bool {
+    let survey = survey(gather, combine.sources);
+    let fits = survey.longest_bytes <= walk.result.capacity();
+    walk.result.clear();
+    walk.versions = survey.versions;
+    walk.len_bytes = survey.longest_bytes;
+    fits
+}
 
-    fn survey(&mut self, sources: Keys<'_>) -> Survey {
-        let mut survey = Survey {
-            versions: Vec::with_capacity(sources.len()),
-            longest_bytes: 0,
-            total_bytes: 0,
-        };
-        for key in sources {
-            let Glimpse { version, value_len_bytes } = self.glimpse(key);
-            survey.versions.push(version);
-            survey.longest_bytes = survey.longest_bytes.max(value_len_bytes);
-            survey.total_bytes += value_len_bytes as u64;
-        }
-        self.core.charge(Work::keys(survey.versions.len()));
-        survey
+fn survey<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, sources: Keys<'_>) -> Survey {
+    let mut survey =
+        Survey { versions: Vec::with_capacity(sources.len()), longest_bytes: 0, total_bytes: 0 };
+    for key in sources {
+        let Glimpse { version, value_len_bytes } = gather.glimpse(key);
+        survey.versions.push(version);
+        survey.longest_bytes = survey.longest_bytes.max(value_len_bytes);
+        survey.total_bytes += value_len_bytes as u64;
     }
+    gather.core.charge(Work::keys(survey.versions.len()));
+    survey
+}
 
-    /// Combines the next block of every source.
-    fn add_block(&mut self, walk: &mut BitOpWalk, combine: Combine<'_>) -> Result<(), HasChanged> {
-        let start = walk.result.len();
-        let end = (start + walk.block_bytes()).min(walk.len_bytes);
-        let mut combined = Combined::new(walk.operation);
-        let mut read_bytes = 0;
-        let (now, mut is_same) = (self.core.now, true);
-        for (key, version) in combine.sources.zip(&walk.versions) {
-            let hash = self.core.hash(key);
-            let request = Request { key, hash, op: Op::<Rmw<'_>>::Get };
-            let mut looking = Looking::new(|value: &[u8]| {
-                let block = &value[start.min(value.len())..end.min(value.len())];
-                read_bytes += block.len();
-                combined.take(block);
-            });
-            let Some(session) = self.engine.session() else { return Err(HasChanged) };
-            session.execute(now, &[request], &mut looking);
-            let seen_version = looking.version;
-            is_same &= seen_version == *version;
-            if seen_version == 0 {
-                // An absent source counts as zeros.
-                combined.take(b"");
-            }
+/// Combines the next block of every source.
+fn add_block<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    walk: &mut BitOpWalk,
+    combine: Combine<'_>,
+) -> Result<(), HasChanged> {
+    let start = walk.result.len();
+    let end = (start + walk.block_bytes()).min(walk.len_bytes);
+    let mut combined = Combined::new(walk.operation);
+    let mut read_bytes = 0;
+    let (now, mut is_same) = (gather.core.now, true);
+    for (key, version) in combine.sources.zip(&walk.versions) {
+        let hash = gather.core.hash(key);
+        let request = Request { key, hash, op: Op::<Rmw<'_>>::Get };
+        let mut looking = Looking::new(|value: &[u8]| {
+            let block = &value[start.min(value.len())..end.min(value.len())];
+            read_bytes += block.len();
+            combined.take(block);
+        });
+        let Some(session) = gather.engine.session() else { return Err(HasChanged) };
+        session.execute(now, &[request], &mut looking);
+        let seen_version = looking.version;
+        is_same &= seen_version == *version;
+        if seen_version == 0 {
+            // An absent source counts as zeros.
+            combined.take(b"");
         }
-        // The result is as long as the block of the longest source.
-        let block = combined.finish();
-        self.core.charge(Work::keys(walk.versions.len()));
-        self.core.charge(Work::bytes((read_bytes + 2 * block.len()) as u64));
-        if !is_same || block.len() != end - start {
-            return Err(HasChanged);
-        }
-        walk.result.extend_from_slice(&block);
-        Ok(())
     }
+    // The result is as long as the block of the longest source.
+    let block = combined.finish();
+    gather.core.charge(Work::keys(walk.versions.len()));
+    gather.core.charge(Work::bytes((read_bytes + 2 * block.len()) as u64));
+    if !is_same || block.len() != end - start {
+        return Err(HasChanged);
+    }
+    walk.result.extend_from_slice(&block);
+    Ok(())
+}
 
-    /// Writes the result if no source has changed, and replies.
-    fn write_combined(
-        &mut self,
-        caller: Caller,
-        walk: &BitOpWalk,
-        combine: Combine<'_>,
-    ) -> Result<(), HasChanged> {
-        self.core.connections[caller.slot].has_written = true;
-        let (now, hasher) = (self.core.now, self.core.hasher.clone());
-        let hashes: Vec<KeyHash> = combine.all_keys().map(|key| hasher.hash(key)).collect();
-        let room_bytes = item_room_bytes(combine.target, walk.result.len());
-        let Some(session) = self.engine.session() else { return Err(HasChanged) };
-        let mut locked = session.lock_keys(now, &hashes, Room::of([room_bytes]));
-        let mut held = Held::new(&mut locked, hasher, now);
-        let is_same = is_same(walk, &mut held, combine.sources);
-        let written = is_same.then(|| combine.write(&mut held, &walk.result));
-        drop(locked);
-        self.core.charge(Work::keys(2 * hashes.len()));
-        self.core.charge(Work::bytes(room_bytes));
-        match written.ok_or(HasChanged)? {
-            Ok(len_bytes) => {
-                let found = walk.versions.iter().filter(|version| **version != 0).count();
-                let absent = walk.versions.len() - found;
-                self.count_lookups(caller, found as u64, absent as u64);
-                self.say(caller, |encoder| encoder.integer(len_bytes));
-            }
-            Err(error) => self.fail(caller, &error),
+/// Writes the result if no source has changed, and replies.
+fn write_combined<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    walk: &BitOpWalk,
+    combine: Combine<'_>,
+) -> Result<(), HasChanged> {
+    gather.core.connections[caller.slot].has_written = true;
+    let (now, hasher) = (gather.core.now, gather.core.hasher.clone());
+    let hashes: Vec<KeyHash> = combine.all_keys().map(|key| hasher.hash(key)).collect();
+    let room_bytes = item_room_bytes(combine.target, walk.result.len());
+    let Some(session) = gather.engine.session() else { return Err(HasChanged) };
+    let mut locked = session.lock_keys(now, &hashes, Room::of([room_bytes]));
+    let mut held = Held::new(&mut locked, hasher, now);
+    let is_same = is_same(walk, &mut held, combine.sources);
+    let written = is_same.then(|| combine.write(&mut held, &walk.result));
+    drop(locked);
+    gather.core.charge(Work::keys(2 * hashes.len()));
+    gather.core.charge(Work::bytes(room_bytes));
+    match written.ok_or(HasChanged)? {
+        Ok(len_bytes) => {
+            let found = walk.versions.iter().filter(|version| **version != 0).count();
+            let absent = walk.versions.len() - found;
+            count_lookups(gather, caller, found as u64, absent as u64);
+            gather.say(caller, |encoder| encoder.integer(len_bytes));
         }
-        Ok(())
+        Err(error) => gather.fail(caller, &error),
     }
+    Ok(())
 }
 
 /// The operation of a walk.

@@ -14,83 +14,103 @@ use wire::resp::{ArgIter, Command, CommandId, ErrorReply, FieldAction, FieldActi
 
 use super::locked::{Held, HeldWork, item_room_bytes};
 use crate::gather::Gather;
+use crate::resp::bit_operation::bit_op;
+use crate::resp::keys::refuse_long_key;
+use crate::resp::locked::{count_lookups, with_held};
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Runs `command` if it is one of these.
-    pub(super) fn run_bits(&mut self, caller: Caller, command: Command<'a>) -> Option<Command<'a>> {
-        match command {
-            Command::SetBit { key, offset, bit } => self.set_bit(caller, key, offset, bit),
-            Command::GetBit { key, offset } => match self.bit_offset(offset) {
-                Ok(offset_bits) => self.single(caller, key, Op::Get, Shape::Bit { offset_bits }),
-                Err(error) => self.fail(caller, &error),
-            },
-            Command::BitCount { key, range } => {
-                self.single(caller, key, Op::Get, Shape::BitCount(range));
-                self.weigh();
-            }
-            Command::BitPos { key, search } => {
-                self.single(caller, key, Op::Get, Shape::BitPosition(search));
-                self.weigh();
-            }
-            Command::BitOp { operation, target, sources } => {
-                self.bit_op(caller, operation, target, sources);
-            }
-            Command::BitField { key, actions, id } => self.bit_field(caller, key, actions, id),
-            other => return Some(other),
+/// Runs `command` if it is one of these.
+pub(super) fn run_bits<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    command: Command<'a>,
+) -> Option<Command<'a>> {
+    match command {
+        Command::SetBit { key, offset, bit } => set_bit(gather, caller, key, offset, bit),
+        Command::GetBit { key, offset } => match bit_offset(gather, offset) {
+            Ok(offset_bits) => gather.single(caller, key, Op::Get, Shape::Bit { offset_bits }),
+            Err(error) => gather.fail(caller, &error),
+        },
+        Command::BitCount { key, range } => {
+            gather.single(caller, key, Op::Get, Shape::BitCount(range));
+            gather.weigh();
         }
-        None
+        Command::BitPos { key, search } => {
+            gather.single(caller, key, Op::Get, Shape::BitPosition(search));
+            gather.weigh();
+        }
+        Command::BitOp { operation, target, sources } => {
+            bit_op(gather, caller, operation, target, sources);
+        }
+        Command::BitField { key, actions, id } => bit_field(gather, caller, key, actions, id),
+        other => return Some(other),
     }
+    None
+}
 
-    fn bit_offset(&self, offset: &'a [u8]) -> Result<u64, ErrorReply<'a>> {
-        read_offset(offset, None, self.core.value_max_bytes)
+fn bit_offset<'a, E: Engine>(
+    gather: &Gather<'_, 'a, E>,
+    offset: &'a [u8],
+) -> Result<u64, ErrorReply<'a>> {
+    read_offset(offset, None, gather.core.value_max_bytes)
+}
+
+fn set_bit<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    key: &'a [u8],
+    offset: &'a [u8],
+    bit: Option<bool>,
+) {
+    let offset_bits = match (bit_offset(gather, offset), bit) {
+        (Ok(offset_bits), Some(_)) => offset_bits,
+        (Ok(_), None) => return gather.fail(caller, &ErrorReply::Bit),
+        (Err(error), _) => return gather.fail(caller, &error),
+    };
+    let bit = bit == Some(true);
+    let update = Op::Update(Rmw::SetBit { offset_bits, bit });
+    gather.single(caller, key, update, Shape::OldBit { offset_bits });
+    gather.weigh();
+}
+
+fn bit_field<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    key: &'a [u8],
+    args: ArgIter<'a>,
+    id: CommandId,
+) {
+    let actions = FieldActions::new(args, gather.core.value_max_bytes);
+    let mut writes = false;
+    for action in actions {
+        match action {
+            Ok((_, action)) => writes |= action != FieldAction::Get,
+            Err(error) => return gather.fail(caller, &error),
+        }
     }
-
-    fn set_bit(&mut self, caller: Caller, key: &'a [u8], offset: &'a [u8], bit: Option<bool>) {
-        let offset_bits = match (self.bit_offset(offset), bit) {
-            (Ok(offset_bits), Some(_)) => offset_bits,
-            (Ok(_), None) => return self.fail(caller, &ErrorReply::Bit),
-            (Err(error), _) => return self.fail(caller, &error),
-        };
-        let bit = bit == Some(true);
-        let update = Op::Update(Rmw::SetBit { offset_bits, bit });
-        self.single(caller, key, update, Shape::OldBit { offset_bits });
-        self.weigh();
+    if writes && id == CommandId::BitFieldRo {
+        return gather.fail(caller, &ErrorReply::FieldReadOnly);
     }
-
-    fn bit_field(&mut self, caller: Caller, key: &'a [u8], args: ArgIter<'a>, id: CommandId) {
-        let actions = FieldActions::new(args, self.core.value_max_bytes);
-        let mut writes = false;
-        for action in actions {
-            match action {
-                Ok((_, action)) => writes |= action != FieldAction::Get,
-                Err(error) => return self.fail(caller, &error),
+    let keys = std::iter::once(key);
+    if refuse_long_key(gather, caller, keys.clone()) {
+        return;
+    }
+    match with_held(gather, caller.slot, keys, Act { key, actions, writes }) {
+        Ok((answers, is_found)) => {
+            // Redis does not count the lookup of a key that is about to be written.
+            if !writes {
+                count_lookups(gather, caller, u64::from(is_found), u64::from(!is_found));
             }
-        }
-        if writes && id == CommandId::BitFieldRo {
-            return self.fail(caller, &ErrorReply::FieldReadOnly);
-        }
-        let keys = std::iter::once(key);
-        if self.refuse_long_key(caller, keys.clone()) {
-            return;
-        }
-        match self.with_held(caller.slot, keys, Act { key, actions, writes }) {
-            Ok((answers, is_found)) => {
-                // Redis does not count the lookup of a key that is about to be written.
-                if !writes {
-                    self.count_lookups(caller, u64::from(is_found), u64::from(!is_found));
-                }
-                self.say(caller, |encoder| {
-                    encoder.array_header(answers.len());
-                    for answer in answers {
-                        match answer {
-                            Some(number) => encoder.integer(number),
-                            None => encoder.null(),
-                        }
+            gather.say(caller, |encoder| {
+                encoder.array_header(answers.len());
+                for answer in answers {
+                    match answer {
+                        Some(number) => encoder.integer(number),
+                        None => encoder.null(),
                     }
-                });
-            }
-            Err(error) => self.fail(caller, &error),
+                }
+            });
         }
+        Err(error) => gather.fail(caller, &error),
     }
 }
 

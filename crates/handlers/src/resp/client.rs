@@ -14,153 +14,174 @@ use wire::resp::{ArgIter, Command, CommandId, ErrorReply, PauseMode};
 
 use super::connection::text;
 use crate::gather::Gather;
+use crate::resp::clients_walk::{kill_clients, list_clients};
+use crate::resp::tracking::track;
 
 /// The reply to a name that does not fit beside those of the other clients.
 pub(super) const NO_ROOM_FOR_NAME: ErrorReply<'static> = ErrorReply::Other(
     "names of connections fill their part of the client buffers: a larger --memory has more room",
 );
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Runs any command that is left.
-    pub(super) fn run_client(&mut self, caller: Caller, command: Command<'a>) {
-        match command {
-            Command::ClientId => {
-                let id = self.client(caller).id.cast_signed();
-                self.say(caller, |encoder| encoder.integer(id));
-            }
-            Command::ClientInfo => {
-                let line = self.describe(caller, &self.client(caller));
-                self.say(caller, |encoder| encoder.verbatim(line.as_bytes()));
-            }
-            Command::ClientList(query) => self.list_clients(caller, &query.filter()),
-            Command::ClientKill(query) => self.kill_clients(caller, &query.filter()),
-            Command::ClientGetName => {
-                let name = self.client(caller).names().name;
-                self.say(caller, |encoder| match name.as_str() {
-                    "" => encoder.null(),
-                    name => encoder.bulk(name.as_bytes()),
-                });
-            }
-            Command::ClientSetName { name } => {
-                self.set_name(caller, |names| names.name = text(name));
-            }
-            Command::ClientSetLibName { name } => {
-                self.set_name(caller, |names| names.library = text(name));
-            }
-            Command::ClientSetLibVersion { version } => {
-                self.set_name(caller, |names| names.library_version = text(version));
-            }
-            // No client is ever evicted, and reads always count as use.
-            Command::ClientNoEvict { .. } | Command::ClientNoTouch { .. } => {
-                self.say(caller, |encoder| encoder.ok());
-            }
-            Command::ClientPause { timeout_ms, mode } => {
-                self.settle(caller.slot);
-                let until = UnixMillis(self.core.now.0.saturating_add(timeout_ms));
-                self.core.shared.pause(until, mode == PauseMode::Write);
-                self.core.is_paused = until > self.core.now;
-                self.core.note_exceptions();
-                self.say(caller, |encoder| encoder.ok());
-            }
-            Command::ClientUnpause => {
-                self.core.shared.pause(UnixMillis(0), false);
-                self.say(caller, |encoder| encoder.ok());
-            }
-            Command::Help { id } => self.help(caller, id.help_lines()),
-            _ => self.fail(caller, &ErrorReply::Syntax),
+/// Runs any command that is left.
+pub(super) fn run_client<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    command: Command<'a>,
+) {
+    match command {
+        Command::ClientId => {
+            let id = client(gather, caller).id.cast_signed();
+            gather.say(caller, |encoder| encoder.integer(id));
         }
-    }
-
-    /// CLIENT subcommands of client-side caching and of blocking commands.
-    pub(super) fn client_operate(&mut self, caller: Caller, id: CommandId, args: ArgIter<'a>) {
-        let error = match id {
-            CommandId::ClientUnblock => match unblock_error(args) {
-                // No client ever waits for a key here.
-                None => return self.say(caller, |encoder| encoder.integer(0)),
-                Some(error) => error,
-            },
-            _ => return self.track(caller, id, args),
-        };
-        self.fail(caller, &error);
-    }
-
-    pub(super) fn help(&mut self, caller: Caller, lines: &[&str]) {
-        self.say(caller, |encoder| {
-            encoder.array_header(lines.len());
-            for line in lines {
-                encoder.simple(line);
-            }
-        });
-    }
-
-    fn set_name(&mut self, caller: Caller, change: impl FnOnce(&mut ClientNames)) {
-        if self.client(caller).change_names(change) {
-            self.say(caller, |encoder| encoder.ok());
-        } else {
-            self.fail(caller, &NO_ROOM_FOR_NAME);
+        Command::ClientInfo => {
+            let line = describe(gather, caller, &client(gather, caller));
+            gather.say(caller, |encoder| encoder.verbatim(line.as_bytes()));
         }
+        Command::ClientList(query) => list_clients(gather, caller, &query.filter()),
+        Command::ClientKill(query) => kill_clients(gather, caller, &query.filter()),
+        Command::ClientGetName => {
+            let name = client(gather, caller).names().name;
+            gather.say(caller, |encoder| match name.as_str() {
+                "" => encoder.null(),
+                name => encoder.bulk(name.as_bytes()),
+            });
+        }
+        Command::ClientSetName { name } => {
+            set_name(gather, caller, |names| names.name = text(name));
+        }
+        Command::ClientSetLibName { name } => {
+            set_name(gather, caller, |names| names.library = text(name));
+        }
+        Command::ClientSetLibVersion { version } => {
+            set_name(gather, caller, |names| names.library_version = text(version));
+        }
+        // No client is ever evicted, and reads always count as use.
+        Command::ClientNoEvict { .. } | Command::ClientNoTouch { .. } => {
+            gather.say(caller, |encoder| encoder.ok());
+        }
+        Command::ClientPause { timeout_ms, mode } => {
+            gather.settle(caller.slot);
+            let until = UnixMillis(gather.core.now.0.saturating_add(timeout_ms));
+            gather.core.shared.pause(until, mode == PauseMode::Write);
+            gather.core.is_paused = until > gather.core.now;
+            gather.core.note_exceptions();
+            gather.say(caller, |encoder| encoder.ok());
+        }
+        Command::ClientUnpause => {
+            gather.core.shared.pause(UnixMillis(0), false);
+            gather.say(caller, |encoder| encoder.ok());
+        }
+        Command::Help { id } => help(gather, caller, id.help_lines()),
+        _ => gather.fail(caller, &ErrorReply::Syntax),
     }
+}
 
-    pub(super) fn client(&self, caller: Caller) -> Arc<Client> {
-        Arc::clone(&self.core.connections[caller.slot].client)
-    }
+/// CLIENT subcommands of client-side caching and of blocking commands.
+pub(super) fn client_operate<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    id: CommandId,
+    args: ArgIter<'a>,
+) {
+    let error = match id {
+        CommandId::ClientUnblock => match unblock_error(args) {
+            // No client ever waits for a key here.
+            None => return gather.say(caller, |encoder| encoder.integer(0)),
+            Some(error) => error,
+        },
+        _ => return track(gather, caller, id, args),
+    };
+    gather.fail(caller, &error);
+}
 
-    /// The letters of the `flags` field in CLIENT LIST.
-    fn flags_of(&self, client: &Client, tracker: Option<&Tracker>) -> String {
-        let is_of = |test: fn(&Tracker) -> bool| tracker.is_some_and(test);
-        let flags = [
-            (self.core.shared.monitors().has(client.id), 'O'),
-            (client.is_subscribed(), 'P'),
-            (client.queued_count().is_some(), 'x'),
-            (tracker.is_some(), 't'),
-            (is_of(Tracker::is_broken), 'R'),
-            (is_of(Tracker::is_broadcasting), 'B'),
-        ];
-        let set = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, letter)| *letter);
-        let letters: String = set.collect();
-        if letters.is_empty() { "N".to_owned() } else { letters }
-    }
+pub(super) fn help<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, lines: &[&str]) {
+    gather.say(caller, |encoder| {
+        encoder.array_header(lines.len());
+        for line in lines {
+            encoder.simple(line);
+        }
+    });
+}
 
-    /// One line of CLIENT LIST. Fields that only the client's own worker knows are shown only for
-    /// the caller.
-    pub(super) fn describe(&self, caller: Caller, client: &Client) -> String {
-        let own = &self.core.connections[caller.slot];
-        let is_own = own.client.id == client.id;
-        let now = self.core.now;
-        let seconds_since = |then: UnixMillis| now.0.saturating_sub(then.0) / 1000;
-        let names = client.names();
-        let queued = client.queued_count();
-        let multi = queued.map_or(-1, |count| i64::try_from(count).unwrap_or(i64::MAX));
-        let (held, unsent) =
-            if is_own { (own.input.held.len(), own.output.unsent_bytes()) } else { (0, 0) };
-        let tracker = self.core.shared.tracking().tracker(client.id);
-        let redirect = tracker.as_ref().map_or(-1, |tracker| tracker.redirect_shown());
-        let flags = self.flags_of(client, tracker.as_deref());
-        let subscribed = u8::from(client.is_subscribed());
-        let mut line = String::new();
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            line,
-            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db=0 \
-             sub={subscribed} psub=0 ssub=0 multi={multi} qbuf={held} qbuf-free=0 \
-             argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={unsent} oll=0 omem=0 tot-mem={} events=r \
-             cmd={} user={} redir={redirect} resp={} lib-name={} lib-ver={}",
-            client.id,
-            client.peer,
-            client.local,
-            client.descriptor,
-            names.name,
-            seconds_since(client.connected_at),
-            seconds_since(client.last_active_at()),
-            held + unsent,
-            if is_own { CommandIndex::describe(caller.index.position()).1 } else { "NULL" },
-            names.user(),
-            if client.is_resp3() { 3 } else { 2 },
-            names.library,
-            names.library_version,
-        );
-        line
+fn set_name<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    change: impl FnOnce(&mut ClientNames),
+) {
+    if client(gather, caller).change_names(change) {
+        gather.say(caller, |encoder| encoder.ok());
+    } else {
+        gather.fail(caller, &NO_ROOM_FOR_NAME);
     }
+}
+
+pub(super) fn client<'a, E: Engine>(gather: &Gather<'_, 'a, E>, caller: Caller) -> Arc<Client> {
+    Arc::clone(&gather.core.connections[caller.slot].client)
+}
+
+/// The letters of the `flags` field in CLIENT LIST.
+fn flags_of<'a, E: Engine>(
+    gather: &Gather<'_, 'a, E>,
+    client: &Client,
+    tracker: Option<&Tracker>,
+) -> String {
+    let is_of = |test: fn(&Tracker) -> bool| tracker.is_some_and(test);
+    let flags = [
+        (gather.core.shared.monitors().has(client.id), 'O'),
+        (client.is_subscribed(), 'P'),
+        (client.queued_count().is_some(), 'x'),
+        (tracker.is_some(), 't'),
+        (is_of(Tracker::is_broken), 'R'),
+        (is_of(Tracker::is_broadcasting), 'B'),
+    ];
+    let set = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, letter)| *letter);
+    let letters: String = set.collect();
+    if letters.is_empty() { "N".to_owned() } else { letters }
+}
+
+/// One line of CLIENT LIST. Fields that only the client's own worker knows are shown only for
+/// the caller.
+pub(super) fn describe<'a, E: Engine>(
+    gather: &Gather<'_, 'a, E>,
+    caller: Caller,
+    client: &Client,
+) -> String {
+    let own = &gather.core.connections[caller.slot];
+    let is_own = own.client.id == client.id;
+    let now = gather.core.now;
+    let seconds_since = |then: UnixMillis| now.0.saturating_sub(then.0) / 1000;
+    let names = client.names();
+    let queued = client.queued_count();
+    let multi = queued.map_or(-1, |count| i64::try_from(count).unwrap_or(i64::MAX));
+    let (held, unsent) =
+        if is_own { (own.input.held.len(), own.output.unsent_bytes()) } else { (0, 0) };
+    let tracker = gather.core.shared.tracking().tracker(client.id);
+    let redirect = tracker.as_ref().map_or(-1, |tracker| tracker.redirect_shown());
+    let flags = flags_of(gather, client, tracker.as_deref());
+    let subscribed = u8::from(client.is_subscribed());
+    let mut line = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        line,
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db=0 \
+         sub={subscribed} psub=0 ssub=0 multi={multi} qbuf={held} qbuf-free=0 \
+         argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={unsent} oll=0 omem=0 tot-mem={} events=r \
+         cmd={} user={} redir={redirect} resp={} lib-name={} lib-ver={}",
+        client.id,
+        client.peer,
+        client.local,
+        client.descriptor,
+        names.name,
+        seconds_since(client.connected_at),
+        seconds_since(client.last_active_at()),
+        held + unsent,
+        if is_own { CommandIndex::describe(caller.index.position()).1 } else { "NULL" },
+        names.user(),
+        if client.is_resp3() { 3 } else { 2 },
+        names.library,
+        names.library_version,
+    );
+    line
 }
 
 /// The error in `CLIENT UNBLOCK id [TIMEOUT|ERROR]`, if there is one.

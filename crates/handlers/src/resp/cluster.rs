@@ -13,212 +13,230 @@ use runtime::walks::Caller;
 use wire::resp::{ClusterRequest, Command, Encoder, ErrorReply};
 
 use crate::gather::Gather;
+use crate::resp::names::{count_in_slot, names_in_slot};
 
 /// Redis's text for a server without an append-only file.
 const NO_AOF: ErrorReply<'static> =
     ErrorReply::Other("WAITAOF cannot be used when numlocal is set but appendonly is disabled.");
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Runs `command` if it is one of these.
-    pub(super) fn run_cluster(
-        &mut self,
-        caller: Caller,
-        command: Command<'a>,
-    ) -> Option<Command<'a>> {
-        let is_about_cluster = match command {
-            Command::Cluster(_) | Command::ReadOnly | Command::ReadWrite | Command::Asking => true,
-            Command::Help { id } => id == wire::resp::CommandId::ClusterHelp,
-            _ => false,
-        };
-        if is_about_cluster && self.core.cluster.is_none() {
-            self.fail(caller, &ErrorReply::ClusterDisabled);
-            return None;
+/// Runs `command` if it is one of these.
+pub(super) fn run_cluster<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    command: Command<'a>,
+) -> Option<Command<'a>> {
+    let is_about_cluster = match command {
+        Command::Cluster(_) | Command::ReadOnly | Command::ReadWrite | Command::Asking => true,
+        Command::Help { id } => id == wire::resp::CommandId::ClusterHelp,
+        _ => false,
+    };
+    if is_about_cluster && gather.core.cluster.is_none() {
+        gather.fail(caller, &ErrorReply::ClusterDisabled);
+        return None;
+    }
+    match command {
+        Command::Cluster(request) => cluster(gather, caller, request),
+        Command::ReadOnly | Command::ReadWrite => {
+            let reads_copies = command == Command::ReadOnly;
+            gather.core.connections[caller.slot].resp().reads_copies = reads_copies;
+            gather.say(caller, |encoder| encoder.ok());
         }
-        match command {
-            Command::Cluster(request) => self.cluster(caller, request),
-            Command::ReadOnly | Command::ReadWrite => {
-                let reads_copies = command == Command::ReadOnly;
-                self.core.connections[caller.slot].resp().reads_copies = reads_copies;
-                self.say(caller, |encoder| encoder.ok());
-            }
-            // No redirection uses ASK: a slot that moves is served by one of the two nodes.
-            Command::Asking => self.say(caller, |encoder| encoder.ok()),
-            Command::Wait { .. } => self.wait(caller),
-            Command::WaitAof { is_local, .. } => self.wait_aof(caller, is_local),
-            other => return Some(other),
+        // No redirection uses ASK: a slot that moves is served by one of the two nodes.
+        Command::Asking => gather.say(caller, |encoder| encoder.ok()),
+        Command::Wait { .. } => wait(gather, caller),
+        Command::WaitAof { is_local, .. } => wait_aof(gather, caller, is_local),
+        other => return Some(other),
+    }
+    None
+}
+
+/// The configuration that this node has installed.
+pub(super) fn installed<'a, E: Engine>(
+    gather: &Gather<'_, 'a, E>,
+) -> Option<(NodeId, Arc<Configuration>)> {
+    let view = gather.core.cluster.as_ref()?;
+    Some((view.own(), view.configuration()?))
+}
+
+/// Whether a client has come over TLS.
+pub(super) fn is_tls<'a, E: Engine>(gather: &Gather<'_, 'a, E>, slot: usize) -> bool {
+    gather.core.connections[slot].tls.is_some()
+}
+
+/// This node's master, as announced to clients.
+pub(super) fn own_master<'a, E: Engine>(gather: &Gather<'_, 'a, E>) -> Option<NodeId> {
+    let (own, configuration) = installed(gather)?;
+    Told::new(&configuration, own).own_master()
+}
+
+/// ROLE: in a cluster it lists the nodes that have copies.
+pub(super) fn role<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+    let peers = gather.core.shared.cluster().map(|view| Peers::of(view)).unwrap_or_default();
+    let text = |encoder: &mut Encoder<'_>, number: u16| {
+        encoder.bulk(itoa::Buffer::new().format(number).as_bytes());
+    };
+    gather.say(caller, |encoder| match &peers.master {
+        Some((host, port)) => {
+            encoder.array_header(5);
+            encoder.bulk(b"slave");
+            encoder.bulk(host.as_bytes());
+            encoder.integer(i64::from(*port));
+            encoder.bulk(b"connected");
+            encoder.integer(0);
         }
-        None
-    }
-
-    /// The configuration that this node has installed.
-    pub(super) fn installed(&self) -> Option<(NodeId, Arc<Configuration>)> {
-        let view = self.core.cluster.as_ref()?;
-        Some((view.own(), view.configuration()?))
-    }
-
-    /// Whether a client has come over TLS.
-    pub(super) fn is_tls(&self, slot: usize) -> bool {
-        self.core.connections[slot].tls.is_some()
-    }
-
-    /// This node's master, as announced to clients.
-    pub(super) fn own_master(&self) -> Option<NodeId> {
-        let (own, configuration) = self.installed()?;
-        Told::new(&configuration, own).own_master()
-    }
-
-    /// ROLE: in a cluster it lists the nodes that have copies.
-    pub(super) fn role(&mut self, caller: Caller) {
-        let peers = self.core.shared.cluster().map(|view| Peers::of(view)).unwrap_or_default();
-        let text = |encoder: &mut Encoder<'_>, number: u16| {
-            encoder.bulk(itoa::Buffer::new().format(number).as_bytes());
-        };
-        self.say(caller, |encoder| match &peers.master {
-            Some((host, port)) => {
-                encoder.array_header(5);
-                encoder.bulk(b"slave");
-                encoder.bulk(host.as_bytes());
-                encoder.integer(i64::from(*port));
-                encoder.bulk(b"connected");
-                encoder.integer(0);
-            }
-            None => {
+        None => {
+            encoder.array_header(3);
+            encoder.bulk(b"master");
+            encoder.integer(0);
+            encoder.array_header(peers.backups.len());
+            for (host, port, _) in &peers.backups {
                 encoder.array_header(3);
-                encoder.bulk(b"master");
-                encoder.integer(0);
-                encoder.array_header(peers.backups.len());
-                for (host, port, _) in &peers.backups {
-                    encoder.array_header(3);
-                    encoder.bulk(host.as_bytes());
-                    text(encoder, *port);
-                    encoder.bulk(b"0");
-                }
+                encoder.bulk(host.as_bytes());
+                text(encoder, *port);
+                encoder.bulk(b"0");
             }
-        });
-    }
-
-    /// WAIT: a write is answered when all backups have it, so the command need not wait.
-    fn wait(&mut self, caller: Caller) {
-        let copies = self.own_copies_min();
-        self.say(caller, |encoder| encoder.integer(copies));
-    }
-
-    fn own_copies_min(&self) -> i64 {
-        let installed = self.installed();
-        installed.map_or(0, |(own, all)| Told::new(&all, own).own_copies_min() as i64)
-    }
-
-    /// WAITAOF: with `fsync` a write is answered when it is on all disks; otherwise the time is not
-    /// known.
-    fn wait_aof(&mut self, caller: Caller, is_local: bool) {
-        let data = self.core.shared.data();
-        let is_durable = data.is_some_and(|data| data.durability() == Durability::Fsync);
-        if is_local && !is_durable {
-            return self.fail(caller, &NO_AOF);
         }
-        let replicas = if is_durable { self.own_copies_min() } else { 0 };
-        self.say(caller, |encoder| {
-            encoder.array_header(2);
-            encoder.integer(i64::from(is_durable));
-            encoder.integer(replicas);
-        });
-    }
+    });
+}
 
-    fn cluster(&mut self, caller: Caller, request: ClusterRequest<'a>) {
-        match request {
-            ClusterRequest::KeySlot { key } => {
-                let slot = Slot::of(key).0;
-                self.say(caller, |encoder| encoder.integer(i64::from(slot)));
-            }
-            ClusterRequest::CountKeysInSlot { slot } => {
-                self.count_in_slot(caller, Slot(slot));
-            }
-            ClusterRequest::GetKeysInSlot { slot, count } => {
-                let count_max = usize::try_from(count).unwrap_or(usize::MAX);
-                self.names_in_slot(caller, Slot(slot), count_max);
-            }
-            ClusterRequest::Links => self.say(caller, |encoder| encoder.array_header(0)),
-            ClusterRequest::Administer { id } => self.fail(caller, &ErrorReply::Managed(id)),
-            request => self.told(caller, request),
-        }
-    }
+/// WAIT: a write is answered when all backups have it, so the command need not wait.
+fn wait<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+    let copies = own_copies_min(gather);
+    gather.say(caller, |encoder| encoder.integer(copies));
+}
 
-    /// The subcommands that need a configuration.
-    fn told(&mut self, caller: Caller, request: ClusterRequest<'a>) {
-        let own = self.core.cluster.as_ref().map(|view| view.own()).unwrap_or_default();
-        let Some((_, configuration)) = self.installed() else {
-            return self.told_before_joining(caller, own, request);
-        };
-        let told = Told::new(&configuration, own).over(self.is_tls(caller.slot));
-        let now_ms = self.core.now.0;
-        match request {
-            ClusterRequest::Slots => self.say(caller, |encoder| slots(encoder, &told)),
-            ClusterRequest::Shards => self.say(caller, |encoder| shards(encoder, &told)),
-            ClusterRequest::Nodes => {
-                let line = |node| told.node_line(node, now_ms) + "\n";
-                let text: String = told.members().map(line).collect();
-                self.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
-            }
-            ClusterRequest::Info => {
-                self.say(caller, |encoder| encoder.verbatim(told.info().as_bytes()));
-            }
-            ClusterRequest::MyShardId => {
-                let id = announced::shard_id(told.own_master().unwrap_or(own));
-                self.say(caller, |encoder| encoder.bulk(id.as_bytes()));
-            }
-            ClusterRequest::Replicas { node, .. } => self.replicas(caller, &told, node),
-            ClusterRequest::CountFailureReports { node } => match told.node_of(node) {
-                Some(_) => self.say(caller, |encoder| encoder.integer(0)),
-                None => self.fail(caller, &ErrorReply::UnknownNode(node)),
-            },
-            // The rest needs no configuration.
-            _ => self.say(caller, |encoder| encoder.bulk(announced::node_id(own).as_bytes())),
-        }
-    }
+fn own_copies_min<'a, E: Engine>(gather: &Gather<'_, 'a, E>) -> i64 {
+    let installed = installed(gather);
+    installed.map_or(0, |(own, all)| Told::new(&all, own).own_copies_min() as i64)
+}
 
-    fn told_before_joining(&mut self, caller: Caller, own: NodeId, request: ClusterRequest<'a>) {
-        let id = announced::node_id(own);
-        match request {
-            ClusterRequest::Slots | ClusterRequest::Shards => {
-                self.say(caller, |encoder| encoder.array_header(0));
-            }
-            ClusterRequest::Nodes => {
-                let line = format!("{id} :0@0 myself,master - 0 0 0 connected\n");
-                self.say(caller, |encoder| encoder.verbatim(line.as_bytes()));
-            }
-            ClusterRequest::Info => {
-                let text = announced::info_before_joining();
-                self.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
-            }
-            ClusterRequest::MyShardId => {
-                let id = announced::shard_id(own);
-                self.say(caller, |encoder| encoder.bulk(id.as_bytes()));
-            }
-            ClusterRequest::Replicas { node, .. }
-            | ClusterRequest::CountFailureReports { node } => {
-                self.fail(caller, &ErrorReply::UnknownNode(node));
-            }
-            _ => self.say(caller, |encoder| encoder.bulk(id.as_bytes())),
-        }
+/// WAITAOF: with `fsync` a write is answered when it is on all disks; otherwise the time is not
+/// known.
+fn wait_aof<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, is_local: bool) {
+    let data = gather.core.shared.data();
+    let is_durable = data.is_some_and(|data| data.durability() == Durability::Fsync);
+    if is_local && !is_durable {
+        return gather.fail(caller, &NO_AOF);
     }
+    let replicas = if is_durable { own_copies_min(gather) } else { 0 };
+    gather.say(caller, |encoder| {
+        encoder.array_header(2);
+        encoder.integer(i64::from(is_durable));
+        encoder.integer(replicas);
+    });
+}
 
-    fn replicas(&mut self, caller: Caller, told: &Told<'_>, name: &[u8]) {
-        let Some(node) = told.node_of(name) else {
-            return self.fail(caller, &ErrorReply::UnknownNode(name));
-        };
-        if told.master_of(node).is_some() {
-            return self.fail(caller, &ErrorReply::NotAMaster);
+fn cluster<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    request: ClusterRequest<'a>,
+) {
+    match request {
+        ClusterRequest::KeySlot { key } => {
+            let slot = Slot::of(key).0;
+            gather.say(caller, |encoder| encoder.integer(i64::from(slot)));
         }
-        let now_ms = self.core.now.0;
-        let line = |node| told.node_line(node, now_ms);
-        let lines: Vec<String> = told.replicas_of(node).map(line).collect();
-        self.say(caller, |encoder| {
-            encoder.array_header(lines.len());
-            for line in &lines {
-                encoder.bulk(line.as_bytes());
-            }
-        });
+        ClusterRequest::CountKeysInSlot { slot } => {
+            count_in_slot(gather, caller, Slot(slot));
+        }
+        ClusterRequest::GetKeysInSlot { slot, count } => {
+            let count_max = usize::try_from(count).unwrap_or(usize::MAX);
+            names_in_slot(gather, caller, Slot(slot), count_max);
+        }
+        ClusterRequest::Links => gather.say(caller, |encoder| encoder.array_header(0)),
+        ClusterRequest::Administer { id } => gather.fail(caller, &ErrorReply::Managed(id)),
+        request => told(gather, caller, request),
     }
+}
+
+/// The subcommands that need a configuration.
+fn told<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    request: ClusterRequest<'a>,
+) {
+    let own = gather.core.cluster.as_ref().map(|view| view.own()).unwrap_or_default();
+    let Some((_, configuration)) = installed(gather) else {
+        return told_before_joining(gather, caller, own, request);
+    };
+    let told = Told::new(&configuration, own).over(is_tls(gather, caller.slot));
+    let now_ms = gather.core.now.0;
+    match request {
+        ClusterRequest::Slots => gather.say(caller, |encoder| slots(encoder, &told)),
+        ClusterRequest::Shards => gather.say(caller, |encoder| shards(encoder, &told)),
+        ClusterRequest::Nodes => {
+            let line = |node| told.node_line(node, now_ms) + "\n";
+            let text: String = told.members().map(line).collect();
+            gather.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
+        }
+        ClusterRequest::Info => {
+            gather.say(caller, |encoder| encoder.verbatim(told.info().as_bytes()));
+        }
+        ClusterRequest::MyShardId => {
+            let id = announced::shard_id(told.own_master().unwrap_or(own));
+            gather.say(caller, |encoder| encoder.bulk(id.as_bytes()));
+        }
+        ClusterRequest::Replicas { node, .. } => replicas(gather, caller, &told, node),
+        ClusterRequest::CountFailureReports { node } => match told.node_of(node) {
+            Some(_) => gather.say(caller, |encoder| encoder.integer(0)),
+            None => gather.fail(caller, &ErrorReply::UnknownNode(node)),
+        },
+        // The rest needs no configuration.
+        _ => gather.say(caller, |encoder| encoder.bulk(announced::node_id(own).as_bytes())),
+    }
+}
+
+fn told_before_joining<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    own: NodeId,
+    request: ClusterRequest<'a>,
+) {
+    let id = announced::node_id(own);
+    match request {
+        ClusterRequest::Slots | ClusterRequest::Shards => {
+            gather.say(caller, |encoder| encoder.array_header(0));
+        }
+        ClusterRequest::Nodes => {
+            let line = format!("{id} :0@0 myself,master - 0 0 0 connected\n");
+            gather.say(caller, |encoder| encoder.verbatim(line.as_bytes()));
+        }
+        ClusterRequest::Info => {
+            let text = announced::info_before_joining();
+            gather.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
+        }
+        ClusterRequest::MyShardId => {
+            let id = announced::shard_id(own);
+            gather.say(caller, |encoder| encoder.bulk(id.as_bytes()));
+        }
+        ClusterRequest::Replicas { node, .. } | ClusterRequest::CountFailureReports { node } => {
+            gather.fail(caller, &ErrorReply::UnknownNode(node));
+        }
+        _ => gather.say(caller, |encoder| encoder.bulk(id.as_bytes())),
+    }
+}
+
+fn replicas<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    told: &Told<'_>,
+    name: &[u8],
+) {
+    let Some(node) = told.node_of(name) else {
+        return gather.fail(caller, &ErrorReply::UnknownNode(name));
+    };
+    if told.master_of(node).is_some() {
+        return gather.fail(caller, &ErrorReply::NotAMaster);
+    }
+    let now_ms = gather.core.now.0;
+    let line = |node| told.node_line(node, now_ms);
+    let lines: Vec<String> = told.replicas_of(node).map(line).collect();
+    gather.say(caller, |encoder| {
+        encoder.array_header(lines.len());
+        for line in &lines {
+            encoder.bulk(line.as_bytes());
+        }
+    });
 }
 
 /// CLUSTER SLOTS.

@@ -17,147 +17,157 @@ use runtime::walks::Caller;
 use runtime::walks::Written;
 
 use crate::gather::Gather;
+use crate::resp::cluster::role;
+use crate::resp::disk_wait::write_to_disk;
 use store::Eviction;
 use store::Mode;
 
 /// The maximum number of names and patterns in one CONFIG GET: each is compared with all settings.
 const PATTERNS_MAX: usize = 256;
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Runs `command` if it is one of these.
-    pub(super) fn run_config(
-        &mut self,
-        caller: Caller,
-        command: Command<'a>,
-    ) -> Option<Command<'a>> {
-        match command {
-            Command::ConfigGet { patterns } => self.config_get(caller, patterns),
-            Command::ConfigSet { pairs } => self.config_set(caller, pairs),
-            Command::ConfigResetStat => {
-                self.settle(caller.slot);
-                self.core.shared.reset_totals();
-                self.say(caller, |encoder| encoder.ok());
-            }
-            Command::ConfigRewrite => self.config_rewrite(caller),
-            Command::Time => self.time(caller),
-            Command::LastSave => {
-                let seconds = (self.core.shared.saved_at().0 / 1000).cast_signed();
-                self.say(caller, |encoder| encoder.integer(seconds));
-            }
-            Command::Role => self.role(caller),
-            Command::Shutdown(request) => self.shutdown(caller, request),
-            other => return Some(other),
+/// Runs `command` if it is one of these.
+pub(super) fn run_config<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    command: Command<'a>,
+) -> Option<Command<'a>> {
+    match command {
+        Command::ConfigGet { patterns } => config_get(gather, caller, patterns),
+        Command::ConfigSet { pairs } => config_set(gather, caller, pairs),
+        Command::ConfigResetStat => {
+            gather.settle(caller.slot);
+            gather.core.shared.reset_totals();
+            gather.say(caller, |encoder| encoder.ok());
         }
-        None
+        Command::ConfigRewrite => config_rewrite(gather, caller),
+        Command::Time => time(gather, caller),
+        Command::LastSave => {
+            let seconds = (gather.core.shared.saved_at().0 / 1000).cast_signed();
+            gather.say(caller, |encoder| encoder.integer(seconds));
+        }
+        Command::Role => role(gather, caller),
+        Command::Shutdown(request) => shutdown(gather, caller, request),
+        other => return Some(other),
     }
+    None
+}
 
-    fn config_get(&mut self, caller: Caller, patterns: ArgIter<'a>) {
-        if patterns.count() > PATTERNS_MAX {
-            let text = "CONFIG GET takes at most 256 names or patterns";
-            return self.fail(caller, &ErrorReply::Other(text));
+fn config_get<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    patterns: ArgIter<'a>,
+) {
+    if patterns.count() > PATTERNS_MAX {
+        let text = "CONFIG GET takes at most 256 names or patterns";
+        return gather.fail(caller, &ErrorReply::Other(text));
+    }
+    let settings = settings(&gather.core.shared);
+    let found = match find_settings(&settings, patterns) {
+        Ok(found) => found,
+        Err(error) => return gather.fail(caller, &ErrorReply::Other(error.text())),
+    };
+    gather.say(caller, |encoder| {
+        encoder.map_header(found.len());
+        for (name, value) in found {
+            encoder.bulk(name);
+            encoder.bulk(value.as_bytes());
         }
-        let settings = settings(&self.core.shared);
-        let found = match find_settings(&settings, patterns) {
-            Ok(found) => found,
-            Err(error) => return self.fail(caller, &ErrorReply::Other(error.text())),
+    });
+}
+
+/// CONFIG SET. Few settings can change while the server runs. Setting the present value is
+/// always accepted: client libraries do that. All settings are changed, or none.
+fn config_set<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    pairs: ConfigPairs<'a>,
+) {
+    let settings = settings(&gather.core.shared);
+    let mut known: Vec<&(String, String)> = Vec::new();
+    // All names are checked before the first value, as in Redis.
+    for (name, _) in pairs {
+        let is_name = |setting: &&(String, String)| setting.0.as_bytes().eq_ignore_ascii_case(name);
+        let Some(setting) = settings.iter().find(is_name) else {
+            return gather.fail(caller, &ErrorReply::ConfigUnknown(name));
         };
-        self.say(caller, |encoder| {
-            encoder.map_header(found.len());
-            for (name, value) in found {
-                encoder.bulk(name);
-                encoder.bulk(value.as_bytes());
-            }
-        });
+        if known.iter().any(|other| other.0 == setting.0) {
+            let reason = "duplicate parameter";
+            return gather.fail(caller, &ErrorReply::ConfigSetFailed { name, reason });
+        }
+        known.push(setting);
     }
-
-    /// CONFIG SET. Few settings can change while the server runs. Setting the present value is
-    /// always accepted: client libraries do that. All settings are changed, or none.
-    fn config_set(&mut self, caller: Caller, pairs: ConfigPairs<'a>) {
-        let settings = settings(&self.core.shared);
-        let mut known: Vec<&(String, String)> = Vec::new();
-        // All names are checked before the first value, as in Redis.
-        for (name, _) in pairs {
-            let is_name =
-                |setting: &&(String, String)| setting.0.as_bytes().eq_ignore_ascii_case(name);
-            let Some(setting) = settings.iter().find(is_name) else {
-                return self.fail(caller, &ErrorReply::ConfigUnknown(name));
-            };
-            if known.iter().any(|other| other.0 == setting.0) {
-                let reason = "duplicate parameter";
-                return self.fail(caller, &ErrorReply::ConfigSetFailed { name, reason });
-            }
-            known.push(setting);
-        }
-        let mut staged = Staged::default();
-        for ((known, current), (name, value)) in known.into_iter().zip(pairs) {
-            let is_policy = known == "maxmemory-policy";
-            let reason = if let Some(taken) = staged.take(&self.core.shared, known, name, value) {
-                let Err(reason) = taken else { continue };
-                return self.fail(caller, &ErrorReply::ConfigSetFailed { name, reason: &reason });
-            } else if is_policy && is("noeviction", value) && !is_same_policy(current, value) {
-                "a cache evicts when its memory is full: start the server with --mode store"
-            } else if is_policy && is("noeviction", current.as_bytes()) && is_cache(value) {
-                "a store evicts nothing: start the server with --mode cache"
-            } else if is_policy && !MEMORY_POLICIES.iter().any(|name| is(name, value)) {
-                "argument must be one of the following: noeviction, allkeys-lru, allkeys-lfu"
-            } else if current.as_bytes() != value && !(is_policy && is_same_policy(current, value))
-            {
-                "can't set immutable config"
-            } else {
-                continue;
-            };
-            return self.fail(caller, &ErrorReply::ConfigSetFailed { name, reason });
-        }
-        match staged.apply(&self.core.shared) {
-            Ok(()) => {
-                self.core.renew_passes();
-                self.say(caller, |encoder| encoder.ok());
-            }
-            Err((name, reason)) => {
-                self.fail(caller, &ErrorReply::ConfigSetFailed { name, reason: &reason });
-            }
-        }
-    }
-
-    /// Writes the changed settings into the settings file.
-    fn config_rewrite(&mut self, caller: Caller) {
-        let config = self.core.shared.config();
-        let (Some(path), Some(rewrite)) = (config.origin.file.clone(), config.hooks.rewrite_file)
-        else {
-            return self.fail(caller, &ErrorReply::NoConfigFile);
+    let mut staged = Staged::default();
+    for ((known, current), (name, value)) in known.into_iter().zip(pairs) {
+        let is_policy = known == "maxmemory-policy";
+        let reason = if let Some(taken) = staged.take(&gather.core.shared, known, name, value) {
+            let Err(reason) = taken else { continue };
+            return gather.fail(caller, &ErrorReply::ConfigSetFailed { name, reason: &reason });
+        } else if is_policy && is("noeviction", value) && !is_same_policy(current, value) {
+            "a cache evicts when its memory is full: start the server with --mode store"
+        } else if is_policy && is("noeviction", current.as_bytes()) && is_cache(value) {
+            "a store evicts nothing: start the server with --mode cache"
+        } else if is_policy && !MEMORY_POLICIES.iter().any(|name| is(name, value)) {
+            "argument must be one of the following: noeviction, allkeys-lru, allkeys-lfu"
+        } else if current.as_bytes() != value && !(is_policy && is_same_policy(current, value)) {
+            "can't set immutable config"
+        } else {
+            continue;
         };
-        self.write_to_disk(caller, Written::Settings, move |shared| {
-            shared.live().write_to(&path, rewrite)
-        });
+        return gather.fail(caller, &ErrorReply::ConfigSetFailed { name, reason });
     }
+    match staged.apply(&gather.core.shared) {
+        Ok(()) => {
+            gather.core.renew_passes();
+            gather.say(caller, |encoder| encoder.ok());
+        }
+        Err((name, reason)) => {
+            gather.fail(caller, &ErrorReply::ConfigSetFailed { name, reason: &reason });
+        }
+    }
+}
 
-    fn time(&mut self, caller: Caller) {
-        let since_epoch =
-            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        self.say(caller, |encoder| {
-            encoder.array_header(2);
-            let mut digits = itoa::Buffer::new();
-            encoder.bulk(digits.format(since_epoch.as_secs()).as_bytes());
-            encoder.bulk(digits.format(since_epoch.subsec_micros()).as_bytes());
-        });
-    }
+/// Writes the changed settings into the settings file.
+fn config_rewrite<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+    let config = gather.core.shared.config();
+    let (Some(path), Some(rewrite)) = (config.origin.file.clone(), config.hooks.rewrite_file)
+    else {
+        return gather.fail(caller, &ErrorReply::NoConfigFile);
+    };
+    write_to_disk(gather, caller, Written::Settings, move |shared| {
+        shared.live().write_to(&path, rewrite)
+    });
+}
 
-    /// SHUTDOWN. The owner of the server drains and ends it; Redis does not answer this either.
-    fn shutdown(&mut self, caller: Caller, request: ShutdownRequest) {
-        if request.abort {
-            return self.fail(caller, &ErrorReply::NoShutdown);
-        }
-        let shared = std::sync::Arc::clone(&self.core.shared);
-        if request.save && shared.data().is_none() && shared.warm().is_none() {
-            return self.fail(caller, &ErrorReply::ShutdownFailed);
-        }
-        self.settle(caller.slot);
-        tracing::info!("a client asked for SHUTDOWN");
-        if let Some(warm) = shared.warm().filter(|_| request.nosave) {
-            warm.drop_at_end();
-        }
-        shared.request_shutdown();
+fn time<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+    let since_epoch =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    gather.say(caller, |encoder| {
+        encoder.array_header(2);
+        let mut digits = itoa::Buffer::new();
+        encoder.bulk(digits.format(since_epoch.as_secs()).as_bytes());
+        encoder.bulk(digits.format(since_epoch.subsec_micros()).as_bytes());
+    });
+}
+
+/// SHUTDOWN. The owner of the server drains and ends it; Redis does not answer this either.
+fn shutdown<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    request: ShutdownRequest,
+) {
+    if request.abort {
+        return gather.fail(caller, &ErrorReply::NoShutdown);
     }
+    let shared = std::sync::Arc::clone(&gather.core.shared);
+    if request.save && shared.data().is_none() && shared.warm().is_none() {
+        return gather.fail(caller, &ErrorReply::ShutdownFailed);
+    }
+    gather.settle(caller.slot);
+    tracing::info!("a client asked for SHUTDOWN");
+    if let Some(warm) = shared.warm().filter(|_| request.nosave) {
+        warm.drop_at_end();
+    }
+    shared.request_shutdown();
 }
 
 /// The settings that CONFIG GET returns, each once. A name without wildcards is echoed as the

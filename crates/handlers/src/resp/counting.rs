@@ -13,57 +13,62 @@ use store::request::Op;
 use wire::resp::Keys;
 
 use crate::gather::Gather;
+use crate::resp::keys::refuse_long_keys;
+use crate::resp::slices::begin_slices;
 
 /// The number of keys that one slice looks up: half of a turn's work.
 pub(super) const KEYS_PER_SLICE: usize = 8192;
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// One request per key, one sum.
-    pub(super) fn count_keys(&mut self, caller: Caller, keys: Keys<'a>, deletes: bool) {
-        if self.refuse_long_keys(caller, keys) {
-            return;
-        }
-        // Under the locks of EXEC, and where reads are remembered, it runs in one step.
-        let is_sliced =
-            keys.len() > KEYS_PER_SLICE && !self.core.is_tracked && self.engine.session().is_some();
-        if is_sliced {
-            let keys = keys.arguments().0.place_in(self.raw);
-            let walk = CountWalk { keys, deletes, tally: Tally::default() };
-            return self.begin_slices(caller, Source::Count(walk));
-        }
-        let mut left = keys.len();
-        for key in keys {
-            left -= 1;
-            self.single(caller, key, op_of(deletes), Shape::Count { is_last: left == 0 });
-        }
+/// One request per key, one sum.
+pub(super) fn count_keys<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    keys: Keys<'a>,
+    deletes: bool,
+) {
+    if refuse_long_keys(gather, caller, keys) {
+        return;
     }
+    // Under the locks of EXEC, and where reads are remembered, it runs in one step.
+    let is_sliced =
+        keys.len() > KEYS_PER_SLICE && !gather.core.is_tracked && gather.engine.session().is_some();
+    if is_sliced {
+        let keys = keys.arguments().0.place_in(gather.raw);
+        let walk = CountWalk { keys, deletes, tally: Tally::default() };
+        return begin_slices(gather, caller, Source::Count(walk));
+    }
+    let mut left = keys.len();
+    for key in keys {
+        left -= 1;
+        gather.single(caller, key, op_of(deletes), Shape::Count { is_last: left == 0 });
+    }
+}
 
-    /// Counts the next keys; the last slice also replies.
-    pub(super) fn count_slice(
-        &mut self,
-        caller: Caller,
-        walk: &mut CountWalk,
-        command: &[u8],
-    ) -> Slice {
-        if E::ROUTES {
-            let is_alone = self.enter(caller.slot, false);
-            debug_assert!(is_alone, "a command on several keys waits for those before it");
-        }
-        self.flush();
-        self.core.tally = walk.tally;
-        let mut keys = walk.keys.walk(command);
-        let mut apart = self.apart();
-        for _ in 0..KEYS_PER_SLICE {
-            let Some(key) = keys.next() else { break };
-            let is_last = keys.len() == 0;
-            apart.single(caller, key, op_of(walk.deletes), Shape::Count { is_last });
-        }
-        apart.flush();
-        drop(apart);
-        walk.tally = std::mem::take(&mut self.core.tally);
-        walk.keys = keys.place_in(command);
-        if keys.len() == 0 { Slice::Last } else { Slice::More }
+/// Counts the next keys; the last slice also replies.
+pub(super) fn count_slice<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    walk: &mut CountWalk,
+    command: &[u8],
+) -> Slice {
+    if E::ROUTES {
+        let is_alone = gather.enter(caller.slot, false);
+        debug_assert!(is_alone, "a command on several keys waits for those before it");
     }
+    gather.flush();
+    gather.core.tally = walk.tally;
+    let mut keys = walk.keys.walk(command);
+    let mut apart = gather.apart();
+    for _ in 0..KEYS_PER_SLICE {
+        let Some(key) = keys.next() else { break };
+        let is_last = keys.len() == 0;
+        apart.single(caller, key, op_of(walk.deletes), Shape::Count { is_last });
+    }
+    apart.flush();
+    drop(apart);
+    walk.tally = std::mem::take(&mut gather.core.tally);
+    walk.keys = keys.place_in(command);
+    if keys.len() == 0 { Slice::Last } else { Slice::More }
 }
 
 fn op_of<'k>(deletes: bool) -> Op<'k, Rmw<'k>> {

@@ -8,6 +8,7 @@ use runtime::walks::Caller;
 use wire::resp::{ArgIter, Encoder, ErrorCode, ErrorReply, Protocol};
 
 use crate::gather::Gather;
+use crate::resp::client::help;
 
 /// The maximum sleep, for a test that confused the unit.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);
@@ -29,66 +30,67 @@ const HELP: [&str; 14] = [
     "    Print this help.",
 ];
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Whether `enable-debug-command` allows DEBUG to this client.
-    pub(super) fn may_debug(&self, slot: usize) -> bool {
-        match self.core.shared.config().debug_command {
-            DebugCommand::No => false,
-            DebugCommand::Local => self.core.connections[slot].client.peer.is_local(),
-            DebugCommand::Yes => true,
-        }
+/// Whether `enable-debug-command` allows DEBUG to this client.
+pub(super) fn may_debug<'a, E: Engine>(gather: &Gather<'_, 'a, E>, slot: usize) -> bool {
+    match gather.core.shared.config().debug_command {
+        DebugCommand::No => false,
+        DebugCommand::Local => gather.core.connections[slot].client.peer.is_local(),
+        DebugCommand::Yes => true,
     }
+}
 
-    pub(super) fn refuse_debug(&mut self, caller: Caller) {
-        self.fail(caller, &ErrorReply::Other(NOT_ALLOWED));
-    }
+pub(super) fn refuse_debug<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+    gather.fail(caller, &ErrorReply::Other(NOT_ALLOWED));
+}
 
-    /// DEBUG.
-    pub(super) fn debug(&mut self, caller: Caller, mut args: ArgIter<'a>) {
-        self.flush();
-        if !self.may_debug(caller.slot) {
-            return self.refuse_debug(caller);
-        }
-        let name = args.next().unwrap_or_default();
-        let word = name.to_ascii_lowercase();
-        match (word.as_slice(), args.next(), args.next()) {
-            (b"help", None, None) => self.help(caller, &HELP),
-            (b"change-repl-id", None, None) => {
-                self.core.shared.change_replication_id();
-                self.say(caller, |encoder| encoder.ok());
-            }
-            (b"error", Some(text), None) => {
-                self.core.counters().failed(caller.index, ErrorCode::Err);
-                self.say(caller, |encoder| encode_error(encoder, text));
-            }
-            (b"log", Some(message), None) => {
-                tracing::warn!("DEBUG LOG: {}", message.escape_ascii());
-                self.say(caller, |encoder| encoder.ok());
-            }
-            (b"protocol", Some(kind), None) => self.debug_protocol(caller, kind),
-            (b"sleep", Some(seconds), None) => {
-                std::thread::sleep(read_seconds(seconds));
-                self.say(caller, |encoder| encoder.ok());
-            }
-            _ => self.fail(caller, &ErrorReply::DebugSubcommand(name)),
-        }
+/// DEBUG.
+pub(super) fn debug<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    mut args: ArgIter<'a>,
+) {
+    gather.flush();
+    if !may_debug(gather, caller.slot) {
+        return refuse_debug(gather, caller);
     }
+    let name = args.next().unwrap_or_default();
+    let word = name.to_ascii_lowercase();
+    match (word.as_slice(), args.next(), args.next()) {
+        (b"help", None, None) => help(gather, caller, &HELP),
+        (b"change-repl-id", None, None) => {
+            gather.core.shared.change_replication_id();
+            gather.say(caller, |encoder| encoder.ok());
+        }
+        (b"error", Some(text), None) => {
+            gather.core.counters().failed(caller.index, ErrorCode::Err);
+            gather.say(caller, |encoder| encode_error(encoder, text));
+        }
+        (b"log", Some(message), None) => {
+            tracing::warn!("DEBUG LOG: {}", message.escape_ascii());
+            gather.say(caller, |encoder| encoder.ok());
+        }
+        (b"protocol", Some(kind), None) => debug_protocol(gather, caller, kind),
+        (b"sleep", Some(seconds), None) => {
+            std::thread::sleep(read_seconds(seconds));
+            gather.say(caller, |encoder| encoder.ok());
+        }
+        _ => gather.fail(caller, &ErrorReply::DebugSubcommand(name)),
+    }
+}
 
-    fn debug_protocol(&mut self, caller: Caller, kind: &'a [u8]) {
-        let protocol = self.core.connections[caller.slot].protocol();
-        let kind = kind.to_ascii_lowercase();
-        if kind == b"push" && protocol == Protocol::Resp2 {
-            let text = "RESP2 is not supported by this command";
-            return self.fail(caller, &ErrorReply::Other(text));
-        }
-        if !KINDS.iter().any(|known| known.as_bytes() == kind) {
-            let kinds = KINDS.join("|");
-            let text =
-                format!("Wrong protocol type name. Please use one of the following: {kinds}");
-            return self.fail(caller, &ErrorReply::Other(&text));
-        }
-        self.say(caller, |encoder| encode_kind(encoder, &kind));
+fn debug_protocol<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, kind: &'a [u8]) {
+    let protocol = gather.core.connections[caller.slot].protocol();
+    let kind = kind.to_ascii_lowercase();
+    if kind == b"push" && protocol == Protocol::Resp2 {
+        let text = "RESP2 is not supported by this command";
+        return gather.fail(caller, &ErrorReply::Other(text));
     }
+    if !KINDS.iter().any(|known| known.as_bytes() == kind) {
+        let kinds = KINDS.join("|");
+        let text = format!("Wrong protocol type name. Please use one of the following: {kinds}");
+        return gather.fail(caller, &ErrorReply::Other(&text));
+    }
+    gather.say(caller, |encoder| encode_kind(encoder, &kind));
 }
 
 const NOT_ALLOWED: &str = "DEBUG command not allowed. If the enable-debug-command option is set to \

@@ -13,6 +13,7 @@ use wire::resp::{ErrorCode, ProtocolError};
 
 use super::{Fed, limits};
 use crate::gather::Gather;
+use crate::resp::feed_resp;
 
 /// How the connection of a refused command continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,47 +49,57 @@ pub fn give_up(core: &mut Core, slot: usize) -> GivenUp {
     if replies == Replies::On { GivenUp::Answered } else { GivenUp::Quiet }
 }
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// A command with an argument above the limit.
-    #[cold]
-    pub(super) fn refuse_oversized(&mut self, slot: usize, error: ProtocolError) {
-        match give_up(self.core, slot) {
-            GivenUp::Answered => self.reply_to(slot, |out| error.encode(out)),
-            GivenUp::Quiet => self.settle(slot),
-            GivenUp::Endless => self.end_broken(slot, error),
-        }
+/// A command with an argument above the limit.
+#[cold]
+pub(super) fn refuse_oversized<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    error: ProtocolError,
+) {
+    match give_up(gather.core, slot) {
+        GivenUp::Answered => gather.reply_to(slot, |out| error.encode(out)),
+        GivenUp::Quiet => gather.settle(slot),
+        GivenUp::Endless => end_broken(gather, slot, error),
     }
+}
 
-    /// Skips the arrived bytes of a refused command; runs the commands after it.
-    #[cold]
-    pub(super) fn skip_refused(&mut self, slot: usize, input: &'a [u8]) -> Fed {
-        let limits = limits(self.core, slot);
-        let Some(mut discard) = self.core.connections[slot].resp().discard.take() else {
-            return Fed::up_to(0, 0);
-        };
-        let skipped_bytes = match discard.skip(input, &limits) {
-            Ok(skipped_bytes) => skipped_bytes,
-            Err(error) => {
-                self.end_broken(slot, error);
-                return Fed { skipped_bytes: input.len(), ..Fed::up_to(input.len(), 0) };
-            }
-        };
-        if !discard.has_ended() {
-            self.core.connections[slot].resp().discard = Some(discard);
-            // The rest is an incomplete header.
-            let need_bytes = input.len() - skipped_bytes + 1;
-            return Fed { skipped_bytes, ..Fed::up_to(skipped_bytes, need_bytes) };
+/// Skips the arrived bytes of a refused command; runs the commands after it.
+#[cold]
+pub(super) fn skip_refused<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    input: &'a [u8],
+) -> Fed {
+    let limits = limits(gather.core, slot);
+    let Some(mut discard) = gather.core.connections[slot].resp().discard.take() else {
+        return Fed::up_to(0, 0);
+    };
+    let skipped_bytes = match discard.skip(input, &limits) {
+        Ok(skipped_bytes) => skipped_bytes,
+        Err(error) => {
+            end_broken(gather, slot, error);
+            return Fed { skipped_bytes: input.len(), ..Fed::up_to(input.len(), 0) };
         }
-        let fed = self.feed_resp(slot, &input[skipped_bytes..]);
-        Fed { skipped_bytes, consumed_bytes: skipped_bytes + fed.consumed_bytes, ..fed }
+    };
+    if !discard.has_ended() {
+        gather.core.connections[slot].resp().discard = Some(discard);
+        // The rest is an incomplete header.
+        let need_bytes = input.len() - skipped_bytes + 1;
+        return Fed { skipped_bytes, ..Fed::up_to(skipped_bytes, need_bytes) };
     }
+    let fed = feed_resp(gather, slot, &input[skipped_bytes..]);
+    Fed { skipped_bytes, consumed_bytes: skipped_bytes + fed.consumed_bytes, ..fed }
+}
 
-    /// Ends a connection whose framing is broken.
-    #[cold]
-    pub(super) fn end_broken(&mut self, slot: usize, error: ProtocolError) {
-        self.core.counters().protocol_errors.add(1);
-        self.core.counters().errors_by_code[ErrorCode::Err as usize].add(1);
-        self.reply_to(slot, |out| error.encode(out));
-        self.core.connections[slot].ending = Ending::AfterFlush;
-    }
+/// Ends a connection whose framing is broken.
+#[cold]
+pub(super) fn end_broken<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    error: ProtocolError,
+) {
+    gather.core.counters().protocol_errors.add(1);
+    gather.core.counters().errors_by_code[ErrorCode::Err as usize].add(1);
+    gather.reply_to(slot, |out| error.encode(out));
+    gather.core.connections[slot].ending = Ending::AfterFlush;
 }

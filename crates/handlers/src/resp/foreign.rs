@@ -18,50 +18,57 @@ const FAILOVER: ErrorReply<'static> = ErrorReply::Other(
 
 const MODULES: ErrorReply<'static> = ErrorReply::Other("modules are not supported");
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Runs one of these.
-    pub(super) fn foreign(&mut self, caller: Caller, id: CommandId, mut args: ArgIter<'a>) {
-        self.settle(caller.slot);
-        match id {
-            CommandId::Lolwut => self.lolwut(caller, args),
-            CommandId::ReplicaOf | CommandId::SlaveOf => {
-                let words = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
-                let error = if self.core.cluster.is_some() {
-                    Some(ErrorReply::Other("REPLICAOF not allowed in cluster mode."))
-                } else {
-                    let is_no_one =
-                        words.0.eq_ignore_ascii_case(b"no") && words.1.eq_ignore_ascii_case(b"one");
-                    (!is_no_one).then_some(REPLICATION)
-                };
-                self.answer_or_ok(caller, error);
-            }
-            CommandId::Failover => self.fail(caller, &FAILOVER),
-            CommandId::ModuleList => self.say(caller, |encoder| encoder.array_header(0)),
-            CommandId::ModuleLoad | CommandId::ModuleLoadEx | CommandId::ModuleUnload => {
-                self.fail(caller, &MODULES);
-            }
-            _ => self.fail(caller, &REPLICATION),
+/// Runs one of these.
+pub(super) fn foreign<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    id: CommandId,
+    mut args: ArgIter<'a>,
+) {
+    gather.settle(caller.slot);
+    match id {
+        CommandId::Lolwut => lolwut(gather, caller, args),
+        CommandId::ReplicaOf | CommandId::SlaveOf => {
+            let words = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+            let error = if gather.core.cluster.is_some() {
+                Some(ErrorReply::Other("REPLICAOF not allowed in cluster mode."))
+            } else {
+                let is_no_one =
+                    words.0.eq_ignore_ascii_case(b"no") && words.1.eq_ignore_ascii_case(b"one");
+                (!is_no_one).then_some(REPLICATION)
+            };
+            answer_or_ok(gather, caller, error);
         }
+        CommandId::Failover => gather.fail(caller, &FAILOVER),
+        CommandId::ModuleList => gather.say(caller, |encoder| encoder.array_header(0)),
+        CommandId::ModuleLoad | CommandId::ModuleLoadEx | CommandId::ModuleUnload => {
+            gather.fail(caller, &MODULES);
+        }
+        _ => gather.fail(caller, &REPLICATION),
     }
+}
 
-    fn answer_or_ok(&mut self, caller: Caller, error: Option<ErrorReply<'_>>) {
-        match error {
-            Some(error) => self.fail(caller, &error),
-            None => self.say(caller, |encoder| encoder.ok()),
-        }
+fn answer_or_ok<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    error: Option<ErrorReply<'_>>,
+) {
+    match error {
+        Some(error) => gather.fail(caller, &error),
+        None => gather.say(caller, |encoder| encoder.ok()),
     }
+}
 
-    /// The joint that the server is named after.
-    fn lolwut(&mut self, caller: Caller, mut args: ArgIter<'a>) {
-        if args.next().is_some_and(|word| word.eq_ignore_ascii_case(b"version"))
-            && args.next().is_some_and(|version| parse_i64(version).is_none())
-        {
-            return self.fail(caller, &ErrorReply::NotAnInteger);
-        }
-        let version = env!("CARGO_PKG_VERSION");
-        let text = format!("{JOINT}Dovetail ver. {version}\n");
-        self.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
+/// The joint that the server is named after.
+fn lolwut<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, mut args: ArgIter<'a>) {
+    if args.next().is_some_and(|word| word.eq_ignore_ascii_case(b"version"))
+        && args.next().is_some_and(|version| parse_i64(version).is_none())
+    {
+        return gather.fail(caller, &ErrorReply::NotAnInteger);
     }
+    let version = env!("CARGO_PKG_VERSION");
+    let text = format!("{JOINT}Dovetail ver. {version}\n");
+    gather.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
 }
 
 const JOINT: &str = "\

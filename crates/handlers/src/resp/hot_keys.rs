@@ -36,116 +36,127 @@ struct Shown<'s> {
     slots: Vec<(u16, u16)>,
 }
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Runs one of these.
-    pub(super) fn hot_keys(&mut self, caller: Caller, id: CommandId, args: ArgIter<'a>) {
-        self.settle(caller.slot);
-        match id {
-            CommandId::HotKeysStart => self.start_hot_session(caller, args),
-            CommandId::HotKeysStop => {
-                let shared = &self.core.shared;
-                let was_active = shared.hot_sessions().stop(self.core.now);
-                shared.monitors().count_keys(false);
-                self.say(caller, |encoder| if was_active { encoder.ok() } else { encoder.null() });
+/// Runs one of these.
+pub(super) fn hot_keys<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    id: CommandId,
+    args: ArgIter<'a>,
+) {
+    gather.settle(caller.slot);
+    match id {
+        CommandId::HotKeysStart => start_hot_session(gather, caller, args),
+        CommandId::HotKeysStop => {
+            let shared = &gather.core.shared;
+            let was_active = shared.hot_sessions().stop(gather.core.now);
+            shared.monitors().count_keys(false);
+            gather.say(caller, |encoder| if was_active { encoder.ok() } else { encoder.null() });
+        }
+        CommandId::HotKeysReset => {
+            let sessions = gather.core.shared.hot_sessions();
+            if sessions.latest().is_some_and(|session| session.is_active(gather.core.now)) {
+                return gather.fail(caller, &ErrorReply::Other(STOP_FIRST));
             }
-            CommandId::HotKeysReset => {
-                let sessions = self.core.shared.hot_sessions();
-                if sessions.latest().is_some_and(|session| session.is_active(self.core.now)) {
-                    return self.fail(caller, &ErrorReply::Other(STOP_FIRST));
-                }
-                sessions.reset();
-                self.say(caller, |encoder| encoder.ok());
+            sessions.reset();
+            gather.say(caller, |encoder| encoder.ok());
+        }
+        CommandId::HotKeysList => list_hot_keys(gather, caller, args),
+        _ => match gather.core.shared.hot_sessions().latest() {
+            Some(session) => {
+                let shown = shown(gather, &session);
+                gather.say(caller, |encoder| shown.encode(encoder));
             }
-            CommandId::HotKeysList => self.list_hot_keys(caller, args),
-            _ => match self.core.shared.hot_sessions().latest() {
-                Some(session) => {
-                    let shown = self.shown(&session);
-                    self.say(caller, |encoder| shown.encode(encoder));
-                }
-                None => self.show_sampled(caller),
-            },
-        }
+            None => show_sampled(gather, caller),
+        },
     }
+}
 
-    fn start_hot_session(&mut self, caller: Caller, args: ArgIter<'a>) {
-        let (shared, now) = (&self.core.shared, self.core.now);
-        let sessions = shared.hot_sessions();
-        if sessions.latest().is_some_and(|session| session.is_active(now)) {
-            return self.fail(caller, &ErrorReply::Other(IN_PROGRESS));
+fn start_hot_session<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    args: ArgIter<'a>,
+) {
+    let (shared, now) = (&gather.core.shared, gather.core.now);
+    let sessions = shared.hot_sessions();
+    if sessions.latest().is_some_and(|session| session.is_active(now)) {
+        return gather.fail(caller, &ErrorReply::Other(IN_PROGRESS));
+    }
+    let view = gather.core.cluster.as_deref();
+    let is_own = |slot: u16| view.is_some_and(|view| view.is_own(cluster::Slot(slot)));
+    let is_own: Option<&dyn Fn(u16) -> bool> = view.is_some().then_some(&is_own);
+    let wanted = match start::read(args, is_own) {
+        Ok(wanted) => wanted,
+        Err(text) => return gather.fail(caller, &ErrorReply::Other(&text)),
+    };
+    let worker_count = shared.config().threads;
+    match sessions.start(wanted, worker_count, shared.buffer_budget(), now) {
+        Ok(()) => {
+            shared.monitors().count_keys(true);
+            gather.say(caller, |encoder| encoder.ok());
         }
-        let view = self.core.cluster.as_deref();
-        let is_own = |slot: u16| view.is_some_and(|view| view.is_own(cluster::Slot(slot)));
-        let is_own: Option<&dyn Fn(u16) -> bool> = view.is_some().then_some(&is_own);
-        let wanted = match start::read(args, is_own) {
-            Ok(wanted) => wanted,
-            Err(text) => return self.fail(caller, &ErrorReply::Other(&text)),
-        };
-        let worker_count = shared.config().threads;
-        match sessions.start(wanted, worker_count, shared.buffer_budget(), now) {
-            Ok(()) => {
-                shared.monitors().count_keys(true);
-                self.say(caller, |encoder| encoder.ok());
-            }
-            Err(bytes) => {
-                let text = format!(
-                    "the clients' buffers have no room for the {} that counting takes: ask for \
-                     fewer keys by COUNT",
-                    base::ByteSize { bytes }
-                );
-                self.fail(caller, &ErrorReply::Other(&text));
-            }
+        Err(bytes) => {
+            let text = format!(
+                "the clients' buffers have no room for the {} that counting takes: ask for \
+                 fewer keys by COUNT",
+                base::ByteSize { bytes }
+            );
+            gather.fail(caller, &ErrorReply::Other(&text));
         }
     }
+}
 
-    fn shown<'s>(&self, session: &'s HotSession) -> Shown<'s> {
-        let is_active = session.is_active(self.core.now);
-        Shown {
-            counted: session.counted(),
-            is_active,
-            duration_ms: session.duration_ms(self.core.now),
-            slots: match &session.wanted.slots {
-                Some(slots) => ranges(slots.iter().copied()),
-                None => ranges(own_slots(self.core.cluster.as_deref())),
-            },
-            session,
-        }
+fn shown<'a, 's, E: Engine>(gather: &Gather<'_, 'a, E>, session: &'s HotSession) -> Shown<'s> {
+    let is_active = session.is_active(gather.core.now);
+    Shown {
+        counted: session.counted(),
+        is_active,
+        duration_ms: session.duration_ms(gather.core.now),
+        slots: match &session.wanted.slots {
+            Some(slots) => ranges(slots.iter().copied()),
+            None => ranges(own_slots(gather.core.cluster.as_deref())),
+        },
+        session,
     }
+}
 
-    /// Shows the permanent samples; nothing with `--hot-set off`.
-    fn show_sampled(&mut self, caller: Caller) {
-        let shared = &self.core.shared;
-        let (published, calls_per_second) = (sampled(shared), shared.calls_per_second());
-        let listed = &published.listed()[..published.listed().len().min(SHOWN_MAX)];
-        self.say(caller, |encoder| {
-            encoder.array_header(listed.len());
-            listed.iter().for_each(|key| encode(encoder, key, calls_per_second));
-        });
-    }
+/// Shows the permanent samples; nothing with `--hot-set off`.
+fn show_sampled<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+    let shared = &gather.core.shared;
+    let (published, calls_per_second) = (sampled(shared), shared.calls_per_second());
+    let listed = &published.listed()[..published.listed().len().min(SHOWN_MAX)];
+    gather.say(caller, |encoder| {
+        encoder.array_header(listed.len());
+        listed.iter().for_each(|key| encode(encoder, key, calls_per_second));
+    });
+}
 
-    fn list_hot_keys(&mut self, caller: Caller, mut args: ArgIter<'a>) {
-        if !args.next().unwrap_or_default().eq_ignore_ascii_case(b"json") {
-            return self.fail(caller, &ErrorReply::Syntax);
-        }
-        let shared = &self.core.shared;
-        let (published, calls_per_second) = (sampled(shared), shared.calls_per_second());
-        let key = |(rank, key): (usize, &HotKey)| {
-            json!({
-                "key": key_text(&key.head, key.len_bytes),
-                "len_bytes": key.len_bytes,
-                "share_ratio": key.share_ratio,
-                "calls_per_second": (key.share_ratio * calls_per_second as f64).round(),
-                // The hot set consists of the first ranked keys.
-                "is_in_hot_set": rank < published.item_count(),
-            })
-        };
-        let session = shared.hot_sessions().latest();
-        let text = json!({
-            "sampled": published.listed().iter().enumerate().map(key).collect::<Vec<_>>(),
-            "session": session.map(|session| self.shown(&session).json()),
-        });
-        let text = text.to_string();
-        self.say(caller, |encoder| encoder.bulk(text.as_bytes()));
+fn list_hot_keys<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    mut args: ArgIter<'a>,
+) {
+    if !args.next().unwrap_or_default().eq_ignore_ascii_case(b"json") {
+        return gather.fail(caller, &ErrorReply::Syntax);
     }
+    let shared = &gather.core.shared;
+    let (published, calls_per_second) = (sampled(shared), shared.calls_per_second());
+    let key = |(rank, key): (usize, &HotKey)| {
+        json!({
+            "key": key_text(&key.head, key.len_bytes),
+            "len_bytes": key.len_bytes,
+            "share_ratio": key.share_ratio,
+            "calls_per_second": (key.share_ratio * calls_per_second as f64).round(),
+            // The hot set consists of the first ranked keys.
+            "is_in_hot_set": rank < published.item_count(),
+        })
+    };
+    let session = shared.hot_sessions().latest();
+    let text = json!({
+        "sampled": published.listed().iter().enumerate().map(key).collect::<Vec<_>>(),
+        "session": session.map(|session| shown(gather, &session).json()),
+    });
+    let text = text.to_string();
+    gather.say(caller, |encoder| encoder.bulk(text.as_bytes()));
 }
 
 fn sampled(shared: &runtime::shared::Shared) -> std::sync::Arc<Published> {

@@ -59,13 +59,15 @@ impl Section<'_> {
     }
 }
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// INFO.
-    pub(super) fn info(&mut self, caller: Caller, sections: ArgIter<'a>) {
-        self.settle(caller.slot);
-        let text = report(&self.core.shared, sections);
-        self.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
-    }
+/// INFO.
+pub(super) fn info<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    sections: ArgIter<'a>,
+) {
+    gather.settle(caller.slot);
+    let text = report(&gather.core.shared, sections);
+    gather.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
 }
 
 fn report(shared: &Shared, wanted: ArgIter<'_>) -> String {

@@ -31,6 +31,7 @@ use store::{Direction, NoOrder, Range};
 use wire::resp::{ErrorReply, LexBound, RangeRequest};
 
 use crate::gather::Gather;
+use crate::resp::slices::{drop_gathered, gathered, keep_slices, may_gather_on, say_gathered};
 
 /// How a step ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -102,78 +103,88 @@ fn range_of<'a>(request: &RangeRequest<'a>) -> Range<'a> {
     Range { start, end, direction, item_limit: limit }
 }
 
-impl<E: Engine> Gather<'_, '_, E> {
-    /// KV.RANGE.
-    pub(super) fn key_range(&mut self, caller: Caller, request: &RangeRequest<'_>) {
-        self.settle(caller.slot);
-        let mut found = Found { gathered: self.gathered(), cluster: self.core.cluster.clone() };
-        let (range, now, is_keys_only) = (range_of(request), self.core.now, request.is_keys_only);
-        let Some(stepped) = step(&mut found, self.engine, now, &range, is_keys_only) else {
-            debug_assert!(false, "commands on all keys never run under locks");
-            return;
-        };
-        match stepped {
-            // Most ranges are short and end before this: the bounds are copied only for long ones.
-            Ok(Step::More { resume_key, left_count }) if self.may_gather_on(caller) => {
-                let mut walk = RangeWalk {
-                    start: range.start.map(Box::from),
-                    end: range.end.map(Box::from),
-                    direction: range.direction,
-                    left_count,
-                    is_keys_only,
-                    found,
-                };
-                walk.go_behind(resume_key, left_count);
-                self.keep_slices(caller, Source::Range(walk));
-            }
-            Ok(Step::More { .. }) => self.drop_gathered(found.gathered),
-            ended => self.end_range(caller, found.gathered, ended),
+/// KV.RANGE.
+pub(super) fn key_range<E: Engine>(
+    gather: &mut Gather<'_, '_, E>,
+    caller: Caller,
+    request: &RangeRequest<'_>,
+) {
+    gather.settle(caller.slot);
+    let mut found = Found { gathered: gathered(gather), cluster: gather.core.cluster.clone() };
+    let (range, now, is_keys_only) = (range_of(request), gather.core.now, request.is_keys_only);
+    let Some(stepped) = step(&mut found, gather.engine, now, &range, is_keys_only) else {
+        debug_assert!(false, "commands on all keys never run under locks");
+        return;
+    };
+    match stepped {
+        // Most ranges are short and end before this: the bounds are copied only for long ones.
+        Ok(Step::More { resume_key, left_count }) if may_gather_on(gather, caller) => {
+            let mut walk = RangeWalk {
+                start: range.start.map(Box::from),
+                end: range.end.map(Box::from),
+                direction: range.direction,
+                left_count,
+                is_keys_only,
+                found,
+            };
+            walk.go_behind(resume_key, left_count);
+            keep_slices(gather, caller, Source::Range(walk));
+        }
+        Ok(Step::More { .. }) => drop_gathered(gather, found.gathered),
+        ended => end_range(gather, caller, found.gathered, ended),
+    }
+}
+
+/// The next step of a walk.
+pub(super) fn range_slice<E: Engine>(
+    gather: &mut Gather<'_, '_, E>,
+    caller: Caller,
+    walk: &mut RangeWalk,
+) -> Slice {
+    let now = gather.core.now;
+    let range = Range {
+        start: walk.start.as_ref().map(|key| &key[..]),
+        end: walk.end.as_ref().map(|key| &key[..]),
+        direction: walk.direction,
+        item_limit: walk.left_count,
+    };
+    let Some(stepped) = step(&mut walk.found, gather.engine, now, &range, walk.is_keys_only) else {
+        debug_assert!(false, "commands on all keys never run under locks");
+        return Slice::Last;
+    };
+    match stepped {
+        Ok(Step::More { resume_key, left_count }) if may_gather_on(gather, caller) => {
+            walk.go_behind(resume_key, left_count);
+            Slice::More
+        }
+        Ok(Step::More { .. }) => Slice::Last,
+        ended => {
+            let gathered = std::mem::take(&mut walk.found.gathered);
+            end_range(gather, caller, gathered, ended);
+            Slice::Last
         }
     }
+}
 
-    /// The next step of a walk.
-    pub(super) fn range_slice(&mut self, caller: Caller, walk: &mut RangeWalk) -> Slice {
-        let now = self.core.now;
-        let range = Range {
-            start: walk.start.as_ref().map(|key| &key[..]),
-            end: walk.end.as_ref().map(|key| &key[..]),
-            direction: walk.direction,
-            item_limit: walk.left_count,
-        };
-        let Some(stepped) = step(&mut walk.found, self.engine, now, &range, walk.is_keys_only)
-        else {
-            debug_assert!(false, "commands on all keys never run under locks");
-            return Slice::Last;
-        };
-        match stepped {
-            Ok(Step::More { resume_key, left_count }) if self.may_gather_on(caller) => {
-                walk.go_behind(resume_key, left_count);
-                Slice::More
-            }
-            Ok(Step::More { .. }) => Slice::Last,
-            ended => {
-                let gathered = std::mem::take(&mut walk.found.gathered);
-                self.end_range(caller, gathered, ended);
-                Slice::Last
-            }
+fn end_range<E: Engine>(
+    gather: &mut Gather<'_, '_, E>,
+    caller: Caller,
+    gathered: Gathered,
+    ended: Result<Step, NoOrder>,
+) {
+    let text = match ended {
+        Ok(Step::TooLong) => {
+            "the range is larger than the client buffers allow: give a LIMIT, or KEYSONLY"
         }
-    }
-
-    fn end_range(&mut self, caller: Caller, gathered: Gathered, ended: Result<Step, NoOrder>) {
-        let text = match ended {
-            Ok(Step::TooLong) => {
-                "the range is larger than the client buffers allow: give a LIMIT, or KEYSONLY"
-            }
-            Ok(Step::NotServed) => {
-                self.fail(caller, &ErrorReply::SlotNotServed);
-                return self.drop_gathered(gathered);
-            }
-            Ok(_) => return self.say_gathered(caller, gathered),
-            Err(NoOrder) => "KV.RANGE needs the ordered index: start the server with --index tree",
-        };
-        self.fail(caller, &ErrorReply::Other(text));
-        self.drop_gathered(gathered);
-    }
+        Ok(Step::NotServed) => {
+            gather.fail(caller, &ErrorReply::SlotNotServed);
+            return drop_gathered(gather, gathered);
+        }
+        Ok(_) => return say_gathered(gather, caller, gathered),
+        Err(NoOrder) => "KV.RANGE needs the ordered index: start the server with --index tree",
+    };
+    gather.fail(caller, &ErrorReply::Other(text));
+    drop_gathered(gather, gathered);
 }
 
 #[cfg(test)]

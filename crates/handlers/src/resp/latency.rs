@@ -11,85 +11,92 @@ use crate::gather::Gather;
 /// The maximum number of names in one command: each is looked up.
 const NAMES_MAX: usize = 1024;
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Runs one of these.
-    pub(super) fn latency(&mut self, caller: Caller, id: CommandId, mut args: ArgIter<'a>) {
-        self.settle(caller.slot);
-        if args.len() > NAMES_MAX {
-            let text = format!("LATENCY takes at most {NAMES_MAX} names");
-            return self.fail(caller, &ErrorReply::Other(&text));
+/// Runs one of these.
+pub(super) fn latency<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    id: CommandId,
+    mut args: ArgIter<'a>,
+) {
+    gather.settle(caller.slot);
+    if args.len() > NAMES_MAX {
+        let text = format!("LATENCY takes at most {NAMES_MAX} names");
+        return gather.fail(caller, &ErrorReply::Other(&text));
+    }
+    match id {
+        CommandId::LatencyDoctor => {
+            let monitor = gather.core.shared.latency_monitor();
+            let text = report(monitor.threshold_ms(), &monitor.events());
+            gather.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
         }
-        match id {
-            CommandId::LatencyDoctor => {
-                let monitor = self.core.shared.latency_monitor();
-                let text = report(monitor.threshold_ms(), &monitor.events());
-                self.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
-            }
-            CommandId::LatencyGraph => self.latency_graph(caller, args.next().unwrap_or_default()),
-            CommandId::LatencyHistogram => self.latency_histogram(caller, args),
-            CommandId::LatencyHistory => {
-                let name = args.next().unwrap_or_default();
-                let event = self.core.shared.latency_monitor().event(name);
-                let (_, event) = event.unwrap_or_default();
-                self.say(caller, |encoder| encode_history(encoder, &event));
-            }
-            CommandId::LatencyReset => self.latency_reset(caller, args),
-            _ => {
-                let events = self.core.shared.latency_monitor().events();
-                self.say(caller, |encoder| encode_latest(encoder, &events));
-            }
+        CommandId::LatencyGraph => latency_graph(gather, caller, args.next().unwrap_or_default()),
+        CommandId::LatencyHistogram => latency_histogram(gather, caller, args),
+        CommandId::LatencyHistory => {
+            let name = args.next().unwrap_or_default();
+            let event = gather.core.shared.latency_monitor().event(name);
+            let (_, event) = event.unwrap_or_default();
+            gather.say(caller, |encoder| encode_history(encoder, &event));
+        }
+        CommandId::LatencyReset => latency_reset(gather, caller, args),
+        _ => {
+            let events = gather.core.shared.latency_monitor().events();
+            gather.say(caller, |encoder| encode_latest(encoder, &events));
         }
     }
+}
 
-    fn latency_graph(&mut self, caller: Caller, name: &'a [u8]) {
-        match self.core.shared.latency_monitor().event(name) {
-            Some((name, event)) => {
-                let text = graph(name, &event, self.core.now);
-                self.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
-            }
-            None => {
-                let name = String::from_utf8_lossy(name);
-                let text = format!("No samples available for event '{name}'");
-                self.fail(caller, &ErrorReply::Other(&text));
-            }
+fn latency_graph<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, name: &'a [u8]) {
+    match gather.core.shared.latency_monitor().event(name) {
+        Some((name, event)) => {
+            let text = graph(name, &event, gather.core.now);
+            gather.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
+        }
+        None => {
+            let name = String::from_utf8_lossy(name);
+            let text = format!("No samples available for event '{name}'");
+            gather.fail(caller, &ErrorReply::Other(&text));
         }
     }
+}
 
-    fn latency_reset(&mut self, caller: Caller, args: ArgIter<'a>) {
-        let monitor = self.core.shared.latency_monitor();
-        let count = match args.len() {
-            0 => monitor.reset_all(),
-            _ => args.filter(|name| monitor.reset(name)).count(),
-        };
-        self.say(caller, |encoder| encoder.integer(count as i64));
-    }
+fn latency_reset<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, args: ArgIter<'a>) {
+    let monitor = gather.core.shared.latency_monitor();
+    let count = match args.len() {
+        0 => monitor.reset_all(),
+        _ => args.filter(|name| monitor.reset(name)).count(),
+    };
+    gather.say(caller, |encoder| encoder.integer(count as i64));
+}
 
-    /// Without names it shows all commands that have run. A container stands for its subcommands.
-    fn latency_histogram(&mut self, caller: Caller, names: ArgIter<'a>) {
-        let mut found: Vec<(&'static str, LatencyCounts)> = Vec::new();
-        let mut add = |spec: &'static Spec| {
-            let counts = self.core.shared.durations_since_reset(spec.id as usize);
-            if let Some(counts) = counts
-                && !found.iter().any(|(name, _)| *name == spec.name)
-            {
-                found.push((spec.name, counts));
-            }
-        };
-        if names.len() == 0 {
-            Spec::all().iter().for_each(&mut add);
+/// Without names it shows all commands that have run. A container stands for its subcommands.
+fn latency_histogram<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    names: ArgIter<'a>,
+) {
+    let mut found: Vec<(&'static str, LatencyCounts)> = Vec::new();
+    let mut add = |spec: &'static Spec| {
+        let counts = gather.core.shared.durations_since_reset(spec.id as usize);
+        if let Some(counts) = counts
+            && !found.iter().any(|(name, _)| *name == spec.name)
+        {
+            found.push((spec.name, counts));
         }
-        for spec in names.filter_map(Spec::by_name) {
-            add(spec);
-            spec.subcommands().for_each(&mut add);
-        }
-        self.say(caller, |encoder| {
-            encoder.map_header(found.len());
-            for (name, counts) in &found {
-                encoder.bulk(name.as_bytes());
-                encode_histogram(encoder, counts);
-            }
-        });
+    };
+    if names.len() == 0 {
+        Spec::all().iter().for_each(&mut add);
     }
+    for spec in names.filter_map(Spec::by_name) {
+        add(spec);
+        spec.subcommands().for_each(&mut add);
+    }
+    gather.say(caller, |encoder| {
+        encoder.map_header(found.len());
+        for (name, counts) in &found {
+            encoder.bulk(name.as_bytes());
+            encode_histogram(encoder, counts);
+        }
+    });
 }
 
 fn encode_history(encoder: &mut Encoder<'_>, event: &Event) {

@@ -22,90 +22,103 @@ use wire::resp::{Command, Encoder, ErrorReply, LcsRequest, LcsWants};
 use super::locked::Observed;
 use super::several::NO_ROOM_FOR_VALUES;
 use crate::gather::Gather;
+use crate::resp::keys::refuse_long_key;
+use crate::resp::locked::count_lookups;
+use crate::resp::slices::begin_slices;
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Runs `command` if it is LCS.
-    pub(super) fn run_lcs(&mut self, caller: Caller, command: Command<'a>) -> Option<Command<'a>> {
-        match command {
-            Command::Lcs(request) => self.lcs(caller, &request),
-            other => return Some(other),
-        }
-        None
+/// Runs `command` if it is LCS.
+pub(super) fn run_lcs<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    command: Command<'a>,
+) -> Option<Command<'a>> {
+    match command {
+        Command::Lcs(request) => lcs(gather, caller, &request),
+        other => return Some(other),
     }
+    None
+}
 
-    fn lcs(&mut self, caller: Caller, request: &LcsRequest<'a>) {
-        if self.refuse_long_key(caller, [request.left, request.right].into_iter()) {
-            return;
-        }
-        self.settle(caller.slot);
-        let keys = [request.left, request.right];
-        // An absent key counts as empty.
-        let seen = keys.map(|key| self.glimpse(key));
-        let found = seen.iter().filter(|it| it.version != 0).count() as u64;
-        self.count_lookups(caller, found, 2 - found);
-        let lens = seen.map(|it| it.value_len_bytes as u64);
-        let table_bytes =
-            (lens[0] + 1).saturating_mul(lens[1] + 1).saturating_mul(size_of::<u32>() as u64);
-        if table_bytes > self.core.value_max_bytes {
-            return self.fail(caller, &ErrorReply::LcsMemory);
-        }
-        let scratch_bytes = table_bytes + lens[0] + lens[1];
-        if !self.core.ledger.try_reserve(Kind::Groups, scratch_bytes) {
-            return self.fail(caller, &NO_ROOM_FOR_VALUES);
-        }
-        self.core.charge(Work::bytes(lens[0] + lens[1]));
-        match self.values_of(keys, lens) {
-            Some([left, right]) => self.begin_lcs(caller, request, left, right),
-            None => self.fail(caller, &GREW),
-        }
-        // Memory that is needed longer is booked with its connection.
-        self.core.ledger.release(Kind::Groups, scratch_bytes);
+fn lcs<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, request: &LcsRequest<'a>) {
+    if refuse_long_key(gather, caller, [request.left, request.right].into_iter()) {
+        return;
     }
-
-    fn begin_lcs(
-        &mut self,
-        caller: Caller,
-        request: &LcsRequest<'a>,
-        left: Vec<u8>,
-        right: Vec<u8>,
-    ) {
-        let table = Table::new(left, right);
-        let (wants, match_min_bytes) = (request.wants, request.match_min_bytes);
-        let with_lengths = request.with_lengths;
-        let asked = Asked { wants, match_min_bytes, with_lengths };
-        self.begin_slices(caller, Source::Lcs(LcsWalk { table, asked }));
+    gather.settle(caller.slot);
+    let keys = [request.left, request.right];
+    // An absent key counts as empty.
+    let seen = keys.map(|key| gather.glimpse(key));
+    let found = seen.iter().filter(|it| it.version != 0).count() as u64;
+    count_lookups(gather, caller, found, 2 - found);
+    let lens = seen.map(|it| it.value_len_bytes as u64);
+    let table_bytes =
+        (lens[0] + 1).saturating_mul(lens[1] + 1).saturating_mul(size_of::<u32>() as u64);
+    if table_bytes > gather.core.value_max_bytes {
+        return gather.fail(caller, &ErrorReply::LcsMemory);
     }
-
-    /// Computes some rows of the table; the last slice also replies.
-    pub(super) fn lcs_slice(&mut self, caller: Caller, walk: &mut LcsWalk) -> Slice {
-        let cells = walk.table.fill(TURN_CELLS);
-        self.core.charge(Work::cells(cells));
-        if !walk.table.is_full() {
-            return Slice::More;
-        }
-        self.say(caller, |encoder| answer(encoder, &walk.table, walk.asked));
-        Slice::Last
+    let scratch_bytes = table_bytes + lens[0] + lens[1];
+    if !gather.core.ledger.try_reserve(Kind::Groups, scratch_bytes) {
+        return gather.fail(caller, &NO_ROOM_FOR_VALUES);
     }
+    gather.core.charge(Work::bytes(lens[0] + lens[1]));
+    match values_of(gather, keys, lens) {
+        Some([left, right]) => begin_lcs(gather, caller, request, left, right),
+        None => gather.fail(caller, &GREW),
+    }
+    // Memory that is needed longer is booked with its connection.
+    gather.core.ledger.release(Kind::Groups, scratch_bytes);
+}
 
-    /// Copies of both values at one moment, if they are not longer than `lens_max`.
-    fn values_of(&mut self, keys: [&[u8]; 2], lens_max: [u64; 2]) -> Option<[Vec<u8>; 2]> {
-        let now = self.core.now;
-        let hashed: [(KeyHash, &[u8]); 2] = keys.map(|key| (self.core.hash(key), key));
-        let mut values = Values { lens_max, ..Values::default() };
-        match self.engine.session() {
-            Some(session) => session.read_snapshot(now, &hashed, &mut values),
-            None => {
-                // The keys are held, so their lengths have not changed.
-                for (index, (hash, key)) in hashed.into_iter().enumerate() {
-                    let mut seen = Observed { keeps_item: true, ..Observed::default() };
-                    let request = Request { key, hash, op: Op::<Rmw<'_>>::Get };
-                    self.engine.execute(now, &[request], &mut seen);
-                    values.copies[index] = seen.item.map(|item| item.value).unwrap_or_default();
-                }
+fn begin_lcs<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    request: &LcsRequest<'a>,
+    left: Vec<u8>,
+    right: Vec<u8>,
+) {
+    let table = Table::new(left, right);
+    let (wants, match_min_bytes) = (request.wants, request.match_min_bytes);
+    let with_lengths = request.with_lengths;
+    let asked = Asked { wants, match_min_bytes, with_lengths };
+    begin_slices(gather, caller, Source::Lcs(LcsWalk { table, asked }));
+}
+
+/// Computes some rows of the table; the last slice also replies.
+pub(super) fn lcs_slice<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    walk: &mut LcsWalk,
+) -> Slice {
+    let cells = walk.table.fill(TURN_CELLS);
+    gather.core.charge(Work::cells(cells));
+    if !walk.table.is_full() {
+        return Slice::More;
+    }
+    gather.say(caller, |encoder| answer(encoder, &walk.table, walk.asked));
+    Slice::Last
+}
+
+/// Copies of both values at one moment, if they are not longer than `lens_max`.
+fn values_of<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    keys: [&[u8]; 2],
+    lens_max: [u64; 2],
+) -> Option<[Vec<u8>; 2]> {
+    let now = gather.core.now;
+    let hashed: [(KeyHash, &[u8]); 2] = keys.map(|key| (gather.core.hash(key), key));
+    let mut values = Values { lens_max, ..Values::default() };
+    match gather.engine.session() {
+        Some(session) => session.read_snapshot(now, &hashed, &mut values),
+        None => {
+            // The keys are held, so their lengths have not changed.
+            for (index, (hash, key)) in hashed.into_iter().enumerate() {
+                let mut seen = Observed { keeps_item: true, ..Observed::default() };
+                let request = Request { key, hash, op: Op::<Rmw<'_>>::Get };
+                gather.engine.execute(now, &[request], &mut seen);
+                values.copies[index] = seen.item.map(|item| item.value).unwrap_or_default();
             }
         }
-        (!values.have_grown).then_some(values.copies)
     }
+    (!values.have_grown).then_some(values.copies)
 }
 
 /// A value became longer between two looks at it.

@@ -17,6 +17,7 @@ use wire::resp::ErrorReply;
 
 use super::several::NO_ROOM_FOR_VALUES;
 use crate::gather::Gather;
+use crate::gather::glimpse::Looking;
 
 /// Scratch memory of a command is booked only from this size on.
 const SCRATCH_UNBOOKED_BYTES_MAX: u64 = 64 << 10;
@@ -67,38 +68,6 @@ impl Observed {
                 Some(OwnedItem { value: item.value.to_vec(), client_flags: item.client_flags });
         }
     }
-}
-
-/// Shows the value of a key in place.
-pub(super) struct Looking<F> {
-    see: F,
-    /// 0: the key is not there.
-    pub version: u64,
-}
-
-impl<F: FnMut(&[u8])> Looking<F> {
-    /// Calls `see` with the value, if there is one.
-    pub fn new(see: F) -> Looking<F> {
-        Looking { see, version: 0 }
-    }
-}
-
-impl<F: FnMut(&[u8])> Answering for Looking<F> {}
-
-impl<F: FnMut(&[u8])> Sink<Refusal> for Looking<F> {
-    fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
-        if let Outcome::Hit(item) = outcome {
-            self.version = item.version;
-            (self.see)(item.value);
-        }
-    }
-}
-
-/// The result of one look at a key; 0 and 0: it is absent.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Glimpse {
-    pub version: u64,
-    pub value_len_bytes: usize,
 }
 
 /// Keys that no other client changes.
@@ -174,95 +143,92 @@ pub(super) trait HeldWork {
     fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Result<Self::Done, ErrorReply<'static>>;
 }
 
-impl<E: Engine> Gather<'_, '_, E> {
-    /// Counts what a command found by itself.
-    pub(super) fn count_lookups(&self, caller: Caller, found: u64, absent: u64) {
-        let cells = self.core.counters().command(caller.index);
-        cells.hits.add(found);
-        cells.misses.add(absent);
-    }
+/// Counts what a command found by itself.
+pub(super) fn count_lookups<E: Engine>(
+    gather: &Gather<'_, '_, E>,
+    caller: Caller,
+    found: u64,
+    absent: u64,
+) {
+    let cells = gather.core.counters().command(caller.index);
+    cells.hits.add(found);
+    cells.misses.add(absent);
+}
 
-    /// Looks at a key, after the requests that the batch has gathered.
-    pub fn glimpse(&mut self, key: &[u8]) -> Glimpse {
-        let (now, mut value_len_bytes) = (self.core.now, 0);
-        let mut looking = Looking::new(|value| value_len_bytes = value.len());
-        let request = Request { key, hash: self.core.hash(key), op: Op::<Rmw<'_>>::Get };
-        match self.engine.session() {
-            Some(session) => session.execute(now, &[request], &mut looking),
-            None => {
-                self.flush();
-                self.engine.execute(now, &[request], &mut looking);
-            }
-        }
-        Glimpse { version: looking.version, value_len_bytes }
+/// Whether an atomic group may hold so many keys and touch so many bytes; counts a refusal.
+pub(super) fn fits_atomic<E: Engine>(
+    gather: &Gather<'_, '_, E>,
+    key_count: usize,
+    bytes: u64,
+) -> bool {
+    let keys_bytes = (key_count as u64).saturating_mul(ATOMIC_KEY_BYTES);
+    let limit_bytes = gather.core.shared.config().atomic_size_max_bytes;
+    let fits = keys_bytes.saturating_add(bytes) <= limit_bytes;
+    if !fits {
+        gather.core.counters().atomic_refused.add(1);
     }
+    fits
+}
 
-    /// Whether an atomic group may hold so many keys and touch so many bytes; counts a refusal.
-    pub(super) fn fits_atomic(&self, key_count: usize, bytes: u64) -> bool {
-        let keys_bytes = (key_count as u64).saturating_mul(ATOMIC_KEY_BYTES);
-        let limit_bytes = self.core.shared.config().atomic_size_max_bytes;
-        let fits = keys_bytes.saturating_add(bytes) <= limit_bytes;
-        if !fits {
-            self.core.counters().atomic_refused.add(1);
-        }
-        fits
+/// Checks the limits of atomic groups for a command; answers the error itself.
+pub(super) fn refuse_atomic<E: Engine>(
+    gather: &mut Gather<'_, '_, E>,
+    caller: Caller,
+    key_count: usize,
+    bytes: u64,
+) -> bool {
+    let fits = fits_atomic(gather, key_count, bytes);
+    if !fits {
+        gather.fail(caller, &TOO_MUCH_AT_ONCE);
     }
+    !fits
+}
 
-    /// Checks the limits of atomic groups for a command; answers the error itself.
-    pub(super) fn refuse_atomic(&mut self, caller: Caller, key_count: usize, bytes: u64) -> bool {
-        let fits = self.fits_atomic(key_count, bytes);
-        if !fits {
-            self.fail(caller, &TOO_MUCH_AT_ONCE);
-        }
-        !fits
+/// Does some work on keys; none of them is too long.
+pub(super) fn with_held<'k, E: Engine, W: HeldWork>(
+    gather: &mut Gather<'_, '_, E>,
+    slot: usize,
+    keys: impl Iterator<Item = &'k [u8]> + Clone,
+    work: W,
+) -> Result<W::Done, ErrorReply<'static>> {
+    gather.settle(slot);
+    gather.core.connections[slot].has_written = true;
+    let (now, hasher) = (gather.core.now, gather.core.hasher.clone());
+    // Inside EXEC and in a group the keys are already held, and the room in the log is already
+    // made.
+    let is_held = gather.engine.session().is_none();
+    let hashes: Vec<KeyHash> = keys.clone().map(|key| hasher.hash(key)).collect();
+    // Room is made before the locks are taken. A value may grow in between; then the write may
+    // find no room and reports it.
+    let (mut old_len_max_bytes, mut old_bytes) = (0, 0);
+    for key in keys {
+        let old_len_bytes = gather.glimpse(key).value_len_bytes;
+        old_len_max_bytes = old_len_max_bytes.max(old_len_bytes);
+        old_bytes += old_len_bytes as u64;
     }
-
-    /// Does some work on keys; none of them is too long.
-    pub(super) fn with_held<'k, W: HeldWork>(
-        &mut self,
-        slot: usize,
-        keys: impl Iterator<Item = &'k [u8]> + Clone,
-        work: W,
-    ) -> Result<W::Done, ErrorReply<'static>> {
-        self.settle(slot);
-        self.core.connections[slot].has_written = true;
-        let (now, hasher) = (self.core.now, self.core.hasher.clone());
-        // Inside EXEC and in a group the keys are already held, and the room in the log is already
-        // made.
-        let is_held = self.engine.session().is_none();
-        let hashes: Vec<KeyHash> = keys.clone().map(|key| hasher.hash(key)).collect();
-        // Room is made before the locks are taken. A value may grow in between; then the write may
-        // find no room and reports it.
-        let (mut old_len_max_bytes, mut old_bytes) = (0, 0);
-        for key in keys {
-            let old_len_bytes = self.glimpse(key).value_len_bytes;
-            old_len_max_bytes = old_len_max_bytes.max(old_len_bytes);
-            old_bytes += old_len_bytes as u64;
-        }
-        if !is_held && !self.fits_atomic(hashes.len(), old_bytes) {
-            return Err(TOO_MUCH_AT_ONCE);
-        }
-        let room = work.room(old_len_max_bytes);
-        let room_bytes = room.bytes();
-        let scratch_bytes = work.scratch_bytes(old_len_max_bytes);
-        let is_booked = scratch_bytes > SCRATCH_UNBOOKED_BYTES_MAX;
-        if is_booked && !self.core.ledger.try_reserve(Kind::Groups, scratch_bytes) {
-            return Err(NO_ROOM_FOR_VALUES);
-        }
-        let done = match self.engine.session() {
-            Some(session) => {
-                let mut locked = session.lock_keys(now, &hashes, room);
-                work.run(&mut Held::new(&mut locked, hasher, now))
-            }
-            None => work.run(&mut Held::new(self.engine, hasher, now)),
-        };
-        if is_booked {
-            self.core.ledger.release(Kind::Groups, scratch_bytes);
-        }
-        self.core.charge(Work::keys(2 * hashes.len()));
-        self.core.charge(Work::bytes(old_bytes + room_bytes + scratch_bytes));
-        done
+    if !is_held && !fits_atomic(gather, hashes.len(), old_bytes) {
+        return Err(TOO_MUCH_AT_ONCE);
     }
+    let room = work.room(old_len_max_bytes);
+    let room_bytes = room.bytes();
+    let scratch_bytes = work.scratch_bytes(old_len_max_bytes);
+    let is_booked = scratch_bytes > SCRATCH_UNBOOKED_BYTES_MAX;
+    if is_booked && !gather.core.ledger.try_reserve(Kind::Groups, scratch_bytes) {
+        return Err(NO_ROOM_FOR_VALUES);
+    }
+    let done = match gather.engine.session() {
+        Some(session) => {
+            let mut locked = session.lock_keys(now, &hashes, room);
+            work.run(&mut Held::new(&mut locked, hasher, now))
+        }
+        None => work.run(&mut Held::new(gather.engine, hasher, now)),
+    };
+    if is_booked {
+        gather.core.ledger.release(Kind::Groups, scratch_bytes);
+    }
+    gather.core.charge(Work::keys(2 * hashes.len()));
+    gather.core.charge(Work::bytes(old_bytes + room_bytes + scratch_bytes));
+    done
 }
 
 /// The log space of one item.

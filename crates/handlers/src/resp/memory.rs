@@ -110,26 +110,24 @@ impl Figures {
     }
 }
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Runs one of these.
-    pub(super) fn memory(&mut self, caller: Caller, id: CommandId) {
-        self.settle(caller.slot);
-        match id {
-            CommandId::MemoryStats => {
-                let figures = Figures::now(&self.core.shared);
-                self.say(caller, |encoder| figures.encode(encoder));
-            }
-            CommandId::MemoryDoctor => {
-                let text = Figures::now(&self.core.shared).advice();
-                self.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
-            }
-            CommandId::MemoryMallocStats => {
-                let text = "Stats not supported for the current allocator";
-                self.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
-            }
-            // The log and the heap return free pages by themselves.
-            _ => self.say(caller, |encoder| encoder.ok()),
+/// Runs one of these.
+pub(super) fn memory<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, id: CommandId) {
+    gather.settle(caller.slot);
+    match id {
+        CommandId::MemoryStats => {
+            let figures = Figures::now(&gather.core.shared);
+            gather.say(caller, |encoder| figures.encode(encoder));
         }
+        CommandId::MemoryDoctor => {
+            let text = Figures::now(&gather.core.shared).advice();
+            gather.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
+        }
+        CommandId::MemoryMallocStats => {
+            let text = "Stats not supported for the current allocator";
+            gather.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
+        }
+        // The log and the heap return free pages by themselves.
+        _ => gather.say(caller, |encoder| encoder.ok()),
     }
 }
 

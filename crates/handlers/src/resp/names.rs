@@ -14,6 +14,7 @@ use store::{Direction, Item, NoOrder, Range, prefix_end};
 use wire::resp::{ErrorReply, Glob, glob_prefix};
 
 use crate::gather::Gather;
+use crate::resp::slices::{begin_slices, drop_gathered, gathered, may_gather_on, say_gathered};
 
 /// The number of items that one call on an ordered index visits: the steps of the pattern are
 /// checked in between.
@@ -59,135 +60,154 @@ impl Visit<'_> {
     }
 }
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// KEYS.
-    pub(super) fn keys(&mut self, caller: Caller, pattern: &'a [u8]) {
-        let glob = match Glob::new(pattern) {
-            Ok(glob) => Box::new(glob),
-            Err(error) => return self.fail(caller, &ErrorReply::Other(error.text())),
+/// KEYS.
+pub(super) fn keys<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    pattern: &'a [u8],
+) {
+    let glob = match Glob::new(pattern) {
+        Ok(glob) => Box::new(glob),
+        Err(error) => return gather.fail(caller, &ErrorReply::Other(error.text())),
+    };
+    let wanted = Wanted::Matching(glob, gather.core.cluster.clone());
+    begin_names(gather, caller, wanted, glob_prefix(pattern).into(), usize::MAX, None);
+}
+
+/// CLUSTER GETKEYSINSLOT.
+pub(super) fn names_in_slot<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    slot: Slot,
+    count_max: usize,
+) {
+    if let Some(view) = gather.core.cluster.clone() {
+        begin_names(gather, caller, Wanted::InSlot(slot, view), [].into(), count_max, None);
+    }
+}
+
+/// CLUSTER COUNTKEYSINSLOT.
+pub(super) fn count_in_slot<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    slot: Slot,
+) {
+    if let Some(view) = gather.core.cluster.clone() {
+        begin_names(gather, caller, Wanted::InSlot(slot, view), [].into(), usize::MAX, Some(0));
+    }
+}
+
+fn begin_names<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    wanted: Wanted,
+    prefix: Box<[u8]>,
+    count_max: usize,
+    counted: Option<u64>,
+) {
+    let (place, gathered) = (Place::Ordered(None), gathered(gather));
+    let walk = NamesWalk { wanted, prefix, place, count_max, gathered, counted };
+    begin_slices(gather, caller, Source::Names(walk));
+}
+
+/// The next items.
+pub(super) fn names_slice<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    walk: &mut NamesWalk,
+) -> Slice {
+    gather.settle(caller.slot);
+    let NamesWalk { wanted, prefix, place, count_max, gathered, counted } = walk;
+    let count_max = *count_max;
+    let mut visit = Visit { wanted, count_max, gathered, counted, visited: 0, steps: 0 };
+    if let Place::Ordered(last) = place
+        && see_ordered(gather, prefix, last, &mut visit) == Err(NoOrder)
+    {
+        *place = Place::Hashed(0);
+    } else if let Place::Ordered(None) = place {
+        *place = Place::End;
+    }
+    if let Place::Hashed(cursor) = place {
+        *cursor = see_hashed(gather, *cursor, &mut visit);
+        if *cursor == 0 {
+            *place = Place::End;
+        }
+    }
+    let cost = visit.cost();
+    if visit.has_all() {
+        *place = Place::End;
+    }
+    gather.core.charge(cost);
+    let gathered = std::mem::take(&mut walk.gathered);
+    if gathered.is_too_long {
+        gather.fail(caller, &walk.wanted.too_many());
+        drop_gathered(gather, gathered);
+    } else if matches!(walk.place, Place::End) {
+        match walk.counted {
+            None => say_gathered(gather, caller, gathered),
+            Some(count) => {
+                drop_gathered(gather, gathered);
+                gather.say(caller, |encoder| encoder.integer(count.cast_signed()));
+            }
+        }
+    } else if may_gather_on(gather, caller) {
+        walk.gathered = gathered;
+        return Slice::More;
+    } else {
+        drop_gathered(gather, gathered);
+    }
+    Slice::Last
+}
+
+/// Visits keys that start with `prefix` after `last`, and sets `last` to the last visited one;
+/// `None`: there are no more.
+fn see_ordered<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    prefix: &[u8],
+    last: &mut Option<Vec<u8>>,
+    visit: &mut Visit<'_>,
+) -> Result<(), NoOrder> {
+    let (now, end) = (gather.core.now, prefix_end(prefix));
+    let Some(session) = gather.engine.session() else {
+        debug_assert!(false, "commands on all keys never run under locks");
+        *last = None;
+        return Ok(());
+    };
+    loop {
+        let range = Range {
+            start: last.as_deref().map_or(Bound::Included(prefix), Bound::Excluded),
+            end: end.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
+            direction: Direction::Forward,
+            item_limit: ORDERED_STEP,
         };
-        let wanted = Wanted::Matching(glob, self.core.cluster.clone());
-        self.begin_names(caller, wanted, glob_prefix(pattern).into(), usize::MAX, None);
-    }
-
-    /// CLUSTER GETKEYSINSLOT.
-    pub(super) fn names_in_slot(&mut self, caller: Caller, slot: Slot, count_max: usize) {
-        if let Some(view) = self.core.cluster.clone() {
-            self.begin_names(caller, Wanted::InSlot(slot, view), [].into(), count_max, None);
-        }
-    }
-
-    /// CLUSTER COUNTKEYSINSLOT.
-    pub(super) fn count_in_slot(&mut self, caller: Caller, slot: Slot) {
-        if let Some(view) = self.core.cluster.clone() {
-            self.begin_names(caller, Wanted::InSlot(slot, view), [].into(), usize::MAX, Some(0));
-        }
-    }
-
-    fn begin_names(
-        &mut self,
-        caller: Caller,
-        wanted: Wanted,
-        prefix: Box<[u8]>,
-        count_max: usize,
-        counted: Option<u64>,
-    ) {
-        let (place, gathered) = (Place::Ordered(None), self.gathered());
-        let walk = NamesWalk { wanted, prefix, place, count_max, gathered, counted };
-        self.begin_slices(caller, Source::Names(walk));
-    }
-
-    /// The next items.
-    pub(super) fn names_slice(&mut self, caller: Caller, walk: &mut NamesWalk) -> Slice {
-        self.settle(caller.slot);
-        let NamesWalk { wanted, prefix, place, count_max, gathered, counted } = walk;
-        let count_max = *count_max;
-        let mut visit = Visit { wanted, count_max, gathered, counted, visited: 0, steps: 0 };
-        if let Place::Ordered(last) = place
-            && self.see_ordered(prefix, last, &mut visit) == Err(NoOrder)
-        {
-            *place = Place::Hashed(0);
-        } else if let Place::Ordered(None) = place {
-            *place = Place::End;
-        }
-        if let Place::Hashed(cursor) = place {
-            *cursor = self.see_hashed(*cursor, &mut visit);
-            if *cursor == 0 {
-                *place = Place::End;
-            }
-        }
-        let cost = visit.cost();
-        if visit.has_all() {
-            *place = Place::End;
-        }
-        self.core.charge(cost);
-        let gathered = std::mem::take(&mut walk.gathered);
-        if gathered.is_too_long {
-            self.fail(caller, &walk.wanted.too_many());
-            self.drop_gathered(gathered);
-        } else if matches!(walk.place, Place::End) {
-            match walk.counted {
-                None => self.say_gathered(caller, gathered),
-                Some(count) => {
-                    self.drop_gathered(gathered);
-                    self.say(caller, |encoder| encoder.integer(count.cast_signed()));
-                }
-            }
-        } else if self.may_gather_on(caller) {
-            walk.gathered = gathered;
-            return Slice::More;
-        } else {
-            self.drop_gathered(gathered);
-        }
-        Slice::Last
-    }
-
-    /// Visits keys that start with `prefix` after `last`, and sets `last` to the last visited one;
-    /// `None`: there are no more.
-    fn see_ordered(
-        &mut self,
-        prefix: &[u8],
-        last: &mut Option<Vec<u8>>,
-        visit: &mut Visit<'_>,
-    ) -> Result<(), NoOrder> {
-        let (now, end) = (self.core.now, prefix_end(prefix));
-        let Some(session) = self.engine.session() else {
-            debug_assert!(false, "commands on all keys never run under locks");
-            *last = None;
+        *last = session.range(now, &range, |item| visit.see(item))?.resume_key;
+        if last.is_none() || visit.is_over() {
             return Ok(());
-        };
-        loop {
-            let range = Range {
-                start: last.as_deref().map_or(Bound::Included(prefix), Bound::Excluded),
-                end: end.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
-                direction: Direction::Forward,
-                item_limit: ORDERED_STEP,
-            };
-            *last = session.range(now, &range, |item| visit.see(item))?.resume_key;
-            if last.is_none() || visit.is_over() {
-                return Ok(());
-            }
         }
     }
+}
 
-    /// Visits keys in the order of a hash index; returns the next cursor, 0 at the end.
-    fn see_hashed(&mut self, mut cursor: u64, visit: &mut Visit<'_>) -> u64 {
-        let now = self.core.now;
-        let Some(session) = self.engine.session() else {
-            debug_assert!(false, "commands on all keys never run under locks");
-            return 0;
-        };
-        for _ in 0..HASHED_CALLS_MAX {
-            let next = session.scan_while(now, cursor, &[], usize::MAX, |item| {
-                visit.see(item);
-                !visit.is_over()
-            });
-            // A hash index accepts every cursor.
-            cursor = next.unwrap_or(0);
-            if cursor == 0 || visit.is_over() {
-                break;
-            }
+/// Visits keys in the order of a hash index; returns the next cursor, 0 at the end.
+fn see_hashed<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    mut cursor: u64,
+    visit: &mut Visit<'_>,
+) -> u64 {
+    let now = gather.core.now;
+    let Some(session) = gather.engine.session() else {
+        debug_assert!(false, "commands on all keys never run under locks");
+        return 0;
+    };
+    for _ in 0..HASHED_CALLS_MAX {
+        let next = session.scan_while(now, cursor, &[], usize::MAX, |item| {
+            visit.see(item);
+            !visit.is_over()
+        });
+        // A hash index accepts every cursor.
+        cursor = next.unwrap_or(0);
+        if cursor == 0 || visit.is_over() {
+            break;
         }
-        cursor
     }
+    cursor
 }

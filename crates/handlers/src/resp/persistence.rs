@@ -11,40 +11,44 @@ use runtime::walks::Written;
 use wire::resp::{ArgIter, CommandId, ErrorReply};
 
 use crate::gather::Gather;
+use crate::resp::disk_wait::write_to_disk;
 
 /// The error without a data directory.
 const NOT_KEPT: ErrorReply<'static> = ErrorReply::Other(
     "nothing is kept on a disk: start the server with --mode store --data-dir PATH",
 );
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Runs one of these.
-    pub(super) fn save(&mut self, caller: Caller, id: CommandId, args: ArgIter<'a>) {
-        self.flush();
-        if id == CommandId::BgSave && !is_schedule(args) {
-            return self.fail(caller, &ErrorReply::Syntax);
+/// Runs one of these.
+pub(super) fn save<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    id: CommandId,
+    args: ArgIter<'a>,
+) {
+    gather.flush();
+    if id == CommandId::BgSave && !is_schedule(args) {
+        return gather.fail(caller, &ErrorReply::Syntax);
+    }
+    let Some(data) = gather.core.shared.data() else { return gather.fail(caller, &NOT_KEPT) };
+    let durable = std::sync::Arc::clone(data.durable());
+    match id {
+        CommandId::Save => {
+            let mut mark = Vec::new();
+            durable.mark(&mut mark);
+            // SAVE is refused in MULTI: no keys are locked.
+            write_to_disk(gather, caller, Written::Log, move |_| {
+                durable.wait_covered(&mark).map_err(io::Error::other)
+            });
         }
-        let Some(data) = self.core.shared.data() else { return self.fail(caller, &NOT_KEPT) };
-        let durable = std::sync::Arc::clone(data.durable());
-        match id {
-            CommandId::Save => {
-                let mut mark = Vec::new();
-                durable.mark(&mut mark);
-                // SAVE is refused in MULTI: no keys are locked.
-                self.write_to_disk(caller, Written::Log, move |_| {
-                    durable.wait_covered(&mark).map_err(io::Error::other)
-                });
-            }
-            CommandId::BgSave => {
-                durable.want();
-                self.core.shared.note_save(host::process::unix_now());
-                self.say(caller, |encoder| encoder.simple("Background saving started"));
-            }
-            _ => {
-                durable.want();
-                let text = "Background append only file rewriting started";
-                self.say(caller, |encoder| encoder.simple(text));
-            }
+        CommandId::BgSave => {
+            durable.want();
+            gather.core.shared.note_save(host::process::unix_now());
+            gather.say(caller, |encoder| encoder.simple("Background saving started"));
+        }
+        _ => {
+            durable.want();
+            let text = "Background append only file rewriting started";
+            gather.say(caller, |encoder| encoder.simple(text));
         }
     }
 }

@@ -29,6 +29,8 @@ use wire::resp::{
 };
 
 use crate::gather::Gather;
+use crate::resp::cluster::{installed, is_tls};
+use crate::resp::run;
 
 /// In a cluster, a transaction is limited to the keys of one slot.
 const NOT_IN_TRANSACTION: ErrorReply<'static> =
@@ -119,166 +121,182 @@ pub(super) enum InDoubt {
     Close,
 }
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Whether a command goes through the control thread as a group: its writes belong together, or
-    /// it bypasses the router and reads a slot of which this node does not have all (I3).
-    pub(super) fn is_group(&mut self, slot: usize, command: &Command<'_>, raw: &[u8]) -> bool {
-        let is_routed = self.is_routed();
-        let Some(view) = &self.core.cluster else { return false };
-        let reads_copies = self.core.connections[slot].resp().reads_copies;
-        is_of_several(command)
-            || (!is_routed && reads_through_control(view, reads_copies, command, raw))
-    }
+/// Whether a command goes through the control thread as a group: its writes belong together, or
+/// it bypasses the router and reads a slot of which this node does not have all (I3).
+pub(super) fn is_group<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    command: &Command<'_>,
+    raw: &[u8],
+) -> bool {
+    let is_routed = gather.is_routed();
+    let Some(view) = &gather.core.cluster else { return false };
+    let reads_copies = gather.core.connections[slot].resp().reads_copies;
+    is_of_several(command)
+        || (!is_routed && reads_through_control(view, reads_copies, command, raw))
+}
 
-    /// Runs a command as a group; all its keys are of one slot.
-    pub(super) fn run_group(&mut self, caller: Caller, command: Command<'a>, raw: &[u8]) {
-        let keys = command.id().and_then(|id| keys_in(id, raw));
-        let Keyed::One(slot) = slot_of(keys.into_iter().flatten()) else {
-            return self.run(caller, command);
-        };
-        let only_reads = command.id().is_some_and(|id| id.spec().flags.contains(Flags::READONLY));
-        let in_doubt = if only_reads { InDoubt::SendAgain } else { InDoubt::Uncertain };
-        self.in_group(caller, (slot, in_doubt), |gather| gather.run(caller, command));
-    }
+/// Runs a command as a group; all its keys are of one slot.
+pub(super) fn run_group<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    command: Command<'a>,
+    raw: &[u8],
+) {
+    let keys = command.id().and_then(|id| keys_in(id, raw));
+    let Keyed::One(slot) = slot_of(keys.into_iter().flatten()) else {
+        return run(gather, caller, command);
+    };
+    let only_reads = command.id().is_some_and(|id| id.spec().flags.contains(Flags::READONLY));
+    let in_doubt = if only_reads { InDoubt::SendAgain } else { InDoubt::Uncertain };
+    in_group(gather, caller, (slot, in_doubt), |gather| run(gather, caller, command));
+}
 
-    /// Runs `run` as a group on keys of a slot, or answers why not.
-    pub(super) fn in_group(
-        &mut self,
-        caller: Caller,
-        (slot, in_doubt): (Slot, InDoubt),
-        run: impl FnOnce(&mut Self),
-    ) {
-        self.flush();
-        let replies_end = self.core.connections[caller.slot].output.end();
-        match self.engine.begin_group(slot) {
-            None => run(self),
-            Some(GroupAnswer::Good) => {
-                run(self);
-                self.flush();
-                if !self.engine.end_group() {
-                    self.end_in_doubt(caller, replies_end, in_doubt);
-                }
+/// Runs `run` as a group on keys of a slot, or answers why not.
+pub(super) fn in_group<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    (slot, in_doubt): (Slot, InDoubt),
+    run: impl FnOnce(&mut Gather<'_, 'a, E>),
+) {
+    gather.flush();
+    let replies_end = gather.core.connections[caller.slot].output.end();
+    match gather.engine.begin_group(slot) {
+        None => run(gather),
+        Some(GroupAnswer::Good) => {
+            run(gather);
+            gather.flush();
+            if !gather.engine.end_group() {
+                end_in_doubt(gather, caller, replies_end, in_doubt);
             }
-            Some(GroupAnswer::TooFewCopies) => self.fail(caller, &ErrorReply::NoReplicas),
-            // The slot moved while the group waited, or waited long enough.
-            Some(GroupAnswer::Bad) => self.move_on(caller, slot),
         }
-    }
-
-    /// A group whose outcome is unknown: its replies give way to an error, or the connection is
-    /// closed.
-    #[cold]
-    fn end_in_doubt(&mut self, caller: Caller, replies_end: OutputEnd, in_doubt: InDoubt) {
-        let connection = &mut self.core.connections[caller.slot];
-        let error = match in_doubt {
-            InDoubt::SendAgain => ErrorReply::SlotLost,
-            InDoubt::Uncertain => ErrorReply::Uncertain,
-            InDoubt::Close => return connection.ending = Ending::Now,
-        };
-        if !connection.awaiting.is_empty() {
-            return connection.ending = Ending::Now;
-        }
-        connection.output.cut_back(replies_end);
-        self.fail(caller, &error);
+        Some(GroupAnswer::TooFewCopies) => gather.fail(caller, &ErrorReply::NoReplicas),
+        // The slot moved while the group waited, or waited long enough.
+        Some(GroupAnswer::Bad) => move_on(gather, caller, slot),
     }
 }
 
-impl<E: Engine> Gather<'_, '_, E> {
-    /// Whether a plain GET or SET of the key may take the fast path (I1).
-    #[inline]
-    pub(super) fn is_served_here(&self, key: &[u8]) -> bool {
-        self.core.cluster.as_ref().is_none_or(|view| view.is_own(Slot::of(key)))
+/// A group whose outcome is unknown: its replies give way to an error, or the connection is
+/// closed.
+#[cold]
+fn end_in_doubt<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    replies_end: OutputEnd,
+    in_doubt: InDoubt,
+) {
+    let connection = &mut gather.core.connections[caller.slot];
+    let error = match in_doubt {
+        InDoubt::SendAgain => ErrorReply::SlotLost,
+        InDoubt::Uncertain => ErrorReply::Uncertain,
+        InDoubt::Close => return connection.ending = Ending::Now,
+    };
+    if !connection.awaiting.is_empty() {
+        return connection.ending = Ending::Now;
     }
+    connection.output.cut_back(replies_end);
+    gather.fail(caller, &error);
+}
 
-    /// Whether a command may not run here; answers the error itself.
-    pub(super) fn is_redirected(
-        &mut self,
-        caller: Caller,
-        parsed: &Result<Command<'_>, CommandError<'_>>,
-        raw: &[u8],
-    ) -> bool {
-        let id = match parsed {
-            Ok(command) => command.id(),
-            // Redis checks the keys before the options.
-            Err(CommandError::Argument { id, .. }) => Some(*id),
-            Err(_) => None,
-        };
-        let Some(id) = id.filter(|_| self.core.cluster.is_some()) else { return false };
-        let keyed = slot_of(keys_in(id, raw).into_iter().flatten());
-        let is_read = id.spec().flags.contains(Flags::READONLY);
-        let is_queueing = self.core.connections[caller.slot].resp().is_queueing();
-        let access = match is_read {
-            true if is_queueing => Access::LaterRead,
-            true => Access::Read,
-            false => Access::Write,
-        };
-        if self.is_elsewhere(caller, keyed, access) {
+/// Whether a plain GET or SET of the key may take the fast path (I1).
+#[inline]
+pub(super) fn is_served_here<E: Engine>(gather: &Gather<'_, '_, E>, key: &[u8]) -> bool {
+    gather.core.cluster.as_ref().is_none_or(|view| view.is_own(Slot::of(key)))
+}
+
+/// Whether a command may not run here; answers the error itself.
+pub(super) fn is_redirected<E: Engine>(
+    gather: &mut Gather<'_, '_, E>,
+    caller: Caller,
+    parsed: &Result<Command<'_>, CommandError<'_>>,
+    raw: &[u8],
+) -> bool {
+    let id = match parsed {
+        Ok(command) => command.id(),
+        // Redis checks the keys before the options.
+        Err(CommandError::Argument { id, .. }) => Some(*id),
+        Err(_) => None,
+    };
+    let Some(id) = id.filter(|_| gather.core.cluster.is_some()) else { return false };
+    let keyed = slot_of(keys_in(id, raw).into_iter().flatten());
+    let is_read = id.spec().flags.contains(Flags::READONLY);
+    let is_queueing = gather.core.connections[caller.slot].resp().is_queueing();
+    let access = match is_read {
+        true if is_queueing => Access::LaterRead,
+        true => Access::Read,
+        false => Access::Write,
+    };
+    if is_elsewhere(gather, caller, keyed, access) {
+        return true;
+    }
+    let is_refused = is_queueing && matches!(parsed, Ok(Command::Flush { .. }));
+    if is_refused {
+        gather.fail(caller, &NOT_IN_TRANSACTION);
+    }
+    is_refused
+}
+
+/// The check for EXEC: the keys of all its commands together.
+pub(super) fn is_exec_redirected<'k, E: Engine>(
+    gather: &mut Gather<'_, '_, E>,
+    caller: Caller,
+    keys: impl Iterator<Item = &'k [u8]>,
+    writes: bool,
+) -> bool {
+    if gather.core.cluster.is_none() {
+        return false;
+    }
+    let access = if writes { Access::Write } else { Access::Read };
+    is_elsewhere(gather, caller, slot_of(keys), access)
+}
+
+fn is_elsewhere<E: Engine>(
+    gather: &mut Gather<'_, '_, E>,
+    caller: Caller,
+    keyed: Keyed,
+    access: Access,
+) -> bool {
+    let slot = match keyed {
+        Keyed::Nothing => return false,
+        Keyed::Several => {
+            gather.fail(caller, &ErrorReply::CrossSlot);
             return true;
         }
-        let is_refused = is_queueing && matches!(parsed, Ok(Command::Flush { .. }));
-        if is_refused {
-            self.fail(caller, &NOT_IN_TRANSACTION);
-        }
-        is_refused
-    }
-
-    /// The check for EXEC: the keys of all its commands together.
-    pub(super) fn is_exec_redirected<'k>(
-        &mut self,
-        caller: Caller,
-        keys: impl Iterator<Item = &'k [u8]>,
-        writes: bool,
-    ) -> bool {
-        if self.core.cluster.is_none() {
+        Keyed::One(slot) => slot,
+    };
+    let Some(view) = &gather.core.cluster else { return false };
+    match view.settled_place(slot) {
+        Place::Here | Place::ThroughControl => {
+            if access == Access::Read && !gather.is_routed() {
+                gather.core.note_read_here(caller.slot); // I3
+            }
             return false;
         }
-        let access = if writes { Access::Write } else { Access::Read };
-        self.is_elsewhere(caller, slot_of(keys), access)
-    }
-
-    fn is_elsewhere(&mut self, caller: Caller, keyed: Keyed, access: Access) -> bool {
-        let slot = match keyed {
-            Keyed::Nothing => return false,
-            Keyed::Several => {
-                self.fail(caller, &ErrorReply::CrossSlot);
-                return true;
-            }
-            Keyed::One(slot) => slot,
-        };
-        let Some(view) = &self.core.cluster else { return false };
-        match view.settled_place(slot) {
-            Place::Here | Place::ThroughControl => {
-                if access == Access::Read && !self.is_routed() {
-                    self.core.note_read_here(caller.slot); // I3
-                }
+        Place::Elsewhere => {
+            let has_copy = access != Access::Write && view.has_copy(slot);
+            if has_copy && gather.core.connections[caller.slot].resp().reads_copies {
                 return false;
             }
-            Place::Elsewhere => {
-                let has_copy = access != Access::Write && view.has_copy(slot);
-                if has_copy && self.core.connections[caller.slot].resp().reads_copies {
-                    return false;
-                }
-                self.move_on(caller, slot);
-            }
-            Place::Nowhere => self.fail(caller, &ErrorReply::SlotNotServed),
+            move_on(gather, caller, slot);
         }
-        true
+        Place::Nowhere => gather.fail(caller, &ErrorReply::SlotNotServed),
     }
+    true
+}
 
-    /// MOVED to the primary.
-    #[cold]
-    fn move_on(&mut self, caller: Caller, slot: Slot) {
-        let Some((own, configuration)) = self.installed() else {
-            return self.fail(caller, &ErrorReply::SlotNotServed);
-        };
-        let shard = configuration.shard(configuration.shard_of_slot(slot));
-        let told = Told::new(&configuration, own).over(self.is_tls(caller.slot));
-        match shard.filter(|shard| shard.primary != own).and_then(|it| told.resp_of(it.primary)) {
-            Some((host, port)) => {
-                self.fail(caller, &ErrorReply::Moved(Elsewhere { slot: slot.0, host, port }));
-            }
-            None => self.fail(caller, &ErrorReply::SlotNotServed),
+/// MOVED to the primary.
+#[cold]
+fn move_on<E: Engine>(gather: &mut Gather<'_, '_, E>, caller: Caller, slot: Slot) {
+    let Some((own, configuration)) = installed(gather) else {
+        return gather.fail(caller, &ErrorReply::SlotNotServed);
+    };
+    let shard = configuration.shard(configuration.shard_of_slot(slot));
+    let told = Told::new(&configuration, own).over(is_tls(gather, caller.slot));
+    match shard.filter(|shard| shard.primary != own).and_then(|it| told.resp_of(it.primary)) {
+        Some((host, port)) => {
+            gather.fail(caller, &ErrorReply::Moved(Elsewhere { slot: slot.0, host, port }));
         }
+        None => gather.fail(caller, &ErrorReply::SlotNotServed),
     }
 }
 

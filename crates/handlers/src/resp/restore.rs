@@ -14,90 +14,99 @@ use wire::resp::{Command, ErrorReply, MSetEx, Pairs, Restore, SetCondition, dump
 
 use super::locked::{Held, HeldWork, item_room_bytes};
 use crate::gather::Gather;
+use crate::resp::keys::{refuse_long_key, refuse_long_keys};
+use crate::resp::locked::{refuse_atomic, with_held};
+use crate::resp::strings::expiry;
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Runs `command` if it is one of these.
-    pub(super) fn run_restore(
-        &mut self,
-        caller: Caller,
-        command: Command<'a>,
-    ) -> Option<Command<'a>> {
-        match command {
-            Command::Dump { key } => {
-                self.single(caller, key, Op::Get, Shape::Dump);
-                // The reply copies a value: only after it is it known whether there is room for the
-                // next one.
-                self.flush();
-            }
-            Command::Restore(restore) => self.restore(caller, restore),
-            Command::MSetEx(request) => self.mset_ex(caller, &request),
-            Command::Move { database_index, .. } => self.move_key(caller, database_index),
-            Command::SwapDb { indexes } => self.swap_databases(caller, indexes),
-            other => return Some(other),
+/// Runs `command` if it is one of these.
+pub(super) fn run_restore<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    command: Command<'a>,
+) -> Option<Command<'a>> {
+    match command {
+        Command::Dump { key } => {
+            gather.single(caller, key, Op::Get, Shape::Dump);
+            // The reply copies a value: only after it is it known whether there is room for the
+            // next one.
+            gather.flush();
         }
-        None
+        Command::Restore(restore) => restore_value(gather, caller, restore),
+        Command::MSetEx(request) => mset_ex(gather, caller, &request),
+        Command::Move { database_index, .. } => move_key(gather, caller, database_index),
+        Command::SwapDb { indexes } => swap_databases(gather, caller, indexes),
+        other => return Some(other),
     }
+    None
+}
 
-    fn restore(&mut self, caller: Caller, restore: Restore<'a>) {
-        let keys = std::iter::once(restore.key);
-        if self.refuse_long_key(caller, keys.clone()) {
-            return;
-        }
-        let dumped = dump::load(restore.payload, self.core.value_max_bytes);
-        let unpacked_from_bytes = Cell::new(0);
-        let now = self.core.now;
-        let work = Restoring { restore, now, dumped, unpacked_from_bytes: &unpacked_from_bytes };
-        let done = self.with_held(caller.slot, keys, work);
-        // Charged whatever the outcome. The value itself is charged with the key.
-        self.core.charge(Work::unpacked(unpacked_from_bytes.get()));
-        match done {
-            Ok(()) => self.say(caller, |encoder| encoder.ok()),
-            Err(error) => self.fail(caller, &error),
-        }
+fn restore_value<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    restore: Restore<'a>,
+) {
+    let keys = std::iter::once(restore.key);
+    if refuse_long_key(gather, caller, keys.clone()) {
+        return;
     }
-
-    fn mset_ex(&mut self, caller: Caller, request: &MSetEx<'a>) {
-        if self.refuse_long_keys(caller, request.pairs.keys()) {
-            return;
-        }
-        let expiry = match request.expiry {
-            wire::resp::Expiry::Never => Expiry::Never,
-            wire::resp::Expiry::Keep => Expiry::Keep,
-            wire::resp::Expiry::At(expire) => match self.expiry(caller, expire) {
-                Some(expiry) => expiry,
-                None => return,
-            },
-        };
-        let bytes = request.pairs.map(|(key, value)| (key.len() + value.len()) as u64).sum();
-        if self.refuse_atomic(caller, request.pairs.len(), bytes) {
-            return;
-        }
-        let work = StoreAll { pairs: request.pairs, expiry, condition: request.condition };
-        match self.with_held(caller.slot, request.pairs.keys(), work) {
-            Ok(is_done) => self.say(caller, |encoder| encoder.integer(i64::from(is_done))),
-            Err(error) => self.fail(caller, &error),
-        }
+    let dumped = dump::load(restore.payload, gather.core.value_max_bytes);
+    let unpacked_from_bytes = Cell::new(0);
+    let now = gather.core.now;
+    let work = Restoring { restore, now, dumped, unpacked_from_bytes: &unpacked_from_bytes };
+    let done = with_held(gather, caller.slot, keys, work);
+    // Charged whatever the outcome. The value itself is charged with the key.
+    gather.core.charge(Work::unpacked(unpacked_from_bytes.get()));
+    match done {
+        Ok(()) => gather.say(caller, |encoder| encoder.ok()),
+        Err(error) => gather.fail(caller, &error),
     }
+}
 
-    fn move_key(&mut self, caller: Caller, database_index: i64) {
-        let error = if self.core.cluster.is_some() {
-            ErrorReply::MoveInCluster
-        } else if database_index == 0 {
-            ErrorReply::SameSourceAndTarget
-        } else {
-            ErrorReply::DatabaseIndex
-        };
-        self.fail(caller, &error);
+fn mset_ex<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, request: &MSetEx<'a>) {
+    if refuse_long_keys(gather, caller, request.pairs.keys()) {
+        return;
     }
+    let expiry = match request.expiry {
+        wire::resp::Expiry::Never => Expiry::Never,
+        wire::resp::Expiry::Keep => Expiry::Keep,
+        wire::resp::Expiry::At(expire) => match expiry(gather, caller, expire) {
+            Some(expiry) => expiry,
+            None => return,
+        },
+    };
+    let bytes = request.pairs.map(|(key, value)| (key.len() + value.len()) as u64).sum();
+    if refuse_atomic(gather, caller, request.pairs.len(), bytes) {
+        return;
+    }
+    let work = StoreAll { pairs: request.pairs, expiry, condition: request.condition };
+    match with_held(gather, caller.slot, request.pairs.keys(), work) {
+        Ok(is_done) => gather.say(caller, |encoder| encoder.integer(i64::from(is_done))),
+        Err(error) => gather.fail(caller, &error),
+    }
+}
 
-    fn swap_databases(&mut self, caller: Caller, indexes: [i64; 2]) {
-        if self.core.cluster.is_some() {
-            self.fail(caller, &ErrorReply::SwapDbInCluster);
-        } else if indexes == [0, 0] {
-            self.say(caller, |encoder| encoder.ok());
-        } else {
-            self.fail(caller, &ErrorReply::DatabaseIndex);
-        }
+fn move_key<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, database_index: i64) {
+    let error = if gather.core.cluster.is_some() {
+        ErrorReply::MoveInCluster
+    } else if database_index == 0 {
+        ErrorReply::SameSourceAndTarget
+    } else {
+        ErrorReply::DatabaseIndex
+    };
+    gather.fail(caller, &error);
+}
+
+fn swap_databases<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    indexes: [i64; 2],
+) {
+    if gather.core.cluster.is_some() {
+        gather.fail(caller, &ErrorReply::SwapDbInCluster);
+    } else if indexes == [0, 0] {
+        gather.say(caller, |encoder| encoder.ok());
+    } else {
+        gather.fail(caller, &ErrorReply::DatabaseIndex);
     }
 }
 

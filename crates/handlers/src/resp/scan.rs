@@ -105,118 +105,127 @@ fn own_items(session: &mut Session, now: UnixMillis, view: &View, item_count: u6
     }
 }
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// SCAN. An ordered index is walked only where keys start like the pattern.
-    pub(super) fn scan(&mut self, caller: Caller, request: &ScanRequest<'a>) {
-        let is_other_type =
-            request.type_name.is_some_and(|name| !name.eq_ignore_ascii_case(b"string"));
-        let pattern = request.pattern.unwrap_or(b"*");
-        let mut names = match Names::new(pattern, self.core.cluster.clone()) {
-            Ok(names) => names,
-            Err(error) => return self.fail(caller, &ErrorReply::Other(error.text())),
-        };
-        let prefix = match self.core.shared.config().index {
-            IndexKind::Tree => glob_prefix(pattern),
-            IndexKind::Hash => &[],
-        };
-        let count = request.count.clamp(1, SCAN_COUNT_MAX) as usize;
-        let now = self.core.now;
-        let (mut next, mut visited, mut is_unknown) = (request.cursor, 0, false);
-        self.with_session(caller, |session| {
-            for _ in 0..SCAN_STEPS_MAX {
-                let step = session.scan_while(now, next, prefix, count - visited, |item| {
-                    visited += 1;
-                    if !is_other_type {
-                        names.see(item);
-                    }
-                    !names.is_enough(visited)
-                });
-                is_unknown = step.is_err();
-                next = step.unwrap_or(0);
-                if next == 0 || visited >= count || names.is_enough(visited) {
-                    break;
+/// SCAN. An ordered index is walked only where keys start like the pattern.
+pub(super) fn scan<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    request: &ScanRequest<'a>,
+) {
+    let is_other_type = request.type_name.is_some_and(|name| !name.eq_ignore_ascii_case(b"string"));
+    let pattern = request.pattern.unwrap_or(b"*");
+    let mut names = match Names::new(pattern, gather.core.cluster.clone()) {
+        Ok(names) => names,
+        Err(error) => return gather.fail(caller, &ErrorReply::Other(error.text())),
+    };
+    let prefix = match gather.core.shared.config().index {
+        IndexKind::Tree => glob_prefix(pattern),
+        IndexKind::Hash => &[],
+    };
+    let count = request.count.clamp(1, SCAN_COUNT_MAX) as usize;
+    let now = gather.core.now;
+    let (mut next, mut visited, mut is_unknown) = (request.cursor, 0, false);
+    with_session(gather, caller, |session| {
+        for _ in 0..SCAN_STEPS_MAX {
+            let step = session.scan_while(now, next, prefix, count - visited, |item| {
+                visited += 1;
+                if !is_other_type {
+                    names.see(item);
                 }
-            }
-        });
-        self.core.charge(names.cost(visited));
-        if is_unknown {
-            return self.fail(caller, &ErrorReply::InvalidCursor);
-        }
-        self.say(caller, |encoder| {
-            encoder.array_header(2);
-            encoder.bulk(itoa::Buffer::new().format(next).as_bytes());
-            names.encode(encoder);
-        });
-    }
-
-    /// RANDOMKEY.
-    pub(super) fn random_key(&mut self, caller: Caller) {
-        let (mut name, now) = (None, self.core.now);
-        let cluster = self.core.cluster.clone();
-        let mut visited = 0;
-        self.with_session(caller, |session| {
-            for _ in 0..RANDOM_TRIES_MAX {
-                let drawn = session.random_item(now, random_u64(), u64::MAX, |item| {
-                    name = is_own(cluster.as_deref(), item).then(|| item.key.to_vec());
-                });
-                visited += drawn.visited;
-                if name.is_some() || !drawn.is_found {
-                    break;
-                }
-            }
-        });
-        self.core.charge(Work::buckets(visited));
-        self.say(caller, |encoder| match &name {
-            Some(name) => encoder.bulk(name),
-            None => encoder.null(),
-        });
-    }
-
-    /// DBSIZE.
-    pub(super) fn database_size(&mut self, caller: Caller) {
-        self.settle(caller.slot);
-        let mut item_count = self.core.shared.store_stats().items;
-        if let Some(view) = self.core.cluster.clone() {
-            let now = self.core.now;
-            self.with_session(caller, |session| {
-                item_count = own_items(session, now, &view, item_count)
+                !names.is_enough(visited)
             });
+            is_unknown = step.is_err();
+            next = step.unwrap_or(0);
+            if next == 0 || visited >= count || names.is_enough(visited) {
+                break;
+            }
         }
-        self.say(caller, |encoder| {
-            encoder.integer(i64::try_from(item_count).unwrap_or(i64::MAX));
+    });
+    gather.core.charge(names.cost(visited));
+    if is_unknown {
+        return gather.fail(caller, &ErrorReply::InvalidCursor);
+    }
+    gather.say(caller, |encoder| {
+        encoder.array_header(2);
+        encoder.bulk(itoa::Buffer::new().format(next).as_bytes());
+        names.encode(encoder);
+    });
+}
+
+/// RANDOMKEY.
+pub(super) fn random_key<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+    let (mut name, now) = (None, gather.core.now);
+    let cluster = gather.core.cluster.clone();
+    let mut visited = 0;
+    with_session(gather, caller, |session| {
+        for _ in 0..RANDOM_TRIES_MAX {
+            let drawn = session.random_item(now, random_u64(), u64::MAX, |item| {
+                name = is_own(cluster.as_deref(), item).then(|| item.key.to_vec());
+            });
+            visited += drawn.visited;
+            if name.is_some() || !drawn.is_found {
+                break;
+            }
+        }
+    });
+    gather.core.charge(Work::buckets(visited));
+    gather.say(caller, |encoder| match &name {
+        Some(name) => encoder.bulk(name),
+        None => encoder.null(),
+    });
+}
+
+/// DBSIZE.
+pub(super) fn database_size<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+    gather.settle(caller.slot);
+    let mut item_count = gather.core.shared.store_stats().items;
+    if let Some(view) = gather.core.cluster.clone() {
+        let now = gather.core.now;
+        with_session(gather, caller, |session| {
+            item_count = own_items(session, now, &view, item_count)
         });
     }
+    gather.say(caller, |encoder| {
+        encoder.integer(i64::try_from(item_count).unwrap_or(i64::MAX));
+    });
+}
 
-    /// FLUSHALL and FLUSHDB; ASYNC takes effect at once too. In a cluster it flushes the shards
-    /// that this node serves, as in Redis Cluster.
-    pub(super) fn flush_all(&mut self, caller: Caller, is_one_step: bool) {
-        self.settle(caller.slot);
-        self.core.connections[caller.slot].has_written = true;
-        match self.engine.flush_shards(false) {
-            None => {
-                let is_done = match is_one_step {
-                    true => self.engine.session().is_some_and(Session::flush),
-                    false => self.flush_store(caller.slot),
-                };
-                if !is_done {
-                    return self.fail(caller, &ErrorReply::LogFailed);
-                }
+/// FLUSHALL and FLUSHDB; ASYNC takes effect at once too. In a cluster it flushes the shards
+/// that this node serves, as in Redis Cluster.
+pub(super) fn flush_all<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    is_one_step: bool,
+) {
+    gather.settle(caller.slot);
+    gather.core.connections[caller.slot].has_written = true;
+    match gather.engine.flush_shards(false) {
+        None => {
+            let is_done = match is_one_step {
+                true => gather.engine.session().is_some_and(Session::flush),
+                false => gather.flush_store(caller.slot),
+            };
+            if !is_done {
+                return gather.fail(caller, &ErrorReply::LogFailed);
             }
-            Some(GroupAnswer::Good) => {}
-            Some(GroupAnswer::TooFewCopies) => return self.fail(caller, &ErrorReply::NoReplicas),
-            Some(GroupAnswer::Bad) => return self.fail(caller, &UNCERTAIN_FLUSH),
         }
-        self.say(caller, |encoder| encoder.ok());
+        Some(GroupAnswer::Good) => {}
+        Some(GroupAnswer::TooFewCopies) => return gather.fail(caller, &ErrorReply::NoReplicas),
+        Some(GroupAnswer::Bad) => return gather.fail(caller, &UNCERTAIN_FLUSH),
     }
+    gather.say(caller, |encoder| encoder.ok());
+}
 
-    /// Runs earlier commands first. Inside EXEC these commands run between the others, with no keys
-    /// locked, so that there always is a session.
-    pub(super) fn with_session(&mut self, caller: Caller, work: impl FnOnce(&mut Session)) {
-        self.settle(caller.slot);
-        let session = self.engine.session();
-        debug_assert!(session.is_some(), "commands on all keys never run under locks");
-        if let Some(session) = session {
-            work(session);
-        }
+/// Runs earlier commands first. Inside EXEC these commands run between the others, with no keys
+/// locked, so that there always is a session.
+pub(super) fn with_session<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    work: impl FnOnce(&mut Session),
+) {
+    gather.settle(caller.slot);
+    let session = gather.engine.session();
+    debug_assert!(session.is_some(), "commands on all keys never run under locks");
+    if let Some(session) = session {
+        work(session);
     }
 }

@@ -24,6 +24,9 @@ use wire::resp::{Copy, ErrorReply, Keys, Pairs};
 use super::locked::Observed;
 use super::strings;
 use crate::gather::Gather;
+use crate::resp::keys::refuse_long_keys;
+use crate::resp::locked::{count_lookups, refuse_atomic};
+use crate::resp::slices::begin_slices;
 
 /// The error of a command that copies values, or works on them in memory of its own, if the client
 /// buffers have no room for it.
@@ -82,244 +85,259 @@ fn get<'k>(key: &'k [u8], hash: KeyHash) -> Request<'k, Rmw<'k>> {
     Request { key, hash, op: Op::Get }
 }
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// MGET: all values at one moment, as far as they have room together.
-    pub(super) fn mget(&mut self, caller: Caller, keys: Keys<'a>) {
-        if self.refuse_long_keys(caller, keys) {
-            return;
-        }
-        if self.engine.session().is_none() || keys.len() == 1 {
-            self.say(caller, |encoder| encoder.array_header(keys.len()));
-            for key in keys {
-                self.single(caller, key, Op::Get, Shape::Value);
-            }
-            return;
-        }
-        self.say(caller, |encoder| encoder.array_header(keys.len()));
-        let (arguments, step) = keys.arguments();
-        let walk = ValueWalk { keys: arguments.place_in(self.raw), step };
-        self.begin_slices(caller, Source::Values(walk));
+/// MGET: all values at one moment, as far as they have room together.
+pub(super) fn mget<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, keys: Keys<'a>) {
+    if refuse_long_keys(gather, caller, keys) {
+        return;
     }
-
-    /// A snapshot of the next keys of an MGET.
-    pub(super) fn values_slice(
-        &mut self,
-        caller: Caller,
-        walk: &mut ValueWalk,
-        command: &[u8],
-    ) -> Slice {
-        let mut keys = Keys::among(walk.keys.walk(command), walk.step);
-        let answered_count = self.read_snapshot(caller, keys);
-        keys.by_ref().take(answered_count).for_each(drop);
-        walk.keys = keys.arguments().0.place_in(command);
-        if keys.is_empty() || answered_count == 0 { Slice::Last } else { Slice::More }
-    }
-
-    /// Reads the first of these keys at one moment; returns how many have been answered.
-    fn read_snapshot(&mut self, caller: Caller, keys: Keys<'_>) -> usize {
-        let pending = Pending {
-            slot: caller.slot as u32,
-            command: caller.index,
-            is_quiet: caller.is_quiet,
-            is_special: caller.is_quiet,
-            shape: Shape::Value,
-        };
-        let pendings = vec![pending; keys.len().min(SNAPSHOT_KEYS_MAX)];
-        let keys = keys.take(SNAPSHOT_KEYS_MAX);
-        let hashed: Vec<(KeyHash, &[u8])> = keys.map(|key| (self.core.hash(key), key)).collect();
-        let now = self.core.now;
-        let copied_bytes_max = self.core.output_limit_bytes.max(SLICE_BYTES);
-        let Some(session) = self.engine.session() else {
-            debug_assert!(false, "inside EXEC values are read one by one");
-            return 0;
-        };
-        let replies = ReplySink::new(self.core, &pendings);
-        let mut sink =
-            SnapshotSink { replies, copied_bytes_max, answered_count: 0, is_full: false };
-        session.read_snapshot(now, &hashed, &mut sink);
-        let answered_count = sink.answered_count;
-        self.core.charge(Work::keys(hashed.len()));
-        answered_count
-    }
-
-    /// MSET: all values become visible to MGET and EXEC at one moment.
-    pub(super) fn mset(&mut self, caller: Caller, pairs: Pairs<'a>) {
-        if self.refuse_long_keys(caller, pairs.keys()) {
-            return;
+    if gather.engine.session().is_none() || keys.len() == 1 {
+        gather.say(caller, |encoder| encoder.array_header(keys.len()));
+        for key in keys {
+            gather.single(caller, key, Op::Get, Shape::Value);
         }
-        self.with_locked(
-            caller,
-            pairs,
-            |gather, caller, pairs| gather.store_pairs(caller, pairs),
-            |gather, caller, pairs| gather.store_pairs(caller, pairs),
-        );
+        return;
     }
+    gather.say(caller, |encoder| encoder.array_header(keys.len()));
+    let (arguments, step) = keys.arguments();
+    let walk = ValueWalk { keys: arguments.place_in(gather.raw), step };
+    begin_slices(gather, caller, Source::Values(walk));
+}
 
-    /// MSETNX: all or none.
-    pub(super) fn mset_nx(&mut self, caller: Caller, pairs: Pairs<'a>) {
-        if self.refuse_long_keys(caller, pairs.keys()) {
-            return;
-        }
-        self.with_locked(
-            caller,
-            pairs,
-            |gather, caller, pairs| gather.store_absent(caller, pairs),
-            |gather, caller, pairs| gather.store_absent(caller, pairs),
-        );
+/// A snapshot of the next keys of an MGET.
+pub(super) fn values_slice<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    walk: &mut ValueWalk,
+    command: &[u8],
+) -> Slice {
+    let mut keys = Keys::among(walk.keys.walk(command), walk.step);
+    let answered_count = read_snapshot(gather, caller, keys);
+    keys.by_ref().take(answered_count).for_each(drop);
+    walk.keys = keys.arguments().0.place_in(command);
+    if keys.is_empty() || answered_count == 0 { Slice::Last } else { Slice::More }
+}
+
+/// Reads the first of these keys at one moment; returns how many have been answered.
+fn read_snapshot<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    keys: Keys<'_>,
+) -> usize {
+    let pending = Pending {
+        slot: caller.slot as u32,
+        command: caller.index,
+        is_quiet: caller.is_quiet,
+        is_special: caller.is_quiet,
+        shape: Shape::Value,
+    };
+    let pendings = vec![pending; keys.len().min(SNAPSHOT_KEYS_MAX)];
+    let keys = keys.take(SNAPSHOT_KEYS_MAX);
+    let hashed: Vec<(KeyHash, &[u8])> = keys.map(|key| (gather.core.hash(key), key)).collect();
+    let now = gather.core.now;
+    let copied_bytes_max = gather.core.output_limit_bytes.max(SLICE_BYTES);
+    let Some(session) = gather.engine.session() else {
+        debug_assert!(false, "inside EXEC values are read one by one");
+        return 0;
+    };
+    let replies = ReplySink::new(gather.core, &pendings);
+    let mut sink = SnapshotSink { replies, copied_bytes_max, answered_count: 0, is_full: false };
+    session.read_snapshot(now, &hashed, &mut sink);
+    let answered_count = sink.answered_count;
+    gather.core.charge(Work::keys(hashed.len()));
+    answered_count
+}
+
+/// MSET: all values become visible to MGET and EXEC at one moment.
+pub(super) fn mset<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    pairs: Pairs<'a>,
+) {
+    if refuse_long_keys(gather, caller, pairs.keys()) {
+        return;
     }
+    with_locked(
+        gather,
+        caller,
+        pairs,
+        |gather, caller, pairs| store_pairs(gather, caller, pairs),
+        |gather, caller, pairs| store_pairs(gather, caller, pairs),
+    );
+}
 
-    /// Runs one of two functions with the keys' locks held. (They are the same function; a closure
-    /// cannot be generic over the engine.)
-    fn with_locked(
-        &mut self,
-        caller: Caller,
-        pairs: Pairs<'a>,
-        here: impl FnOnce(&mut Self, Caller, Pairs<'a>),
-        locked: impl FnOnce(&mut Gather<'_, 'a, store::LockedSession<'_>>, Caller, Pairs<'a>),
-    ) {
-        if self.engine.session().is_none() {
-            return here(self, caller, pairs);
-        }
-        let lens = pairs.map(|(key, value)| entry_len_max_bytes(key.len(), value.len()) as u64);
-        let (now, room) = (self.core.now, Room::of(lens));
-        if self.refuse_atomic(caller, pairs.len(), room.bytes()) {
-            return;
-        }
-        self.settle(caller.slot);
-        self.core.connections[caller.slot].has_written = true;
-        let hashes: Vec<KeyHash> = pairs.keys().map(|key| self.core.hash(key)).collect();
-        if let Some(session) = self.engine.session() {
-            let mut keys = session.lock_keys(now, &hashes, room);
-            let mut gather = Gather::new(&mut keys, self.core);
-            locked(&mut gather, caller, pairs);
-            gather.flush();
-        }
+/// MSETNX: all or none.
+pub(super) fn mset_nx<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    pairs: Pairs<'a>,
+) {
+    if refuse_long_keys(gather, caller, pairs.keys()) {
+        return;
     }
+    with_locked(
+        gather,
+        caller,
+        pairs,
+        |gather, caller, pairs| store_absent(gather, caller, pairs),
+        |gather, caller, pairs| store_absent(gather, caller, pairs),
+    );
+}
 
-    fn store_pairs(&mut self, caller: Caller, pairs: Pairs<'a>) {
-        let mut left = pairs.len();
+/// Runs one of two functions with the keys' locks held. (They are the same function; a closure
+/// cannot be generic over the engine.)
+fn with_locked<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    pairs: Pairs<'a>,
+    here: impl FnOnce(&mut Gather<'_, 'a, E>, Caller, Pairs<'a>),
+    locked: impl FnOnce(&mut Gather<'_, 'a, store::LockedSession<'_>>, Caller, Pairs<'a>),
+) {
+    if gather.engine.session().is_none() {
+        return here(gather, caller, pairs);
+    }
+    let lens = pairs.map(|(key, value)| entry_len_max_bytes(key.len(), value.len()) as u64);
+    let (now, room) = (gather.core.now, Room::of(lens));
+    if refuse_atomic(gather, caller, pairs.len(), room.bytes()) {
+        return;
+    }
+    gather.settle(caller.slot);
+    gather.core.connections[caller.slot].has_written = true;
+    let hashes: Vec<KeyHash> = pairs.keys().map(|key| gather.core.hash(key)).collect();
+    if let Some(session) = gather.engine.session() {
+        let mut keys = session.lock_keys(now, &hashes, room);
+        let mut gather = Gather::new(&mut keys, gather.core);
+        locked(&mut gather, caller, pairs);
+        gather.flush();
+    }
+}
+
+fn store_pairs<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, pairs: Pairs<'a>) {
+    let mut left = pairs.len();
+    for (key, value) in pairs {
+        left -= 1;
+        let set = strings::write(value, Expiry::Never, Condition::Always);
+        gather.single(caller, key, set, Shape::AllStored { is_last: left == 0 });
+    }
+}
+
+fn store_absent<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, pairs: Pairs<'a>) {
+    gather.flush();
+    let mut observed = Observed::default();
+    let now = gather.core.now;
+    for key in pairs.keys() {
+        gather.engine.execute(now, &[get(key, gather.core.hasher.hash(key))], &mut observed);
+    }
+    if observed.hit_count == 0 {
         for (key, value) in pairs {
-            left -= 1;
-            let set = strings::write(value, Expiry::Never, Condition::Always);
-            self.single(caller, key, set, Shape::AllStored { is_last: left == 0 });
+            let op = strings::write(value, Expiry::Never, Condition::Always);
+            let request = Request { key, hash: gather.core.hash(key), op };
+            gather.engine.execute(now, &[request], &mut observed);
         }
     }
+    gather.core.charge(Work::keys(2 * pairs.len()));
+    match observed.failed {
+        Some(error) => gather.fail(caller, &error),
+        None => {
+            let is_stored = i64::from(observed.hit_count == 0);
+            gather.say(caller, |encoder| encoder.integer(is_stored));
+        }
+    }
+}
 
-    fn store_absent(&mut self, caller: Caller, pairs: Pairs<'a>) {
-        self.flush();
-        let mut observed = Observed::default();
-        let now = self.core.now;
-        for key in pairs.keys() {
-            self.engine.execute(now, &[get(key, self.core.hasher.hash(key))], &mut observed);
+/// RENAME and RENAMENX: value, flags and expiry move.
+pub(super) fn rename<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    source: &'a [u8],
+    target: &'a [u8],
+    policy: Target,
+) {
+    let moved = transfer_item(gather, caller.slot, source, target, policy, After::DeleteSource);
+    match (moved, policy) {
+        (Ok(Transferred::Yes), Target::Any) => gather.say(caller, |encoder| encoder.ok()),
+        (Ok(Transferred::NoSource), _) => gather.fail(caller, &ErrorReply::NoSuchKey),
+        (Ok(done), _) => {
+            let done = i64::from(done == Transferred::Yes);
+            gather.say(caller, |encoder| encoder.integer(done));
         }
-        if observed.hit_count == 0 {
-            for (key, value) in pairs {
-                let op = strings::write(value, Expiry::Never, Condition::Always);
-                let request = Request { key, hash: self.core.hash(key), op };
-                self.engine.execute(now, &[request], &mut observed);
-            }
-        }
-        self.core.charge(Work::keys(2 * pairs.len()));
-        match observed.failed {
-            Some(error) => self.fail(caller, &error),
-            None => {
-                let is_stored = i64::from(observed.hit_count == 0);
-                self.say(caller, |encoder| encoder.integer(is_stored));
-            }
-        }
+        (Err(error), _) => gather.fail(caller, &error),
     }
+}
 
-    /// RENAME and RENAMENX: value, flags and expiry move.
-    pub(super) fn rename(
-        &mut self,
-        caller: Caller,
-        source: &'a [u8],
-        target: &'a [u8],
-        policy: Target,
-    ) {
-        let moved = self.transfer(caller.slot, source, target, policy, After::DeleteSource);
-        match (moved, policy) {
-            (Ok(Transferred::Yes), Target::Any) => self.say(caller, |encoder| encoder.ok()),
-            (Ok(Transferred::NoSource), _) => self.fail(caller, &ErrorReply::NoSuchKey),
-            (Ok(done), _) => {
-                let done = i64::from(done == Transferred::Yes);
-                self.say(caller, |encoder| encoder.integer(done));
-            }
-            (Err(error), _) => self.fail(caller, &error),
+/// COPY.
+pub(super) fn run_copy<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    copy: &Copy<'a>,
+) {
+    if copy.database_index.is_some_and(|index| index != 0) {
+        if gather.core.cluster.is_some() {
+            return gather.fail(caller, &ErrorReply::CopyInCluster);
         }
+        return gather.fail(caller, &ErrorReply::DatabaseIndex);
     }
+    if copy.source == copy.target {
+        return gather.fail(caller, &ErrorReply::SameSourceAndTarget);
+    }
+    let policy = if copy.replaces { Target::Any } else { Target::Absent };
+    match transfer_item(gather, caller.slot, copy.source, copy.target, policy, After::KeepSource) {
+        Ok(done) => {
+            let is_absent = done == Transferred::NoSource;
+            count_lookups(gather, caller, u64::from(!is_absent), u64::from(is_absent));
+            let done = i64::from(done == Transferred::Yes);
+            gather.say(caller, |encoder| encoder.integer(done));
+        }
+        Err(error) => gather.fail(caller, &error),
+    }
+}
 
-    /// COPY.
-    pub(super) fn copy(&mut self, caller: Caller, copy: &Copy<'a>) {
-        if copy.database_index.is_some_and(|index| index != 0) {
-            if self.core.cluster.is_some() {
-                return self.fail(caller, &ErrorReply::CopyInCluster);
-            }
-            return self.fail(caller, &ErrorReply::DatabaseIndex);
-        }
-        if copy.source == copy.target {
-            return self.fail(caller, &ErrorReply::SameSourceAndTarget);
-        }
-        let policy = if copy.replaces { Target::Any } else { Target::Absent };
-        match self.transfer(caller.slot, copy.source, copy.target, policy, After::KeepSource) {
-            Ok(done) => {
-                let is_absent = done == Transferred::NoSource;
-                self.count_lookups(caller, u64::from(!is_absent), u64::from(is_absent));
-                let done = i64::from(done == Transferred::Yes);
-                self.say(caller, |encoder| encoder.integer(done));
-            }
-            Err(error) => self.fail(caller, &error),
-        }
+fn transfer_item<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    source: &[u8],
+    target: &[u8],
+    policy: Target,
+    after: After,
+) -> Result<Transferred, ErrorReply<'static>> {
+    if source.len().max(target.len()) > store::KEY_LEN_MAX_BYTES {
+        return Err(ErrorReply::KeyTooLong);
     }
-
-    fn transfer(
-        &mut self,
-        slot: usize,
-        source: &[u8],
-        target: &[u8],
-        policy: Target,
-        after: After,
-    ) -> Result<Transferred, ErrorReply<'static>> {
-        if source.len().max(target.len()) > store::KEY_LEN_MAX_BYTES {
-            return Err(ErrorReply::KeyTooLong);
-        }
-        self.settle(slot);
-        self.core.connections[slot].has_written = true;
-        let now = self.core.now;
-        let source = (source, self.core.hash(source));
-        let target = (target, self.core.hash(target));
-        if self.engine.session().is_none() {
-            self.flush();
-        }
-        // Room is made, and the copy booked, before the locks are taken. The value may grow in
-        // between; then the write may find no room and reports it.
-        let mut seen = Observed::default();
-        let request = [get(source.0, source.1)];
-        match self.engine.session() {
-            Some(session) => session.execute(now, &request, &mut seen),
-            None => self.engine.execute(now, &request, &mut seen),
-        }
-        let copy_bytes = seen.value_len_bytes as u64;
-        self.core.charge(Work::keys(2));
-        self.core.charge(Work::bytes(copy_bytes));
-        if !self.core.ledger.try_reserve(Kind::Bodies, copy_bytes) {
-            return Err(NO_ROOM_FOR_VALUES);
-        }
-        let mut room = Room::of([entry_len_max_bytes(target.0.len(), seen.value_len_bytes) as u64]);
-        if after == After::DeleteSource {
-            // The delete that a log records.
-            room.add(entry_len_max_bytes(source.0.len(), 0) as u64);
-        }
-        let done = match self.engine.session() {
-            Some(session) => {
-                let mut locked = session.lock_keys(now, &[source.1, target.1], room);
-                transfer(&mut locked, now, source, target, policy, after)
-            }
-            None => transfer(self.engine, now, source, target, policy, after),
-        };
-        self.core.ledger.release(Kind::Bodies, copy_bytes);
-        done
+    gather.settle(slot);
+    gather.core.connections[slot].has_written = true;
+    let now = gather.core.now;
+    let source = (source, gather.core.hash(source));
+    let target = (target, gather.core.hash(target));
+    if gather.engine.session().is_none() {
+        gather.flush();
     }
+    // Room is made, and the copy booked, before the locks are taken. The value may grow in
+    // between; then the write may find no room and reports it.
+    let mut seen = Observed::default();
+    let request = [get(source.0, source.1)];
+    match gather.engine.session() {
+        Some(session) => session.execute(now, &request, &mut seen),
+        None => gather.engine.execute(now, &request, &mut seen),
+    }
+    let copy_bytes = seen.value_len_bytes as u64;
+    gather.core.charge(Work::keys(2));
+    gather.core.charge(Work::bytes(copy_bytes));
+    if !gather.core.ledger.try_reserve(Kind::Bodies, copy_bytes) {
+        return Err(NO_ROOM_FOR_VALUES);
+    }
+    let mut room = Room::of([entry_len_max_bytes(target.0.len(), seen.value_len_bytes) as u64]);
+    if after == After::DeleteSource {
+        // The delete that a log records.
+        room.add(entry_len_max_bytes(source.0.len(), 0) as u64);
+    }
+    let done = match gather.engine.session() {
+        Some(session) => {
+            let mut locked = session.lock_keys(now, &[source.1, target.1], room);
+            transfer(&mut locked, now, source, target, policy, after)
+        }
+        None => transfer(gather.engine, now, source, target, policy, after),
+    };
+    gather.core.ledger.release(Kind::Bodies, copy_bytes);
+    done
 }
 
 /// What happens to the source of a copy.

@@ -25,137 +25,181 @@ use runtime::walks::{Caller, Gathered, Slice, Slices, Source};
 use wire::resp::ErrorReply;
 
 use crate::gather::Gather;
+use crate::resp::bit_operation::bit_op_slice;
+use crate::resp::clients_walk::clients_slice;
+use crate::resp::command::walk::commands_slice;
+use crate::resp::counting::count_slice;
+use crate::resp::disk_wait::disk_slice;
+use crate::resp::key_range::range_slice;
+use crate::resp::lcs::lcs_slice;
+use crate::resp::names::names_slice;
+use crate::resp::several::values_slice;
 
 /// The maximum part of the client buffers for a reply that is gathered before it is sent.
 const GATHERED_BUFFER_PART: u64 = 4;
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Nothing gathered yet.
-    pub(super) fn gathered(&mut self) -> Gathered {
-        let bytes_max = self.core.shared.buffer_budget().limit_bytes() / GATHERED_BUFFER_PART;
-        Gathered {
-            bytes: self.core.pool.pop().unwrap_or_default(),
-            bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX),
-            ..Gathered::default()
-        }
+/// Nothing gathered yet.
+pub(super) fn gathered<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>) -> Gathered {
+    let bytes_max = gather.core.shared.buffer_budget().limit_bytes() / GATHERED_BUFFER_PART;
+    Gathered {
+        bytes: gather.core.pool.pop().unwrap_or_default(),
+        bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX),
+        ..Gathered::default()
     }
+}
 
-    /// Replies with an array of the gathered elements.
-    pub(super) fn say_gathered(&mut self, caller: Caller, gathered: Gathered) {
-        self.say(caller, |encoder| {
-            encoder.array_header(gathered.count);
-            encoder.out().extend_from_slice(&gathered.bytes);
-        });
-        self.drop_gathered(gathered);
-    }
+/// Replies with an array of the gathered elements.
+pub(super) fn say_gathered<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    gathered: Gathered,
+) {
+    gather.say(caller, |encoder| {
+        encoder.array_header(gathered.count);
+        encoder.out().extend_from_slice(&gathered.bytes);
+    });
+    drop_gathered(gather, gathered);
+}
 
-    /// Keeps the buffer of a reply that is not sent.
-    pub(super) fn drop_gathered(&mut self, mut gathered: Gathered) {
-        gathered.bytes.clear();
-        if gathered.bytes.capacity() > 0 {
-            self.core.return_buffer(gathered.bytes);
-        }
+/// Keeps the buffer of a reply that is not sent.
+pub(super) fn drop_gathered<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, mut gathered: Gathered) {
+    gathered.bytes.clear();
+    if gathered.bytes.capacity() > 0 {
+        gather.core.return_buffer(gathered.bytes);
     }
+}
 
-    /// Makes the first slice of a reply; the connection keeps the source of the others. Beside
-    /// other connections, a long reply begins after their commands (W4).
-    pub(super) fn begin_slices(&mut self, caller: Caller, mut source: Source) {
-        self.settle(caller.slot);
-        if source.is_long() && self.core.is_beside_others() {
-            self.core.note_slice(caller.slot);
-            return self.keep_slices(caller, source);
-        }
-        if self.slice(caller, &mut source, self.raw) == Slice::More {
-            self.keep_slices(caller, source);
-        }
+/// Makes the first slice of a reply; the connection keeps the source of the others. Beside
+/// other connections, a long reply begins after their commands (W4).
+pub(super) fn begin_slices<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    mut source: Source,
+) {
+    gather.settle(caller.slot);
+    if source.is_long() && gather.core.is_beside_others() {
+        gather.core.note_slice(caller.slot);
+        return keep_slices(gather, caller, source);
     }
+    if slice(gather, caller, &mut source, gather.raw) == Slice::More {
+        keep_slices(gather, caller, source);
+    }
+}
 
-    /// Keeps a source whose first slice has been made.
-    pub(super) fn keep_slices(&mut self, caller: Caller, source: Source) {
-        let slices = Slices { caller, source, command_bytes: self.raw.len(), rewritten: None };
-        self.core.connections[caller.slot].resp().slices = Some(Box::new(slices));
-    }
+/// Keeps a source whose first slice has been made.
+pub(super) fn keep_slices<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    source: Source,
+) {
+    let slices = Slices { caller, source, command_bytes: gather.raw.len(), rewritten: None };
+    gather.core.connections[caller.slot].resp().slices = Some(Box::new(slices));
+}
 
-    /// Records the length of a command in the input that has not finished.
-    #[cold]
-    pub(super) fn note_command_bytes(&mut self, slot: usize, command_bytes: usize) {
-        if let Some(slices) = &mut self.core.connections[slot].resp().slices {
-            slices.command_bytes = command_bytes;
-        }
+/// Records the length of a command in the input that has not finished.
+#[cold]
+pub(super) fn note_command_bytes<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    command_bytes: usize,
+) {
+    if let Some(slices) = &mut gather.core.connections[slot].resp().slices {
+        slices.command_bytes = command_bytes;
     }
+}
 
-    /// Records that the command was rewritten: its words are not in the input.
-    pub(super) fn keep_rewritten(&mut self, slot: usize, bytes: &[u8]) {
-        if let Some(slices) = &mut self.core.connections[slot].resp().slices {
-            slices.rewritten = Some(bytes.into());
-        }
+/// Records that the command was rewritten: its words are not in the input.
+pub(super) fn keep_rewritten<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    bytes: &[u8],
+) {
+    if let Some(slices) = &mut gather.core.connections[slot].resp().slices {
+        slices.rewritten = Some(bytes.into());
     }
+}
 
-    /// Makes the next slice of the command that `input` begins with (I1); returns the number of
-    /// consumed bytes: none, or all of the command.
-    #[cold]
-    pub(super) fn resume_slices(&mut self, slot: usize, input: &[u8]) -> usize {
-        let Some(slices) = self.core.connections[slot].resp().slices.take() else { return 0 };
-        let command_bytes = slices.command_bytes;
-        debug_assert!(command_bytes <= input.len(), "I1");
-        let command = &input[..command_bytes.min(input.len())];
-        self.next_slice(slices, command);
-        match self.core.connections[slot].resp().slices.is_some() {
-            true => 0,
-            false => command.len(),
-        }
+/// Makes the next slice of the command that `input` begins with (I1); returns the number of
+/// consumed bytes: none, or all of the command.
+#[cold]
+pub(super) fn resume_slices<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    input: &[u8],
+) -> usize {
+    let Some(slices) = gather.core.connections[slot].resp().slices.take() else { return 0 };
+    let command_bytes = slices.command_bytes;
+    debug_assert!(command_bytes <= input.len(), "I1");
+    let command = &input[..command_bytes.min(input.len())];
+    next_slice(gather, slices, command);
+    match gather.core.connections[slot].resp().slices.is_some() {
+        true => 0,
+        false => command.len(),
     }
+}
 
-    /// Makes all remaining slices: the commands after it in EXEC do not wait.
-    pub(super) fn end_slices(&mut self, slot: usize, command: &[u8]) {
-        while let Some(slices) = self.core.connections[slot].resp().slices.take() {
-            self.next_slice(slices, command);
-        }
+/// Makes all remaining slices: the commands after it in EXEC do not wait.
+pub(super) fn end_slices<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    command: &[u8],
+) {
+    while let Some(slices) = gather.core.connections[slot].resp().slices.take() {
+        next_slice(gather, slices, command);
     }
+}
 
-    /// Makes the next slice; the source of the others stays with the connection.
-    pub(super) fn next_slice(&mut self, mut slices: Box<Slices>, command: &[u8]) {
-        let Slices { caller, source, rewritten, .. } = &mut *slices;
-        let (caller, command) = (*caller, rewritten.as_deref().unwrap_or(command));
-        if self.slice(caller, source, command) == Slice::More {
-            self.core.connections[caller.slot].resp().slices = Some(slices);
-            return;
-        }
-        // The next command of the pipeline may need as much.
-        drop(slices);
-        let connection = &mut self.core.connections[caller.slot];
-        let held = connection.books();
-        self.core.ledger.rebook(&mut connection.booked, held);
+/// Makes the next slice; the source of the others stays with the connection.
+pub(super) fn next_slice<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    mut slices: Box<Slices>,
+    command: &[u8],
+) {
+    let Slices { caller, source, rewritten, .. } = &mut *slices;
+    let (caller, command) = (*caller, rewritten.as_deref().unwrap_or(command));
+    if slice(gather, caller, source, command) == Slice::More {
+        gather.core.connections[caller.slot].resp().slices = Some(slices);
+        return;
     }
+    // The next command of the pipeline may need as much.
+    drop(slices);
+    let connection = &mut gather.core.connections[caller.slot];
+    let held = connection.books();
+    gather.core.ledger.rebook(&mut connection.booked, held);
+}
 
-    fn slice(&mut self, caller: Caller, source: &mut Source, command: &[u8]) -> Slice {
-        self.core.note_slice(caller.slot);
-        let ended = match source {
-            Source::Range(walk) => self.range_slice(caller, walk),
-            Source::Commands(walk) => self.commands_slice(caller, walk, command),
-            Source::Values(walk) => self.values_slice(caller, walk, command),
-            Source::Count(walk) => self.count_slice(caller, walk, command),
-            Source::Names(walk) => self.names_slice(caller, walk),
-            Source::Lcs(walk) => self.lcs_slice(caller, walk),
-            Source::BitOp(walk) => self.bit_op_slice(caller, walk, command),
-            Source::Clients(walk) => self.clients_slice(caller, walk, command),
-            Source::Disk(wait) => self.disk_slice(caller, wait),
-        };
-        let made_bytes = self.core.connections[caller.slot].output.encoded_bytes();
-        self.core.made(made_bytes);
-        ended
-    }
+fn slice<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    source: &mut Source,
+    command: &[u8],
+) -> Slice {
+    gather.core.note_slice(caller.slot);
+    let ended = match source {
+        Source::Range(walk) => range_slice(gather, caller, walk),
+        Source::Commands(walk) => commands_slice(gather, caller, walk, command),
+        Source::Values(walk) => values_slice(gather, caller, walk, command),
+        Source::Count(walk) => count_slice(gather, caller, walk, command),
+        Source::Names(walk) => names_slice(gather, caller, walk),
+        Source::Lcs(walk) => lcs_slice(gather, caller, walk),
+        Source::BitOp(walk) => bit_op_slice(gather, caller, walk, command),
+        Source::Clients(walk) => clients_slice(gather, caller, walk, command),
+        Source::Disk(wait) => disk_slice(gather, caller, wait),
+    };
+    let made_bytes = gather.core.connections[caller.slot].output.encoded_bytes();
+    gather.core.made(made_bytes);
+    ended
+}
 
-    /// Whether there is room for the bytes that sources have gathered; answers the error itself.
-    /// Some is left for the copies that are sent: beyond the limit clients are closed.
-    pub(super) fn may_gather_on(&mut self, caller: Caller) -> bool {
-        let has_room = !self.core.ledger.is_tight();
-        if !has_room {
-            let text = "the client buffers are full: try again, or ask for less";
-            self.fail(caller, &ErrorReply::Other(text));
-        }
-        has_room
+/// Whether there is room for the bytes that sources have gathered; answers the error itself.
+/// Some is left for the copies that are sent: beyond the limit clients are closed.
+pub(super) fn may_gather_on<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) -> bool {
+    let has_room = !gather.core.ledger.is_tight();
+    if !has_room {
+        let text = "the client buffers are full: try again, or ask for less";
+        gather.fail(caller, &ErrorReply::Other(text));
     }
+    has_room
 }
 
 #[cfg(test)]

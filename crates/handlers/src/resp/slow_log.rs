@@ -11,38 +11,45 @@ use crate::gather::Gather;
 /// The number of entries that SLOWLOG GET shows by default.
 const SHOWN: usize = 10;
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Runs one of these.
-    pub(super) fn slow_log(&mut self, caller: Caller, id: CommandId, args: ArgIter<'a>) {
-        self.settle(caller.slot);
-        match id {
-            CommandId::SlowlogLen => {
-                let len = self.core.shared.slow_log().len() as i64;
-                self.say(caller, |encoder| encoder.integer(len));
-            }
-            CommandId::SlowlogReset => {
-                self.core.shared.slow_log().clear();
-                self.say(caller, |encoder| encoder.ok());
-            }
-            _ => self.slow_log_get(caller, args),
+/// Runs one of these.
+pub(super) fn slow_log<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    id: CommandId,
+    args: ArgIter<'a>,
+) {
+    gather.settle(caller.slot);
+    match id {
+        CommandId::SlowlogLen => {
+            let len = gather.core.shared.slow_log().len() as i64;
+            gather.say(caller, |encoder| encoder.integer(len));
         }
+        CommandId::SlowlogReset => {
+            gather.core.shared.slow_log().clear();
+            gather.say(caller, |encoder| encoder.ok());
+        }
+        _ => slow_log_get(gather, caller, args),
     }
+}
 
-    fn slow_log_get(&mut self, caller: Caller, mut args: ArgIter<'a>) {
-        let count = match (args.next(), args.next()) {
-            (None, _) => Ok(SHOWN),
-            (Some(count), None) => read_count(count),
-            _ => Err(ErrorReply::SubcommandSyntax(CommandId::SlowlogGet)),
-        };
-        match count {
-            Err(error) => self.fail(caller, &error),
-            Ok(count) => {
-                let entries = self.core.shared.slow_log().newest(count);
-                self.say(caller, |encoder| {
-                    encoder.array_header(entries.len());
-                    entries.iter().for_each(|entry| encode(encoder, entry));
-                });
-            }
+fn slow_log_get<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    mut args: ArgIter<'a>,
+) {
+    let count = match (args.next(), args.next()) {
+        (None, _) => Ok(SHOWN),
+        (Some(count), None) => read_count(count),
+        _ => Err(ErrorReply::SubcommandSyntax(CommandId::SlowlogGet)),
+    };
+    match count {
+        Err(error) => gather.fail(caller, &error),
+        Ok(count) => {
+            let entries = gather.core.shared.slow_log().newest(count);
+            gather.say(caller, |encoder| {
+                encoder.array_header(entries.len());
+                entries.iter().for_each(|entry| encode(encoder, entry));
+            });
         }
     }
 }

@@ -23,68 +23,78 @@ pub(super) const NO_SUCH_CHANNEL: ErrorReply<'static> = ErrorReply::Other(
      __redis__:invalidate",
 );
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// SUBSCRIBE.
-    pub(super) fn subscribe(&mut self, caller: Caller, channels: ArgIter<'a>) {
-        self.settle(caller.slot);
-        if has_others(channels) {
-            return self.fail(caller, &NO_SUCH_CHANNEL);
+/// SUBSCRIBE.
+pub(super) fn subscribe<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    channels: ArgIter<'a>,
+) {
+    gather.settle(caller.slot);
+    if has_others(channels) {
+        return gather.fail(caller, &NO_SUCH_CHANNEL);
+    }
+    let connection = &mut gather.core.connections[caller.slot];
+    connection.resp().is_subscribed = true;
+    connection.client.set_subscribed(true);
+    // As for a client that tracks: from now on its commands take the general path, where they
+    // are checked.
+    gather.core.shared.tracking().is_ready(gather.core.connections[caller.slot].client.id);
+    gather.core.has_exceptions = true;
+    gather.say(caller, |encoder| {
+        channels.for_each(|channel| encode_change(encoder, "subscribe", Some(channel), 1));
+    });
+}
+
+/// UNSUBSCRIBE; without channels, of all.
+pub(super) fn unsubscribe<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    channels: ArgIter<'a>,
+) {
+    gather.settle(caller.slot);
+    let connection = &mut gather.core.connections[caller.slot];
+    let was_subscribed = connection.resp().is_subscribed;
+    let ends = channels.len() == 0 || channels.clone().any(|channel| channel == CHANNEL);
+    if ends {
+        connection.resp().is_subscribed = false;
+        connection.client.set_subscribed(false);
+    }
+    gather.say(caller, |encoder| {
+        if channels.len() == 0 {
+            let channel = was_subscribed.then_some(CHANNEL);
+            return encode_change(encoder, "unsubscribe", channel, 0);
         }
-        let connection = &mut self.core.connections[caller.slot];
-        connection.resp().is_subscribed = true;
-        connection.client.set_subscribed(true);
-        // As for a client that tracks: from now on its commands take the general path, where they
-        // are checked.
-        self.core.shared.tracking().is_ready(self.core.connections[caller.slot].client.id);
-        self.core.has_exceptions = true;
-        self.say(caller, |encoder| {
-            channels.for_each(|channel| encode_change(encoder, "subscribe", Some(channel), 1));
-        });
-    }
-
-    /// UNSUBSCRIBE; without channels, of all.
-    pub(super) fn unsubscribe(&mut self, caller: Caller, channels: ArgIter<'a>) {
-        self.settle(caller.slot);
-        let connection = &mut self.core.connections[caller.slot];
-        let was_subscribed = connection.resp().is_subscribed;
-        let ends = channels.len() == 0 || channels.clone().any(|channel| channel == CHANNEL);
-        if ends {
-            connection.resp().is_subscribed = false;
-            connection.client.set_subscribed(false);
+        let mut count = i64::from(was_subscribed);
+        for channel in channels {
+            if channel == CHANNEL {
+                count = 0;
+            }
+            encode_change(encoder, "unsubscribe", Some(channel), count);
         }
-        self.say(caller, |encoder| {
-            if channels.len() == 0 {
-                let channel = was_subscribed.then_some(CHANNEL);
-                return encode_change(encoder, "unsubscribe", channel, 0);
-            }
-            let mut count = i64::from(was_subscribed);
-            for channel in channels {
-                if channel == CHANNEL {
-                    count = 0;
-                }
-                encode_change(encoder, "unsubscribe", Some(channel), count);
-            }
-        });
-    }
+    });
+}
 
-    /// Whether the client is a subscriber in RESP2, where replies and messages look alike.
-    pub(super) fn listens_only(&mut self, slot: usize) -> bool {
-        let resp = self.core.connections[slot].resp();
-        resp.is_subscribed && resp.protocol == Protocol::Resp2
-    }
+/// Whether the client is a subscriber in RESP2, where replies and messages look alike.
+pub(super) fn listens_only<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize) -> bool {
+    let resp = gather.core.connections[slot].resp();
+    resp.is_subscribed && resp.protocol == Protocol::Resp2
+}
 
-    /// Whether a subscriber in RESP2 may not send this command; answers the error itself.
-    #[cold]
-    pub(super) fn is_out_of_place(&mut self, caller: Caller, id: Option<CommandId>) -> bool {
-        let Some(id) = id.filter(|id| !ALLOWED.contains(id)) else { return false };
-        let text = format!(
-            "Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are \
-             allowed in this context",
-            id.name()
-        );
-        self.fail(caller, &ErrorReply::Other(&text));
-        true
-    }
+/// Whether a subscriber in RESP2 may not send this command; answers the error itself.
+#[cold]
+pub(super) fn is_out_of_place<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    id: Option<CommandId>,
+) -> bool {
+    let Some(id) = id.filter(|id| !ALLOWED.contains(id)) else { return false };
+    let text = format!(
+        "Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are \
+         allowed in this context",
+        id.name()
+    );
+    gather.fail(caller, &ErrorReply::Other(&text));
+    true
 }
 
 /// Whether some of the channels do not exist on this server.

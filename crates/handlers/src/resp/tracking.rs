@@ -29,6 +29,9 @@ use super::acl_log::DENIED_KEY;
 use super::id_of;
 use super::redirect::keys_in;
 use crate::gather::Gather;
+use crate::resp::acl_log::note_denied_prefix;
+use crate::resp::perform_admitted;
+use crate::resp::subscribe::listens_only;
 
 const NOT_ASKED: ErrorReply<'static> = ErrorReply::Other(
     "CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT \
@@ -148,282 +151,301 @@ impl<'a> Wanted<'a> {
     }
 }
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Whether a plain command of this connection may take the fast path, although those of some
-    /// connections may not.
-    #[cold]
-    pub(super) fn is_unexceptional(&mut self, slot: usize) -> bool {
-        !self.core.is_paused && !self.tracks(slot) && !self.listens_only(slot)
-    }
+/// Whether a plain command of this connection may take the fast path, although those of some
+/// connections may not.
+#[cold]
+pub(super) fn is_unexceptional<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize) -> bool {
+    !gather.core.is_paused && !tracks(gather, slot) && !listens_only(gather, slot)
+}
 
-    /// Whether the connection's client tracks.
-    pub(super) fn tracks(&mut self, slot: usize) -> bool {
-        self.core.connections[slot].resp().tracker.is_some()
-    }
+/// Whether the connection's client tracks.
+pub(super) fn tracks<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize) -> bool {
+    gather.core.connections[slot].resp().tracker.is_some()
+}
 
-    /// Whether CLIENT TRACKING may run: before it confirms that the client tracks, every writing
-    /// thread knows (tracking T2).
-    #[cold]
-    pub(super) fn may_track(
-        &mut self,
-        slot: usize,
-        parsed: &Result<Command<'a>, CommandError<'a>>,
-    ) -> bool {
-        let Ok(Command::Operator { args, .. }) = parsed else { return true };
-        let is_on = args.clone().next().is_some_and(|word| word.eq_ignore_ascii_case(b"on"));
-        let standing = self.core.connections[slot].resp().pass.standing;
-        let is_refused = standing == Standing::NeedsAuth || self.core.cluster.is_some();
-        if !is_on || is_refused || self.core.shared.is_stopping() {
-            return true;
-        }
-        let client_id = self.core.connections[slot].client.id;
-        let is_ready = self.core.shared.tracking().is_ready(client_id);
-        if !is_ready {
-            self.core.shared.wake_all();
-        }
-        is_ready
+/// Whether CLIENT TRACKING may run: before it confirms that the client tracks, every writing
+/// thread knows (tracking T2).
+#[cold]
+pub(super) fn may_track<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    parsed: &Result<Command<'a>, CommandError<'a>>,
+) -> bool {
+    let Ok(Command::Operator { args, .. }) = parsed else { return true };
+    let is_on = args.clone().next().is_some_and(|word| word.eq_ignore_ascii_case(b"on"));
+    let standing = gather.core.connections[slot].resp().pass.standing;
+    let is_refused = standing == Standing::NeedsAuth || gather.core.cluster.is_some();
+    if !is_on || is_refused || gather.core.shared.is_stopping() {
+        return true;
     }
-
-    /// A command of a client that tracks.
-    #[cold]
-    pub(super) fn perform_tracked(
-        &mut self,
-        caller: Caller,
-        parsed: Result<Command<'a>, CommandError<'a>>,
-        raw: &'a [u8],
-    ) {
-        let slot = caller.slot;
-        let id = id_of(&parsed);
-        let reads = id.is_some_and(|id| id.spec().flags.contains(Flags::READONLY));
-        if reads {
-            if parsed.is_ok() && !self.core.connections[slot].resp().is_queueing() {
-                self.remember_reads(slot, id, raw);
-            }
-            self.perform_admitted(caller, parsed, raw);
-            return self.end_tracked(slot, id);
-        }
-        let tracker = self.core.connections[slot].resp().tracker.clone();
-        let own = tracker.filter(|tracker| tracker.is_no_loop).map(|tracker| tracker.client.id);
-        if own.is_some() {
-            self.tell_changes(None); // Those of others.
-        }
-        self.perform_admitted(caller, parsed, raw);
-        self.tell_changes(own);
-        self.end_tracked(slot, id);
+    let client_id = gather.core.connections[slot].client.id;
+    let is_ready = gather.core.shared.tracking().is_ready(client_id);
+    if !is_ready {
+        gather.core.shared.wake_all();
     }
+    is_ready
+}
 
-    /// Executes the gathered requests, and sends messages about the keys they have changed.
-    fn tell_changes(&mut self, by: Option<u64>) {
-        self.look_up_changes(by);
-        self.core.tell();
-    }
-
-    /// Executes the gathered requests, and looks up the clients to notify of the keys they have
-    /// changed.
-    fn look_up_changes(&mut self, by: Option<u64>) {
-        self.flush();
-        self.engine.take_changes(&mut self.core.telling.changes);
-        self.core.look_up_changes(by);
-    }
-
-    /// Called after a queued command of a client that tracks: the reads of the next command are
-    /// registered separately.
-    #[cold]
-    pub(super) fn end_queued(&mut self, slot: usize, id: Option<CommandId>) {
-        let Some(tracker) = self.core.connections[slot].resp().tracker.clone() else { return };
-        if id.is_none_or(|id| !id.spec().flags.contains(Flags::READONLY)) {
-            self.look_up_changes(Some(tracker.client.id).filter(|_| tracker.is_no_loop));
+/// A command of a client that tracks.
+#[cold]
+pub(super) fn perform_tracked<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    parsed: Result<Command<'a>, CommandError<'a>>,
+    raw: &'a [u8],
+) {
+    let slot = caller.slot;
+    let id = id_of(&parsed);
+    let reads = id.is_some_and(|id| id.spec().flags.contains(Flags::READONLY));
+    if reads {
+        if parsed.is_ok() && !gather.core.connections[slot].resp().is_queueing() {
+            remember_reads(gather, slot, id, raw);
         }
+        perform_admitted(gather, caller, parsed, raw);
+        return end_tracked(gather, slot, id);
     }
-
-    /// Ends CLIENT CACHING, which holds for one command, or for one transaction.
-    fn end_tracked(&mut self, slot: usize, id: Option<CommandId>) {
-        let resp = self.core.connections[slot].resp();
-        let is_of_client = id.is_some_and(|id| id.name().starts_with("client|"));
-        if !is_of_client && !resp.is_queueing() {
-            resp.is_caching_asked = false;
-        }
+    let tracker = gather.core.connections[slot].resp().tracker.clone();
+    let own = tracker.filter(|tracker| tracker.is_no_loop).map(|tracker| tracker.client.id);
+    if own.is_some() {
+        tell_changes(gather, None); // Those of others.
     }
+    perform_admitted(gather, caller, parsed, raw);
+    tell_changes(gather, own);
+    end_tracked(gather, slot, id);
+}
 
-    /// Called after a command that was refused before it could run.
-    #[cold]
-    pub(super) fn end_refused(&mut self, slot: usize, id: Option<CommandId>) {
-        if self.tracks(slot) {
-            self.end_tracked(slot, id);
-        }
-        if id == Some(CommandId::ClientTracking) {
-            self.end_asking(slot);
-        }
+/// Executes the gathered requests, and sends messages about the keys they have changed.
+fn tell_changes<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, by: Option<u64>) {
+    look_up_changes(gather, by);
+    gather.core.tell();
+}
+
+/// Executes the gathered requests, and looks up the clients to notify of the keys they have
+/// changed.
+fn look_up_changes<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, by: Option<u64>) {
+    gather.flush();
+    gather.engine.take_changes(&mut gather.core.telling.changes);
+    gather.core.look_up_changes(by);
+}
+
+/// Called after a queued command of a client that tracks: the reads of the next command are
+/// registered separately.
+#[cold]
+pub(super) fn end_queued<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    id: Option<CommandId>,
+) {
+    let Some(tracker) = gather.core.connections[slot].resp().tracker.clone() else { return };
+    if id.is_none_or(|id| !id.spec().flags.contains(Flags::READONLY)) {
+        look_up_changes(gather, Some(tracker.client.id).filter(|_| tracker.is_no_loop));
     }
+}
 
-    /// Called after CLIENT TRACKING: a client that does not track by then is no longer about to.
-    #[cold]
-    pub(super) fn end_asking(&mut self, slot: usize) {
-        let resp = self.core.connections[slot].resp();
-        // A queued command may still request it; a subscriber counts as tracking.
-        if resp.tracker.is_none() && !resp.is_queueing() && !resp.is_subscribed {
-            let client_id = self.core.connections[slot].client.id;
-            self.core.shared.tracking().forget(client_id);
-        }
+/// Ends CLIENT CACHING, which holds for one command, or for one transaction.
+fn end_tracked<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, id: Option<CommandId>) {
+    let resp = gather.core.connections[slot].resp();
+    let is_of_client = id.is_some_and(|id| id.name().starts_with("client|"));
+    if !is_of_client && !resp.is_queueing() {
+        resp.is_caching_asked = false;
     }
+}
 
-    /// Registers the keys that a command is about to read, if its client keeps copies (tracking
-    /// T3).
-    pub(super) fn remember_reads(&mut self, slot: usize, id: Option<CommandId>, raw: &[u8]) {
-        let Some(id) = id.filter(|id| id.spec().flags.contains(Flags::READONLY)) else { return };
-        let Resp { tracker: Some(tracker), is_caching_asked, .. } =
-            self.core.connections[slot].resp()
-        else {
-            return;
-        };
-        let is_remembered = match tracker.consent() {
-            None => false,
-            Some(Consent::Always) => true,
-            Some(Consent::OptIn) => *is_caching_asked,
-            Some(Consent::OptOut) => !*is_caching_asked,
-        };
-        if !is_remembered {
-            return;
-        }
-        let client_id = tracker.client.id;
-        let tracking = self.core.shared.tracking();
-        let mut work = Work::default();
-        for key in keys_in(id, raw).into_iter().flatten() {
-            work += tracking.remember(key, client_id, &mut self.core.telling.taken);
-        }
-        self.core.charge(work);
-        self.holds_tracked = true;
+/// Called after a command that was refused before it could run.
+#[cold]
+pub(super) fn end_refused<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    id: Option<CommandId>,
+) {
+    if tracks(gather, slot) {
+        end_tracked(gather, slot, id);
     }
+    if id == Some(CommandId::ClientTracking) {
+        end_asking(gather, slot);
+    }
+}
 
-    /// CLIENT TRACKING and related subcommands.
-    pub(super) fn track(&mut self, caller: Caller, id: CommandId, mut args: ArgIter<'a>) {
-        self.settle(caller.slot);
-        match id {
-            CommandId::ClientTracking => {
-                let word = args.next().unwrap_or_default();
-                match Wanted::parse(&self.core.shared, args) {
-                    Err(error) => self.fail(caller, &error),
-                    Ok(wanted) if word.eq_ignore_ascii_case(b"on") => {
-                        self.start_tracking(caller, &wanted);
-                    }
-                    Ok(_) if word.eq_ignore_ascii_case(b"off") => {
-                        self.core.connections[caller.slot].resp().tracker = None;
-                        let client_id = self.core.connections[caller.slot].client.id;
-                        self.core.shared.tracking().stop(client_id);
-                        self.say(caller, |encoder| encoder.ok());
-                    }
-                    Ok(_) => self.fail(caller, &ErrorReply::Syntax),
+/// Called after CLIENT TRACKING: a client that does not track by then is no longer about to.
+#[cold]
+pub(super) fn end_asking<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize) {
+    let resp = gather.core.connections[slot].resp();
+    // A queued command may still request it; a subscriber counts as tracking.
+    if resp.tracker.is_none() && !resp.is_queueing() && !resp.is_subscribed {
+        let client_id = gather.core.connections[slot].client.id;
+        gather.core.shared.tracking().forget(client_id);
+    }
+}
+
+/// Registers the keys that a command is about to read, if its client keeps copies (tracking
+/// T3).
+pub(super) fn remember_reads<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    slot: usize,
+    id: Option<CommandId>,
+    raw: &[u8],
+) {
+    let Some(id) = id.filter(|id| id.spec().flags.contains(Flags::READONLY)) else { return };
+    let Resp { tracker: Some(tracker), is_caching_asked, .. } =
+        gather.core.connections[slot].resp()
+    else {
+        return;
+    };
+    let is_remembered = match tracker.consent() {
+        None => false,
+        Some(Consent::Always) => true,
+        Some(Consent::OptIn) => *is_caching_asked,
+        Some(Consent::OptOut) => !*is_caching_asked,
+    };
+    if !is_remembered {
+        return;
+    }
+    let client_id = tracker.client.id;
+    let tracking = gather.core.shared.tracking();
+    let mut work = Work::default();
+    for key in keys_in(id, raw).into_iter().flatten() {
+        work += tracking.remember(key, client_id, &mut gather.core.telling.taken);
+    }
+    gather.core.charge(work);
+    gather.holds_tracked = true;
+}
+
+/// CLIENT TRACKING and related subcommands.
+pub(super) fn track<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    id: CommandId,
+    mut args: ArgIter<'a>,
+) {
+    gather.settle(caller.slot);
+    match id {
+        CommandId::ClientTracking => {
+            let word = args.next().unwrap_or_default();
+            match Wanted::parse(&gather.core.shared, args) {
+                Err(error) => gather.fail(caller, &error),
+                Ok(wanted) if word.eq_ignore_ascii_case(b"on") => {
+                    start_tracking(gather, caller, &wanted);
                 }
-            }
-            CommandId::ClientCaching => self.ask_caching(caller, args.next().unwrap_or_default()),
-            CommandId::ClientGetRedir => {
-                let tracker = &self.core.connections[caller.slot].resp().tracker;
-                let shown = tracker.as_ref().map_or(-1, |tracker| tracker.redirect_shown());
-                self.say(caller, |encoder| encoder.integer(shown));
-            }
-            _ => {
-                let resp = self.core.connections[caller.slot].resp();
-                let (tracker, is_asked) = (resp.tracker.clone(), resp.is_caching_asked);
-                let client_id = self.core.connections[caller.slot].client.id;
-                let prefixes = self.core.shared.tracking().prefixes_of(client_id);
-                self.say(caller, |encoder| {
-                    encode_info(encoder, tracker.as_deref(), &prefixes, is_asked);
-                });
-            }
-        }
-    }
-
-    fn start_tracking(&mut self, caller: Caller, wanted: &Wanted<'a>) {
-        // Each prefix is looked up among those of the command, of its client and of all clients.
-        self.core.charge(Work::keys(3 * wanted.prefixes.len()));
-        let before = self.core.connections[caller.slot].resp().tracker.clone();
-        if self.core.cluster.is_some() {
-            return self.fail(caller, &NOT_IN_CLUSTER);
-        }
-        if let Some(error) = wanted.error(before.as_deref()) {
-            return self.fail(caller, &error);
-        }
-        if wanted.is_broadcasting {
-            match self.is_prefix_denied(caller, &wanted.prefixes) {
-                Ok(false) => {}
-                Ok(true) => return self.fail(caller, &DENIED_KEY),
-                Err(error) => return self.fail(caller, &error),
-            }
-        }
-        let mode =
-            if wanted.is_broadcasting { Mode::Broadcast } else { Mode::Read(wanted.consent()) };
-        let mut tracker = Tracker::new(&self.core.connections[caller.slot].client, mode);
-        tracker.is_no_loop = wanted.is_no_loop;
-        tracker.redirect = wanted.redirect;
-        let tracker = Arc::new(tracker);
-        let shared = &self.core.shared;
-        match shared.tracking().start(&tracker, &wanted.prefixes, shared.buffer_budget()) {
-            Ok(()) => {
-                self.core.connections[caller.slot].resp().tracker = Some(tracker);
-                self.say(caller, |encoder| encoder.ok());
-            }
-            Err(Refused::NoRoom) => self.fail(caller, &NO_ROOM),
-            Err(Refused::Overlap(Overlap { prefix, other, is_known })) => {
-                let other = &other;
-                self.fail(caller, &ErrorReply::PrefixOverlap { prefix, other, is_known });
-            }
-        }
-    }
-
-    /// Whether the client's user may not read all keys with one of these prefixes; without
-    /// prefixes: all keys.
-    fn is_prefix_denied(
-        &mut self,
-        caller: Caller,
-        prefixes: &[&[u8]],
-    ) -> Result<bool, ErrorReply<'static>> {
-        let all: &[&[u8]] = &[b""];
-        let prefixes = if prefixes.is_empty() { all } else { prefixes };
-        let core = &mut *self.core;
-        let user = Arc::clone(core.connections[caller.slot].resp().pass.user(&core.acl));
-        let pattern_count = user.pattern_count();
-        let scratch_bytes = ((pattern_count + prefixes.len()) * PATTERN_BYTES) as u64;
-        if !core.ledger.try_reserve(Kind::Groups, scratch_bytes) {
-            return Err(NO_ROOM);
-        }
-        // The patterns are sorted, and each prefix is looked up among them.
-        let sort_steps = pattern_count * (1 + pattern_count.checked_ilog2().unwrap_or(0) as usize);
-        core.charge(Work::keys(prefixes.len()));
-        core.charge(Work::steps((sort_steps + user.held_bytes() as usize) as u64));
-        let readable = ReadPrefixes::new(&user);
-        let denied = prefixes.iter().find(|prefix| !readable.covers(prefix));
-        drop(readable);
-        core.ledger.release(Kind::Groups, scratch_bytes);
-        if let Some(prefix) = denied {
-            self.note_denied_prefix(caller, prefix, &user);
-        }
-        Ok(denied.is_some())
-    }
-
-    /// CLIENT CACHING.
-    fn ask_caching(&mut self, caller: Caller, word: &[u8]) {
-        let resp = self.core.connections[caller.slot].resp();
-        let consent = resp.tracker.as_ref().map(|tracker| tracker.consent());
-        let error = match consent {
-            None => NOT_ASKED,
-            Some(consent) if word.eq_ignore_ascii_case(b"yes") => {
-                if consent == Some(Consent::OptIn) {
-                    resp.is_caching_asked = true;
-                    return self.say(caller, |encoder| encoder.ok());
+                Ok(_) if word.eq_ignore_ascii_case(b"off") => {
+                    gather.core.connections[caller.slot].resp().tracker = None;
+                    let client_id = gather.core.connections[caller.slot].client.id;
+                    gather.core.shared.tracking().stop(client_id);
+                    gather.say(caller, |encoder| encoder.ok());
                 }
-                NOT_OPT_IN
+                Ok(_) => gather.fail(caller, &ErrorReply::Syntax),
             }
-            Some(consent) if word.eq_ignore_ascii_case(b"no") => {
-                if consent == Some(Consent::OptOut) {
-                    resp.is_caching_asked = true;
-                    return self.say(caller, |encoder| encoder.ok());
-                }
-                NOT_OPT_OUT
-            }
-            Some(_) => ErrorReply::Syntax,
-        };
-        self.fail(caller, &error);
+        }
+        CommandId::ClientCaching => ask_caching(gather, caller, args.next().unwrap_or_default()),
+        CommandId::ClientGetRedir => {
+            let tracker = &gather.core.connections[caller.slot].resp().tracker;
+            let shown = tracker.as_ref().map_or(-1, |tracker| tracker.redirect_shown());
+            gather.say(caller, |encoder| encoder.integer(shown));
+        }
+        _ => {
+            let resp = gather.core.connections[caller.slot].resp();
+            let (tracker, is_asked) = (resp.tracker.clone(), resp.is_caching_asked);
+            let client_id = gather.core.connections[caller.slot].client.id;
+            let prefixes = gather.core.shared.tracking().prefixes_of(client_id);
+            gather.say(caller, |encoder| {
+                encode_info(encoder, tracker.as_deref(), &prefixes, is_asked);
+            });
+        }
     }
+}
+
+fn start_tracking<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    wanted: &Wanted<'a>,
+) {
+    // Each prefix is looked up among those of the command, of its client and of all clients.
+    gather.core.charge(Work::keys(3 * wanted.prefixes.len()));
+    let before = gather.core.connections[caller.slot].resp().tracker.clone();
+    if gather.core.cluster.is_some() {
+        return gather.fail(caller, &NOT_IN_CLUSTER);
+    }
+    if let Some(error) = wanted.error(before.as_deref()) {
+        return gather.fail(caller, &error);
+    }
+    if wanted.is_broadcasting {
+        match is_prefix_denied(gather, caller, &wanted.prefixes) {
+            Ok(false) => {}
+            Ok(true) => return gather.fail(caller, &DENIED_KEY),
+            Err(error) => return gather.fail(caller, &error),
+        }
+    }
+    let mode = if wanted.is_broadcasting { Mode::Broadcast } else { Mode::Read(wanted.consent()) };
+    let mut tracker = Tracker::new(&gather.core.connections[caller.slot].client, mode);
+    tracker.is_no_loop = wanted.is_no_loop;
+    tracker.redirect = wanted.redirect;
+    let tracker = Arc::new(tracker);
+    let shared = &gather.core.shared;
+    match shared.tracking().start(&tracker, &wanted.prefixes, shared.buffer_budget()) {
+        Ok(()) => {
+            gather.core.connections[caller.slot].resp().tracker = Some(tracker);
+            gather.say(caller, |encoder| encoder.ok());
+        }
+        Err(Refused::NoRoom) => gather.fail(caller, &NO_ROOM),
+        Err(Refused::Overlap(Overlap { prefix, other, is_known })) => {
+            let other = &other;
+            gather.fail(caller, &ErrorReply::PrefixOverlap { prefix, other, is_known });
+        }
+    }
+}
+
+/// Whether the client's user may not read all keys with one of these prefixes; without
+/// prefixes: all keys.
+fn is_prefix_denied<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    prefixes: &[&[u8]],
+) -> Result<bool, ErrorReply<'static>> {
+    let all: &[&[u8]] = &[b""];
+    let prefixes = if prefixes.is_empty() { all } else { prefixes };
+    let core = &mut *gather.core;
+    let user = Arc::clone(core.connections[caller.slot].resp().pass.user(&core.acl));
+    let pattern_count = user.pattern_count();
+    let scratch_bytes = ((pattern_count + prefixes.len()) * PATTERN_BYTES) as u64;
+    if !core.ledger.try_reserve(Kind::Groups, scratch_bytes) {
+        return Err(NO_ROOM);
+    }
+    // The patterns are sorted, and each prefix is looked up among them.
+    let sort_steps = pattern_count * (1 + pattern_count.checked_ilog2().unwrap_or(0) as usize);
+    core.charge(Work::keys(prefixes.len()));
+    core.charge(Work::steps((sort_steps + user.held_bytes() as usize) as u64));
+    let readable = ReadPrefixes::new(&user);
+    let denied = prefixes.iter().find(|prefix| !readable.covers(prefix));
+    drop(readable);
+    core.ledger.release(Kind::Groups, scratch_bytes);
+    if let Some(prefix) = denied {
+        note_denied_prefix(gather, caller, prefix, &user);
+    }
+    Ok(denied.is_some())
+}
+
+/// CLIENT CACHING.
+fn ask_caching<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, word: &[u8]) {
+    let resp = gather.core.connections[caller.slot].resp();
+    let consent = resp.tracker.as_ref().map(|tracker| tracker.consent());
+    let error = match consent {
+        None => NOT_ASKED,
+        Some(consent) if word.eq_ignore_ascii_case(b"yes") => {
+            if consent == Some(Consent::OptIn) {
+                resp.is_caching_asked = true;
+                return gather.say(caller, |encoder| encoder.ok());
+            }
+            NOT_OPT_IN
+        }
+        Some(consent) if word.eq_ignore_ascii_case(b"no") => {
+            if consent == Some(Consent::OptOut) {
+                resp.is_caching_asked = true;
+                return gather.say(caller, |encoder| encoder.ok());
+            }
+            NOT_OPT_OUT
+        }
+        Some(_) => ErrorReply::Syntax,
+    };
+    gather.fail(caller, &error);
 }
 
 /// CLIENT TRACKINGINFO.

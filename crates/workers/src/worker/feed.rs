@@ -2,6 +2,8 @@
 
 use counters::Dialect;
 use handlers::gather::{Fed, Gather};
+use handlers::memcached::feed_memcached;
+use handlers::resp::feed_resp;
 use runtime::engine::Engine;
 
 /// Takes as many commands from the front of `input` as may run now.
@@ -12,7 +14,7 @@ pub(super) fn feed<'a, E: Engine>(
     input: &'a [u8],
 ) -> Fed {
     match gather.core.connections[slot].client.protocol {
-        Dialect::Resp => gather.feed_resp(slot, input),
-        Dialect::Memcached => gather.feed_memcached(slot, input),
+        Dialect::Resp => feed_resp(gather, slot, input),
+        Dialect::Memcached => feed_memcached(gather, slot, input),
     }
 }

@@ -25,6 +25,9 @@ use wire::resp::{ClusterRequest, Command, CommandId, ErrorReply, Flags};
 
 use super::{LengthSink, Queued, grows_to_bytes, is_write, keys_of};
 use crate::gather::Gather;
+use crate::resp::locked::refuse_atomic;
+use crate::resp::run;
+use crate::resp::slices::next_slice;
 
 /// So many replies with values of any length need no measuring: their copies are no more than one
 /// batch may copy.
@@ -45,127 +48,139 @@ const TOO_MUCH_TO_REPLY: ErrorReply<'static> = ErrorReply::Other(
 #[derive(Default)]
 struct Lengths(HashMap<KeyHash, u64>);
 
-impl<E: Engine> Gather<'_, '_, E> {
-    /// Books the maximum of the replies; returns the amount and its kind. `None`: that is too much,
-    /// and the error is answered.
-    pub(super) fn book_replies(
-        &mut self,
-        caller: Caller,
-        commands: &[Queued<'_>],
-    ) -> Option<(Kind, u64)> {
-        let bytes_max = self.core.group_bytes_max();
-        let began = self.core.work();
-        let bound_bytes = self.bound_of(caller, commands, bytes_max);
-        let looked_bytes = self.core.work().bytes_since(began);
-        if self.refuse_atomic(caller, 0, looked_bytes) {
-            return None;
-        }
-        // A few words have room even where long replies fill theirs.
-        let kind = reply_kind(usize::try_from(bound_bytes).unwrap_or(usize::MAX));
-        if bound_bytes <= bytes_max && self.core.ledger.try_reserve(kind, bound_bytes) {
-            return Some((kind, bound_bytes));
-        }
-        self.core.counters().replies_refused.add(1);
-        self.fail(caller, &TOO_MUCH_TO_REPLY);
-        None
+/// Books the maximum of the replies; returns the amount and its kind. `None`: that is too much,
+/// and the error is answered.
+pub(super) fn book_replies<E: Engine>(
+    gather: &mut Gather<'_, '_, E>,
+    caller: Caller,
+    commands: &[Queued<'_>],
+) -> Option<(Kind, u64)> {
+    let bytes_max = gather.core.group_bytes_max();
+    let began = gather.core.work();
+    let bound_bytes = bound_of(gather, caller, commands, bytes_max);
+    let looked_bytes = gather.core.work().bytes_since(began);
+    if refuse_atomic(gather, caller, 0, looked_bytes) {
+        return None;
     }
+    // A few words have room even where long replies fill theirs.
+    let kind = reply_kind(usize::try_from(bound_bytes).unwrap_or(usize::MAX));
+    if bound_bytes <= bytes_max && gather.core.ledger.try_reserve(kind, bound_bytes) {
+        return Some((kind, bound_bytes));
+    }
+    gather.core.counters().replies_refused.add(1);
+    gather.fail(caller, &TOO_MUCH_TO_REPLY);
+    None
+}
 
-    /// The sum of all bounds, or more than `bytes_max`.
-    fn bound_of(&mut self, caller: Caller, commands: &[Queued<'_>], bytes_max: u64) -> u64 {
-        let tellers = commands.iter().filter(|queued| tells_values(queued));
-        let looks = tellers.flat_map(keys_of).count() > UNMEASURED_VALUES_MAX;
-        let mut lengths = Lengths::default();
-        let (mut sum_bytes, began) = (0, self.core.work());
-        for queued in commands {
-            sum_bytes += SHORT_REPLY_BYTES;
-            if may_repeat(queued) {
-                sum_bytes += queued.raw.len() as u64;
-            }
-            match &queued.parsed {
-                Ok(command) if is_measured(command) => {
-                    let left_bytes = bytes_max - sum_bytes.min(bytes_max);
-                    sum_bytes += self.measure(caller, queued, left_bytes);
-                    self.core.charge(Work::alone());
-                    if self.has_looked_enough(began) {
-                        break;
-                    }
+/// The sum of all bounds, or more than `bytes_max`.
+fn bound_of<E: Engine>(
+    gather: &mut Gather<'_, '_, E>,
+    caller: Caller,
+    commands: &[Queued<'_>],
+    bytes_max: u64,
+) -> u64 {
+    let tellers = commands.iter().filter(|queued| tells_values(queued));
+    let looks = tellers.flat_map(keys_of).count() > UNMEASURED_VALUES_MAX;
+    let mut lengths = Lengths::default();
+    let (mut sum_bytes, began) = (0, gather.core.work());
+    for queued in commands {
+        sum_bytes += SHORT_REPLY_BYTES;
+        if may_repeat(queued) {
+            sum_bytes += queued.raw.len() as u64;
+        }
+        match &queued.parsed {
+            Ok(command) if is_measured(command) => {
+                let left_bytes = bytes_max - sum_bytes.min(bytes_max);
+                sum_bytes += measure(gather, caller, queued, left_bytes);
+                gather.core.charge(Work::alone());
+                if has_looked_enough(gather, began) {
+                    break;
                 }
-                Ok(Command::Info { .. } | Command::Operator { .. }) => {
-                    sum_bytes += OPERATOR_REPLY_BYTES;
-                }
-                _ if looks => sum_bytes += self.values_bound(queued, &mut lengths),
-                _ => {}
             }
-            if sum_bytes > bytes_max {
-                break;
+            Ok(Command::Info { .. } | Command::Operator { .. }) => {
+                sum_bytes += OPERATOR_REPLY_BYTES;
             }
+            _ if looks => sum_bytes += values_bound(gather, queued, &mut lengths),
+            _ => {}
         }
-        sum_bytes
+        if sum_bytes > bytes_max {
+            break;
+        }
     }
+    sum_bytes
+}
 
-    /// Whether measuring has cost as much as the group may.
-    fn has_looked_enough(&self, began: Work) -> bool {
-        self.core.work().bytes_since(began) > self.core.shared.config().atomic_size_max_bytes
+/// Whether measuring has cost as much as the group may.
+fn has_looked_enough<E: Engine>(gather: &Gather<'_, '_, E>, began: Work) -> bool {
+    gather.core.work().bytes_since(began) > gather.core.shared.config().atomic_size_max_bytes
+}
+
+/// The copied bytes of the values in a command's reply; updates the lengths of its keys.
+fn values_bound<E: Engine>(
+    gather: &mut Gather<'_, '_, E>,
+    queued: &Queued<'_>,
+    lengths: &mut Lengths,
+) -> u64 {
+    let mut told_bytes = 0;
+    let mut longest_bytes = 0;
+    for key in keys_of(queued) {
+        let len_bytes = length_of(gather, key, lengths);
+        longest_bytes = longest_bytes.max(len_bytes);
+        told_bytes += copied_of(len_bytes);
     }
-
-    /// The copied bytes of the values in a command's reply; updates the lengths of its keys.
-    fn values_bound(&mut self, queued: &Queued<'_>, lengths: &mut Lengths) -> u64 {
-        let mut told_bytes = 0;
-        let mut longest_bytes = 0;
+    if is_write(queued) {
+        let grown_bytes = grows_to_bytes(queued, gather.core.value_max_bytes);
+        let len_bytes = longest_bytes.max(grown_bytes) + queued.raw.len() as u64;
         for key in keys_of(queued) {
-            let len_bytes = self.length_of(key, lengths);
-            longest_bytes = longest_bytes.max(len_bytes);
-            told_bytes += copied_of(len_bytes);
+            lengths.0.insert(gather.core.hash(key), len_bytes);
         }
-        if is_write(queued) {
-            let grown_bytes = grows_to_bytes(queued, self.core.value_max_bytes);
-            let len_bytes = longest_bytes.max(grown_bytes) + queued.raw.len() as u64;
-            for key in keys_of(queued) {
-                lengths.0.insert(self.core.hash(key), len_bytes);
-            }
-        }
-        if tells_values(queued) { told_bytes } else { 0 }
     }
+    if tells_values(queued) { told_bytes } else { 0 }
+}
 
-    fn length_of(&mut self, key: &[u8], lengths: &mut Lengths) -> u64 {
-        let hash = self.core.hash(key);
-        if let Some(len_bytes) = lengths.0.get(&hash) {
-            return *len_bytes;
-        }
-        let mut sink = LengthSink { len_max_bytes: 0 };
-        let request: Request<'_, Rmw<'_>> = Request { key, hash, op: Op::Get };
-        self.engine.execute(self.core.now, &[request], &mut sink);
-        lengths.0.insert(hash, sink.len_max_bytes);
-        sink.len_max_bytes
+fn length_of<E: Engine>(gather: &mut Gather<'_, '_, E>, key: &[u8], lengths: &mut Lengths) -> u64 {
+    let hash = gather.core.hash(key);
+    if let Some(len_bytes) = lengths.0.get(&hash) {
+        return *len_bytes;
     }
+    let mut sink = LengthSink { len_max_bytes: 0 };
+    let request: Request<'_, Rmw<'_>> = Request { key, hash, op: Op::Get };
+    gather.engine.execute(gather.core.now, &[request], &mut sink);
+    lengths.0.insert(hash, sink.len_max_bytes);
+    sink.len_max_bytes
+}
 
-    /// Makes a reply slice by slice, drops it, and returns its length; above `bytes_max`: at least
-    /// that.
-    fn measure(&mut self, caller: Caller, queued: &Queued<'_>, bytes_max: u64) -> u64 {
-        let (slot, began) = (caller.slot, self.core.work());
-        let work_bytes_max = self.core.shared.config().atomic_size_max_bytes;
-        let kept = std::mem::take(&mut self.core.connections[slot].output);
-        let mut gather = Gather::new(self.engine, self.core);
-        gather.raw = queued.raw;
-        if let Ok(command) = &queued.parsed {
-            gather.run(caller, *command);
-        }
-        gather.flush();
-        let mut sum_bytes = 0;
-        loop {
-            let connection = &mut gather.core.connections[slot];
-            sum_bytes += connection.output.encoded_bytes() as u64;
-            connection.output = Output::default();
-            let Some(slices) = connection.resp().slices.take() else { break };
-            let done_bytes = gather.core.work().bytes_since(began);
-            if sum_bytes > bytes_max || done_bytes > work_bytes_max {
-                break;
-            }
-            gather.next_slice(slices, queued.raw);
-        }
-        self.core.connections[slot].output = kept;
-        sum_bytes
+/// Makes a reply slice by slice, drops it, and returns its length; above `bytes_max`: at least
+/// that.
+fn measure<E: Engine>(
+    gather: &mut Gather<'_, '_, E>,
+    caller: Caller,
+    queued: &Queued<'_>,
+    bytes_max: u64,
+) -> u64 {
+    let (slot, began) = (caller.slot, gather.core.work());
+    let work_bytes_max = gather.core.shared.config().atomic_size_max_bytes;
+    let kept = std::mem::take(&mut gather.core.connections[slot].output);
+    let mut gather = Gather::new(gather.engine, gather.core);
+    gather.raw = queued.raw;
+    if let Ok(command) = &queued.parsed {
+        run(&mut gather, caller, *command);
     }
+    gather.flush();
+    let mut sum_bytes = 0;
+    loop {
+        let connection = &mut gather.core.connections[slot];
+        sum_bytes += connection.output.encoded_bytes() as u64;
+        connection.output = Output::default();
+        let Some(slices) = connection.resp().slices.take() else { break };
+        let done_bytes = gather.core.work().bytes_since(began);
+        if sum_bytes > bytes_max || done_bytes > work_bytes_max {
+            break;
+        }
+        next_slice(&mut gather, slices, queued.raw);
+    }
+    gather.core.connections[slot].output = kept;
+    sum_bytes
 }
 
 /// Whether a command's reply can only be bounded by making it. All of these commands only read.

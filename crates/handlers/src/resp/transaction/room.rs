@@ -96,110 +96,135 @@ struct Planned {
     builds_on_old: bool,
 }
 
-impl<E: Engine> Gather<'_, '_, E> {
-    /// The entries that these commands may write, by the values that are there now.
-    pub(super) fn plan_of(&mut self, part: &[Queued<'_>]) -> Plan {
-        let builds_on_old = part.iter().any(builds_on_old_values);
-        let mut planned = Planned { builds_on_old, ..Planned::default() };
-        let records_deletes = self.core.shared.store().durable().is_some();
-        for queued in part {
-            self.plan_command(queued, &mut planned);
-            if records_deletes && may_delete(queued) {
-                planned.lens_bytes.extend(keys_of(queued).map(|key| item_room_bytes(key, 0)));
-            }
-        }
-        let effect = part.iter().map(effect_of).max();
-        Plan { lens_bytes: planned.lens_bytes, effect, builds_on_old }
-    }
-
-    fn plan_command(&mut self, queued: &Queued<'_>, planned: &mut Planned) {
-        match (&queued.parsed, effect_of(queued)) {
-            (
-                Ok(
-                    Command::MSet { pairs }
-                    | Command::MSetNx { pairs }
-                    | Command::MSetEx(MSetEx { pairs, .. }),
-                ),
-                _,
-            ) => {
-                for (key, value) in *pairs {
-                    let len_bytes = item_room_bytes(key, value.len());
-                    self.plan_entry(key, len_bytes, planned);
-                }
-            }
-            (Ok(Command::Rename { source, target } | Command::RenameNx { source, target }), _) => {
-                self.plan_copy(source, target, planned)
-            }
-            (Ok(Command::Copy(copy)), _) => self.plan_copy(copy.source, copy.target, planned),
-            (_, Effect::Touch) => {
-                for key in keys_of(queued) {
-                    let len_bytes = self.entry_now(key, planned).len_max_bytes;
-                    planned.lens_bytes.push(len_bytes);
-                }
-            }
-            (_, Effect::Entry) => {
-                let len_bytes = self.entry_len_max(queued, planned);
-                planned.lens_bytes.push(len_bytes);
-                keys_of(queued).for_each(|key| self.note_longer(key, len_bytes, planned));
-            }
-            (_, Effect::Nothing | Effect::Delete) => {}
+/// The entries that these commands may write, by the values that are there now.
+pub(super) fn plan_of<E: Engine>(gather: &mut Gather<'_, '_, E>, part: &[Queued<'_>]) -> Plan {
+    let builds_on_old = part.iter().any(builds_on_old_values);
+    let mut planned = Planned { builds_on_old, ..Planned::default() };
+    let records_deletes = gather.core.shared.store().durable().is_some();
+    for queued in part {
+        plan_command(gather, queued, &mut planned);
+        if records_deletes && may_delete(queued) {
+            planned.lens_bytes.extend(keys_of(queued).map(|key| item_room_bytes(key, 0)));
         }
     }
+    let effect = part.iter().map(effect_of).max();
+    Plan { lens_bytes: planned.lens_bytes, effect, builds_on_old }
+}
 
-    /// Adds an entry of a key that may stay as it was.
-    fn plan_entry(&mut self, key: &[u8], len_bytes: u64, planned: &mut Planned) {
-        planned.lens_bytes.push(len_bytes);
-        self.note_longer(key, len_bytes, planned);
-    }
-
-    /// Notes that a key has an entry of this length by now, or still the one before.
-    fn note_longer(&mut self, key: &[u8], len_bytes: u64, planned: &mut Planned) {
-        if planned.builds_on_old {
-            let before_bytes = self.entry_now(key, planned).len_max_bytes;
-            planned.lengths.insert(self.core.hash(key).0, len_bytes.max(before_bytes));
+fn plan_command<E: Engine>(
+    gather: &mut Gather<'_, '_, E>,
+    queued: &Queued<'_>,
+    planned: &mut Planned,
+) {
+    match (&queued.parsed, effect_of(queued)) {
+        (
+            Ok(
+                Command::MSet { pairs }
+                | Command::MSetNx { pairs }
+                | Command::MSetEx(MSetEx { pairs, .. }),
+            ),
+            _,
+        ) => {
+            for (key, value) in *pairs {
+                let len_bytes = item_room_bytes(key, value.len());
+                plan_entry(gather, key, len_bytes, planned);
+            }
         }
-    }
-
-    /// Adds a copy of the source, if it is there, under the name of the target.
-    fn plan_copy(&mut self, source: &[u8], target: &[u8], planned: &mut Planned) {
-        let source_bytes = self.entry_now(source, planned).len_max_bytes;
-        let len_bytes = match source_bytes {
-            0 => 0,
-            _ => source_bytes + item_room_bytes(target, 0),
-        };
-        self.plan_entry(target, len_bytes, planned);
-    }
-
-    /// The entry that a key has by now, at most.
-    fn entry_now(&mut self, key: &[u8], planned: &Planned) -> EntrySink {
-        let hash = self.core.hash(key);
-        if let Some(len_max_bytes) = planned.lengths.get(&hash.0) {
-            return EntrySink { len_max_bytes: *len_max_bytes, digits: FLOAT_TEXT_BYTES };
+        (Ok(Command::Rename { source, target } | Command::RenameNx { source, target }), _) => {
+            plan_copy(gather, source, target, planned)
         }
-        let mut sink = EntrySink::default();
-        let request: Request<'_, Rmw<'_>> = Request { key, hash, op: Op::Get };
-        self.engine.execute(self.core.now, &[request], &mut sink);
-        sink
-    }
-
-    /// The longest entry that a command may write: its own bytes and, if it builds on the old
-    /// value, that.
-    fn entry_len_max(&mut self, queued: &Queued<'_>, planned: &Planned) -> u64 {
-        let mut old = EntrySink::default();
-        if builds_on_old_values(queued) {
+        (Ok(Command::Copy(copy)), _) => plan_copy(gather, copy.source, copy.target, planned),
+        (_, Effect::Touch) => {
             for key in keys_of(queued) {
-                let now = self.entry_now(key, planned);
-                old.len_max_bytes = old.len_max_bytes.max(now.len_max_bytes);
-                old.digits = old.digits.max(now.digits);
+                let len_bytes = entry_now(gather, key, planned).len_max_bytes;
+                planned.lens_bytes.push(len_bytes);
             }
         }
-        let value_max_bytes = self.core.value_max_bytes;
-        let grows_to = grows_to_bytes(queued, value_max_bytes) + number_bytes(queued, old.digits);
-        let own_bytes = item_room_bytes(queued.raw, grows_to as usize);
-        let longest_key = keys_of(queued).max_by_key(|key| key.len()).unwrap_or_default();
-        let most_bytes = item_room_bytes(longest_key, value_max_bytes as usize + TOKEN_BYTES);
-        (old.len_max_bytes + own_bytes).min(most_bytes)
+        (_, Effect::Entry) => {
+            let len_bytes = entry_len_max(gather, queued, planned);
+            planned.lens_bytes.push(len_bytes);
+            keys_of(queued).for_each(|key| note_longer(gather, key, len_bytes, planned));
+        }
+        (_, Effect::Nothing | Effect::Delete) => {}
     }
+}
+
+/// Adds an entry of a key that may stay as it was.
+fn plan_entry<E: Engine>(
+    gather: &mut Gather<'_, '_, E>,
+    key: &[u8],
+    len_bytes: u64,
+    planned: &mut Planned,
+) {
+    planned.lens_bytes.push(len_bytes);
+    note_longer(gather, key, len_bytes, planned);
+}
+
+/// Notes that a key has an entry of this length by now, or still the one before.
+fn note_longer<E: Engine>(
+    gather: &mut Gather<'_, '_, E>,
+    key: &[u8],
+    len_bytes: u64,
+    planned: &mut Planned,
+) {
+    if planned.builds_on_old {
+        let before_bytes = entry_now(gather, key, planned).len_max_bytes;
+        planned.lengths.insert(gather.core.hash(key).0, len_bytes.max(before_bytes));
+    }
+}
+
+/// Adds a copy of the source, if it is there, under the name of the target.
+fn plan_copy<E: Engine>(
+    gather: &mut Gather<'_, '_, E>,
+    source: &[u8],
+    target: &[u8],
+    planned: &mut Planned,
+) {
+    let source_bytes = entry_now(gather, source, planned).len_max_bytes;
+    let len_bytes = match source_bytes {
+        0 => 0,
+        _ => source_bytes + item_room_bytes(target, 0),
+    };
+    plan_entry(gather, target, len_bytes, planned);
+}
+
+/// The entry that a key has by now, at most.
+fn entry_now<E: Engine>(
+    gather: &mut Gather<'_, '_, E>,
+    key: &[u8],
+    planned: &Planned,
+) -> EntrySink {
+    let hash = gather.core.hash(key);
+    if let Some(len_max_bytes) = planned.lengths.get(&hash.0) {
+        return EntrySink { len_max_bytes: *len_max_bytes, digits: FLOAT_TEXT_BYTES };
+    }
+    let mut sink = EntrySink::default();
+    let request: Request<'_, Rmw<'_>> = Request { key, hash, op: Op::Get };
+    gather.engine.execute(gather.core.now, &[request], &mut sink);
+    sink
+}
+
+/// The longest entry that a command may write: its own bytes and, if it builds on the old
+/// value, that.
+fn entry_len_max<E: Engine>(
+    gather: &mut Gather<'_, '_, E>,
+    queued: &Queued<'_>,
+    planned: &Planned,
+) -> u64 {
+    let mut old = EntrySink::default();
+    if builds_on_old_values(queued) {
+        for key in keys_of(queued) {
+            let now = entry_now(gather, key, planned);
+            old.len_max_bytes = old.len_max_bytes.max(now.len_max_bytes);
+            old.digits = old.digits.max(now.digits);
+        }
+    }
+    let value_max_bytes = gather.core.value_max_bytes;
+    let grows_to = grows_to_bytes(queued, value_max_bytes) + number_bytes(queued, old.digits);
+    let own_bytes = item_room_bytes(queued.raw, grows_to as usize);
+    let longest_key = keys_of(queued).max_by_key(|key| key.len()).unwrap_or_default();
+    let most_bytes = item_room_bytes(longest_key, value_max_bytes as usize + TOKEN_BYTES);
+    (old.len_max_bytes + own_bytes).min(most_bytes)
 }
 
 /// What a command takes in the log, at most.
