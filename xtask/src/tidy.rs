@@ -20,6 +20,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+mod budgets;
 mod citations;
 mod documents;
 mod manifests;

@@ -1,13 +1,15 @@
 //! Size budgets: lines of files and functions, and the allow-list, which may only shrink.
 //!
-//! A line of `xtask/tidy-allow.txt` is `PATH LINES` or `PATH::FUNCTION LINES`. An entry that allows
-//! more lines than its file or function has is a problem too: the list must follow every reduction.
+//! A line of `xtask/tidy-allow.txt` is `PATH LINES` or `PATH::FUNCTION LINES`; for crates and types
+//! (`budgets`) `CRATE LINES`, `CRATE::TYPE::methods COUNT` or `CRATE::TYPE::files COUNT`. An entry
+//! that allows more than there is is a problem too: the list must follow every reduction.
 
 use std::collections::BTreeMap;
 
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
+use crate::tidy::budgets::{self, Over};
 use crate::tidy::{Problem, Repository, is_test_file};
 
 const FILE_LINES_MAX: usize = 800;
@@ -25,16 +27,17 @@ pub fn check(repository: &Repository) -> Vec<Problem> {
             _ => problems.push(Problem::at(ALLOW_LIST, index + 1, "write `PATH LINES`")),
         }
     }
-    for (name, line_count) in over_budget(repository) {
+    for (name, count, unit) in over_budget(repository).into_iter().chain(budgets::over(repository))
+    {
         match allowed.remove(&name) {
-            None => problems.push(Problem::of(&name, format!("{line_count} lines: split it"))),
-            Some(lines) if line_count > lines => problems.push(Problem::of(
+            None => problems.push(Problem::of(&name, format!("{count} {unit}: split it"))),
+            Some(most) if count > most => problems.push(Problem::of(
                 &name,
-                format!("{line_count} lines, and {ALLOW_LIST} allows {lines}: split it"),
+                format!("{count} {unit}, and {ALLOW_LIST} allows {most}: split it"),
             )),
-            Some(lines) if line_count < lines => problems.push(Problem::of(
+            Some(most) if count < most => problems.push(Problem::of(
                 ALLOW_LIST,
-                format!("{name} has shrunk to {line_count} lines: write that"),
+                format!("{name} has shrunk to {count} {unit}: write that"),
             )),
             Some(_) => {}
         }
@@ -44,7 +47,7 @@ pub fn check(repository: &Repository) -> Vec<Problem> {
     problems
 }
 
-fn over_budget(repository: &Repository) -> Vec<(String, usize)> {
+fn over_budget(repository: &Repository) -> Vec<Over> {
     let mut found = Vec::new();
     for (path, text) in repository.rust() {
         if is_test_file(path) {
@@ -55,10 +58,10 @@ fn over_budget(repository: &Repository) -> Vec<(String, usize)> {
         sizes.visit_file(&file);
         let file_lines = text.lines().count() - sizes.test_lines;
         if file_lines > FILE_LINES_MAX {
-            found.push((path.to_owned(), file_lines));
+            found.push((path.to_owned(), file_lines, "lines"));
         }
         let large = sizes.functions.into_iter().filter(|(_, lines)| *lines > FUNCTION_LINES_MAX);
-        found.extend(large.map(|(name, lines)| (format!("{path}::{name}"), lines)));
+        found.extend(large.map(|(name, lines)| (format!("{path}::{name}"), lines, "lines")));
     }
     found
 }
