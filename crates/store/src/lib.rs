@@ -63,8 +63,8 @@ pub use placement::{NodeShare, Placement};
 pub use range::{Direction, NoOrder, Range, RangeEnd, RangeSink, prefix_end};
 pub use replica::{Installed, NotInstalled, RecoveredDelete, Replica, ReplicaChange};
 pub use request::{
-    Condition, Evicted, Expiry, Item, LastUse, NoUpdate, Op, Outcome, Request, Set, Sink, Update,
-    Use, Verdict, token_base,
+    Condition, Evicted, Expiry, Item, LastUse, NoUpdate, Op, Outcome, Request, Set, Sink, Unmet,
+    Update, Use, Verdict, token_base,
 };
 pub use resize::{NoResize, SizeBounds};
 pub use scratch_room::ScratchRoom;

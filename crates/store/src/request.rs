@@ -72,6 +72,18 @@ pub enum Expiry {
     At(UnixMillis),
 }
 
+impl Expiry {
+    /// The new item's expiry, given that of the old one.
+    #[inline]
+    pub fn after(self, old: Option<UnixMillis>) -> Option<UnixMillis> {
+        match self {
+            Expiry::Never => None,
+            Expiry::Keep => old,
+            Expiry::At(at) => Some(at),
+        }
+    }
+}
+
 /// The condition of a [`Set`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
@@ -85,6 +97,46 @@ pub enum Condition {
     IfVersion(u64),
     /// Like `IfVersion`, with this CAS token, which is the version unless a client has chosen one.
     IfToken(u64),
+}
+
+/// Why a [`Set`] writes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmet {
+    /// The key exists, or does not, against the condition.
+    NotStored,
+    /// There is no item whose version could be compared.
+    Miss,
+    /// The item has another version or token.
+    OtherVersion,
+}
+
+impl Condition {
+    /// Why a set writes nothing, given the key's item, if that is alive; `None`: it writes. The
+    /// store, compaction and replication all ask here.
+    #[inline]
+    pub fn unmet(self, old: Option<&Item<'_>>) -> Option<Unmet> {
+        match (self, old) {
+            (Condition::IfAbsent, Some(_)) | (Condition::IfPresent, None) => Some(Unmet::NotStored),
+            (Condition::IfVersion(_) | Condition::IfToken(_), None) => Some(Unmet::Miss),
+            (Condition::IfVersion(version), Some(item)) if item.version != version => {
+                Some(Unmet::OtherVersion)
+            }
+            (Condition::IfToken(token), Some(item)) if item.cas() != token => {
+                Some(Unmet::OtherVersion)
+            }
+            _ => None,
+        }
+    }
+
+    /// The outcome of a set that writes nothing; `None`: it writes.
+    #[inline]
+    pub fn refusal<R>(self, old: Option<Item<'_>>) -> Option<Outcome<'_, R>> {
+        Some(match (self.unmet(old.as_ref())?, old) {
+            (Unmet::NotStored, _) => Outcome::NotStored { old },
+            (Unmet::OtherVersion, Some(old)) => Outcome::VersionMismatch { old },
+            (Unmet::Miss | Unmet::OtherVersion, _) => Outcome::Miss,
+        })
+    }
 }
 
 /// A read-modify-write: pure, may be applied more than once before it takes effect.

@@ -11,7 +11,7 @@ use policy::window::{Change, Executor, FinalWrite};
 use store::Session;
 use store::pin::Pins;
 use store::request::{
-    Condition, Expiry, Item, Op, Outcome, Request, Set, Sink, Update, Verdict, fold_token,
+    Condition, Expiry, Item, Op, Outcome, Request, Set, Sink, Unmet, Update, Verdict, fold_token,
 };
 
 use super::SCRATCH_BYTES_MAX;
@@ -109,28 +109,16 @@ impl<'x> Replay<'x> {
         if let Some(too_large) = self.too_large(key, set.value) {
             return (too_large, Change::Unchanged);
         }
-        match (set.condition, &*value) {
-            (Condition::IfAbsent, Some(_)) | (Condition::IfPresent, None) => {
-                return (Kept::NotStored { old: value.clone() }, Change::Unchanged);
-            }
-            (Condition::IfVersion(_) | Condition::IfToken(_), None) => {
-                return (Kept::Miss, Change::Unchanged);
-            }
-            (Condition::IfVersion(version), Some(old)) if old.version != version => {
-                return (Kept::VersionMismatch { old: old.clone() }, Change::Unchanged);
-            }
-            (Condition::IfToken(token), Some(old))
-                if old.item(key, self.scratch).cas() != token =>
-            {
-                return (Kept::VersionMismatch { old: old.clone() }, Change::Unchanged);
-            }
-            _ => {}
+        let old = value.as_ref().map(|old| old.item(key, self.scratch));
+        if let Some(unmet) = set.condition.unmet(old.as_ref()) {
+            let refused = match (unmet, value.clone()) {
+                (Unmet::NotStored, old) => Kept::NotStored { old },
+                (Unmet::OtherVersion, Some(old)) => Kept::VersionMismatch { old },
+                (Unmet::Miss | Unmet::OtherVersion, _) => Kept::Miss,
+            };
+            return (refused, Change::Unchanged);
         }
-        let expires_at = match set.expiry {
-            Expiry::Never => None,
-            Expiry::Keep => value.as_ref().and_then(|old| old.expires_at),
-            Expiry::At(at) => Some(at),
-        };
+        let expires_at = set.expiry.after(old.and_then(|old| old.expires_at));
         let new = self.keep(set.value, set.client_flags, 0, expires_at);
         let lives = expires_at.is_none_or(|at| at > self.now);
         let old = std::mem::replace(value, lives.then_some(new));

@@ -16,7 +16,7 @@ use super::locked::{Held, HeldWork, item_room_bytes};
 use crate::gather::Gather;
 use crate::resp::keys::{refuse_long_key, refuse_long_keys};
 use crate::resp::locked::{refuse_atomic, with_held};
-use crate::resp::strings::expiry;
+use crate::resp::strings::set_expiry;
 
 /// Runs `command` if it is one of these.
 pub(super) fn run_restore<'a, E: Engine>(
@@ -66,14 +66,7 @@ fn mset_ex<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, reques
     if refuse_long_keys(gather, caller, request.pairs.keys()) {
         return;
     }
-    let expiry = match request.expiry {
-        wire::resp::Expiry::Never => Expiry::Never,
-        wire::resp::Expiry::Keep => Expiry::Keep,
-        wire::resp::Expiry::At(expire) => match expiry(gather, caller, expire) {
-            Some(expiry) => expiry,
-            None => return,
-        },
-    };
+    let Some(expiry) = set_expiry(gather, caller, request.expiry) else { return };
     let bytes = request.pairs.map(|(key, value)| (key.len() + value.len()) as u64).sum();
     if refuse_atomic(gather, caller, request.pairs.len(), bytes) {
         return;

@@ -75,6 +75,19 @@ pub(super) fn run_strings<'a, E: Engine>(
     None
 }
 
+/// The expiry that an option of SET, SETIF or MSETEX gives; answers the error itself.
+pub(super) fn set_expiry<E: Engine>(
+    gather: &mut Gather<'_, '_, E>,
+    caller: Caller,
+    given: wire::resp::Expiry,
+) -> Option<Expiry> {
+    match given {
+        wire::resp::Expiry::Never => Some(Expiry::Never),
+        wire::resp::Expiry::Keep => Some(Expiry::Keep),
+        wire::resp::Expiry::At(expire) => expiry(gather, caller, expire),
+    }
+}
+
 /// SET without GET, with its expiry already computed.
 #[inline]
 pub(super) fn plain_set<'a, E: Engine>(
@@ -88,14 +101,7 @@ pub(super) fn plain_set<'a, E: Engine>(
 }
 
 fn run_set<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, set: &SetCommand<'a>) {
-    let expiry = match set.expiry {
-        wire::resp::Expiry::Never => Expiry::Never,
-        wire::resp::Expiry::Keep => Expiry::Keep,
-        wire::resp::Expiry::At(expire) => match expiry(gather, caller, expire) {
-            Some(expiry) => expiry,
-            None => return,
-        },
-    };
+    let Some(expiry) = set_expiry(gather, caller, set.expiry) else { return };
     if set.returns_old {
         let write = write(set.value, expiry, condition(set.condition));
         gather.single(caller, set.key, write, Shape::OldValue);
@@ -107,14 +113,7 @@ fn run_set<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, set: &
 fn run_set_if<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, set_if: &SetIf<'a>) {
     // It was validated once, when it was parsed.
     let Some((set, comparison)) = set_if.read() else { return };
-    let expiry = match set.expiry {
-        wire::resp::Expiry::Never => Expiry::Never,
-        wire::resp::Expiry::Keep => Expiry::Keep,
-        wire::resp::Expiry::At(expire) => match expiry(gather, caller, expire) {
-            Some(expiry) => expiry,
-            None => return,
-        },
-    };
+    let Some(expiry) = set_expiry(gather, caller, set.expiry) else { return };
     let expiry = expiry.into();
     let update = Op::Update(Rmw::SetIf { comparison, value: set.value, expiry });
     let shape = if set.returns_old { Shape::OldValue } else { Shape::StoredIf };

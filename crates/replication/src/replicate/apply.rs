@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::UnixMillis;
 use cluster::message::Changed;
 use commands::rmw::{Refusal, Rmw};
-use store::request::{Condition, Expiry, Item, Op, Outcome, Request, Set, Update, Verdict};
+use store::request::{Item, Op, Outcome, Request, Set, Update, Verdict};
 
 /// The inputs of the answer besides the key.
 #[derive(Clone, Copy)]
@@ -47,27 +47,10 @@ fn apply_set<'s>(
     if let Some(too_large) = too_large(set.value, context) {
         return (too_large, Changed::Nothing);
     }
-    let refusal = match (set.condition, old) {
-        (Condition::IfAbsent, Some(_)) | (Condition::IfPresent, None) => {
-            Some(Outcome::NotStored { old })
-        }
-        (Condition::IfVersion(_) | Condition::IfToken(_), None) => Some(Outcome::Miss),
-        (Condition::IfVersion(version), Some(old)) if old.version != version => {
-            Some(Outcome::VersionMismatch { old })
-        }
-        (Condition::IfToken(token), Some(old)) if old.cas() != token => {
-            Some(Outcome::VersionMismatch { old })
-        }
-        _ => None,
-    };
-    if let Some(refusal) = refusal {
+    if let Some(refusal) = set.condition.refusal(old) {
         return (refusal, Changed::Nothing);
     }
-    let expires_at = match set.expiry {
-        Expiry::Never => None,
-        Expiry::Keep => old.and_then(|old| old.expires_at),
-        Expiry::At(at) => Some(at),
-    };
+    let expires_at = set.expiry.after(old.and_then(|old| old.expires_at));
     let stored = Outcome::Stored { version: context.version, old };
     if expires_at.is_some_and(|at| at <= context.now) {
         return (stored, Changed::Deleted);
@@ -119,6 +102,8 @@ fn too_large<'s>(value: &[u8], context: Context) -> Option<Outcome<'s, Refusal>>
 
 #[cfg(test)]
 mod tests {
+    use store::request::{Condition, Expiry};
+
     use super::*;
 
     const NOW: UnixMillis = UnixMillis(1_000);

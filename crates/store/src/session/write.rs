@@ -133,7 +133,7 @@ impl Local {
             Err(NoSpace::OutOfMemory) => return Outcome::OutOfMemory,
             Err(NoSpace::NotNeeded) => {
                 let old = seen.as_ref().map(Seen::item);
-                return refusal(set.condition, old).expect("just asked, of the same item");
+                return set.condition.refusal(old).expect("just asked, of the same item");
             }
         };
         Appender::fill(&inner.log, reservation, shape, key, set.value);
@@ -142,7 +142,7 @@ impl Local {
         let found = Local::find_locked(inner, &chain, guess, tag, key);
         *seen = Local::see_live(found.map(|(_, entry)| entry), now);
         let old = seen.as_ref().map(Seen::item);
-        if let Some(outcome) = refusal(set.condition, old) {
+        if let Some(outcome) = set.condition.refusal(old) {
             drop(chain);
             self.cancel(inner, reserved.ok());
             return outcome;
@@ -179,7 +179,7 @@ impl Local {
             let chain = self.lock_chain(inner, hash);
             let found = Local::find_locked(inner, &chain, guess, Tag::of(hash), key);
             *seen = Local::see_live(found.map(|(_, entry)| entry), now);
-            if refusal::<R>(set.condition, seen.as_ref().map(Seen::item)).is_some() {
+            if is_refused(set, seen) {
                 break;
             }
             let version = chain.next_version();
@@ -195,7 +195,7 @@ impl Local {
             return Outcome::Stored { version, old: seen.as_ref().map(Seen::item) };
         }
         let old = seen.as_ref().map(Seen::item);
-        refusal(set.condition, old).expect("just asked, of the same item")
+        set.condition.refusal(old).expect("just asked, of the same item")
     }
 
     /// Space for a Set of `shape`, with room made for it if its condition holds.
@@ -241,7 +241,7 @@ impl Local {
         if seen.is_none() && found.is_some() {
             self.meet_expired(inner, now, hash, key);
         }
-        refusal::<()>(set.condition, seen.as_ref().map(Seen::item)).is_some()
+        is_refused(set, seen)
     }
 
     pub(super) fn too_large<'a, R>(inner: &Inner, key: &[u8], len_bytes: u64) -> Outcome<'a, R> {
@@ -396,7 +396,7 @@ fn set_in_place<'a, 's, R>(
 ) -> Outcome<'s, R> {
     // An entry in place has no expiry, so it is alive.
     let old = Some(seen.insert(entry.see()).item());
-    if let Some(outcome) = refusal(set.condition, old) {
+    if let Some(outcome) = set.condition.refusal(old) {
         return outcome;
     }
     let written = LastUse::written(call.now);
@@ -425,27 +425,12 @@ fn replace_in_place(
 /// The contents of the new header.
 #[inline]
 fn meta_of(set: &Set<'_>, version: u64, old: Option<Item<'_>>) -> Meta {
-    let expires_at = match set.expiry {
-        Expiry::Never => None,
-        Expiry::Keep => old.and_then(|item| item.expires_at),
-        Expiry::At(at) => Some(at),
-    };
+    let expires_at = set.expiry.after(old.and_then(|item| item.expires_at));
     Meta { version, client_flags: set.client_flags, expires_at }
 }
 
-/// The answer of a Set whose condition does not hold.
-fn refusal<R>(condition: Condition, old: Option<Item<'_>>) -> Option<Outcome<'_, R>> {
-    match (condition, old) {
-        (Condition::IfAbsent, Some(_)) | (Condition::IfPresent, None) => {
-            Some(Outcome::NotStored { old })
-        }
-        (Condition::IfVersion(_) | Condition::IfToken(_), None) => Some(Outcome::Miss),
-        (Condition::IfVersion(version), Some(item)) if item.version != version => {
-            Some(Outcome::VersionMismatch { old: item })
-        }
-        (Condition::IfToken(token), Some(item)) if item.cas() != token => {
-            Some(Outcome::VersionMismatch { old: item })
-        }
-        _ => None,
-    }
+/// Whether a Set's condition does not hold.
+#[inline]
+fn is_refused(set: &Set<'_>, seen: &Option<Seen<'_>>) -> bool {
+    set.condition.unmet(seen.as_ref().map(Seen::item).as_ref()).is_some()
 }
