@@ -39,9 +39,9 @@ use base::Instant;
 use config::StartError;
 use config::Tuning;
 use crossbeam_channel::{RecvTimeoutError, Sender};
-
 use dispatch::published::DecisionLog;
 use policy::tuner::TunerRules;
+
 use size_monitor::SizeMonitor;
 
 pub use dispatch::controller::{Controller, Decision, Observed};

@@ -29,12 +29,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use config::Config;
 use policy::Dispatch;
 use policy::size_class::{
     PACKET_PAYLOAD_MAX_BYTES, SizeCount, SizeOptions, SizePlan, Threshold, WorkerSizes,
 };
 
-use config::Config;
 use epoch::SizeEpochs;
 pub use epoch::{SizeChange, SizeNumbers};
 pub use stored::DRAWN_PER_LOOK;

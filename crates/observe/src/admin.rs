@@ -30,6 +30,7 @@ use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use runtime::shared::Shared;
 use sessions::end::End;
 use sessions::logins::Origin;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -39,7 +40,6 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use runtime::shared::Shared;
 use write_limit::WriteLimit;
 
 mod guard;

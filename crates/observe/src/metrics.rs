@@ -25,12 +25,11 @@ use dispatch::published::Workload;
 use dispatch::sizes::SizeNumbers;
 use host::process::unix_now;
 use policy::size_class::SizeCount;
-use serde_json::{Value, json};
-use store::StoreStats;
-
 use runtime::shared::Shared;
 use runtime::warm::Kept;
+use serde_json::{Value, json};
 use store::Mode;
+use store::StoreStats;
 
 mod budget;
 mod cluster;

@@ -25,13 +25,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use config::StartError;
+use config::{DataConfig, Durability};
 use store::Session;
 use store::durable::{Committer, Durable, Health, Recovery};
 use store::medium::LogFile;
 
 use checkpoints::CheckpointThread;
-use config::StartError;
-use config::{DataConfig, Durability};
 
 pub use directory::{backup_data, check_data, check_node, open_store};
 pub use kept::{Kept, Owner};

@@ -3,11 +3,10 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use landing::Lane;
-use landing::shm::ServerEnd;
-
 use budget::Reservation;
+use landing::Lane;
 use landing::shm::Gone;
+use landing::shm::ServerEnd;
 
 /// The low bits of a lane are its client's place, the high ones a serial number.
 pub const SLOT_BITS: u32 = 8;

@@ -16,6 +16,7 @@ use sessions::clients::Client;
 use sessions::doors::Door;
 use sessions::end::End;
 use sessions::event_stream::LINES_BYTES_MAX;
+use store::Mode;
 use wire::memcached::binary::{self, Request, Status};
 use wire::memcached::{Encoder, Reply, StatsKind};
 
@@ -24,7 +25,6 @@ use super::MEMCACHED_VERSION;
 use crate::gather::Gather;
 use crate::memcached::binary::binary_refuse;
 use crate::memcached::caller;
-use store::Mode;
 
 /// Answers `stats [kind]`.
 pub(super) fn stats<'a, E: Engine>(

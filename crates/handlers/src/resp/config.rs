@@ -15,12 +15,12 @@ use runtime::engine::Engine;
 use runtime::shared::Shared;
 use runtime::walks::Caller;
 use runtime::walks::Written;
+use store::Eviction;
+use store::Mode;
 
 use crate::gather::Gather;
 use crate::resp::cluster::role;
 use crate::resp::disk_wait::write_to_disk;
-use store::Eviction;
-use store::Mode;
 
 /// The maximum number of names and patterns in one CONFIG GET: each is compared with all settings.
 const PATTERNS_MAX: usize = 256;

@@ -1,10 +1,10 @@
 //! The control thread's part of the inbound logs (`cluster::inbound_log`).
 
+use base::Instant;
+use cluster::Message;
 use replication::cluster::inbound_log::empty;
 
 use super::control::Control;
-use base::Instant;
-use cluster::Message;
 
 impl Control {
     /// Gives the node the entries that workers have received.

@@ -1,10 +1,10 @@
 //! Rules, lines, checks and changes of users.
 
 use config::Config;
-
-use crate::doors::{DefaultUser, door_state};
 use wire::Parsed;
 use wire::resp::{Limits, Parser, asked_command};
+
+use crate::doors::{DefaultUser, door_state};
 
 use super::*;
 use crate::password;

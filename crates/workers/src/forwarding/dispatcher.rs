@@ -57,11 +57,11 @@ use dispatch::lanes::lane::Lane;
 use dispatch::lanes::layers::Decider;
 use dispatch::lanes::request_slot::{Origin, REQUEST_SLOTS, RequestSlot, RequestSlots};
 use policy::{Access, Busy, Depths, Route, RouteRequest};
-
-use offering::Offering;
 use runtime::core::Core;
 use runtime::engine::{Away, Sending};
 use runtime::mailbox::Control;
+
+use offering::Offering;
 
 pub use direct::{Here, HereSink};
 pub use replicated::Replicated;

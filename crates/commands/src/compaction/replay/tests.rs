@@ -2,13 +2,13 @@
 //! out (I3 of `compaction`), whatever it was going to be.
 
 use base::KeyHash;
+use policy::window::Compacts;
 
 use super::super::find::members;
 use super::super::tests::{NOW, blind_set, store};
 use super::super::{Answering, Tells};
 use super::*;
 use crate::rmw::Bounded;
-use policy::window::Compacts;
 
 /// All requests are one connection's, and their replies report nothing.
 struct NoSink;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use cluster::Slot;
 use counters::Dialect;
+use policy::Route;
 use replication::cluster::{Place, SlotReads, View};
 use replication::replicate::{ControlChannel, ControlRequest};
 use runtime::core::Core;
@@ -18,7 +19,6 @@ use runtime::engine::{Asked, Asking, Away};
 use store::request::Op;
 
 use super::{Dispatcher, Here, State};
-use policy::Route;
 
 /// The cluster state of a dispatcher.
 pub struct Replicated {

@@ -7,14 +7,14 @@
 //! H2: it executes the request that it took whatever its size is, and hands nothing on (I3 of
 //!     `sizing`).
 
+use base::KeyHash;
+use base::offers::DoneSet;
 use dispatch::lanes::help::Help;
 use runtime::core::Core;
 use runtime::engine::{Engine, RunToCompletion};
 
 use super::sizing::Judge;
 use super::{Executor, execute};
-use base::KeyHash;
-use base::offers::DoneSet;
 
 /// State that an executor keeps between two requests that it took.
 #[derive(Default)]
