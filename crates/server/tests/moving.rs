@@ -344,6 +344,31 @@ fn paused_clients_go_on_where_they_are_then() {
     }
 }
 
+/// A pause may end while its clients are on their way between two workers.
+#[test]
+fn clients_that_move_while_a_pause_ends_go_on() {
+    let server = all_policies().next().unwrap();
+    let shared = server.server().shared();
+    let mut operator = server.resp();
+    let mut clients: Vec<Client> = (0..32).map(|_| server.resp()).collect();
+    for _ in 0..20 {
+        for division in DIVISIONS {
+            operator.ask("CLIENT PAUSE 3600000 WRITE\r\n", "+OK\r\n");
+            for client in &mut clients {
+                client.send("INCR n\r\nECHO x\r\n");
+            }
+            std::thread::scope(|scope| {
+                scope.spawn(|| divide(shared, division));
+                operator.ask("CLIENT UNPAUSE\r\n", "+OK\r\n");
+            });
+            for client in &mut clients {
+                client.line();
+                client.expect("$1\r\nx\r\n");
+            }
+        }
+    }
+}
+
 /// That everything is drained says more than it seems: a worker ends only when all its request
 /// slots are free again and no connection is on its way.
 #[test]

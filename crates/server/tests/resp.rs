@@ -733,6 +733,21 @@ fn a_pause_of_writes_holds_up_no_reads() {
 }
 
 #[test]
+fn what_one_pause_holds_goes_on_when_another_takes_its_place() {
+    let server = TestServer::start();
+    let (mut first, mut reader) = (server.resp(), server.resp());
+    for begin in
+        ["CLIENT PAUSE 3600000 WRITE\r\n", "CLIENT UNPAUSE\r\nCLIENT PAUSE 3600001 WRITE\r\n"]
+    {
+        first.ask("CLIENT PAUSE 3600000 ALL\r\n", "+OK\r\n");
+        reader.send("GET a\r\n");
+        let count = begin.matches("\r\n").count();
+        first.ask(begin, "+OK\r\n".repeat(count));
+        reader.expect("$-1\r\n");
+    }
+}
+
+#[test]
 fn a_server_that_ends_waits_for_no_pause() {
     let server = TestServer::start();
     let (mut first, mut writer, mut idle) = (server.resp(), server.resp(), server.resp());

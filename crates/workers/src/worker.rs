@@ -181,6 +181,8 @@ pub struct Worker<E, P> {
     /// Whether some items have an expiry, as of `expiring_checked_at`.
     is_expiring: bool,
     expiring_checked_at: UnixMillis,
+    /// The pause of the last round: until when, and whether of writes only.
+    pause_seen: Option<(UnixMillis, bool)>,
     is_draining: bool,
     /// Rare work with which the next round begins.
     due: Vec<Due>,
@@ -332,6 +334,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             gathers_since: now,
             is_expiring: false,
             expiring_checked_at: UnixMillis(0),
+            pause_seen: None,
             is_draining: false,
             due: Vec::new(),
             poll,
@@ -634,9 +637,11 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
         let (paused_until, writes_only) = self.core.shared.paused();
         self.core.is_paused_for_all = paused_until > self.core.now && !writes_only;
-        let was_paused = std::mem::replace(&mut self.core.is_paused, paused_until > self.core.now);
+        self.core.is_paused = paused_until > self.core.now;
         self.core.note_exceptions();
-        if was_paused && !self.core.is_paused {
+        let pause = self.core.is_paused.then_some((paused_until, writes_only));
+        // Another pause may hold less than the one before.
+        if std::mem::replace(&mut self.pause_seen, pause).is_some_and(|seen| Some(seen) != pause) {
             self.resume_all();
         }
     }

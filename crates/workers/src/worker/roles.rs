@@ -186,6 +186,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let slot = self.core.connections.insert(connection);
         let connection = &mut self.core.connections[slot];
         connection.client.set_slot(slot);
+        // A pause may have ended during the move: if it lasts, it holds the command again.
+        connection.is_held = false;
         Moving::settle_at(connection, slot);
         let is_killed = connection.client.move_to(self.core.worker);
         // Users may have changed during the move.
