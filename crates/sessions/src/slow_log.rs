@@ -222,12 +222,14 @@ pub fn cut_args(args: ArgIter<'_>, others: usize) -> Vec<Vec<u8>> {
     cut
 }
 
-/// All arguments, for clients that monitor (L3).
-pub fn shown_args(args: ArgIter<'_>, mut show: impl FnMut(&[u8])) {
+/// The arguments from the first on, for clients that monitor (L3), while `show` wants more.
+pub fn shown_args(args: ArgIter<'_>, mut show: impl FnMut(&[u8]) -> bool) {
     let hidden = Hidden::of(args);
     let mut before: &[u8] = b"";
     for (at, arg) in args.enumerate() {
-        show(if hidden.hides(at, before) { REDACTED } else { arg });
+        if !show(if hidden.hides(at, before) { REDACTED } else { arg }) {
+            return;
+        }
         before = arg;
     }
 }

@@ -146,7 +146,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     }
 
     /// The slot of a client at this worker; a client that has moved is found where it arrives.
-    fn slot_of(&self, client_id: u64) -> Option<usize> {
+    pub(super) fn slot_of(&self, client_id: u64) -> Option<usize> {
         let slot = self.core.shared.clients().get(client_id)?.slot();
         let connection = self.core.connections.get(slot)?;
         (connection.client.id == client_id).then_some(slot)
@@ -155,6 +155,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     /// Sends MONITOR lines to a client; a client that has not read the earlier ones is cut off.
     fn feed(&mut self, client_id: u64, lines: &str) {
         self.core.shared.monitors().under_way.remove(lines.len());
+        self.core.charge(Work::messages(1));
         // Commands executed after a change of its rights are not shown to it: acl A2.
         self.core.renew_passes();
         let Some(slot) = self.slot_of(client_id) else { return };

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use commands::work::Work;
 use host::poller::Poller;
 use runtime::connection::ProtocolState;
 use runtime::engine::Home;
@@ -65,11 +66,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
     pub(super) fn show_events(&mut self, client_id: u64, lines: &EventLines) {
         self.core.shared.event_stream().under_way.remove(lines.text.len());
         self.core.renew_passes(); // As MONITOR: acl A2.
-        let is_it = |slot: &usize| {
-            let connection = &self.core.connections[*slot];
-            connection.client.id == client_id && !connection.is_closing()
-        };
-        let Some(slot) = self.core.connections.slots().into_iter().find(is_it) else {
+        self.core.charge(Work::messages(1));
+        let slot = self.slot_of(client_id);
+        let open = slot.filter(|slot| !self.core.connections[*slot].is_closing());
+        let Some(slot) = open else {
             return self.core.shared.event_stream().counts.skip_sent(lines.count);
         };
         let limit_bytes = self.core.output_limit_bytes;

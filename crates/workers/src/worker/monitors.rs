@@ -4,11 +4,13 @@
 //! # Invariants
 //! W1: for a gathering that no client observes this is one branch on two loads.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base::{KeyHasher, Slot};
 use commands::rmw::meta::MetaGet;
 use commands::rmw::{Refusal, Rmw};
+use commands::work::Work;
 use dispatch::hot::session::{Part, Ran, Wanted};
 use host::poller::Poller;
 use runtime::connection::ProtocolState;
@@ -23,6 +25,10 @@ use wire::Parsed;
 use wire::resp::{Args, CommandId, Flags, Limits, Parser, Spec, asked_command};
 
 use super::Worker;
+
+/// Of a command with more keys, a session of HOTKEYS counts these: the whole would hold the worker
+/// for longer than the command, which runs in slices.
+const COUNTED_KEYS_MAX: usize = 4096;
 
 /// `:0`, `+OK` and similar replies, with the end of the line.
 const SHORT_REPLY_BYTES: u64 = 5;
@@ -61,18 +67,22 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    fn show_monitors(&self) {
+    fn show_monitors(&mut self) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut feed = Feed::default();
+        let mut feed = Feed::new(self.core.shared.buffer_budget());
+        let mut read_bytes = 0;
         for region in &self.regions {
             let Some(connection) = self.core.connections.get(region.slot) else { continue };
             let ProtocolState::Resp(resp) = &connection.protocol_state else { continue };
             let taken = region.taken(&self.arena);
             if let Some(taken) = taken.filter(|_| !resp.pass.needs_auth()) {
+                read_bytes += taken.len();
                 feed.add(&connection.client, since, taken);
             }
         }
-        let shared = &self.core.shared;
+        read_bytes += feed.len_bytes();
+        let shared = Arc::clone(&self.core.shared);
+        self.core.charge(Work::bytes(read_bytes as u64));
         feed.send((shared.monitors(), shared.buffer_budget()), |client, lines| match lines {
             Some(lines) => {
                 let feed = Control::Feed { client_id: client.id, lines };
@@ -155,7 +165,12 @@ fn count(
         let Some(first) = keys.next().filter(|_| spec.keys.first > 0) else { continue };
         let keys = || spec.keys.of(args.iter());
         let reply_bytes = part.begin().then(|| match spec.id {
-            CommandId::MGet => keys().map(|key| bulk_bytes(value_len(key))).sum(),
+            CommandId::MGet => {
+                let seen = keys().take(COUNTED_KEYS_MAX);
+                let seen_count = seen.len().max(1) as u64;
+                let seen_bytes: u64 = seen.map(|key| bulk_bytes(value_len(key))).sum();
+                seen_bytes / seen_count * keys().len() as u64
+            }
             _ => reply_bytes(spec.id, args, || value_len(first)),
         });
         let ran = Ran {
@@ -166,7 +181,8 @@ fn count(
             key_count: keys().len() as u64,
             reply_bytes,
         };
-        part.add(wanted, &ran, keys().map(|key| (hasher.hash(key), key)));
+        let counted = keys().take(COUNTED_KEYS_MAX);
+        part.add(wanted, &ran, counted.map(|key| (hasher.hash(key), key)));
     }
 }
 

@@ -132,7 +132,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let free = &mut self.arena[after_held..after_held + READ_BYTES_MAX];
         let (mut sealed, mut count) = ([0; SEALED_READ_BYTES], 0);
         let take = |reader: rustls::Reader<'_>| count += fill(reader, &mut free[count..]);
-        let sealed_bytes = SEALED_READ_BYTES.min(arena_read_bytes(&self.core.ledger));
+        // A connection that is read a last time has no later turn.
+        let tight_bytes = arena_read_bytes(&self.core.ledger);
+        let sealed_bytes = if self.is_draining { usize::MAX } else { tight_bytes };
+        let sealed_bytes = sealed_bytes.min(SEALED_READ_BYTES);
         let received = tls.receive(&connection.socket, &mut sealed[..sealed_bytes], take);
         self.note_received(slot, &received, self.is_draining);
         if count == 0 {
