@@ -19,6 +19,7 @@ mod native_overload;
 mod native_shm;
 mod native_transports;
 mod operators;
+mod pause;
 mod policies;
 mod replies;
 mod resp;

@@ -14,6 +14,8 @@ mod two_layers {
     mod hardship;
     #[path = "memcached.rs"]
     mod memcached;
+    #[path = "pause.rs"]
+    mod pause;
     #[path = "resp.rs"]
     mod resp;
     #[path = "support/mod.rs"]
@@ -34,6 +36,8 @@ mod erew {
     mod hardship;
     #[path = "memcached.rs"]
     mod memcached;
+    #[path = "pause.rs"]
+    mod pause;
     #[path = "resp.rs"]
     mod resp;
     #[path = "support/mod.rs"]
@@ -54,6 +58,8 @@ mod dcrew_jbsq {
     mod hardship;
     #[path = "memcached.rs"]
     mod memcached;
+    #[path = "pause.rs"]
+    mod pause;
     #[path = "resp.rs"]
     mod resp;
     #[path = "support/mod.rs"]
@@ -74,6 +80,8 @@ mod size_aware {
     mod hardship;
     #[path = "memcached.rs"]
     mod memcached;
+    #[path = "pause.rs"]
+    mod pause;
     #[path = "resp.rs"]
     mod resp;
     #[path = "support/mod.rs"]
@@ -104,6 +112,8 @@ mod stealing {
     mod hardship;
     #[path = "memcached.rs"]
     mod memcached;
+    #[path = "pause.rs"]
+    mod pause;
     #[path = "resp.rs"]
     mod resp;
     #[path = "support/mod.rs"]
