@@ -93,7 +93,7 @@ fn workspace_steps(root: &Path) -> Vec<Step> {
 /// The crates that the first lane model-checks.
 const LOOM_SHORT: &str = "-p base -p policy -p landing";
 /// The crates that `nightly` model-checks.
-const LOOM_ALL: &str = "-p base -p policy -p landing -p store";
+const LOOM_ALL: &str = "-p base -p policy -p landing -p index -p store";
 
 /// The checks that take too long for each change, or need more than the toolchain: a short form of
 /// each is among the steps above.

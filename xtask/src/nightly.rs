@@ -85,7 +85,7 @@ pub fn run(root: &Path, args: Args) -> bool {
 
 fn steps(root: &Path, args: Args) -> Vec<Step> {
     let mut steps = vec![
-        Step::new("long properties", "cargo test --locked --release -p store -p wire")
+        Step::new("long properties", "cargo test --locked --release -p index -p store -p wire")
             .with("PROPTEST_CASES", PROPTEST_CASES),
         // Not in release: the store's own assertions are half of the test.
         Step::new("torture", "cargo test --locked -p store --test main torture")
@@ -178,7 +178,7 @@ fn miri_steps() -> Vec<Step> {
     };
     vec![
         miri("miri", &format!("{MIRI_CRATES} --lib")),
-        miri("miri: the store", "-p store --lib"),
+        miri("miri: the store", "-p index -p store --lib"),
         miri("miri: the store's threads", "-p store --test main -- batch torture"),
     ]
 }

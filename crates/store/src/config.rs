@@ -2,9 +2,9 @@
 
 use std::fmt;
 
+use index::mapping::HugePages;
+pub use index::tree::BATCH_MAX;
 use thiserror::Error;
-
-use crate::mapping::HugePages;
 
 /// The behaviour of a full log: evict or clean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,9 +71,6 @@ pub struct StoreConfig {
     /// obtained.
     pub huge_pages: HugePages,
 }
-
-/// The most requests in flight in the three-stage pipeline.
-pub const BATCH_MAX: usize = 64;
 
 /// The capacity of an open store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -34,7 +34,6 @@
 //! # References
 //! Rowan-KV §4.2.2 (checksum, version, shard); MICA §4.1 (one log for all sizes).
 
-mod in_place;
 mod parsed;
 
 use std::marker::PhantomData;
@@ -42,11 +41,12 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::UnixMillis;
+use index::in_place::{self, InPlace};
+use index::keys_equal;
 
 use crate::item::{Item, LastUse, MARKS_MASK};
 use crate::pieces::Parts;
 
-pub(crate) use in_place::InPlace;
 pub(crate) use parsed::{Parsed, RawKind};
 
 /// Bytes of header before the key without a wide word and an expiry.
@@ -717,44 +717,6 @@ impl Seen<'_> {
     #[inline]
     pub(crate) fn is_expired(&self, now: UnixMillis) -> bool {
         self.entry.is_expired(now)
-    }
-}
-
-/// Equality of keys. Eight and sixteen bytes, the usual lengths of ids, are one and two compares;
-/// others up to 32 are compared inline, eight bytes at a time (+18 % GETs on 8-byte keys against a
-/// call to `memcmp`).
-#[inline]
-pub(crate) fn keys_equal(left: &[u8], right: &[u8]) -> bool {
-    if left.len() != right.len() {
-        return false;
-    }
-    if let (Ok(left), Ok(right)) = (<&[u8; 8]>::try_from(left), <&[u8; 8]>::try_from(right)) {
-        return u64::from_ne_bytes(*left) == u64::from_ne_bytes(*right);
-    }
-    if let (Ok(left), Ok(right)) = (<&[u8; 16]>::try_from(left), <&[u8; 16]>::try_from(right)) {
-        return u128::from_ne_bytes(*left) == u128::from_ne_bytes(*right);
-    }
-    keys_equal_by_words(left, right)
-}
-
-fn keys_equal_by_words(left: &[u8], right: &[u8]) -> bool {
-    if left.len() > 32 {
-        return left == right;
-    }
-    let (left_words, left_tail) = left.as_chunks::<8>();
-    let (right_words, right_tail) = right.as_chunks::<8>();
-    for (a, b) in left_words.iter().zip(right_words) {
-        if u64::from_ne_bytes(*a) != u64::from_ne_bytes(*b) {
-            return false;
-        }
-    }
-    if left_words.is_empty() || left_tail.is_empty() {
-        return left_tail.iter().zip(right_tail).all(|(a, b)| a == b);
-    }
-    // The last eight bytes overlap the word before them: one compare instead of up to seven.
-    match (left.last_chunk::<8>(), right.last_chunk::<8>()) {
-        (Some(a), Some(b)) => u64::from_ne_bytes(*a) == u64::from_ne_bytes(*b),
-        _ => false,
     }
 }
 

@@ -5,6 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use base::sync::{AtomicU64, Ordering};
 use base::{KeyHash, KeyHasher};
 use crossbeam_utils::CachePadded;
+use index::epoch::Epochs;
+use index::hash::{Block, Index, Position};
+use index::tree::Tree;
 
 use crate::KEY_LEN_MAX_BYTES;
 use crate::config::{Limits, StoreConfig};
@@ -12,14 +15,11 @@ use crate::counters::{Counts, SharedCounts, fold};
 use crate::cursor::CursorTable;
 use crate::durable_log::Durable;
 use crate::entry::{BodyCrc, Shape, body_checksum, parts_checksum};
-use crate::epoch::Epochs;
 use crate::ghost::GhostTable;
-use crate::index::{Block, Index, Position};
 use crate::log::Log;
 use crate::pieces::Parts;
 use crate::replica::{RecoveredDelete, ShardCounts};
 use crate::scratch_room::ScratchBooks;
-use crate::tree::Tree;
 use crate::tuning::Tuning;
 
 /// Reads leave no marks while more than one in this many segments is free: a little more than the

@@ -1,4 +1,5 @@
-//! The store: a segmented log, a hash index over it, and the batch executor that serves requests.
+//! The store: a segmented log, an index over it (crate `index`), and the batch executor that
+//! serves requests.
 //!
 //! ```text
 //!            Session (one per thread)                     shared
@@ -21,18 +22,14 @@ mod cursor;
 pub mod durable;
 mod durable_log;
 mod entry;
-mod epoch;
 mod ghost;
 mod hot_array;
-mod index;
 mod inner;
 mod item;
 mod log;
-mod mapping;
 pub mod medium;
 mod pieces;
 pub mod pin;
-mod placement;
 mod prefetch;
 pub mod range;
 pub mod record;
@@ -42,7 +39,6 @@ mod resize;
 mod scratch_room;
 mod session;
 mod store;
-mod tree;
 mod tuning;
 mod validate;
 pub mod warm;
@@ -55,11 +51,11 @@ pub use counters::{LogSpace, StoreStats};
 pub use cursor::UnknownCursor;
 pub use entry::{HEADER_BYTES, HEADER_MAX_BYTES, entry_len_bytes, entry_len_max_bytes};
 pub use hot_array::HotArray;
+pub use index::mapping::{HugePages, PageKind, huge_pages_available};
+pub use index::placement::{NodeShare, Placement};
 pub use log::Tended;
-pub use mapping::{HugePages, PageKind, huge_pages_available};
 pub use pieces::Pieces;
 pub use pin::{PinnedValue, Pins};
-pub use placement::{NodeShare, Placement};
 pub use range::{Direction, NoOrder, Range, RangeEnd, RangeSink, prefix_end};
 pub use replica::{Installed, NotInstalled, RecoveredDelete, Replica, ReplicaChange};
 pub use request::{

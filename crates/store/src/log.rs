@@ -31,15 +31,15 @@ mod table;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use base::sync::{AtomicU32, Ordering};
+use index::epoch::Epochs;
+use index::hash::Lender;
+use index::mapping::{Mapping, PageKind};
+use index::placement::{self, NodeShare, Placement};
 
 use crate::config::StoreConfig;
 use crate::counters::LogSpace;
 use crate::durable_log::Durable;
 use crate::entry::Entry;
-use crate::epoch::Epochs;
-use crate::index::Lender;
-use crate::mapping::{Mapping, PageKind};
-use crate::placement::{self, NodeShare, Placement};
 use crate::tuning::Tuning;
 
 pub(crate) use allocator::{

@@ -1,34 +1,21 @@
-//! Prefetches one cache line; does nothing on machines without the instruction.
+//! Prefetches one cache line as the switches say; counted in tests.
+
+pub(crate) use index::prefetch::LINE_BYTES;
 
 use crate::tuning::{Prefetch, Way, took};
-
-/// Bytes of a cache line.
-pub(crate) const LINE_BYTES: usize = 64;
 
 /// Prefetches the line at `address` into all cache levels. Never faults.
 #[inline(always)]
 pub(crate) fn line(address: *const u8) {
     took(Way::Near);
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: prefetching reads nothing the program can see and is defined for any address.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
+    index::prefetch::line(address);
 }
 
 /// Prefetches the line at `address` into the nearest cache, to be evicted first. Never faults.
 #[inline(always)]
 fn line_non_temporal(address: *const u8) {
     took(Way::NonTemporal);
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: prefetching reads nothing the program can see and is defined for any address.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_NTA }>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
+    index::prefetch::line_non_temporal(address);
 }
 
 /// Prefetches the line at `address` as `how` says, with a branch that is always predicted right.
@@ -77,11 +64,5 @@ impl Hint for Nothing {
 #[inline(always)]
 pub(crate) fn line_for_write(address: *const u8) {
     took(Way::ForWrite);
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: prefetching reads nothing the program can see and is defined for any address.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_ET0 }>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
+    index::prefetch::line_for_write(address);
 }

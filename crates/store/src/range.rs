@@ -10,18 +10,10 @@
 
 use std::ops::Bound;
 
+pub use index::tree::Direction;
 use thiserror::Error;
 
 use crate::item::Item;
-
-/// The direction of a walk over a range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// From `start` up.
-    Forward,
-    /// From `end` down.
-    Reverse,
-}
 
 /// A part of the key order. `start` is the lower bound and `end` the upper one, whatever the
 /// direction.

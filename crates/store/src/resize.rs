@@ -17,11 +17,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use index::placement::NodeShare;
+
 use crate::config::{Mode, OpenError, StoreConfig};
 use crate::ghost::GhostTable;
 use crate::inner::Inner;
 use crate::log::{Tended, segment_count_min};
-use crate::placement::NodeShare;
 use crate::session::low_water;
 use crate::store::{Begin, Store, keep_reserve, lent_max_of, reserve_of};
 use crate::tuning::Tuning;

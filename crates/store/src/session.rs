@@ -45,16 +45,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use base::{KeyHash, UnixMillis};
+use index::hash::slot::{Slot, Tag};
+use index::hash::{Block, Chain, Position};
+use index::tree::{NodeMemory, Spare};
 
 use crate::counters::Counts;
 use crate::entry::{Entry, Seen};
-use crate::index::slot::{Slot, Tag};
-use crate::index::{Block, Chain, Position};
 use crate::inner::Inner;
 use crate::log::{Appender, Lane, Purpose, Queue, Role};
 use crate::pin::Pins;
 use crate::request::LastUse;
-use crate::tree::{NodeMemory, Spare};
 use crate::tuning::Prefetch;
 
 use execute::Guess;

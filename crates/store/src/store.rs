@@ -6,6 +6,11 @@ use std::sync::{Arc, Mutex};
 use base::sync::AtomicU64;
 use base::{KeyHasher, PartitionBits};
 use crossbeam_utils::CachePadded;
+use index::epoch::Epochs;
+use index::hash::{BUCKET_BYTES, Index, IndexPlan, Lines};
+use index::mapping::PageKind;
+use index::placement::{NodeShare, Placement};
+use index::tree::{NodeMemory, Tree};
 
 use crate::ITEM_MAX_BYTES;
 use crate::config::{
@@ -16,18 +21,13 @@ use crate::cursor::CursorTable;
 use crate::durable_log::Durable;
 use crate::durable_log::layout::Segments as RestoredSegments;
 use crate::entry::HEADER_MAX_BYTES;
-use crate::epoch::Epochs;
 use crate::ghost::{self, GhostTable};
-use crate::index::{BUCKET_BYTES, Index, IndexPlan, Lines};
 use crate::inner::Inner;
 use crate::log::{Log, Purpose, Reserve, log_min_bytes, segment_bytes_for, segment_count_min};
-use crate::mapping::PageKind;
-use crate::placement::{NodeShare, Placement};
 use crate::replica::RecoveredDelete;
 use crate::scratch_room::ScratchBooks;
 use crate::scratch_room::ScratchRoom;
 use crate::session::Session;
-use crate::tree::{NodeMemory, Tree};
 use crate::tuning::Tuning;
 use crate::warm_table::Table as WarmTable;
 

@@ -1,9 +1,9 @@
 //! Validates a whole store by recounting it from scratch, for tests and `check`.
 
 use base::KeyHash;
+use index::hash::slot::{Slot, Tag};
 
 use crate::counters::fold;
-use crate::index::slot::{Slot, Tag};
 use crate::inner::Inner;
 use crate::log::SegmentState;
 

@@ -39,14 +39,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use base::UnixMillis;
+use index::mapping::HUGE_PAGE_BYTES;
+use index::placement::NodeShare;
 use rustix::fs::{FallocateFlags, FlockOperation};
 use rustix::io::{Errno, retry_on_intr};
 use thiserror::Error;
 
 use crate::config::{NeededMemory, OpenError, StoreConfig};
 use crate::log::{Contents, SegmentState};
-use crate::mapping::HUGE_PAGE_BYTES;
-use crate::placement::NodeShare;
 use crate::store::{Begin, Store};
 use crate::tuning::Tuning;
 use crate::warm_table::{self, Row, TRAILER_BYTES, Table, Trailer};

@@ -6,12 +6,14 @@ use crate::tidy::{Problem, Repository};
 
 /// The drawn arrows: a crate and the crates it may use besides `base`. A new one needs a decision
 /// note.
-const ARROWS: [(&str, &[&str]); 35] = [
+const ARROWS: [(&str, &[&str]); 36] = [
     ("base", &[]),
     ("wire", &[]),
     ("workload", &[]),
     ("policy", &[]),
-    ("store", &[]),
+    // What the store finds entries by, and the memory under it (decision 0105).
+    ("index", &[]),
+    ("store", &["index"]),
     ("landing", &[]),
     ("landing-rdma", &["landing"]),
     ("cluster", &["store"]),

@@ -9,8 +9,9 @@ use crate::tidy::{Problem, Repository};
 
 /// Crates that may use `unsafe`: the structures of memory, the system, and the boundaries to C
 /// (decisions 0027, 0028). All others forbid it.
-const UNSAFE_CRATES: [&str; 9] = [
+const UNSAFE_CRATES: [&str; 10] = [
     "base",
+    "index",
     "store",
     "landing",
     "landing-rdma",
@@ -41,7 +42,7 @@ const SERVER_CRATES: [&str; 15] = [
 ];
 
 /// Crates on the data path, which no runtime may enter.
-const DATA_PATH_CRATES: [&str; 5] = ["base", "wire", "workload", "policy", "store"];
+const DATA_PATH_CRATES: [&str; 6] = ["base", "wire", "workload", "policy", "index", "store"];
 
 /// All rules about words in sources.
 pub fn check_sources(repository: &Repository) -> Vec<Problem> {
@@ -88,7 +89,7 @@ fn runtime_stays_in_admin(repository: &Repository) -> Vec<Problem> {
 /// A preset is a set of settings: code that acts on them cannot ask which one is on.
 fn presets_stay_settings(repository: &Repository) -> Vec<Problem> {
     const WORDS: [&str; 2] = ["preset", "Preset"];
-    let below = ["store", "policy", "wire", "landing", "base"];
+    let below = ["store", "index", "policy", "wire", "landing", "base"];
     let crates = || below.iter().chain(&SERVER_CRATES);
     let is_below =
         |path: &str| crates().any(|name| path.starts_with(&format!("crates/{name}/src/")));

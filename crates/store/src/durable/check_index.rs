@@ -12,12 +12,12 @@
 use std::collections::HashMap;
 
 use base::KeyHash;
+use index::hash::slot::{Slot, Tag};
 
 use super::check::CheckpointState;
 use super::checkpoint::{Applied, Checkpoint, CheckpointError};
 use super::restore;
 use crate::durable_log::layout::{Row, Superblock};
-use crate::index::slot::{Slot, Tag};
 use crate::record::Record;
 
 /// A checkpoint's slot for one entry.

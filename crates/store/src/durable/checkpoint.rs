@@ -35,10 +35,10 @@ use std::sync::Arc;
 
 use base::KeyHash;
 use base::sync::Ordering;
+use index::hash::Place;
+use index::hash::slot::Slot;
 
 use crate::durable_log::Durable;
-use crate::index::Place;
-use crate::index::slot::Slot;
 use crate::inner::Inner;
 
 pub(super) use apply::Applied;

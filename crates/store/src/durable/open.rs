@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use index::placement::NodeShare;
 use thiserror::Error;
 
 use super::checkpoint::{Checkpoint, CheckpointError};
@@ -14,7 +15,6 @@ use crate::durable_log::Durable;
 use crate::durable_log::layout::Segments;
 use crate::durable_log::layout::{FORMAT, NoSuper, Row, RowState, Superblock};
 use crate::medium::{Medium, MediumError};
-use crate::placement::NodeShare;
 use crate::store::{Begin, Store, enough_bytes};
 use crate::tuning::Tuning;
 

@@ -19,11 +19,11 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::counters::LogSpace;
-use crate::placement::Regions;
 
 use super::table::{Contents, Queue, SegmentRow, SegmentState};
 pub(crate) use choose::{Aim, Found, SEARCH_ROWS, Search, Then};
 use free::FreeSet;
+use index::placement::Regions;
 pub(crate) use park::Chore;
 use park::Parking;
 

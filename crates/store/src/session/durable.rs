@@ -11,11 +11,11 @@
 use std::sync::Arc;
 
 use base::{KeyHash, UnixMillis};
+use index::hash::Chain;
 
 use super::deletes::delete_shape;
 use super::{Local, Session};
 use crate::entry::{Entry, Header, Kind, Meta, VERSION_MASK, body_checksum};
-use crate::index::Chain;
 use crate::inner::Inner;
 use crate::log::{Appender, Purpose};
 use crate::pin::Pins;

@@ -13,12 +13,12 @@
 use std::sync::Arc;
 
 use base::{KeyHash, UnixMillis};
+use index::hash::Position;
+use index::hash::slot::{Slot, Tag};
 
 use super::{Local, Session};
 use crate::config::BATCH_MAX;
 use crate::entry::{Entry, HEADER_BYTES};
-use crate::index::Position;
-use crate::index::slot::{Slot, Tag};
 use crate::inner::Inner;
 use crate::pin::Pins;
 use crate::prefetch::{self, Hint, LINE_BYTES, Near, NonTemporal, Nothing};

@@ -3,12 +3,12 @@
 
 use base::sync::Ordering;
 use base::{KeyHash, UnixMillis};
+use index::hash::slot::{Slot, Tag};
 
 use super::Local;
 use super::execute::NO_GUESS;
 use crate::counters;
 use crate::entry::Entry;
-use crate::index::slot::{Slot, Tag};
 use crate::inner::Inner;
 use crate::prefetch;
 

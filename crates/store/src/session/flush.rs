@@ -14,10 +14,10 @@
 //! U2: a step visits at most [`STEP_HEADS`] chains or [`WALK_STEP`] keys of a tree.
 
 use base::KeyHash;
+use index::hash::slot::{Slot, Tag};
 
 use super::ordered_walk::{WALK_STEP, collect_behind, key_of};
 use super::{Local, Session};
-use crate::index::slot::{Slot, Tag};
 
 /// Buckets that one step empties.
 const STEP_HEADS: u32 = 64;

@@ -17,17 +17,17 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use base::UnixMillis;
+use index::hash::slot::Tag;
+use index::tree::{Hint, HotPlace, Sought, Tree};
 
 use super::execute::{Call, NO_GUESS};
 use super::ordered::Tagged;
 use super::{Local, Session, range};
 use crate::config::BATCH_MAX;
 use crate::hot_array::HotArray;
-use crate::index::slot::Tag;
 use crate::inner::Inner;
 use crate::range::{NoOrder, Range, RangeEnd};
 use crate::request::{Item, LastUse, Op, Request, Sink, Update};
-use crate::tree::{Hint, HotPlace, Sought, Tree};
 
 /// The memory that a session keeps for each hot key.
 pub const HOT_PLACE_BYTES: usize = size_of::<HotPlace>();

@@ -49,7 +49,7 @@ impl Session {
 fn is_named(inner: &Inner, hash: KeyHash, entry: Entry<'_>, offset_bytes: u64) -> bool {
     match &inner.tree {
         None => {
-            let named = |slot: crate::index::slot::Slot| slot.offset_bytes() == offset_bytes;
+            let named = |slot: index::hash::slot::Slot| slot.offset_bytes() == offset_bytes;
             inner.index.find(inner.index.head_of(hash), hash, named).is_some()
         }
         Some(tree) => Local::find_ordered_entry(inner, tree, entry.key(), offset_bytes).is_some(),

@@ -14,20 +14,20 @@ use std::sync::Arc;
 
 use base::UnixMillis;
 use base::sync::Backoff;
+use index::hash::slot::{Slot, Tag};
+use index::hash::{IndexFull, Position};
+use index::tree::{Hint, Inserted, Keys, NODE_BYTES, SPARE_NODES, Shortage, Sought, Tree};
 
 use super::Local;
 use super::deletes::ONE;
 use super::execute::{Call, NO_GUESS, prefetch_heads};
 use crate::config::{BATCH_MAX, Mode};
 use crate::entry::{Entry, HEADER_BYTES};
-use crate::index::slot::{Slot, Tag};
-use crate::index::{IndexFull, Position};
 use crate::inner::Inner;
 use crate::log::Log;
 use crate::pin::Pins;
 use crate::prefetch;
 use crate::request::{Op, Outcome, Request, Sink, Update};
-use crate::tree::{Hint, Inserted, Keys, NODE_BYTES, SPARE_NODES, Shortage, Sought, Tree};
 
 /// The nodes that a session keeps between requests.
 const SPARE_KEPT: usize = 2 * SPARE_NODES;

@@ -3,16 +3,16 @@
 use std::ops::Bound;
 
 use base::UnixMillis;
+use index::hash::slot::{Slot, Tag};
+use index::tree::{Hint, Keys, Origin, Tree, Walk};
 
 use super::expire::HURRY_SHARE;
 use super::range::walk_range;
 use super::{Local, Session};
 use crate::cursor::UnknownCursor;
-use crate::index::slot::{Slot, Tag};
 use crate::inner::Inner;
 use crate::range::{Direction, Range, prefix_end};
 use crate::request::Item;
-use crate::tree::{Hint, Keys, Origin, Tree, Walk};
 
 /// The entries that FLUSHALL and the sweep of expired ones visit between two quiescent points.
 pub(super) const WALK_STEP: usize = 256;
@@ -203,6 +203,7 @@ pub(super) fn collect_behind(
     let origin = last.map_or(Origin::End, Origin::Behind);
     walk.start(Direction::Forward, origin, WALK_STEP, Hint::NONE);
     // All slots are gathered before the first entry is read.
-    let asked_for = std::iter::from_fn(|| walk.next()).inspect(|slot| inner.log.prefetch(*slot));
+    let asked_for =
+        std::iter::from_fn(|| walk.next_slot()).inspect(|slot| inner.log.prefetch(*slot));
     slots.extend(asked_for.take(WALK_STEP));
 }

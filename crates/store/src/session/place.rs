@@ -11,10 +11,10 @@
 //! Policies with one queue write all items to the session's first appender.
 
 use base::KeyHash;
+use index::hash::slot::Tag;
 
 use super::Local;
 use super::execute::Call;
-use crate::index::slot::Tag;
 use crate::inner::Inner;
 use crate::log::{Appender, Queue, Role};
 

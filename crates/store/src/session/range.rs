@@ -14,16 +14,16 @@ use std::ops::Bound;
 
 use arrayvec::ArrayVec;
 use base::UnixMillis;
+use index::hash::slot::Slot;
+use index::tree::{Hint, Keys, Origin, Sought, Tree, Walk};
 
 use super::Session;
 use crate::config::BATCH_MAX;
 use crate::entry::{Entry, HEADER_BYTES};
-use crate::index::slot::Slot;
 use crate::inner::Inner;
 use crate::log::Log;
 use crate::range::{Direction, NoOrder, Range, RangeEnd, RangeSink};
 use crate::request::Item;
-use crate::tree::{Hint, Keys, Origin, Sought, Tree, Walk};
 
 /// The entries that one call looks at ...
 const CALL_ITEMS_MAX: usize = 1000;
@@ -215,7 +215,7 @@ impl<'i, 'k> Lane<'i, 'k> {
             return;
         }
         for _ in 0..count.min(self.target - self.ahead.len()) {
-            let Some(slot) = self.walk.next() else {
+            let Some(slot) = self.walk.next_slot() else {
                 self.is_over = true;
                 return;
             };

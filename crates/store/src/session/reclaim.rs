@@ -21,12 +21,12 @@
 //! §4.1 (S3-FIFO).
 
 use base::{KeyHash, UnixMillis};
+use index::hash::Position;
+use index::hash::slot::{Slot, Tag};
 
 use super::Local;
 use crate::config::{Eviction, Mode};
 use crate::entry::Entry;
-use crate::index::Position;
-use crate::index::slot::{Slot, Tag};
 use crate::inner::Inner;
 use crate::log::{Appender, Purpose, Queue, Reason, Victim};
 

@@ -9,13 +9,13 @@
 use std::num::NonZeroU16;
 
 use base::{KeyHash, UnixMillis};
+use index::hash::IndexFull;
+use index::hash::slot::{Slot, Tag};
 
 use super::execute::NO_GUESS;
 use super::ordered_walk::collect_step as collect_behind;
 use super::{Local, Session};
 use crate::entry::{ALIGN_BYTES, Entry, Header, Kind, Meta, Shape, body_checksum};
-use crate::index::IndexFull;
-use crate::index::slot::{Slot, Tag};
 use crate::inner::Inner;
 use crate::log::{Appender, Purpose};
 use crate::prefetch;

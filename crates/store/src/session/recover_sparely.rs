@@ -23,10 +23,11 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
+use index::hash::IndexFull;
+
 use super::recover::RECOVER_ENTRIES;
 use super::{Local, Session};
 use crate::entry::{ALIGN_BYTES, Entry};
-use crate::index::IndexFull;
 use crate::inner::Inner;
 use crate::log::Reserve;
 

@@ -10,8 +10,9 @@
 
 use std::cell::Cell;
 
+use index::hash::{Move, Moved};
+
 use super::Local;
-use crate::index::{Move, Moved};
 use crate::inner::Inner;
 
 /// The items that come or go before the session reports them to the index.
@@ -96,7 +97,7 @@ impl Local {
 
     fn resize_partition(&mut self, inner: &Inner, job: &mut Move, budget: &mut Budget) -> Moved {
         let key_bytes = &budget.key_bytes;
-        let hash_of = |slot: crate::index::slot::Slot| {
+        let hash_of = |slot: index::hash::slot::Slot| {
             // SAFETY: the slot is read under its chain's lock.
             let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
             let key = entry.key();

@@ -5,11 +5,11 @@
 //! is the first hash not yet visited, without its low 16 bits: heads differ above bit 28.
 
 use base::{KeyHash, UnixMillis};
+use index::hash::slot::Slot;
 
 use super::Session;
 use crate::cursor::UnknownCursor;
 use crate::entry::Entry;
-use crate::index::slot::Slot;
 use crate::request::Item;
 
 /// The buckets that one call of `scan` visits: about 4 MiB of index.

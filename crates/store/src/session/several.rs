@@ -11,12 +11,12 @@
 use std::sync::Arc;
 
 use base::{KeyHash, UnixMillis};
+use index::hash::slot::Tag;
 
 use super::execute::{Call, NO_GUESS, find, prefetch_entry};
 use super::kept_room::{HasRoom, Room};
 use super::{Changes, Local, Session};
 use crate::entry::{HEADER_BYTES, Seen};
-use crate::index::slot::Tag;
 use crate::inner::Inner;
 use crate::pin::Pins;
 use crate::prefetch::Near;

@@ -6,13 +6,13 @@
 //! its copies, as long as cleaning has enough left: the copy frees about as much as it takes.
 
 use base::{KeyHash, UnixMillis};
+use index::hash::slot::Tag;
+use index::hash::{Chain, IndexFull};
 
 use super::Local;
 use super::execute::{Call, find};
 use super::write::Found;
 use crate::entry::{ALIGN_BYTES, Header, Meta, Seen, Shape};
-use crate::index::slot::Tag;
-use crate::index::{Chain, IndexFull};
 use crate::inner::Inner;
 use crate::log::{Appender, Purpose, Queue};
 use crate::pieces::{Parts, Pieces};

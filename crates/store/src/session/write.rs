@@ -10,12 +10,12 @@
 //! A value of at most eight bytes that replaces one of the same length is stored in place (K12).
 
 use base::KeyHash;
+use index::hash::slot::{Slot, Tag};
+use index::hash::{Chain, IndexFull, Position};
 
 use super::Local;
 use super::execute::{Call, find};
 use crate::entry::{Entry, Header, Meta, Seen, Shape};
-use crate::index::slot::{Slot, Tag};
-use crate::index::{Chain, IndexFull, Position};
 use crate::inner::Inner;
 use crate::log::{Appender, Reservation};
 use crate::pin::Pins;

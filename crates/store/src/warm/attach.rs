@@ -10,6 +10,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use base::UnixMillis;
+use index::placement::NodeShare;
 
 use super::{
     Found, Kept, Misfit, Opened, Row, Table, Trailer, WarmError, WarmFile, failed, lengthen,
@@ -18,7 +19,6 @@ use super::{
 use crate::config::{NeededMemory, OpenError, StoreConfig};
 use crate::crc;
 use crate::durable::{Way, share_out};
-use crate::placement::NodeShare;
 use crate::record::ALIGN_BYTES;
 use crate::session::{Session, Starts, has_expired, is_whole_entry};
 use crate::store::{Begin, Store, enough_bytes};

@@ -7,12 +7,12 @@
 
 use base::KeyHash;
 use base::sync::{AtomicU64, Ordering};
+use index::hash::slot::Slot;
+use index::hash::{Filler, IndexFull};
 
 use super::super::restore::used_bytes;
 use super::{Checkpoint, CheckpointError};
 use crate::durable_log::layout::{Row, RowState, Superblock};
-use crate::index::slot::Slot;
-use crate::index::{Filler, IndexFull};
 use crate::inner::Inner;
 use crate::record::ALIGN_BYTES;
 

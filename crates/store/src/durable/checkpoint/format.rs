@@ -7,11 +7,11 @@
 
 use std::io::{self, Read, Write};
 
+use index::hash::slot::Slot;
 use thiserror::Error;
 
 use super::{Checkpoint, Covered};
 use crate::crc;
-use crate::index::slot::Slot;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"DOVEINDX");
 /// The number of this format.
@@ -232,8 +232,8 @@ fn unreadable(error: &io::Error) -> CheckpointError {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::index::slot::Tag;
     use base::KeyHash;
+    use index::hash::slot::Tag;
 
     fn sample() -> Checkpoint {
         let slot = |tag, at| Slot::entry(Tag::of(KeyHash(tag)), at).with_marks(2);

@@ -237,7 +237,7 @@ fn a_search_whose_find_was_taken_meanwhile_starts_anew() {
 
 /// Six segments for each of two nodes.
 fn on_two_nodes() -> Allocator {
-    use crate::placement::NodeShare;
+    use index::placement::NodeShare;
     let nodes = [0, 1].map(|node_id| NodeShare { node_id, weight: 1 });
     Allocator::new(Regions::divide(12, 4 << 20, &nodes))
 }
