@@ -82,6 +82,7 @@ pub use memory::{NodeMemory, Spare};
 pub use node::NODE_BYTES;
 use node::{Node, Role};
 pub use scan::{Origin, Walk};
+pub use validate::Census;
 
 /// The most requests in flight in the pipeline of a batch.
 pub const BATCH_MAX: usize = 64;

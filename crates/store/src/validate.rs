@@ -2,6 +2,7 @@
 
 use base::KeyHash;
 use index::hash::slot::{Slot, Tag};
+use index::tree::Census;
 
 use crate::counters::fold;
 use crate::inner::Inner;
@@ -11,7 +12,7 @@ use crate::log::SegmentState;
 pub(crate) fn validate(inner: &Inner) {
     let mut all_slots = Vec::new();
     let census =
-        inner.tree.as_ref().map(|tree| tree.validate(&inner.log, |slot| all_slots.push(slot)));
+        inner.tree.as_ref().map(|tree| Census::of(tree, &inner.log, |slot| all_slots.push(slot)));
     let tree_count = all_slots.len() as u64;
     let node_lines = census.map_or(0, |census| census.line_count());
     let retired_lines = (inner.epochs.session_count() == 0).then(|| {

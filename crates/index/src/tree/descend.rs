@@ -4,10 +4,9 @@ use base::sync::Backoff;
 
 use super::node::{NO_NODE, Version};
 use super::slice::{Place, SLICE_BYTES};
-use super::{Keys, Tree};
+use super::{Direction, Keys, Tree};
 use crate::hash::Position;
 use crate::hash::slot::Slot;
-use crate::tree::Direction;
 
 /// The most borders that a walk prefetches at once.
 const NEIGHBOURS_MAX: usize = 6;
@@ -45,6 +44,21 @@ impl Tree {
                 NO_NODE => return Border { node: at, version },
                 parent => at = parent,
             }
+        }
+    }
+
+    /// Locks the parent of a locked node; `None`: it is a root.
+    pub(super) fn lock_parent(&self, node: u32) -> Option<u32> {
+        loop {
+            let parent = self.node(node).parent();
+            if parent == NO_NODE {
+                return None;
+            }
+            self.node(parent).lock();
+            if self.node(node).parent() == parent {
+                return Some(parent);
+            }
+            self.node(parent).unlock(); // It split, and the node has moved.
         }
     }
 

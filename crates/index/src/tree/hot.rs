@@ -47,6 +47,14 @@ impl GoneNodes {
         GoneNodes(std::array::from_fn(|_| AtomicU32::new(0)))
     }
 
+    /// Counts a node that has left the tree and is marked as dead.
+    #[inline]
+    pub(super) fn add(&self, node: u32) {
+        // Release: a session that sees the count in `HotPlace::of` sees the mark. The grace period
+        // (`Epochs::advance`) starts afterwards, as I2 needs.
+        self.of(node).fetch_add(1, Ordering::Release);
+    }
+
     #[inline]
     fn of(&self, node: u32) -> &AtomicU32 {
         &self.0[node as usize % COUNTS]
@@ -64,24 +72,15 @@ pub struct HotPlace {
 impl HotPlace {
     /// An unknown place.
     pub const NONE: HotPlace = HotPlace { hint: Hint::NONE, index: 0, gone_count: 0 };
-}
-
-impl Tree {
-    /// Counts a node that has left the tree and is marked as dead.
-    #[inline]
-    pub(super) fn count_gone(&self, node: u32) {
-        // Release: a session that sees the count in `place_of` sees the mark. The grace period
-        // (`Epochs::advance`) starts afterwards, as I2 needs.
-        self.gone.of(node).fetch_add(1, Ordering::Release);
-    }
 
     /// The place of a key that was found since the last quiescent point, through that hint.
     #[inline]
-    pub fn place_of(&self, hint: Hint, found: Position) -> HotPlace {
+    pub fn of(tree: &Tree, hint: Hint, found: Position) -> HotPlace {
         let node = found.bucket;
-        // Acquire pairs with `count_gone`: a thread that sees a later count sees the node as dead.
-        let gone_count = self.gone.of(node).load(Ordering::Acquire);
-        let version = self.node(node).version();
+        // Acquire pairs with `GoneNodes::add`: a thread that sees a later count sees the node as
+        // dead.
+        let gone_count = tree.gone.of(node).load(Ordering::Acquire);
+        let version = tree.node(node).version();
         if version.is_dead() {
             return HotPlace::NONE;
         }
@@ -91,16 +90,16 @@ impl Tree {
 
     /// Whether the place may be used until the session's next quiescent point.
     #[inline]
-    pub fn is_there(&self, place: &HotPlace) -> bool {
-        let node = place.hint.node();
+    pub fn is_there(&self, tree: &Tree) -> bool {
+        let node = self.hint.node();
         // Relaxed: I2 says why the count is visible.
-        node != NO_NODE && self.gone.of(node).load(Ordering::Relaxed) == place.gone_count
+        node != NO_NODE && tree.gone.of(node).load(Ordering::Relaxed) == self.gone_count
     }
 
     /// Prefetches the entry at a valid place.
     #[inline]
-    pub fn ask_for_place(&self, place: &HotPlace, keys: &impl Keys) {
-        let slot = self.node(place.hint.node()).slot(place.index as usize);
+    pub fn prefetch(&self, tree: &Tree, keys: &impl Keys) {
+        let slot = tree.node(self.hint.node()).slot(self.index as usize);
         if slot.is_entry() {
             keys.prefetch(slot);
         }
@@ -108,12 +107,12 @@ impl Tree {
 
     /// The key's slot, if it is still at a valid place. A hit is accepted at once, like every hit.
     #[inline]
-    pub fn find_at(&self, place: &HotPlace, key: &[u8], keys: &impl Keys) -> Option<Position> {
-        let (node, index) = (place.hint.node(), place.index as usize);
+    pub fn find(&self, tree: &Tree, key: &[u8], keys: &impl Keys) -> Option<Position> {
+        let (node, index) = (self.hint.node(), self.index as usize);
         // Loaded before the slot: a write that this read must see went to another layer after the
         // change had begun, so this version is from the change, or from after it.
-        let version = self.node(node).version();
-        let slot = self.node(node).slot(index);
+        let version = tree.node(node).version();
+        let slot = tree.node(node).slot(index);
         if version.is_changing() || !slot.is_entry() {
             return None;
         }
@@ -124,7 +123,7 @@ impl Tree {
 
     /// The place where a walk from the place's key begins.
     #[inline]
-    pub fn hint_at(&self, place: &HotPlace) -> Hint {
-        if self.is_there(place) { place.hint } else { Hint::NONE }
+    pub fn walk_hint(&self, tree: &Tree) -> Hint {
+        if self.is_there(tree) { self.hint } else { Hint::NONE }
     }
 }

@@ -16,6 +16,7 @@ use super::descend::{Border, Found};
 use super::memory::Spare;
 use super::node::{GROUP_MAX, Node, Role, WIDTH};
 use super::slice::{Kind, Place, SLICE_BYTES};
+use super::split::split_border;
 use super::{Keys, Tree};
 use crate::hash::Position;
 use crate::hash::slot::Slot;
@@ -126,7 +127,7 @@ impl Tree {
             node.unlock();
             return Err(Shortage { node_count: SPLIT_NODES_MAX });
         }
-        self.split_border(border, target, slot, keys, spare);
+        split_border(self, border, target, slot, keys, spare);
         Ok(Inserted::Added)
     }
 

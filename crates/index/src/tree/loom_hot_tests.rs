@@ -14,14 +14,14 @@ fn find(Fixture { tree, table }: &Fixture, id: usize) -> Position {
 }
 
 fn place(fixture: &Fixture, id: usize) -> HotPlace {
-    fixture.tree.place_of(Hint::NONE, find(fixture, id))
+    HotPlace::of(&fixture.tree, Hint::NONE, find(fixture, id))
 }
 
 fn find_at(Fixture { tree, table }: &Fixture, place: &HotPlace, id: usize) -> Option<Position> {
-    if !tree.is_there(place) {
+    if !place.is_there(tree) {
         return None;
     }
-    tree.find_at(place, &table.keys[id], table)
+    place.find(tree, &table.keys[id], table)
 }
 
 /// A writer of a key of the group may already write in the new layer.

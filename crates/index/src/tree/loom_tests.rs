@@ -7,9 +7,8 @@ use base::sync::Arc;
 
 use super::node::Role;
 use super::tests_support::{Table, drain, empty_tree, id_of, slot_of};
-use super::{Inserted, Origin, SPARE_NODES, Spare, Tree};
+use super::{Direction, Inserted, Origin, SPARE_NODES, Spare, Tree};
 use crate::epoch::Epochs;
-use crate::tree::Direction;
 
 pub(super) struct Fixture {
     pub tree: Tree,
@@ -57,7 +56,7 @@ fn check(
         let thread = loom::thread::spawn(move || write(&writing, &mut spare));
         read(&fixture);
         thread.join().unwrap();
-        fixture.tree.validate(&fixture.table, |_| {});
+        Census::of(&fixture.tree, &fixture.table, |_| {});
     });
 }
 
@@ -234,7 +233,7 @@ fn two_writers_that_empty_a_layer_of_two_borders_leave_none() {
         let thread = loom::thread::spawn(move || remove(&writing, 0));
         remove(&fixture, 3);
         thread.join().unwrap();
-        let census = fixture.tree.validate(&fixture.table, |_| {});
+        let census = Census::of(&fixture.tree, &fixture.table, |_| {});
         assert_eq!((census.entry_count, census.layer_count), (1, 0), "{census:?}");
     });
 }
@@ -268,7 +267,7 @@ fn two_writers_of_one_border_lose_nothing() {
         thread.join().unwrap();
         assert!(is_found(&fixture, 2));
         assert_eq!(is_found(&fixture, 3), inserted.is_ok());
-        fixture.tree.validate(&fixture.table, |_| {});
+        Census::of(&fixture.tree, &fixture.table, |_| {});
     });
 }
 

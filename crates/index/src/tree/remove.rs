@@ -156,7 +156,7 @@ impl Tree {
                 node.mark_dead();
             }
             self.node(dead).unlock_changed();
-            self.count_gone(dead);
+            self.gone.add(dead);
             retired.push(dead);
             if has_others {
                 node.unlock_changed();
@@ -254,7 +254,7 @@ impl Tree {
             }
         }
         if is_empty {
-            spine.iter().for_each(|node| self.count_gone(*node));
+            spine.iter().for_each(|node| self.gone.add(*node));
             retired.extend(spine);
         }
         is_empty

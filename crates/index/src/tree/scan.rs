@@ -24,9 +24,8 @@ use super::descend::{Border, LayerGone};
 use super::node::NO_NODE;
 use super::slice::{Kind, Place, SLICE_BYTES};
 use super::snapshot::{Row, Snapshot};
-use super::{Keys, Tree};
+use super::{Direction, Keys, Tree};
 use crate::hash::slot::Slot;
-use crate::tree::Direction;
 use base::sync::Backoff;
 
 /// The keys that a border typically has: an estimate of how many borders a walk will need.
@@ -220,7 +219,7 @@ impl<'t, 'k, K: Keys> Walk<'t, 'k, K> {
     /// Copies a border as it was when it was reached; false: keys may have moved to the right
     /// since.
     fn copy(&mut self, border: Border) -> bool {
-        self.tree.snapshot(border.node, &mut self.now) && self.now.version == border.version
+        self.now.copy(self.tree, border.node) && self.now.version == border.version
     }
 
     #[inline]
@@ -296,7 +295,7 @@ impl<'t, 'k, K: Keys> Walk<'t, 'k, K> {
             return self.leave_layer();
         }
         let left = self.now.node;
-        if !self.tree.snapshot(neighbour, &mut self.now) {
+        if !self.now.copy(self.tree, neighbour) {
             return Err(LayerGone);
         }
         if self.direction == Direction::Reverse && self.now.next != left {

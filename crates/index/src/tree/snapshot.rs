@@ -46,6 +46,22 @@ impl Snapshot {
         self.has_links
     }
 
+    /// Replaces this copy by one of a border; false: it has left the tree.
+    pub(super) fn copy(&mut self, tree: &Tree, node: u32) -> bool {
+        self.node = node;
+        let node = tree.node(node);
+        loop {
+            self.version = node.stable();
+            if self.version.is_dead() {
+                return false;
+            }
+            self.read(node);
+            if node.is_same(self.version) {
+                return true;
+            }
+        }
+    }
+
     #[inline]
     fn read(&mut self, node: &Node) {
         let order = node.order();
@@ -58,23 +74,5 @@ impl Snapshot {
             self.has_links |= row.slot.linked_bucket().is_some();
         }
         (self.next, self.prev) = (node.next(), node.prev());
-    }
-}
-
-impl Tree {
-    /// Copies a border; false: it has left the tree.
-    pub(super) fn snapshot(&self, node: u32, into: &mut Snapshot) -> bool {
-        into.node = node;
-        let node = self.node(node);
-        loop {
-            into.version = node.stable();
-            if into.version.is_dead() {
-                return false;
-            }
-            into.read(node);
-            if node.is_same(into.version) {
-                return true;
-            }
-        }
     }
 }

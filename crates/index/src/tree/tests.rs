@@ -10,8 +10,6 @@ use proptest::prelude::*;
 
 use super::tests_support::{Table, drain, drain_from, empty_tree, id_of, slot_of};
 use super::*;
-use crate::tree::BATCH_MAX;
-use crate::tree::Direction;
 
 mod threads;
 
@@ -104,7 +102,7 @@ impl Pair {
 
     fn validate(&self) {
         let mut found = Vec::new();
-        let census = self.tree.validate(&self.table, |slot| found.push(id_of(slot)));
+        let census = Census::of(&self.tree, &self.table, |slot| found.push(id_of(slot)));
         assert_eq!(census.entry_count, self.model.len() as u64);
         found.sort_unstable();
         let mut want: Vec<_> = self.model.values().copied().collect();
@@ -146,12 +144,12 @@ fn keys_that_come_in_order_fill_their_nodes() {
     for id in 0..count {
         pair.insert(id);
     }
-    let census = pair.tree.validate(&pair.table, |_| {});
+    let census = Census::of(&pair.tree, &pair.table, |_| {});
     assert!(census.border_count <= (count / node::WIDTH + 2) as u64, "{census:?}");
     for id in 0..count {
         pair.remove(id);
     }
-    let census = pair.tree.validate(&pair.table, |_| {});
+    let census = Census::of(&pair.tree, &pair.table, |_| {});
     assert_eq!(census.border_count, 1, "empty nodes go");
     pair.validate();
 }
@@ -174,7 +172,7 @@ fn all_prefixes_of_a_long_key_of_zeros_are_different_keys() {
         pair.remove(id);
         pair.validate();
     }
-    assert_eq!(pair.tree.validate(&pair.table, |_| {}).layer_count, 0, "empty layers go");
+    assert_eq!(Census::of(&pair.tree, &pair.table, |_| {}).layer_count, 0, "empty layers go");
 }
 
 #[test]
@@ -190,7 +188,7 @@ fn a_layer_below_grows_its_own_tree_and_goes_with_its_last_key() {
         pair.remove(id);
     }
     pair.validate();
-    let census = pair.tree.validate(&pair.table, |_| {});
+    let census = Census::of(&pair.tree, &pair.table, |_| {});
     assert_eq!((census.layer_count, census.border_count), (0, 1), "{census:?}");
 }
 
@@ -205,7 +203,7 @@ fn a_few_keys_of_one_slice_need_no_layer_and_one_more_has_them_all_in_one() {
     for id in (1..=group).chain(group + 1..group + 4).rev() {
         pair.insert(id);
     }
-    let count_layers = |pair: &Pair| pair.tree.validate(&pair.table, |_| {}).layer_count;
+    let count_layers = |pair: &Pair| Census::of(&pair.tree, &pair.table, |_| {}).layer_count;
     assert_eq!(count_layers(&pair), 0);
     check_all(&pair);
     pair.insert(0);
@@ -246,7 +244,7 @@ fn scattered_decimal_keys_take_under_32_bytes_of_nodes_each() {
     for id in 0..count {
         pair.insert(id);
     }
-    let census = pair.tree.validate(&pair.table, |_| {});
+    let census = Census::of(&pair.tree, &pair.table, |_| {});
     let node_bytes = (census.border_count + census.interior_count) * node::NODE_BYTES as u64;
     let per_key = node_bytes as f64 / census.entry_count as f64;
     assert!(per_key < 32.0, "{per_key:.1} bytes a key: {census:?}");
@@ -323,7 +321,7 @@ fn check(keys: Vec<Vec<u8>>, steps: &[Step]) {
         pair.remove(id);
     }
     pair.validate();
-    let census = pair.tree.validate(&pair.table, |_| {});
+    let census = Census::of(&pair.tree, &pair.table, |_| {});
     assert_eq!((census.layer_count, census.border_count), (0, 1), "an empty tree is one border");
 }
 

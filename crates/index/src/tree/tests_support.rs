@@ -9,12 +9,11 @@ use base::sync::{AtomicU32, Ordering};
 
 #[cfg(not(loom))]
 use super::node::NODE_BYTES;
-use super::{Hint, Keys, NodeMemory, Origin, Tree, Walk};
+use super::{Direction, Hint, Keys, NodeMemory, Origin, Tree, Walk};
 use crate::hash::slot::{Slot, Tag};
 use crate::hash::{Arena, Lender};
 #[cfg(not(loom))]
 use crate::mapping::Mapping;
-use crate::tree::Direction;
 
 /// Keys by number. The slot of key `id` names the "offset" `id * 8`, with one of several tags, so
 /// that replaced slots can be told apart.

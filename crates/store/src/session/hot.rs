@@ -45,7 +45,7 @@ impl Hot {
     fn find(&self, tree: &Tree, key: &[u8]) -> (Option<usize>, Option<&HotPlace>) {
         let index = self.keys.find(key);
         let place = index.map(|index| &self.places[index]);
-        (index, place.filter(|place| tree.is_there(place)))
+        (index, place.filter(|place| place.is_there(tree)))
     }
 }
 
@@ -125,14 +125,14 @@ impl Hot {
     fn hint_of(&mut self, inner: &Inner, tree: &Tree, range: &Range<'_>) -> Hint {
         let key = range::origin_of(range).key();
         let (Some(index), place) = self.find(tree, key) else { return Hint::NONE };
-        if let Some(hint) = place.map(|place| tree.hint_at(place)) {
+        if let Some(hint) = place.map(|place| place.walk_hint(tree)) {
             self.in_place_count += 1;
             return hint;
         }
         let mut hint = [Hint::NONE];
         tree.seek_batch(&inner.log, |_| Sought { key, tag: None }, &mut hint);
         if let Some(position) = tree.find_hinted(hint[0], key, &inner.log) {
-            self.places[index] = tree.place_of(hint[0], position);
+            self.places[index] = HotPlace::of(tree, hint[0], position);
         }
         hint[0]
     }
@@ -156,7 +156,7 @@ impl Local {
         for (at, request) in chunk.iter().enumerate() {
             let (index, place) = hot.find(tree, request.key);
             match place {
-                Some(place) => tree.ask_for_place(place, &inner.log),
+                Some(place) => place.prefetch(tree, &inner.log),
                 None => astray.push(at as u8),
             }
             found.push((index, place.is_some()));
@@ -176,7 +176,7 @@ impl Local {
             let log = Tagged { log: &inner.log, tag: Tag::of(request.hash) };
             let in_place = index
                 .filter(|_| is_in_place)
-                .and_then(|index| tree.find_at(&hot.places[index], request.key, &log));
+                .and_then(|index| hot.places[index].find(tree, request.key, &log));
             hot.in_place_count += u64::from(in_place.is_some());
             let position = match in_place {
                 Some(position) => Some(position),
@@ -185,7 +185,7 @@ impl Local {
                     let hint = hint.unwrap_or(Hint::NONE);
                     let position = tree.find_hinted(hint, request.key, &log);
                     if let (Some(index), Some(position)) = (index, position) {
-                        hot.places[index] = tree.place_of(hint, position);
+                        hot.places[index] = HotPlace::of(tree, hint, position);
                     }
                     position
                 }

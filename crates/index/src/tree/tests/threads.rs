@@ -169,7 +169,7 @@ fn check(keys: Vec<Vec<u8>>) {
         reader.join().unwrap();
         walker.join().unwrap();
     });
-    shared.tree.validate(&shared.table, |_| {});
+    Census::of(&shared.tree, &shared.table, |_| {});
 }
 
 #[test]
