@@ -42,13 +42,13 @@ use crate::durable_log::Durable;
 use crate::entry::Entry;
 use crate::tuning::Tuning;
 
-pub(crate) use allocator::{
-    Aim, Allocator, Chore, Found, Purpose, Reason, Reserve, SEARCH_ROWS, Search, Then, Victim,
-};
+pub(crate) use allocator::{Allocator, Chore, Purpose, Reserve};
 pub(crate) use appender::{Appender, Reservation, Role};
 pub(crate) use live::Lane;
 use live::LiveBytes;
-pub(crate) use table::{Contents, NEVER_MS, Queue, SegmentState};
+pub(crate) use table::{
+    Aim, Contents, Found, NEVER_MS, Queue, Reason, SEARCH_ROWS, Search, SegmentState, Then, Victim,
+};
 
 /// The largest segment (K14).
 const SEGMENT_MAX_BYTES: u64 = 4 << 20;
@@ -437,7 +437,7 @@ impl Log {
     }
 
     fn set_queue(&self, allocator: &mut Allocator, segment: u32, queue: Queue) {
-        allocator.set_queue(segment, queue);
+        allocator.table.set_queue(segment, queue);
         let is_small = u32::from(queue == Queue::Small);
         self.counters[segment as usize].is_small.store(is_small, Ordering::Relaxed);
     }
@@ -511,13 +511,13 @@ impl Log {
 
     /// Closes a full segment; it may be reclaimed from now on.
     fn close(&self, segment: u32, contents: Contents) {
-        self.allocator().close(segment, contents);
+        self.allocator().table.close(segment, contents);
     }
 
     /// Gives a claimed segment a second life in place: it counts as the youngest of `queue`.
     pub(crate) fn requeue(&self, segment: u32, queue: Queue) {
         let mut allocator = self.allocator();
-        allocator.requeue(segment);
+        allocator.table.requeue(segment);
         self.set_queue(&mut allocator, segment, queue);
     }
 
@@ -551,7 +551,7 @@ impl Log {
 
     /// Whether a segment heads a run whose one entry is alive.
     pub(crate) fn is_live_run(&self, segment: u32) -> bool {
-        self.allocator().run_len(segment) > 1 && self.live_bytes(segment) > 0
+        self.allocator().table.run_len(segment) > 1 && self.live_bytes(segment) > 0
     }
 
     /// Whether the log is also on a medium.
@@ -585,12 +585,12 @@ impl Log {
         let mut space = LogSpace::default();
         // The lock is released now and then, so that no writer waits for the whole table. Rows from
         // the top on are parked: they are room to grow.
-        let row_count = self.allocator().top();
+        let row_count = self.allocator().table.top();
         for first in (0..row_count).step_by(SPACE_ROWS as usize) {
             let end = row_count.min(first + SPACE_ROWS);
             let live_bytes = |segment| self.live_bytes(segment);
             let segment_bytes = self.segment_bytes();
-            self.allocator().add_space(&mut space, first..end, segment_bytes, live_bytes);
+            self.allocator().table.add_space(&mut space, first..end, segment_bytes, live_bytes);
         }
         space
     }

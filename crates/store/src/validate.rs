@@ -48,7 +48,7 @@ pub(crate) fn validate(inner: &Inner) {
     assert_eq!(live_bytes.iter().sum::<u64>(), counts.entry_bytes, "bytes of live entries");
     let allocator = inner.log.allocator();
     allocator.validate();
-    for (segment, row) in allocator.rows() {
+    for (segment, row) in allocator.table.rows() {
         let state = row.state;
         let found = live_bytes[segment as usize];
         let counted = inner.log.live_bytes(segment);

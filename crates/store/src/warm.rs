@@ -339,7 +339,7 @@ impl WarmFile {
     fn rows_of(&self, store: &Store) -> Vec<Row> {
         let log = &store.inner().log;
         let allocator = log.allocator();
-        let used = allocator.rows().filter(|(segment, row)| {
+        let used = allocator.table.rows().filter(|(segment, row)| {
             row.state == SegmentState::Used && log.live_bytes(*segment) > 0
         });
         let mut rows: Vec<(u64, Row)> = used

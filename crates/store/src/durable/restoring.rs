@@ -287,7 +287,7 @@ impl<M: Medium> Restoring<'_, M> {
                 latest_expiry_ms: NEVER_MS,
                 is_long: row.run_len > 1,
             };
-            store.inner().log.allocator().end_restore(*segment, contents);
+            store.inner().log.allocator().table.close(*segment, contents);
         }
         self.unfilled = self.choose_unfilled(lists);
         let mut allocator = store.inner().log.allocator();

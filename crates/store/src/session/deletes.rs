@@ -195,7 +195,7 @@ impl Local {
         let durable = inner.durable.as_ref()?;
         let age = |segment| durable.sequence_of(segment);
         let is_due = |sequence| durable.passes_over(sequence, changed_min_bytes);
-        let victim = inner.log.allocator().claim_oldest(age, is_due);
+        let victim = inner.log.allocator().table.claim_oldest(age, is_due);
         self.close_passed(inner);
         victim
     }

@@ -127,7 +127,7 @@ impl Local {
     /// Gives an unfinished job up; a session that needs room claims the segment again.
     pub(super) fn drop_job(&mut self, inner: &Inner) {
         if let Some(job) = self.job.take() {
-            inner.log.allocator().unclaim(job.victim.segment);
+            inner.log.allocator().table.unclaim(job.victim.segment);
         }
     }
 
@@ -152,7 +152,7 @@ impl Local {
             match self.reclaim_group(inner, now, &mut job, group) {
                 Step::Finished => {}
                 Step::Stuck => {
-                    inner.log.allocator().unclaim(job.victim.segment);
+                    inner.log.allocator().table.unclaim(job.victim.segment);
                     break Step::Stuck;
                 }
                 // A large entry got a second life in place.

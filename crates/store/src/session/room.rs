@@ -141,7 +141,7 @@ impl Local {
             self.note(inner);
             inner.epochs.quiesce(self.place);
             self.drain_retired(inner);
-            let changes = inner.log.allocator().change_count();
+            let changes = inner.log.allocator().table.change_count();
             inner.log.free_waiting(&inner.epochs);
             if want.is_there(inner) {
                 return true;
@@ -160,11 +160,11 @@ impl Local {
             // began to empty, or gave up to wait for their grace period, during the search.
             let grace_runs = inner.log.free_waiting(&inner.epochs);
             let own_count = u32::from(self.job.is_some());
-            let others_reclaim = inner.log.allocator().reclaiming_count() > own_count;
+            let others_reclaim = inner.log.allocator().table.reclaiming_count() > own_count;
             if want.is_there(inner) {
                 return true;
             }
-            let has_changed = inner.log.allocator().change_count() != changes;
+            let has_changed = inner.log.allocator().table.change_count() != changes;
             let durable = inner.durable.as_ref().filter(|_| inner.log.awaits_medium());
             if grace_runs || others_reclaim {
                 backoff.snooze();
@@ -283,8 +283,8 @@ impl Local {
         }
         let same = self.pace.search.take().filter(|search| search.aim() == aim);
         let mut search = same.unwrap_or(Search::new(aim));
-        let found =
-            inner.log.allocator().search(&mut search, now, |segment| inner.log.live_bytes(segment));
+        let live_bytes = |segment| inner.log.live_bytes(segment);
+        let found = search.step(&mut inner.log.allocator().table, now, live_bytes);
         match found {
             Found::NotYet => self.pace.search = Some(search),
             Found::Nothing => {
@@ -327,7 +327,7 @@ fn oldest_victim(inner: &Inner) -> Option<Victim> {
     if durable.tombstone_bytes() <= log_bytes / TOMBSTONE_PART {
         return None;
     }
-    inner.log.allocator().claim_oldest(|segment| durable.sequence_of(segment), |_| true)
+    inner.log.allocator().table.claim_oldest(|segment| durable.sequence_of(segment), |_| true)
 }
 
 /// The next victim of a write that must make room by itself.
@@ -338,15 +338,18 @@ fn choose_victim(inner: &Inner, now: UnixMillis, run_len: u32) -> Option<Victim>
     // A run exists but would use up the reserve: any segments will do.
     let wants_window = run_len > 1 && !allocator.can_take(run_len, Purpose::Reserve);
     match (inner.config.mode, wants_window) {
-        (_, false) => {
-            allocator.search_all(aim_of(inner, CLEAN_BELOW_PCT_DESPERATE), now, live_bytes)
-        }
-        (Mode::Evict, true) => allocator.claim_in_window(run_len, |segment, age| {
+        (_, false) => Search::all(
+            &mut allocator.table,
+            aim_of(inner, CLEAN_BELOW_PCT_DESPERATE),
+            now,
+            live_bytes,
+        ),
+        (Mode::Evict, true) => allocator.table.claim_in_window(run_len, |segment, age| {
             // Dead space costs nothing, however young it is.
             let cost = if log.live_bytes(segment) == 0 { 0 } else { age };
             (!log.is_pinned(segment)).then_some(cost)
         }),
-        (Mode::Clean, true) => allocator.claim_in_window(run_len, |segment, _| {
+        (Mode::Clean, true) => allocator.table.claim_in_window(run_len, |segment, _| {
             // More live bytes than a segment mean a large entry in a run: it cannot be moved aside.
             let live_bytes = log.live_bytes(segment);
             (live_bytes <= log.segment_bytes() && !log.is_pinned(segment)).then_some(live_bytes)

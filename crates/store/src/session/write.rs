@@ -326,7 +326,7 @@ impl Local {
             let allocator = inner.log.allocator();
             chain.entries(|position| {
                 let segment = inner.log.segment_of(position.slot.offset_bytes());
-                let age = (position.slot.marks(), allocator.sequence(segment));
+                let age = (position.slot.marks(), allocator.table.sequence(segment));
                 if oldest.is_none_or(|(best, _)| age < best) {
                     oldest = Some((age, position));
                 }

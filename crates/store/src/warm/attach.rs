@@ -172,7 +172,7 @@ fn fill(
         Way::Sparely => fill_sparely(store, table, &mut sessions, now)?,
     };
     for row in &table.rows {
-        store.inner().log.allocator().end_restore(row.segment, row.contents);
+        store.inner().log.allocator().table.close(row.segment, row.contents);
     }
     sessions.truncate(1);
     if let Some(session) = sessions.first_mut() {

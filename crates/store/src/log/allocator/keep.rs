@@ -12,7 +12,7 @@
 //!     session takes it, moves it or reclaims it.
 //! P2: all sessions together keep at most half of the log; the other half is for plain writes.
 
-use super::{Allocator, Purpose, SegmentRow};
+use super::{Allocator, Purpose};
 
 /// A run of segments that is kept, by its first.
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +30,8 @@ impl Allocator {
         run_len: u32,
         region: usize,
     ) -> bool {
-        let kept_count: u32 = self.kept.iter().map(|kept| self.run_len(kept.first)).sum();
-        if (kept_count + run_len) as usize > self.top / 2 {
+        let kept_count: u32 = self.kept.iter().map(|kept| self.table.run_len(kept.first)).sum();
+        if (kept_count + run_len) as usize > self.table.top() as usize / 2 {
             return false;
         }
         let first = self.take(run_len, purpose, region);
@@ -55,19 +55,16 @@ impl Allocator {
     /// Frees the beginning of the shortest kept run of a place that is long enough, to be taken at
     /// once. The rest of the run stays kept.
     pub(super) fn free_kept(&mut self, place: usize, run_len: u32) -> Option<u32> {
-        let fits = |kept: &Kept| kept.place == place && self.run_len(kept.first) >= run_len;
+        let fits = |kept: &Kept| kept.place == place && self.table.run_len(kept.first) >= run_len;
         let all = self.kept.iter().enumerate().filter(|(_, kept)| fits(kept));
-        let (at, _) = all.min_by_key(|(_, kept)| self.run_len(kept.first))?;
+        let (at, _) = all.min_by_key(|(_, kept)| self.table.run_len(kept.first))?;
         let Kept { first, .. } = self.kept.swap_remove(at);
-        let (row, end) = (self.rows[first as usize], first + run_len);
-        if row.run_len > run_len {
-            self.rows[end as usize] = SegmentRow { run_len: row.run_len - run_len, ..row };
-            self.kept.push(Kept { place, first: end });
+        if self.table.run_len(first) > run_len {
+            self.table.split_run(first, run_len);
+            self.kept.push(Kept { place, first: first + run_len });
         }
         // Not `make_free`: a shrinking log would park it.
-        self.rows[first as usize..end as usize].fill(SegmentRow::FREE);
-        self.free_count += run_len;
-        self.free.insert(first as usize, run_len as usize);
+        self.table.free_run(first);
         Some(first)
     }
 }

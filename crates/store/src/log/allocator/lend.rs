@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use super::super::table::{SegmentRow, SegmentState};
+use super::super::table::SegmentState;
 use super::{Allocator, Purpose};
 
 /// The state of lending to the index.
@@ -50,12 +50,12 @@ impl Allocator {
     /// The segment that a region which has lent some would lend next.
     pub(super) fn next_lent(&self, region: usize) -> Option<usize> {
         let has_lent = self.lending.has_lent[region];
-        has_lent.then(|| self.free.highest(self.lendable(region))).flatten()
+        has_lent.then(|| self.table.free().highest(self.lendable(region))).flatten()
     }
 
     fn lendable(&self, region: usize) -> Range<usize> {
         let Range { start, end } = self.regions.range(region);
-        let end = end.min(self.lending.end).min(self.top as u32);
+        let end = end.min(self.lending.end).min(self.table.top());
         start as usize..(end as usize).max(start as usize)
     }
 
@@ -67,12 +67,10 @@ impl Allocator {
         let region_count = self.regions.count();
         let turns = (0..region_count).map(|turn| (self.lending.next_region + turn) % region_count);
         let (region, segment) = turns
-            .filter_map(|region| Some((region, self.free.highest(self.lendable(region))?)))
+            .filter_map(|region| Some((region, self.table.free().highest(self.lendable(region))?)))
             .next()?;
         self.lending.next_region = (region + 1) % region_count;
-        self.free.remove(segment, 1);
-        self.rows[segment] = SegmentRow { state: SegmentState::Index, ..SegmentRow::FREE };
-        self.free_count -= 1;
+        self.table.lend(segment);
         self.lending.count += 1;
         self.lending.has_lent[region] = true;
         self.note_touched(segment, 1);
@@ -81,14 +79,14 @@ impl Allocator {
 
     /// Takes a lent segment back: no thread can reach its lines any more.
     pub(crate) fn take_back(&mut self, segment: u32) {
-        assert!(self.rows[segment as usize].state == SegmentState::Index, "it was lent");
+        assert!(self.table.row(segment as usize).state == SegmentState::Index, "it was lent");
         self.lending.count -= 1;
         self.make_free(segment);
     }
 
     /// Recounts I1.
     pub(super) fn validate_lending(&self) {
-        let lent = self.rows.iter().filter(|row| row.state == SegmentState::Index).count();
+        let lent = self.table.rows().filter(|(_, row)| row.state == SegmentState::Index).count();
         assert_eq!(lent, self.lending.count as usize, "I1");
     }
 }

@@ -14,10 +14,8 @@
 //! # Invariants
 //! P1: `parked` has exactly the rows in state Parked, and `parked_count` counts them.
 //! P2: a parked segment leaves that state only while its pages are not being discarded.
-//! P3: every row from `top` on is parked.
 
-use super::super::table::{SegmentRow, SegmentState};
-use super::free::FreeSet;
+use super::super::table::{FreeSet, SegmentRow, SegmentState};
 use super::{Allocator, Purpose};
 
 /// The most segments that one call parks or unparks, under the log's mutex: some 50 us.
@@ -68,17 +66,12 @@ impl Parking {
 impl Allocator {
     /// The number of segments that the log may use.
     pub(crate) fn usable_count(&self) -> u32 {
-        self.rows.len() as u32 - self.parking.wanted_count
-    }
-
-    /// The first row from which on all are parked (P3).
-    pub(crate) fn top(&self) -> u32 {
-        self.top as u32
+        self.table.len() as u32 - self.parking.wanted_count
     }
 
     /// The number of segments that are not parked.
     pub(crate) fn unparked_count(&self) -> u32 {
-        self.rows.len() as u32 - self.parking.parked_count
+        self.table.len() as u32 - self.parking.parked_count
     }
 
     /// The number of segments that the log still has to give up.
@@ -93,7 +86,7 @@ impl Allocator {
 
     /// Sets the log's size to `usable` segments. While it shrinks, `spare` stay for writes.
     pub(crate) fn resize(&mut self, usable: u32, spare: u32) {
-        self.parking.wanted_count = self.rows.len() as u32 - usable;
+        self.parking.wanted_count = self.table.len() as u32 - usable;
         self.parking.spare = spare;
         self.settle();
     }
@@ -121,7 +114,9 @@ impl Allocator {
     fn settle_down_to(&mut self, spare: u32) {
         for _ in 0..SETTLE_MAX {
             if self.shortage() > 0 && self.available(Purpose::Write) > spare {
-                let Some(segment) = self.free.highest(0..self.top) else { return };
+                let Some(segment) = self.table.free().highest(0..self.table.top() as usize) else {
+                    return;
+                };
                 self.park(segment);
             } else if self.parking.parked_count > self.parking.wanted_count {
                 let Some(segment) = self.lowest_parked() else { return };
@@ -135,7 +130,7 @@ impl Allocator {
     /// Called after `segment` became free: parks at the top, so that runs are found below.
     pub(super) fn keep_parked_high(&mut self, segment: usize) {
         if segment >= self.usable_count() as usize
-            && self.rows[segment].state == SegmentState::Free
+            && self.table.row(segment).state == SegmentState::Free
             && let Some(low) = self.lowest_parked().filter(|low| *low < segment)
         {
             self.unpark(low);
@@ -146,36 +141,26 @@ impl Allocator {
     /// The lowest parked segment whose pages are not being discarded (P2).
     fn lowest_parked(&self) -> Option<usize> {
         let parked = &self.parking.parked;
-        let low = parked.lowest_run(1, 0..self.rows.len())?;
+        let low = parked.lowest_run(1, 0..self.table.len())?;
         match self.parking.discarding {
             Some(segment) if segment as usize == low => {
-                parked.lowest_run(1, low + 1..self.rows.len())
+                parked.lowest_run(1, low + 1..self.table.len())
             }
             _ => Some(low),
         }
     }
 
     fn park(&mut self, segment: usize) {
-        self.free.remove(segment, 1);
-        self.free_count -= 1;
-        self.rows[segment] = SegmentRow { state: SegmentState::Parked, ..SegmentRow::FREE };
+        self.table.park(segment);
         self.parking.parked.insert(segment, 1);
         self.parking.parked_count += 1;
         self.parking.is_discard_due |= self.parking.resident.contains(segment);
-        self.change_count += 1;
-        while self.top > 0 && self.rows[self.top - 1].state == SegmentState::Parked {
-            self.top -= 1;
-        }
     }
 
     fn unpark(&mut self, segment: usize) {
         self.parking.parked.remove(segment, 1);
         self.parking.parked_count -= 1;
-        self.rows[segment] = SegmentRow::FREE;
-        self.free.insert(segment, 1);
-        self.free_count += 1;
-        self.change_count += 1;
-        self.top = self.top.max(segment + 1);
+        self.table.unpark(segment);
     }
 
     /// Notes that a segment, or run, is written from now on, which makes it resident.
@@ -207,7 +192,7 @@ impl Allocator {
             return None;
         }
         while let Some(segment) = self.parking.cold.pop() {
-            if self.rows[segment as usize].state != SegmentState::Parked {
+            if self.table.row(segment as usize).state != SegmentState::Parked {
                 return Some(Chore::Populate(segment));
             }
         }
@@ -216,7 +201,7 @@ impl Allocator {
             let range = self.regions.range(region);
             let range = range.start as usize..range.end as usize;
             let next_lent = self.next_lent(region).filter(|next| !resident.contains(*next));
-            next_lent.or_else(|| self.free.lowest_without(resident, range, ahead))
+            next_lent.or_else(|| self.table.free().lowest_without(resident, range, ahead))
         };
         let segment = (0..self.regions.count()).find_map(next_cold)?;
         self.parking.resident.insert(segment, 1);
@@ -231,13 +216,12 @@ impl Allocator {
         self.settle();
     }
 
-    /// Recounts P1 and P3.
+    /// Recounts P1.
     pub(super) fn validate_parking(&self) {
         let is_parked = |row: &SegmentRow| row.state == SegmentState::Parked;
-        let count = self.rows.iter().filter(|row| is_parked(row)).count();
+        let count = self.table.rows().filter(|(_, row)| is_parked(row)).count();
         assert_eq!(count, self.parking.parked_count as usize, "P1");
-        let agrees = |(at, row)| self.parking.parked.contains(at) == is_parked(row);
-        assert!(self.rows.iter().enumerate().all(agrees), "P1");
-        assert!(self.rows[self.top..].iter().all(is_parked), "P3");
+        let agrees = |(at, row)| self.parking.parked.contains(at as usize) == is_parked(row);
+        assert!(self.table.rows().all(agrees), "P1");
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of the segment table alone.
 
+use super::super::table::{Aim, Contents, Found, Queue, Reason, Search, Then, Victim};
 use super::*;
 use base::UnixMillis;
 
@@ -7,7 +8,7 @@ fn take_used(allocator: &mut Allocator, run_len: u32) -> u32 {
     let segment = allocator.take(run_len, Purpose::Write, 0).expect("the test leaves room");
     let used_bytes = 100 * u64::from(run_len);
     let latest_expiry_ms = crate::log::table::NEVER_MS;
-    allocator.close(segment, Contents { used_bytes, latest_expiry_ms, is_long: false });
+    allocator.table.close(segment, Contents { used_bytes, latest_expiry_ms, is_long: false });
     segment
 }
 
@@ -18,7 +19,7 @@ fn sparsest(below_pct: u64) -> Aim {
 }
 
 fn claim(allocator: &mut Allocator, aim: Aim, live_bytes: impl Fn(u32) -> u64) -> Option<Victim> {
-    allocator.search_all(aim, UnixMillis(10), live_bytes)
+    Search::all(&mut allocator.table, aim, UnixMillis(10), live_bytes)
 }
 
 fn free_now(allocator: &mut Allocator, victim: Victim) {
@@ -60,12 +61,12 @@ fn a_run_is_contiguous_and_freed_as_one() {
     let mut allocator = Allocator::new(Regions::one(8));
     take_used(&mut allocator, 1);
     let run = take_used(&mut allocator, 3);
-    assert_eq!((run, allocator.free_count()), (1, 4));
+    assert_eq!((run, allocator.table.free_count()), (1, 4));
     assert_eq!(allocator.take(5, Purpose::Write, 0), None);
     let victim = claim(&mut allocator, sparsest(75), |segment| u64::from(segment != run)).unwrap();
     assert_eq!(victim.segment, run);
     free_now(&mut allocator, victim);
-    assert_eq!(allocator.free_count(), 7);
+    assert_eq!(allocator.table.free_count(), 7);
 }
 
 #[test]
@@ -91,7 +92,7 @@ fn a_window_for_a_run_is_emptied_where_that_is_cheapest() {
     let cost = |segment: u32, _| Some([9, 9, 1, 1, 9, 9][segment as usize]);
     let mut claimed = Vec::new();
     while allocator.take(2, Purpose::Write, 0).is_none() {
-        let victim = allocator.claim_in_window(2, cost).unwrap();
+        let victim = allocator.table.claim_in_window(2, cost).unwrap();
         claimed.push(victim.segment);
         free_now(&mut allocator, victim);
     }
@@ -105,7 +106,7 @@ fn a_run_that_sticks_into_the_window_is_reclaimed_whole() {
     take_used(&mut allocator, 1);
     let open = allocator.take(1, Purpose::Write, 0).unwrap();
     assert_eq!(open, 5);
-    let victim = allocator.claim_in_window(2, |_, sequence| Some(sequence)).unwrap();
+    let victim = allocator.table.claim_in_window(2, |_, sequence| Some(sequence)).unwrap();
     assert_eq!(victim.segment, run);
     free_now(&mut allocator, victim);
     assert!(allocator.take(2, Purpose::Write, 0).is_some());
@@ -125,20 +126,20 @@ fn a_window_keeps_clear_of_what_cannot_be_emptied() {
     let cost = |segment: u32, _| [5, 0, 0, 0, 3, 0, 0, 1, 1, 0, 1, 1][segment as usize].into();
     let unless_pinned =
         |segment, sequence| if segment == 9 { None } else { cost(segment, sequence) };
-    assert_eq!(allocator.cheapest_window(2, unless_pinned), Some(7));
-    assert_eq!(allocator.cheapest_window(3, unless_pinned), Some(4), "not half of the run");
-    assert_eq!(allocator.cheapest_window(4, unless_pinned), Some(4));
-    assert_eq!(allocator.cheapest_window(5, unless_pinned), Some(4));
-    assert_eq!(allocator.cheapest_window(6, unless_pinned), None);
-    assert_eq!(allocator.cheapest_window(13, unless_pinned), None, "longer than the log");
+    assert_eq!(allocator.table.cheapest_window(2, unless_pinned), Some(7));
+    assert_eq!(allocator.table.cheapest_window(3, unless_pinned), Some(4), "not half of the run");
+    assert_eq!(allocator.table.cheapest_window(4, unless_pinned), Some(4));
+    assert_eq!(allocator.table.cheapest_window(5, unless_pinned), Some(4));
+    assert_eq!(allocator.table.cheapest_window(6, unless_pinned), None);
+    assert_eq!(allocator.table.cheapest_window(13, unless_pinned), None, "longer than the log");
 }
 
 const NEVER: u64 = crate::log::table::NEVER_MS;
 
 fn take_queued(allocator: &mut Allocator, queue: Queue, latest_expiry_ms: u64) -> u32 {
     let segment = allocator.take(1, Purpose::Write, 0).expect("the test leaves room");
-    allocator.set_queue(segment, queue);
-    allocator.close(segment, Contents { used_bytes: 100, latest_expiry_ms, is_long: false });
+    allocator.table.set_queue(segment, queue);
+    allocator.table.close(segment, Contents { used_bytes: 100, latest_expiry_ms, is_long: false });
     segment
 }
 
@@ -204,7 +205,7 @@ fn a_step_of_a_search_looks_at_a_bounded_number_of_rows_in_a_log_of_any_size() {
             looked_at.set(looked_at.get() + 1);
             u64::from(segment != 17_000)
         };
-        let found = allocator.search(&mut search, UnixMillis(10), live_bytes);
+        let found = search.step(&mut allocator.table, UnixMillis(10), live_bytes);
         assert!(looked_at.get() <= 1024, "{} rows in a step", looked_at.get());
         steps += 1;
         match found {
@@ -221,15 +222,15 @@ fn a_step_of_a_search_looks_at_a_bounded_number_of_rows_in_a_log_of_any_size() {
 fn a_search_whose_find_was_taken_meanwhile_starts_anew() {
     let mut allocator = large_table(2_000);
     let mut search = Search::new(TURN);
-    assert_eq!(allocator.search(&mut search, UnixMillis(10), |_| 1), Found::NotYet);
+    assert_eq!(search.step(&mut allocator.table, UnixMillis(10), |_| 1), Found::NotYet);
     // Another session claims the oldest, empties it and fills it again.
     let other = claim(&mut allocator, TURN, |_| 1).unwrap();
     assert_eq!(other.segment, 0);
     free_now(&mut allocator, other);
     assert_eq!(take_used(&mut allocator, 1), 0);
-    assert_eq!(allocator.search(&mut search, UnixMillis(10), |_| 1), Found::NotYet);
-    assert_eq!(allocator.search(&mut search, UnixMillis(10), |_| 1), Found::NotYet);
-    match allocator.search(&mut search, UnixMillis(10), |_| 1) {
+    assert_eq!(search.step(&mut allocator.table, UnixMillis(10), |_| 1), Found::NotYet);
+    assert_eq!(search.step(&mut allocator.table, UnixMillis(10), |_| 1), Found::NotYet);
+    match search.step(&mut allocator.table, UnixMillis(10), |_| 1) {
         Found::Victim(victim) => assert_eq!(victim.segment, 1),
         found => panic!("{found:?}"),
     }
@@ -312,12 +313,12 @@ fn parked_segments_gather_at_the_top_as_others_come_free() {
         let victim = claim(&mut allocator, TURN, |_| 1).unwrap();
         free_now(&mut allocator, victim);
     }
-    assert_eq!((allocator.shortage(), allocator.top), (0, 8));
+    assert_eq!((allocator.shortage(), allocator.table.top()), (0, 8));
     for _ in 0..4 {
         let victim = claim(&mut allocator, TURN, |_| 1).unwrap();
         free_now(&mut allocator, victim);
     }
-    assert_eq!(allocator.top, 4);
+    assert_eq!(allocator.table.top(), 4);
     assert_eq!(allocator.take(4, Purpose::Reserve, 0), Some(0), "a run is found below");
 }
 
@@ -382,11 +383,11 @@ fn what_is_kept_for_a_session_is_taken_by_it_alone_and_else_free_again() {
     allocator.end_keep(1);
     allocator.end_keep(2);
     for (segment, run_len) in [(4, 2), (0, 1), (1, 3), (9, 6)] {
-        assert_eq!(allocator.run_len(segment), run_len);
+        assert_eq!(allocator.table.run_len(segment), run_len);
         allocator.give_back(segment);
     }
     allocator.validate();
-    assert_eq!((allocator.free_count(), allocator.shortage()), (15, 0));
+    assert_eq!((allocator.table.free_count(), allocator.shortage()), (15, 0));
 }
 
 /// However long the log has been in use, and although the new entries are shorter than the old
@@ -396,7 +397,7 @@ fn new_long_entries_take_the_places_of_the_oldest_and_not_of_each_other() {
     let mut allocator = Allocator::new(Regions::one(20));
     for _ in 0..10_000 {
         let segment = take_used(&mut allocator, 1);
-        let victim = allocator.claim_in_window(1, |_, _| Some(0)).unwrap();
+        let victim = allocator.table.claim_in_window(1, |_, _| Some(0)).unwrap();
         assert_eq!(victim.segment, segment);
         free_now(&mut allocator, victim);
     }
@@ -406,7 +407,7 @@ fn new_long_entries_take_the_places_of_the_oldest_and_not_of_each_other() {
     let mut taken = Vec::new();
     for _ in 0..4 {
         while !allocator.can_take(3, Purpose::Reserve) {
-            let victim = allocator.claim_in_window(3, |_, age| Some(age)).unwrap();
+            let victim = allocator.table.claim_in_window(3, |_, age| Some(age)).unwrap();
             assert!(!taken.contains(&victim.segment), "the newest goes first");
             free_now(&mut allocator, victim);
         }
@@ -421,12 +422,12 @@ fn a_long_entry_is_as_old_as_the_segments_in_its_place_would_be() {
     let long = take_used(&mut allocator, 4);
     let age = |_, sequence| Some(sequence);
     for _ in 0..4 {
-        let victim = allocator.claim_in_window(4, age).unwrap();
+        let victim = allocator.table.claim_in_window(4, age).unwrap();
         assert!(olds.contains(&victim.segment), "{} is the youngest", victim.segment);
         free_now(&mut allocator, victim);
     }
     let younger = take_used(&mut allocator, 4);
-    assert_eq!(allocator.claim_in_window(4, age).unwrap().segment, long);
+    assert_eq!(allocator.table.claim_in_window(4, age).unwrap().segment, long);
     assert_ne!(younger, long);
 }
 
@@ -435,7 +436,9 @@ fn a_segment_of_an_earlier_life_is_gone_on_in_unless_it_was_used_otherwise_meanw
     let mut allocator = Allocator::new(Regions::one(8));
     let mut restored = |used_bytes| {
         let segment = allocator.take(1, Purpose::Write, 0).expect("the test leaves room");
-        allocator.close(segment, Contents { used_bytes, latest_expiry_ms: NEVER, is_long: false });
+        allocator
+            .table
+            .close(segment, Contents { used_bytes, latest_expiry_ms: NEVER, is_long: false });
         segment
     };
     let [cleaned, fuller, emptier] = [90, 60, 10].map(&mut restored);
@@ -448,8 +451,8 @@ fn a_segment_of_an_earlier_life_is_gone_on_in_unless_it_was_used_otherwise_meanw
     assert_eq!(take(&mut allocator, 91), None, "it fits nowhere");
     assert_eq!(take(&mut allocator, 90), Some((emptier, 10)));
     let contents = Contents { used_bytes: 100, latest_expiry_ms: NEVER, is_long: false };
-    allocator.close(emptier, contents);
-    assert!(allocator.sequence(emptier) > allocator.sequence(fuller), "U1");
+    allocator.table.close(emptier, contents);
+    assert!(allocator.table.sequence(emptier) > allocator.table.sequence(fuller), "U1");
     // Another one was emptied, and is used anew.
     let dead = |segment: u32| u64::from(segment != cleaned);
     let victim = claim(&mut allocator, sparsest(75), dead);

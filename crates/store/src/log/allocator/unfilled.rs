@@ -26,7 +26,7 @@ pub(super) struct Unfilled {
 impl Allocator {
     /// Adds a used single segment, less full than all that were added before.
     pub(crate) fn add_unfilled(&mut self, segment: u32) {
-        let row = &self.rows[segment as usize];
+        let row = self.table.row(segment as usize);
         debug_assert!(row.state == SegmentState::Used && row.run_len == 1);
         let (sequence, used_bytes) = (row.sequence, row.used_bytes);
         self.unfilled.push(Unfilled { segment, sequence, used_bytes });
@@ -40,29 +40,22 @@ impl Allocator {
         (queue, region): (Queue, usize),
         is_over: impl Fn(u32) -> bool,
     ) -> Option<(u32, Contents)> {
-        let rows = &self.rows;
+        let table = &self.table;
         self.unfilled.retain(|it| {
-            let row = &rows[it.segment as usize];
+            let row = table.row(it.segment as usize);
             let is_same = row.state == SegmentState::Used && row.sequence == it.sequence;
             is_same && !is_over(it.segment)
         });
         let range = self.regions.range(region);
         let fits = |it: &Unfilled| {
-            let is_of_queue = self.rows[it.segment as usize].queue == queue;
+            let is_of_queue = table.row(it.segment as usize).queue == queue;
             is_of_queue && it.used_bytes + len_bytes <= segment_bytes
         };
         let is_near = |it: &Unfilled| range.contains(&it.segment) && fits(it);
         let near = self.unfilled.iter().rposition(is_near);
         let at = near.or_else(|| self.unfilled.iter().rposition(fits))?;
         let Unfilled { segment, .. } = self.unfilled.remove(at);
-        let row = &mut self.rows[segment as usize];
-        let (used_bytes, is_long) = (row.used_bytes, row.is_long);
-        let contents = Contents { used_bytes, latest_expiry_ms: row.latest_expiry_ms, is_long };
-        row.state = SegmentState::Using;
-        row.sequence = self.next_sequence; // U1
-        self.next_sequence += 1;
-        self.change_count += 1;
-        Some((segment, contents))
+        Some((segment, self.table.reopen(segment))) // U1
     }
 
     /// The segments of an earlier life in which a session could go on.

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 /// The free segments.
 #[derive(Clone)]
-pub(super) struct FreeSet {
+pub(in crate::log) struct FreeSet {
     words: Vec<u64>,
     /// No segment of a word below this one is free: memory is touched in order, and reused there.
     first_word: usize,
@@ -21,30 +21,30 @@ pub(super) struct FreeSet {
 
 impl FreeSet {
     /// None of `segment_count`.
-    pub(super) fn none(segment_count: usize) -> FreeSet {
+    pub(in crate::log) fn none(segment_count: usize) -> FreeSet {
         let words = vec![0; segment_count.div_ceil(64)];
         FreeSet { first_word: words.len(), words }
     }
 
     /// All of them.
-    pub(super) fn all(segment_count: usize) -> FreeSet {
+    pub(in crate::log) fn all(segment_count: usize) -> FreeSet {
         let mut set = FreeSet::none(segment_count);
         set.insert(0, segment_count);
         set
     }
 
-    pub(super) fn contains(&self, segment: usize) -> bool {
+    pub(in crate::log) fn contains(&self, segment: usize) -> bool {
         self.words[segment / 64] & (1 << (segment % 64)) != 0
     }
 
     /// The run of `len` from `first` on becomes free.
-    pub(super) fn insert(&mut self, first: usize, len: usize) {
+    pub(in crate::log) fn insert(&mut self, first: usize, len: usize) {
         (first..first + len).for_each(|segment| self.words[segment / 64] |= 1 << (segment % 64));
         self.first_word = self.first_word.min(first / 64);
     }
 
     /// The run of `len` from `first` on is taken.
-    pub(super) fn remove(&mut self, first: usize, len: usize) {
+    pub(in crate::log) fn remove(&mut self, first: usize, len: usize) {
         (first..first + len).for_each(|segment| self.words[segment / 64] &= !(1 << (segment % 64)));
         while self.words.get(self.first_word) == Some(&0) {
             self.first_word += 1;
@@ -52,7 +52,7 @@ impl FreeSet {
     }
 
     /// The lowest free run of `len` segments in `within`.
-    pub(super) fn lowest_run(&self, len: usize, within: Range<usize>) -> Option<usize> {
+    pub(in crate::log) fn lowest_run(&self, len: usize, within: Range<usize>) -> Option<usize> {
         let (mut segment, mut found) = (within.start.max(self.first_word * 64), 0);
         while segment < within.end {
             if segment.is_multiple_of(64) && self.words[segment / 64] == 0 {
@@ -69,7 +69,7 @@ impl FreeSet {
     }
 
     /// The highest free segment in `within`.
-    pub(super) fn highest(&self, within: Range<usize>) -> Option<usize> {
+    pub(in crate::log) fn highest(&self, within: Range<usize>) -> Option<usize> {
         let mut end = within.end;
         while end > within.start {
             let (word, bits) = ((end - 1) / 64, (end - 1) % 64 + 1);
@@ -84,7 +84,7 @@ impl FreeSet {
     }
 
     /// The lowest segment that is in `other` too.
-    pub(super) fn lowest_common(&self, other: &FreeSet) -> Option<usize> {
+    pub(in crate::log) fn lowest_common(&self, other: &FreeSet) -> Option<usize> {
         let pairs = self.words.iter().zip(&other.words).enumerate().skip(self.first_word);
         let mut common = pairs.map(|(word, (left, right))| (word, left & right));
         let (word, bits) = common.find(|(_, bits)| *bits != 0)?;
@@ -92,7 +92,7 @@ impl FreeSet {
     }
 
     /// Of the `count` lowest segments in `within` the first that is not in `other`.
-    pub(super) fn lowest_without(
+    pub(in crate::log) fn lowest_without(
         &self,
         other: &FreeSet,
         within: Range<usize>,
@@ -115,7 +115,7 @@ impl FreeSet {
         None
     }
 
-    pub(super) fn validate(&self) {
+    pub(in crate::log) fn validate(&self) {
         let is_low = self.words[..self.first_word.min(self.words.len())].iter().all(|w| *w == 0);
         assert!(is_low, "no free segment below the first word");
     }

@@ -20,8 +20,7 @@ use std::collections::VecDeque;
 
 use base::UnixMillis;
 
-use super::{Allocator, Reason, Victim};
-use crate::log::table::{Queue, SegmentRow, SegmentState};
+use super::{Queue, Reason, SegmentRow, SegmentState, SegmentTable, Victim};
 
 /// The small queue's share of the live bytes (Yang et al., SOSP 2023, §4.1).
 const SMALL_SHARE_PCT: u64 = 10;
@@ -98,6 +97,52 @@ impl Search {
         self.aim
     }
 
+    /// Looks at the next rows; once all were seen, claims the segment found (I1).
+    pub(crate) fn step(
+        &mut self,
+        table: &mut SegmentTable,
+        now: UnixMillis,
+        live_bytes: impl Fn(u32) -> u64,
+    ) -> Found {
+        let end = (table.top as u32).min(self.next_row + SEARCH_ROWS);
+        for segment in self.next_row..end {
+            let row = &table.rows[segment as usize];
+            if row.has_entries() {
+                self.look_at(segment, row, live_bytes(segment), now);
+            }
+        }
+        self.next_row = end;
+        if (end as usize) < table.top {
+            return Found::NotYet;
+        }
+        let choice = self.choice();
+        *self = Search::new(self.aim);
+        let Some((segment, sequence, reason)) = choice else { return Found::Nothing };
+        let row = &table.rows[segment as usize];
+        match row.state == SegmentState::Used && row.sequence == sequence {
+            true => Found::Victim(table.claim(segment, reason)),
+            false => Found::NotYet,
+        }
+    }
+
+    /// All steps of a search at once.
+    pub(crate) fn all(
+        table: &mut SegmentTable,
+        aim: Aim,
+        now: UnixMillis,
+        live_bytes: impl Fn(u32) -> u64,
+    ) -> Option<Victim> {
+        let mut search = Search::new(aim);
+        loop {
+            match search.step(table, now, &live_bytes) {
+                // The lock is held, so the segment found is unchanged.
+                Found::NotYet => {}
+                Found::Victim(victim) => return Some(victim),
+                Found::Nothing => return None,
+            }
+        }
+    }
+
     fn look_at(&mut self, segment: u32, row: &SegmentRow, live_bytes: u64, now: UnixMillis) {
         let is_small = row.queue == Queue::Small;
         self.all_bytes += live_bytes;
@@ -165,53 +210,7 @@ fn least<T: Ord>(left: Option<T>, right: Option<T>) -> Option<T> {
     }
 }
 
-impl Allocator {
-    /// Looks at the next rows for `search`; once all were seen, claims the segment found (I1).
-    pub(crate) fn search(
-        &mut self,
-        search: &mut Search,
-        now: UnixMillis,
-        live_bytes: impl Fn(u32) -> u64,
-    ) -> Found {
-        let end = (self.top as u32).min(search.next_row + SEARCH_ROWS);
-        for segment in search.next_row..end {
-            let row = &self.rows[segment as usize];
-            if row.has_entries() {
-                search.look_at(segment, row, live_bytes(segment), now);
-            }
-        }
-        search.next_row = end;
-        if (end as usize) < self.top {
-            return Found::NotYet;
-        }
-        let choice = search.choice();
-        *search = Search::new(search.aim);
-        let Some((segment, sequence, reason)) = choice else { return Found::Nothing };
-        let row = &self.rows[segment as usize];
-        match row.state == SegmentState::Used && row.sequence == sequence {
-            true => Found::Victim(self.claim(segment, reason)),
-            false => Found::NotYet,
-        }
-    }
-
-    /// All steps of a search at once.
-    pub(crate) fn search_all(
-        &mut self,
-        aim: Aim,
-        now: UnixMillis,
-        live_bytes: impl Fn(u32) -> u64,
-    ) -> Option<Victim> {
-        let mut search = Search::new(aim);
-        loop {
-            match self.search(&mut search, now, &live_bytes) {
-                // The lock is held, so the segment found is unchanged.
-                Found::NotYet => {}
-                Found::Victim(victim) => return Some(victim),
-                Found::Nothing => return None,
-            }
-        }
-    }
-
+impl SegmentTable {
     /// Claims one used segment of the window of `run_len` that costs least to empty, so that a
     /// run becomes free there. `cost` of a used or waiting run, of which it gets the first segment
     /// and how much younger than the oldest all its segments are: these or live bytes; `None`: it
@@ -240,7 +239,7 @@ impl Allocator {
     ///  | run of 3 : : | 1 | 1 | run of 2 : | 1 |     inside: the runs that the window touches
     ///         [ window of 4   ] ─▶
     /// ```
-    pub(super) fn cheapest_window(
+    pub(in crate::log) fn cheapest_window(
         &self,
         run_len: usize,
         cost: impl Fn(u32, u64) -> Option<u64>,
@@ -279,5 +278,17 @@ impl Allocator {
             }
         }
         best.map(|(_, first)| first)
+    }
+
+    /// Claims the full single segment for which `age` is least, if that age `is_due`.
+    pub(crate) fn claim_oldest(
+        &mut self,
+        age: impl Fn(u32) -> u64,
+        is_due: impl FnOnce(u64) -> bool,
+    ) -> Option<Victim> {
+        let is_single = |row: &SegmentRow| row.state == SegmentState::Used && row.run_len == 1;
+        let full = self.rows.iter().enumerate().filter(|(_, row)| is_single(row));
+        let oldest = full.map(|(segment, _)| segment as u32).min_by_key(|segment| age(*segment))?;
+        is_due(age(oldest)).then(|| self.claim(oldest, Reason::DeadSpace))
     }
 }
