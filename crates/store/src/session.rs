@@ -14,6 +14,7 @@
 //! # Concurrency
 //! A session is `Send`, not `Sync`: one thread at a time.
 
+mod appenders;
 mod changed;
 mod deletes;
 mod durable;
@@ -21,9 +22,11 @@ mod evicted;
 mod execute;
 mod expire;
 mod flush;
+mod held;
 mod hot;
 mod keep;
 mod kept_room;
+mod nodes;
 mod ordered;
 mod ordered_walk;
 mod pace;
@@ -34,30 +37,36 @@ mod recover;
 mod recover_sparely;
 mod replica;
 mod resize;
+mod retired;
 mod room;
 mod scan;
 mod scratch;
 mod several;
+mod tally;
 mod update;
 mod write;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use base::{KeyHash, UnixMillis};
+use base::UnixMillis;
 use index::hash::slot::{Slot, Tag};
-use index::hash::{Block, Chain, Position};
-use index::tree::{NodeMemory, Spare};
+use index::hash::{Chain, Position};
 
-use crate::counters::Counts;
 use crate::entry::{Entry, Seen};
 use crate::inner::Inner;
-use crate::log::{Appender, Lane, Purpose, Queue, Role};
+use crate::log::Purpose;
 use crate::pin::Pins;
 use crate::request::LastUse;
 use crate::tuning::Prefetch;
 
+use appenders::Appenders;
+use changed::ChangeNotes;
+use evicted::EvictionNotes;
 use execute::Guess;
+use held::Held;
+use nodes::NodeStock;
+use retired::Retired;
+use tally::Tally;
 
 pub use changed::{Changes, Origin};
 pub(crate) use execute::know_processor;
@@ -72,9 +81,6 @@ pub(crate) use room::low_water;
 pub use scan::Drawn;
 pub use several::LockedSession;
 
-/// Blocks of the index that one step frees, beyond the number that it retired: some 10 us.
-const FREED_MAX: usize = 128;
-
 /// One thread's session with a store.
 pub struct Session {
     inner: Arc<Inner>,
@@ -85,35 +91,18 @@ pub struct Session {
 /// changes to it.
 struct Local {
     place: usize,
-    /// The lane in which it counts live bytes.
-    lane: Lane,
-    /// The appender for clients' writes; to the small queue, if there are two.
-    appender: Appender,
-    /// The appender for entries that reclaiming moves: old entries stay apart from new ones. With
-    /// two queues, the appender for everything that belongs into main.
-    survivors: Appender,
-    counts: Counts,
+    appenders: Appenders,
+    tally: Tally,
     job: Option<reclaim::Job>,
     pace: pace::Pace,
     work: Work,
-    /// Overflow buckets that have left their chain since the last quiescent point.
-    unlinked: Vec<u32>,
-    /// Nodes that have left the tree since then.
-    unlinked_nodes: Vec<u32>,
-    /// Nodes for the next inserts; none without a tree.
-    spare: Spare,
-    /// The number of nodes that the last insert lacked.
-    node_shortage: usize,
+    nodes: NodeStock,
     /// Whether the results of stages 1 and 2 are still valid: the session has not quiesced since.
     are_hints_good: bool,
-    /// Parts of the index in their grace period, oldest first.
-    retired: VecDeque<(u64, Block)>,
-    /// Items added minus those removed since the index was told, except those in `counts`.
-    unsettled: i64,
+    retired: Retired,
     /// Memory for new values of read-modify-writes.
     scratch: scratch::Scratch,
-    /// Heads whose lock this session holds across requests, ascending (K11).
-    held: Vec<u32>,
+    held: Held,
     /// The length of the value last read: the distance that stage 2 prefetches.
     value_len_hint: usize,
     /// The results of stages 1 and 2 for the requests of a batch.
@@ -128,10 +117,8 @@ struct Local {
     mark_limit: u64,
     /// The time that reads of this chunk note (`Entry::note_use`).
     read_now: LastUse,
-    /// Evicted entries, while a caller watches evictions.
-    evicted: Option<Box<evicted::EvictedLately>>,
-    /// Changed keys, while a caller watches changes.
-    changes: Option<Box<changed::Changes>>,
+    evictions: EvictionNotes,
+    changes: ChangeNotes,
     /// When the expiry pass last took a step.
     expiry_step_at: UnixMillis,
     /// Many of the items in that step had expired: the next step need not wait.
@@ -145,8 +132,6 @@ struct Work {
     seen_entries: u64,
     /// ... and their bytes.
     seen_bytes: u64,
-    /// Blocks of the index that were freed.
-    freed_blocks: u64,
     /// Segments that a write had to empty by itself.
     segments_in_writes: u64,
 }
@@ -154,27 +139,18 @@ struct Work {
 impl Session {
     pub(crate) fn new(inner: Arc<Inner>, place: usize) -> Session {
         let lane = inner.log.lane_of(place);
-        let ahead = inner.tuning.prefetches_append;
-        let write_queue = if inner.ghosts.is_some() { Queue::Small } else { Queue::Main };
-        let region = inner.log.region_of_place(place);
-        let mut local = Local {
+        let local = Local {
             place,
-            lane,
-            appender: Appender::new(Role::Writes, write_queue, lane, ahead),
-            survivors: Appender::new(Role::Survivors, Queue::Main, lane, ahead),
-            counts: Counts::default(),
+            appenders: Appenders::new(&inner, lane, inner.log.region_of_place(place)),
+            tally: Tally::new(lane),
             job: None,
             pace: pace::Pace::default(),
             work: Work::default(),
-            unlinked: Vec::new(),
-            unlinked_nodes: Vec::new(),
-            spare: Spare::default(),
-            node_shortage: 0,
+            nodes: NodeStock::default(),
             are_hints_good: false,
-            retired: VecDeque::new(),
-            unsettled: 0,
+            retired: Retired::default(),
             scratch: scratch::Scratch::default(),
-            held: Vec::new(),
+            held: Held::default(),
             value_len_hint: 0,
             guesses: Vec::new(),
             prefetched_count: 0,
@@ -182,12 +158,11 @@ impl Session {
             prefetch: inner.tuning.prefetch,
             mark_limit: 0,
             read_now: LastUse::UNKNOWN,
-            evicted: None,
-            changes: None,
+            evictions: EvictionNotes::default(),
+            changes: ChangeNotes::default(),
             expiry_step_at: UnixMillis(0),
             is_expiry_pressing: false,
         };
-        local.prefer(region);
         Session { inner, local }
     }
 
@@ -195,7 +170,7 @@ impl Session {
     /// is room.
     pub fn prefer_node(&mut self, node_id: u32) {
         if let Some(region) = self.inner.log.region_of_node(node_id) {
-            self.local.prefer(region);
+            self.local.appenders.prefer(region);
         }
     }
 
@@ -212,7 +187,7 @@ impl Session {
     pub fn park(&mut self) {
         self.local.drop_job(&self.inner);
         self.local.publish_counts(&self.inner);
-        self.local.settle_items(&self.inner);
+        self.local.tally.settle(&self.inner);
         self.local.note(&self.inner);
         self.inner.epochs.park(self.local.place);
     }
@@ -246,7 +221,7 @@ impl Session {
         local.note(inner);
         inner.epochs.quiesce(local.place);
         local.close_passed(inner);
-        let frees_more = local.free_retired(inner);
+        let frees_more = local.retired.free_some(inner);
         let reclaims_more = local.reclaim_ahead(inner, now, room::STEP);
         let expires_more = local.expire_step(inner, now);
         local.publish_counts(inner);
@@ -256,60 +231,10 @@ impl Session {
 }
 
 impl Local {
-    fn prefer(&mut self, region: usize) {
-        self.appender.prefer(region);
-        self.survivors.prefer(region);
-    }
-
     #[inline]
     fn publish_counts(&mut self, inner: &Inner) {
-        self.appender.publish_live(&inner.log);
-        self.survivors.publish_live(&inner.log);
-        self.unsettled = self.unsettled.wrapping_add(self.counts.items.cast_signed());
-        inner.counts[self.place].publish(&mut self.counts);
-    }
-
-    /// Starts the grace period of unlinked memory, and frees some older blocks; true: more of them
-    /// could be freed.
-    fn free_retired(&mut self, inner: &Inner) -> bool {
-        let retired_count = self.retire_unlinked(inner);
-        self.free_safe(inner, FREED_MAX + retired_count)
-    }
-
-    /// Like [`Local::free_retired`], for all blocks whose grace period is over.
-    fn drain_retired(&mut self, inner: &Inner) {
-        self.retire_unlinked(inner);
-        self.free_safe(inner, usize::MAX);
-    }
-
-    /// Starts the grace period of unlinked memory; returns the number of blocks.
-    fn retire_unlinked(&mut self, inner: &Inner) -> usize {
-        let count = self.unlinked.len() + self.unlinked_nodes.len();
-        if !self.unlinked.is_empty() {
-            let tag = inner.epochs.advance();
-            let lines = self.unlinked.drain(..).map(|line| (tag, Block::line(line)));
-            self.retired.extend(lines);
-        }
-        if !self.unlinked_nodes.is_empty() {
-            let tag = inner.epochs.advance();
-            let nodes = self.unlinked_nodes.drain(..);
-            self.retired.extend(nodes.map(|node| (tag, NodeMemory::block_of(node))));
-        }
-        self.retired.extend(inner.adopt_orphans());
-        count
-    }
-
-    fn free_safe(&mut self, inner: &Inner, count_max: usize) -> bool {
-        for _ in 0..count_max {
-            let front = self.retired.front().copied();
-            let Some((_, block)) = front.filter(|(tag, _)| inner.epochs.is_safe(*tag)) else {
-                return false;
-            };
-            inner.index.free(block);
-            self.retired.pop_front();
-            self.work.freed_blocks += 1;
-        }
-        true
+        self.appenders.publish_live(&inner.log);
+        self.tally.publish(inner, self.place);
     }
 
     /// The entry that a slot names, valid until this session quiesces.
@@ -317,18 +242,6 @@ impl Local {
     fn entry_of(inner: &Inner, position: Position) -> Entry<'_> {
         // SAFETY: the slot was read since the last quiescent point (I1) or under its lock.
         unsafe { inner.log.entry(position.slot.offset_bytes()) }
-    }
-
-    /// Locks a chain, unless this session holds the lock already (K11).
-    #[inline]
-    fn lock_chain<'a>(&self, inner: &'a Inner, hash: KeyHash) -> Chain<'a> {
-        if !self.held.is_empty() {
-            let head = inner.index.head_of(hash);
-            if self.held.binary_search(&head).is_ok() {
-                return inner.index.locked(head);
-            }
-        }
-        inner.index.lock(hash)
     }
 
     /// The key's entry, under its chain's lock; the guess of stage 2 is tried first.
@@ -391,38 +304,13 @@ impl Local {
         entry: Entry<'_>,
     ) {
         match &inner.tree {
-            None => chain.remove(position, &mut self.unlinked),
+            None => chain.remove(position, &mut self.retired.lines),
             Some(tree) => {
-                let removed = tree.remove(entry.key(), &inner.log, &mut self.unlinked_nodes);
+                let removed = tree.remove(entry.key(), &inner.log, &mut self.retired.nodes);
                 debug_assert!(removed.is_some(), "the stripe is locked");
             }
         }
-        self.count_removed(inner, position, entry);
-    }
-
-    #[inline]
-    fn count_removed(&mut self, inner: &Inner, position: Position, entry: Entry<'_>) {
-        let len_bytes = entry.len_bytes();
-        inner.log.sub_live(self.lane, position.slot.offset_bytes(), len_bytes);
-        self.counts.items = self.counts.items.wrapping_sub(1);
-        self.counts.entry_bytes = self.counts.entry_bytes.wrapping_sub(len_bytes as u64);
-        if entry.has_expiry() {
-            self.counts.items_with_expiry = self.counts.items_with_expiry.wrapping_sub(1);
-        }
-        if entry.shard() != 0
-            && let Some(counts) = inner.shard_counts.get()
-        {
-            counts.remove(entry.shard());
-        }
-    }
-
-    #[inline]
-    fn count_added(&mut self, len_bytes: usize, has_expiry: bool) {
-        self.counts.items = self.counts.items.wrapping_add(1);
-        self.counts.entry_bytes = self.counts.entry_bytes.wrapping_add(len_bytes as u64);
-        if has_expiry {
-            self.counts.items_with_expiry = self.counts.items_with_expiry.wrapping_add(1);
-        }
+        self.tally.remove(inner, position, entry);
     }
 
     /// The entry as a client sees it: nothing once it has expired.
@@ -436,19 +324,14 @@ impl Drop for Session {
     fn drop(&mut self) {
         let Session { inner, local } = self;
         debug_assert!(local.held.is_empty(), "I2: locks are given back before the session");
-        local.appender.close(&inner.log);
-        local.survivors.close(&inner.log);
+        local.appenders.close(&inner.log);
         local.note(inner);
         local.drop_job(inner);
         local.publish_counts(inner);
-        local.settle_items(inner);
-        if let Some(tree) = &inner.tree {
-            local.spare.cut(tree.memory(), 0);
-        }
+        local.tally.settle(inner);
+        local.nodes.keep_none(inner);
         inner.epochs.leave(local.place);
-        local.drain_retired(inner);
-        // Other sessions may still read these buckets: the next one that does housekeeping frees
-        // them.
-        inner.orphans().extend(local.retired.drain(..));
+        local.retired.drain(inner);
+        local.retired.leave(inner);
     }
 }

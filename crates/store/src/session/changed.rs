@@ -13,7 +13,7 @@
 //!     value.
 //! I3: [`Changes::has_all`] covers the keys for which there is no room ([`NOTED_BYTES_MAX`]).
 
-use super::{Local, Session};
+use super::Session;
 
 /// The most bytes of keys noted between two collections.
 const NOTED_BYTES_MAX: usize = 256 << 10;
@@ -87,40 +87,60 @@ impl Changes {
 impl Session {
     /// Whether changed keys are noted for [`Session::take_changes`] from now on.
     pub fn record_changes(&mut self, is_watched: bool) {
-        if is_watched != self.local.changes.is_some() {
-            self.local.changes = is_watched.then(Box::default);
-        }
+        self.local.changes.set(is_watched);
     }
 
     /// Takes the changes of this session since the last call, in exchange for empty notes.
     pub fn take_changes(&mut self, empty: &mut Changes) {
         debug_assert!(empty.is_empty(), "what was taken before is lost");
-        if let Some(changes) = &mut self.local.changes {
-            std::mem::swap(&mut **changes, empty);
-        }
+        self.local.changes.take(empty);
     }
 }
 
-impl Local {
+/// A session's changes, while a caller watches them.
+#[derive(Default)]
+pub(super) struct ChangeNotes(Option<Box<Changes>>);
+
+impl ChangeNotes {
+    /// Whether changes are noted.
+    #[inline]
+    pub(super) fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Begins or ends the noting of changes.
+    fn set(&mut self, is_watched: bool) {
+        if is_watched != self.is_on() {
+            self.0 = is_watched.then(Box::default);
+        }
+    }
+
+    /// Takes the changes in exchange for empty notes.
+    fn take(&mut self, empty: &mut Changes) {
+        if let Some(changes) = &mut self.0 {
+            std::mem::swap(&mut **changes, empty);
+        }
+    }
+
     /// Notes a change by a request.
     #[inline]
-    pub(super) fn note_changed(&mut self, key: &[u8]) {
-        if let Some(changes) = &mut self.changes {
+    pub(super) fn changed(&mut self, key: &[u8]) {
+        if let Some(changes) = &mut self.0 {
             note(changes, key, Origin::Request);
         }
     }
 
     /// Notes a key that the store removes by itself.
     #[inline]
-    pub(super) fn note_gone(&mut self, key: &[u8]) {
-        if let Some(changes) = &mut self.changes {
+    pub(super) fn gone(&mut self, key: &[u8]) {
+        if let Some(changes) = &mut self.0 {
             note(changes, key, Origin::Store);
         }
     }
 
     /// Notes that all keys are removed.
-    pub(super) fn note_flushed(&mut self) {
-        if let Some(changes) = &mut self.changes {
+    pub(super) fn flushed(&mut self) {
+        if let Some(changes) = &mut self.0 {
             changes.add_all();
         }
     }

@@ -22,6 +22,7 @@
 use base::UnixMillis;
 
 use super::Local;
+use super::appenders::Appenders;
 use crate::entry::Shape;
 use crate::inner::Inner;
 use crate::log::{Found, Purpose, Reservation, Victim};
@@ -122,15 +123,16 @@ impl Local {
         purpose: Purpose,
     ) -> Option<Reservation> {
         let log = &inner.log;
-        let mut reserved = self.appender.reserve(log, len_bytes, Purpose::Write);
+        let mut reserved = self.appenders.writes.reserve(log, len_bytes, Purpose::Write);
         if reserved.is_none() && !self.held.is_empty() && log.allocator().has_kept(self.place) {
             // Room was kept for it where the other entries go, in the order of the writes.
-            reserved = self.appender.reserve(log, len_bytes, Purpose::Held(self.place));
+            reserved = self.appenders.writes.reserve(log, len_bytes, Purpose::Held(self.place));
         }
-        let reserved = reserved.or_else(|| self.survivors.reserve(log, len_bytes, purpose));
+        let reserved =
+            reserved.or_else(|| self.appenders.survivors.reserve(log, len_bytes, purpose));
         // Under locks of several keys room cannot be made, but may have been kept.
         if reserved.is_none() && !self.held.is_empty() {
-            return self.survivors.reserve(log, len_bytes, Purpose::Held(self.place));
+            return self.appenders.survivors.reserve(log, len_bytes, Purpose::Held(self.place));
         }
         reserved
     }
@@ -149,14 +151,15 @@ impl Local {
             let len_bytes = delete_shape(key_len_bytes).len_bytes();
             // Other sessions may take the freed space, but only by finishing deletes of their own.
             while self.reclaim_until(inner, now, Want::Delete) {
-                let reserved = self.survivors.reserve(&inner.log, len_bytes, Purpose::Delete);
+                let reserved =
+                    self.appenders.survivors.reserve(&inner.log, len_bytes, Purpose::Delete);
                 if let Some(reservation) = reserved {
-                    self.survivors.cancel(&inner.log, reservation);
+                    self.appenders.survivors.cancel(&inner.log, reservation);
                     return true;
                 }
             }
         }
-        self.counts.out_of_memory += 1;
+        self.tally.counts.out_of_memory += 1;
         false
     }
 
@@ -166,7 +169,8 @@ impl Local {
     pub(super) fn have_room_for_deletes(&mut self, inner: &Inner, now: UnixMillis, keys: usize) {
         if inner.durable.is_some() && inner.log.available_hint() == 0 {
             let wanted_bytes = (keys * delete_shape(KEY_GUESS_BYTES).len_bytes()) as u64;
-            let room_bytes = self.appender.room_bytes().max(self.survivors.room_bytes());
+            let room_bytes =
+                self.appenders.writes.room_bytes().max(self.appenders.survivors.room_bytes());
             if room_bytes < wanted_bytes {
                 self.reclaim_until(inner, now, Want::Delete);
             }
@@ -204,7 +208,8 @@ impl Local {
     /// stay. Nothing is reserved.
     pub(super) fn close_passed(&mut self, inner: &Inner) {
         let Some(durable) = &inner.durable else { return };
-        for appender in [&mut self.appender, &mut self.survivors] {
+        let Appenders { writes, survivors } = &mut self.appenders;
+        for appender in [writes, survivors] {
             if appender.close_old(&inner.log, |segment| durable.has_passed(segment)) {
                 // The next pass drops the deletes that this one had to copy because of it.
                 durable.want_pass(changed_much(inner));

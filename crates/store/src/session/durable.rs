@@ -13,6 +13,7 @@ use std::sync::Arc;
 use base::{KeyHash, UnixMillis};
 use index::hash::Chain;
 
+use super::appenders::Appenders;
 use super::deletes::delete_shape;
 use super::{Local, Session};
 use crate::entry::{Entry, Header, Kind, Meta, VERSION_MASK, body_checksum};
@@ -104,9 +105,9 @@ impl Local {
     pub(super) fn note(&mut self, inner: &Inner) {
         let Some(durable) = &inner.durable else { return };
         debug_assert!(self.held.is_empty(), "D7: writes on several keys are noted at once");
-        let Local { appender, survivors, place, .. } = self;
-        let ends = appender.take_ends(&inner.log).chain(survivors.take_ends(&inner.log));
-        durable.note(*place, ends);
+        let Appenders { writes, survivors } = &mut self.appenders;
+        let ends = writes.take_ends(&inner.log).chain(survivors.take_ends(&inner.log));
+        durable.note(self.place, ends);
     }
 
     /// Raises every chain's next version above `version`.
@@ -183,7 +184,7 @@ impl Local {
         let header = Header::with_kind(Kind::Delete, shape, meta, shard, body_crc);
         Appender::write_header(log, &reservation, &header);
         let role = reservation.role;
-        self.appender_by(role).published_aside(log, &reservation);
+        self.appenders.by_role(role).published_aside(log, &reservation);
         durable.count_tombstone(len_bytes as u64);
         true
     }

@@ -141,7 +141,8 @@ impl Local {
     fn has_expiring_items(&self, inner: &Inner) -> bool {
         let counts = counters::fold(inner.counts.iter().map(|counts| &**counts));
         // Signed: this session's own changes may not be published yet.
-        let with_expiry = counts.items_with_expiry.wrapping_add(self.counts.items_with_expiry);
+        let with_expiry =
+            counts.items_with_expiry.wrapping_add(self.tally.counts.items_with_expiry);
         with_expiry.cast_signed() > 0
     }
 
@@ -171,22 +172,22 @@ impl Local {
         hash: KeyHash,
         key: &[u8],
     ) {
-        if self.changes.is_some() && self.held.is_empty() {
+        if self.changes.is_on() && self.held.is_empty() {
             self.expire_key(inner, now, hash, key);
         }
     }
 
     #[cold]
     fn expire_key(&mut self, inner: &Inner, now: UnixMillis, hash: KeyHash, key: &[u8]) {
-        let mut chain = self.lock_chain(inner, hash);
+        let mut chain = self.held.lock_chain(inner, hash);
         let found = Local::find_locked(inner, &chain, NO_GUESS, Tag::of(hash), key);
         let Some((position, entry)) = found.filter(|(_, entry)| entry.is_expired(now)) else {
             return;
         };
         if self.unlink(inner, &mut chain, position, entry) {
-            self.note_gone(entry.key());
+            self.changes.gone(entry.key());
             chain.finish();
-            self.counts.expired += 1;
+            self.tally.counts.expired += 1;
         }
     }
 
@@ -211,9 +212,9 @@ impl Local {
         if !self.unlink(inner, &mut chain, position, entry) {
             return false;
         }
-        self.note_gone(entry.key());
+        self.changes.gone(entry.key());
         chain.finish();
-        self.counts.expired += 1;
+        self.tally.counts.expired += 1;
         true
     }
 }

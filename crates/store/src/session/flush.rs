@@ -103,10 +103,10 @@ impl Session {
             durable.end(local.place);
         }
         inner.epochs.quiesce(local.place);
-        local.free_retired(inner);
+        local.retired.free_some(inner);
         local.publish_counts(inner);
         if flush.is_over() {
-            local.note_flushed();
+            local.changes.flushed();
         }
         visited
     }
@@ -148,12 +148,12 @@ impl Session {
             chain.finish();
             return place.next_hash(hash);
         }
-        chain.clear(&mut local.unlinked);
+        chain.clear(&mut local.retired.lines);
         // After the slots: a segment that counts no live bytes may be retired at once. Before the
         // unlocking: a session that finds none of a segment's entries alive expects no live bytes.
         for position in removed {
             let entry = Local::entry_of(inner, position);
-            local.count_removed(inner, position, entry);
+            local.tally.remove(inner, position, entry);
         }
         chain.finish();
         place.next_hash(hash)

@@ -201,7 +201,9 @@ pub(super) enum HasRoom {
 impl Local {
     /// Makes room for entries and keeps it for this session, unless its open segments have it.
     pub(super) fn keep_room(&mut self, inner: &Inner, now: UnixMillis, room: &Room) -> HasRoom {
-        if room.bytes == 0 || room.listed.is_empty() && room.bytes <= self.room_bytes(inner) {
+        if room.bytes == 0
+            || room.listed.is_empty() && room.bytes <= self.appenders.room_bytes(inner)
+        {
             return HasRoom::Open;
         }
         for _ in 0..PLANS_MAX {
@@ -210,7 +212,7 @@ impl Local {
             // A cache gives up no more than a quarter of the log for writes that may not come.
             let makes_room = inner.config.mode == Mode::Clean
                 || need.segment_count() <= inner.log.segment_count() / 4;
-            let region = self.appender.region();
+            let region = self.appenders.writes.region();
             let is_kept = need.run_lens().all(|run_len| {
                 self.keep_run(inner, now, run_len, makes_room)
                     || room.without == Without::NothingWithoutSpare
@@ -227,7 +229,7 @@ impl Local {
                 break;
             }
         }
-        self.counts.out_of_memory += 1;
+        self.tally.counts.out_of_memory += 1;
         HasRoom::No
     }
 
@@ -237,14 +239,14 @@ impl Local {
             // Making room writes to the second queue itself.
             true => Opened { short_bytes: 0, long_bytes: 0, more_queues: 1 },
             false => {
-                let (short_bytes, long_bytes) = self.appender.rooms_bytes();
+                let (short_bytes, long_bytes) = self.appenders.writes.rooms_bytes();
                 Opened { short_bytes, long_bytes, more_queues: 0 }
             }
         }
     }
 
     fn keep_run(&mut self, inner: &Inner, now: UnixMillis, run_len: u32, makes_room: bool) -> bool {
-        let region = self.appender.region();
+        let region = self.appenders.writes.region();
         let mut backoff = Backoff::new();
         for _ in 0..KEEP_ATTEMPTS_MAX {
             if inner.log.keep((self.place, Purpose::Write), run_len, region) {

@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use base::UnixMillis;
 use base::sync::Backoff;
+use index::hash::Position;
 use index::hash::slot::{Slot, Tag};
-use index::hash::{IndexFull, Position};
-use index::tree::{Hint, Inserted, Keys, NODE_BYTES, SPARE_NODES, Shortage, Sought, Tree};
+use index::tree::{Hint, Keys, NODE_BYTES, SPARE_NODES, Sought, Tree};
 
 use super::Local;
 use super::deletes::ONE;
@@ -29,8 +29,6 @@ use crate::pin::Pins;
 use crate::prefetch;
 use crate::request::{Op, Outcome, Request, Sink, Update};
 
-/// The nodes that a session keeps between requests.
-const SPARE_KEPT: usize = 2 * SPARE_NODES;
 /// The average minimum of keys per new node: a split leaves each half full, and the nodes above are
 /// a small part.
 const KEYS_PER_NODE: usize = 4;
@@ -111,47 +109,6 @@ impl Local {
         (position.slot.offset_bytes() == offset_bytes).then_some(position)
     }
 
-    /// Adds a key that the tree does not have; its stripe is locked.
-    pub(super) fn insert_ordered(
-        &mut self,
-        inner: &Inner,
-        tree: &Tree,
-        key: &[u8],
-        slot: Slot,
-    ) -> Result<(), IndexFull> {
-        match tree.insert(key, slot, &inner.log, &mut self.spare) {
-            Ok(Inserted::Added) => Ok(()),
-            Ok(Inserted::Exists(position)) => {
-                debug_assert!(false, "the key was looked for under its stripe's lock");
-                tree.replace(position, key, slot, &inner.log);
-                Ok(())
-            }
-            Err(Shortage { node_count }) => {
-                self.node_shortage = node_count;
-                Err(IndexFull)
-            }
-        }
-    }
-
-    /// Reserves nodes for the next insert, if there are some; called before locks are taken.
-    #[inline]
-    pub(super) fn have_nodes(&mut self, inner: &Inner) {
-        let Some(tree) = &inner.tree else { return };
-        if self.spare.count() < SPARE_NODES {
-            // The insert itself shows whether there were enough.
-            self.spare.fill(tree.memory(), SPARE_KEPT);
-        }
-    }
-
-    /// After an insert that changed nothing for lack of nodes, in recovery, where no room can be
-    /// made: reserves as many as it lacked.
-    pub(super) fn have_missing_nodes(&mut self, inner: &Inner) -> Result<(), IndexFull> {
-        let wanted = std::mem::take(&mut self.node_shortage);
-        let tree = inner.tree.as_ref().filter(|_| wanted > 0);
-        let is_filled = tree.is_some_and(|tree| self.spare.fill(tree.memory(), wanted));
-        if is_filled { Ok(()) } else { Err(IndexFull) }
-    }
-
     /// Reserves nodes for `key_count` inserts under their locks, where no room can be made. Drops
     /// every reference this session has.
     pub(super) fn have_nodes_for(&mut self, inner: &Inner, now: UnixMillis, key_count: usize) {
@@ -164,22 +121,13 @@ impl Local {
         }
     }
 
-    /// Gives back nodes that were left over by an insert that opened many layers, or that it could
-    /// not use. Not called within a request: the retry of such an insert needs all that were taken.
-    #[inline]
-    pub(super) fn keep_few_nodes(&mut self, inner: &Inner) {
-        if let Some(tree) = &inner.tree {
-            self.spare.cut(tree.memory(), SPARE_KEPT);
-        }
-    }
-
     /// After an insert that changed nothing for lack of nodes: reserves them, and makes room for
     /// them if there is none, because nodes lie in the log's segments. A cache empties segments
     /// until enough keys, and with them nodes, have gone. Drops every reference this session has.
     /// False: the insert did not lack nodes, or none can be had.
     #[cold]
     fn take_nodes(&mut self, inner: &Inner, tree: &Tree, now: UnixMillis, wanted: usize) -> bool {
-        if self.spare.fill(tree.memory(), wanted) {
+        if self.nodes.reserve(tree, wanted) {
             return true;
         }
         if !self.held.is_empty() {
@@ -195,8 +143,8 @@ impl Local {
             self.note(inner);
             inner.epochs.quiesce(self.place);
             inner.log.free_waiting(&inner.epochs);
-            self.drain_retired(inner);
-            if self.spare.fill(tree.memory(), wanted) {
+            self.retired.drain(inner);
+            if self.nodes.reserve(tree, wanted) {
                 return true;
             }
             if inner.config.mode == Mode::Clean {
@@ -213,7 +161,7 @@ impl Local {
     /// or a line for an overflow bucket, and now has them.
     #[inline]
     pub(super) fn has_nodes_now(&mut self, inner: &Inner, now: UnixMillis) -> bool {
-        let wanted = std::mem::take(&mut self.node_shortage);
+        let wanted = self.nodes.take_shortage();
         if wanted == 0 {
             return false;
         }
@@ -222,7 +170,8 @@ impl Local {
             None => self.has_overflow_now(inner, now),
         };
         // The first of several attempts has been counted.
-        self.counts.out_of_memory = self.counts.out_of_memory.wrapping_sub(u64::from(has_nodes));
+        self.tally.counts.out_of_memory =
+            self.tally.counts.out_of_memory.wrapping_sub(u64::from(has_nodes));
         has_nodes
     }
 
@@ -269,7 +218,7 @@ impl Local {
             let position = tree.find_hinted(hint, request.key, &log);
             self.answer_get(call, position, sink);
         }
-        self.keep_few_nodes(inner);
+        self.nodes.keep_few(inner);
     }
 
     /// The outcome of a GET whose key has the given slot.

@@ -111,8 +111,8 @@ impl Local {
             let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
             swept.seen += u32::from(entry.has_expiry());
             if entry.is_expired(now) && self.remove_ordered(inner, tree, *slot) {
-                self.note_gone(entry.key());
-                self.counts.expired += 1;
+                self.changes.gone(entry.key());
+                self.tally.counts.expired += 1;
                 swept.expired += 1;
             }
         }

@@ -157,7 +157,7 @@ impl Local {
         };
         drop(allocator);
         let is_begun = self.job.is_some();
-        let due = self.pace.step_for(self.appended_bytes(), (haste_pct, entries_max));
+        let due = self.pace.step_for(self.appenders.appended_bytes(), (haste_pct, entries_max));
         let Some(max) = due.or(is_begun.then_some(IDLE_STEP)) else { return }; // I2
         let seen_before = self.work.seen_bytes;
         self.reclaim_ahead(inner, now, max);
@@ -165,15 +165,11 @@ impl Local {
         self.pace.owed_bytes = self.pace.owed_bytes.saturating_sub(seen_bytes);
         // Copies are not writes: the kept share already covers their space.
         if self.pace.appended_bytes.is_some() {
-            self.pace.appended_bytes = Some(self.appended_bytes());
+            self.pace.appended_bytes = Some(self.appenders.appended_bytes());
         }
-        self.free_retired(inner);
+        self.retired.free_some(inner);
         self.note(inner);
         inner.epochs.quiesce(self.place);
-    }
-
-    fn appended_bytes(&self) -> u64 {
-        self.appender.appended_bytes() + self.survivors.appended_bytes()
     }
 }
 

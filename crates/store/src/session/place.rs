@@ -16,7 +16,7 @@ use index::hash::slot::Tag;
 use super::Local;
 use super::execute::Call;
 use crate::inner::Inner;
-use crate::log::{Appender, Queue, Role};
+use crate::log::Queue;
 
 impl Local {
     /// The queue for the key's new entry. If it is in the ghost table, it is removed from there,
@@ -43,33 +43,7 @@ impl Local {
             return inner.log.queue_of(position.slot.offset_bytes());
         }
         let is_ghost = inner.ghosts.as_ref().is_some_and(|ghosts| ghosts.take(hash));
-        self.counts.ghost_hits += u64::from(is_ghost);
+        self.tally.counts.ghost_hits += u64::from(is_ghost);
         if is_ghost { Queue::Main } else { Queue::Small }
-    }
-
-    /// The appender for a client's write to `queue`.
-    #[inline]
-    pub(super) fn appender_for(&mut self, inner: &Inner, queue: Queue) -> &mut Appender {
-        match queue {
-            Queue::Main if inner.ghosts.is_some() => &mut self.survivors,
-            _ => &mut self.appender,
-        }
-    }
-
-    /// The appender that made a reservation.
-    #[inline]
-    pub(super) fn appender_by(&mut self, role: Role) -> &mut Appender {
-        match role {
-            Role::Writes => &mut self.appender,
-            Role::Survivors => &mut self.survivors,
-        }
-    }
-
-    /// The bytes that writes of any queue find free in open segments.
-    pub(super) fn room_bytes(&self, inner: &Inner) -> u64 {
-        match inner.ghosts.is_some() {
-            true => self.appender.room_bytes().min(self.survivors.room_bytes()),
-            false => self.appender.room_bytes(),
-        }
     }
 }

@@ -192,7 +192,7 @@ impl Local {
             && job.ghosts_inserted > 0
         {
             ghosts.advance(std::mem::take(&mut job.ghosts_inserted));
-            ghosts.set_window(inner.item_count(&self.counts) * GHOSTS_PER_ITEM_PCT / 100);
+            ghosts.set_window(inner.item_count(&self.tally.counts) * GHOSTS_PER_ITEM_PCT / 100);
         }
     }
 
@@ -239,7 +239,7 @@ impl Local {
                         let slot = slot.with_marks(marks);
                         Local::point(inner, &mut chain, position, entry.key(), slot);
                         chain.finish();
-                        inner.log.sub_live(self.lane, offset_bytes, entry.len_bytes());
+                        inner.log.sub_live(self.tally.lane, offset_bytes, entry.len_bytes());
                         self.count_moved(inner, job, queue, entry.len_bytes() as u64);
                         return Step::Finished;
                     }
@@ -253,13 +253,13 @@ impl Local {
             return Step::Stuck;
         }
         self.unlink_bare(inner, &mut chain, position, entry);
-        self.note_gone(entry.key());
+        self.changes.gone(entry.key());
         chain.finish();
         if fate == Fate::Expire {
-            self.counts.expired += 1;
+            self.tally.counts.expired += 1;
         } else {
             self.count_evicted(job.victim.queue, position.slot);
-            self.note_evicted(entry);
+            self.evictions.note(entry);
             self.remember_ghost(inner, job, hash);
         }
         Step::Finished
@@ -283,11 +283,11 @@ impl Local {
             durable.uncount_tombstone(len_bytes as u64);
         } else if self.copy_aside(inner, entry) {
             job.moved_bytes += len_bytes as u64;
-            self.counts.cleaned_bytes += len_bytes as u64;
+            self.tally.counts.cleaned_bytes += len_bytes as u64;
         } else {
             return Step::Stuck;
         }
-        inner.log.sub_live(self.lane, offset_bytes, len_bytes);
+        inner.log.sub_live(self.tally.lane, offset_bytes, len_bytes);
         // No slot records that it was handled: a job that begins again begins behind it.
         let start = inner.log.segment_start(job.victim.segment);
         durable.set_cleaned(job.victim.segment, offset_bytes + len_bytes as u64 - start);
@@ -297,11 +297,11 @@ impl Local {
     /// Copies an entry that no slot names to the end of the survivors; false: no space.
     fn copy_aside(&mut self, inner: &Inner, entry: Entry<'_>) -> bool {
         let log = &inner.log;
-        let reserved = self.survivors.reserve(log, entry.len_bytes(), Purpose::Reserve);
+        let reserved = self.appenders.survivors.reserve(log, entry.len_bytes(), Purpose::Reserve);
         let Some(reservation) = reserved else { return false };
         Appender::fill(log, &reservation, entry.shape(), entry.key(), entry.value_at_rest());
         Appender::write_header(log, &reservation, &entry.header());
-        self.survivors.published_aside(log, &reservation);
+        self.appenders.survivors.published_aside(log, &reservation);
         true
     }
 
@@ -317,19 +317,21 @@ impl Local {
     }
 
     fn count_evicted(&mut self, queue: Queue, slot: Slot) {
-        self.counts.evicted_by_log += 1;
-        self.counts.evicted_small += u64::from(queue == Queue::Small);
-        self.counts.evicted_unread += u64::from(slot.marks() == 0);
+        self.tally.counts.evicted_by_log += 1;
+        self.tally.counts.evicted_small += u64::from(queue == Queue::Small);
+        self.tally.counts.evicted_unread += u64::from(slot.marks() == 0);
     }
 
     fn count_moved(&mut self, inner: &Inner, job: &mut Job, queue: Queue, len_bytes: u64) {
         job.moved_bytes += len_bytes;
         match (inner.config.mode, job.victim.reason) {
-            (Mode::Clean, _) => self.counts.cleaned_bytes += len_bytes,
-            (Mode::Evict, Reason::DeadSpace) => self.counts.dead_space_copied_bytes += len_bytes,
+            (Mode::Clean, _) => self.tally.counts.cleaned_bytes += len_bytes,
+            (Mode::Evict, Reason::DeadSpace) => {
+                self.tally.counts.dead_space_copied_bytes += len_bytes
+            }
             (Mode::Evict, Reason::Turn) => {
-                self.counts.reinserted += 1;
-                self.counts.promoted += u64::from(queue != job.victim.queue);
+                self.tally.counts.reinserted += 1;
+                self.tally.counts.promoted += u64::from(queue != job.victim.queue);
             }
         }
     }
@@ -345,8 +347,8 @@ impl Local {
     ) -> Option<Slot> {
         let log = &inner.log;
         let appender = match queue {
-            Queue::Small => &mut self.appender,
-            Queue::Main => &mut self.survivors,
+            Queue::Small => &mut self.appenders.writes,
+            Queue::Main => &mut self.appenders.survivors,
         };
         let reservation = appender.reserve(log, entry.len_bytes(), Purpose::Reserve)?;
         Appender::fill(log, &reservation, entry.shape(), entry.key(), entry.value_at_rest());

@@ -79,17 +79,17 @@ impl Session {
         let shape =
             Shape::new(key.len(), value.len(), client_flags, expires_at.is_some()).at_rest();
         let log = &inner.log;
-        let reserved = local.survivors.reserve(log, shape.len_bytes(), Purpose::Reserve);
+        let reserved = local.appenders.survivors.reserve(log, shape.len_bytes(), Purpose::Reserve);
         let reservation = reserved.ok_or(IndexFull)?;
         let meta = Meta { version: record.version, client_flags, expires_at };
         let body_crc = body_checksum(shape, key, value);
         let header = Header::with_kind(kind, shape, meta, record.shard, body_crc);
         Appender::fill(log, &reservation, shape, key, value);
         Appender::write_header(log, &reservation, &header);
-        local.survivors.published_aside(log, &reservation);
-        local.survivors.publish_live(log);
+        local.appenders.survivors.published_aside(log, &reservation);
+        local.appenders.survivors.publish_live(log);
         // Its live bytes are counted again when it gets its slot.
-        log.sub_live(local.lane, reservation.offset_bytes, shape.len_bytes());
+        log.sub_live(local.tally.lane, reservation.offset_bytes, shape.len_bytes());
         local.note(inner);
         self.recover_all(reservation.offset_bytes, &[0], floor_of)
     }
@@ -97,13 +97,13 @@ impl Session {
     /// Counts entries of a segment that have got their slots from a checkpoint (I2).
     pub(crate) fn count_named(&mut self, segment: u32, named: Named) {
         let Session { inner, local } = self;
-        inner.log.add_live(local.lane, segment, named.bytes);
-        local.counts.items = local.counts.items.wrapping_add(named.items);
-        local.counts.entry_bytes = local.counts.entry_bytes.wrapping_add(named.bytes);
-        let expiring = local.counts.items_with_expiry.wrapping_add(named.with_expiry);
-        local.counts.items_with_expiry = expiring;
+        inner.log.add_live(local.tally.lane, segment, named.bytes);
+        local.tally.counts.items = local.tally.counts.items.wrapping_add(named.items);
+        local.tally.counts.entry_bytes = local.tally.counts.entry_bytes.wrapping_add(named.bytes);
+        let expiring = local.tally.counts.items_with_expiry.wrapping_add(named.with_expiry);
+        local.tally.counts.items_with_expiry = expiring;
         local.publish_counts(inner);
-        local.settle_items(inner);
+        local.tally.settle(inner);
     }
 
     /// Removes the slots of the deletes that start at these words, once every entry was recovered.
@@ -154,10 +154,10 @@ impl Session {
     pub(crate) fn end_recovery(&mut self, version: u64) {
         let Session { inner, local } = self;
         local.publish_counts(inner);
-        local.settle_items(inner);
+        local.tally.settle(inner);
         inner.index.end_presize();
         local.raise_versions(inner, version);
-        local.drain_retired(inner);
+        local.retired.drain(inner);
     }
 }
 
@@ -190,7 +190,7 @@ impl Local {
         inner.epochs.quiesce(self.place);
         self.publish_counts(inner);
         self.settle_chunk(inner, RECOVER_ENTRIES);
-        self.free_retired(inner);
+        self.retired.free_some(inner);
     }
 
     pub(super) fn recover_found(
@@ -208,7 +208,7 @@ impl Local {
         }
         self.recover_entry(inner, hash, found).or_else(|_| {
             // A key that opens many layers of a tree needs more nodes than are reserved.
-            self.have_missing_nodes(inner)?;
+            self.nodes.reserve_missing(inner)?;
             self.recover_entry(inner, hash, found)
         })
     }
@@ -216,7 +216,7 @@ impl Local {
     /// Counts a delete as live (I2), whether it gets a slot or not.
     pub(super) fn count_delete(&mut self, inner: &Inner, (entry, offset_bytes): (Entry<'_>, u64)) {
         let len_bytes = entry.len_bytes() as u64;
-        inner.log.add_live(self.lane, inner.log.segment_of(offset_bytes), len_bytes);
+        inner.log.add_live(self.tally.lane, inner.log.segment_of(offset_bytes), len_bytes);
         if let Some(durable) = &inner.durable {
             durable.count_tombstone(len_bytes);
         }
@@ -242,7 +242,7 @@ impl Local {
         let tag = Tag::of(hash);
         let len_bytes = entry.len_bytes() as u64;
         let segment = inner.log.segment_of(offset_bytes);
-        self.have_nodes(inner);
+        self.nodes.prepare(inner);
         let mut chain = inner.index.lock(hash);
         let found = Local::find_locked(inner, &chain, NO_GUESS, tag, entry.key());
         let slot = Slot::entry(tag, offset_bytes);
@@ -254,18 +254,18 @@ impl Local {
             Some((position, there)) => {
                 Local::point(inner, &mut chain, position, entry.key(), slot);
                 let there_bytes = there.len_bytes() as u64;
-                self.count_removed(inner, position, there);
+                self.tally.remove(inner, position, there);
                 if there.is_delete() {
                     let segment = inner.log.segment_of(position.slot.offset_bytes());
-                    inner.log.add_live(self.lane, segment, there_bytes);
+                    inner.log.add_live(self.tally.lane, segment, there_bytes);
                 }
             }
             None => self.insert(inner, &mut chain, slot)?,
         }
         if !entry.is_delete() {
-            inner.log.add_live(self.lane, segment, len_bytes);
+            inner.log.add_live(self.tally.lane, segment, len_bytes);
         }
-        self.count_added(len_bytes as usize, entry.has_expiry());
+        self.tally.add(len_bytes as usize, entry.has_expiry());
         drop(chain);
         Ok(())
     }
@@ -293,7 +293,7 @@ impl Local {
         Local::tell_delete(inner, entry);
         let segment = inner.log.segment_of(position.slot.offset_bytes());
         self.unlink_bare(inner, &mut chain, position, entry);
-        inner.log.add_live(self.lane, segment, entry.len_bytes() as u64); // I2
+        inner.log.add_live(self.tally.lane, segment, entry.len_bytes() as u64); // I2
         drop(chain);
     }
 }

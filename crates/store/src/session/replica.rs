@@ -91,7 +91,7 @@ impl Session {
         inner.epochs.quiesce(local.place);
         local.settle_chunk(inner, 1);
         local.reclaim_in_step(inner, now);
-        local.keep_few_nodes(inner);
+        local.nodes.keep_few(inner);
         if let Some(durable) = &durable {
             durable.end(local.place);
         }
@@ -116,7 +116,7 @@ impl Session {
         }
         local.note(inner);
         inner.epochs.quiesce(local.place);
-        local.free_retired(inner);
+        local.retired.free_some(inner);
         local.publish_counts(inner);
         has_more
     }
@@ -149,7 +149,7 @@ impl Local {
     ) -> Result<Installed, NotInstalled> {
         loop {
             let installed = self.try_install(call, hash, put);
-            if self.node_shortage == 0 || !self.has_nodes_now(call.inner, call.now) {
+            if !self.nodes.is_short() || !self.has_nodes_now(call.inner, call.now) {
                 return installed;
             }
         }
@@ -171,7 +171,7 @@ impl Local {
         let expires = meta.expires_at.is_some();
         // Never in place: its version belongs to its value for good.
         let shape = Shape::new(key.len(), len_bytes, meta.client_flags, expires).at_rest();
-        self.have_nodes(inner);
+        self.nodes.prepare(inner);
         let queue = self.queue_for(call, hash);
         let reserved = self
             .reserve_open(inner, shape.len_bytes(), queue)
@@ -180,12 +180,12 @@ impl Local {
         Appender::fill(&inner.log, &reservation, shape, key, value);
         let body_crc = body_checksum(shape, key, value);
         let tag = Tag::of(hash);
-        let mut chain = self.lock_chain(inner, hash);
+        let mut chain = self.held.lock_chain(inner, hash);
         let found = Local::find_locked(inner, &chain, NO_GUESS, tag, key);
         let present = found.map_or(0, |(_, entry)| entry.version());
         if present >= meta.version {
             drop(chain);
-            self.cancel(inner, Some(reservation));
+            self.appenders.cancel(&inner.log, Some(reservation));
             return Ok(Installed::Older { present });
         }
         let header = Header::with_kind(Kind::Put, shape, meta, shard.get(), body_crc);
@@ -200,8 +200,8 @@ impl Local {
             }
             Err(IndexFull) => {
                 drop(chain);
-                self.cancel(inner, Some(reservation));
-                self.counts.out_of_memory += 1;
+                self.appenders.cancel(&inner.log, Some(reservation));
+                self.tally.counts.out_of_memory += 1;
                 full
             }
         }
@@ -215,7 +215,7 @@ impl Local {
     ) -> Result<Installed, NotInstalled> {
         let Replica { key, hash, version, shard, .. } = *replica;
         let (mut chain, found) = loop {
-            let chain = self.lock_chain(inner, hash);
+            let chain = self.held.lock_chain(inner, hash);
             let found = Local::find_locked(inner, &chain, NO_GUESS, Tag::of(hash), key);
             let present = found.map_or(0, |(_, entry)| entry.version());
             if present >= version {
@@ -232,7 +232,7 @@ impl Local {
         };
         if let Some((position, entry)) = found {
             self.unlink_bare(inner, &mut chain, position, entry);
-            self.note_changed(key);
+            self.changes.changed(key);
         }
         chain.finish_with(version);
         Ok(Installed::Newest)
@@ -262,14 +262,14 @@ impl Local {
     /// Removes the entry that `seen` named, if its key still has it.
     fn remove_seen(&mut self, inner: &Inner, seen: Slot, entry: Entry<'_>) {
         let hash = inner.hasher.hash(entry.key());
-        let mut chain = self.lock_chain(inner, hash);
+        let mut chain = self.held.lock_chain(inner, hash);
         let found = match &inner.tree {
             None => chain.find_entry(Tag::of(hash), seen.offset_bytes()),
             Some(tree) => Local::find_ordered_entry(inner, tree, entry.key(), seen.offset_bytes()),
         };
         if let Some(position) = found {
             self.unlink_bare(inner, &mut chain, position, entry);
-            self.note_gone(entry.key());
+            self.changes.gone(entry.key());
             chain.finish();
         }
     }

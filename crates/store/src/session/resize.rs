@@ -30,19 +30,19 @@ impl Local {
     /// items to the index, now and then.
     #[inline]
     pub(super) fn settle_chunk(&mut self, inner: &Inner, request_count: usize) {
-        let net = self.unsettled.wrapping_add(self.counts.items.cast_signed());
+        let net = self.tally.unsettled_items();
         if net.unsigned_abs() >= SETTLE_ITEMS {
             self.settle_and_resize(inner, request_count);
         }
-        if self.unlinked.len() + self.unlinked_nodes.len() >= SETTLE_LINES {
-            self.free_retired(inner);
+        if self.retired.unlinked_count() >= SETTLE_LINES {
+            self.retired.free_some(inner);
         }
     }
 
     #[cold]
     fn settle_and_resize(&mut self, inner: &Inner, request_count: usize) {
-        let net = self.unsettled.wrapping_add(self.counts.items.cast_signed());
-        if self.settle_items(inner) {
+        let net = self.tally.unsettled_items();
+        if self.tally.settle(inner) {
             // At most as many as this call may have inserted: a flush leaves a far greater
             // difference.
             let heads_max = (request_count as u64).max(STEP_HEADS.into());
@@ -51,21 +51,12 @@ impl Local {
         }
     }
 
-    /// Reports the changed number of items to the index; returns whether it should be resized.
-    pub(super) fn settle_items(&mut self, inner: &Inner) -> bool {
-        let unpublished = self.counts.items.cast_signed();
-        let net = self.unsettled.wrapping_add(unpublished);
-        // The changes in `counts` are added again when they are published.
-        self.unsettled = unpublished.wrapping_neg();
-        inner.index.count_items(net)
-    }
-
     /// A bounded step of growing or shrinking; true: more is due. The session holds no reference
     /// and no lock.
     pub(super) fn resize_step(&mut self, inner: &Inner) -> bool {
         // Housekeeping removes items as well, even without requests.
-        if self.unsettled.unsigned_abs() >= SETTLE_ITEMS {
-            self.settle_items(inner);
+        if self.tally.unsettled_published().unsigned_abs() >= SETTLE_ITEMS {
+            self.tally.settle(inner);
         }
         self.resize_heads(inner, STEP_HEADS)
     }
@@ -75,14 +66,13 @@ impl Local {
             return false;
         }
         debug_assert!(self.held.is_empty(), "I2 of the session");
-        self.free_retired(inner);
+        self.retired.free_some(inner);
         let mut budget = Budget { heads, key_bytes: Cell::new(STEP_KEY_BYTES) };
         while budget.is_left() {
             let Some(mut job) = inner.index.next_move() else { break };
             match self.resize_partition(inner, &mut job, &mut budget) {
                 Moved::All => {
-                    let block = inner.index.end_move(job);
-                    self.retired.push_back((inner.epochs.advance(), block));
+                    self.retired.add(inner, inner.index.end_move(job));
                 }
                 Moved::Heads(_) => inner.index.put_back(job),
                 Moved::Blocked => {
@@ -111,7 +101,7 @@ impl Local {
             inner.index.foresee(job, |slot| {
                 crate::prefetch::line(inner.log.address(slot.offset_bytes()));
             });
-            match inner.index.move_next(job, hash_of, &mut self.unlinked) {
+            match inner.index.move_next(job, hash_of, &mut self.retired.lines) {
                 Moved::Heads(heads) => budget.heads = budget.heads.saturating_sub(heads),
                 ended => return ended,
             }

@@ -52,7 +52,7 @@ impl Local {
         len_bytes: usize,
         queue: Queue,
     ) -> Option<Reservation> {
-        self.appender_for(inner, queue).reserve(&inner.log, len_bytes, Purpose::Write)
+        self.appenders.for_write(inner, queue).reserve(&inner.log, len_bytes, Purpose::Write)
     }
 
     /// Reserves space for one entry of a client's write, by making room; `None`: out of memory.
@@ -66,7 +66,7 @@ impl Local {
     ) -> Option<Reservation> {
         if !self.held.is_empty() {
             let purpose = Purpose::Held(self.place);
-            let appender = self.appender_for(inner, queue);
+            let appender = self.appenders.for_write(inner, queue);
             return appender.reserve(&inner.log, len_bytes, purpose);
         }
         if self.borrow_reserve(inner, len_bytes, queue) {
@@ -74,13 +74,13 @@ impl Local {
         }
         // Other sessions may take the freed space, but only by finishing writes of their own.
         while self.make_room_for(inner, now, len_bytes) {
-            let appender = self.appender_for(inner, queue);
+            let appender = self.appenders.for_write(inner, queue);
             let reservation = appender.reserve(&inner.log, len_bytes, Purpose::Write);
             if reservation.is_some() {
                 return reservation;
             }
         }
-        self.counts.out_of_memory += 1;
+        self.tally.counts.out_of_memory += 1;
         None
     }
 
@@ -90,7 +90,7 @@ impl Local {
         if !self.held.is_empty() || inner.log.run_len(len_bytes as u64) > 1 {
             return false;
         }
-        let appender = self.appender_for(inner, queue);
+        let appender = self.appenders.for_write(inner, queue);
         let reservation = appender.reserve(&inner.log, len_bytes, Purpose::Ahead);
         reservation.map(|reservation| appender.cancel(&inner.log, reservation)).is_some()
     }
@@ -140,7 +140,7 @@ impl Local {
         loop {
             self.note(inner);
             inner.epochs.quiesce(self.place);
-            self.drain_retired(inner);
+            self.retired.drain(inner);
             let changes = inner.log.allocator().table.change_count();
             inner.log.free_waiting(&inner.epochs);
             if want.is_there(inner) {

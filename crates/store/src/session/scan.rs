@@ -155,7 +155,7 @@ impl Session {
         heads_max: u64,
         mut visit: impl FnMut(&Item<'_>),
     ) -> Drawn {
-        if self.inner.item_count(&self.local.counts) == 0 {
+        if self.inner.item_count(&self.local.tally.counts) == 0 {
             return Drawn { is_found: false, visited: 0 };
         }
         if self.inner.tree.is_some() {

@@ -79,8 +79,8 @@ impl Session {
         local.have_room_for_deletes(inner, now, hashes.len());
         let has_room = local.keep_room(inner, now, &room);
         // An insert under the locks takes missing nodes without making room.
-        local.have_nodes(inner);
-        inner.index.lock_all(hashes.iter().copied(), &mut local.held);
+        local.nodes.prepare(inner);
+        local.held.lock_all(inner, hashes);
         LockedSession { session: self, has_room }
     }
 }
@@ -177,7 +177,7 @@ impl LockedSession<'_> {
         }
         for (request_index, request) in requests.iter().enumerate() {
             let head = inner.index.head_of(request.hash);
-            assert!(local.held.binary_search(&head).is_ok(), "K11: the key was not locked");
+            assert!(local.held.has(head), "K11: the key was not locked");
             let call = Call { inner, now, request_index, guess: NO_GUESS };
             match &request.op {
                 Op::Set(_) | Op::Delete | Op::Update(_) if is_refusing => {
@@ -214,10 +214,7 @@ impl LockedSession<'_> {
 impl Drop for LockedSession<'_> {
     fn drop(&mut self) {
         let Session { inner, local } = &mut *self.session;
-        let held_count = local.held.len();
-        for head in local.held.drain(..) {
-            inner.index.unlock_raw(head);
-        }
+        let held_count = local.held.release(inner);
         if self.has_room == HasRoom::Kept {
             inner.log.end_keep(local.place);
         }
@@ -226,7 +223,7 @@ impl Drop for LockedSession<'_> {
             durable.end(local.place);
         }
         inner.epochs.quiesce(local.place);
-        local.keep_few_nodes(inner);
+        local.nodes.keep_few(inner);
         local.settle_chunk(inner, held_count);
         local.publish_counts(inner);
     }

@@ -57,10 +57,10 @@ impl Local {
         let queue = self.queue_for(call, hash);
         let mut space = Space::Open;
         loop {
-            self.have_nodes(inner);
+            self.nodes.prepare(inner);
             let mut seen = Seens::default();
             match self.try_update(call, key, hash, update, (queue, space), &mut seen) {
-                Attempt::Done(_) if self.node_shortage > 0 => {
+                Attempt::Done(_) if self.nodes.is_short() => {
                     if !self.has_nodes_now(inner, now) {
                         sink.outcome(request_index, Outcome::OutOfMemory, Pins(inner));
                         break;
@@ -85,7 +85,7 @@ impl Local {
                     if is_touch && space == Space::Open {
                         space = Space::Survivors;
                     } else {
-                        self.counts.out_of_memory += 1;
+                        self.tally.counts.out_of_memory += 1;
                         sink.outcome(request_index, Outcome::OutOfMemory, Pins(inner));
                         break;
                     }
@@ -145,13 +145,13 @@ impl Local {
         seen: &'s mut Seens<'a>,
     ) -> Attempt<'s, U::Refusal> {
         let Call { inner, now, guess, .. } = call;
-        let (tag, chain) = (Tag::of(hash), self.lock_chain(inner, hash));
+        let (tag, chain) = (Tag::of(hash), self.held.lock_chain(inner, hash));
         let found = Local::find_locked(inner, &chain, guess, tag, key);
         let Seens { old, new } = seen;
         *old = Local::see_live(found.map(|(_, entry)| entry), now);
         let old = old.as_ref().map(Seen::item);
         if old.is_none() && found.is_some() {
-            self.note_gone(key);
+            self.changes.gone(key);
         }
         let Some(mut pieces) = self.pieces_for(inner, update, old.as_ref()) else {
             return Attempt::Done(Outcome::OutOfMemory);
@@ -220,7 +220,7 @@ impl Local {
     ) -> Option<Pieces<'v>> {
         self.scratch.buffer.clear();
         let has_room = self.scratch.make_room(&inner.scratch_room, update.made_len_max(old));
-        self.counts.out_of_memory += u64::from(!has_room);
+        self.tally.counts.out_of_memory += u64::from(!has_room);
         has_room.then(|| Pieces::in_buffer(std::mem::take(&mut self.scratch.buffer)))
     }
 
@@ -246,7 +246,7 @@ impl Local {
             let seen = entry.see();
             inner.mark(position);
             chain.finish();
-            self.note_changed(key);
+            self.changes.changed(key);
             return Written::Entry(seen);
         }
         let len_bytes = shape.len_bytes();
@@ -256,8 +256,8 @@ impl Local {
             false => Purpose::Held(self.place),
         };
         let (appender, purpose) = match space {
-            Space::Open => (self.appender_for(inner, queue), purpose),
-            Space::Survivors => (&mut self.survivors, Purpose::Touch),
+            Space::Open => (self.appenders.for_write(inner, queue), purpose),
+            Space::Survivors => (&mut self.appenders.survivors, Purpose::Touch),
         };
         let Some(reservation) = appender.reserve(&inner.log, len_bytes, purpose) else {
             return Written::NoRoom { len_bytes };
@@ -274,8 +274,8 @@ impl Local {
             }
             Err(IndexFull) => {
                 drop(chain);
-                self.cancel(inner, Some(reservation));
-                self.counts.out_of_memory += 1;
+                self.appenders.cancel(&inner.log, Some(reservation));
+                self.tally.counts.out_of_memory += 1;
                 Written::IndexFull
             }
         }

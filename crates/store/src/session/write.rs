@@ -47,7 +47,7 @@ impl Local {
         loop {
             let mut old = None;
             let outcome = self.set_outcome(call, key, hash, set, &mut old);
-            if self.node_shortage == 0 {
+            if !self.nodes.is_short() {
                 sink.outcome(call.request_index, outcome, Pins(call.inner));
                 return;
             }
@@ -85,7 +85,7 @@ impl Local {
         let old = entry.read(&mut word);
         let written = LastUse::written(call.now);
         let version = replace_in_place(inner, chain, (position, entry), set.value, written);
-        self.note_changed(key);
+        self.changes.changed(key);
         sink.outcome(request_index, Outcome::Stored { version, old: Some(old) }, Pins(inner));
         true
     }
@@ -110,18 +110,18 @@ impl Local {
         if shape.is_in_place() && !inner.tuning.replaces_in_place {
             shape = shape.at_rest();
         } else if shape.is_in_place() {
-            let chain = self.lock_chain(inner, hash);
+            let chain = self.held.lock_chain(inner, hash);
             let found = Local::find_locked(inner, &chain, guess, tag, key);
             if let Some((position, entry)) = found.filter(|(_, entry)| entry.takes_in_place(shape))
             {
                 let outcome = set_in_place(call, chain, (position, entry), set, seen);
                 if let Outcome::Stored { .. } = &outcome {
-                    self.note_changed(key);
+                    self.changes.changed(key);
                 }
                 return outcome;
             }
         }
-        self.have_nodes(inner);
+        self.nodes.prepare(inner);
         if matches!(set.expiry, Expiry::At(at) if at <= now) {
             return self.set_dead(call, key, hash, set, seen);
         }
@@ -138,13 +138,13 @@ impl Local {
         };
         Appender::fill(&inner.log, reservation, shape, key, set.value);
         let body_crc = inner.sum_body(shape, key, set.value);
-        let mut chain = self.lock_chain(inner, hash);
+        let mut chain = self.held.lock_chain(inner, hash);
         let found = Local::find_locked(inner, &chain, guess, tag, key);
         *seen = Local::see_live(found.map(|(_, entry)| entry), now);
         let old = seen.as_ref().map(Seen::item);
         if let Some(outcome) = set.condition.refusal(old) {
             drop(chain);
-            self.cancel(inner, reserved.ok());
+            self.appenders.cancel(&inner.log, reserved.ok());
             return outcome;
         }
         let meta = meta_of(set, chain.next_version(), old);
@@ -157,8 +157,8 @@ impl Local {
             }
             Err(IndexFull) => {
                 drop(chain);
-                self.cancel(inner, reserved.ok());
-                self.counts.out_of_memory += 1;
+                self.appenders.cancel(&inner.log, reserved.ok());
+                self.tally.counts.out_of_memory += 1;
                 Outcome::OutOfMemory
             }
         }
@@ -176,7 +176,7 @@ impl Local {
     ) -> Outcome<'s, R> {
         let Call { inner, now, guess, .. } = call;
         loop {
-            let chain = self.lock_chain(inner, hash);
+            let chain = self.held.lock_chain(inner, hash);
             let found = Local::find_locked(inner, &chain, guess, Tag::of(hash), key);
             *seen = Local::see_live(found.map(|(_, entry)| entry), now);
             if is_refused(set, seen) {
@@ -248,12 +248,6 @@ impl Local {
         Outcome::TooLarge { len_bytes, max_bytes: inner.value_max_bytes(key.len()) }
     }
 
-    pub(super) fn cancel(&mut self, inner: &Inner, reservation: Option<Reservation>) {
-        if let Some(reservation) = reservation {
-            self.appender_by(reservation.role).cancel(&inner.log, reservation);
-        }
-    }
-
     /// Points the key's slot at a complete entry. If the index is full, the caller gives the space
     /// back.
     #[inline]
@@ -272,17 +266,17 @@ impl Local {
             // An item that was read before stays worth keeping.
             let slot = slot.with_marks(position.slot.marks());
             Local::point(inner, chain, position, old.key(), slot);
-            self.count_removed(inner, position, old);
+            self.tally.remove(inner, position, old);
         } else {
             self.insert(inner, chain, slot)?;
         }
-        let appender = self.appender_by(reservation.role);
+        let appender = self.appenders.by_role(reservation.role);
         appender.published(&inner.log, reservation, meta.expires_at);
-        self.count_added(len_bytes, meta.expires_at.is_some());
+        self.tally.add(len_bytes, meta.expires_at.is_some());
         // SAFETY: just published by this session, which does not quiesce inside a request.
         let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
-        if self.changes.is_some() {
-            self.note_changed(entry.key());
+        if self.changes.is_on() {
+            self.changes.changed(entry.key());
         }
         Ok(entry)
     }
@@ -298,7 +292,7 @@ impl Local {
         if let Some(tree) = &inner.tree {
             // SAFETY: the entry was completed by this session, which publishes it now.
             let key = unsafe { inner.log.entry(slot.offset_bytes()) }.key();
-            return self.insert_ordered(inner, tree, key, slot);
+            return self.nodes.insert(inner, tree, key, slot);
         }
         if chain.insert(slot).is_ok() {
             return Ok(());
@@ -318,7 +312,7 @@ impl Local {
         let drops = inner.config.lossy_index || inner.config.mode == crate::Mode::Evict;
         if !drops {
             // Under locks of several keys a session waits for nothing (I2).
-            self.node_shortage = usize::from(self.held.is_empty());
+            self.nodes.set_shortage(usize::from(self.held.is_empty()));
             return Err(IndexFull);
         }
         let mut oldest: Option<((u64, u64), Position)> = None;
@@ -334,12 +328,12 @@ impl Local {
         }
         let (_, position) = oldest.ok_or(IndexFull)?;
         let entry = Local::entry_of(inner, position);
-        self.counts.evicted_by_index += 1;
-        self.note_evicted(entry);
-        self.counts.evicted_unread += u64::from(position.slot.marks() == 0);
+        self.tally.counts.evicted_by_index += 1;
+        self.evictions.note(entry);
+        self.tally.counts.evicted_unread += u64::from(position.slot.marks() == 0);
         chain.replace(position, slot);
-        self.note_gone(entry.key());
-        self.count_removed(inner, position, entry);
+        self.changes.gone(entry.key());
+        self.tally.remove(inner, position, entry);
         Ok(())
     }
 
@@ -352,7 +346,7 @@ impl Local {
     ) {
         let Call { inner, now, request_index, guess } = call;
         loop {
-            let chain = self.lock_chain(inner, hash);
+            let chain = self.held.lock_chain(inner, hash);
             let found = Local::find_locked(inner, &chain, guess, Tag::of(hash), key);
             let seen = Local::see_live(found.map(|(_, entry)| entry), now);
             let outcome = match (self.delete_locked(inner, chain, found), &seen) {
@@ -377,7 +371,7 @@ impl Local {
         let Some((position, entry)) = found else { return true };
         let is_unlinked = self.unlink(inner, &mut chain, position, entry);
         if is_unlinked {
-            self.note_changed(entry.key());
+            self.changes.changed(entry.key());
             chain.finish();
         }
         is_unlinked

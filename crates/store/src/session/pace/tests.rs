@@ -8,7 +8,8 @@ use std::sync::Arc;
 use base::UnixMillis;
 
 use super::ENTRIES_MAX;
-use crate::session::{FREED_MAX, Work};
+use crate::session::Work;
+use crate::session::retired::FREED_MAX;
 use crate::{
     Condition, Eviction, Expiry, HugePages, IndexKind, Mode, NoUpdate, Op, Outcome, Pins, Request,
     Session, Set, Sink, Store, StoreConfig,
@@ -50,13 +51,14 @@ fn set(value: &[u8]) -> Op<'_, NoUpdate> {
     Op::Set(Set { value, client_flags: 0, expiry, condition })
 }
 
-/// Makes one call with a request for each id; returns the housekeeping that it did.
+/// Makes one call with a request for each id; returns the housekeeping that it did, and the number
+/// of blocks of the index that it freed.
 fn call<'v>(
     store: &Store,
     session: &mut Session,
     ids: impl Iterator<Item = u64>,
     op: impl Fn(u64) -> Op<'v, NoUpdate>,
-) -> Work {
+) -> (Work, u64) {
     let keys: Vec<(u64, [u8; 8])> = ids.map(|id| (id, id.to_le_bytes())).collect();
     let request = |(id, key): &'_ (u64, [u8; 8])| (*key, op(*id));
     let owned: Vec<_> = keys.iter().map(request).collect();
@@ -64,15 +66,15 @@ fn call<'v>(
         .iter()
         .map(|(key, op)| Request { key, hash: store.key_hasher().hash(key), op: *op })
         .collect();
-    let before = session.local.work;
+    let (before, freed_before) = (session.local.work, session.local.retired.freed_count());
     session.execute(UnixMillis(1), &requests, &mut Served);
     let after = session.local.work;
-    Work {
+    let work = Work {
         seen_entries: after.seen_entries - before.seen_entries,
         seen_bytes: after.seen_bytes - before.seen_bytes,
-        freed_blocks: after.freed_blocks - before.freed_blocks,
         segments_in_writes: after.segments_in_writes - before.segments_in_writes,
-    }
+    };
+    (work, session.local.retired.freed_count() - freed_before)
 }
 
 /// A pseudo-random number below `end`.
@@ -86,18 +88,18 @@ fn check(mode: Mode, eviction: Eviction, key_count: u64, value_lens: &[usize]) {
     let store = open(mode, eviction, 1, 2 << 20);
     let mut session = store.session().unwrap();
     let value = vec![7_u8; 64 << 10];
-    let mut most = Work::default();
+    let (mut most, mut freed_most) = (Work::default(), 0);
     for round in 0..12_000_u64 {
         let ids = (0..BATCH as u64).map(|at| match round * BATCH as u64 + at {
             place if place < key_count => place,
             place => shuffled(place, key_count),
         });
-        let work = call(&store, &mut session, ids, |id| match round % 4 {
+        let (work, freed_count) = call(&store, &mut session, ids, |id| match round % 4 {
             3 if mode == Mode::Evict => Op::Get,
             _ => set(&value[..value_lens[(id + round) as usize % value_lens.len()]]),
         });
         most.seen_entries = most.seen_entries.max(work.seen_entries);
-        most.freed_blocks = most.freed_blocks.max(work.freed_blocks);
+        freed_most = freed_most.max(freed_count);
         most.segments_in_writes += work.segments_in_writes;
     }
     let stats = store.stats();
@@ -107,7 +109,7 @@ fn check(mode: Mode, eviction: Eviction, key_count: u64, value_lens: &[usize]) {
     assert_eq!(most.segments_in_writes, 0, "{what}: no write has emptied a segment");
     assert!(most.seen_entries <= ENTRIES_MAX as u64 + GROUP, "{most:?}");
     let retired_max = ENTRIES_MAX as u64 + GROUP + BATCH as u64;
-    assert!(most.freed_blocks <= FREED_MAX as u64 + retired_max, "{most:?}");
+    assert!(freed_most <= FREED_MAX as u64 + retired_max, "{freed_most}");
     drop(session);
     store.validate();
 }
@@ -140,20 +142,20 @@ fn lines_that_wait_for_a_reader_are_freed_some_at_a_time_when_it_has_gone() {
     // The reader does nothing while the index grows, which leaves old heads and lines behind.
     for first in (0..KEYS).step_by(BATCH) {
         let ids = first..first + BATCH as u64;
-        let work = call(&store, &mut session, ids, |_| set(b"too long for a word"));
-        assert!(work.freed_blocks <= freed_max, "{work:?}");
+        let (_, freed_count) = call(&store, &mut session, ids, |_| set(b"too long for a word"));
+        assert!(freed_count <= freed_max, "{freed_count}");
     }
-    let waiting = session.local.retired.len();
+    let waiting = session.local.retired.waiting_count();
     assert!(waiting > 10 * FREED_MAX, "{waiting} blocks wait");
     let mut calls = 0;
-    while session.local.retired.len() > FREED_MAX {
+    while session.local.retired.waiting_count() > FREED_MAX {
         reader.quiesce();
         // Keys that come and go, so that the session does housekeeping; no caller calls `maintain`.
         let op = |_| if calls % 2 == 0 { Op::Delete } else { set(b"too long for a word") };
-        let work = call(&store, &mut session, 0..BATCH as u64, op);
-        assert!(work.freed_blocks <= freed_max, "{work:?}");
+        let (_, freed_count) = call(&store, &mut session, 0..BATCH as u64, op);
+        assert!(freed_count <= freed_max, "{freed_count}");
         calls += 1;
-        assert!(calls <= waiting, "{} blocks are left", session.local.retired.len());
+        assert!(calls <= waiting, "{} blocks are left", session.local.retired.waiting_count());
     }
     drop((session, reader));
     store.validate();
