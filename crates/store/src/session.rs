@@ -21,6 +21,7 @@ mod durable;
 mod evicted;
 mod execute;
 mod expire;
+mod find;
 mod flush;
 mod held;
 mod hot;
@@ -49,10 +50,9 @@ mod write;
 use std::sync::Arc;
 
 use base::UnixMillis;
-use index::hash::slot::{Slot, Tag};
 use index::hash::{Chain, Position};
 
-use crate::entry::{Entry, Seen};
+use crate::entry::Entry;
 use crate::inner::Inner;
 use crate::log::Purpose;
 use crate::pin::Pins;
@@ -61,10 +61,14 @@ use crate::tuning::Prefetch;
 
 use appenders::Appenders;
 use changed::ChangeNotes;
+use deletes::close_passed;
+use durable::{bury, note_published};
 use evicted::EvictionNotes;
-use execute::Guess;
+use expire::expire_step;
 use held::Held;
 use nodes::NodeStock;
+use reclaim::drop_job;
+use resize::resize_step;
 use retired::Retired;
 use tally::Tally;
 
@@ -178,17 +182,17 @@ impl Session {
     /// before, and empty the segment that this one has begun to empty.
     #[inline]
     pub fn quiesce(&mut self) {
-        self.local.drop_job(&self.inner);
-        self.local.note(&self.inner);
+        drop_job(&mut self.local, &self.inner);
+        note_published(&mut self.local, &self.inner);
         self.inner.epochs.quiesce(self.local.place);
     }
 
     /// Before a blocking wait: holds nothing back until [`Session::unpark`] (K12).
     pub fn park(&mut self) {
-        self.local.drop_job(&self.inner);
+        drop_job(&mut self.local, &self.inner);
         self.local.publish_counts(&self.inner);
         self.local.tally.settle(&self.inner);
-        self.local.note(&self.inner);
+        note_published(&mut self.local, &self.inner);
         self.inner.epochs.park(self.local.place);
     }
 
@@ -218,14 +222,14 @@ impl Session {
     /// reclaims ahead of need, removes expired items. True: more work is waiting.
     pub fn maintain(&mut self, now: UnixMillis) -> bool {
         let Session { inner, local } = self;
-        local.note(inner);
+        note_published(local, inner);
         inner.epochs.quiesce(local.place);
-        local.close_passed(inner);
+        close_passed(local, inner);
         let frees_more = local.retired.free_some(inner);
         let reclaims_more = local.reclaim_ahead(inner, now, room::STEP);
-        let expires_more = local.expire_step(inner, now);
+        let expires_more = expire_step(local, inner, now);
         local.publish_counts(inner);
-        let resizes_more = local.resize_step(inner);
+        let resizes_more = resize_step(local, inner);
         frees_more || reclaims_more || expires_more || resizes_more
     }
 }
@@ -235,47 +239,6 @@ impl Local {
     fn publish_counts(&mut self, inner: &Inner) {
         self.appenders.publish_live(&inner.log);
         self.tally.publish(inner, self.place);
-    }
-
-    /// The entry that a slot names, valid until this session quiesces.
-    #[inline]
-    fn entry_of(inner: &Inner, position: Position) -> Entry<'_> {
-        // SAFETY: the slot was read since the last quiescent point (I1) or under its lock.
-        unsafe { inner.log.entry(position.slot.offset_bytes()) }
-    }
-
-    /// The key's entry, under its chain's lock; the guess of stage 2 is tried first.
-    #[inline]
-    fn find_locked<'a>(
-        inner: &'a Inner,
-        chain: &Chain<'_>,
-        guess: Guess,
-        tag: Tag,
-        key: &[u8],
-    ) -> Option<(Position, Entry<'a>)> {
-        if let Some(tree) = &inner.tree {
-            return Local::find_ordered(inner, tree, tag, key);
-        }
-        let is_key = |slot: Slot| {
-            // SAFETY: the chain's lock keeps its entries in place.
-            let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
-            entry.has_key(key)
-        };
-        let guessed = guess.in_head().and_then(|seen| chain.still_there(seen));
-        let position = match guessed.filter(|position| is_key(position.slot)) {
-            Some(position) => position,
-            None => chain.find(tag, is_key)?,
-        };
-        Some((position, Local::entry_of(inner, position)))
-    }
-
-    /// Points the slot of `key` at another entry, under its chain's lock.
-    #[inline]
-    fn point(inner: &Inner, chain: &mut Chain<'_>, position: Position, key: &[u8], slot: Slot) {
-        match &inner.tree {
-            None => chain.replace(position, slot),
-            Some(tree) => tree.replace(position, key, slot, &inner.log),
-        }
     }
 
     /// Removes an entry under its chain's lock and updates the counters. False: a durable log has
@@ -288,7 +251,7 @@ impl Local {
         position: Position,
         entry: Entry<'_>,
     ) -> bool {
-        if !self.bury(inner, chain, entry, Purpose::Delete) {
+        if !bury(self, inner, chain, entry, Purpose::Delete) {
             return false;
         }
         self.unlink_bare(inner, chain, position, entry);
@@ -312,12 +275,6 @@ impl Local {
         }
         self.tally.remove(inner, position, entry);
     }
-
-    /// The entry as a client sees it: nothing once it has expired.
-    #[inline]
-    fn see_live(entry: Option<Entry<'_>>, now: UnixMillis) -> Option<Seen<'_>> {
-        entry.filter(|entry| !entry.is_expired(now)).map(Entry::see)
-    }
 }
 
 impl Drop for Session {
@@ -325,8 +282,8 @@ impl Drop for Session {
         let Session { inner, local } = self;
         debug_assert!(local.held.is_empty(), "I2: locks are given back before the session");
         local.appenders.close(&inner.log);
-        local.note(inner);
-        local.drop_job(inner);
+        note_published(local, inner);
+        drop_job(local, inner);
         local.publish_counts(inner);
         local.tally.settle(inner);
         local.nodes.keep_none(inner);

@@ -114,106 +114,108 @@ pub(super) fn delete_shape(key_len_bytes: usize) -> Shape {
     Shape::new(key_len_bytes, 0, 0, true).at_rest()
 }
 
-impl Local {
-    /// Reserves space for a delete whose chain is locked, without making room.
-    pub(super) fn reserve_for_delete(
-        &mut self,
-        inner: &Inner,
-        len_bytes: usize,
-        purpose: Purpose,
-    ) -> Option<Reservation> {
-        let log = &inner.log;
-        let mut reserved = self.appenders.writes.reserve(log, len_bytes, Purpose::Write);
-        if reserved.is_none() && !self.held.is_empty() && log.allocator().has_kept(self.place) {
-            // Room was kept for it where the other entries go, in the order of the writes.
-            reserved = self.appenders.writes.reserve(log, len_bytes, Purpose::Held(self.place));
-        }
-        let reserved =
-            reserved.or_else(|| self.appenders.survivors.reserve(log, len_bytes, purpose));
-        // Under locks of several keys room cannot be made, but may have been kept.
-        if reserved.is_none() && !self.held.is_empty() {
-            return self.appenders.survivors.reserve(log, len_bytes, Purpose::Held(self.place));
-        }
-        reserved
+/// Reserves space for a delete whose chain is locked, without making room.
+pub(super) fn reserve_for_delete(
+    local: &mut Local,
+    inner: &Inner,
+    len_bytes: usize,
+    purpose: Purpose,
+) -> Option<Reservation> {
+    let log = &inner.log;
+    let mut reserved = local.appenders.writes.reserve(log, len_bytes, Purpose::Write);
+    if reserved.is_none() && !local.held.is_empty() && log.allocator().has_kept(local.place) {
+        // Room was kept for it where the other entries go, in the order of the writes.
+        reserved = local.appenders.writes.reserve(log, len_bytes, Purpose::Held(local.place));
     }
-
-    /// After a delete that found no space: makes room for one and keeps it for this session. Drops
-    /// every reference it has. False: none can be made now.
-    #[cold]
-    pub(super) fn make_room_for_delete(
-        &mut self,
-        inner: &Inner,
-        now: UnixMillis,
-        key_len_bytes: usize,
-    ) -> bool {
-        if self.held.is_empty() && inner.durable.is_some() {
-            self.are_hints_good = false;
-            let len_bytes = delete_shape(key_len_bytes).len_bytes();
-            // Other sessions may take the freed space, but only by finishing deletes of their own.
-            while self.reclaim_until(inner, now, Want::Delete) {
-                let reserved =
-                    self.appenders.survivors.reserve(&inner.log, len_bytes, Purpose::Delete);
-                if let Some(reservation) = reserved {
-                    self.appenders.survivors.cancel(&inner.log, reservation);
-                    return true;
-                }
-            }
-        }
-        self.tally.counts.out_of_memory += 1;
-        false
+    let reserved = reserved.or_else(|| local.appenders.survivors.reserve(log, len_bytes, purpose));
+    // Under locks of several keys room cannot be made, but may have been kept.
+    if reserved.is_none() && !local.held.is_empty() {
+        return local.appenders.survivors.reserve(log, len_bytes, Purpose::Held(local.place));
     }
+    reserved
+}
 
-    /// Makes room for deletes of `key_count` keys under their locks, where no room can be made; the
-    /// deletes themselves show whether there was enough. Drops every reference this session has.
-    #[inline]
-    pub(super) fn have_room_for_deletes(&mut self, inner: &Inner, now: UnixMillis, keys: usize) {
-        if inner.durable.is_some() && inner.log.available_hint() == 0 {
-            let wanted_bytes = (keys * delete_shape(KEY_GUESS_BYTES).len_bytes()) as u64;
-            let room_bytes =
-                self.appenders.writes.room_bytes().max(self.appenders.survivors.room_bytes());
-            if room_bytes < wanted_bytes {
-                self.reclaim_until(inner, now, Want::Delete);
+/// After a delete that found no space: makes room for one and keeps it for this session. Drops
+/// every reference it has. False: none can be made now.
+#[cold]
+pub(super) fn make_room_for_delete(
+    local: &mut Local,
+    inner: &Inner,
+    now: UnixMillis,
+    key_len_bytes: usize,
+) -> bool {
+    if local.held.is_empty() && inner.durable.is_some() {
+        local.are_hints_good = false;
+        let len_bytes = delete_shape(key_len_bytes).len_bytes();
+        // Other sessions may take the freed space, but only by finishing deletes of their own.
+        while local.reclaim_until(inner, now, Want::Delete) {
+            let reserved =
+                local.appenders.survivors.reserve(&inner.log, len_bytes, Purpose::Delete);
+            if let Some(reservation) = reserved {
+                local.appenders.survivors.cancel(&inner.log, reservation);
+                return true;
             }
         }
     }
+    local.tally.counts.out_of_memory += 1;
+    false
+}
 
-    /// Reclaims ahead of need, once no segment is sparse enough: first for the part of the reserve
-    /// that deletes have used, then for writes.
-    pub(super) fn pass_ahead(&mut self, inner: &Inner) -> Found {
-        if inner.durable.is_none() {
-            return Found::Nothing;
+/// Makes room for deletes of `key_count` keys under their locks, where no room can be made; the
+/// deletes themselves show whether there was enough. Drops every reference this session has.
+#[inline]
+pub(super) fn have_room_for_deletes(
+    local: &mut Local,
+    inner: &Inner,
+    now: UnixMillis,
+    keys: usize,
+) {
+    if inner.durable.is_some() && inner.log.available_hint() == 0 {
+        let wanted_bytes = (keys * delete_shape(KEY_GUESS_BYTES).len_bytes()) as u64;
+        let room_bytes =
+            local.appenders.writes.room_bytes().max(local.appenders.survivors.room_bytes());
+        if room_bytes < wanted_bytes {
+            local.reclaim_until(inner, now, Want::Delete);
         }
-        let has_lent = inner.log.allocator().has_lent_to_deletes();
-        let min_bytes = if has_lent { inner.log.segment_bytes() } else { changed_much(inner) };
-        let victim = self.passed_victim(inner, min_bytes);
-        victim.map_or(Found::Nothing, Found::Victim)
     }
+}
 
-    /// The next segment of a pass, which begins if this many bytes of deletes were written or
-    /// dropped.
-    pub(super) fn passed_victim(
-        &mut self,
-        inner: &Inner,
-        changed_min_bytes: u64,
-    ) -> Option<Victim> {
-        let durable = inner.durable.as_ref()?;
-        let age = |segment| durable.sequence_of(segment);
-        let is_due = |sequence| durable.passes_over(sequence, changed_min_bytes);
-        let victim = inner.log.allocator().table.claim_oldest(age, is_due);
-        self.close_passed(inner);
-        victim
+/// Reclaims ahead of need, once no segment is sparse enough: first for the part of the reserve
+/// that deletes have used, then for writes.
+pub(super) fn pass_ahead(local: &mut Local, inner: &Inner) -> Found {
+    if inner.durable.is_none() {
+        return Found::Nothing;
     }
+    let has_lent = inner.log.allocator().has_lent_to_deletes();
+    let min_bytes = if has_lent { inner.log.segment_bytes() } else { changed_much(inner) };
+    let victim = passed_victim(local, inner, min_bytes);
+    victim.map_or(Found::Nothing, Found::Victim)
+}
 
-    /// Closes open segments that a pass has gone beyond: while one is open, the deletes behind it
-    /// stay. Nothing is reserved.
-    pub(super) fn close_passed(&mut self, inner: &Inner) {
-        let Some(durable) = &inner.durable else { return };
-        let Appenders { writes, survivors } = &mut self.appenders;
-        for appender in [writes, survivors] {
-            if appender.close_old(&inner.log, |segment| durable.has_passed(segment)) {
-                // The next pass drops the deletes that this one had to copy because of it.
-                durable.want_pass(changed_much(inner));
-            }
+/// The next segment of a pass, which begins if this many bytes of deletes were written or
+/// dropped.
+pub(super) fn passed_victim(
+    local: &mut Local,
+    inner: &Inner,
+    changed_min_bytes: u64,
+) -> Option<Victim> {
+    let durable = inner.durable.as_ref()?;
+    let age = |segment| durable.sequence_of(segment);
+    let is_due = |sequence| durable.passes_over(sequence, changed_min_bytes);
+    let victim = inner.log.allocator().table.claim_oldest(age, is_due);
+    close_passed(local, inner);
+    victim
+}
+
+/// Closes open segments that a pass has gone beyond: while one is open, the deletes behind it
+/// stay. Nothing is reserved.
+pub(super) fn close_passed(local: &mut Local, inner: &Inner) {
+    let Some(durable) = &inner.durable else { return };
+    let Appenders { writes, survivors } = &mut local.appenders;
+    for appender in [writes, survivors] {
+        if appender.close_old(&inner.log, |segment| durable.has_passed(segment)) {
+            // The next pass drops the deletes that this one had to copy because of it.
+            durable.want_pass(changed_much(inner));
         }
     }
 }

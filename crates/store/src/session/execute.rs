@@ -16,6 +16,11 @@ use base::{KeyHash, UnixMillis};
 use index::hash::Position;
 use index::hash::slot::{Slot, Tag};
 
+use super::expire::meet_expired;
+use super::find::{entry_of, find};
+use super::ordered::execute_chunk_ordered;
+use super::pace::reclaim_in_step;
+use super::resize::settle_chunk;
 use super::{Local, Session};
 use crate::config::BATCH_MAX;
 use crate::entry::{Entry, HEADER_BYTES};
@@ -81,8 +86,8 @@ impl Session {
         for chunk in requests.chunks(inner.config.batch) {
             local.execute_chunk(inner, now, chunk, first, sink);
             inner.epochs.quiesce(local.place);
-            local.settle_chunk(inner, chunk.len());
-            local.reclaim_in_step(inner, now);
+            settle_chunk(local, inner, chunk.len());
+            reclaim_in_step(local, inner, now);
             first += chunk.len();
         }
         local.prefetched_count = 0;
@@ -101,7 +106,7 @@ impl Local {
     ) {
         self.read_now = LastUse::read(now);
         if let Some(tree) = &inner.tree {
-            return self.execute_chunk_ordered(inner, tree, now, chunk, first, sink);
+            return execute_chunk_ordered(self, inner, tree, now, chunk, first, sink);
         }
         self.mark_limit = inner.mark_limit();
         if self.prefetched_count < chunk.len() && chunk.len() > 1 {
@@ -172,7 +177,7 @@ impl Local {
         let item = entry.read(&mut word);
         if item.expires_at.is_some_and(|at| at <= now) {
             sink.outcome(request_index, Outcome::Miss, Pins(inner));
-            return self.meet_expired(inner, now, request.hash, request.key);
+            return meet_expired(self, inner, now, request.hash, request.key);
         }
         if position.slot.marks() < self.mark_limit {
             inner.index.mark(position, self.mark_limit);
@@ -333,7 +338,7 @@ fn find_guessed<'a, U>(
         let slot = inner.index.slot_at(guess.bucket, usize::from(guess.index));
         let position = Position { bucket: guess.bucket, index: usize::from(guess.index), slot };
         if slot.same_entry(guess.slot) && (!guess.is_overflow || is_linked(inner, guess, request)) {
-            let entry = Local::entry_of(inner, position);
+            let entry = entry_of(inner, position);
             if entry.has_key(request.key) {
                 return Some((position, entry));
             }
@@ -347,22 +352,4 @@ fn find_guessed<'a, U>(
 #[cold]
 fn is_linked<U>(inner: &Inner, guess: &Guess, request: &Request<'_, U>) -> bool {
     inner.index.overflow_of(inner.index.head_of(request.hash)) == Some(guess.bucket)
-}
-
-/// Looks a key up without a lock (K9).
-pub(super) fn find<'a>(
-    inner: &'a Inner,
-    head: u32,
-    hash: KeyHash,
-    key: &[u8],
-) -> Option<(Position, Entry<'a>)> {
-    if let Some(tree) = &inner.tree {
-        return Local::find_ordered(inner, tree, Tag::of(hash), key);
-    }
-    let position = inner.index.find(head, hash, |slot| {
-        // SAFETY: the slot was read since this session's last quiescent point.
-        let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
-        entry.has_key(key)
-    })?;
-    Some((position, Local::entry_of(inner, position)))
 }

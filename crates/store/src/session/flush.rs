@@ -16,8 +16,10 @@
 use base::KeyHash;
 use index::hash::slot::{Slot, Tag};
 
-use super::ordered_walk::{WALK_STEP, collect_behind, key_of};
-use super::{Local, Session};
+use super::Session;
+use super::durable::note_published;
+use super::find::entry_of;
+use super::ordered_walk::{WALK_STEP, collect_behind, key_of, remove_ordered};
 
 /// Buckets that one step empties.
 const STEP_HEADS: u32 = 64;
@@ -98,7 +100,7 @@ impl Session {
             }
         };
         let Session { inner, local } = self;
-        local.note(inner);
+        note_published(local, inner);
         if let Some(durable) = &inner.durable {
             durable.end(local.place);
         }
@@ -136,7 +138,7 @@ impl Session {
         chain.entries(|position| removed.push(position));
         if inner.durable.is_some() {
             for position in removed {
-                let entry = Local::entry_of(inner, position);
+                let entry = entry_of(inner, position);
                 let tag = Tag::of(inner.hasher.hash(entry.key()));
                 let named = chain.find_entry(tag, position.slot.offset_bytes());
                 if let Some(position) = named {
@@ -152,7 +154,7 @@ impl Session {
         // After the slots: a segment that counts no live bytes may be retired at once. Before the
         // unlocking: a session that finds none of a segment's entries alive expects no live bytes.
         for position in removed {
-            let entry = Local::entry_of(inner, position);
+            let entry = entry_of(inner, position);
             local.tally.remove(inner, position, entry);
         }
         chain.finish();
@@ -167,7 +169,7 @@ impl Session {
         let mut removed = Vec::with_capacity(WALK_STEP);
         collect_behind(inner, tree, last.as_deref(), &mut removed);
         for slot in &removed {
-            local.remove_ordered(inner, tree, *slot);
+            remove_ordered(local, inner, tree, *slot);
         }
         *last = removed.last().map(|slot| key_of(inner, *slot).to_vec());
         removed.len() as u32

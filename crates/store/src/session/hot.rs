@@ -21,7 +21,8 @@ use index::hash::slot::Tag;
 use index::tree::{Hint, HotPlace, Sought, Tree};
 
 use super::execute::{Call, NO_GUESS};
-use super::ordered::Tagged;
+use super::ordered::{Tagged, answer_get};
+use super::pace::quiesce_after_reads;
 use super::{Local, Session, range};
 use crate::config::BATCH_MAX;
 use crate::hot_array::HotArray;
@@ -83,8 +84,8 @@ impl Session {
         }
         let mut first = 0;
         for chunk in requests.chunks(inner.config.batch) {
-            local.read_chunk(inner, tree, &mut hot, (now, first), chunk, sink);
-            local.quiesce_after_reads(inner, now);
+            read_chunk(local, inner, tree, &mut hot, (now, first), chunk, sink);
+            quiesce_after_reads(local, inner, now);
             first += chunk.len();
         }
         local.hot = Some(hot);
@@ -109,7 +110,7 @@ impl Session {
             None => Hint::NONE,
         };
         let end = range::walk_range_from(inner, tree, now, (range, hint), visit);
-        local.quiesce_after_reads(inner, now);
+        quiesce_after_reads(local, inner, now);
         Ok(end)
     }
 
@@ -138,59 +139,57 @@ impl Hot {
     }
 }
 
-impl Local {
-    /// Executes reads, of hot keys or others; the session does not quiesce meanwhile.
-    fn read_chunk<U: Update, S: Sink<U::Refusal>>(
-        &mut self,
-        inner: &Arc<Inner>,
-        tree: &Tree,
-        hot: &mut Hot,
-        (now, first): (UnixMillis, usize),
-        chunk: &[Request<'_, U>],
-        sink: &mut S,
-    ) {
-        self.read_now = LastUse::read(now);
-        // For each request its key's number in the array, and whether its place is tried.
-        let mut found: ArrayVec<(Option<usize>, bool), BATCH_MAX> = ArrayVec::new();
-        let mut astray: ArrayVec<u8, BATCH_MAX> = ArrayVec::new();
-        for (at, request) in chunk.iter().enumerate() {
-            let (index, place) = hot.find(tree, request.key);
-            match place {
-                Some(place) => place.prefetch(tree, &inner.log),
-                None => astray.push(at as u8),
-            }
-            found.push((index, place.is_some()));
+/// Executes reads, of hot keys or others; the session does not quiesce meanwhile.
+fn read_chunk<U: Update, S: Sink<U::Refusal>>(
+    local: &mut Local,
+    inner: &Arc<Inner>,
+    tree: &Tree,
+    hot: &mut Hot,
+    (now, first): (UnixMillis, usize),
+    chunk: &[Request<'_, U>],
+    sink: &mut S,
+) {
+    local.read_now = LastUse::read(now);
+    // For each request its key's number in the array, and whether its place is tried.
+    let mut found: ArrayVec<(Option<usize>, bool), BATCH_MAX> = ArrayVec::new();
+    let mut astray: ArrayVec<u8, BATCH_MAX> = ArrayVec::new();
+    for (at, request) in chunk.iter().enumerate() {
+        let (index, place) = hot.find(tree, request.key);
+        match place {
+            Some(place) => place.prefetch(tree, &inner.log),
+            None => astray.push(at as u8),
         }
-        let mut hints: ArrayVec<Hint, BATCH_MAX> = ArrayVec::new();
-        if !astray.is_empty() {
-            hints.extend(astray.iter().map(|_| Hint::NONE));
-            let sought = |at: usize| {
-                let Request { key, hash, .. } = &chunk[usize::from(astray[at])];
-                Sought { key, tag: Some(Tag::of(*hash)) }
-            };
-            tree.seek_batch(&inner.log, sought, &mut hints);
-        }
-        let mut hints = hints.iter();
-        for (at, (request, (index, is_in_place))) in chunk.iter().zip(found).enumerate() {
-            let call = Call { inner, now, request_index: first + at, guess: NO_GUESS };
-            let log = Tagged { log: &inner.log, tag: Tag::of(request.hash) };
-            let in_place = index
-                .filter(|_| is_in_place)
-                .and_then(|index| hot.places[index].find(tree, request.key, &log));
-            hot.in_place_count += u64::from(in_place.is_some());
-            let position = match in_place {
-                Some(position) => Some(position),
-                None => {
-                    let hint = if is_in_place { None } else { hints.next().copied() };
-                    let hint = hint.unwrap_or(Hint::NONE);
-                    let position = tree.find_hinted(hint, request.key, &log);
-                    if let (Some(index), Some(position)) = (index, position) {
-                        hot.places[index] = HotPlace::of(tree, hint, position);
-                    }
-                    position
+        found.push((index, place.is_some()));
+    }
+    let mut hints: ArrayVec<Hint, BATCH_MAX> = ArrayVec::new();
+    if !astray.is_empty() {
+        hints.extend(astray.iter().map(|_| Hint::NONE));
+        let sought = |at: usize| {
+            let Request { key, hash, .. } = &chunk[usize::from(astray[at])];
+            Sought { key, tag: Some(Tag::of(*hash)) }
+        };
+        tree.seek_batch(&inner.log, sought, &mut hints);
+    }
+    let mut hints = hints.iter();
+    for (at, (request, (index, is_in_place))) in chunk.iter().zip(found).enumerate() {
+        let call = Call { inner, now, request_index: first + at, guess: NO_GUESS };
+        let log = Tagged { log: &inner.log, tag: Tag::of(request.hash) };
+        let in_place = index
+            .filter(|_| is_in_place)
+            .and_then(|index| hot.places[index].find(tree, request.key, &log));
+        hot.in_place_count += u64::from(in_place.is_some());
+        let position = match in_place {
+            Some(position) => Some(position),
+            None => {
+                let hint = if is_in_place { None } else { hints.next().copied() };
+                let hint = hint.unwrap_or(Hint::NONE);
+                let position = tree.find_hinted(hint, request.key, &log);
+                if let (Some(index), Some(position)) = (index, position) {
+                    hot.places[index] = HotPlace::of(tree, hint, position);
                 }
-            };
-            self.answer_get(call, position, sink);
-        }
+                position
+            }
+        };
+        answer_get(local, call, position, sink);
     }
 }

@@ -7,8 +7,9 @@
 
 use base::{KeyHash, UnixMillis};
 
+use super::Session;
+use super::find::find_ordered_entry;
 use super::recover::{RECOVER_ENTRIES, locate};
-use super::{Local, Session};
 use crate::entry::{ALIGN_BYTES, Entry, HEADER_BYTES, HEADER_MAX_BYTES};
 use crate::inner::Inner;
 use crate::warm_table::Row;
@@ -52,7 +53,7 @@ fn is_named(inner: &Inner, hash: KeyHash, entry: Entry<'_>, offset_bytes: u64) -
             let named = |slot: index::hash::slot::Slot| slot.offset_bytes() == offset_bytes;
             inner.index.find(inner.index.head_of(hash), hash, named).is_some()
         }
-        Some(tree) => Local::find_ordered_entry(inner, tree, entry.key(), offset_bytes).is_some(),
+        Some(tree) => find_ordered_entry(inner, tree, entry.key(), offset_bytes).is_some(),
     }
 }
 

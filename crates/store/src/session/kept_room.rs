@@ -198,68 +198,71 @@ pub(super) enum HasRoom {
     No,
 }
 
-impl Local {
-    /// Makes room for entries and keeps it for this session, unless its open segments have it.
-    pub(super) fn keep_room(&mut self, inner: &Inner, now: UnixMillis, room: &Room) -> HasRoom {
-        if room.bytes == 0
-            || room.listed.is_empty() && room.bytes <= self.appenders.room_bytes(inner)
-        {
-            return HasRoom::Open;
-        }
-        for _ in 0..PLANS_MAX {
-            let open = self.opened(inner);
-            let need = room.need(&inner.log, open);
-            // A cache gives up no more than a quarter of the log for writes that may not come.
-            let makes_room = inner.config.mode == Mode::Clean
-                || need.segment_count() <= inner.log.segment_count() / 4;
-            let region = self.appenders.writes.region();
-            let is_kept = need.run_lens().all(|run_len| {
-                self.keep_run(inner, now, run_len, makes_room)
-                    || room.without == Without::NothingWithoutSpare
-                        && inner.log.keep((self.place, Purpose::Touch), run_len, region)
-            });
-            if !is_kept && room.without == Without::Attempts {
-                return HasRoom::Kept;
-            }
-            if is_kept && self.opened(inner) == open {
-                return if need.segment_count() == 0 { HasRoom::Open } else { HasRoom::Kept };
-            }
-            inner.log.end_keep(self.place);
-            if !is_kept {
-                break;
-            }
-        }
-        self.tally.counts.out_of_memory += 1;
-        HasRoom::No
+/// Makes room for entries and keeps it for this session, unless its open segments have it.
+pub(super) fn keep_room(local: &mut Local, inner: &Inner, now: UnixMillis, room: &Room) -> HasRoom {
+    if room.bytes == 0 || room.listed.is_empty() && room.bytes <= local.appenders.room_bytes(inner)
+    {
+        return HasRoom::Open;
     }
+    for _ in 0..PLANS_MAX {
+        let open = open_rooms(local, inner);
+        let need = room.need(&inner.log, open);
+        // A cache gives up no more than a quarter of the log for writes that may not come.
+        let makes_room = inner.config.mode == Mode::Clean
+            || need.segment_count() <= inner.log.segment_count() / 4;
+        let region = local.appenders.writes.region();
+        let is_kept = need.run_lens().all(|run_len| {
+            keep_run(local, inner, now, run_len, makes_room)
+                || room.without == Without::NothingWithoutSpare
+                    && inner.log.keep((local.place, Purpose::Touch), run_len, region)
+        });
+        if !is_kept && room.without == Without::Attempts {
+            return HasRoom::Kept;
+        }
+        if is_kept && open_rooms(local, inner) == open {
+            return if need.segment_count() == 0 { HasRoom::Open } else { HasRoom::Kept };
+        }
+        inner.log.end_keep(local.place);
+        if !is_kept {
+            break;
+        }
+    }
+    local.tally.counts.out_of_memory += 1;
+    HasRoom::No
+}
 
-    /// What is open for clients' writes (R2).
-    fn opened(&self, inner: &Inner) -> Opened {
-        match inner.ghosts.is_some() {
-            // Making room writes to the second queue itself.
-            true => Opened { short_bytes: 0, long_bytes: 0, more_queues: 1 },
-            false => {
-                let (short_bytes, long_bytes) = self.appenders.writes.rooms_bytes();
-                Opened { short_bytes, long_bytes, more_queues: 0 }
-            }
+/// What is open for clients' writes (R2).
+fn open_rooms(local: &Local, inner: &Inner) -> Opened {
+    match inner.ghosts.is_some() {
+        // Making room writes to the second queue itself.
+        true => Opened { short_bytes: 0, long_bytes: 0, more_queues: 1 },
+        false => {
+            let (short_bytes, long_bytes) = local.appenders.writes.rooms_bytes();
+            Opened { short_bytes, long_bytes, more_queues: 0 }
         }
     }
+}
 
-    fn keep_run(&mut self, inner: &Inner, now: UnixMillis, run_len: u32, makes_room: bool) -> bool {
-        let region = self.appenders.writes.region();
-        let mut backoff = Backoff::new();
-        for _ in 0..KEEP_ATTEMPTS_MAX {
-            if inner.log.keep((self.place, Purpose::Write), run_len, region) {
-                return true;
-            }
-            // Other sessions may take the freed room before it is kept, or keep too much.
-            if !makes_room || !self.make_room(inner, now, run_len, 1) {
-                return false;
-            }
-            backoff.snooze();
+fn keep_run(
+    local: &mut Local,
+    inner: &Inner,
+    now: UnixMillis,
+    run_len: u32,
+    makes_room: bool,
+) -> bool {
+    let region = local.appenders.writes.region();
+    let mut backoff = Backoff::new();
+    for _ in 0..KEEP_ATTEMPTS_MAX {
+        if inner.log.keep((local.place, Purpose::Write), run_len, region) {
+            return true;
         }
-        false
+        // Other sessions may take the freed room before it is kept, or keep too much.
+        if !makes_room || !local.make_room(inner, now, run_len, 1) {
+            return false;
+        }
+        backoff.snooze();
     }
+    false
 }
 
 #[cfg(all(test, not(loom)))]

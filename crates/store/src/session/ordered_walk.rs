@@ -6,7 +6,10 @@ use base::UnixMillis;
 use index::hash::slot::{Slot, Tag};
 use index::tree::{Hint, Keys, Origin, Tree, Walk};
 
+use super::durable::note_published;
 use super::expire::HURRY_SHARE;
+use super::find::{entry_of, find_ordered_entry};
+use super::pace::quiesce_after_reads;
 use super::range::walk_range;
 use super::{Local, Session};
 use crate::cursor::UnknownCursor;
@@ -55,7 +58,7 @@ impl Session {
             item_limit: item_target.max(1),
         };
         let walked = walk_range(inner, tree, now, &range, visit);
-        local.quiesce_after_reads(inner, now);
+        quiesce_after_reads(local, inner, now);
         Ok(walked.resume_key.map_or(0, |key| inner.cursors().remember(key)))
     }
 
@@ -93,85 +96,83 @@ impl Session {
     }
 }
 
-impl Local {
-    /// A step of the expiry pass over the tree, from the place where the last step of any session
-    /// ended.
-    pub(super) fn expire_ordered(
-        &mut self,
-        inner: &Inner,
-        tree: &Tree,
-        now: UnixMillis,
-        last: &mut Option<Vec<u8>>,
-    ) -> Swept {
-        let mut slots = Vec::with_capacity(WALK_STEP);
-        collect_behind(inner, tree, last.as_deref(), &mut slots);
-        let mut swept = Swept::default();
-        for slot in &slots {
-            // SAFETY: the slot was read since this session's last quiescent point.
-            let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
-            swept.seen += u32::from(entry.has_expiry());
-            if entry.is_expired(now) && self.remove_ordered(inner, tree, *slot) {
-                self.changes.gone(entry.key());
-                self.tally.counts.expired += 1;
-                swept.expired += 1;
-            }
-        }
-        swept.is_end = slots.len() < WALK_STEP;
-        *last = match swept.is_end {
-            true => None,
-            false => slots.last().map(|slot| key_of(inner, *slot).to_vec()),
-        };
-        swept
-    }
-
-    /// One step of the pass; true: many items had expired, so the next step should follow soon.
-    pub(super) fn expire_step_ordered(
-        &mut self,
-        inner: &Inner,
-        tree: &Tree,
-        now: UnixMillis,
-    ) -> bool {
-        // Another session is taking its step of the shared pass: that is enough.
-        let Some(mut place) = inner.try_expiry_key() else { return false };
-        let swept = self.expire_ordered(inner, tree, now, &mut place);
-        swept.expired > 0 && swept.expired * HURRY_SHARE > swept.seen
-    }
-
-    /// The whole pass at once; true: something had expired. Drops every reference this session has.
-    #[cold]
-    pub(super) fn expire_all_ordered(
-        &mut self,
-        inner: &Inner,
-        tree: &Tree,
-        now: UnixMillis,
-    ) -> bool {
-        let (mut last, mut expired) = (None, 0);
-        loop {
-            let swept = self.expire_ordered(inner, tree, now, &mut last);
-            expired += swept.expired;
-            self.note(inner);
-            inner.epochs.quiesce(self.place);
-            if swept.is_end {
-                return expired > 0;
-            }
+/// A step of the expiry pass over the tree, from the place where the last step of any session
+/// ended.
+pub(super) fn expire_ordered(
+    local: &mut Local,
+    inner: &Inner,
+    tree: &Tree,
+    now: UnixMillis,
+    last: &mut Option<Vec<u8>>,
+) -> Swept {
+    let mut slots = Vec::with_capacity(WALK_STEP);
+    collect_behind(inner, tree, last.as_deref(), &mut slots);
+    let mut swept = Swept::default();
+    for slot in &slots {
+        // SAFETY: the slot was read since this session's last quiescent point.
+        let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
+        swept.seen += u32::from(entry.has_expiry());
+        if entry.is_expired(now) && remove_ordered(local, inner, tree, *slot) {
+            local.changes.gone(entry.key());
+            local.tally.counts.expired += 1;
+            swept.expired += 1;
         }
     }
+    swept.is_end = slots.len() < WALK_STEP;
+    *last = match swept.is_end {
+        true => None,
+        false => slots.last().map(|slot| key_of(inner, *slot).to_vec()),
+    };
+    swept
+}
 
-    /// Removes the entry that `seen` named, if the key still has it.
-    pub(super) fn remove_ordered(&mut self, inner: &Inner, tree: &Tree, seen: Slot) -> bool {
-        let key = key_of(inner, seen);
-        let hash = inner.hasher.hash(key);
-        debug_assert!(seen.has_tag(Tag::of(hash)), "a slot has its key's tag");
-        let mut chain = inner.index.lock(hash);
-        let found = Local::find_ordered_entry(inner, tree, key, seen.offset_bytes());
-        let Some(position) = found else { return false };
-        let entry = Local::entry_of(inner, position);
-        if !self.unlink(inner, &mut chain, position, entry) {
-            return false;
+/// One step of the pass; true: many items had expired, so the next step should follow soon.
+pub(super) fn expire_step_ordered(
+    local: &mut Local,
+    inner: &Inner,
+    tree: &Tree,
+    now: UnixMillis,
+) -> bool {
+    // Another session is taking its step of the shared pass: that is enough.
+    let Some(mut place) = inner.try_expiry_key() else { return false };
+    let swept = expire_ordered(local, inner, tree, now, &mut place);
+    swept.expired > 0 && swept.expired * HURRY_SHARE > swept.seen
+}
+
+/// The whole pass at once; true: something had expired. Drops every reference this session has.
+#[cold]
+pub(super) fn expire_all_ordered(
+    local: &mut Local,
+    inner: &Inner,
+    tree: &Tree,
+    now: UnixMillis,
+) -> bool {
+    let (mut last, mut expired) = (None, 0);
+    loop {
+        let swept = expire_ordered(local, inner, tree, now, &mut last);
+        expired += swept.expired;
+        note_published(local, inner);
+        inner.epochs.quiesce(local.place);
+        if swept.is_end {
+            return expired > 0;
         }
-        chain.finish();
-        true
     }
+}
+
+/// Removes the entry that `seen` named, if the key still has it.
+pub(super) fn remove_ordered(local: &mut Local, inner: &Inner, tree: &Tree, seen: Slot) -> bool {
+    let key = key_of(inner, seen);
+    let hash = inner.hasher.hash(key);
+    debug_assert!(seen.has_tag(Tag::of(hash)), "a slot has its key's tag");
+    let mut chain = inner.index.lock(hash);
+    let found = find_ordered_entry(inner, tree, key, seen.offset_bytes());
+    let Some(position) = found else { return false };
+    let entry = entry_of(inner, position);
+    if !local.unlink(inner, &mut chain, position, entry) {
+        return false;
+    }
+    chain.finish();
+    true
 }
 
 pub(super) fn key_of(inner: &Inner, slot: Slot) -> &[u8] {

@@ -25,6 +25,7 @@
 use base::UnixMillis;
 
 use super::Local;
+use super::durable::note_published;
 use super::reclaim::StepMax;
 use crate::inner::Inner;
 use crate::log::{Aim, Purpose, SEARCH_ROWS, Search};
@@ -126,51 +127,49 @@ impl Pace {
     }
 }
 
-impl Local {
-    /// Reclaims after a chunk of requests; the session holds no reference and no lock.
-    #[inline]
-    pub(super) fn reclaim_in_step(&mut self, inner: &Inner, now: UnixMillis) {
-        if self.lacks_room(inner, LOW_WATER) {
-            self.pay_for_chunk(inner, now);
-        }
+/// Reclaims after a chunk of requests; the session holds no reference and no lock.
+#[inline]
+pub(super) fn reclaim_in_step(local: &mut Local, inner: &Inner, now: UnixMillis) {
+    if local.lacks_room(inner, LOW_WATER) {
+        pay_for_chunk(local, inner, now);
     }
+}
 
-    /// Reclaims after a call that only read; the session holds no reference (I2).
-    #[inline]
-    pub(super) fn quiesce_after_reads(&mut self, inner: &Inner, now: UnixMillis) {
-        inner.epochs.quiesce(self.place);
-        self.reclaim_in_step(inner, now);
-        // Its evictions are published now: the next write of this session may be long in coming.
-        self.publish_counts(inner);
-    }
+/// Reclaims after a call that only read; the session holds no reference (I2).
+#[inline]
+pub(super) fn quiesce_after_reads(local: &mut Local, inner: &Inner, now: UnixMillis) {
+    inner.epochs.quiesce(local.place);
+    reclaim_in_step(local, inner, now);
+    // Its evictions are published now: the next write of this session may be long in coming.
+    local.publish_counts(inner);
+}
 
-    #[cold]
-    fn pay_for_chunk(&mut self, inner: &Inner, now: UnixMillis) {
-        let allocator = inner.log.allocator();
-        let haste_pct = match (allocator.available(Purpose::Ahead), allocator.shortage()) {
-            (1.., 0) => HASTE_PCT,
-            _ => GREAT_HASTE_PCT,
-        };
-        let entries_max = match allocator.has_lent_to_deletes() {
-            true => ENTRIES_OF_DELETES_MAX,
-            false => ENTRIES_MAX,
-        };
-        drop(allocator);
-        let is_begun = self.job.is_some();
-        let due = self.pace.step_for(self.appenders.appended_bytes(), (haste_pct, entries_max));
-        let Some(max) = due.or(is_begun.then_some(IDLE_STEP)) else { return }; // I2
-        let seen_before = self.work.seen_bytes;
-        self.reclaim_ahead(inner, now, max);
-        let seen_bytes = self.work.seen_bytes - seen_before;
-        self.pace.owed_bytes = self.pace.owed_bytes.saturating_sub(seen_bytes);
-        // Copies are not writes: the kept share already covers their space.
-        if self.pace.appended_bytes.is_some() {
-            self.pace.appended_bytes = Some(self.appenders.appended_bytes());
-        }
-        self.retired.free_some(inner);
-        self.note(inner);
-        inner.epochs.quiesce(self.place);
+#[cold]
+fn pay_for_chunk(local: &mut Local, inner: &Inner, now: UnixMillis) {
+    let allocator = inner.log.allocator();
+    let haste_pct = match (allocator.available(Purpose::Ahead), allocator.shortage()) {
+        (1.., 0) => HASTE_PCT,
+        _ => GREAT_HASTE_PCT,
+    };
+    let entries_max = match allocator.has_lent_to_deletes() {
+        true => ENTRIES_OF_DELETES_MAX,
+        false => ENTRIES_MAX,
+    };
+    drop(allocator);
+    let is_begun = local.job.is_some();
+    let due = local.pace.step_for(local.appenders.appended_bytes(), (haste_pct, entries_max));
+    let Some(max) = due.or(is_begun.then_some(IDLE_STEP)) else { return }; // I2
+    let seen_before = local.work.seen_bytes;
+    local.reclaim_ahead(inner, now, max);
+    let seen_bytes = local.work.seen_bytes - seen_before;
+    local.pace.owed_bytes = local.pace.owed_bytes.saturating_sub(seen_bytes);
+    // Copies are not writes: the kept share already covers their space.
+    if local.pace.appended_bytes.is_some() {
+        local.pace.appended_bytes = Some(local.appenders.appended_bytes());
     }
+    local.retired.free_some(inner);
+    note_published(local, inner);
+    inner.epochs.quiesce(local.place);
 }
 
 #[cfg(all(test, not(any(loom, miri))))]

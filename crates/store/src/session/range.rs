@@ -18,6 +18,7 @@ use index::hash::slot::Slot;
 use index::tree::{Hint, Keys, Origin, Sought, Tree, Walk};
 
 use super::Session;
+use super::pace::quiesce_after_reads;
 use crate::config::BATCH_MAX;
 use crate::entry::{Entry, HEADER_BYTES};
 use crate::inner::Inner;
@@ -55,7 +56,7 @@ impl Session {
         let Session { inner, local } = self;
         let tree = inner.tree.as_ref().ok_or(NoOrder)?;
         let end = walk_range(inner, tree, now, range, visit);
-        local.quiesce_after_reads(inner, now);
+        quiesce_after_reads(local, inner, now);
         Ok(end)
     }
 
@@ -74,7 +75,7 @@ impl Session {
         let tree = inner.tree.as_ref().ok_or(NoOrder)?;
         for (batch, ranges) in ranges.chunks(BATCH_MAX).enumerate() {
             walk_ranges(inner, tree, now, (batch * BATCH_MAX, ranges), sink);
-            local.quiesce_after_reads(inner, now);
+            quiesce_after_reads(local, inner, now);
         }
         Ok(())
     }

@@ -25,6 +25,8 @@ use index::hash::Position;
 use index::hash::slot::{Slot, Tag};
 
 use super::Local;
+use super::durable::bury;
+use super::find::{find_ordered_entry, point};
 use crate::config::{Eviction, Mode};
 use crate::entry::Entry;
 use crate::inner::Inner;
@@ -121,242 +123,241 @@ impl Job {
             horizon: None,
         }
     }
-}
-
-impl Local {
-    /// Gives an unfinished job up; a session that needs room claims the segment again.
-    pub(super) fn drop_job(&mut self, inner: &Inner) {
-        if let Some(job) = self.job.take() {
-            inner.log.allocator().table.unclaim(job.victim.segment);
-        }
-    }
-
-    /// Handles entries of the job's segment, within the bounds of `max`.
-    pub(super) fn reclaim_step(&mut self, inner: &Inner, now: UnixMillis, max: StepMax) -> Step {
-        let Some(mut job) = self.job.take() else { return Step::Finished };
-        let (mut seen, moved_before, seen_from) = (0, job.moved_bytes, job.next_bytes);
-        let step = loop {
-            if inner.log.live_bytes(job.victim.segment) == 0 || job.next_bytes >= job.end_bytes {
-                inner.log.retire(job.victim.segment, &inner.epochs);
-                self.pace.learn(job.moved_bytes, job.victim.used_bytes);
-                break Step::Finished;
-            }
-            let is_enough = seen >= max.entries
-                || job.moved_bytes - moved_before >= max.moved_bytes
-                || job.next_bytes - seen_from >= max.seen_bytes;
-            if is_enough {
-                break Step::More;
-            }
-            let mut group = [None; GROUP];
-            seen += next_group(inner, &mut job, &mut group);
-            match self.reclaim_group(inner, now, &mut job, group) {
-                Step::Finished => {}
-                Step::Stuck => {
-                    inner.log.allocator().table.unclaim(job.victim.segment);
-                    break Step::Stuck;
-                }
-                // A large entry got a second life in place.
-                Step::More => break Step::Finished,
-            }
-        };
-        self.work.seen_entries += seen as u64;
-        self.work.seen_bytes += job.next_bytes - seen_from;
-        self.age_ghosts(inner, &mut job);
-        if step == Step::More {
-            self.job = Some(job);
-        }
-        step
-    }
-
-    /// [`Local::reclaim_entry`] for each entry, up to the first that is not dead afterwards.
-    fn reclaim_group(
-        &mut self,
-        inner: &Inner,
-        now: UnixMillis,
-        job: &mut Job,
-        group: [Option<Candidate<'_>>; GROUP],
-    ) -> Step {
-        for candidate in group.into_iter().flatten() {
-            let step = self.reclaim_entry(inner, now, job, candidate);
-            if step != Step::Finished {
-                return step;
-            }
-        }
-        Step::Finished
-    }
-
-    /// Ages the ghosts of earlier steps by those inserted in this one; as many of them count as
-    /// main has room for items.
-    fn age_ghosts(&self, inner: &Inner, job: &mut Job) {
-        if let Some(ghosts) = &inner.ghosts
-            && job.ghosts_inserted > 0
-        {
-            ghosts.advance(std::mem::take(&mut job.ghosts_inserted));
-            ghosts.set_window(inner.item_count(&self.tally.counts) * GHOSTS_PER_ITEM_PCT / 100);
-        }
-    }
-
-    /// `Finished`: the entry is dead now; `More`: it stays in place; `Stuck`: no space.
-    fn reclaim_entry(
-        &mut self,
-        inner: &Inner,
-        now: UnixMillis,
-        job: &mut Job,
-        candidate: Candidate<'_>,
-    ) -> Step {
-        let Candidate { entry, offset_bytes, hash } = candidate;
-        let tag = Tag::of(hash);
-        let named = |slot: Slot| slot.offset_bytes() == offset_bytes;
-        let is_named = match &inner.tree {
-            None => inner.index.find(inner.index.head_of(hash), hash, named).is_some(),
-            Some(tree) => {
-                Local::find_ordered_entry(inner, tree, entry.key(), offset_bytes).is_some()
-            }
-        };
-        if !is_named {
-            // I1: dead, seen without a lock; but a delete may have to stay (K2).
-            return self.reclaim_unnamed(inner, job, candidate);
-        }
-        let mut chain = inner.index.lock(hash);
-        let found = match &inner.tree {
-            None => chain.find_entry(tag, offset_bytes),
-            Some(tree) => Local::find_ordered_entry(inner, tree, entry.key(), offset_bytes),
-        };
-        let Some(position) = found else { return Step::Finished };
-        let fate = fate_of(inner, now, job, position, entry);
-        if let Fate::Move { queue, marks } = fate {
-            match job.victim.is_run {
-                true if job.must_empty && inner.config.mode == Mode::Clean => return Step::Stuck,
-                true if job.must_empty => {}
-                true => {
-                    let slot = position.slot.with_marks(marks);
-                    Local::point(inner, &mut chain, position, entry.key(), slot);
-                    inner.log.requeue(job.victim.segment, queue);
-                    return Step::More;
-                }
-                false => {
-                    if let Some(slot) = self.copy_entry(inner, tag, entry, queue) {
-                        let slot = slot.with_marks(marks);
-                        Local::point(inner, &mut chain, position, entry.key(), slot);
-                        chain.finish();
-                        inner.log.sub_live(self.tally.lane, offset_bytes, entry.len_bytes());
-                        self.count_moved(inner, job, queue, entry.len_bytes() as u64);
-                        return Step::Finished;
-                    }
-                    if inner.config.mode == Mode::Clean {
-                        return Step::Stuck;
-                    }
-                }
-            }
-        }
-        if !self.bury(inner, &chain, entry, Purpose::Reserve) {
-            return Step::Stuck;
-        }
-        self.unlink_bare(inner, &mut chain, position, entry);
-        self.changes.gone(entry.key());
-        chain.finish();
-        if fate == Fate::Expire {
-            self.tally.counts.expired += 1;
-        } else {
-            self.count_evicted(job.victim.queue, position.slot);
-            self.evictions.note(entry);
-            self.remember_ghost(inner, job, hash);
-        }
-        Step::Finished
-    }
-
-    /// Handles an entry that no slot names.
-    fn reclaim_unnamed(&mut self, inner: &Inner, job: &mut Job, dead: Candidate<'_>) -> Step {
-        let Candidate { entry, offset_bytes, .. } = dead;
-        let Some(durable) = &inner.durable else { return Step::Finished };
-        if !entry.is_delete() {
-            return Step::Finished; // D4
-        }
-        let horizon = *job.horizon.get_or_insert_with(|| {
-            // A live large entry shares its run with no older entry of its key.
-            let is_live_run = |segment| inner.log.is_live_run(segment);
-            durable.oldest_sequence(job.victim.segment, is_live_run)
-        });
-        let len_bytes = entry.len_bytes();
-        if entry.delete_note() <= horizon || entry.version() <= durable.flush_floor() {
-            durable.dropped(entry.version()); // D5
-            durable.uncount_tombstone(len_bytes as u64);
-        } else if self.copy_aside(inner, entry) {
-            job.moved_bytes += len_bytes as u64;
-            self.tally.counts.cleaned_bytes += len_bytes as u64;
-        } else {
-            return Step::Stuck;
-        }
-        inner.log.sub_live(self.tally.lane, offset_bytes, len_bytes);
-        // No slot records that it was handled: a job that begins again begins behind it.
-        let start = inner.log.segment_start(job.victim.segment);
-        durable.set_cleaned(job.victim.segment, offset_bytes + len_bytes as u64 - start);
-        Step::Finished
-    }
-
-    /// Copies an entry that no slot names to the end of the survivors; false: no space.
-    fn copy_aside(&mut self, inner: &Inner, entry: Entry<'_>) -> bool {
-        let log = &inner.log;
-        let reserved = self.appenders.survivors.reserve(log, entry.len_bytes(), Purpose::Reserve);
-        let Some(reservation) = reserved else { return false };
-        Appender::fill(log, &reservation, entry.shape(), entry.key(), entry.value_at_rest());
-        Appender::write_header(log, &reservation, &entry.header());
-        self.appenders.survivors.published_aside(log, &reservation);
-        true
-    }
 
     /// Remembers a key that the small queue drops, so that it is recognised when it is written
     /// again.
-    fn remember_ghost(&mut self, inner: &Inner, job: &mut Job, hash: KeyHash) {
+    fn remember_ghost(&mut self, inner: &Inner, hash: KeyHash) {
         if let Some(ghosts) = &inner.ghosts
-            && job.victim.queue == Queue::Small
+            && self.victim.queue == Queue::Small
         {
             ghosts.insert(hash);
-            job.ghosts_inserted += 1;
+            self.ghosts_inserted += 1;
         }
     }
+}
 
-    fn count_evicted(&mut self, queue: Queue, slot: Slot) {
-        self.tally.counts.evicted_by_log += 1;
-        self.tally.counts.evicted_small += u64::from(queue == Queue::Small);
-        self.tally.counts.evicted_unread += u64::from(slot.marks() == 0);
+/// Gives an unfinished job up; a session that needs room claims the segment again.
+pub(super) fn drop_job(local: &mut Local, inner: &Inner) {
+    if let Some(job) = local.job.take() {
+        inner.log.allocator().table.unclaim(job.victim.segment);
     }
+}
 
-    fn count_moved(&mut self, inner: &Inner, job: &mut Job, queue: Queue, len_bytes: u64) {
-        job.moved_bytes += len_bytes;
-        match (inner.config.mode, job.victim.reason) {
-            (Mode::Clean, _) => self.tally.counts.cleaned_bytes += len_bytes,
-            (Mode::Evict, Reason::DeadSpace) => {
-                self.tally.counts.dead_space_copied_bytes += len_bytes
+/// Handles entries of the job's segment, within the bounds of `max`.
+pub(super) fn reclaim_step(
+    local: &mut Local,
+    inner: &Inner,
+    now: UnixMillis,
+    max: StepMax,
+) -> Step {
+    let Some(mut job) = local.job.take() else { return Step::Finished };
+    let (mut seen, moved_before, seen_from) = (0, job.moved_bytes, job.next_bytes);
+    let step = loop {
+        if inner.log.live_bytes(job.victim.segment) == 0 || job.next_bytes >= job.end_bytes {
+            inner.log.retire(job.victim.segment, &inner.epochs);
+            local.pace.learn(job.moved_bytes, job.victim.used_bytes);
+            break Step::Finished;
+        }
+        let is_enough = seen >= max.entries
+            || job.moved_bytes - moved_before >= max.moved_bytes
+            || job.next_bytes - seen_from >= max.seen_bytes;
+        if is_enough {
+            break Step::More;
+        }
+        let mut group = [None; GROUP];
+        seen += next_group(inner, &mut job, &mut group);
+        match reclaim_group(local, inner, now, &mut job, group) {
+            Step::Finished => {}
+            Step::Stuck => {
+                inner.log.allocator().table.unclaim(job.victim.segment);
+                break Step::Stuck;
             }
-            (Mode::Evict, Reason::Turn) => {
-                self.tally.counts.reinserted += 1;
-                self.tally.counts.promoted += u64::from(queue != job.victim.queue);
+            // A large entry got a second life in place.
+            Step::More => break Step::Finished,
+        }
+    };
+    local.work.seen_entries += seen as u64;
+    local.work.seen_bytes += job.next_bytes - seen_from;
+    age_ghosts(local, inner, &mut job);
+    if step == Step::More {
+        local.job = Some(job);
+    }
+    step
+}
+
+/// [`reclaim_entry`] for each entry, up to the first that is not dead afterwards.
+fn reclaim_group(
+    local: &mut Local,
+    inner: &Inner,
+    now: UnixMillis,
+    job: &mut Job,
+    group: [Option<Candidate<'_>>; GROUP],
+) -> Step {
+    for candidate in group.into_iter().flatten() {
+        let step = reclaim_entry(local, inner, now, job, candidate);
+        if step != Step::Finished {
+            return step;
+        }
+    }
+    Step::Finished
+}
+
+/// Ages the ghosts of earlier steps by those inserted in this one; as many of them count as
+/// main has room for items.
+fn age_ghosts(local: &Local, inner: &Inner, job: &mut Job) {
+    if let Some(ghosts) = &inner.ghosts
+        && job.ghosts_inserted > 0
+    {
+        ghosts.advance(std::mem::take(&mut job.ghosts_inserted));
+        ghosts.set_window(inner.item_count(&local.tally.counts) * GHOSTS_PER_ITEM_PCT / 100);
+    }
+}
+
+/// `Finished`: the entry is dead now; `More`: it stays in place; `Stuck`: no space.
+fn reclaim_entry(
+    local: &mut Local,
+    inner: &Inner,
+    now: UnixMillis,
+    job: &mut Job,
+    candidate: Candidate<'_>,
+) -> Step {
+    let Candidate { entry, offset_bytes, hash } = candidate;
+    let tag = Tag::of(hash);
+    let named = |slot: Slot| slot.offset_bytes() == offset_bytes;
+    let is_named = match &inner.tree {
+        None => inner.index.find(inner.index.head_of(hash), hash, named).is_some(),
+        Some(tree) => find_ordered_entry(inner, tree, entry.key(), offset_bytes).is_some(),
+    };
+    if !is_named {
+        // I1: dead, seen without a lock; but a delete may have to stay (K2).
+        return reclaim_unnamed(local, inner, job, candidate);
+    }
+    let mut chain = inner.index.lock(hash);
+    let found = match &inner.tree {
+        None => chain.find_entry(tag, offset_bytes),
+        Some(tree) => find_ordered_entry(inner, tree, entry.key(), offset_bytes),
+    };
+    let Some(position) = found else { return Step::Finished };
+    let fate = fate_of(inner, now, job, position, entry);
+    if let Fate::Move { queue, marks } = fate {
+        match job.victim.is_run {
+            true if job.must_empty && inner.config.mode == Mode::Clean => return Step::Stuck,
+            true if job.must_empty => {}
+            true => {
+                let slot = position.slot.with_marks(marks);
+                point(inner, &mut chain, position, entry.key(), slot);
+                inner.log.requeue(job.victim.segment, queue);
+                return Step::More;
+            }
+            false => {
+                if let Some(slot) = copy_entry(local, inner, tag, entry, queue) {
+                    let slot = slot.with_marks(marks);
+                    point(inner, &mut chain, position, entry.key(), slot);
+                    chain.finish();
+                    inner.log.sub_live(local.tally.lane, offset_bytes, entry.len_bytes());
+                    count_moved(local, inner, job, queue, entry.len_bytes() as u64);
+                    return Step::Finished;
+                }
+                if inner.config.mode == Mode::Clean {
+                    return Step::Stuck;
+                }
             }
         }
     }
-
-    /// Copies an entry unchanged, including its version, to the end of `queue`; returns its new
-    /// slot.
-    fn copy_entry(
-        &mut self,
-        inner: &Inner,
-        tag: Tag,
-        entry: Entry<'_>,
-        queue: Queue,
-    ) -> Option<Slot> {
-        let log = &inner.log;
-        let appender = match queue {
-            Queue::Small => &mut self.appenders.writes,
-            Queue::Main => &mut self.appenders.survivors,
-        };
-        let reservation = appender.reserve(log, entry.len_bytes(), Purpose::Reserve)?;
-        Appender::fill(log, &reservation, entry.shape(), entry.key(), entry.value_at_rest());
-        Appender::write_header(log, &reservation, &entry.header());
-        let slot = Slot::entry(tag, reservation.offset_bytes);
-        appender.published(log, &reservation, entry.expires_at());
-        Some(slot)
+    if !bury(local, inner, &chain, entry, Purpose::Reserve) {
+        return Step::Stuck;
     }
+    local.unlink_bare(inner, &mut chain, position, entry);
+    local.changes.gone(entry.key());
+    chain.finish();
+    if fate == Fate::Expire {
+        local.tally.counts.expired += 1;
+    } else {
+        count_evicted(local, job.victim.queue, position.slot);
+        local.evictions.note(entry);
+        job.remember_ghost(inner, hash);
+    }
+    Step::Finished
+}
+
+/// Handles an entry that no slot names.
+fn reclaim_unnamed(local: &mut Local, inner: &Inner, job: &mut Job, dead: Candidate<'_>) -> Step {
+    let Candidate { entry, offset_bytes, .. } = dead;
+    let Some(durable) = &inner.durable else { return Step::Finished };
+    if !entry.is_delete() {
+        return Step::Finished; // D4
+    }
+    let horizon = *job.horizon.get_or_insert_with(|| {
+        // A live large entry shares its run with no older entry of its key.
+        let is_live_run = |segment| inner.log.is_live_run(segment);
+        durable.oldest_sequence(job.victim.segment, is_live_run)
+    });
+    let len_bytes = entry.len_bytes();
+    if entry.delete_note() <= horizon || entry.version() <= durable.flush_floor() {
+        durable.dropped(entry.version()); // D5
+        durable.uncount_tombstone(len_bytes as u64);
+    } else if copy_aside(local, inner, entry) {
+        job.moved_bytes += len_bytes as u64;
+        local.tally.counts.cleaned_bytes += len_bytes as u64;
+    } else {
+        return Step::Stuck;
+    }
+    inner.log.sub_live(local.tally.lane, offset_bytes, len_bytes);
+    // No slot records that it was handled: a job that begins again begins behind it.
+    let start = inner.log.segment_start(job.victim.segment);
+    durable.set_cleaned(job.victim.segment, offset_bytes + len_bytes as u64 - start);
+    Step::Finished
+}
+
+/// Copies an entry that no slot names to the end of the survivors; false: no space.
+fn copy_aside(local: &mut Local, inner: &Inner, entry: Entry<'_>) -> bool {
+    let log = &inner.log;
+    let reserved = local.appenders.survivors.reserve(log, entry.len_bytes(), Purpose::Reserve);
+    let Some(reservation) = reserved else { return false };
+    Appender::fill(log, &reservation, entry.shape(), entry.key(), entry.value_at_rest());
+    Appender::write_header(log, &reservation, &entry.header());
+    local.appenders.survivors.published_aside(log, &reservation);
+    true
+}
+
+fn count_evicted(local: &mut Local, queue: Queue, slot: Slot) {
+    local.tally.counts.evicted_by_log += 1;
+    local.tally.counts.evicted_small += u64::from(queue == Queue::Small);
+    local.tally.counts.evicted_unread += u64::from(slot.marks() == 0);
+}
+
+fn count_moved(local: &mut Local, inner: &Inner, job: &mut Job, queue: Queue, len_bytes: u64) {
+    job.moved_bytes += len_bytes;
+    match (inner.config.mode, job.victim.reason) {
+        (Mode::Clean, _) => local.tally.counts.cleaned_bytes += len_bytes,
+        (Mode::Evict, Reason::DeadSpace) => local.tally.counts.dead_space_copied_bytes += len_bytes,
+        (Mode::Evict, Reason::Turn) => {
+            local.tally.counts.reinserted += 1;
+            local.tally.counts.promoted += u64::from(queue != job.victim.queue);
+        }
+    }
+}
+
+/// Copies an entry unchanged, including its version, to the end of `queue`; returns its new
+/// slot.
+fn copy_entry(
+    local: &mut Local,
+    inner: &Inner,
+    tag: Tag,
+    entry: Entry<'_>,
+    queue: Queue,
+) -> Option<Slot> {
+    let log = &inner.log;
+    let appender = match queue {
+        Queue::Small => &mut local.appenders.writes,
+        Queue::Main => &mut local.appenders.survivors,
+    };
+    let reservation = appender.reserve(log, entry.len_bytes(), Purpose::Reserve)?;
+    Appender::fill(log, &reservation, entry.shape(), entry.key(), entry.value_at_rest());
+    Appender::write_header(log, &reservation, &entry.header());
+    let slot = Slot::entry(tag, reservation.offset_bytes);
+    appender.published(log, &reservation, entry.expires_at());
+    Some(slot)
 }
 
 fn fate_of(

@@ -12,8 +12,11 @@ use base::{KeyHash, UnixMillis};
 use index::hash::IndexFull;
 use index::hash::slot::{Slot, Tag};
 
+use super::durable::{note_published, raise_versions};
 use super::execute::NO_GUESS;
+use super::find::{find_locked, point};
 use super::ordered_walk::collect_step as collect_behind;
+use super::resize::settle_chunk;
 use super::{Local, Session};
 use crate::entry::{ALIGN_BYTES, Entry, Header, Kind, Meta, Shape, body_checksum};
 use crate::inner::Inner;
@@ -51,9 +54,9 @@ impl Session {
                 // SAFETY: restored before this call, and no thread frees segments during recovery.
                 let entry = unsafe { inner.log.entry(*offset_bytes) };
                 let floor = floor_of(entry.shard());
-                local.recover_found(inner, *hash, (entry, *offset_bytes), floor)?;
+                recover_found(local, inner, *hash, (entry, *offset_bytes), floor)?;
             }
-            local.end_recover_chunk(inner);
+            end_recover_chunk(local, inner);
         }
         Ok(())
     }
@@ -73,7 +76,7 @@ impl Session {
             Change::Delete { note } => (Kind::Delete, &[][..], 0, Some(UnixMillis(note))),
         };
         let key = record.key;
-        if Local::has_newer(inner, key, record.version) {
+        if has_newer(inner, key, record.version) {
             return Ok(()); // D4
         }
         let shape =
@@ -90,7 +93,7 @@ impl Session {
         local.appenders.survivors.publish_live(log);
         // Its live bytes are counted again when it gets its slot.
         log.sub_live(local.tally.lane, reservation.offset_bytes, shape.len_bytes());
-        local.note(inner);
+        note_published(local, inner);
         self.recover_all(reservation.offset_bytes, &[0], floor_of)
     }
 
@@ -114,7 +117,7 @@ impl Session {
             let found = &mut found[..group.len()];
             locate(inner, first_bytes, group, found);
             for (_, offset_bytes) in found {
-                local.drop_delete(inner, *offset_bytes);
+                drop_delete(local, inner, *offset_bytes);
             }
             inner.epochs.quiesce(local.place);
         }
@@ -130,7 +133,7 @@ impl Session {
                 slots.clear();
                 last = collect_behind(inner, tree, last.as_deref(), &mut slots);
                 for slot in &slots {
-                    local.drop_delete(inner, slot.offset_bytes());
+                    drop_delete(local, inner, slot.offset_bytes());
                 }
                 inner.epochs.quiesce(local.place);
                 if last.is_none() {
@@ -142,7 +145,7 @@ impl Session {
                 slots.clear();
                 let place = inner.index.collect(hash, &mut slots);
                 for slot in &slots {
-                    local.drop_delete(inner, slot.offset_bytes());
+                    drop_delete(local, inner, slot.offset_bytes());
                 }
                 inner.epochs.quiesce(local.place);
                 next = place.next_hash(hash);
@@ -156,7 +159,7 @@ impl Session {
         local.publish_counts(inner);
         local.tally.settle(inner);
         inner.index.end_presize();
-        local.raise_versions(inner, version);
+        raise_versions(local, inner, version);
         local.retired.drain(inner);
     }
 }
@@ -184,118 +187,120 @@ pub(super) fn locate(
     }
 }
 
-impl Local {
-    /// Ends a chunk of up to [`RECOVER_ENTRIES`].
-    pub(super) fn end_recover_chunk(&mut self, inner: &Inner) {
-        inner.epochs.quiesce(self.place);
-        self.publish_counts(inner);
-        self.settle_chunk(inner, RECOVER_ENTRIES);
-        self.retired.free_some(inner);
-    }
+/// Ends a chunk of up to [`RECOVER_ENTRIES`].
+pub(super) fn end_recover_chunk(local: &mut Local, inner: &Inner) {
+    inner.epochs.quiesce(local.place);
+    local.publish_counts(inner);
+    settle_chunk(local, inner, RECOVER_ENTRIES);
+    local.retired.free_some(inner);
+}
 
-    pub(super) fn recover_found(
-        &mut self,
-        inner: &Inner,
-        hash: KeyHash,
-        found: (Entry<'_>, u64),
-        floor: u64,
-    ) -> Result<(), IndexFull> {
-        if found.0.is_delete() {
-            self.count_delete(inner, found);
-        }
-        if found.0.version() <= floor {
+pub(super) fn recover_found(
+    local: &mut Local,
+    inner: &Inner,
+    hash: KeyHash,
+    found: (Entry<'_>, u64),
+    floor: u64,
+) -> Result<(), IndexFull> {
+    if found.0.is_delete() {
+        count_delete(local, inner, found);
+    }
+    if found.0.version() <= floor {
+        return Ok(());
+    }
+    recover_entry(local, inner, hash, found).or_else(|_| {
+        // A key that opens many layers of a tree needs more nodes than are reserved.
+        local.nodes.reserve_missing(inner)?;
+        recover_entry(local, inner, hash, found)
+    })
+}
+
+/// Counts a delete as live (I2), whether it gets a slot or not.
+pub(super) fn count_delete(
+    local: &mut Local,
+    inner: &Inner,
+    (entry, offset_bytes): (Entry<'_>, u64),
+) {
+    let len_bytes = entry.len_bytes() as u64;
+    inner.log.add_live(local.tally.lane, inner.log.segment_of(offset_bytes), len_bytes);
+    if let Some(durable) = &inner.durable {
+        durable.count_tombstone(len_bytes);
+    }
+}
+
+/// Reports that the newest entry of a shard's key is this delete, for
+/// [`crate::Store::take_recovered_deletes`].
+pub(super) fn tell_delete(inner: &Inner, entry: Entry<'_>) {
+    if let Some(shard) = NonZeroU16::new(entry.shard()) {
+        let deletes = inner.recovered_deletes.lock();
+        let mut deletes = deletes.unwrap_or_else(std::sync::PoisonError::into_inner);
+        let (key, version) = (entry.key().into(), entry.version());
+        deletes.push(RecoveredDelete { key, version, shard });
+    }
+}
+
+fn recover_entry(
+    local: &mut Local,
+    inner: &Inner,
+    hash: KeyHash,
+    (entry, offset_bytes): (Entry<'_>, u64),
+) -> Result<(), IndexFull> {
+    let tag = Tag::of(hash);
+    let len_bytes = entry.len_bytes() as u64;
+    let segment = inner.log.segment_of(offset_bytes);
+    local.nodes.prepare(inner);
+    let mut chain = inner.index.lock(hash);
+    let found = find_locked(inner, &chain, NO_GUESS, tag, entry.key());
+    let slot = Slot::entry(tag, offset_bytes);
+    match found {
+        Some((_, there)) if there.version() > entry.version() => return Ok(()),
+        Some((_, there)) if there.version() == entry.version() && !is_buried(there, entry) => {
             return Ok(());
         }
-        self.recover_entry(inner, hash, found).or_else(|_| {
-            // A key that opens many layers of a tree needs more nodes than are reserved.
-            self.nodes.reserve_missing(inner)?;
-            self.recover_entry(inner, hash, found)
-        })
-    }
-
-    /// Counts a delete as live (I2), whether it gets a slot or not.
-    pub(super) fn count_delete(&mut self, inner: &Inner, (entry, offset_bytes): (Entry<'_>, u64)) {
-        let len_bytes = entry.len_bytes() as u64;
-        inner.log.add_live(self.tally.lane, inner.log.segment_of(offset_bytes), len_bytes);
-        if let Some(durable) = &inner.durable {
-            durable.count_tombstone(len_bytes);
-        }
-    }
-
-    /// Reports that the newest entry of a shard's key is this delete, for
-    /// [`crate::Store::take_recovered_deletes`].
-    pub(super) fn tell_delete(inner: &Inner, entry: Entry<'_>) {
-        if let Some(shard) = NonZeroU16::new(entry.shard()) {
-            let deletes = inner.recovered_deletes.lock();
-            let mut deletes = deletes.unwrap_or_else(std::sync::PoisonError::into_inner);
-            let (key, version) = (entry.key().into(), entry.version());
-            deletes.push(RecoveredDelete { key, version, shard });
-        }
-    }
-
-    fn recover_entry(
-        &mut self,
-        inner: &Inner,
-        hash: KeyHash,
-        (entry, offset_bytes): (Entry<'_>, u64),
-    ) -> Result<(), IndexFull> {
-        let tag = Tag::of(hash);
-        let len_bytes = entry.len_bytes() as u64;
-        let segment = inner.log.segment_of(offset_bytes);
-        self.nodes.prepare(inner);
-        let mut chain = inner.index.lock(hash);
-        let found = Local::find_locked(inner, &chain, NO_GUESS, tag, entry.key());
-        let slot = Slot::entry(tag, offset_bytes);
-        match found {
-            Some((_, there)) if there.version() > entry.version() => return Ok(()),
-            Some((_, there)) if there.version() == entry.version() && !is_buried(there, entry) => {
-                return Ok(());
+        Some((position, there)) => {
+            point(inner, &mut chain, position, entry.key(), slot);
+            let there_bytes = there.len_bytes() as u64;
+            local.tally.remove(inner, position, there);
+            if there.is_delete() {
+                let segment = inner.log.segment_of(position.slot.offset_bytes());
+                inner.log.add_live(local.tally.lane, segment, there_bytes);
             }
-            Some((position, there)) => {
-                Local::point(inner, &mut chain, position, entry.key(), slot);
-                let there_bytes = there.len_bytes() as u64;
-                self.tally.remove(inner, position, there);
-                if there.is_delete() {
-                    let segment = inner.log.segment_of(position.slot.offset_bytes());
-                    inner.log.add_live(self.tally.lane, segment, there_bytes);
-                }
-            }
-            None => self.insert(inner, &mut chain, slot)?,
         }
-        if !entry.is_delete() {
-            inner.log.add_live(self.tally.lane, segment, len_bytes);
-        }
-        self.tally.add(len_bytes as usize, entry.has_expiry());
-        drop(chain);
-        Ok(())
+        None => local.insert(inner, &mut chain, slot)?,
     }
+    if !entry.is_delete() {
+        inner.log.add_live(local.tally.lane, segment, len_bytes);
+    }
+    local.tally.add(len_bytes as usize, entry.has_expiry());
+    drop(chain);
+    Ok(())
+}
 
-    fn has_newer(inner: &Inner, key: &[u8], version: u64) -> bool {
-        let hash = inner.hasher.hash(key);
-        let chain = inner.index.lock(hash);
-        let found = Local::find_locked(inner, &chain, NO_GUESS, Tag::of(hash), key);
-        found.is_some_and(|(_, there)| there.version() > version)
-    }
+fn has_newer(inner: &Inner, key: &[u8], version: u64) -> bool {
+    let hash = inner.hasher.hash(key);
+    let chain = inner.index.lock(hash);
+    let found = find_locked(inner, &chain, NO_GUESS, Tag::of(hash), key);
+    found.is_some_and(|(_, there)| there.version() > version)
+}
 
-    fn drop_delete(&mut self, inner: &Inner, offset_bytes: u64) {
-        // SAFETY: no thread frees segments during recovery.
-        let entry = unsafe { inner.log.entry(offset_bytes) };
-        if !entry.is_delete() {
-            return;
-        }
-        let hash = inner.hasher.hash(entry.key());
-        let mut chain = inner.index.lock(hash);
-        let found = Local::find_locked(inner, &chain, NO_GUESS, Tag::of(hash), entry.key());
-        let Some((position, _)) = found else { return };
-        if position.slot.offset_bytes() != offset_bytes {
-            return;
-        }
-        Local::tell_delete(inner, entry);
-        let segment = inner.log.segment_of(position.slot.offset_bytes());
-        self.unlink_bare(inner, &mut chain, position, entry);
-        inner.log.add_live(self.tally.lane, segment, entry.len_bytes() as u64); // I2
-        drop(chain);
+fn drop_delete(local: &mut Local, inner: &Inner, offset_bytes: u64) {
+    // SAFETY: no thread frees segments during recovery.
+    let entry = unsafe { inner.log.entry(offset_bytes) };
+    if !entry.is_delete() {
+        return;
     }
+    let hash = inner.hasher.hash(entry.key());
+    let mut chain = inner.index.lock(hash);
+    let found = find_locked(inner, &chain, NO_GUESS, Tag::of(hash), entry.key());
+    let Some((position, _)) = found else { return };
+    if position.slot.offset_bytes() != offset_bytes {
+        return;
+    }
+    tell_delete(inner, entry);
+    let segment = inner.log.segment_of(position.slot.offset_bytes());
+    local.unlink_bare(inner, &mut chain, position, entry);
+    inner.log.add_live(local.tally.lane, segment, entry.len_bytes() as u64); // I2
+    drop(chain);
 }
 
 /// Whether `entry` says that the entry `there` has left the index (I1).

@@ -25,7 +25,9 @@ use std::collections::binary_heap::PeekMut;
 
 use index::hash::IndexFull;
 
-use super::recover::RECOVER_ENTRIES;
+use super::recover::{
+    RECOVER_ENTRIES, count_delete, end_recover_chunk, recover_found, tell_delete,
+};
 use super::{Local, Session};
 use crate::entry::{ALIGN_BYTES, Entry};
 use crate::inner::Inner;
@@ -67,14 +69,14 @@ impl Session {
             }
             let keeps = !is_dead && (keeps_deletes || !entry.is_delete());
             if !keeps {
-                local.pass_over(inner, (entry, offset_bytes), is_dead);
+                pass_over(local, inner, (entry, offset_bytes), is_dead);
             }
             count += u64::from(keeps);
             Ok(keeps)
         })?;
         inner.index.presize(count);
         match &inner.tree {
-            Some(_) => local.recover_in_order(inner, lists),
+            Some(_) => recover_in_order(local, inner, lists),
             None => lists
                 .iter()
                 .try_for_each(|list| self.recover_all(list.first_bytes, list.words, &|_| 0)),
@@ -173,36 +175,34 @@ impl PartialEq for Front<'_> {
 
 impl Eq for Front<'_> {}
 
-impl Local {
-    /// Recovers lists in which each key occurs once.
-    fn recover_in_order(
-        &mut self,
-        inner: &Inner,
-        lists: &mut [Starts<'_>],
-    ) -> Result<(), IndexFull> {
-        let mut seen = 0;
-        merge(inner, lists, |entry, offset_bytes| {
-            let hash = inner.hasher.hash(entry.key());
-            self.recover_found(inner, hash, (entry, offset_bytes), 0)?;
-            seen += 1;
-            if seen % RECOVER_ENTRIES == 0 {
-                self.end_recover_chunk(inner);
-            }
-            Ok(true)
-        })?;
-        self.end_recover_chunk(inner);
-        Ok(())
-    }
+/// Recovers lists in which each key occurs once.
+fn recover_in_order(
+    local: &mut Local,
+    inner: &Inner,
+    lists: &mut [Starts<'_>],
+) -> Result<(), IndexFull> {
+    let mut seen = 0;
+    merge(inner, lists, |entry, offset_bytes| {
+        let hash = inner.hasher.hash(entry.key());
+        recover_found(local, inner, hash, (entry, offset_bytes), 0)?;
+        seen += 1;
+        if seen % RECOVER_ENTRIES == 0 {
+            end_recover_chunk(local, inner);
+        }
+        Ok(true)
+    })?;
+    end_recover_chunk(local, inner);
+    Ok(())
+}
 
-    /// Handles an entry that gets no slot. A delete stays in the log (I2 of recover.rs), and is
-    /// reported if it is the newest entry of its key.
-    fn pass_over(&mut self, inner: &Inner, found: (Entry<'_>, u64), is_dead: bool) {
-        let (entry, _) = found;
-        if entry.is_delete() {
-            self.count_delete(inner, found);
-            if !is_dead {
-                Local::tell_delete(inner, entry);
-            }
+/// Handles an entry that gets no slot. A delete stays in the log (I2 of recover.rs), and is
+/// reported if it is the newest entry of its key.
+fn pass_over(local: &mut Local, inner: &Inner, found: (Entry<'_>, u64), is_dead: bool) {
+    let (entry, _) = found;
+    if entry.is_delete() {
+        count_delete(local, inner, found);
+        if !is_dead {
+            tell_delete(inner, entry);
         }
     }
 }

@@ -12,8 +12,15 @@ use base::{KeyHash, UnixMillis};
 use index::hash::IndexFull;
 use index::hash::slot::{Slot, Tag};
 
+use super::deletes::make_room_for_delete;
+use super::durable::{note_published, write_delete};
 use super::execute::{Call, NO_GUESS};
+use super::find::{find_locked, find_ordered_entry};
+use super::ordered::has_nodes_now;
 use super::ordered_walk::collect_step;
+use super::pace::reclaim_in_step;
+use super::place::queue_for;
+use super::resize::settle_chunk;
 use super::several::prefetch_likely_entry;
 use super::{Local, Session};
 use crate::entry::{Entry, Header, Kind, Meta, Shape, body_checksum};
@@ -35,6 +42,29 @@ enum Place {
     Start,
     Hash(KeyHash),
     Behind(Vec<u8>),
+}
+
+impl Sweep {
+    /// The slots of the next chains or keys; false: there are no more.
+    fn next_slots(&mut self, inner: &Inner, slots: &mut Vec<Slot>) -> bool {
+        if let Some(tree) = &inner.tree {
+            let last = match &self.0 {
+                Place::Behind(key) => Some(key.as_slice()),
+                _ => None,
+            };
+            let last = collect_step(inner, tree, last, slots);
+            self.0 = last.map_or(Place::Start, Place::Behind);
+        } else {
+            let start = if let Place::Hash(hash) = self.0 { hash } else { KeyHash(0) };
+            let mut next = Some(start);
+            for _ in 0..SWEEP_HEADS {
+                let Some(hash) = next else { break };
+                next = inner.index.collect(hash, slots).next_hash(hash);
+            }
+            self.0 = next.map_or(Place::Start, Place::Hash);
+        }
+        !matches!(self.0, Place::Start)
+    }
 }
 
 /// A value with its key and metadata.
@@ -83,14 +113,14 @@ impl Session {
         let installed = match replica.change {
             ReplicaChange::Put { value, client_flags, expires_at } => {
                 let meta = Meta { version, client_flags, expires_at };
-                local.install_put(call, hash, Put { key, value, meta, shard })
+                install_put(local, call, hash, Put { key, value, meta, shard })
             }
-            ReplicaChange::Delete => local.install_delete(inner, now, replica),
+            ReplicaChange::Delete => install_delete(local, inner, now, replica),
         };
-        local.note(inner);
+        note_published(local, inner);
         inner.epochs.quiesce(local.place);
-        local.settle_chunk(inner, 1);
-        local.reclaim_in_step(inner, now);
+        settle_chunk(local, inner, 1);
+        reclaim_in_step(local, inner, now);
         local.nodes.keep_few(inner);
         if let Some(durable) = &durable {
             durable.end(local.place);
@@ -106,15 +136,15 @@ impl Session {
     pub fn sweep_step(&mut self, sweep: &mut Sweep, is_gone: impl Fn(u16, u64) -> bool) -> bool {
         let Session { inner, local } = self;
         let mut slots = Vec::new();
-        let has_more = local.next_slots(inner, sweep, &mut slots);
+        let has_more = sweep.next_slots(inner, &mut slots);
         for slot in &slots {
             // SAFETY: the slot was read since this session's last quiescent point.
             let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
             if is_gone(entry.shard(), entry.version()) {
-                local.remove_seen(inner, *slot, entry);
+                remove_seen(local, inner, *slot, entry);
             }
         }
-        local.note(inner);
+        note_published(local, inner);
         inner.epochs.quiesce(local.place);
         local.retired.free_some(inner);
         local.publish_counts(inner);
@@ -129,7 +159,7 @@ impl Session {
         let (mut sweep, mut slots, mut has_more) = (Sweep::default(), Vec::new(), true);
         while has_more {
             slots.clear();
-            has_more = local.next_slots(inner, &mut sweep, &mut slots);
+            has_more = sweep.next_slots(inner, &mut slots);
             for slot in &slots {
                 // SAFETY: the slot was read since this session's last quiescent point.
                 let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
@@ -140,137 +170,114 @@ impl Session {
     }
 }
 
-impl Local {
-    fn install_put(
-        &mut self,
-        call: Call<'_>,
-        hash: KeyHash,
-        put: Put<'_>,
-    ) -> Result<Installed, NotInstalled> {
-        loop {
-            let installed = self.try_install(call, hash, put);
-            if !self.nodes.is_short() || !self.has_nodes_now(call.inner, call.now) {
-                return installed;
-            }
+fn install_put(
+    local: &mut Local,
+    call: Call<'_>,
+    hash: KeyHash,
+    put: Put<'_>,
+) -> Result<Installed, NotInstalled> {
+    loop {
+        let installed = try_install(local, call, hash, put);
+        if !local.nodes.is_short() || !has_nodes_now(local, call.inner, call.now) {
+            return installed;
         }
     }
+}
 
-    fn try_install(
-        &mut self,
-        call: Call<'_>,
-        hash: KeyHash,
-        Put { key, value, meta, shard }: Put<'_>,
-    ) -> Result<Installed, NotInstalled> {
-        let Call { inner, now, .. } = call;
-        let len_bytes = value.len();
-        if !inner.fits(key.len(), len_bytes) {
-            let max_bytes = inner.value_max_bytes(key.len());
-            return Err(NotInstalled::TooLarge { len_bytes: len_bytes as u64, max_bytes });
+fn try_install(
+    local: &mut Local,
+    call: Call<'_>,
+    hash: KeyHash,
+    Put { key, value, meta, shard }: Put<'_>,
+) -> Result<Installed, NotInstalled> {
+    let Call { inner, now, .. } = call;
+    let len_bytes = value.len();
+    if !inner.fits(key.len(), len_bytes) {
+        let max_bytes = inner.value_max_bytes(key.len());
+        return Err(NotInstalled::TooLarge { len_bytes: len_bytes as u64, max_bytes });
+    }
+    let full = Err(NotInstalled::OutOfMemory { len_bytes });
+    let expires = meta.expires_at.is_some();
+    // Never in place: its version belongs to its value for good.
+    let shape = Shape::new(key.len(), len_bytes, meta.client_flags, expires).at_rest();
+    local.nodes.prepare(inner);
+    let queue = queue_for(local, call, hash);
+    let reserved = local
+        .reserve_open(inner, shape.len_bytes(), queue)
+        .or_else(|| local.reserve_with_room(inner, now, shape.len_bytes(), queue));
+    let Some(reservation) = reserved else { return full };
+    Appender::fill(&inner.log, &reservation, shape, key, value);
+    let body_crc = body_checksum(shape, key, value);
+    let tag = Tag::of(hash);
+    let mut chain = local.held.lock_chain(inner, hash);
+    let found = find_locked(inner, &chain, NO_GUESS, tag, key);
+    let present = found.map_or(0, |(_, entry)| entry.version());
+    if present >= meta.version {
+        drop(chain);
+        local.appenders.cancel(&inner.log, Some(reservation));
+        return Ok(Installed::Older { present });
+    }
+    let header = Header::with_kind(Kind::Put, shape, meta, shard.get(), body_crc);
+    Appender::write_header(&inner.log, &reservation, &header);
+    match local.publish(inner, &mut chain, tag, found, &reservation, meta) {
+        Ok(_) => {
+            if let Some(counts) = inner.shard_counts.get() {
+                counts.add(shard.get(), 1);
+            }
+            chain.finish_with(meta.version);
+            Ok(Installed::Newest)
         }
-        let full = Err(NotInstalled::OutOfMemory { len_bytes });
-        let expires = meta.expires_at.is_some();
-        // Never in place: its version belongs to its value for good.
-        let shape = Shape::new(key.len(), len_bytes, meta.client_flags, expires).at_rest();
-        self.nodes.prepare(inner);
-        let queue = self.queue_for(call, hash);
-        let reserved = self
-            .reserve_open(inner, shape.len_bytes(), queue)
-            .or_else(|| self.reserve_with_room(inner, now, shape.len_bytes(), queue));
-        let Some(reservation) = reserved else { return full };
-        Appender::fill(&inner.log, &reservation, shape, key, value);
-        let body_crc = body_checksum(shape, key, value);
-        let tag = Tag::of(hash);
-        let mut chain = self.held.lock_chain(inner, hash);
-        let found = Local::find_locked(inner, &chain, NO_GUESS, tag, key);
-        let present = found.map_or(0, |(_, entry)| entry.version());
-        if present >= meta.version {
+        Err(IndexFull) => {
             drop(chain);
-            self.appenders.cancel(&inner.log, Some(reservation));
+            local.appenders.cancel(&inner.log, Some(reservation));
+            local.tally.counts.out_of_memory += 1;
+            full
+        }
+    }
+}
+
+fn install_delete(
+    local: &mut Local,
+    inner: &Inner,
+    now: UnixMillis,
+    replica: &Replica<'_>,
+) -> Result<Installed, NotInstalled> {
+    let Replica { key, hash, version, shard, .. } = *replica;
+    let (mut chain, found) = loop {
+        let chain = local.held.lock_chain(inner, hash);
+        let found = find_locked(inner, &chain, NO_GUESS, Tag::of(hash), key);
+        let present = found.map_or(0, |(_, entry)| entry.version());
+        if present >= version {
             return Ok(Installed::Older { present });
         }
-        let header = Header::with_kind(Kind::Put, shape, meta, shard.get(), body_crc);
-        Appender::write_header(&inner.log, &reservation, &header);
-        match self.publish(inner, &mut chain, tag, found, &reservation, meta) {
-            Ok(_) => {
-                if let Some(counts) = inner.shard_counts.get() {
-                    counts.add(shard.get(), 1);
-                }
-                chain.finish_with(meta.version);
-                Ok(Installed::Newest)
-            }
-            Err(IndexFull) => {
-                drop(chain);
-                self.appenders.cancel(&inner.log, Some(reservation));
-                self.tally.counts.out_of_memory += 1;
-                full
-            }
+        // Written whether the key existed or not: an older entry may still come (R2).
+        if write_delete(local, inner, key, (version, shard.get()), Purpose::Delete) {
+            break (chain, found);
         }
+        drop(chain);
+        if !make_room_for_delete(local, inner, now, key.len()) {
+            return Err(NotInstalled::OutOfMemory { len_bytes: 0 });
+        }
+    };
+    if let Some((position, entry)) = found {
+        local.unlink_bare(inner, &mut chain, position, entry);
+        local.changes.changed(key);
     }
+    chain.finish_with(version);
+    Ok(Installed::Newest)
+}
 
-    fn install_delete(
-        &mut self,
-        inner: &Inner,
-        now: UnixMillis,
-        replica: &Replica<'_>,
-    ) -> Result<Installed, NotInstalled> {
-        let Replica { key, hash, version, shard, .. } = *replica;
-        let (mut chain, found) = loop {
-            let chain = self.held.lock_chain(inner, hash);
-            let found = Local::find_locked(inner, &chain, NO_GUESS, Tag::of(hash), key);
-            let present = found.map_or(0, |(_, entry)| entry.version());
-            if present >= version {
-                return Ok(Installed::Older { present });
-            }
-            // Written whether the key existed or not: an older entry may still come (R2).
-            if self.write_delete(inner, key, (version, shard.get()), Purpose::Delete) {
-                break (chain, found);
-            }
-            drop(chain);
-            if !self.make_room_for_delete(inner, now, key.len()) {
-                return Err(NotInstalled::OutOfMemory { len_bytes: 0 });
-            }
-        };
-        if let Some((position, entry)) = found {
-            self.unlink_bare(inner, &mut chain, position, entry);
-            self.changes.changed(key);
-        }
-        chain.finish_with(version);
-        Ok(Installed::Newest)
-    }
-
-    /// The slots of the next chains or keys; false: there are no more.
-    fn next_slots(&self, inner: &Inner, sweep: &mut Sweep, slots: &mut Vec<Slot>) -> bool {
-        if let Some(tree) = &inner.tree {
-            let last = match &sweep.0 {
-                Place::Behind(key) => Some(key.as_slice()),
-                _ => None,
-            };
-            let last = collect_step(inner, tree, last, slots);
-            sweep.0 = last.map_or(Place::Start, Place::Behind);
-        } else {
-            let start = if let Place::Hash(hash) = sweep.0 { hash } else { KeyHash(0) };
-            let mut next = Some(start);
-            for _ in 0..SWEEP_HEADS {
-                let Some(hash) = next else { break };
-                next = inner.index.collect(hash, slots).next_hash(hash);
-            }
-            sweep.0 = next.map_or(Place::Start, Place::Hash);
-        }
-        !matches!(sweep.0, Place::Start)
-    }
-
-    /// Removes the entry that `seen` named, if its key still has it.
-    fn remove_seen(&mut self, inner: &Inner, seen: Slot, entry: Entry<'_>) {
-        let hash = inner.hasher.hash(entry.key());
-        let mut chain = self.held.lock_chain(inner, hash);
-        let found = match &inner.tree {
-            None => chain.find_entry(Tag::of(hash), seen.offset_bytes()),
-            Some(tree) => Local::find_ordered_entry(inner, tree, entry.key(), seen.offset_bytes()),
-        };
-        if let Some(position) = found {
-            self.unlink_bare(inner, &mut chain, position, entry);
-            self.changes.gone(entry.key());
-            chain.finish();
-        }
+/// Removes the entry that `seen` named, if its key still has it.
+fn remove_seen(local: &mut Local, inner: &Inner, seen: Slot, entry: Entry<'_>) {
+    let hash = inner.hasher.hash(entry.key());
+    let mut chain = local.held.lock_chain(inner, hash);
+    let found = match &inner.tree {
+        None => chain.find_entry(Tag::of(hash), seen.offset_bytes()),
+        Some(tree) => find_ordered_entry(inner, tree, entry.key(), seen.offset_bytes()),
+    };
+    if let Some(position) = found {
+        local.unlink_bare(inner, &mut chain, position, entry);
+        local.changes.gone(entry.key());
+        chain.finish();
     }
 }

@@ -15,8 +15,10 @@ use base::UnixMillis;
 use base::sync::Backoff;
 
 use super::Local;
-use super::deletes::Want;
-use super::reclaim::{Job, Step, StepMax};
+use super::deletes::{Want, pass_ahead, passed_victim};
+use super::durable::note_published;
+use super::expire::expire_all;
+use super::reclaim::{Job, Step, StepMax, reclaim_step};
 use crate::config::Mode;
 use crate::inner::Inner;
 use crate::log::{Aim, Found, Purpose, Queue, Reason, Reservation, Search, Then, Victim};
@@ -138,7 +140,7 @@ impl Local {
         let mut victims_left = victims_max;
         let mut retries_left = RETRIES_MAX;
         loop {
-            self.note(inner);
+            note_published(self, inner);
             inner.epochs.quiesce(self.place);
             self.retired.drain(inner);
             let changes = inner.log.allocator().table.change_count();
@@ -174,7 +176,7 @@ impl Local {
                 // The state seen by the search has changed.
                 retries_left -= 1;
                 backoff.snooze();
-            } else if inner.config.mode == Mode::Evict || !self.expire_all(inner, now) {
+            } else if inner.config.mode == Mode::Evict || !expire_all(self, inner, now) {
                 return false;
             }
         }
@@ -193,14 +195,14 @@ impl Local {
             let oldest = oldest_victim(inner).filter(|_| run_len == 1);
             let victim = oldest.or_else(|| choose_victim(inner, now, run_len));
             let pass_min_bytes = || want.pass_min_bytes(inner, emptied_count);
-            let victim = victim.or_else(|| self.passed_victim(inner, pass_min_bytes()?));
+            let victim = victim.or_else(|| passed_victim(self, inner, pass_min_bytes()?));
             let Some(victim) = victim else { return false };
             // If a run is wanted, no entry may get a second life in place.
             self.job = Some(Job::new(inner, victim, run_len > 1));
         }
         self.work.segments_in_writes += 1;
         loop {
-            match self.reclaim_step(inner, now, STEP) {
+            match reclaim_step(self, inner, now, STEP) {
                 Step::More => {}
                 Step::Finished => return true,
                 Step::Stuck => return false,
@@ -249,7 +251,7 @@ impl Local {
                 None => self.search_step(inner, now),
             };
             let found = match found {
-                Found::Nothing => self.pass_ahead(inner),
+                Found::Nothing => pass_ahead(self, inner),
                 found => found,
             };
             match found {
@@ -264,7 +266,7 @@ impl Local {
                 }
             }
         }
-        match self.reclaim_step(inner, now, max) {
+        match reclaim_step(self, inner, now, max) {
             Step::More | Step::Finished => true,
             Step::Stuck => false,
         }

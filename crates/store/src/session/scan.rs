@@ -8,6 +8,7 @@ use base::{KeyHash, UnixMillis};
 use index::hash::slot::Slot;
 
 use super::Session;
+use super::pace::quiesce_after_reads;
 use crate::cursor::UnknownCursor;
 use crate::entry::Entry;
 use crate::request::Item;
@@ -111,7 +112,7 @@ impl Session {
             heads += 1;
             next = place.next_hash(hash);
         }
-        self.local.quiesce_after_reads(&self.inner, now);
+        quiesce_after_reads(&mut self.local, &self.inner, now);
         Ok(next.map_or(0, |hash| hash.0 >> CURSOR_SHIFT))
     }
 
@@ -185,7 +186,7 @@ impl Session {
                 (next, has_wrapped) = (Some(KeyHash(0)), true);
             }
         }
-        self.local.quiesce_after_reads(&self.inner, now);
+        quiesce_after_reads(&mut self.local, &self.inner, now);
         Drawn { is_found, visited }
     }
 }

@@ -13,9 +13,16 @@ use std::sync::Arc;
 use base::{KeyHash, UnixMillis};
 use index::hash::slot::Tag;
 
-use super::execute::{Call, NO_GUESS, find, prefetch_entry};
-use super::kept_room::{HasRoom, Room};
-use super::{Changes, Local, Session};
+use super::deletes::have_room_for_deletes;
+use super::durable::note_published;
+use super::execute::{Call, NO_GUESS, prefetch_entry};
+use super::expire::meet_expired;
+use super::find::{find, find_locked, see_live};
+use super::kept_room::{HasRoom, Room, keep_room};
+use super::ordered::have_nodes_for;
+use super::pace::quiesce_after_reads;
+use super::resize::settle_chunk;
+use super::{Changes, Session};
 use crate::entry::{HEADER_BYTES, Seen};
 use crate::inner::Inner;
 use crate::pin::Pins;
@@ -56,10 +63,10 @@ impl Session {
             live.inspect(|seen| seen.note_use(read_now));
             if seen.is_some() && live.is_none() {
                 let (hash, key) = keys[request_index];
-                local.meet_expired(inner, now, hash, key);
+                meet_expired(local, inner, now, hash, key);
             }
         }
-        local.quiesce_after_reads(inner, now);
+        quiesce_after_reads(local, inner, now);
     }
 
     /// Makes room for entries, then locks the chains of all keys (I1). Without room for all of them
@@ -72,12 +79,12 @@ impl Session {
     ) -> LockedSession<'_> {
         let Session { inner, local } = self;
         if room.bytes() > 0 {
-            local.have_nodes_for(inner, now, hashes.len());
+            have_nodes_for(local, inner, now, hashes.len());
         }
         debug_assert!(local.held.is_empty());
         // First: it may close open segments.
-        local.have_room_for_deletes(inner, now, hashes.len());
-        let has_room = local.keep_room(inner, now, &room);
+        have_room_for_deletes(local, inner, now, hashes.len());
+        let has_room = keep_room(local, inner, now, &room);
         // An insert under the locks takes missing nodes without making room.
         local.nodes.prepare(inner);
         local.held.lock_all(inner, hashes);
@@ -134,7 +141,7 @@ fn read_locked<'a>(inner: &'a Inner, keys: &[(KeyHash, &[u8])], found: &mut Vec<
     found.clear();
     for (hash, key) in keys {
         let chain = inner.index.locked(inner.index.head_of(*hash));
-        let entry = Local::find_locked(inner, &chain, NO_GUESS, Tag::of(*hash), key);
+        let entry = find_locked(inner, &chain, NO_GUESS, Tag::of(*hash), key);
         found.push(entry.map(|(_, entry)| entry.see()));
     }
     for head in heads {
@@ -189,8 +196,8 @@ impl LockedSession<'_> {
                 Op::Get => {
                     let chain = inner.index.locked(head);
                     let tag = Tag::of(request.hash);
-                    let found = Local::find_locked(inner, &chain, NO_GUESS, tag, request.key);
-                    let seen = Local::see_live(found.map(|(_, entry)| entry), now);
+                    let found = find_locked(inner, &chain, NO_GUESS, tag, request.key);
+                    let seen = see_live(found.map(|(_, entry)| entry), now);
                     let item = seen.as_ref().map(Seen::item);
                     let outcome = item.map_or(Outcome::Miss, Outcome::Hit);
                     sink.outcome(request_index, outcome, Pins(inner));
@@ -218,13 +225,13 @@ impl Drop for LockedSession<'_> {
         if self.has_room == HasRoom::Kept {
             inner.log.end_keep(local.place);
         }
-        local.note(inner);
+        note_published(local, inner);
         if let Some(durable) = &inner.durable {
             durable.end(local.place);
         }
         inner.epochs.quiesce(local.place);
         local.nodes.keep_few(inner);
-        local.settle_chunk(inner, held_count);
+        settle_chunk(local, inner, held_count);
         local.publish_counts(inner);
     }
 }

@@ -10,8 +10,13 @@ use index::hash::slot::Tag;
 use index::hash::{Chain, IndexFull};
 
 use super::Local;
-use super::execute::{Call, find};
-use super::write::Found;
+use super::deletes::make_room_for_delete;
+use super::execute::Call;
+use super::expire::meet_expired;
+use super::find::{find, find_locked, see_live};
+use super::ordered::has_nodes_now;
+use super::place::queue_for;
+use super::write::{Found, too_large};
 use crate::entry::{ALIGN_BYTES, Header, Meta, Seen, Shape};
 use crate::inner::Inner;
 use crate::log::{Appender, Purpose, Queue};
@@ -54,14 +59,14 @@ impl Local {
         if update.may_read() && self.read_instead(call, key, hash, update, sink) {
             return;
         }
-        let queue = self.queue_for(call, hash);
+        let queue = queue_for(self, call, hash);
         let mut space = Space::Open;
         loop {
             self.nodes.prepare(inner);
             let mut seen = Seens::default();
             match self.try_update(call, key, hash, update, (queue, space), &mut seen) {
                 Attempt::Done(_) if self.nodes.is_short() => {
-                    if !self.has_nodes_now(inner, now) {
+                    if !has_nodes_now(self, inner, now) {
                         sink.outcome(request_index, Outcome::OutOfMemory, Pins(inner));
                         break;
                     }
@@ -71,7 +76,7 @@ impl Local {
                     break;
                 }
                 Attempt::NeedsRoomForDelete => {
-                    if !self.make_room_for_delete(inner, now, key.len()) {
+                    if !make_room_for_delete(self, inner, now, key.len()) {
                         sink.outcome(request_index, Outcome::OutOfMemory, Pins(inner));
                         break;
                     }
@@ -129,7 +134,7 @@ impl Local {
             }
             None => {
                 sink.outcome(request_index, Outcome::Miss, Pins(inner));
-                self.meet_expired(inner, now, hash, key);
+                meet_expired(self, inner, now, hash, key);
             }
         }
         true
@@ -146,9 +151,9 @@ impl Local {
     ) -> Attempt<'s, U::Refusal> {
         let Call { inner, now, guess, .. } = call;
         let (tag, chain) = (Tag::of(hash), self.held.lock_chain(inner, hash));
-        let found = Local::find_locked(inner, &chain, guess, tag, key);
+        let found = find_locked(inner, &chain, guess, tag, key);
         let Seens { old, new } = seen;
-        *old = Local::see_live(found.map(|(_, entry)| entry), now);
+        *old = see_live(found.map(|(_, entry)| entry), now);
         let old = old.as_ref().map(Seen::item);
         if old.is_none() && found.is_some() {
             self.changes.gone(key);
@@ -204,9 +209,7 @@ impl Local {
             }
             Written::NoRoom { len_bytes } => Attempt::NeedsRoom { len_bytes, is_touch },
             Written::IndexFull => Attempt::Done(Outcome::OutOfMemory),
-            Written::TooLarge { len_bytes } => {
-                Attempt::Done(Local::too_large(inner, key, len_bytes))
-            }
+            Written::TooLarge { len_bytes } => Attempt::Done(too_large(inner, key, len_bytes)),
         }
     }
 

@@ -14,7 +14,12 @@ use index::hash::slot::{Slot, Tag};
 use index::hash::{Chain, IndexFull, Position};
 
 use super::Local;
-use super::execute::{Call, find};
+use super::deletes::make_room_for_delete;
+use super::execute::Call;
+use super::expire::meet_expired;
+use super::find::{entry_of, find, find_locked, point, see_live};
+use super::ordered::has_nodes_now;
+use super::place::queue_for;
 use crate::entry::{Entry, Header, Meta, Seen, Shape};
 use crate::inner::Inner;
 use crate::log::{Appender, Reservation};
@@ -51,7 +56,7 @@ impl Local {
                 sink.outcome(call.request_index, outcome, Pins(call.inner));
                 return;
             }
-            if !self.has_nodes_now(call.inner, call.now) {
+            if !has_nodes_now(self, call.inner, call.now) {
                 sink.outcome(call.request_index, Outcome::OutOfMemory, Pins(call.inner));
                 return;
             }
@@ -77,7 +82,7 @@ impl Local {
         let Some(seen) = guess.in_head() else { return false };
         let Some(chain) = inner.index.lock_head(seen.bucket) else { return false };
         let Some(position) = chain.still_there(seen) else { return false };
-        let entry = Local::entry_of(inner, position);
+        let entry = entry_of(inner, position);
         if !entry.has_key_in_place(key, set.value.len()) {
             return false;
         }
@@ -101,7 +106,7 @@ impl Local {
     ) -> Outcome<'s, R> {
         let Call { inner, now, guess, .. } = call;
         if !inner.fits(key.len(), set.value.len()) {
-            return Local::too_large(inner, key, set.value.len() as u64);
+            return too_large(inner, key, set.value.len() as u64);
         }
         // Only the lock shows whether there is an expiry to keep, so room for one is reserved.
         let may_expire = set.expiry != Expiry::Never;
@@ -111,7 +116,7 @@ impl Local {
             shape = shape.at_rest();
         } else if shape.is_in_place() {
             let chain = self.held.lock_chain(inner, hash);
-            let found = Local::find_locked(inner, &chain, guess, tag, key);
+            let found = find_locked(inner, &chain, guess, tag, key);
             if let Some((position, entry)) = found.filter(|(_, entry)| entry.takes_in_place(shape))
             {
                 let outcome = set_in_place(call, chain, (position, entry), set, seen);
@@ -139,8 +144,8 @@ impl Local {
         Appender::fill(&inner.log, reservation, shape, key, set.value);
         let body_crc = inner.sum_body(shape, key, set.value);
         let mut chain = self.held.lock_chain(inner, hash);
-        let found = Local::find_locked(inner, &chain, guess, tag, key);
-        *seen = Local::see_live(found.map(|(_, entry)| entry), now);
+        let found = find_locked(inner, &chain, guess, tag, key);
+        *seen = see_live(found.map(|(_, entry)| entry), now);
         let old = seen.as_ref().map(Seen::item);
         if let Some(outcome) = set.condition.refusal(old) {
             drop(chain);
@@ -177,8 +182,8 @@ impl Local {
         let Call { inner, now, guess, .. } = call;
         loop {
             let chain = self.held.lock_chain(inner, hash);
-            let found = Local::find_locked(inner, &chain, guess, Tag::of(hash), key);
-            *seen = Local::see_live(found.map(|(_, entry)| entry), now);
+            let found = find_locked(inner, &chain, guess, Tag::of(hash), key);
+            *seen = see_live(found.map(|(_, entry)| entry), now);
             if is_refused(set, seen) {
                 break;
             }
@@ -187,7 +192,7 @@ impl Local {
                 // A version that a client was told must not also be the next item's (K1).
                 chain.finish();
             } else if !self.delete_locked(inner, chain, found) {
-                match self.make_room_for_delete(inner, now, key.len()) {
+                match make_room_for_delete(self, inner, now, key.len()) {
                     true => continue,
                     false => return Outcome::OutOfMemory,
                 }
@@ -209,7 +214,7 @@ impl Local {
         seen: &mut Option<Seen<'a>>,
     ) -> Result<Reservation, NoSpace> {
         let Call { inner, now, .. } = call;
-        let queue = self.queue_for(call, hash);
+        let queue = queue_for(self, call, hash);
         if let Some(reservation) = self.reserve_open(inner, shape.len_bytes(), queue) {
             return Ok(reservation);
         }
@@ -237,15 +242,11 @@ impl Local {
             return false;
         }
         let found = find(inner, inner.index.head_of(hash), hash, key);
-        *seen = Local::see_live(found.map(|(_, entry)| entry), now);
+        *seen = see_live(found.map(|(_, entry)| entry), now);
         if seen.is_none() && found.is_some() {
-            self.meet_expired(inner, now, hash, key);
+            meet_expired(self, inner, now, hash, key);
         }
         is_refused(set, seen)
-    }
-
-    pub(super) fn too_large<'a, R>(inner: &Inner, key: &[u8], len_bytes: u64) -> Outcome<'a, R> {
-        Outcome::TooLarge { len_bytes, max_bytes: inner.value_max_bytes(key.len()) }
     }
 
     /// Points the key's slot at a complete entry. If the index is full, the caller gives the space
@@ -265,7 +266,7 @@ impl Local {
         if let Some((position, old)) = found {
             // An item that was read before stays worth keeping.
             let slot = slot.with_marks(position.slot.marks());
-            Local::point(inner, chain, position, old.key(), slot);
+            point(inner, chain, position, old.key(), slot);
             self.tally.remove(inner, position, old);
         } else {
             self.insert(inner, chain, slot)?;
@@ -327,7 +328,7 @@ impl Local {
             });
         }
         let (_, position) = oldest.ok_or(IndexFull)?;
-        let entry = Local::entry_of(inner, position);
+        let entry = entry_of(inner, position);
         self.tally.counts.evicted_by_index += 1;
         self.evictions.note(entry);
         self.tally.counts.evicted_unread += u64::from(position.slot.marks() == 0);
@@ -347,12 +348,12 @@ impl Local {
         let Call { inner, now, request_index, guess } = call;
         loop {
             let chain = self.held.lock_chain(inner, hash);
-            let found = Local::find_locked(inner, &chain, guess, Tag::of(hash), key);
-            let seen = Local::see_live(found.map(|(_, entry)| entry), now);
+            let found = find_locked(inner, &chain, guess, Tag::of(hash), key);
+            let seen = see_live(found.map(|(_, entry)| entry), now);
             let outcome = match (self.delete_locked(inner, chain, found), &seen) {
                 (true, Some(seen)) => Outcome::Deleted { old: Some(seen.item()) },
                 (true, None) => Outcome::Miss,
-                (false, _) if self.make_room_for_delete(inner, now, key.len()) => continue,
+                (false, _) if make_room_for_delete(self, inner, now, key.len()) => continue,
                 (false, _) => Outcome::OutOfMemory,
             };
             sink.outcome(request_index, outcome, Pins(inner));
@@ -376,6 +377,10 @@ impl Local {
         }
         is_unlinked
     }
+}
+
+pub(super) fn too_large<'a, R>(inner: &Inner, key: &[u8], len_bytes: u64) -> Outcome<'a, R> {
+    Outcome::TooLarge { len_bytes, max_bytes: inner.value_max_bytes(key.len()) }
 }
 
 /// A Set whose key has an entry that takes the new value in place (K12): no space, no checksum, no
