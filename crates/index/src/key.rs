@@ -17,7 +17,6 @@ pub fn keys_equal(left: &[u8], right: &[u8]) -> bool {
     keys_equal_by_words(left, right)
 }
 
-#[inline]
 fn keys_equal_by_words(left: &[u8], right: &[u8]) -> bool {
     if left.len() > 32 {
         return left == right;

@@ -15,6 +15,7 @@ pub use node::NODES_MAX;
 mod shared;
 #[cfg(miri)]
 impl Mapping {
+    /// Miri maps no files.
     pub fn of_file(_file: &std::fs::File, _len: usize) -> std::io::Result<Mapping> {
         Err(std::io::ErrorKind::Unsupported.into())
     }

@@ -141,7 +141,6 @@ impl<'a> Chain<'a> {
     }
 
     /// The last bucket of the chain and the one that links to it; the chain must have overflow.
-    #[inline]
     fn tail(&self) -> (u32, u32) {
         let memory = &self.index.memory;
         let (mut parent, mut tail) = (self.head, self.head);
@@ -171,7 +170,6 @@ impl<'a> Chain<'a> {
     }
 
     /// Removes every entry; overflow buckets keep their slots for readers inside (I2).
-    #[inline]
     pub fn clear(&mut self, retired: &mut Vec<u32>) {
         let memory = &self.index.memory;
         let mut next = memory[self.head].slot_held(LINK_SLOT).linked_bucket();

@@ -208,7 +208,6 @@ impl Tree {
     }
 
     /// An empty, locked border that no other session sees.
-    #[inline]
     pub(super) fn new_border(&self, spare: &mut Spare) -> u32 {
         let border = spare.take();
         self.node(border).reset(Role::Border);
