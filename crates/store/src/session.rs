@@ -6,6 +6,13 @@
 //!                       quiesce between chunks, so that a reclaimer waits for one chunk at most
 //! ```
 //!
+//! What a session has of its own is in `Local`, and most of that has an owner: open segments
+//! (appenders.rs), counts (tally.rs), unlinked parts of the index (retired.rs), reserved tree nodes
+//! (nodes.rs), held locks (held.rs), notes of changes and evictions (changed.rs, evicted.rs), the
+//! victim (reclaim.rs) and the pace of reclaiming (pace.rs). A request is served by methods of
+//! `Local` (execute.rs, write.rs, update.rs, room.rs); everything else is a function of the file of
+//! its kind.
+//!
 //! # Invariants
 //! I1: no reference into the log outlives the sink call it was made for (K12).
 //! I2: while a session holds locks of several keys it neither waits for other sessions nor
@@ -49,14 +56,15 @@ mod write;
 
 use std::sync::Arc;
 
-use base::UnixMillis;
+use base::{KeyHash, UnixMillis};
 use index::hash::{Chain, Position};
 
 use crate::entry::Entry;
+use crate::hot_array::HotArray;
 use crate::inner::Inner;
 use crate::log::Purpose;
 use crate::pin::Pins;
-use crate::request::LastUse;
+use crate::request::{Evicted, LastUse, Sink};
 use crate::tuning::Prefetch;
 
 use appenders::Appenders;
@@ -66,20 +74,24 @@ use durable::{bury, note_published};
 use evicted::EvictionNotes;
 use expire::expire_step;
 use held::Held;
+use hot::Hot;
 use nodes::NodeStock;
 use reclaim::drop_job;
 use resize::resize_step;
 use retired::Retired;
+use several::{lock_keys, read_snapshot};
 use tally::Tally;
 
 pub use changed::{Changes, Origin};
 pub(crate) use execute::know_processor;
 pub use flush::Flush;
 pub use hot::HOT_PLACE_BYTES;
-pub(crate) use keep::{has_expired, is_whole_entry};
+pub(crate) use keep::{has_expired, is_whole_entry, name_live};
 pub use kept_room::Room;
-pub(crate) use recover::Named;
-pub(crate) use recover_sparely::Starts;
+pub(crate) use recover::{
+    Named, count_named, drop_all_deletes, drop_deletes, end_recovery, recover_all, recover_copy,
+};
+pub(crate) use recover_sparely::{Starts, recover_sparely};
 pub use replica::Sweep;
 pub(crate) use room::low_water;
 pub use scan::Drawn;
@@ -231,6 +243,78 @@ impl Session {
         local.publish_counts(inner);
         let resizes_more = resize_step(local, inner);
         frees_more || reclaims_more || expires_more || resizes_more
+    }
+
+    /// Reads all keys as of one moment. The sink gets only `Hit` and `Miss`.
+    pub fn read_snapshot<R, S: Sink<R>>(
+        &mut self,
+        now: UnixMillis,
+        keys: &[(KeyHash, &[u8])],
+        sink: &mut S,
+    ) {
+        read_snapshot(self, now, keys, sink);
+    }
+
+    /// Makes room for entries, then locks the chains of all keys. Without room for all of them the
+    /// locked session answers every write that needs some with `OutOfMemory`.
+    pub fn lock_keys(
+        &mut self,
+        now: UnixMillis,
+        hashes: &[KeyHash],
+        room: Room,
+    ) -> LockedSession<'_> {
+        lock_keys(self, now, hashes, room)
+    }
+
+    /// Whether changed keys are noted for [`Session::take_changes`] from now on.
+    pub fn record_changes(&mut self, is_watched: bool) {
+        self.local.changes.set(is_watched);
+    }
+
+    /// Takes the changes of this session since the last call, in exchange for empty notes.
+    pub fn take_changes(&mut self, empty: &mut Changes) {
+        debug_assert!(empty.is_empty(), "what was taken before is lost");
+        self.local.changes.take(empty);
+    }
+
+    /// Whether evicted entries are kept for [`Session::take_evicted`] from now on.
+    pub fn record_evictions(&mut self, is_watched: bool) {
+        self.local.evictions.set(is_watched);
+    }
+
+    /// Visits the entries evicted since the last call, and returns how many more were evicted.
+    pub fn take_evicted(&mut self, visit: impl FnMut(&Evicted)) -> u64 {
+        self.local.evictions.take(visit)
+    }
+
+    /// Whether the log cannot be written now.
+    pub fn is_refusing(&self) -> bool {
+        self.inner.durable.as_ref().is_some_and(|durable| durable.is_refusing())
+    }
+
+    /// Deletes every item that exists at the call. Items written meanwhile may go or stay. False:
+    /// the log cannot be written, and nothing was deleted.
+    pub fn flush(&mut self) -> bool {
+        let Some(mut flush) = Flush::begin(self) else { return false };
+        while !flush.is_over() {
+            flush.step(self);
+        }
+        true
+    }
+
+    /// Sets the keys that [`Session::read_hot`] looks up first; `None`: no keys. The places of
+    /// other keys are dropped.
+    pub fn set_hot_array(&mut self, keys: Option<Arc<HotArray>>) {
+        let keys = keys.filter(|keys| self.inner.tree.is_some() && !keys.is_empty());
+        let in_place_count = self.take_hot_reads();
+        let before = self.local.hot.take();
+        self.local.hot = keys.map(|keys| Box::new(Hot::new(keys, before, in_place_count)));
+    }
+
+    /// The number of reads of [`Session::read_hot`] that did not descend the tree, since the last
+    /// call.
+    pub fn take_hot_reads(&mut self) -> u64 {
+        self.local.hot.as_mut().map_or(0, |hot| hot.take_count())
     }
 }
 

@@ -47,6 +47,7 @@ use thiserror::Error;
 
 use crate::config::{NeededMemory, OpenError, StoreConfig};
 use crate::log::{Contents, SegmentState};
+use crate::session::name_live;
 use crate::store::{Begin, Store};
 use crate::tuning::Tuning;
 use crate::warm_table::{self, Row, TRAILER_BYTES, Table, Trailer};
@@ -315,7 +316,7 @@ impl WarmFile {
         };
         write(&mut bytes)?;
         for row in &mut rows {
-            items += session.name_live(row, now);
+            items += name_live(&mut session, row, now);
             row.append_to(&mut bytes);
             row.live = Vec::new();
             write(&mut bytes)?;

@@ -11,7 +11,7 @@ use store::durable::{self, Beside, Committer, DataError, NewData, Opened, UsedCh
 use store::medium::{Faults, FaultyMedium, MediumError, MemoryMedium};
 use store::pin::Pins;
 use store::{
-    Condition, Eviction, Expiry, HugePages, IndexKind, Mode, NoUpdate, Op, Outcome, Request,
+    Condition, Eviction, Expiry, Flush, HugePages, IndexKind, Mode, NoUpdate, Op, Outcome, Request,
     Session, Set, Sink, Store, StoreConfig, Tuning,
 };
 
@@ -774,12 +774,12 @@ fn what_is_changed_during_a_flush_is_gone_where_the_flush_comes_later() {
             }
         };
         write_all(&mut world, b"before");
-        let mut flush = world.session().begin_flush().expect("a good log");
-        world.session().flush_step(&mut flush);
+        let mut flush = Flush::begin(world.session()).expect("a good log");
+        flush.step(world.session());
         assert!(!flush.is_over());
         write_all(&mut world, b"between");
         while !flush.is_over() {
-            world.session().flush_step(&mut flush);
+            flush.step(world.session());
         }
         let left = store.stats().items;
         assert!((1..KEYS / 2).contains(&left), "{index:?}: {left} were written behind the flush");

@@ -2,6 +2,7 @@
 
 use runtime::core::flushing::{VISITED_AT_FIRST_MAX, advance};
 use runtime::engine::Engine;
+use store::Flush;
 
 use crate::gather::Gather;
 
@@ -23,7 +24,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             self.core.rest_until_flushed(slot);
             return true;
         }
-        let Some(mut flush) = session.begin_flush() else { return false };
+        let Some(mut flush) = Flush::begin(session) else { return false };
         let work = advance(session, &mut flush, VISITED_AT_FIRST_MAX);
         self.core.charge(work);
         if !flush.is_over() {

@@ -55,7 +55,7 @@ impl Flushing {
 pub fn advance(session: &mut Session, flush: &mut Flush, visited_max: u64) -> Work {
     let mut visited = 0;
     while !flush.is_over() && visited < visited_max {
-        visited += u64::from(session.flush_step(flush));
+        visited += u64::from(flush.step(session));
     }
     Work::visited(visited as usize)
 }

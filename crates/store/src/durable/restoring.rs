@@ -27,7 +27,10 @@ use crate::durable_log::layout::{Row, RowState, Superblock};
 use crate::log::{Contents, NEVER_MS};
 use crate::medium::{Medium, MediumError};
 use crate::record::{ALIGN_BYTES, Record};
-use crate::session::{Named, Session, Starts};
+use crate::session::{
+    Named, Session, Starts, count_named, drop_all_deletes, drop_deletes, end_recovery, recover_all,
+    recover_copy, recover_sparely,
+};
 use crate::store::Store;
 
 /// The method of filling the index.
@@ -247,13 +250,13 @@ impl<M: Medium> Restoring<'_, M> {
             self.recovery.checkpoint = UsedCheckpoint::Used { items: named };
             applied.fill(store.inner()).map_err(|_| no_room())?;
             let session = sessions.first_mut().ok_or_else(no_room)?;
-            lists.iter().for_each(|list| session.count_named(list.segment, list.named));
+            lists.iter().for_each(|list| count_named(session, list.segment, list.named));
         }
         let floor_of = floor_by_shard(self.is_gone, self.superblock.flush_floor);
         let index = |session: &mut Session, at: usize| {
             let List { segment, starts, .. } = &lists[at];
             let first_bytes = store.inner().log.segment_start(*segment);
-            session.recover_all(first_bytes, starts, &floor_of)
+            recover_all(session, first_bytes, starts, &floor_of)
         };
         share_out(sessions, lists.len(), &index, &mut |_| {}).map_err(|_| no_room())
     }
@@ -274,8 +277,7 @@ impl<M: Medium> Restoring<'_, M> {
         let session = sessions.first_mut().ok_or_else(no_room)?;
         // Older puts may still be found in damaged segments.
         let keeps_deletes = !self.damaged.is_empty();
-        session
-            .recover_sparely(&mut starts, (threads, keeps_deletes), &floor_of)
+        recover_sparely(session, &mut starts, (threads, keeps_deletes), &floor_of)
             .map_err(|_| no_room())
     }
 
@@ -324,14 +326,14 @@ impl<M: Medium> Restoring<'_, M> {
         }
         self.recovery.damage = std::mem::take(&mut self.damage);
         if is_damaged {
-            session.drop_all_deletes();
+            drop_all_deletes(session);
         } else {
             for List { segment, deletes, .. } in lists {
-                session.drop_deletes(store.inner().log.segment_start(*segment), deletes);
+                drop_deletes(session, store.inner().log.segment_start(*segment), deletes);
             }
         }
         let floors = self.superblock.version_floor.max(self.superblock.flush_floor);
-        session.end_recovery(self.recovery.newest_version.max(floors));
+        end_recovery(session, self.recovery.newest_version.max(floors));
         store.keep_reserve();
         if store.is_full_for_ever() { Err(no_room()) } else { Ok(()) }
     }
@@ -357,7 +359,7 @@ impl<M: Medium> Restoring<'_, M> {
             &mut bytes,
             &mut self.recovery,
             |record, _| {
-                has_room &= session.recover_copy(record, &floor_of).is_ok();
+                has_room &= recover_copy(session, record, &floor_of).is_ok();
             },
         );
         if !has_room {

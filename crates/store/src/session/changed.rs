@@ -13,8 +13,6 @@
 //!     value.
 //! I3: [`Changes::has_all`] covers the keys for which there is no room ([`NOTED_BYTES_MAX`]).
 
-use super::Session;
-
 /// The most bytes of keys noted between two collections.
 const NOTED_BYTES_MAX: usize = 256 << 10;
 
@@ -84,19 +82,6 @@ impl Changes {
     }
 }
 
-impl Session {
-    /// Whether changed keys are noted for [`Session::take_changes`] from now on.
-    pub fn record_changes(&mut self, is_watched: bool) {
-        self.local.changes.set(is_watched);
-    }
-
-    /// Takes the changes of this session since the last call, in exchange for empty notes.
-    pub fn take_changes(&mut self, empty: &mut Changes) {
-        debug_assert!(empty.is_empty(), "what was taken before is lost");
-        self.local.changes.take(empty);
-    }
-}
-
 /// A session's changes, while a caller watches them.
 #[derive(Default)]
 pub(super) struct ChangeNotes(Option<Box<Changes>>);
@@ -109,14 +94,14 @@ impl ChangeNotes {
     }
 
     /// Begins or ends the noting of changes.
-    fn set(&mut self, is_watched: bool) {
+    pub(super) fn set(&mut self, is_watched: bool) {
         if is_watched != self.is_on() {
             self.0 = is_watched.then(Box::default);
         }
     }
 
     /// Takes the changes in exchange for empty notes.
-    fn take(&mut self, empty: &mut Changes) {
+    pub(super) fn take(&mut self, empty: &mut Changes) {
         if let Some(changes) = &mut self.0 {
             std::mem::swap(&mut **changes, empty);
         }

@@ -29,77 +29,75 @@ const FLUSH_VERSIONS: u64 = 1 << 24;
 /// Chains between two quiescent points of a flush.
 const RAISE_HEADS: usize = 256;
 
-impl Session {
-    /// [`Session::execute`] of a store that is durable.
-    pub(super) fn execute_durable<U: Update, S: Sink<U::Refusal>>(
-        &mut self,
-        now: UnixMillis,
-        requests: &[Request<'_, U>],
-        sink: &mut S,
-    ) {
-        let Session { inner, local } = self;
-        let Some(durable) = inner.durable.clone() else { return };
-        let writes = requests.iter().any(|request| !matches!(request.op, Op::Get));
-        if writes && durable.is_refusing() {
-            return self.execute_refusing(now, requests, sink);
-        }
-        if writes {
-            durable.begin(local.place);
-        }
-        let mut first = 0;
-        for chunk in requests.chunks(inner.config.batch) {
-            local.execute_chunk(inner, now, chunk, first, sink);
-            note_published(local, inner);
-            inner.epochs.quiesce(local.place);
-            settle_chunk(local, inner, chunk.len());
-            reclaim_in_step(local, inner, now);
-            first += chunk.len();
-        }
-        if writes {
-            durable.end(local.place);
-        }
-        local.prefetched_count = 0;
-        local.publish_counts(inner);
+/// [`Session::execute`] of a store that is durable.
+pub(super) fn execute_durable<U: Update, S: Sink<U::Refusal>>(
+    session: &mut Session,
+    now: UnixMillis,
+    requests: &[Request<'_, U>],
+    sink: &mut S,
+) {
+    let Session { inner, local } = session;
+    let Some(durable) = inner.durable.clone() else { return };
+    let writes = requests.iter().any(|request| !matches!(request.op, Op::Get));
+    if writes && durable.is_refusing() {
+        return execute_refusing(session, now, requests, sink);
     }
-
-    /// Executes reads and refuses writes: a write now might be lost.
-    #[cold]
-    fn execute_refusing<U: Update, S: Sink<U::Refusal>>(
-        &mut self,
-        now: UnixMillis,
-        requests: &[Request<'_, U>],
-        sink: &mut S,
-    ) {
-        let Session { inner, local } = self;
-        let inner: &Arc<Inner> = inner;
-        for (index, request) in requests.iter().enumerate() {
-            match request.op {
-                Op::Get => {
-                    let one = std::slice::from_ref(request);
-                    local.execute_chunk(inner, now, one, index, sink);
-                    inner.epochs.quiesce(local.place);
-                }
-                _ => sink.outcome(index, Outcome::Unwritable, Pins(inner)),
-            }
-        }
-        local.prefetched_count = 0;
-        local.publish_counts(inner);
-    }
-
-    /// Called before a flush removes anything: every entry up to a floor counts as deleted, and no
-    /// chain assigns such a version any more.
-    pub(super) fn raise_flush_floor(&mut self) {
-        let Session { inner, local } = self;
-        let Some(durable) = inner.durable.clone() else { return };
+    if writes {
         durable.begin(local.place);
-        let mut newest = durable.flush_floor();
-        inner.index.each_word(|word| newest = newest.max(word.version()));
-        let floor = (newest + FLUSH_VERSIONS).min(VERSION_MASK - 1);
-        durable.flush_to(floor);
-        raise_versions(local, inner, floor);
+    }
+    let mut first = 0;
+    for chunk in requests.chunks(inner.config.batch) {
+        local.execute_chunk(inner, now, chunk, first, sink);
         note_published(local, inner);
+        inner.epochs.quiesce(local.place);
+        settle_chunk(local, inner, chunk.len());
+        reclaim_in_step(local, inner, now);
+        first += chunk.len();
+    }
+    if writes {
         durable.end(local.place);
     }
+    local.prefetched_count = 0;
+    local.publish_counts(inner);
+}
+
+/// Executes reads and refuses writes: a write now might be lost.
+#[cold]
+fn execute_refusing<U: Update, S: Sink<U::Refusal>>(
+    session: &mut Session,
+    now: UnixMillis,
+    requests: &[Request<'_, U>],
+    sink: &mut S,
+) {
+    let Session { inner, local } = session;
+    let inner: &Arc<Inner> = inner;
+    for (index, request) in requests.iter().enumerate() {
+        match request.op {
+            Op::Get => {
+                let one = std::slice::from_ref(request);
+                local.execute_chunk(inner, now, one, index, sink);
+                inner.epochs.quiesce(local.place);
+            }
+            _ => sink.outcome(index, Outcome::Unwritable, Pins(inner)),
+        }
+    }
+    local.prefetched_count = 0;
+    local.publish_counts(inner);
+}
+
+/// Called before a flush removes anything: every entry up to a floor counts as deleted, and no
+/// chain assigns such a version any more.
+pub(super) fn raise_flush_floor(session: &mut Session) {
+    let Session { inner, local } = session;
+    let Some(durable) = inner.durable.clone() else { return };
+    durable.begin(local.place);
+    let mut newest = durable.flush_floor();
+    inner.index.each_word(|word| newest = newest.max(word.version()));
+    let floor = (newest + FLUSH_VERSIONS).min(VERSION_MASK - 1);
+    durable.flush_to(floor);
+    raise_versions(local, inner, floor);
+    note_published(local, inner);
+    durable.end(local.place);
 }
 
 /// Notes that everything published since the last call is complete (D1). Nothing is reserved.

@@ -4,7 +4,6 @@
 //! I1: while no caller watches, an eviction costs one look at the session's own option.
 //! I2: at most [`KEPT_MAX`] are kept between two looks; the others are only counted.
 
-use super::Session;
 use crate::entry::Entry;
 use crate::request::Evicted;
 
@@ -22,28 +21,16 @@ struct EvictedLately {
 #[derive(Default)]
 pub(super) struct EvictionNotes(Option<Box<EvictedLately>>);
 
-impl Session {
-    /// Whether evicted entries are kept for [`Session::take_evicted`] from now on.
-    pub fn record_evictions(&mut self, is_watched: bool) {
-        self.local.evictions.set(is_watched);
-    }
-
-    /// Visits the entries evicted since the last call, and returns how many more were evicted.
-    pub fn take_evicted(&mut self, visit: impl FnMut(&Evicted)) -> u64 {
-        self.local.evictions.take(visit)
-    }
-}
-
 impl EvictionNotes {
     /// Begins or ends the noting of evictions.
-    fn set(&mut self, is_watched: bool) {
+    pub(super) fn set(&mut self, is_watched: bool) {
         if is_watched != self.0.is_some() {
             self.0 = is_watched.then(Box::default);
         }
     }
 
     /// Visits the entries noted, and returns how many more were evicted.
-    fn take(&mut self, mut visit: impl FnMut(&Evicted)) -> u64 {
+    pub(super) fn take(&mut self, mut visit: impl FnMut(&Evicted)) -> u64 {
         let Some(evicted) = &mut self.0 else { return 0 };
         evicted.kept.drain(..).for_each(|entry| visit(&entry));
         std::mem::take(&mut evicted.lost)

@@ -16,10 +16,12 @@ use base::{KeyHash, UnixMillis};
 use index::hash::Position;
 use index::hash::slot::{Slot, Tag};
 
+use super::durable::execute_durable;
 use super::expire::meet_expired;
 use super::find::{entry_of, find};
+use super::hot::read_chunk;
 use super::ordered::execute_chunk_ordered;
-use super::pace::reclaim_in_step;
+use super::pace::{quiesce_after_reads, reclaim_in_step};
 use super::resize::settle_chunk;
 use super::{Local, Session};
 use crate::config::BATCH_MAX;
@@ -78,7 +80,7 @@ impl Session {
         sink: &mut S,
     ) {
         if self.inner.durable.is_some() {
-            return self.execute_durable(now, requests, sink);
+            return execute_durable(self, now, requests, sink);
         }
         let Session { inner, local } = self;
         debug_assert!(local.held.is_empty(), "locked keys are served by the LockedSession");
@@ -90,6 +92,33 @@ impl Session {
             reclaim_in_step(local, inner, now);
             first += chunk.len();
         }
+        local.prefetched_count = 0;
+        local.publish_counts(inner);
+    }
+
+    /// Like [`Session::execute`], for a batch that probably consists of reads of hot keys.
+    pub fn read_hot<U: Update, S: Sink<U::Refusal>>(
+        &mut self,
+        now: UnixMillis,
+        requests: &[Request<'_, U>],
+        sink: &mut S,
+    ) {
+        let Session { inner, local } = self;
+        let is_read = |request: &Request<'_, U>| matches!(request.op, Op::Get);
+        let (Some(tree), Some(mut hot)) = (&inner.tree, local.hot.take()) else {
+            return self.execute(now, requests, sink);
+        };
+        if !requests.iter().all(is_read) {
+            local.hot = Some(hot);
+            return self.execute(now, requests, sink);
+        }
+        let mut first = 0;
+        for chunk in requests.chunks(inner.config.batch) {
+            read_chunk(local, inner, tree, &mut hot, (now, first), chunk, sink);
+            quiesce_after_reads(local, inner, now);
+            first += chunk.len();
+        }
+        local.hot = Some(hot);
         local.prefetched_count = 0;
         local.publish_counts(inner);
     }

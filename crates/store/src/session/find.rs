@@ -18,7 +18,8 @@ use crate::inner::Inner;
 /// The entry that a slot names, valid until this session quiesces.
 #[inline]
 pub(super) fn entry_of(inner: &Inner, position: Position) -> Entry<'_> {
-    // SAFETY: the slot was read since the last quiescent point (I1) or under its lock.
+    // SAFETY: the slot was read since the last quiescent point (I1 of the session) or under its
+    // lock.
     unsafe { inner.log.entry(position.slot.offset_bytes()) }
 }
 

@@ -2,8 +2,8 @@
 //! them.
 //!
 //! ```text
-//!  begin_flush ─▶ a durable log: all versions up to a floor count as deleted
-//!       └▶ Flush { place } ─ flush_step ─▶ some chains, or some keys of a tree, are empty
+//!  Flush::begin ─▶ a durable log: all versions up to a floor count as deleted
+//!       └▶ Flush { place } ─ step ─▶ some chains, or some keys of a tree, are empty
 //!                              └ until it is over
 //! ```
 //!
@@ -17,7 +17,7 @@ use base::KeyHash;
 use index::hash::slot::{Slot, Tag};
 
 use super::Session;
-use super::durable::note_published;
+use super::durable::{note_published, raise_flush_floor};
 use super::find::entry_of;
 use super::ordered_walk::{WALK_STEP, collect_behind, key_of, remove_ordered};
 
@@ -47,31 +47,14 @@ impl Flush {
     pub fn is_over(&self) -> bool {
         matches!(self.place, Place::End)
     }
-}
-
-impl Session {
-    /// Deletes every item that exists at the call. Items written meanwhile may go or stay. False:
-    /// the log cannot be written, and nothing was deleted.
-    pub fn flush(&mut self) -> bool {
-        let Some(mut flush) = self.begin_flush() else { return false };
-        while !flush.is_over() {
-            self.flush_step(&mut flush);
-        }
-        true
-    }
-
-    /// Whether the log cannot be written now.
-    pub fn is_refusing(&self) -> bool {
-        self.inner.durable.as_ref().is_some_and(|durable| durable.is_refusing())
-    }
 
     /// Begins a [`Session::flush`] in steps. `None`: the log cannot be written.
-    pub fn begin_flush(&mut self) -> Option<Flush> {
-        if self.is_refusing() {
+    pub fn begin(session: &mut Session) -> Option<Flush> {
+        if session.is_refusing() {
             return None;
         }
-        self.raise_flush_floor();
-        let place = match self.inner.tree {
+        raise_flush_floor(session);
+        let place = match session.inner.tree {
             Some(_) => Place::Behind(None),
             None => Place::Chain(KeyHash(0)),
         };
@@ -80,26 +63,26 @@ impl Session {
 
     /// Deletes some more items (U2); returns the number of keys visited, where `HEADS_PER_KEY`
     /// chains count as one.
-    pub fn flush_step(&mut self, flush: &mut Flush) -> u32 {
-        if let Some(durable) = &self.inner.durable {
-            durable.begin(self.local.place);
+    pub fn step(&mut self, session: &mut Session) -> u32 {
+        if let Some(durable) = &session.inner.durable {
+            durable.begin(session.local.place);
         }
-        let visited = match &mut flush.place {
+        let visited = match &mut self.place {
             Place::End => 0,
             Place::Chain(hash) => {
-                let (next, visited) = self.flush_chains(*hash);
-                flush.place = next.map_or(Place::End, Place::Chain);
+                let (next, visited) = flush_chains(session, *hash);
+                self.place = next.map_or(Place::End, Place::Chain);
                 visited
             }
             Place::Behind(last) => {
-                let visited = self.flush_keys(last);
+                let visited = flush_keys(session, last);
                 if (visited as usize) < WALK_STEP {
-                    flush.place = Place::End;
+                    self.place = Place::End;
                 }
                 visited
             }
         };
-        let Session { inner, local } = self;
+        let Session { inner, local } = session;
         note_published(local, inner);
         if let Some(durable) = &inner.durable {
             durable.end(local.place);
@@ -107,71 +90,71 @@ impl Session {
         inner.epochs.quiesce(local.place);
         local.retired.free_some(inner);
         local.publish_counts(inner);
-        if flush.is_over() {
+        if self.is_over() {
             local.changes.flushed();
         }
         visited
     }
+}
 
-    /// Empties the next chains, beginning with that of a hash; returns the first hash behind them.
-    fn flush_chains(&mut self, hash: KeyHash) -> (Option<KeyHash>, u32) {
-        let (mut next, mut visited) = (Some(hash), 0);
-        let mut slots = Vec::new();
-        for _ in 0..STEP_HEADS {
-            let Some(hash) = next else { break };
-            next = self.flush_chain(hash, &mut slots);
-            visited += slots.len() as u32;
-        }
-        (next, visited + STEP_HEADS / HEADS_PER_KEY)
+/// Empties the next chains, beginning with that of a hash; returns the first hash behind them.
+fn flush_chains(session: &mut Session, hash: KeyHash) -> (Option<KeyHash>, u32) {
+    let (mut next, mut visited) = (Some(hash), 0);
+    let mut slots = Vec::new();
+    for _ in 0..STEP_HEADS {
+        let Some(hash) = next else { break };
+        next = flush_chain(session, hash, &mut slots);
+        visited += slots.len() as u32;
     }
+    (next, visited + STEP_HEADS / HEADS_PER_KEY)
+}
 
-    /// Empties the chain of `hash`; returns the first hash behind it.
-    fn flush_chain(&mut self, hash: KeyHash, slots: &mut Vec<Slot>) -> Option<KeyHash> {
-        let Session { inner, local } = self;
-        slots.clear();
-        let place = inner.index.collect(hash, slots);
-        if slots.is_empty() {
-            return place.next_hash(hash);
-        }
-        let (mut chain, place) = inner.index.lock_place(hash);
-        let mut removed = Vec::new();
-        chain.entries(|position| removed.push(position));
-        if inner.durable.is_some() {
-            for position in removed {
-                let entry = entry_of(inner, position);
-                let tag = Tag::of(inner.hasher.hash(entry.key()));
-                let named = chain.find_entry(tag, position.slot.offset_bytes());
-                if let Some(position) = named {
-                    // Entries written since the floor was set need a delete in the log (U1).
-                    // Without space for it they stay.
-                    let _ = local.unlink(inner, &mut chain, position, entry);
-                }
-            }
-            chain.finish();
-            return place.next_hash(hash);
-        }
-        chain.clear(&mut local.retired.lines);
-        // After the slots: a segment that counts no live bytes may be retired at once. Before the
-        // unlocking: a session that finds none of a segment's entries alive expects no live bytes.
+/// Empties the chain of `hash`; returns the first hash behind it.
+fn flush_chain(session: &mut Session, hash: KeyHash, slots: &mut Vec<Slot>) -> Option<KeyHash> {
+    let Session { inner, local } = session;
+    slots.clear();
+    let place = inner.index.collect(hash, slots);
+    if slots.is_empty() {
+        return place.next_hash(hash);
+    }
+    let (mut chain, place) = inner.index.lock_place(hash);
+    let mut removed = Vec::new();
+    chain.entries(|position| removed.push(position));
+    if inner.durable.is_some() {
         for position in removed {
             let entry = entry_of(inner, position);
-            local.tally.remove(inner, position, entry);
+            let tag = Tag::of(inner.hasher.hash(entry.key()));
+            let named = chain.find_entry(tag, position.slot.offset_bytes());
+            if let Some(position) = named {
+                // Entries written since the floor was set need a delete in the log (U1).
+                // Without space for it they stay.
+                let _ = local.unlink(inner, &mut chain, position, entry);
+            }
         }
         chain.finish();
-        place.next_hash(hash)
+        return place.next_hash(hash);
     }
+    chain.clear(&mut local.retired.lines);
+    // After the slots: a segment that counts no live bytes may be retired at once. Before the
+    // unlocking: a session that finds none of a segment's entries alive expects no live bytes.
+    for position in removed {
+        let entry = entry_of(inner, position);
+        local.tally.remove(inner, position, entry);
+    }
+    chain.finish();
+    place.next_hash(hash)
+}
 
-    /// Removes the next keys of a tree behind `last`, and sets `last` to the last of them; returns
-    /// their number.
-    fn flush_keys(&mut self, last: &mut Option<Vec<u8>>) -> u32 {
-        let Session { inner, local } = self;
-        let Some(tree) = &inner.tree else { return 0 };
-        let mut removed = Vec::with_capacity(WALK_STEP);
-        collect_behind(inner, tree, last.as_deref(), &mut removed);
-        for slot in &removed {
-            remove_ordered(local, inner, tree, *slot);
-        }
-        *last = removed.last().map(|slot| key_of(inner, *slot).to_vec());
-        removed.len() as u32
+/// Removes the next keys of a tree behind `last`, and sets `last` to the last of them; returns
+/// their number.
+fn flush_keys(session: &mut Session, last: &mut Option<Vec<u8>>) -> u32 {
+    let Session { inner, local } = session;
+    let Some(tree) = &inner.tree else { return 0 };
+    let mut removed = Vec::with_capacity(WALK_STEP);
+    collect_behind(inner, tree, last.as_deref(), &mut removed);
+    for slot in &removed {
+        remove_ordered(local, inner, tree, *slot);
     }
+    *last = removed.last().map(|slot| key_of(inner, *slot).to_vec());
+    removed.len() as u32
 }

@@ -22,13 +22,12 @@ use index::tree::{Hint, HotPlace, Sought, Tree};
 
 use super::execute::{Call, NO_GUESS};
 use super::ordered::{Tagged, answer_get};
-use super::pace::quiesce_after_reads;
-use super::{Local, Session, range};
+use super::{Local, range};
 use crate::config::BATCH_MAX;
 use crate::hot_array::HotArray;
 use crate::inner::Inner;
-use crate::range::{NoOrder, Range, RangeEnd};
-use crate::request::{Item, LastUse, Op, Request, Sink, Update};
+use crate::range::Range;
+use crate::request::{LastUse, Request, Sink, Update};
 
 /// The memory that a session keeps for each hot key.
 pub const HOT_PLACE_BYTES: usize = size_of::<HotPlace>();
@@ -41,6 +40,21 @@ pub(super) struct Hot {
 }
 
 impl Hot {
+    /// The keys, with no known place yet; the memory of the places before is used again.
+    pub(super) fn new(keys: Arc<HotArray>, before: Option<Box<Hot>>, in_place_count: u64) -> Hot {
+        let mut places = before.map(|hot| hot.places).unwrap_or_default();
+        places.clear();
+        // Exact: no more than the memory plan allows.
+        places.reserve_exact(keys.len());
+        places.resize(keys.len(), HotPlace::NONE);
+        Hot { keys, places, in_place_count }
+    }
+
+    /// The number of reads that did not descend the tree, since the last call.
+    pub(super) fn take_count(&mut self) -> u64 {
+        std::mem::take(&mut self.in_place_count)
+    }
+
     /// The key's number, and its place if that is valid.
     #[inline]
     fn find(&self, tree: &Tree, key: &[u8]) -> (Option<usize>, Option<&HotPlace>) {
@@ -50,80 +64,9 @@ impl Hot {
     }
 }
 
-impl Session {
-    /// Sets the keys that [`Session::read_hot`] looks up first; `None`: no keys. The places of
-    /// other keys are dropped.
-    pub fn set_hot_array(&mut self, keys: Option<Arc<HotArray>>) {
-        let keys = keys.filter(|keys| self.inner.tree.is_some() && !keys.is_empty());
-        let in_place_count = self.take_hot_reads();
-        self.local.hot = keys.map(|keys| {
-            let mut places = self.local.hot.take().map(|hot| hot.places).unwrap_or_default();
-            places.clear();
-            // Exact: no more than the memory plan allows.
-            places.reserve_exact(keys.len());
-            places.resize(keys.len(), HotPlace::NONE);
-            Box::new(Hot { keys, places, in_place_count })
-        });
-    }
-
-    /// Like [`Session::execute`], for a batch that probably consists of reads of hot keys.
-    pub fn read_hot<U: Update, S: Sink<U::Refusal>>(
-        &mut self,
-        now: UnixMillis,
-        requests: &[Request<'_, U>],
-        sink: &mut S,
-    ) {
-        let Session { inner, local } = self;
-        let is_read = |request: &Request<'_, U>| matches!(request.op, Op::Get);
-        let (Some(tree), Some(mut hot)) = (&inner.tree, local.hot.take()) else {
-            return self.execute(now, requests, sink);
-        };
-        if !requests.iter().all(is_read) {
-            local.hot = Some(hot);
-            return self.execute(now, requests, sink);
-        }
-        let mut first = 0;
-        for chunk in requests.chunks(inner.config.batch) {
-            read_chunk(local, inner, tree, &mut hot, (now, first), chunk, sink);
-            quiesce_after_reads(local, inner, now);
-            first += chunk.len();
-        }
-        local.hot = Some(hot);
-        local.prefetched_count = 0;
-        local.publish_counts(inner);
-    }
-
-    /// Like [`Session::range`]; a range that begins at a hot key begins at its place.
-    ///
-    /// # Errors
-    /// The store's index keeps no order.
-    pub fn range_from_hot(
-        &mut self,
-        now: UnixMillis,
-        range: &Range<'_>,
-        visit: impl FnMut(&Item<'_>),
-    ) -> Result<RangeEnd, NoOrder> {
-        let Session { inner, local } = self;
-        let tree = inner.tree.as_ref().ok_or(NoOrder)?;
-        let hint = match &mut local.hot {
-            Some(hot) => hot.hint_of(inner, tree, range),
-            None => Hint::NONE,
-        };
-        let end = range::walk_range_from(inner, tree, now, (range, hint), visit);
-        quiesce_after_reads(local, inner, now);
-        Ok(end)
-    }
-
-    /// The number of reads of [`Session::read_hot`] that did not descend the tree, since the last
-    /// call.
-    pub fn take_hot_reads(&mut self) -> u64 {
-        self.local.hot.as_mut().map_or(0, |hot| std::mem::take(&mut hot.in_place_count))
-    }
-}
-
 impl Hot {
     /// The place where a walk over the range begins.
-    fn hint_of(&mut self, inner: &Inner, tree: &Tree, range: &Range<'_>) -> Hint {
+    pub(super) fn hint_of(&mut self, inner: &Inner, tree: &Tree, range: &Range<'_>) -> Hint {
         let key = range::origin_of(range).key();
         let (Some(index), place) = self.find(tree, key) else { return Hint::NONE };
         if let Some(hint) = place.map(|place| place.walk_hint(tree)) {
@@ -140,7 +83,7 @@ impl Hot {
 }
 
 /// Executes reads, of hot keys or others; the session does not quiesce meanwhile.
-fn read_chunk<U: Update, S: Sink<U::Refusal>>(
+pub(super) fn read_chunk<U: Update, S: Sink<U::Refusal>>(
     local: &mut Local,
     inner: &Arc<Inner>,
     tree: &Tree,

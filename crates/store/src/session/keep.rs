@@ -14,36 +14,34 @@ use crate::entry::{ALIGN_BYTES, Entry, HEADER_BYTES, HEADER_MAX_BYTES};
 use crate::inner::Inner;
 use crate::warm_table::Row;
 
-impl Session {
-    /// Names in `row` the entries of its segment that live and have not expired. No other session
-    /// uses the store.
-    pub(crate) fn name_live(&mut self, row: &mut Row, now: UnixMillis) -> u64 {
-        let Session { inner, local } = self;
-        let first_bytes = inner.log.segment_start(row.segment);
-        let end_bytes = first_bytes + row.contents.used_bytes;
-        let (mut next_bytes, mut named) = (first_bytes, 0);
-        while next_bytes < end_bytes {
-            let mut starts = arrayvec::ArrayVec::<u32, RECOVER_ENTRIES>::new();
-            while next_bytes < end_bytes && !starts.is_full() {
-                starts.push(((next_bytes - first_bytes) / ALIGN_BYTES as u64) as u32);
-                // SAFETY: a closed segment is full of entries up to what is used.
-                next_bytes += unsafe { inner.log.entry(next_bytes) }.len_bytes() as u64;
-            }
-            let mut found = [(KeyHash(0), 0); RECOVER_ENTRIES];
-            let found = &mut found[..starts.len()];
-            locate(inner, first_bytes, &starts, found);
-            for (start, (hash, offset_bytes)) in starts.iter().zip(found) {
-                // SAFETY: as above.
-                let entry = unsafe { inner.log.entry(*offset_bytes) };
-                if !entry.is_expired(now) && is_named(inner, *hash, entry, *offset_bytes) {
-                    row.name(*start);
-                    named += 1;
-                }
-            }
-            inner.epochs.quiesce(local.place);
+/// Names in `row` the entries of its segment that live and have not expired. No other session
+/// uses the store.
+pub(crate) fn name_live(session: &mut Session, row: &mut Row, now: UnixMillis) -> u64 {
+    let Session { inner, local } = session;
+    let first_bytes = inner.log.segment_start(row.segment);
+    let end_bytes = first_bytes + row.contents.used_bytes;
+    let (mut next_bytes, mut named) = (first_bytes, 0);
+    while next_bytes < end_bytes {
+        let mut starts = arrayvec::ArrayVec::<u32, RECOVER_ENTRIES>::new();
+        while next_bytes < end_bytes && !starts.is_full() {
+            starts.push(((next_bytes - first_bytes) / ALIGN_BYTES as u64) as u32);
+            // SAFETY: a closed segment is full of entries up to what is used.
+            next_bytes += unsafe { inner.log.entry(next_bytes) }.len_bytes() as u64;
         }
-        named
+        let mut found = [(KeyHash(0), 0); RECOVER_ENTRIES];
+        let found = &mut found[..starts.len()];
+        locate(inner, first_bytes, &starts, found);
+        for (start, (hash, offset_bytes)) in starts.iter().zip(found) {
+            // SAFETY: as above.
+            let entry = unsafe { inner.log.entry(*offset_bytes) };
+            if !entry.is_expired(now) && is_named(inner, *hash, entry, *offset_bytes) {
+                row.name(*start);
+                named += 1;
+            }
+        }
+        inner.epochs.quiesce(local.place);
     }
+    named
 }
 
 /// Whether the entry's slot names it (I1).

@@ -31,69 +31,67 @@ pub(super) struct Swept {
     pub is_end: bool,
 }
 
-impl Session {
-    /// [`Session::scan`] over the tree: the keys that start with `prefix`, in their order.
-    pub(super) fn scan_ordered(
-        &mut self,
-        now: UnixMillis,
-        cursor: u64,
-        prefix: &[u8],
-        item_target: usize,
-        visit: impl FnMut(&Item<'_>),
-    ) -> Result<u64, UnknownCursor> {
-        let Session { inner, local } = self;
-        let Some(tree) = &inner.tree else { return Err(UnknownCursor { cursor }) };
-        let last = match cursor {
-            0 => None,
-            cursor => Some(inner.cursors().key_of(cursor)?),
-        };
-        let end = prefix_end(prefix);
-        // A cursor may be from a walk over another prefix.
-        let last = last.filter(|last| last.as_slice() >= prefix);
-        let start = last.as_deref().map_or(Bound::Included(prefix), Bound::Excluded);
-        let range = Range {
-            start,
-            end: end.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
-            direction: Direction::Forward,
-            item_limit: item_target.max(1),
-        };
-        let walked = walk_range(inner, tree, now, &range, visit);
-        quiesce_after_reads(local, inner, now);
-        Ok(walked.resume_key.map_or(0, |key| inner.cursors().remember(key)))
-    }
+/// [`Session::scan`] over the tree: the keys that start with `prefix`, in their order.
+pub(super) fn scan_ordered(
+    session: &mut Session,
+    now: UnixMillis,
+    cursor: u64,
+    prefix: &[u8],
+    item_target: usize,
+    visit: impl FnMut(&Item<'_>),
+) -> Result<u64, UnknownCursor> {
+    let Session { inner, local } = session;
+    let Some(tree) = &inner.tree else { return Err(UnknownCursor { cursor }) };
+    let last = match cursor {
+        0 => None,
+        cursor => Some(inner.cursors().key_of(cursor)?),
+    };
+    let end = prefix_end(prefix);
+    // A cursor may be from a walk over another prefix.
+    let last = last.filter(|last| last.as_slice() >= prefix);
+    let start = last.as_deref().map_or(Bound::Included(prefix), Bound::Excluded);
+    let range = Range {
+        start,
+        end: end.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
+        direction: Direction::Forward,
+        item_limit: item_target.max(1),
+    };
+    let walked = walk_range(inner, tree, now, &range, visit);
+    quiesce_after_reads(local, inner, now);
+    Ok(walked.resume_key.map_or(0, |key| inner.cursors().remember(key)))
+}
 
-    /// [`Session::random_item`] over the tree: descends at random, then goes on to a live key.
-    pub(super) fn random_ordered(
-        &mut self,
-        now: UnixMillis,
-        random: u64,
-        visit: impl FnMut(&Item<'_>),
-    ) -> bool {
-        let Session { inner, local } = self;
-        let Some(tree) = &inner.tree else { return false };
-        let key = tree.random_key(random, &inner.log).map(<[u8]>::to_vec);
-        let start = key.as_deref().map_or(Bound::Unbounded, Bound::Included);
-        let mut visit = visit;
-        let mut visit_first = |start: Bound<&[u8]>| {
-            let mut from = start.map(<[u8]>::to_vec);
-            loop {
-                let range = Range {
-                    start: from.as_ref().map(Vec::as_slice),
-                    end: Bound::Unbounded,
-                    direction: Direction::Forward,
-                    item_limit: 1,
-                };
-                let end = walk_range(inner, tree, now, &range, &mut visit);
-                inner.epochs.quiesce(local.place);
-                match end.resume_key {
-                    _ if end.visited > 0 => return true,
-                    Some(key) => from = Bound::Excluded(key),
-                    None => return false,
-                }
+/// [`Session::random_item`] over the tree: descends at random, then goes on to a live key.
+pub(super) fn random_ordered(
+    session: &mut Session,
+    now: UnixMillis,
+    random: u64,
+    visit: impl FnMut(&Item<'_>),
+) -> bool {
+    let Session { inner, local } = session;
+    let Some(tree) = &inner.tree else { return false };
+    let key = tree.random_key(random, &inner.log).map(<[u8]>::to_vec);
+    let start = key.as_deref().map_or(Bound::Unbounded, Bound::Included);
+    let mut visit = visit;
+    let mut visit_first = |start: Bound<&[u8]>| {
+        let mut from = start.map(<[u8]>::to_vec);
+        loop {
+            let range = Range {
+                start: from.as_ref().map(Vec::as_slice),
+                end: Bound::Unbounded,
+                direction: Direction::Forward,
+                item_limit: 1,
+            };
+            let end = walk_range(inner, tree, now, &range, &mut visit);
+            inner.epochs.quiesce(local.place);
+            match end.resume_key {
+                _ if end.visited > 0 => return true,
+                Some(key) => from = Bound::Excluded(key),
+                None => return false,
             }
-        };
-        visit_first(start) || visit_first(Bound::Unbounded)
-    }
+        }
+    };
+    visit_first(start) || visit_first(Bound::Unbounded)
 }
 
 /// A step of the expiry pass over the tree, from the place where the last step of any session

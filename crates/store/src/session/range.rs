@@ -79,6 +79,27 @@ impl Session {
         }
         Ok(())
     }
+
+    /// Like [`Session::range`]; a range that begins at a hot key begins at its place.
+    ///
+    /// # Errors
+    /// The store's index keeps no order.
+    pub fn range_from_hot(
+        &mut self,
+        now: UnixMillis,
+        range: &Range<'_>,
+        visit: impl FnMut(&Item<'_>),
+    ) -> Result<RangeEnd, NoOrder> {
+        let Session { inner, local } = self;
+        let tree = inner.tree.as_ref().ok_or(NoOrder)?;
+        let hint = match &mut local.hot {
+            Some(hot) => hot.hint_of(inner, tree, range),
+            None => Hint::NONE,
+        };
+        let end = walk_range_from(inner, tree, now, (range, hint), visit);
+        quiesce_after_reads(local, inner, now);
+        Ok(end)
+    }
 }
 
 /// One call's part of a range; the caller quiesces afterwards, not before.

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! I1: of a key's entries the one with the highest version has the slot. This holds for deletes
-//!     too, until [`Session::drop_deletes`] removes the deletes' slots. A delete with the same
+//!     too, until [`drop_deletes`] removes the deletes' slots. A delete with the same
 //!     version as a put is the one that superseded it when it had expired.
 //! I2: a segment's live bytes are those of the entries that have slots, and of all deletes.
 
@@ -36,132 +36,129 @@ pub(crate) struct Named {
     pub with_expiry: u64,
 }
 
-impl Session {
-    /// Recovers the entries that start at these words behind `first_bytes` and are complete in
-    /// memory. Each counts only above the floor of its shard.
-    pub(crate) fn recover_all(
-        &mut self,
-        first_bytes: u64,
-        starts: &[u32],
-        floor_of: &impl Fn(u16) -> u64,
-    ) -> Result<(), IndexFull> {
-        let Session { inner, local } = self;
-        for group in starts.chunks(RECOVER_ENTRIES) {
-            let mut found = [(KeyHash(0), 0); RECOVER_ENTRIES];
-            let found = &mut found[..group.len()];
-            locate(inner, first_bytes, group, found);
-            for (hash, offset_bytes) in found {
-                // SAFETY: restored before this call, and no thread frees segments during recovery.
-                let entry = unsafe { inner.log.entry(*offset_bytes) };
-                let floor = floor_of(entry.shard());
-                recover_found(local, inner, *hash, (entry, *offset_bytes), floor)?;
-            }
-            end_recover_chunk(local, inner);
+/// Recovers the entries that start at these words behind `first_bytes` and are complete in
+/// memory. Each counts only above the floor of its shard.
+pub(crate) fn recover_all(
+    session: &mut Session,
+    first_bytes: u64,
+    starts: &[u32],
+    floor_of: &impl Fn(u16) -> u64,
+) -> Result<(), IndexFull> {
+    let Session { inner, local } = session;
+    for group in starts.chunks(RECOVER_ENTRIES) {
+        let mut found = [(KeyHash(0), 0); RECOVER_ENTRIES];
+        let found = &mut found[..group.len()];
+        locate(inner, first_bytes, group, found);
+        for (hash, offset_bytes) in found {
+            // SAFETY: restored before this call, and no thread frees segments during recovery.
+            let entry = unsafe { inner.log.entry(*offset_bytes) };
+            let floor = floor_of(entry.shard());
+            recover_found(local, inner, *hash, (entry, *offset_bytes), floor)?;
         }
-        Ok(())
+        end_recover_chunk(local, inner);
     }
+    Ok(())
+}
 
-    /// Recovers an entry that lies in no segment of memory, by appending it unchanged, unless a
-    /// newer one of its key was recovered before.
-    pub(crate) fn recover_copy(
-        &mut self,
-        record: &Record<'_>,
-        floor_of: &impl Fn(u16) -> u64,
-    ) -> Result<(), IndexFull> {
-        let Session { inner, local } = self;
-        let (kind, value, client_flags, expires_at) = match record.change {
-            Change::Put { value, client_flags, expires_at } => {
-                (Kind::Put, value, client_flags, expires_at)
-            }
-            Change::Delete { note } => (Kind::Delete, &[][..], 0, Some(UnixMillis(note))),
-        };
-        let key = record.key;
-        if has_newer(inner, key, record.version) {
-            return Ok(()); // D4
+/// Recovers an entry that lies in no segment of memory, by appending it unchanged, unless a
+/// newer one of its key was recovered before.
+pub(crate) fn recover_copy(
+    session: &mut Session,
+    record: &Record<'_>,
+    floor_of: &impl Fn(u16) -> u64,
+) -> Result<(), IndexFull> {
+    let Session { inner, local } = session;
+    let (kind, value, client_flags, expires_at) = match record.change {
+        Change::Put { value, client_flags, expires_at } => {
+            (Kind::Put, value, client_flags, expires_at)
         }
-        let shape =
-            Shape::new(key.len(), value.len(), client_flags, expires_at.is_some()).at_rest();
-        let log = &inner.log;
-        let reserved = local.appenders.survivors.reserve(log, shape.len_bytes(), Purpose::Reserve);
-        let reservation = reserved.ok_or(IndexFull)?;
-        let meta = Meta { version: record.version, client_flags, expires_at };
-        let body_crc = body_checksum(shape, key, value);
-        let header = Header::with_kind(kind, shape, meta, record.shard, body_crc);
-        Appender::fill(log, &reservation, shape, key, value);
-        Appender::write_header(log, &reservation, &header);
-        local.appenders.survivors.published_aside(log, &reservation);
-        local.appenders.survivors.publish_live(log);
-        // Its live bytes are counted again when it gets its slot.
-        log.sub_live(local.tally.lane, reservation.offset_bytes, shape.len_bytes());
-        note_published(local, inner);
-        self.recover_all(reservation.offset_bytes, &[0], floor_of)
+        Change::Delete { note } => (Kind::Delete, &[][..], 0, Some(UnixMillis(note))),
+    };
+    let key = record.key;
+    if has_newer(inner, key, record.version) {
+        return Ok(()); // D4
     }
+    let shape = Shape::new(key.len(), value.len(), client_flags, expires_at.is_some()).at_rest();
+    let log = &inner.log;
+    let reserved = local.appenders.survivors.reserve(log, shape.len_bytes(), Purpose::Reserve);
+    let reservation = reserved.ok_or(IndexFull)?;
+    let meta = Meta { version: record.version, client_flags, expires_at };
+    let body_crc = body_checksum(shape, key, value);
+    let header = Header::with_kind(kind, shape, meta, record.shard, body_crc);
+    Appender::fill(log, &reservation, shape, key, value);
+    Appender::write_header(log, &reservation, &header);
+    local.appenders.survivors.published_aside(log, &reservation);
+    local.appenders.survivors.publish_live(log);
+    // Its live bytes are counted again when it gets its slot.
+    log.sub_live(local.tally.lane, reservation.offset_bytes, shape.len_bytes());
+    note_published(local, inner);
+    recover_all(session, reservation.offset_bytes, &[0], floor_of)
+}
 
-    /// Counts entries of a segment that have got their slots from a checkpoint (I2).
-    pub(crate) fn count_named(&mut self, segment: u32, named: Named) {
-        let Session { inner, local } = self;
-        inner.log.add_live(local.tally.lane, segment, named.bytes);
-        local.tally.counts.items = local.tally.counts.items.wrapping_add(named.items);
-        local.tally.counts.entry_bytes = local.tally.counts.entry_bytes.wrapping_add(named.bytes);
-        let expiring = local.tally.counts.items_with_expiry.wrapping_add(named.with_expiry);
-        local.tally.counts.items_with_expiry = expiring;
-        local.publish_counts(inner);
-        local.tally.settle(inner);
+/// Counts entries of a segment that have got their slots from a checkpoint (I2).
+pub(crate) fn count_named(session: &mut Session, segment: u32, named: Named) {
+    let Session { inner, local } = session;
+    inner.log.add_live(local.tally.lane, segment, named.bytes);
+    local.tally.counts.items = local.tally.counts.items.wrapping_add(named.items);
+    local.tally.counts.entry_bytes = local.tally.counts.entry_bytes.wrapping_add(named.bytes);
+    let expiring = local.tally.counts.items_with_expiry.wrapping_add(named.with_expiry);
+    local.tally.counts.items_with_expiry = expiring;
+    local.publish_counts(inner);
+    local.tally.settle(inner);
+}
+
+/// Removes the slots of the deletes that start at these words, once every entry was recovered.
+pub(crate) fn drop_deletes(session: &mut Session, first_bytes: u64, starts: &[u32]) {
+    let Session { inner, local } = session;
+    for group in starts.chunks(RECOVER_ENTRIES) {
+        let mut found = [(KeyHash(0), 0); RECOVER_ENTRIES];
+        let found = &mut found[..group.len()];
+        locate(inner, first_bytes, group, found);
+        for (_, offset_bytes) in found {
+            drop_delete(local, inner, *offset_bytes);
+        }
+        inner.epochs.quiesce(local.place);
     }
+}
 
-    /// Removes the slots of the deletes that start at these words, once every entry was recovered.
-    pub(crate) fn drop_deletes(&mut self, first_bytes: u64, starts: &[u32]) {
-        let Session { inner, local } = self;
-        for group in starts.chunks(RECOVER_ENTRIES) {
-            let mut found = [(KeyHash(0), 0); RECOVER_ENTRIES];
-            let found = &mut found[..group.len()];
-            locate(inner, first_bytes, group, found);
-            for (_, offset_bytes) in found {
-                drop_delete(local, inner, *offset_bytes);
+/// Removes the slots of all deletes, wherever they lie.
+pub(crate) fn drop_all_deletes(session: &mut Session) {
+    let Session { inner, local } = session;
+    let (mut next, mut slots) = (Some(KeyHash(0)), Vec::new());
+    if let Some(tree) = &inner.tree {
+        let mut last: Option<Vec<u8>> = None;
+        loop {
+            slots.clear();
+            last = collect_behind(inner, tree, last.as_deref(), &mut slots);
+            for slot in &slots {
+                drop_delete(local, inner, slot.offset_bytes());
             }
             inner.epochs.quiesce(local.place);
-        }
-    }
-
-    /// Removes the slots of all deletes, wherever they lie.
-    pub(crate) fn drop_all_deletes(&mut self) {
-        let Session { inner, local } = self;
-        let (mut next, mut slots) = (Some(KeyHash(0)), Vec::new());
-        if let Some(tree) = &inner.tree {
-            let mut last: Option<Vec<u8>> = None;
-            loop {
-                slots.clear();
-                last = collect_behind(inner, tree, last.as_deref(), &mut slots);
-                for slot in &slots {
-                    drop_delete(local, inner, slot.offset_bytes());
-                }
-                inner.epochs.quiesce(local.place);
-                if last.is_none() {
-                    break;
-                }
-            }
-        } else {
-            while let Some(hash) = next {
-                slots.clear();
-                let place = inner.index.collect(hash, &mut slots);
-                for slot in &slots {
-                    drop_delete(local, inner, slot.offset_bytes());
-                }
-                inner.epochs.quiesce(local.place);
-                next = place.next_hash(hash);
+            if last.is_none() {
+                break;
             }
         }
+    } else {
+        while let Some(hash) = next {
+            slots.clear();
+            let place = inner.index.collect(hash, &mut slots);
+            for slot in &slots {
+                drop_delete(local, inner, slot.offset_bytes());
+            }
+            inner.epochs.quiesce(local.place);
+            next = place.next_hash(hash);
+        }
     }
+}
 
-    /// Ends recovery: no delete has a slot any more, and chains continue above `version` (K1).
-    pub(crate) fn end_recovery(&mut self, version: u64) {
-        let Session { inner, local } = self;
-        local.publish_counts(inner);
-        local.tally.settle(inner);
-        inner.index.end_presize();
-        raise_versions(local, inner, version);
-        local.retired.drain(inner);
-    }
+/// Ends recovery: no delete has a slot any more, and chains continue above `version` (K1).
+pub(crate) fn end_recovery(session: &mut Session, version: u64) {
+    let Session { inner, local } = session;
+    local.publish_counts(inner);
+    local.tally.settle(inner);
+    inner.index.end_presize();
+    raise_versions(local, inner, version);
+    local.retired.drain(inner);
 }
 
 /// Finds the places and keys of a group of entries. Afterwards their buckets, and the entries that

@@ -26,7 +26,7 @@ use std::collections::binary_heap::PeekMut;
 use index::hash::IndexFull;
 
 use super::recover::{
-    RECOVER_ENTRIES, count_delete, end_recover_chunk, recover_found, tell_delete,
+    RECOVER_ENTRIES, count_delete, end_recover_chunk, recover_all, recover_found, tell_delete,
 };
 use super::{Local, Session};
 use crate::entry::{ALIGN_BYTES, Entry};
@@ -46,41 +46,39 @@ struct Front<'i> {
     at: usize,
 }
 
-impl Session {
-    /// Recovers all entries of `lists` whose versions are above the floors of their shards, with
-    /// the same result as [`Session::recover_all`] and, unless `keeps_deletes`,
-    /// [`Session::drop_deletes`]. No other session is active. `threads` threads sort.
-    pub(crate) fn recover_sparely(
-        &mut self,
-        lists: &mut [Starts<'_>],
-        (threads, keeps_deletes): (usize, bool),
-        floor_of: &impl Fn(u16) -> u64,
-    ) -> Result<(), IndexFull> {
-        let Session { inner, local } = self;
-        // The segments kept for sessions that make room may have been in use.
-        inner.log.allocator().set_reserve(Reserve::default());
-        sort(inner, lists, threads);
-        let (mut newest, mut count): (Option<Entry<'_>>, u64) = (None, 0);
-        merge(inner, lists, |entry, offset_bytes| {
-            let is_dead = entry.version() <= floor_of(entry.shard())
-                || newest.is_some_and(|newest| newest.key() == entry.key());
-            if !is_dead {
-                newest = Some(entry);
-            }
-            let keeps = !is_dead && (keeps_deletes || !entry.is_delete());
-            if !keeps {
-                pass_over(local, inner, (entry, offset_bytes), is_dead);
-            }
-            count += u64::from(keeps);
-            Ok(keeps)
-        })?;
-        inner.index.presize(count);
-        match &inner.tree {
-            Some(_) => recover_in_order(local, inner, lists),
-            None => lists
-                .iter()
-                .try_for_each(|list| self.recover_all(list.first_bytes, list.words, &|_| 0)),
+/// Recovers all entries of `lists` whose versions are above the floors of their shards, with
+/// the same result as [`recover_all`] and, unless `keeps_deletes`,
+/// [`drop_deletes`]. No other session is active. `threads` threads sort.
+pub(crate) fn recover_sparely(
+    session: &mut Session,
+    lists: &mut [Starts<'_>],
+    (threads, keeps_deletes): (usize, bool),
+    floor_of: &impl Fn(u16) -> u64,
+) -> Result<(), IndexFull> {
+    let Session { inner, local } = session;
+    // The segments kept for sessions that make room may have been in use.
+    inner.log.allocator().set_reserve(Reserve::default());
+    sort(inner, lists, threads);
+    let (mut newest, mut count): (Option<Entry<'_>>, u64) = (None, 0);
+    merge(inner, lists, |entry, offset_bytes| {
+        let is_dead = entry.version() <= floor_of(entry.shard())
+            || newest.is_some_and(|newest| newest.key() == entry.key());
+        if !is_dead {
+            newest = Some(entry);
         }
+        let keeps = !is_dead && (keeps_deletes || !entry.is_delete());
+        if !keeps {
+            pass_over(local, inner, (entry, offset_bytes), is_dead);
+        }
+        count += u64::from(keeps);
+        Ok(keeps)
+    })?;
+    inner.index.presize(count);
+    match &inner.tree {
+        Some(_) => recover_in_order(local, inner, lists),
+        None => lists
+            .iter()
+            .try_for_each(|list| recover_all(session, list.first_bytes, list.words, &|_| 0)),
     }
 }
 

@@ -8,6 +8,7 @@ use base::{KeyHash, UnixMillis};
 use index::hash::slot::Slot;
 
 use super::Session;
+use super::ordered_walk::{random_ordered, scan_ordered};
 use super::pace::quiesce_after_reads;
 use crate::cursor::UnknownCursor;
 use crate::entry::Entry;
@@ -85,7 +86,7 @@ impl Session {
             let visit = |item: &Item<'_>| {
                 visit(item);
             };
-            return self.scan_ordered(now, cursor, prefix, item_target, visit);
+            return scan_ordered(self, now, cursor, prefix, item_target, visit);
         }
         if cursor >> (u64::BITS - CURSOR_SHIFT) != 0 {
             return Ok(0);
@@ -160,7 +161,7 @@ impl Session {
             return Drawn { is_found: false, visited: 0 };
         }
         if self.inner.tree.is_some() {
-            let is_found = self.random_ordered(now, random, visit);
+            let is_found = random_ordered(self, now, random, visit);
             return Drawn { is_found, visited: 1 };
         }
         let start = KeyHash(random);

@@ -34,62 +34,60 @@ const ATTEMPTS_MAX: usize = 16;
 /// Keys whose cache misses overlap.
 const PREFETCHED_KEYS: usize = 32;
 
-impl Session {
-    /// Reads all keys as of one moment. The sink gets only `Hit` and `Miss`.
-    pub fn read_snapshot<R, S: Sink<R>>(
-        &mut self,
-        now: UnixMillis,
-        keys: &[(KeyHash, &[u8])],
-        sink: &mut S,
-    ) {
-        let Session { inner, local } = self;
-        let inner: &Arc<Inner> = inner;
-        let mut found = Vec::with_capacity(keys.len());
-        let mut is_snapshot = false;
-        for _ in 0..ATTEMPTS_MAX {
-            if read_optimistically(inner, keys, &mut found) {
-                is_snapshot = true;
-                break;
-            }
+/// Reads all keys as of one moment. The sink gets only `Hit` and `Miss`.
+pub(super) fn read_snapshot<R, S: Sink<R>>(
+    session: &mut Session,
+    now: UnixMillis,
+    keys: &[(KeyHash, &[u8])],
+    sink: &mut S,
+) {
+    let Session { inner, local } = session;
+    let inner: &Arc<Inner> = inner;
+    let mut found = Vec::with_capacity(keys.len());
+    let mut is_snapshot = false;
+    for _ in 0..ATTEMPTS_MAX {
+        if read_optimistically(inner, keys, &mut found) {
+            is_snapshot = true;
+            break;
         }
-        if !is_snapshot {
-            read_locked(inner, keys, &mut found);
-        }
-        let read_now = LastUse::read(now);
-        for (request_index, seen) in found.iter().enumerate() {
-            let live = seen.as_ref().filter(|seen| !seen.is_expired(now));
-            let outcome = live.map_or(Outcome::Miss, |seen| Outcome::Hit(seen.item()));
-            sink.outcome(request_index, outcome, Pins(inner));
-            live.inspect(|seen| seen.note_use(read_now));
-            if seen.is_some() && live.is_none() {
-                let (hash, key) = keys[request_index];
-                meet_expired(local, inner, now, hash, key);
-            }
-        }
-        quiesce_after_reads(local, inner, now);
     }
+    if !is_snapshot {
+        read_locked(inner, keys, &mut found);
+    }
+    let read_now = LastUse::read(now);
+    for (request_index, seen) in found.iter().enumerate() {
+        let live = seen.as_ref().filter(|seen| !seen.is_expired(now));
+        let outcome = live.map_or(Outcome::Miss, |seen| Outcome::Hit(seen.item()));
+        sink.outcome(request_index, outcome, Pins(inner));
+        live.inspect(|seen| seen.note_use(read_now));
+        if seen.is_some() && live.is_none() {
+            let (hash, key) = keys[request_index];
+            meet_expired(local, inner, now, hash, key);
+        }
+    }
+    quiesce_after_reads(local, inner, now);
+}
 
-    /// Makes room for entries, then locks the chains of all keys (I1). Without room for all of them
-    /// the locked session answers every write that needs some with `OutOfMemory`.
-    pub fn lock_keys(
-        &mut self,
-        now: UnixMillis,
-        hashes: &[KeyHash],
-        room: Room,
-    ) -> LockedSession<'_> {
-        let Session { inner, local } = self;
-        if room.bytes() > 0 {
-            have_nodes_for(local, inner, now, hashes.len());
-        }
-        debug_assert!(local.held.is_empty());
-        // First: it may close open segments.
-        have_room_for_deletes(local, inner, now, hashes.len());
-        let has_room = keep_room(local, inner, now, &room);
-        // An insert under the locks takes missing nodes without making room.
-        local.nodes.prepare(inner);
-        local.held.lock_all(inner, hashes);
-        LockedSession { session: self, has_room }
+/// Makes room for entries, then locks the chains of all keys (I1). Without room for all of them
+/// the locked session answers every write that needs some with `OutOfMemory`.
+pub(super) fn lock_keys<'s>(
+    session: &'s mut Session,
+    now: UnixMillis,
+    hashes: &[KeyHash],
+    room: Room,
+) -> LockedSession<'s> {
+    let Session { inner, local } = session;
+    if room.bytes() > 0 {
+        have_nodes_for(local, inner, now, hashes.len());
     }
+    debug_assert!(local.held.is_empty());
+    // First: it may close open segments.
+    have_room_for_deletes(local, inner, now, hashes.len());
+    let has_room = keep_room(local, inner, now, &room);
+    // An insert under the locks takes missing nodes without making room.
+    local.nodes.prepare(inner);
+    local.held.lock_all(inner, hashes);
+    LockedSession { session, has_room }
 }
 
 /// Reads all keys once; true if no chain changed meanwhile.

@@ -20,7 +20,9 @@ use crate::config::{NeededMemory, OpenError, StoreConfig};
 use crate::crc;
 use crate::durable::{Way, share_out};
 use crate::record::ALIGN_BYTES;
-use crate::session::{Session, Starts, has_expired, is_whole_entry};
+use crate::session::{
+    Session, Starts, end_recovery, has_expired, is_whole_entry, recover_all, recover_sparely,
+};
 use crate::store::{Begin, Store, enough_bytes};
 use crate::tuning::Tuning;
 use crate::warm_table::{NoTrailer, TRAILER_BYTES};
@@ -176,7 +178,7 @@ fn fill(
     }
     sessions.truncate(1);
     if let Some(session) = sessions.first_mut() {
-        session.end_recovery(version);
+        end_recovery(session, version);
     }
     Ok(damaged)
 }
@@ -197,7 +199,7 @@ fn fill_quickly(
         let row = &table.rows[at];
         let (starts, damaged_count) = whole_of(store, row, now);
         *damaged += damaged_count;
-        session.recover_all(inner.log.segment_start(row.segment), &starts, &|_| 0)
+        recover_all(session, inner.log.segment_start(row.segment), &starts, &|_| 0)
     };
     share_out(&mut states, table.rows.len(), &index, &mut |_| {}).map_err(|_| OpenError::NoRoom)?;
     Ok(states.iter().map(|(_, damaged)| damaged).sum())
@@ -217,8 +219,7 @@ fn fill_sparely(
     }
     let threads = sessions.len();
     let session = sessions.first_mut().ok_or(OpenError::NoRoom)?;
-    session
-        .recover_sparely(&mut starts, (threads, false), &|_| 0)
+    recover_sparely(session, &mut starts, (threads, false), &|_| 0)
         .map_err(|_| OpenError::NoRoom)?;
     Ok(lists.iter().map(|(_, damaged)| damaged).sum())
 }

@@ -4,6 +4,7 @@ use host::poller::Poller;
 use runtime::connection::Ending;
 use runtime::core::flushing::{VISITED_MAX, Waiting, advance};
 use runtime::engine::Home;
+use store::Flush;
 
 use super::Worker;
 
@@ -40,7 +41,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if flushing.under_way.is_none() {
             flushing.is_next_wanted = false;
             flushing.waiting.append(&mut flushing.waiting_for_next);
-            flushing.under_way = session.begin_flush();
+            flushing.under_way = Flush::begin(session);
             if flushing.under_way.is_none() {
                 // The log has failed since: the promised reply is not sent.
                 tracing::error!("not flushed: the log cannot be written");
