@@ -19,6 +19,18 @@
 //!  the process is to end: others take over first       ending.rs
 //! ```
 //!
+//! | state | its owner |
+//! |---|---|
+//! | lease, term, configuration | `membership` |
+//! | each shard; the primary of one | `shards`; `primary` |
+//! | blocks on their way to targets, announcements of CommitVer | `sending` |
+//! | what has landed: segments, parts, backlog | `landing`, `assembly`, `backlog` |
+//! | the log on the medium, and what waits for it | `durable` |
+//! | lookups under way for other nodes | `answers` |
+//! | nodes that hold a shard up; the end of the process | `overdue`; `ending` |
+//!
+//! An event is handled by functions of the module of its kind.
+//!
 //! # Invariants
 //! N1: a client's request for a shard is answered only by its primary in a committed configuration
 //!     whose lease had not ended when the answer was ready (K22).
@@ -51,26 +63,29 @@ mod in_doubt;
 mod install;
 mod landing;
 mod later;
+mod membership;
 mod overdue;
 mod pending;
 mod primary;
 mod promotion;
 mod recover;
 mod requests;
+mod sending;
 mod sessions;
+mod shards;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{Instant, Slot};
 
 use crate::addresses::Addresses;
-use crate::configuration::{Configuration, Role, Shard, even_shard};
+use crate::configuration::{Configuration, even_shard};
 use crate::ids::{NodeId, ShardId, Term, Version};
-use crate::message::{Lane, Message, Peer, Recovered};
+use crate::message::{Lane, Message, Peer};
 use crate::record::{BlockId, Check};
 use crate::replica_store::{Done, ReplicaStore};
-use crate::scheme::{Scheme, Way, Ways};
+use crate::scheme::{Scheme, Way};
 use crate::settings::{Settings, after};
 
 use answers::Answers;
@@ -78,10 +93,12 @@ use assembly::Assembly;
 use backlog::Backlog;
 use durable::DurableLog;
 use ending::Ending;
-use in_doubt::InDoubt;
 use landing::Logs;
+use membership::Membership;
+use overdue::Overdue;
 use primary::Primary;
-use sessions::Sessions;
+use sending::Sending;
+use shards::Shards;
 
 /// An input event of a node.
 #[derive(Debug)]
@@ -161,43 +178,27 @@ pub enum Action {
 /// The state machine.
 #[derive(Debug)]
 pub struct Node<S> {
-    id: NodeId,
     settings: Settings,
     check: Check,
-    manager_count: u16,
-    recovered: Recovered,
-    addresses: Arc<Addresses>,
-    /// The end of the lease, on the node's own clock; serving ends here.
-    lease_until: Instant,
-    lease_asked_at: Option<Instant>,
-    commit_told_at: Instant,
-    overdue_told_at: Instant,
-    /// When each other node last acknowledged anything; for members only.
-    acked_at: BTreeMap<NodeId, Instant>,
-    configuration: Option<Arc<Configuration>>,
-    is_committed: bool,
+    membership: Membership,
     replica_store: S,
-    shards: BTreeMap<ShardId, ShardState>,
+    shards: Shards,
+    sending: Sending,
+    /// What other nodes' frames land in, and the entries that are put together from them.
     logs: Logs,
-    ways: Ways,
+    assembly: Assembly,
+    backlog: Backlog,
+    durable: DurableLog,
+    answers: Answers,
+    overdue: Overdue,
+    /// The state of an orderly shutdown, once it was requested.
+    ending: Option<Ending>,
     /// Reused memory for building a record.
     scratch: Vec<u8>,
     /// Blocks of a frame while it is digested; at other times only their reused memory.
     installed: Vec<BlockId>,
-    /// Blocks of a write while it is landed, by target; at other times only their reused memory.
-    wanted: Vec<(NodeId, u32)>,
-    assembly: Assembly,
     /// Reused memory for the list of deferred installs that are finished.
     done: Vec<Done>,
-    durable: DurableLog,
-    backlog: Backlog,
-    /// Shards for which something has landed that there is no room for.
-    crowded: BTreeSet<ShardId>,
-    answers: Answers,
-    /// See [`Node::take_work`].
-    work: usize,
-    /// The state of an orderly shutdown, once it was requested.
-    ending: Option<Ending>,
 }
 
 /// The stage of a primary in taking over its shard.
@@ -211,85 +212,33 @@ pub enum Stage {
     Serving,
 }
 
-/// A node's state of one shard that it has a role in.
-#[derive(Debug)]
-struct ShardState {
-    role: Role,
-    epoch: u16,
-    /// All versions up to here are on all copies (`CommitVerArray` of Rowan-KV §4.4).
-    commit: Version,
-    sessions: Sessions,
-    /// The primary's state, while the role is primary.
-    primary: Option<Primary>,
-    /// Writes that were under way when the node ceased to be primary.
-    in_doubt: InDoubt,
-    /// The term under which this copy took in a new primary's Scatter.
-    united: Option<Term>,
-}
-
-impl ShardState {
-    fn new(role: Role, epoch: u16) -> ShardState {
-        let sessions = Sessions::default();
-        ShardState {
-            role,
-            epoch,
-            commit: Version::ZERO,
-            sessions,
-            primary: None,
-            in_doubt: InDoubt::default(),
-            united: None,
-        }
-    }
-
-    /// Whether this copy has everything that is on all copies.
-    fn has_all(&self) -> bool {
-        match self.role {
-            Role::Joining => false,
-            Role::Backup => true,
-            Role::Primary => self.primary.as_ref().is_some_and(|primary| primary.filling.is_none()),
-        }
-    }
-}
-
 impl<S: ReplicaStore> Node<S> {
     /// A node without data, in a cluster of `manager_count` managers.
     pub fn new(id: NodeId, settings: Settings, manager_count: u16, replica_store: S) -> Node<S> {
         let is_log = replica_store.is_log();
         Node {
-            id,
             settings,
             check: Check::Checksum,
-            manager_count,
-            recovered: Recovered::Nothing,
-            addresses: Arc::default(),
-            lease_until: Instant::default(),
-            lease_asked_at: None,
-            commit_told_at: Instant::default(),
-            overdue_told_at: Instant::default(),
-            acked_at: BTreeMap::new(),
-            configuration: None,
-            is_committed: false,
+            membership: Membership::new(id, manager_count),
             replica_store,
-            shards: BTreeMap::new(),
+            shards: Shards::default(),
+            sending: Sending::new(&settings),
             logs: Logs::new(settings.scheme, settings.segment_bytes),
-            ways: Ways::new(settings.scheme, settings.segment_bytes),
+            assembly: Assembly::default(),
+            backlog: Backlog::default(),
+            durable: DurableLog::new(settings.durability, is_log),
+            answers: Answers::default(),
+            overdue: Overdue::default(),
+            ending: None,
             scratch: Vec::new(),
             installed: Vec::new(),
-            wanted: Vec::new(),
-            assembly: Assembly::default(),
             done: Vec::new(),
-            durable: DurableLog::new(settings.durability, is_log),
-            backlog: Backlog::default(),
-            crowded: BTreeSet::new(),
-            answers: Answers::default(),
-            work: 0,
-            ending: None,
         }
     }
 
     /// Sets the node's addresses: before its first tick, and never again (C5).
     pub fn set_addresses(&mut self, addresses: Addresses) {
-        self.addresses = Arc::new(addresses);
+        self.membership.addresses = Arc::new(addresses);
     }
 
     /// Sets how strictly landed records are checked: for the fault simulation, which must notice.
@@ -301,11 +250,11 @@ impl<S: ReplicaStore> Node<S> {
     pub fn input(&mut self, event: Event<'_>, now: Instant, actions: &mut Vec<Action>) {
         match event {
             Event::Tick => self.tick(now, actions),
-            Event::Step => self.step(now, actions),
-            Event::Landed { lane, way, bytes } => self.land(lane, way, bytes, actions),
-            Event::Executed { lane, bytes } => self.executed(lane, bytes),
-            Event::Digested => self.digested(actions),
-            Event::Synced { through_bytes } => self.synced(through_bytes, now, actions),
+            Event::Step => answers::step(self, now, actions),
+            Event::Landed { lane, way, bytes } => digest::land(self, lane, way, bytes, actions),
+            Event::Executed { lane, bytes } => digest::executed(self, lane, bytes),
+            Event::Digested => later::digested(self, actions),
+            Event::Synced { through_bytes } => durable::synced(self, through_bytes, now, actions),
             Event::Message { from: Peer::Manager(_), message } => {
                 self.hear_manager(message, now, actions);
             }
@@ -313,32 +262,32 @@ impl<S: ReplicaStore> Node<S> {
                 self.hear_node(from, message, now, actions);
             }
             Event::Message { from: Peer::Client(_), message } => match message {
-                Message::Request(request) => self.request(request, now, actions),
+                Message::Request(request) => requests::request(self, request, now, actions),
                 Message::AskConfiguration => {}
                 _ => {}
             },
         }
-        self.ask_sync(actions);
+        self.durable.ask_sync(actions);
     }
 
     /// The id of this node.
     pub fn id(&self) -> NodeId {
-        self.id
+        self.membership.id
     }
 
     /// The installed term; 0 before any.
     pub fn term(&self) -> Term {
-        self.configuration.as_ref().map_or(Term(0), |configuration| configuration.term)
+        self.membership.term()
     }
 
     /// The installed configuration.
     pub fn configuration(&self) -> Option<&Arc<Configuration>> {
-        self.configuration.as_ref()
+        self.membership.configuration.as_ref()
     }
 
     /// The shard of a slot. It is known without a configuration, because shards keep their slots.
     pub fn shard_of_slot(&self, slot: Slot) -> ShardId {
-        match &self.configuration {
+        match &self.membership.configuration {
             Some(configuration) => configuration.shard_of_slot(slot),
             None => even_shard(self.settings.shards, slot),
         }
@@ -346,50 +295,33 @@ impl<S: ReplicaStore> Node<S> {
 
     /// Whether the node would answer a client's request for this shard now (N1).
     pub fn serves(&self, shard: ShardId, now: Instant) -> bool {
-        let is_ready = |state: &ShardState| state.primary.as_ref().is_some_and(Primary::is_serving);
-        self.may_serve(now) && self.shards.get(&shard).is_some_and(is_ready)
+        self.membership.may_serve(now)
+            && self.shards.primary(shard).is_some_and(Primary::is_serving)
     }
 
     /// The stage of a shard of which the node is primary, whatever its lease says.
     pub fn stage(&self, shard: ShardId) -> Option<Stage> {
-        let primary = self.shards.get(&shard)?.primary.as_ref()?;
-        Some(match primary.is_serving() {
-            false => Stage::Promoting,
-            true if primary.filling.is_some() => Stage::Filling,
-            true => Stage::Serving,
-        })
+        self.shards.stage(shard)
     }
 
     /// Whether work is under way that depends on time: ticks should then come every millisecond.
     /// Otherwise four per lease are enough.
     pub fn is_busy(&self) -> bool {
-        let is_moving = |primary: &Primary| {
-            !primary.is_serving()
-                || primary.filling.is_some()
-                || primary.copy.is_some()
-                || !primary.pending.is_empty()
-        };
-        let is_ending = self.ending.is_some();
-        is_ending
-            || self.has_steps()
-            || self.shards.values().any(|state| {
-                !state.in_doubt.is_empty() || state.primary.as_ref().is_some_and(is_moving)
-            })
+        self.is_ending() || self.has_steps() || self.shards.are_busy()
     }
 
     /// Whether a copy of the shard, or this node's own replica store, had no room lately. Requests
     /// that add to the shard should then be refused, so that deletes and the writes under way get
     /// through.
     pub fn is_crowded(&self, shard: ShardId, now: Instant) -> bool {
-        let primary = self.shards.get(&shard).and_then(|state| state.primary.as_ref());
-        let crowded_at = primary.and_then(|primary| primary.crowded_at);
+        let crowded_at = self.shards.primary(shard).and_then(|primary| primary.crowded_at);
         crowded_at.is_some_and(|at| now < after(at, self.settings.lease_ns))
     }
 
     /// For a shard of which the node is primary: the number of entries that the joining node, or
     /// the node itself while it is filling, has received; none while nothing is copied.
     pub fn copied_entries(&self, shard: ShardId) -> Option<u64> {
-        let primary = self.shards.get(&shard)?.primary.as_ref()?;
+        let primary = self.shards.primary(shard)?;
         let joining = primary.copy.as_ref().map(|copy| copy.copied);
         joining.or(primary.filling.as_ref().map(|filling| filling.copied))
     }
@@ -397,37 +329,28 @@ impl<S: ReplicaStore> Node<S> {
     /// Bytes of writes under way that each target has not acknowledged.
     pub fn lag_bytes(&self) -> BTreeMap<NodeId, u64> {
         let mut lags = BTreeMap::new();
-        for shard in self.configuration.iter().flat_map(|all| &all.shards) {
-            if shard.primary == self.id {
+        for shard in self.configuration().iter().flat_map(|all| &all.shards) {
+            if shard.primary == self.id() {
                 lags.extend(shard.targets().map(|to| (to, 0)));
             }
         }
-        let primaries = self.shards.values().filter_map(|state| state.primary.as_ref());
-        for pending in primaries.flat_map(|primary| primary.pending.values()) {
-            let bytes = pending.len_bytes();
-            for (to, missing) in &pending.targets {
-                if !missing.is_empty() {
-                    *lags.entry(*to).or_insert(0) += bytes as u64;
-                }
-            }
-        }
+        self.shards.add_lags(&mut lags);
         lags
     }
 
     /// The time until which the node may serve, if its configuration is committed; 0 if it is not.
     pub fn serves_until(&self) -> Instant {
-        if self.is_committed { self.lease_until } else { Instant::default() }
+        self.membership.serves_until()
     }
 
     /// The highest version of a shard that the node has assigned or knows to be on all copies.
     pub fn version(&self, shard: ShardId) -> Option<Version> {
-        let state = self.shards.get(&shard)?;
-        Some(state.primary.as_ref().map_or(state.commit, |primary| primary.last.max(state.commit)))
+        self.shards.version(shard)
     }
 
     /// The version up to which everything in a shard is on all copies, as far as the node knows.
     pub fn commit_version(&self, shard: ShardId) -> Option<Version> {
-        self.shards.get(&shard).map(|state| state.commit)
+        self.shards.commit_version(shard)
     }
 
     /// The end of its log. With a replica store that is the log: the number that [`Event::Synced`]
@@ -451,63 +374,71 @@ impl<S: ReplicaStore> Node<S> {
         self.durable.is_on()
     }
 
+    /// Whether there are as many full copies as a write needs (K23). If a copy dies, a write under
+    /// way waits for the next one to join.
+    pub fn has_copies(&self, shard: ShardId) -> bool {
+        let shard = self.membership.shard(shard);
+        let copy_count = shard.map_or(0, |shard| shard.full_copies().count());
+        copy_count >= usize::from(self.settings.min_copies)
+    }
+
+    /// Whether [`Event::Step`] has something to do.
+    pub fn has_steps(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
+    /// The number of entries read from the replica store, or assembled there, since the last call:
+    /// the node's driver renews the lease between [`TURN_WORK`] of them.
+    pub fn take_work(&mut self) -> usize {
+        self.answers.take_work()
+    }
+
+    /// Whether it has acknowledged entries that it has no room for: workers should take nothing in
+    /// (W2 of `backlog`).
+    pub fn has_backlog(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+
+    /// Whether the node is a member of the installed configuration.
+    pub fn is_member(&self) -> bool {
+        self.membership.has(self.id())
+    }
+
     /// The replication scheme of its cluster.
     pub fn scheme(&self) -> Scheme {
         self.settings.scheme
     }
 
     fn tick(&mut self, now: Instant, actions: &mut Vec<Action>) {
-        let is_due = |asked_at| now >= after(asked_at, self.settings.lease_ns / 4);
-        if self.lease_asked_at.is_none_or(is_due) {
-            self.lease_asked_at = Some(now);
-            let (term, recovered) = (self.term(), self.recovered.clone());
-            let addresses = self.addresses.clone();
-            let message = Message::Lease { sent_at: now, term, recovered, addresses };
-            self.tell_managers(&message, actions);
-        }
-        self.store_backlog();
-        self.assembly.forget_silent(now, self.settings.patience_ns() / 2);
-        self.resend(now, actions);
-        self.settle_in_doubt(now, actions);
-        self.tell_commit(now, actions);
-        self.go_on_promoting(now, actions);
-        self.go_on_copying(now, actions);
-        self.go_on_filling(now, actions);
-        self.tell_overdue(now, actions);
-        self.tell_ending(now, actions);
-    }
-
-    fn tell_managers(&self, message: &Message, actions: &mut Vec<Action>) {
-        let to_each = (0..self.manager_count)
-            .map(|manager| Action::Send { to: Peer::Manager(manager), message: message.clone() });
-        actions.extend(to_each);
-    }
-
-    fn may_serve(&self, now: Instant) -> bool {
-        self.is_committed && now < self.lease_until
+        self.membership.ask_lease(now, self.settings.lease_ns, actions);
+        self.backlog.store(&mut self.replica_store);
+        let patience_ns = self.settings.patience_ns();
+        self.assembly.forget_silent(now, patience_ns / 2);
+        pending::resend(self, now, actions);
+        self.shards.settle_in_doubt(now, patience_ns, actions);
+        let Node { sending, shards, membership, settings, .. } = self;
+        sending.tell_commit(shards, membership, settings, now, actions);
+        promotion::go_on_promoting(self, now, actions);
+        copy::go_on_copying(self, now, actions);
+        filling::go_on_filling(self, now, actions);
+        let Node { overdue, shards, membership, settings, .. } = self;
+        overdue.tell(shards, membership, settings, now, actions);
+        ending::tell_ending(self, now, actions);
     }
 
     fn hear_manager(&mut self, message: Message, now: Instant, actions: &mut Vec<Action>) {
         match message {
             Message::Granted { sent_at, term, is_committed } => {
-                if term != self.term() {
-                    return; // A lease for another configuration is none for this one.
-                }
-                let until = after(sent_at, self.settings.held_ns(self.settings.lease_ns));
-                self.lease_until = self.lease_until.max(until);
+                self.membership.take_lease(sent_at, term, &self.settings);
                 if is_committed {
-                    self.commit(term);
+                    self.membership.commit(term);
                 }
             }
-            Message::Install(configuration) => self.install(configuration, now, actions),
-            Message::Commit { term } => self.commit(term),
-            Message::Ended => self.ended(),
+            Message::Install(configuration) => install::install(self, configuration, now, actions),
+            Message::Commit { term } => self.membership.commit(term),
+            Message::Ended => self.ending.iter_mut().for_each(Ending::ended),
             _ => {}
         }
-    }
-
-    fn commit(&mut self, term: Term) {
-        self.is_committed |= term == self.term();
     }
 
     fn hear_node(
@@ -519,67 +450,44 @@ impl<S: ReplicaStore> Node<S> {
     ) {
         match message {
             Message::Acked { term, blocks } if term == self.term() => {
-                self.acked(from, &blocks, now, actions);
+                pending::acked(self, from, &blocks, now, actions);
             }
             Message::Crowded { term, shard } if term == self.term() => {
-                if let Some(primary) = self.primary_mut(shard) {
+                if let Some(primary) = self.shards.primary_mut(shard) {
                     primary.crowded_at = Some(now);
                 }
             }
             Message::Gather { term, shard } if term == self.term() => {
-                self.gather(from, shard, actions);
+                promotion::gather(self, from, shard, actions);
             }
             Message::Gathered { term, shard, contents } if term == self.term() => {
-                self.gathered(from, shard, contents, now, actions);
+                promotion::gathered(self, from, shard, contents, now, actions);
             }
             Message::Scatter { term, shard, contents } if term == self.term() => {
-                self.scatter(from, shard, contents, actions);
+                promotion::scatter(self, from, shard, contents, actions);
             }
             Message::Scattered { term, shard } if term == self.term() => {
-                self.scattered(from, shard);
+                promotion::scattered(self, from, shard);
             }
             Message::Copy { term, shard, part, contents, next } if term == self.term() => {
-                self.copy(from, shard, part, contents, next, actions);
+                copy::copy(self, from, shard, part, contents, next, actions);
             }
             Message::Copied { term, shard, part } if term == self.term() => {
-                self.copied(from, shard, part, now, actions);
+                copy::copied(self, from, shard, part, now, actions);
             }
             Message::Fetch { term, shard, key } if term == self.term() => {
-                self.fetch(from, shard, key, actions);
+                filling::fetch(self, from, shard, key, actions);
             }
             Message::Fetched { term, shard, key, entry } if term == self.term() => {
-                self.fetched(from, shard, &key, entry, now, actions);
+                filling::fetched(self, from, shard, &key, entry, now, actions);
             }
             Message::Pull { term, shard, part, cursor } if term == self.term() => {
-                self.pull(from, shard, part, cursor);
+                filling::pull(self, from, shard, part, cursor);
             }
             // A message of another term, or not for a node: a sender that wants an answer asks
             // again.
             _ => {}
         }
-    }
-
-    /// Tells the replica store that CommitVer of a shard may have grown, so that it keeps less.
-    ///
-    /// Deletes are forgotten once no older entry can arrive. A frame or a gathered entry at or
-    /// below CommitVer is dropped. But a node that is joining the shard receives entries that are
-    /// older than CommitVer by their nature.
-    fn tell_replica_store(&mut self, shard: ShardId) {
-        let Some(state) = self.shards.get(&shard) else { return };
-        self.replica_store.commit(shard, state.commit);
-        if state.has_all() {
-            self.replica_store.forget_deletes(shard, state.commit);
-        }
-    }
-
-    /// The shard in the installed configuration.
-    fn shard(&self, shard: ShardId) -> Option<&Shard> {
-        self.configuration.as_ref()?.shard(shard)
-    }
-
-    /// The primary's state of a shard, once it serves.
-    fn primary_mut(&mut self, shard: ShardId) -> Option<&mut Primary> {
-        self.shards.get_mut(&shard)?.primary.as_mut()
     }
 }
 

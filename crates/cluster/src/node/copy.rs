@@ -25,7 +25,7 @@ use crate::ids::{NodeId, ShardId};
 use crate::message::{Contents, Message, Peer};
 use crate::node::answers::STEP_ENTRIES;
 use crate::node::durable::Held;
-use crate::node::{Action, Node, to_node};
+use crate::node::{Action, Node, durable, filling, promotion, to_node};
 use crate::replica_store::{Part, ReplicaStore};
 use crate::settings::after;
 
@@ -58,6 +58,15 @@ struct SentPart {
 }
 
 impl CopyOut {
+    /// Handles a new configuration with the same primary: a copy continues only if its node stayed.
+    pub(super) fn follow(copy: &mut Option<CopyOut>, before: Option<&Shard>, shard: &Shard) {
+        let stays = before.and_then(|before| before.joining) == shard.joining;
+        match copy {
+            Some(copy) if stays => copy.sent = None,
+            copy => *copy = None, // J2
+        }
+    }
+
     /// The receiver, if a part has been on its way in vain for `patience_ns` plus the time that its
     /// bytes take.
     pub(super) fn overdue(&self, now: Instant, patience_ns: u64) -> Option<NodeId> {
@@ -67,110 +76,108 @@ impl CopyOut {
     }
 }
 
-impl<S: ReplicaStore> Node<S> {
-    /// Handles a new configuration with the same primary: a copy continues only if its node stayed.
-    pub(super) fn follow_copy(&mut self, id: ShardId, before: Option<&Shard>, shard: &Shard) {
-        let stays = before.and_then(|before| before.joining) == shard.joining;
-        let Some(primary) = self.primary_mut(id) else { return };
-        match &mut primary.copy {
-            Some(copy) if stays => copy.sent = None,
-            copy => *copy = None, // J2
+pub(super) fn go_on_copying<S: ReplicaStore>(
+    node: &mut Node<S>,
+    now: Instant,
+    actions: &mut Vec<Action>,
+) {
+    let Some(configuration) = node.membership.configuration.clone() else { return };
+    for (id, shard) in configuration.shards() {
+        if let Some(to) = shard.joining.filter(|_| shard.primary == node.membership.id) {
+            send_part(node, id, to, now, actions);
         }
     }
+}
 
-    pub(super) fn go_on_copying(&mut self, now: Instant, actions: &mut Vec<Action>) {
-        let Some(configuration) = self.configuration.clone() else { return };
-        for (id, shard) in configuration.shards() {
-            if let Some(to) = shard.joining.filter(|_| shard.primary == self.id) {
-                self.send_part(id, to, now, actions);
-            }
-        }
+fn send_part<S: ReplicaStore>(
+    node: &mut Node<S>,
+    id: ShardId,
+    to: NodeId,
+    now: Instant,
+    actions: &mut Vec<Action>,
+) {
+    let term = node.term();
+    let (retry_ns, patience_ns) = (4 * node.settings.retry_ns, node.settings.patience_ns());
+    let Some(state) = node.shards.get_mut(id) else { return };
+    let Some(primary) = state.primary.as_mut().filter(|it| it.may_copy(now, patience_ns)) else {
+        return;
+    };
+    if primary.filling.is_some() {
+        return; // It has not got all itself.
     }
+    let new = CopyOut { to, cursor: 0, part: 0, sent: None, copied: 0, is_done: false };
+    let copy = primary.copy.get_or_insert(new);
+    if copy.is_done {
+        return node
+            .membership
+            .tell_managers(&Message::Joined { term, shard: id, node: to }, actions);
+    }
+    let is_under_way = |sent: &SentPart| {
+        let time_ns = sent.contents.len_bytes() * NS_PER_BYTE;
+        now < after(sent.sent_at, retry_ns + time_ns)
+    };
+    if copy.sent.as_ref().is_some_and(is_under_way) {
+        return;
+    }
+    let (begun_at, contents, next) = match copy.sent.take() {
+        Some(sent) => (sent.begun_at, sent.contents, sent.next),
+        None => {
+            let entry_max = node.settings.copy_part_entries;
+            let Part { entries, next } = node.replica_store.part(id, copy.cursor, entry_max);
+            node.answers.count_work(STEP_ENTRIES);
+            let is_last = next.is_none();
+            let sessions = if is_last { state.sessions.settled() } else { Vec::new() };
+            (now, Contents { entries, sessions }, next)
+        }
+    };
+    copy.sent = Some(SentPart { begun_at, sent_at: now, contents: contents.clone(), next });
+    let part = copy.part;
+    actions.push(to_node(copy.to, Message::Copy { term, shard: id, part, contents, next }));
+}
 
-    fn send_part(&mut self, id: ShardId, to: NodeId, now: Instant, actions: &mut Vec<Action>) {
-        let term = self.term();
-        let (retry_ns, patience_ns) = (4 * self.settings.retry_ns, self.settings.patience_ns());
-        let Some(state) = self.shards.get_mut(&id) else { return };
-        let Some(primary) = state.primary.as_mut().filter(|it| it.may_copy(now, patience_ns))
-        else {
-            return;
-        };
-        if primary.filling.is_some() {
-            return; // It has not got all itself.
-        }
-        let new = CopyOut { to, cursor: 0, part: 0, sent: None, copied: 0, is_done: false };
-        let copy = primary.copy.get_or_insert(new);
-        if copy.is_done {
-            return self.tell_managers(&Message::Joined { term, shard: id, node: to }, actions);
-        }
-        let is_under_way = |sent: &SentPart| {
-            let time_ns = sent.contents.len_bytes() * NS_PER_BYTE;
-            now < after(sent.sent_at, retry_ns + time_ns)
-        };
-        if copy.sent.as_ref().is_some_and(is_under_way) {
-            return;
-        }
-        let (begun_at, contents, next) = match copy.sent.take() {
-            Some(sent) => (sent.begun_at, sent.contents, sent.next),
-            None => {
-                let entry_max = self.settings.copy_part_entries;
-                let Part { entries, next } = self.replica_store.part(id, copy.cursor, entry_max);
-                self.work += STEP_ENTRIES;
-                let is_last = next.is_none();
-                let sessions = if is_last { state.sessions.settled() } else { Vec::new() };
-                (now, Contents { entries, sessions }, next)
-            }
-        };
-        copy.sent = Some(SentPart { begun_at, sent_at: now, contents: contents.clone(), next });
-        let part = copy.part;
-        actions.push(to_node(copy.to, Message::Copy { term, shard: id, part, contents, next }));
+/// Receives a part, at the joining node or at a primary that is filling.
+pub(super) fn copy<S: ReplicaStore>(
+    node: &mut Node<S>,
+    from: NodeId,
+    id: ShardId,
+    part: u64,
+    contents: Contents,
+    next: Option<u64>,
+    actions: &mut Vec<Action>,
+) {
+    let role = node.shards.get(id).map(|state| state.role);
+    let Some(shard) = node.membership.shard(id) else { return };
+    if role == Some(Role::Primary) && shard.filling_from == Some(from) {
+        return filling::filled_part(node, id, part, contents, next, actions);
     }
+    if role != Some(Role::Joining) || shard.primary != from || !node.replica_store.is_ready(id) {
+        return; // It is sent again.
+    }
+    if !promotion::receive(node, id, &contents, actions) {
+        return;
+    }
+    let message = Message::Copied { term: node.term(), shard: id, part };
+    let held = Held::Send { to: Peer::Node(from), message };
+    durable::when_durable(node, held, Instant::default(), actions);
+}
 
-    /// Receives a part, at the joining node or at a primary that is filling.
-    pub(super) fn copy(
-        &mut self,
-        from: NodeId,
-        id: ShardId,
-        part: u64,
-        contents: Contents,
-        next: Option<u64>,
-        actions: &mut Vec<Action>,
-    ) {
-        let role = self.shards.get(&id).map(|state| state.role);
-        let Some(shard) = self.shard(id) else { return };
-        if role == Some(Role::Primary) && shard.filling_from == Some(from) {
-            return self.filled_part(id, part, contents, next, actions);
-        }
-        if role != Some(Role::Joining) || shard.primary != from || !self.replica_store.is_ready(id)
-        {
-            return; // It is sent again.
-        }
-        if !self.receive(id, &contents, actions) {
-            return;
-        }
-        let message = Message::Copied { term: self.term(), shard: id, part };
-        let held = Held::Send { to: Peer::Node(from), message };
-        self.when_durable(held, Instant::default(), actions);
+pub(super) fn copied<S: ReplicaStore>(
+    node: &mut Node<S>,
+    from: NodeId,
+    id: ShardId,
+    part: u64,
+    now: Instant,
+    actions: &mut Vec<Action>,
+) {
+    let Some(primary) = node.shards.primary_mut(id) else { return };
+    let Some(copy) = primary.copy.as_mut() else { return };
+    if copy.to != from || copy.part != part {
+        return;
     }
-
-    pub(super) fn copied(
-        &mut self,
-        from: NodeId,
-        id: ShardId,
-        part: u64,
-        now: Instant,
-        actions: &mut Vec<Action>,
-    ) {
-        let Some(primary) = self.primary_mut(id) else { return };
-        let Some(copy) = primary.copy.as_mut() else { return };
-        if copy.to != from || copy.part != part {
-            return;
-        }
-        let Some(sent) = copy.sent.take() else { return };
-        copy.part += 1;
-        copy.copied += sent.contents.entries.len() as u64;
-        copy.cursor = sent.next.unwrap_or(copy.cursor);
-        copy.is_done = sent.next.is_none();
-        self.send_part(id, from, now, actions);
-    }
+    let Some(sent) = copy.sent.take() else { return };
+    copy.part += 1;
+    copy.copied += sent.contents.entries.len() as u64;
+    copy.cursor = sent.next.unwrap_or(copy.cursor);
+    copy.is_done = sent.next.is_none();
+    send_part(node, id, from, now, actions);
 }

@@ -19,7 +19,7 @@ use base::Instant;
 use crate::ids::{ClientId, NodeId, ShardId, Version};
 use crate::message::{Contents, Message, Outcome, Peer};
 use crate::node::sessions::record_of;
-use crate::node::{Action, Node};
+use crate::node::{Action, Node, filling, pending, promotion, requests};
 use crate::record::append_session;
 use crate::replica_store::ReplicaStore;
 use crate::settings::Durability;
@@ -93,14 +93,17 @@ impl DurableLog {
     pub(super) fn is_on(&self) -> bool {
         self.durability == Durability::Fsync
     }
-}
 
-impl<S: ReplicaStore> Node<S> {
+    /// Whether entries are appended to it: there is one, apart from the replica store.
+    pub(super) fn takes_entries(&self) -> bool {
+        self.is_on() && !self.is_replica_store
+    }
+
     /// Appends to the log, if there is one.
     pub(super) fn append(&mut self, bytes: &[u8], actions: &mut Vec<Action>) {
-        if self.durable.is_on() && !bytes.is_empty() {
-            self.durable.appended_bytes += bytes.len() as u64;
-            if !self.durable.is_replica_store {
+        if self.is_on() && !bytes.is_empty() {
+            self.appended_bytes += bytes.len() as u64;
+            if !self.is_replica_store {
                 actions.push(Action::Append(bytes.to_vec()));
             }
         }
@@ -109,8 +112,8 @@ impl<S: ReplicaStore> Node<S> {
     /// Counts a change of the replica store that is the log: actions that start waiting now wait
     /// for it.
     pub(super) fn count_change(&mut self) {
-        if self.durable.is_on() && self.durable.is_replica_store {
-            self.durable.appended_bytes += 1;
+        if self.is_on() && self.is_replica_store {
+            self.appended_bytes += 1;
         }
     }
 
@@ -119,14 +122,15 @@ impl<S: ReplicaStore> Node<S> {
         &mut self,
         shard: ShardId,
         contents: &Contents,
+        replica_store: &mut impl ReplicaStore,
         actions: &mut Vec<Action>,
     ) {
-        if !self.durable.is_on() {
+        if !self.is_on() {
             return;
         }
-        if self.durable.is_replica_store {
+        if self.is_replica_store {
             for (client, answer) in &contents.sessions {
-                self.replica_store.remember(&record_of(shard, *client, answer));
+                replica_store.remember(&record_of(shard, *client, answer));
             }
             return self.count_change();
         }
@@ -138,43 +142,74 @@ impl<S: ReplicaStore> Node<S> {
         self.append(&bytes, actions);
     }
 
-    /// Takes the action now, or once everything appended is durable.
-    pub(super) fn when_durable(&mut self, held: Held, now: Instant, actions: &mut Vec<Action>) {
-        if self.durable.synced_bytes >= self.durable.appended_bytes {
-            self.release(held, now, actions);
-        } else {
-            self.durable.held.push_back((self.durable.appended_bytes, held));
-        }
-    }
-
-    pub(super) fn synced(&mut self, through_bytes: u64, now: Instant, actions: &mut Vec<Action>) {
-        self.durable.is_syncing = false;
-        self.durable.synced_bytes = self.durable.synced_bytes.max(through_bytes);
-        while let Some((_, held)) =
-            self.durable.held.pop_front_if(|(at_bytes, _)| *at_bytes <= self.durable.synced_bytes)
-        {
-            self.release(held, now, actions);
-        }
-    }
-
     /// Called once per input, at its end: requests a sync for all waiting actions.
     pub(super) fn ask_sync(&mut self, actions: &mut Vec<Action>) {
-        let is_wanted = self.durable.appended_bytes > self.durable.synced_bytes;
-        if is_wanted && !self.durable.is_syncing {
-            self.durable.is_syncing = true;
+        let is_wanted = self.appended_bytes > self.synced_bytes;
+        if is_wanted && !self.is_syncing {
+            self.is_syncing = true;
             actions.push(Action::Sync);
         }
     }
 
-    fn release(&mut self, held: Held, now: Instant, actions: &mut Vec<Action>) {
-        match held {
-            Held::Send { to, message } => actions.push(Action::Send { to, message }),
-            Held::Reply { to: (client, sequence), outcome } => {
-                self.reply(client, sequence, outcome, now, actions);
-            }
-            Held::Written { shard, version } => self.written(shard, version, now, actions),
-            Held::Filled { shard, source, part } => self.filled(shard, source, part),
-            Held::Scattered { shard } => self.scattered(self.id, shard),
+    /// Keeps an action until everything appended is durable. Returns it if it is already.
+    fn hold(&mut self, held: Held) -> Option<Held> {
+        if self.synced_bytes >= self.appended_bytes {
+            return Some(held);
         }
+        self.held.push_back((self.appended_bytes, held));
+        None
+    }
+
+    /// Notes the end of a sync.
+    fn sync_ended(&mut self, through_bytes: u64) {
+        self.is_syncing = false;
+        self.synced_bytes = self.synced_bytes.max(through_bytes);
+    }
+
+    /// The next action whose wait is over.
+    fn next_durable(&mut self) -> Option<Held> {
+        let synced_bytes = self.synced_bytes;
+        self.held.pop_front_if(|(at_bytes, _)| *at_bytes <= synced_bytes).map(|(_, held)| held)
+    }
+}
+
+/// Takes the action now, or once everything appended is durable.
+pub(super) fn when_durable<S: ReplicaStore>(
+    node: &mut Node<S>,
+    held: Held,
+    now: Instant,
+    actions: &mut Vec<Action>,
+) {
+    if let Some(held) = node.durable.hold(held) {
+        release(node, held, now, actions);
+    }
+}
+
+pub(super) fn synced<S: ReplicaStore>(
+    node: &mut Node<S>,
+    through_bytes: u64,
+    now: Instant,
+    actions: &mut Vec<Action>,
+) {
+    node.durable.sync_ended(through_bytes);
+    while let Some(held) = node.durable.next_durable() {
+        release(node, held, now, actions);
+    }
+}
+
+fn release<S: ReplicaStore>(
+    node: &mut Node<S>,
+    held: Held,
+    now: Instant,
+    actions: &mut Vec<Action>,
+) {
+    match held {
+        Held::Send { to, message } => actions.push(Action::Send { to, message }),
+        Held::Reply { to: (client, sequence), outcome } => {
+            requests::reply(node, client, sequence, outcome, now, actions);
+        }
+        Held::Written { shard, version } => pending::written(node, shard, version, now, actions),
+        Held::Filled { shard, source, part } => filling::filled(node, shard, source, part),
+        Held::Scattered { shard } => promotion::scattered(node, node.membership.id, shard),
     }
 }

@@ -25,16 +25,29 @@ pub(super) struct Ending {
     is_ended: bool,
 }
 
+impl Ending {
+    /// Notes that no more roles can be taken over.
+    pub(super) fn ended(&mut self) {
+        self.is_ended = true;
+    }
+
+    /// Whether managers are to be told now; then it is noted as told.
+    fn is_news(&mut self, is_settled: bool, now: Instant, pause_ns: u64) -> bool {
+        let is_known =
+            |(said, at): (bool, Instant)| said == is_settled && now < after(at, pause_ns);
+        let is_news = !self.told.is_some_and(is_known);
+        if is_news {
+            self.told = Some((is_settled, now));
+        }
+        is_news
+    }
+}
+
 impl<S: ReplicaStore> Node<S> {
     /// Begins an orderly shutdown of the process: asks others to serve the shards that it serves.
     /// The driver continues with ticks until [`Node::has_left`], or until its time is over.
     pub fn end(&mut self) {
         self.ending.get_or_insert(Ending { told: None, is_ended: false });
-    }
-
-    /// Whether the node is a member of the installed configuration.
-    pub fn is_member(&self) -> bool {
-        self.configuration.as_ref().is_some_and(|all| all.has(self.id))
     }
 
     /// Whether a shutdown was requested.
@@ -45,28 +58,19 @@ impl<S: ReplicaStore> Node<S> {
     /// Whether a requested shutdown no longer disturbs any client, as far as that is possible.
     pub fn has_left(&self) -> bool {
         let Some(ending) = &self.ending else { return false };
-        let owes = self.shards.values().any(|state| !state.in_doubt.is_empty());
-        !owes && (ending.is_ended || !self.is_member())
+        !self.shards.have_doubts() && (ending.is_ended || !self.is_member())
     }
+}
 
-    pub(super) fn tell_ending(&mut self, now: Instant, actions: &mut Vec<Action>) {
-        let serves = self.shards.values().any(|state| state.primary.is_some());
-        let owes = self.shards.values().any(|state| !state.in_doubt.is_empty());
-        let is_settled = !serves && !owes;
-        let pause_ns = self.settings.lease_ns / 4;
-        let Some(ending) = &mut self.ending else { return };
-        let is_known =
-            |(said, at): (bool, Instant)| said == is_settled && now < after(at, pause_ns);
-        if ending.told.is_some_and(is_known) {
-            return;
-        }
-        ending.told = Some((is_settled, now));
-        self.tell_managers(&Message::Ending { is_settled }, actions);
-    }
-
-    pub(super) fn ended(&mut self) {
-        if let Some(ending) = &mut self.ending {
-            ending.is_ended = true;
-        }
+pub(super) fn tell_ending<S: ReplicaStore>(
+    node: &mut Node<S>,
+    now: Instant,
+    actions: &mut Vec<Action>,
+) {
+    let serves = node.shards.primaries().next().is_some();
+    let is_settled = !serves && !node.shards.have_doubts();
+    let pause_ns = node.settings.lease_ns / 4;
+    if node.ending.as_mut().is_some_and(|ending| ending.is_news(is_settled, now, pause_ns)) {
+        node.membership.tell_managers(&Message::Ending { is_settled }, actions);
     }
 }

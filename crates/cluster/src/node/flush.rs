@@ -18,49 +18,30 @@
 //! F3: a filling does not end while a flush is under way: the entries that the source left out
 //!     because of the flush must be gone everywhere (M3).
 
-use base::Instant;
-
-use crate::ids::{ShardId, Version};
+use crate::ids::Version;
 use crate::message::{Outcome, Request};
+use crate::node::Action;
+use crate::node::primary::Primary;
 use crate::node::requests::answer;
-use crate::node::{Action, Node};
-use crate::replica_store::ReplicaStore;
 
-impl<S: ReplicaStore> Node<S> {
+impl Primary {
     /// The flush that a request must wait for (F1, F2).
-    pub(super) fn flush_before(&self, shard: ShardId, request: &Request) -> Option<Version> {
-        let primary = self.shards.get(&shard)?.primary.as_ref()?;
-        let flush = primary.flush?;
-        let may_pass = request.operation.is_read() && primary.filling.is_none();
-        (!may_pass).then_some(flush)
+    pub(super) fn flush_before(&self, request: &Request) -> Option<Version> {
+        let may_pass = request.operation.is_read() && self.filling.is_none();
+        self.flush.filter(|_| !may_pass)
     }
 
     /// Makes a request wait until the flush is on all copies; then it is executed anew.
     pub(super) fn wait_for_flush(
         &mut self,
-        shard: ShardId,
         flush: Version,
         request: Request,
+        waiting_max: usize,
         actions: &mut Vec<Action>,
     ) {
-        let waiting_max = self.settings.pending_max;
-        let is_full = |primary: &mut super::Primary| primary.waiting_count >= waiting_max;
-        if self.primary_mut(shard).is_none_or(is_full) {
+        if self.waiting_count >= waiting_max {
             return answer(&request, Outcome::TryAgain, actions);
         }
-        self.wait(shard, flush, request);
-    }
-
-    /// Called when a write of the shard completes: it may be the last one that a flush waited for
-    /// (F1).
-    pub(super) fn complete_flush(
-        &mut self,
-        shard: ShardId,
-        now: Instant,
-        actions: &mut Vec<Action>,
-    ) {
-        if let Some(flush) = self.primary_mut(shard).and_then(|primary| primary.flush) {
-            self.complete(shard, flush, now, actions);
-        }
+        self.wait(flush, request);
     }
 }

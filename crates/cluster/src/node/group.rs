@@ -32,12 +32,12 @@ use std::collections::{BTreeSet, VecDeque};
 
 use base::Instant;
 
-use crate::ids::{ShardId, Version};
+use crate::ids::{NodeId, ShardId, Version};
 use crate::message::Outcome;
-use crate::node::durable::Held;
 use crate::node::primary::{Pending, Primary};
 use crate::node::requests::{fits_with_chain, to_client};
-use crate::node::{Action, Node};
+use crate::node::shards::ShardState;
+use crate::node::{Action, Node, pending};
 use crate::replica_store::ReplicaStore;
 
 /// Groups that no longer fit into a datagram (H4).
@@ -78,102 +78,106 @@ impl<S: ReplicaStore> Node<S> {
     /// Opens a group: writes of the shard belong together until [`Node::release_group`]. No client
     /// waits for any other write (H1).
     pub fn hold_group(&mut self, shard: ShardId) {
-        let Some(primary) = self.primary_mut(shard) else { return };
-        // What is computed on a held write of an earlier group, which was given up, cannot leave
-        // with this one (H4).
-        match primary.loose.behind.is_empty() {
-            true => primary.group = Some(Vec::new()),
-            false => primary.loose.is_open = true,
+        if let Some(primary) = self.shards.primary_mut(shard) {
+            primary.hold_group();
         }
     }
 
     /// Closes the group and sends the held writes, except those that wait for others (H4). Does
     /// nothing if no group is open.
     pub fn release_group(&mut self, shard: ShardId, now: Instant, actions: &mut Vec<Action>) {
-        if let Some(primary) = self.primary_mut(shard) {
+        if let Some(primary) = self.shards.primary_mut(shard) {
             primary.loose.is_open = false;
         }
-        self.send_group(shard, now, actions);
+        send_group(self, shard, now, actions);
     }
 
-    /// Sends the writes of the open group, which has become too large for a datagram. The group's
-    /// later writes leave one by one.
-    pub(super) fn loosen_group(&mut self, shard: ShardId, now: Instant, actions: &mut Vec<Action>) {
-        let Some(primary) = self.primary_mut(shard) else { return };
-        let held = primary.group.iter().flatten();
-        let puts = held.filter(|held| {
-            primary.pending.get(held).is_some_and(|pending| pending.entry.value.is_some())
-        });
-        primary.loose.puts.extend(puts);
-        primary.loose.is_open = true;
-        self.send_group(shard, now, actions);
-    }
-
-    fn send_group(&mut self, shard: ShardId, now: Instant, actions: &mut Vec<Action>) {
-        let (logs, is_replica_store) = (self.durable.is_on(), self.durable.is_replica_store());
-        let Some(primary) = self.primary_mut(shard) else { return };
-        let Some(versions) = primary.group.take() else { return };
-        let Some(last) = versions.last().copied() else { return };
-        let mut bytes = Vec::new();
-        for version in &versions {
-            let Some(pending) = primary.pending.get_mut(version) else { continue };
-            pending.is_held = false;
-            pending.goes_with = Some(last).filter(|last| last != version);
-            pending.landed_at = now;
-            if logs && !is_replica_store {
-                pending.entry.append(&mut bytes);
-            }
-        }
-        self.append(&bytes, actions);
-        self.land_at_all(shard, last, now, actions);
-        for version in versions {
-            match is_replica_store {
-                true => self.complete(shard, version, now, actions), // As for any other write.
-                false => self.when_durable(Held::Written { shard, version }, now, actions),
-            }
-        }
-    }
-
-    /// Sends the held writes that wait for no other any more, in their order (H4).
-    pub(super) fn send_behind(&mut self, shard: ShardId, now: Instant, actions: &mut Vec<Action>) {
-        let (logs, is_replica_store) = (self.durable.is_on(), self.durable.is_replica_store());
-        let datagram_bytes = self.settings.datagram_bytes;
-        let Some(primary) = self.primary_mut(shard) else { return };
-        // What completes meanwhile finds none here: one loop sends them all.
-        let mut behind = std::mem::take(&mut primary.loose.behind);
-        while let Some(primary) = self.primary_mut(shard)
-            && let Some(version) =
-                behind.pop_front_if(|version| !primary.must_wait(*version, datagram_bytes))
-        {
-            let Some(pending) = primary.pending.get_mut(&version) else { continue };
-            pending.is_held = false;
-            pending.retry_count = 0;
-            pending.targets.iter_mut().for_each(|(_, missing)| missing.moved_at = now);
-            let mut bytes = Vec::new();
-            if logs && !is_replica_store {
-                pending.entry.append(&mut bytes);
-            }
-            self.append(&bytes, actions);
-            self.land_at_all(shard, version, now, actions);
-            match is_replica_store {
-                true => self.complete(shard, version, now, actions),
-                false => self.when_durable(Held::Written { shard, version }, now, actions),
-            }
-        }
-        if let Some(primary) = self.primary_mut(shard) {
-            behind.append(&mut primary.loose.behind);
-            primary.loose.behind = behind;
-        }
-    }
-}
-
-impl<S: ReplicaStore> Node<S> {
     /// Gives the group up before all of it was computed: the held writes are void, and their
     /// versions are not assigned again. Does nothing if no group is open. Of a group that was too
     /// large for a datagram the rest follows what has left.
     pub fn drop_group(&mut self, shard: ShardId, actions: &mut Vec<Action>) {
-        let Some(state) = self.shards.get_mut(&shard) else { return };
-        let Some(primary) = state.primary.as_mut() else { return };
+        if let Some(state) = self.shards.get_mut(shard) {
+            state.drop_group(actions);
+        }
+    }
+}
+
+/// Sends the writes of the open group, which has become too large for a datagram. The group's later
+/// writes leave one by one.
+pub(super) fn loosen_group<S: ReplicaStore>(
+    node: &mut Node<S>,
+    shard: ShardId,
+    now: Instant,
+    actions: &mut Vec<Action>,
+) {
+    if let Some(primary) = node.shards.primary_mut(shard) {
+        primary.loosen_group();
+    }
+    send_group(node, shard, now, actions);
+}
+
+fn send_group<S: ReplicaStore>(
+    node: &mut Node<S>,
+    shard: ShardId,
+    now: Instant,
+    actions: &mut Vec<Action>,
+) {
+    let Some(primary) = node.shards.primary_mut(shard) else { return };
+    let Some(versions) = primary.group.take() else { return };
+    let Some(last) = versions.last().copied() else { return };
+    let mut bytes = Vec::new();
+    for version in &versions {
+        let Some(pending) = primary.pending.get_mut(version) else { continue };
+        pending.is_held = false;
+        pending.goes_with = Some(last).filter(|last| last != version);
+        pending.landed_at = now;
+        if node.durable.takes_entries() {
+            pending.entry.append(&mut bytes);
+        }
+    }
+    node.durable.append(&bytes, actions);
+    pending::land_at_all(node, shard, last, now, actions);
+    for version in versions {
+        pending::when_written(node, shard, version, now, actions);
+    }
+}
+
+/// Sends the held writes that wait for no other any more, in their order (H4).
+pub(super) fn send_behind<S: ReplicaStore>(
+    node: &mut Node<S>,
+    shard: ShardId,
+    now: Instant,
+    actions: &mut Vec<Action>,
+) {
+    let datagram_bytes = node.settings.datagram_bytes;
+    let Some(primary) = node.shards.primary_mut(shard) else { return };
+    // What completes meanwhile finds none here: one loop sends them all.
+    let mut behind = std::mem::take(&mut primary.loose.behind);
+    while let Some(primary) = node.shards.primary_mut(shard)
+        && let Some(version) =
+            behind.pop_front_if(|version| !primary.must_wait(*version, datagram_bytes))
+    {
+        let Some(pending) = primary.pending.get_mut(&version) else { continue };
+        pending.is_held = false;
+        pending.retry_count = 0;
+        pending.targets.iter_mut().for_each(|(_, missing)| missing.moved_at = now);
+        let mut bytes = Vec::new();
+        if node.durable.takes_entries() {
+            pending.entry.append(&mut bytes);
+        }
+        node.durable.append(&bytes, actions);
+        pending::land_at_all(node, shard, version, now, actions);
+        pending::when_written(node, shard, version, now, actions);
+    }
+    if let Some(primary) = node.shards.primary_mut(shard) {
+        behind.append(&mut primary.loose.behind);
+        primary.loose.behind = behind;
+    }
+}
+
+impl ShardState {
+    fn drop_group(&mut self, actions: &mut Vec<Action>) {
+        let Some(primary) = self.primary.as_mut() else { return };
         primary.loose.is_open = false;
         for version in primary.group.take().into_iter().flatten().rev() {
             let Some(pending) = primary.pending.remove(&version) else { continue };
@@ -187,13 +191,32 @@ impl<S: ReplicaStore> Node<S> {
                 None => primary.newest.remove(key),
             };
             let (client, sequence) = pending.reply_to;
-            state.sessions.take_back(client, sequence);
+            self.sessions.take_back(client, sequence);
             actions.push(to_client(client, sequence, Outcome::TryAgain));
         }
     }
 }
 
 impl Primary {
+    fn hold_group(&mut self) {
+        // What is computed on a held write of an earlier group, which was given up, cannot leave
+        // with this one (H4).
+        match self.loose.behind.is_empty() {
+            true => self.group = Some(Vec::new()),
+            false => self.loose.is_open = true,
+        }
+    }
+
+    /// The open group has become too large for a datagram (H4).
+    fn loosen_group(&mut self) {
+        let held = self.group.iter().flatten();
+        let puts = held.filter(|held| {
+            self.pending.get(held).is_some_and(|pending| pending.entry.value.is_some())
+        });
+        self.loose.puts.extend(puts);
+        self.loose.is_open = true;
+    }
+
     /// The last write of an open group.
     pub(super) fn last_held(&self) -> Option<Version> {
         self.group.as_ref()?.last().copied()
@@ -226,7 +249,7 @@ impl Primary {
     }
 
     /// Whether this write is sent to a target together with the last one of its group (H2).
-    pub(super) fn goes_along(&self, version: Version, to: crate::ids::NodeId) -> bool {
+    pub(super) fn goes_along(&self, version: Version, to: NodeId) -> bool {
         let with = self.pending.get(&version).and_then(|pending| pending.goes_with);
         let last = with.and_then(|last| self.pending.get(&last));
         let mut targets = last.into_iter().flat_map(|last| &last.targets);

@@ -20,10 +20,8 @@ use base::Instant;
 
 use crate::ids::{ClientId, Version};
 use crate::message::Outcome;
+use crate::node::Action;
 use crate::node::requests::to_client;
-use crate::node::{Action, Node};
-use crate::replica_store::ReplicaStore;
-use crate::settings::after;
 
 /// The writes in doubt of one shard.
 #[derive(Debug, Default)]
@@ -60,7 +58,12 @@ impl InDoubt {
 
     /// Answers the writes that are on all copies, and answers as unknown those that have waited too
     /// long.
-    fn leave(&mut self, commit: Version, late: impl Fn(Instant) -> bool, out: &mut Vec<Action>) {
+    pub(super) fn leave(
+        &mut self,
+        commit: Version,
+        late: impl Fn(Instant) -> bool,
+        out: &mut Vec<Action>,
+    ) {
         self.0.retain(|one| {
             let outcome = match one.version <= commit {
                 true => one.outcome.clone(),
@@ -70,14 +73,5 @@ impl InDoubt {
             out.push(to_client(one.reply_to.0, one.reply_to.1, outcome));
             false
         });
-    }
-}
-
-impl<S: ReplicaStore> Node<S> {
-    pub(super) fn settle_in_doubt(&mut self, now: Instant, actions: &mut Vec<Action>) {
-        let patience_ns = self.settings.patience_ns();
-        for state in self.shards.values_mut().filter(|state| !state.in_doubt.is_empty()) {
-            state.in_doubt.leave(state.commit, |since| now >= after(since, patience_ns), actions);
-        }
     }
 }

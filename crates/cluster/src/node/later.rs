@@ -16,54 +16,52 @@
 //!     this node is not the primary.
 
 use crate::ids::Version;
-use crate::node::{Action, Node};
+use crate::node::{Action, Node, digest};
 use crate::record::BlockId;
 use crate::replica_store::{Done, Landed, ReplicaStore};
 
-impl<S: ReplicaStore> Node<S> {
-    /// Waits for all deferred installs (E2).
-    pub(super) fn digest_later(&mut self, actions: &mut Vec<Action>) {
-        self.replica_store.finish();
-        self.digested(actions);
-    }
+/// Waits for all deferred installs (E2).
+pub(super) fn digest_later<S: ReplicaStore>(node: &mut Node<S>, actions: &mut Vec<Action>) {
+    node.replica_store.finish();
+    digested(node, actions);
+}
 
-    /// Takes in the finished installs of the replica store (E1).
-    pub(super) fn digested(&mut self, actions: &mut Vec<Action>) {
-        let mut done = std::mem::take(&mut self.done);
-        let mut blocks = std::mem::take(&mut self.installed);
-        self.replica_store.take_done(&mut done);
-        for of_lane in done.chunk_by(|one, next| one.landed.lane == next.landed.lane) {
-            blocks.extend(of_lane.iter().filter_map(|one| self.count_done(one)));
-            self.acknowledge_installed(of_lane[0].landed.lane, &blocks, actions);
-            blocks.clear();
-        }
-        done.clear();
-        (self.done, self.installed) = (done, blocks); // Their memory.
+/// Takes in the finished installs of the replica store (E1).
+pub(super) fn digested<S: ReplicaStore>(node: &mut Node<S>, actions: &mut Vec<Action>) {
+    let mut done = std::mem::take(&mut node.done);
+    let mut blocks = std::mem::take(&mut node.installed);
+    node.replica_store.take_done(&mut done);
+    for of_lane in done.chunk_by(|one, next| one.landed.lane == next.landed.lane) {
+        blocks.extend(of_lane.iter().filter_map(|one| count_done(node, one)));
+        digest::acknowledge_installed(node, of_lane[0].landed.lane, &blocks, actions);
+        blocks.clear();
     }
+    done.clear();
+    (node.done, node.installed) = (done, blocks); // Their memory.
+}
 
-    /// The block, if it is to be acknowledged.
-    fn count_done(&mut self, done: &Done) -> Option<BlockId> {
-        let Done { landed: Landed { block, .. }, entry, is_there } = done;
-        if !is_there {
-            self.crowded.insert(block.shard);
-            return None;
-        }
-        if let Some(entry) = entry {
-            self.entry_taken((block.shard, entry.version), entry);
-        }
-        Some(*block)
+/// The block, if it is to be acknowledged.
+fn count_done<S: ReplicaStore>(node: &mut Node<S>, done: &Done) -> Option<BlockId> {
+    let Done { landed: Landed { block, .. }, entry, is_there } = done;
+    if !is_there {
+        node.backlog.note_crowded(block.shard);
+        return None;
     }
+    if let Some(entry) = entry {
+        entry_taken(node, (block.shard, entry.version), entry);
+    }
+    Some(*block)
+}
 
-    /// Notes that an entry which came in several blocks, or whose client has a session, is in the
-    /// replica store.
-    pub(super) fn entry_taken(
-        &mut self,
-        (shard, version): (crate::ids::ShardId, Version),
-        entry: &crate::record::Entry,
-    ) {
-        self.assembly.taken(shard, version);
-        if let Some(state) = self.shards.get_mut(&shard) {
-            state.sessions.settle_entry(entry);
-        }
+/// Notes that an entry which came in several blocks, or whose client has a session, is in the
+/// replica store.
+pub(super) fn entry_taken<S: ReplicaStore>(
+    node: &mut Node<S>,
+    (shard, version): (crate::ids::ShardId, Version),
+    entry: &crate::record::Entry,
+) {
+    node.assembly.taken(shard, version);
+    if let Some(state) = node.shards.get_mut(shard) {
+        state.sessions.settle_entry(entry);
     }
 }

@@ -14,70 +14,85 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::Instant;
 
+use crate::configuration::Configuration;
 use crate::ids::{NodeId, ShardId, Version};
-use crate::message::{Lane, Message, Outcome};
+use crate::message::{Message, Outcome};
+use crate::node::Action;
+use crate::node::membership::Membership;
 use crate::node::primary::{Primary, Stage};
 use crate::node::requests::{answer, to_client};
-use crate::node::{Action, Node, to_node};
-use crate::replica_store::ReplicaStore;
-use crate::settings::after;
+use crate::node::shards::Shards;
+use crate::settings::{Settings, after};
 
 /// A node that acknowledges other writes, and whose log has room, gets this many times the patience
 /// for a write that does not move.
 const BUSY_PATIENCE: u64 = 4;
 
-impl<S: ReplicaStore> Node<S> {
-    pub(super) fn tell_overdue(&mut self, now: Instant, actions: &mut Vec<Action>) {
-        if now < after(self.overdue_told_at, self.settings.lease_ns / 4) {
-            return;
-        }
-        self.overdue_told_at = now;
-        let (term, own, patience_ns) = (self.term(), self.id, self.settings.patience_ns());
-        let mut overdue: BTreeSet<(ShardId, NodeId)> = BTreeSet::new();
-        for (shard, state) in &self.shards {
-            let Some(primary) = &state.primary else { continue };
-            let nodes = primary.overdue(now, patience_ns, &self.acked_at);
-            overdue.extend(nodes.into_iter().map(|node| (*shard, node)));
-        }
-        for (shard, node) in overdue.into_iter().filter(|(_, node)| *node != own) {
-            self.tell_managers(&Message::Overdue { term, shard, node }, actions);
-        }
-    }
+/// When nodes last moved, and when managers were last told of those that did not.
+#[derive(Debug, Default)]
+pub(super) struct Overdue {
+    told_at: Instant,
+    /// When each other node last acknowledged anything; for members only.
+    acked_at: BTreeMap<NodeId, Instant>,
 }
 
-impl<S: ReplicaStore> Node<S> {
-    /// Gives up a write that has been unable to end for long: its outcome is unknown, and its
-    /// client need not wait. Requests that wait behind it were not executed.
-    pub(super) fn give_up(
+impl Overdue {
+    /// Notes that a node has acknowledged something.
+    pub(super) fn acked(&mut self, from: NodeId, now: Instant) {
+        self.acked_at.insert(from, now);
+    }
+
+    /// Forgets nodes that are members no more.
+    pub(super) fn retain(&mut self, configuration: &Configuration) {
+        self.acked_at.retain(|node, _| configuration.has(*node));
+    }
+
+    /// Names the nodes that hold up shards to the managers, if that is due.
+    pub(super) fn tell(
         &mut self,
-        shard: ShardId,
-        version: Version,
+        shards: &Shards,
+        membership: &Membership,
+        settings: &Settings,
         now: Instant,
         actions: &mut Vec<Action>,
     ) {
-        let patience_ns = 2 * self.settings.patience_ns();
-        let Some(primary) = self.primary_mut(shard) else { return };
-        let Some(pending) = primary.pending.get_mut(&version) else { return };
-        if pending.is_given_up || now < after(pending.begun_at, patience_ns) {
+        if now < after(self.told_at, settings.lease_ns / 4) {
             return;
         }
-        pending.is_given_up = true;
-        let (client, sequence) = pending.reply_to;
-        let waiting = primary.waiting.remove(&version).unwrap_or_default();
-        primary.waiting_count -= waiting.len();
-        actions.push(to_client(client, sequence, Outcome::Unknown));
-        waiting.iter().for_each(|request| answer(request, Outcome::TryAgain, actions));
-    }
-
-    /// Reports crowded shards, at a backup, after a digest.
-    pub(super) fn tell_crowded(&mut self, lane: Lane, actions: &mut Vec<Action>) {
-        for shard in std::mem::take(&mut self.crowded) {
-            actions.push(to_node(lane.from, Message::Crowded { term: lane.term, shard }));
+        self.told_at = now;
+        let (term, patience_ns) = (membership.term(), settings.patience_ns());
+        let mut overdue: BTreeSet<(ShardId, NodeId)> = BTreeSet::new();
+        for (shard, primary) in shards.primaries() {
+            let nodes = primary.overdue(now, patience_ns, &self.acked_at);
+            overdue.extend(nodes.into_iter().map(|node| (shard, node)));
+        }
+        for (shard, node) in overdue.into_iter().filter(|(_, node)| *node != membership.id) {
+            membership.tell_managers(&Message::Overdue { term, shard, node }, actions);
         }
     }
 }
 
 impl Primary {
+    /// Gives up a write that has been unable to end for `patience_ns`: its outcome is unknown, and
+    /// its client need not wait. Requests that wait behind it were not executed.
+    pub(super) fn give_up(
+        &mut self,
+        version: Version,
+        now: Instant,
+        patience_ns: u64,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(pending) = self.pending.get_mut(&version) else { return };
+        if pending.is_given_up || now < after(pending.begun_at, patience_ns) {
+            return;
+        }
+        pending.is_given_up = true;
+        let (client, sequence) = pending.reply_to;
+        let waiting = self.take_waiting(version);
+        actions.push(to_client(client, sequence, Outcome::Unknown));
+        waiting.iter().for_each(|request| answer(request, Outcome::TryAgain, actions));
+    }
+
     fn overdue(
         &self,
         now: Instant,

@@ -284,6 +284,19 @@ impl Primary {
         waiting.is_some_and(|waiting| waiting.iter().any(|request| *request.key == *key))
     }
 
+    /// Makes a request wait until a write under way is on all copies; then it is executed anew.
+    pub(super) fn wait(&mut self, after: Version, request: Request) {
+        self.waiting.entry(after).or_default().push(request);
+        self.waiting_count += 1;
+    }
+
+    /// The requests that waited for this write.
+    pub(super) fn take_waiting(&mut self, after: Version) -> Vec<Request> {
+        let waiting = self.waiting.remove(&after).unwrap_or_default();
+        self.waiting_count -= waiting.len();
+        waiting
+    }
+
     /// Whether the shard may be copied to other nodes: it is served, or its union is in this
     /// replica store and has been missing on others for long.
     pub(super) fn may_copy(&self, now: Instant, patience_ns: u64) -> bool {

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use crate::configuration::Role;
 use crate::ids::{NodeId, ShardId, Version};
 use crate::message::{Answer, Recovered};
+use crate::node::Node;
 use crate::node::assembly::Assembly;
 use crate::node::sessions::outcome_of;
-use crate::node::{Node, ShardState};
+use crate::node::shards::ShardState;
 use crate::record::{Check, Kind, Session, scan};
 use crate::replica_store::ReplicaStore;
 use crate::settings::Settings;
@@ -25,7 +26,7 @@ impl<S: ReplicaStore> Node<S> {
         (recovered, shards): (Recovered, &[(ShardId, Version)]),
     ) -> Node<S> {
         let mut node = Node::new(id, settings, manager_count, replica_store);
-        node.recovered = recovered;
+        node.membership.recovered = recovered;
         for (shard, commit) in shards {
             let state = ShardState { commit: *commit, ..ShardState::new(Role::Backup, 0) };
             node.shards.insert(*shard, state);
@@ -56,13 +57,12 @@ impl<S: ReplicaStore> Node<S> {
             if header.kind == Kind::Reset {
                 let incarnation = header.version.bits() as u32;
                 damage_before.insert(shard, (before.skipped_bytes, incarnation));
-                node.shards.remove(&shard);
+                node.shards.remove(shard);
                 node.replica_store.clear(shard);
                 assembly.forget(shard, Version::before_epoch(u16::MAX));
                 return;
             }
-            let state =
-                node.shards.entry(shard).or_insert_with(|| ShardState::new(Role::Backup, 0));
+            let state = node.shards.get_or_begin(shard, Role::Backup, 0);
             match header.kind {
                 Kind::Session => {
                     let session = Session::from_block(header, piece);
@@ -79,7 +79,7 @@ impl<S: ReplicaStore> Node<S> {
                 }
             }
         });
-        node.recovered = match scanned.skipped_bytes {
+        node.membership.recovered = match scanned.skipped_bytes {
             0 => Recovered::Whole { since: 0, incarnation: earlier_incarnation },
             damage => {
                 damage_before.retain(|_, (before, _)| *before == damage);

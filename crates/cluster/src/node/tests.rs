@@ -6,7 +6,7 @@ mod later;
 mod room;
 
 use super::*;
-use crate::configuration::even_ranges;
+use crate::configuration::{Shard, even_ranges};
 use crate::ids::ClientId;
 use crate::message::{Hold, Operation, Outcome, Request};
 use crate::record::{Answered, Entry};
