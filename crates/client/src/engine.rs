@@ -27,6 +27,8 @@
 
 mod frames;
 mod order;
+mod pace;
+mod queues;
 mod receive;
 mod send;
 mod sequences;
@@ -42,17 +44,14 @@ use wire::native::{Op, Status, Want};
 
 use self::frames::Frames;
 use self::order::Order;
+use self::pace::Pace;
+use self::queues::Queues;
 use self::sequences::Sequences;
 use self::session::Session;
 use self::slots::{Ending, NONE, Slots, State, Stored};
 use crate::config::{Config, Delivery, KeyOrder};
 use crate::error::{RequestError, SubmitError};
-use crate::rtt::RttEstimate;
 use crate::stats::Stats;
-use crate::window::{Pacer, Window};
-
-/// The number of queues for owners; further workers share them.
-const ROUTES_MAX: usize = 64;
 
 /// Identifies a request until its completion is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -121,27 +120,12 @@ pub struct Engine {
     session: Session,
     sequences: Sequences,
     frames: Frames,
-    /// The queues for owners; with a single route, one for everything.
-    routes: Vec<VecDeque<u32>>,
-    /// The queue for any worker.
-    reads: VecDeque<u32>,
-    /// The number of entries in all queues.
-    queued_count: usize,
-    next_route: usize,
-    /// Writes that wait for an at-most-once number.
-    numberless: VecDeque<u32>,
+    queues: Queues,
+    pace: Pace,
     /// Large values that still have parts to send or to request.
     transfers: VecDeque<u32>,
     transfer_bytes: u64,
     hasher: KeyHasher,
-    rtt: RttEstimate,
-    window: Window,
-    pacer: Pacer,
-    /// Doublings of the retransmission timeout since the last answer.
-    silences: u32,
-    /// Until when the client leaves a busy server alone, and how often in a row it was busy.
-    quiet_until_ns: u64,
-    busy_streak: u32,
     /// The time of the next check of deadlines.
     scan_at_ns: u64,
     last_sent_ns: u64,
@@ -172,22 +156,13 @@ impl Engine {
             slots: Slots::new(count),
             order: Order::new(count, is_kept, draw.next()),
             session,
-            sequences: Sequences::new(1),
+            sequences: Sequences::new(1, config.writes_per_session_max),
             frames: Frames::new(1),
-            routes: vec![VecDeque::with_capacity(count)],
-            reads: VecDeque::with_capacity(count),
-            queued_count: 0,
-            next_route: 0,
-            numberless: VecDeque::new(),
+            queues: Queues::new(count),
+            pace: Pace::new(&config, delivery),
             transfers: VecDeque::new(),
             transfer_bytes: 0,
             hasher: KeyHasher::new(0),
-            rtt: RttEstimate::default(),
-            window: Window::new(config.window_max_frames.min(frames::FRAMES_MAX)),
-            pacer: Pacer::default(),
-            silences: 0,
-            quiet_until_ns: 0,
-            busy_streak: 0,
             scan_at_ns: u64::MAX,
             last_sent_ns: 0,
             done: VecDeque::with_capacity(count),
@@ -290,8 +265,7 @@ impl Engine {
         let slot = self.slots.get_mut(index);
         slot.state = State::Queued;
         let number = slot.number;
-        self.queue(route).push_back(number);
-        self.queued_count += 1;
+        self.queues.push_back(route, number);
     }
 
     /// The same, in front of requests that were never sent.
@@ -300,33 +274,20 @@ impl Engine {
         let slot = self.slots.get_mut(index);
         slot.state = State::Queued;
         let number = slot.number;
-        self.queue(route).push_front(number);
-        self.queued_count += 1;
-    }
-
-    fn queue(&mut self, route: Option<usize>) -> &mut VecDeque<u32> {
-        match route {
-            Some(route) => &mut self.routes[route],
-            None => &mut self.reads,
-        }
+        self.queues.push_front(route, number);
     }
 
     /// The queue of a request; `None`: that for any worker.
     fn route_of(&self, index: u32) -> Option<usize> {
-        if self.routes.len() == 1 {
+        let route_count = self.queues.route_count();
+        if route_count == 1 {
             return Some(0);
         }
-        let stored = &self.slots.get(index).stored;
-        if !stored.is_for_owner() && !self.reads_go_to_owners(stored) {
+        if !self.slots.get(index).stored.goes_to_owner(self.config.read_steering) {
             return None;
         }
         let worker = self.steering_of(index).map_or(0, |(_, worker)| usize::from(worker));
-        Some(worker % self.routes.len())
-    }
-
-    fn reads_go_to_owners(&self, stored: &Stored) -> bool {
-        let has_key = !matches!(stored, Stored::Ping | Stored::Range { .. });
-        has_key && self.config.read_steering == crate::config::ReadSteering::Owner
+        Some(worker % route_count)
     }
 
     /// Ends a request: settles its number, frees its place in the order, and makes its completion
@@ -367,24 +328,7 @@ impl Engine {
         let frame = std::mem::replace(&mut slot.frame, NONE);
         let in_flight = self.frames.in_flight();
         if self.frames.settle(frame) {
-            self.window.answered(in_flight);
-        }
-    }
-
-    /// The error of a request that got no answer.
-    fn error_without_answer(&self, index: u32) -> RequestError {
-        let slot = self.slots.get(index);
-        let may_have_happened = match slot.transfer.as_deref() {
-            Some(slots::Transfer::Push(push)) => push.was_sent,
-            Some(slots::Transfer::Pull { .. }) => false,
-            None => slot.may_have_happened(),
-        };
-        if slot.stored.changes_data() && may_have_happened {
-            RequestError::Unknown
-        } else if slot.refused_count > 0 {
-            RequestError::Busy
-        } else {
-            RequestError::TimedOut
+            self.pace.answered(in_flight);
         }
     }
 }

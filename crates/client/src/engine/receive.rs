@@ -45,9 +45,8 @@ impl Engine {
             Echo::Never => return false,
             Echo::Known => {}
             Echo::Measured { rtt_ns } => {
-                self.rtt.observe(rtt_ns);
+                self.pace.measured(rtt_ns);
                 self.stats.rtt.add(rtt_ns);
-                self.silences = 0;
             }
         }
         for reply in Replies::new(frame.body) {
@@ -98,7 +97,7 @@ impl Engine {
         match reply.status {
             Status::Busy | Status::OutsideWindow => self.take_refused(index, number),
             _ => {
-                self.busy_streak = 0;
+                self.pace.not_busy();
                 self.take_outcome(index, reply);
             }
         }
@@ -109,7 +108,7 @@ impl Engine {
     /// copy would be taken for one that was not executed.
     fn take_refused(&mut self, index: u32, number: u32) {
         self.stats.busy += 1;
-        self.back_off(0);
+        self.pace.back_off(self.now_ns, 0, &mut self.draw);
         let slot = self.slots.get_mut(index);
         // Another frame's copy is in flight, or this one's refusal is already recorded.
         if slot.frame != number {
@@ -130,7 +129,7 @@ impl Engine {
         let is_first_part = reply.part.is_some_and(|part| part.total as usize > reply.value.len());
         let is_get = matches!(slot.stored, Stored::Get { .. });
         if is_first_part && is_get && reply.status == Status::Ok {
-            if let Some(open) = self.open_session() {
+            if let Some(open) = self.session.open() {
                 self.begin_pull(index, reply, &open);
             }
             return;
@@ -156,14 +155,9 @@ impl Engine {
         self.finish(index, Ending::error(RequestError::BadAnswer));
     }
 
-    /// Queues again a request that was sent and not executed.
+    /// Queues again a request that was sent and not executed, unless it is queued already.
     pub(super) fn take_back(&mut self, index: u32) {
         self.leave_frame(index);
-        self.enqueue_if_sent(index);
-    }
-
-    /// Queues a request again, unless it is queued already.
-    pub(super) fn enqueue_if_sent(&mut self, index: u32) {
         if self.slots.get(index).state == State::Sent {
             self.enqueue_again(index);
         }

@@ -5,17 +5,12 @@ use wire::native::{FrameWriter, HEADER_LEN_BYTES, Header, Kind, Request, Request
 
 use super::Engine;
 use super::session::{Open, Session};
-use super::slots::{Ending, State, Stored};
+use super::slots::{Ending, NONE, State, Stored};
 use crate::config::Delivery;
 use crate::error::RequestError;
 
 /// Number of deadline checks within one timeout.
 const SCANS_PER_TIMEOUT: u64 = 16;
-/// The first wait for a busy server, doubled each time.
-const BACK_OFF_NS: u64 = 1_000_000;
-const BACK_OFF_MAX_NS: u64 = 100_000_000;
-/// The longest wait that a server may request.
-const RETRY_AFTER_MAX_NS: u64 = 1_000_000_000;
 
 /// The result of filling a frame.
 enum Filled {
@@ -33,17 +28,22 @@ impl Engine {
         if self.is_session_worn() {
             self.renew_session();
         }
-        let open = match self.session {
-            Session::Greeting(_) => return self.greet(out),
+        let open = match &mut self.session {
+            Session::Greeting(greeting) => {
+                let (frame_max_bytes, key) = (self.frame_max_bytes, self.config.tag_key.as_ref());
+                let len_bytes = greeting.hello(self.now_ns, frame_max_bytes, key, out)?;
+                self.stats.frames_sent += 1;
+                return Some(len_bytes);
+            }
             Session::Failed(_) => return None,
-            Session::Open(open) => open,
+            Session::Open(open) => *open,
         };
         loop {
             self.feed_transfers(&open);
-            if self.queued_count == 0 || !self.may_send() {
+            if self.queues.len == 0 || !self.pace.may_send(self.now_ns, &self.frames) {
                 return None;
             }
-            let route = self.choose_route();
+            let route = self.queues.next_route();
             if let Some(len_bytes) = self.write_frame(&open, route, out) {
                 return Some(len_bytes);
             }
@@ -62,11 +62,12 @@ impl Engine {
                 if self.delivery == Delivery::Lossy
                     && let Some(oldest_ns) = self.frames.oldest_ns()
                 {
-                    at_ns = at_ns.min(oldest_ns + self.retransmit_after_ns());
+                    at_ns = at_ns.min(oldest_ns + self.pace.retransmit_after_ns());
                 }
-                if self.queued_count > 0 && !self.is_window_full() {
-                    let paced_ns = self.paced_ns().max(self.quiet_until_ns);
-                    at_ns = at_ns.min(paced_ns.max(self.now_ns));
+                if self.queues.len > 0
+                    && let Some(ready_at_ns) = self.pace.ready_at_ns(&self.frames)
+                {
+                    at_ns = at_ns.min(ready_at_ns.max(self.now_ns));
                 }
             }
         }
@@ -98,7 +99,7 @@ impl Engine {
             }
             // A blocked request ends soon after the one that it waits for.
             if slot.deadline_ns <= self.now_ns && slot.state != State::Blocked {
-                let error = self.error_without_answer(index);
+                let error = slot.error_without_answer();
                 self.finish(index, Ending::error(error));
             } else {
                 is_any_left = true;
@@ -109,90 +110,44 @@ impl Engine {
         self.scan_at_ns = if is_any_left { next_ns } else { u64::MAX };
     }
 
-    pub(super) fn retransmit_after_ns(&self) -> u64 {
-        let config = &self.config;
-        let base_ns =
-            self.rtt.retransmit_after_ns(config.retransmit_min_ns, config.retransmit_first_ns);
-        (base_ns << self.silences.min(16)).min(config.retransmit_max_ns.max(base_ns))
-    }
-
     fn find_losses(&mut self) {
-        let silent_before_ns = (self.now_ns + 1).saturating_sub(self.retransmit_after_ns());
+        let silent_before_ns = (self.now_ns + 1).saturating_sub(self.pace.retransmit_after_ns());
         if self.frames.silent(silent_before_ns).is_some() {
-            self.window.silence(self.frames.next());
+            self.pace.silence(self.frames.next());
             while let Some(number) = self.frames.silent(silent_before_ns) {
-                self.send_again(number);
+                self.take_back_frame(number, false);
             }
-            self.silences += 1;
         }
-        let Some(rtt_ns) = self.rtt.smoothed_ns() else { return };
-        let late_before_ns = self.now_ns.saturating_sub(rtt_ns + rtt_ns / 4);
+        let Some(overtaken_after_ns) = self.pace.overtaken_after_ns() else { return };
+        let late_before_ns = self.now_ns.saturating_sub(overtaken_after_ns);
         let mut number = None;
         while let Some(found) = self.frames.overtaken(number, late_before_ns) {
-            self.window.lost(found, self.frames.next());
-            self.send_again(found);
+            self.pace.lost(found, self.frames.next());
+            self.take_back_frame(found, false);
             number = Some(found);
         }
     }
 
-    /// Queues the unanswered messages of a lost frame.
-    fn send_again(&mut self, number: u32) {
+    /// Queues the unanswered messages of a lost or refused frame again. The copies in a refused
+    /// frame do not count: none was executed.
+    pub(super) fn take_back_frame(&mut self, number: u32, is_refused: bool) {
         let Some(list) = self.frames.give_up(number) else { return };
-        self.stats.frames_lost += 1;
+        self.stats.frames_lost += u64::from(!is_refused);
         for slot_number in list.iter().rev() {
-            if let Some(index) = self.slots.find(*slot_number) {
-                let slot = self.slots.get(index);
-                if slot.state == State::Sent && slot.frame == number {
-                    self.stats.retries += 1;
-                    self.enqueue_again(index);
-                }
+            let Some(index) = self.slots.find(*slot_number) else { continue };
+            let slot = self.slots.get_mut(index);
+            if slot.state != State::Sent || slot.frame != number {
+                continue;
             }
+            if is_refused {
+                slot.refused_count += 1;
+                slot.frame = NONE;
+            } else {
+                self.stats.retries += 1;
+            }
+            self.enqueue_again(index);
         }
         self.frames.give_back(number, list);
-    }
-
-    /// The server is overloaded: nothing is sent for a while.
-    pub(super) fn back_off(&mut self, retry_after_ns: u64) {
-        if self.now_ns < self.quiet_until_ns {
-            // This refers to frames that left before the first busy answer arrived.
-            return;
-        }
-        let wait_ns = (BACK_OFF_NS << self.busy_streak.min(16)).min(BACK_OFF_MAX_NS);
-        self.busy_streak += 1;
-        // Waits between half and all of that time, so that clients do not come back together.
-        let wait_ns = wait_ns / 2 + self.draw.next() % (wait_ns / 2);
-        self.quiet_until_ns = self.now_ns + wait_ns.max(retry_after_ns.min(RETRY_AFTER_MAX_NS));
-    }
-
-    fn may_send(&self) -> bool {
-        !self.is_window_full()
-            && self.now_ns >= self.quiet_until_ns
-            && self.now_ns >= self.paced_ns()
-    }
-
-    fn is_window_full(&self) -> bool {
-        let window = match self.delivery {
-            Delivery::Lossy => self.window.frames(),
-            Delivery::Reliable => u32::MAX,
-        };
-        self.frames.in_flight() >= window || !self.frames.has_room()
-    }
-
-    /// The time at which the pace allows a frame; 0: any time.
-    fn paced_ns(&self) -> u64 {
-        match self.delivery {
-            Delivery::Lossy => self.pacer.ready_at_ns(&self.window, self.rtt.smoothed_ns()),
-            Delivery::Reliable => 0,
-        }
-    }
-
-    /// The next non-empty owner's queue, in turn; `None`: only reads are left.
-    fn choose_route(&mut self) -> Option<usize> {
-        let count = self.routes.len();
-        let places = (0..count).map(|step| (self.next_route + step) % count);
-        let found = places.into_iter().find(|route| !self.routes[*route].is_empty())?;
-        self.next_route = (found + 1) % count;
-        Some(found)
     }
 
     /// Fills a frame from a queue, and with reads as far as there is room. `None`: no entry in them
@@ -214,7 +169,7 @@ impl Engine {
         if route.is_some() {
             filled = self.fill(&mut writer, route, &mut list);
         }
-        if matches!(filled, Filled::Empty) && self.routes.len() > 1 {
+        if matches!(filled, Filled::Empty) && self.queues.route_count() > 1 {
             self.fill(&mut writer, None, &mut list);
         }
         if list.is_empty() {
@@ -222,7 +177,7 @@ impl Engine {
             return None;
         }
         self.frames.sent(self.now_ns, route_index, list);
-        self.pacer.sent(self.now_ns, &self.window, self.rtt.smoothed_ns());
+        self.pace.sent(self.now_ns);
         self.last_sent_ns = self.now_ns;
         self.stats.frames_sent += 1;
         Some(writer.finish(self.config.tag_key.as_ref()))
@@ -231,7 +186,7 @@ impl Engine {
     /// The route's number and the steering field of its next frame.
     fn aim(&mut self, open: &Open, route: Option<usize>) -> (u16, SteeringId) {
         let worker_count = open.steering.worker_count();
-        let route_count = self.routes.len();
+        let route_count = self.queues.route_count();
         let Some(route) = route else {
             let worker = (self.draw.next() % u64::from(worker_count)) as u16;
             return ((usize::from(worker) % route_count) as u16, SteeringId(worker));
@@ -242,7 +197,8 @@ impl Engine {
             // Some requests may have been answered while they were queued again: their keys are
             // gone.
             let is_queued = |index: &u32| self.slots.get(*index).state == State::Queued;
-            let mut slots = self.routes[route].iter().filter_map(|number| self.slots.find(*number));
+            let queue = self.queues.routes[route].iter();
+            let mut slots = queue.filter_map(|number| self.slots.find(*number));
             let first = slots.find(is_queued).and_then(|index| self.steering_of(index));
             steering = first.map_or(steering, |it| it.0);
         }
@@ -257,42 +213,36 @@ impl Engine {
     ) -> Filled {
         let frame = self.frames.next();
         let room_max_bytes = writer.room_bytes() + writer.len_bytes() - HEADER_LEN_BYTES;
-        while let Some(number) = self.queue(route).front().copied() {
+        while let Some(number) = self.queues.front(route) {
             let found = self.slots.find(number);
             let found = found.filter(|index| self.slots.get(*index).state == State::Queued);
             let Some(index) = found else {
-                self.dequeue(route);
+                self.queues.pop_front(route);
                 continue;
             };
             let Some(id) = self.id_of(index) else {
-                self.dequeue(route);
-                self.numberless.push_back(number);
+                self.queues.pop_front(route);
+                self.sequences.wait(number);
                 continue;
             };
             let request =
                 Request { id, want: self.slots.get(index).want, op: self.slots.op(index) };
             match writer.push_request(&request) {
                 Ok(()) => {
-                    self.dequeue(route);
+                    self.queues.pop_front(route);
                     let slot = self.slots.get_mut(index);
                     (slot.state, slot.frame) = (State::Sent, frame);
                     slot.sent_count += 1;
                     list.push(number);
                 }
                 Err(no_room) if no_room.want_bytes > room_max_bytes => {
-                    self.dequeue(route);
+                    self.queues.pop_front(route);
                     self.cut(index);
                 }
                 Err(_) => return Filled::Full,
             }
         }
         Filled::Empty
-    }
-
-    fn dequeue(&mut self, route: Option<usize>) {
-        if self.queue(route).pop_front().is_some() {
-            self.queued_count -= 1;
-        }
     }
 
     /// The request's id on the wire; `None`: it has to wait for an at-most-once number.
@@ -305,31 +255,19 @@ impl Engine {
         if !slot.stored.changes_data() || self.delivery == Delivery::Reliable {
             return Some(RequestId::Free(number));
         }
-        self.sequence_of(index).map(RequestId::Once)
-    }
-
-    /// The write's at-most-once number, or a new one for it.
-    pub(super) fn sequence_of(&mut self, index: u32) -> Option<u32> {
-        if let Some(sequence) = self.slots.get(index).sequence {
-            return Some(sequence);
-        }
-        if self.are_numbers_used_up() {
-            return None;
-        }
-        let sequence = self.sequences.take(index)?;
-        self.slots.get_mut(index).sequence = Some(sequence);
-        Some(sequence)
+        let slot = self.slots.get_mut(index);
+        self.sequences.of(slot, index).map(RequestId::Once)
     }
 
     /// Numbers may have become free, many at once if the lowest was answered last: queues as many
     /// of the writes that wait for one.
     pub(super) fn enqueue_numberless(&mut self) {
-        if self.are_numbers_used_up() {
+        if self.sequences.are_used_up() {
             return;
         }
         let mut room = self.sequences.room();
         while room > 0
-            && let Some(number) = self.numberless.pop_front()
+            && let Some(number) = self.sequences.next_waiting()
         {
             if let Some(index) = self.slots.find(number)
                 && self.slots.get(index).state == State::Queued

@@ -12,16 +12,16 @@
 //! only frames it did not execute.
 
 use wire::native::{
-    Challenge, Frame, Hello, Once, Reason, Refusal, SessionId, Steering, SteeringId, Versions,
-    Welcome,
+    Challenge, Frame, Hello, Once, Reason, Refusal, SessionId, Steering, SteeringId, TagKey,
+    Versions, Welcome,
 };
 
 use base::KeyHasher;
 
 use super::frames::Frames;
-use super::sequences::Sequences;
+use super::queues::ROUTES_MAX;
 use super::slots::{Ending, State, Transfer};
-use super::{Draw, Engine, ROUTES_MAX};
+use super::{Draw, Engine};
 use crate::config::Delivery;
 use crate::error::RequestError;
 
@@ -73,6 +73,41 @@ impl Session {
             tries: 0,
         })
     }
+
+    /// The session, if it is open.
+    pub fn open(&self) -> Option<Open> {
+        match self {
+            Session::Open(open) => Some(*open),
+            _ => None,
+        }
+    }
+}
+
+impl Greeting {
+    /// Writes a hello, if one is due.
+    pub fn hello(
+        &mut self,
+        now_ns: u64,
+        frame_max_bytes: usize,
+        key: Option<&TagKey>,
+        out: &mut [u8],
+    ) -> Option<usize> {
+        if now_ns < self.again_at_ns {
+            return None;
+        }
+        let wait_ns = HELLO_AGAIN_NS << self.tries.min(8);
+        self.again_at_ns = now_ns + wait_ns.min(HELLO_AGAIN_MAX_NS);
+        self.tries += 1;
+        self.number = self.number.wrapping_add(1);
+        let hello = Hello {
+            versions: Versions::OURS,
+            frame_max_bytes: frame_max_bytes as u32,
+            cookie: self.cookie,
+            nonce: self.nonce,
+            replaces: self.replaces,
+        };
+        hello.encode(self.number, key, out).ok()
+    }
 }
 
 impl Engine {
@@ -89,29 +124,6 @@ impl Engine {
         let Session::Open(open) = self.session else { return None };
         let (number, key) = (self.frames.next(), self.config.tag_key.as_ref());
         wire::native::encode_bye(open.id, number, key, out).ok()
-    }
-
-    /// Writes a hello, if one is due.
-    pub(super) fn greet(&mut self, out: &mut [u8]) -> Option<usize> {
-        let frame_max_bytes = self.frame_max_bytes as u32;
-        let Session::Greeting(greeting) = &mut self.session else { return None };
-        if self.now_ns < greeting.again_at_ns {
-            return None;
-        }
-        let wait_ns = HELLO_AGAIN_NS << greeting.tries.min(8);
-        greeting.again_at_ns = self.now_ns + wait_ns.min(HELLO_AGAIN_MAX_NS);
-        greeting.tries += 1;
-        greeting.number = greeting.number.wrapping_add(1);
-        let hello = Hello {
-            versions: Versions::OURS,
-            frame_max_bytes,
-            cookie: greeting.cookie,
-            nonce: greeting.nonce,
-            replaces: greeting.replaces,
-        };
-        let len_bytes = hello.encode(greeting.number, self.config.tag_key.as_ref(), out).ok()?;
-        self.stats.frames_sent += 1;
-        Some(len_bytes)
     }
 
     /// Handles a challenge: the next hello contains its cookie. Returns whether the challenge was
@@ -161,11 +173,11 @@ impl Engine {
         let worker_count = usize::from(welcome.steering.worker_count());
         let route_count = if is_steered { worker_count.min(ROUTES_MAX) } else { 1 };
         // Old routes may hold queued requests: they are sorted again.
-        self.routes.resize_with(route_count, Default::default);
+        self.queues.set_route_count(route_count);
         self.end_session();
-        self.sequences = Sequences::new(welcome.once_window.min(Once::WINDOW_MAX));
+        self.sequences.restart(welcome.once_window.min(Once::WINDOW_MAX));
         self.frames = Frames::new(route_count);
-        self.window.restart();
+        self.pace.restart();
         true
     }
 
@@ -195,7 +207,7 @@ impl Engine {
             }
             // These refuse further frames of the session that is being replaced.
             Session::Greeting(greeting) if greeting.replaces == Some(header.session) => {
-                self.take_back_refused(header.answered);
+                self.take_back_frame(header.answered, true);
                 true
             }
             Session::Open(open) if open.id == header.session => {
@@ -210,32 +222,17 @@ impl Engine {
         match refusal.reason {
             Reason::Busy => {
                 self.stats.busy += 1;
-                self.back_off(u64::from(refusal.retry_after_us) * 1000);
-                self.window.lost(number, self.frames.next());
-                self.take_back_refused(number);
+                let retry_after_ns = u64::from(refusal.retry_after_us) * 1000;
+                self.pace.back_off(self.now_ns, retry_after_ns, &mut self.draw);
+                self.pace.lost(number, self.frames.next());
+                self.take_back_frame(number, true);
             }
             Reason::UnknownSession | Reason::SessionsFull => {
-                self.take_back_refused(number);
+                self.take_back_frame(number, true);
                 self.renew_session();
             }
             reason @ (Reason::Version | Reason::Closed) => self.fail(reason),
         }
-    }
-
-    /// No request of this frame was executed: queues them again, and their copies do not count.
-    fn take_back_refused(&mut self, number: u32) {
-        let Some(list) = self.frames.give_up(number) else { return };
-        for slot_number in list.iter().rev() {
-            if let Some(index) = self.slots.find(*slot_number) {
-                let slot = self.slots.get_mut(index);
-                if slot.state == State::Sent && slot.frame == number {
-                    slot.refused_count += 1;
-                    slot.frame = super::NONE;
-                    self.enqueue_again(index);
-                }
-            }
-        }
-        self.frames.give_back(number, list);
     }
 
     /// Begins a new session in place of the open one.
@@ -252,28 +249,22 @@ impl Engine {
         let Session::Open(open) = &self.session else { return false };
         let silent_ns = self.now_ns.saturating_sub(self.last_sent_ns);
         let is_idle = open.idle_ns > 0 && silent_ns > open.idle_ns / 4 * 3;
-        let is_forgotten = is_idle && self.queued_count > 0 && self.frames.in_flight() == 0;
-        let is_used_up = !self.numberless.is_empty() && self.are_numbers_used_up();
+        let is_forgotten = is_idle && self.queues.len > 0 && self.frames.in_flight() == 0;
+        let is_used_up = self.sequences.has_waiting() && self.sequences.are_used_up();
         self.sequences.is_idle() && (is_forgotten || is_used_up)
     }
 
-    pub(super) fn are_numbers_used_up(&self) -> bool {
-        self.sequences.next() >= self.config.writes_per_session_max
-    }
-
+    /// The server refuses a session: ends every request.
     fn fail(&mut self, reason: Reason) {
         self.session = Session::Failed(reason);
-        self.end_all(RequestError::NoSession(reason));
-    }
-
-    /// Ends every request with this error.
-    fn end_all(&mut self, error: RequestError) {
         for index in self.slots.request_indexes() {
             let slot = self.slots.get_mut(index);
             if !matches!(slot.state, State::Free | State::Done) {
                 slot.order_place = super::NONE;
-                let unknown = self.error_without_answer(index) == RequestError::Unknown;
-                let error = if unknown { RequestError::Unknown } else { error };
+                let error = match slot.error_without_answer() {
+                    RequestError::Unknown => RequestError::Unknown,
+                    _ => RequestError::NoSession(reason),
+                };
                 self.finish(index, Ending::error(error));
             }
         }
@@ -282,22 +273,20 @@ impl Engine {
     }
 
     fn clear_queues(&mut self) {
-        self.routes.iter_mut().for_each(|queue| queue.clear());
-        self.reads.clear();
-        self.numberless.clear();
-        self.queued_count = 0;
+        self.queues.clear();
+        self.sequences.clear_waiting();
     }
 
     /// Settles the requests sent in the ended session, and queues the rest again.
     fn end_session(&mut self) {
-        self.frames = Frames::new(self.routes.len());
+        self.frames = Frames::new(self.queues.route_count());
         self.clear_queues();
         for index in self.slots.request_indexes() {
             let slot = self.slots.get(index);
             if !matches!(slot.state, State::Queued | State::Sent | State::InParts) {
                 continue;
             }
-            if self.error_without_answer(index) == RequestError::Unknown {
+            if slot.error_without_answer() == RequestError::Unknown {
                 self.finish(index, Ending::error(RequestError::Unknown));
                 continue;
             }
@@ -309,7 +298,7 @@ impl Engine {
             (slot.sent_count, slot.refused_count) = (0, 0);
             self.enqueue(index);
         }
-        self.sequences = Sequences::new(1);
+        self.sequences.restart(1);
     }
 
     /// The steering field of a request's key and the worker behind it.

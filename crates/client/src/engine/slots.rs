@@ -21,6 +21,7 @@ use wire::native::{
     Condition, Direction, Expiry, Op, Pull, Range, RangeItems, Reply, Set, Span, Status, Want,
 };
 
+use crate::config::ReadSteering;
 use crate::error::RequestError;
 
 /// No slot, no frame.
@@ -154,6 +155,12 @@ impl Stored {
                 | Stored::Range { .. }
                 | Stored::PullPart { .. }
         )
+    }
+
+    /// Whether it goes to its key's own worker, if reads are steered so.
+    pub fn goes_to_owner(&self, reads: ReadSteering) -> bool {
+        let has_key = !matches!(self, Stored::Ping | Stored::Range { .. });
+        self.is_for_owner() || has_key && reads == ReadSteering::Owner
     }
 
     /// Whether a second execution could do harm.
@@ -292,6 +299,22 @@ impl Slot {
     /// Whether some copy of it may have been executed.
     pub fn may_have_happened(&self) -> bool {
         self.sent_count > self.refused_count
+    }
+
+    /// The error of a request that got no answer.
+    pub fn error_without_answer(&self) -> RequestError {
+        let may_have_happened = match self.transfer.as_deref() {
+            Some(Transfer::Push(push)) => push.was_sent,
+            Some(Transfer::Pull { .. }) => false,
+            None => self.may_have_happened(),
+        };
+        if self.stored.changes_data() && may_have_happened {
+            RequestError::Unknown
+        } else if self.refused_count > 0 {
+            RequestError::Busy
+        } else {
+            RequestError::TimedOut
+        }
     }
 }
 

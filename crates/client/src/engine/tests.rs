@@ -11,6 +11,7 @@ use wire::native::{
 };
 
 use self::network::{Network, Weather};
+use super::queues::Queues;
 use super::slots::State;
 use super::{Answer, Completion, Engine, Token};
 use crate::config::{Config, Delivery, KeyOrder};
@@ -20,8 +21,9 @@ impl Engine {
     /// Recounts everything.
     pub(crate) fn validate(&self) {
         self.frames.validate();
-        let queued = self.routes.iter().map(|queue| queue.len()).sum::<usize>() + self.reads.len();
-        assert_eq!(queued, self.queued_count);
+        let Queues { routes, reads, len, .. } = &self.queues;
+        let queued = routes.iter().map(|queue| queue.len()).sum::<usize>() + reads.len();
+        assert_eq!(queued, *len, "U1");
         for parent in self.slots.request_indexes() {
             let state = self.slots.get(parent).state;
             assert!(state == State::InParts || self.slots.parts_of(parent).next().is_none(), "S2");
@@ -566,9 +568,9 @@ fn requests_that_differ_in_nothing_but_time_allocate_nothing() {
         network.run_until(128, |completion| completion.result.unwrap().status);
         let _ = network.engine.output(network.now, &mut buffer);
         let engine = &network.engine;
-        let queues = engine.routes.iter().map(|queue| queue.capacity()).sum::<usize>();
-        let found = (queues, engine.reads.capacity(), engine.done.capacity());
-        let transfers = (engine.transfers.capacity(), engine.numberless.capacity());
+        let queues = engine.queues.routes.iter().map(|queue| queue.capacity()).sum::<usize>();
+        let found = (queues, engine.queues.reads.capacity(), engine.done.capacity());
+        let transfers = (engine.transfers.capacity(), engine.sequences.waiting_capacity());
         if round > 50 {
             capacities.push((found, transfers));
         }

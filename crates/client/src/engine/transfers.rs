@@ -13,7 +13,7 @@
 use wire::native::{Expiry, Pull, PullError, PullStep, Reply, Span, Status, part_room_bytes};
 
 use super::Engine;
-use super::session::{Open, Session};
+use super::session::Open;
 use super::slots::{Ending, Push, State, Stored, Transfer};
 use crate::error::RequestError;
 
@@ -27,11 +27,11 @@ impl Engine {
             return false;
         }
         let number = slot.number;
-        if self.sequence_of(index).is_none() {
-            self.numberless.push_back(number);
+        let slot = self.slots.get_mut(index);
+        if self.sequences.of(slot, index).is_none() {
+            self.sequences.wait(number);
             return true;
         }
-        let slot = self.slots.get_mut(index);
         slot.state = State::InParts;
         let (next_offset, unanswered_bytes, was_sent) = (0, 0, false);
         let push = Push { total, part_bytes, next_offset, unanswered_bytes, was_sent };
@@ -47,7 +47,7 @@ impl Engine {
         let total = reply.part.map_or(0, |part| u64::from(part.total));
         if self.transfer_bytes + total > self.config.transfers_max_bytes.max(u64::from(max_bytes)) {
             // It is requested again when other transfers are done.
-            self.back_off(0);
+            self.pace.back_off(self.now_ns, 0, &mut self.draw);
             self.take_back(index);
             return;
         }
@@ -72,7 +72,8 @@ impl Engine {
             && let Some(number) = self.transfers.pop_front()
         {
             let Some(parent) = self.slots.find(number) else { continue };
-            match self.next_part(parent, open) {
+            let transfer = self.slots.get_mut(parent).transfer.as_deref_mut();
+            match transfer.map_or(NextPart::None, |transfer| transfer.next_part(open)) {
                 NextPart::Part(stored) => {
                     self.send_part(parent, stored);
                     self.transfers.push_front(number);
@@ -82,33 +83,6 @@ impl Engine {
                     return;
                 }
                 NextPart::None => {}
-            }
-        }
-    }
-
-    fn next_part(&mut self, parent: u32, open: &Open) -> NextPart {
-        let slot = self.slots.get_mut(parent);
-        match slot.transfer.as_deref_mut() {
-            None => NextPart::None,
-            Some(Transfer::Pull { pull, .. }) => match pull.next_span() {
-                None => NextPart::None,
-                Some(span) => NextPart::Part(Stored::PullPart { span, version: pull.version() }),
-            },
-            Some(Transfer::Push(push)) => {
-                let left_bytes = push.total - push.next_offset;
-                let len_bytes = left_bytes.min(push.part_bytes);
-                let window_bytes = open.part_window_bytes.max(push.part_bytes);
-                if len_bytes == 0 {
-                    return NextPart::None;
-                }
-                if push.unanswered_bytes + len_bytes > window_bytes {
-                    return NextPart::Later;
-                }
-                let span = Span { offset: push.next_offset, len_bytes };
-                push.next_offset += len_bytes;
-                push.unanswered_bytes += len_bytes;
-                push.was_sent |= push.next_offset == push.total;
-                NextPart::Part(Stored::PushPart { span })
             }
         }
     }
@@ -172,9 +146,8 @@ impl Engine {
             Ok(PullStep::Short(span)) => {
                 holder.deadline_ns = deadline_ns;
                 let version = pull.version();
-                self.leave_frame(index);
                 self.slots.get_mut(index).stored = Stored::PullPart { span, version };
-                self.enqueue_if_sent(index);
+                self.take_back(index);
             }
             Ok(PullStep::Done) => self.finish_pull(parent),
             Ok(PullStep::Changed) => self.pull_again(parent),
@@ -215,7 +188,7 @@ impl Engine {
             Status::PartTaken => self.take_part_taken(parent, offset),
             Status::Busy | Status::OutsideWindow => {
                 self.stats.busy += 1;
-                self.back_off(0);
+                self.pace.back_off(self.now_ns, 0, &mut self.draw);
                 self.push_again(parent);
             }
             _ => {
@@ -266,12 +239,32 @@ impl Engine {
             self.transfers.push_back(number);
         }
     }
+}
 
-    /// The session, if it is open.
-    pub(super) fn open_session(&self) -> Option<Open> {
-        match self.session {
-            Session::Open(open) => Some(open),
-            _ => None,
+impl Transfer {
+    /// The next part to send or to request.
+    fn next_part(&mut self, open: &Open) -> NextPart {
+        match self {
+            Transfer::Pull { pull, .. } => match pull.next_span() {
+                None => NextPart::None,
+                Some(span) => NextPart::Part(Stored::PullPart { span, version: pull.version() }),
+            },
+            Transfer::Push(push) => {
+                let left_bytes = push.total - push.next_offset;
+                let len_bytes = left_bytes.min(push.part_bytes);
+                let window_bytes = open.part_window_bytes.max(push.part_bytes);
+                if len_bytes == 0 {
+                    return NextPart::None;
+                }
+                if push.unanswered_bytes + len_bytes > window_bytes {
+                    return NextPart::Later;
+                }
+                let span = Span { offset: push.next_offset, len_bytes };
+                push.next_offset += len_bytes;
+                push.unanswered_bytes += len_bytes;
+                push.was_sent |= push.next_offset == push.total;
+                NextPart::Part(Stored::PushPart { span })
+            }
         }
     }
 }
