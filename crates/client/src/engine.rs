@@ -49,6 +49,7 @@ use self::queues::Queues;
 use self::sequences::Sequences;
 use self::session::Session;
 use self::slots::{Ending, NONE, Slots, State, Stored};
+use self::transfers::Transfers;
 use crate::config::{Config, Delivery, KeyOrder};
 use crate::error::{RequestError, SubmitError};
 use crate::stats::Stats;
@@ -122,9 +123,7 @@ pub struct Engine {
     frames: Frames,
     queues: Queues,
     pace: Pace,
-    /// Large values that still have parts to send or to request.
-    transfers: VecDeque<u32>,
-    transfer_bytes: u64,
+    transfers: Transfers,
     hasher: KeyHasher,
     /// The time of the next check of deadlines.
     scan_at_ns: u64,
@@ -160,8 +159,7 @@ impl Engine {
             frames: Frames::new(1),
             queues: Queues::new(count),
             pace: Pace::new(&config, delivery),
-            transfers: VecDeque::new(),
-            transfer_bytes: 0,
+            transfers: Transfers::default(),
             hasher: KeyHasher::new(0),
             scan_at_ns: u64::MAX,
             last_sent_ns: 0,

@@ -421,7 +421,7 @@ fn check_large(len_bytes: usize, weather: Weather, seed: u64) {
     assert_eq!(network.server.value(b"a"), Some(&value[..]), "{len_bytes}");
     check(&mut network, &GET_A, Status::Ok, &value);
     assert_eq!(network.server.executed_writes, 1);
-    assert_eq!(network.engine.transfer_bytes, 0);
+    assert_eq!(network.engine.transfers.pulled_bytes, 0);
 }
 
 #[test]
@@ -570,7 +570,7 @@ fn requests_that_differ_in_nothing_but_time_allocate_nothing() {
         let engine = &network.engine;
         let queues = engine.queues.routes.iter().map(|queue| queue.capacity()).sum::<usize>();
         let found = (queues, engine.queues.reads.capacity(), engine.done.capacity());
-        let transfers = (engine.transfers.capacity(), engine.sequences.waiting_capacity());
+        let transfers = (engine.transfers.waiting.capacity(), engine.sequences.waiting_capacity());
         if round > 50 {
             capacities.push((found, transfers));
         }

@@ -10,12 +10,50 @@
 //! value changes meanwhile starts over. A push that the server has abandoned is pushed again under
 //! the same at-most-once number.
 
+use std::collections::VecDeque;
+
 use wire::native::{Expiry, Pull, PullError, PullStep, Reply, Span, Status, part_room_bytes};
 
 use super::Engine;
 use super::session::Open;
 use super::slots::{Ending, Push, State, Stored, Transfer};
 use crate::error::RequestError;
+
+/// The transfers that still have parts to send or to request, and the memory of all pulled values.
+#[derive(Debug, Default)]
+pub(super) struct Transfers {
+    /// The numbers of their slots, oldest first.
+    pub waiting: VecDeque<u32>,
+    pub pulled_bytes: u64,
+}
+
+impl Transfers {
+    /// Begins to pull a value of `total` bytes.
+    fn begin_pull(&mut self, number: u32, total: u64) {
+        self.pulled_bytes += total;
+        self.waiting.push_back(number);
+    }
+
+    fn begin_push(&mut self, number: u32) {
+        self.waiting.push_back(number);
+    }
+
+    /// Begins a push again, which may not have sent all of its parts.
+    fn push_again(&mut self, number: u32) {
+        if !self.waiting.contains(&number) {
+            self.waiting.push_back(number);
+        }
+    }
+
+    /// The value of a pull is complete, or not wanted any more.
+    fn end_pull(&mut self, total: u64) {
+        self.pulled_bytes -= total;
+    }
+
+    fn remove(&mut self, number: u32) {
+        self.waiting.retain(|listed| *listed != number);
+    }
+}
 
 impl Engine {
     /// Begins to push a value in parts; returns false if not even parts fit.
@@ -36,7 +74,7 @@ impl Engine {
         let (next_offset, unanswered_bytes, was_sent) = (0, 0, false);
         let push = Push { total, part_bytes, next_offset, unanswered_bytes, was_sent };
         slot.transfer = Some(Box::new(Transfer::Push(push)));
-        self.transfers.push_back(number);
+        self.transfers.begin_push(number);
         true
     }
 
@@ -45,7 +83,9 @@ impl Engine {
         let part_bytes = part_room_bytes(open.frame_max_bytes, 0).max(64) as u32;
         let max_bytes = self.config.value_max_bytes;
         let total = reply.part.map_or(0, |part| u64::from(part.total));
-        if self.transfer_bytes + total > self.config.transfers_max_bytes.max(u64::from(max_bytes)) {
+        if self.transfers.pulled_bytes + total
+            > self.config.transfers_max_bytes.max(u64::from(max_bytes))
+        {
             // It is requested again when other transfers are done.
             self.pace.back_off(self.now_ns, 0, &mut self.draw);
             self.take_back(index);
@@ -54,12 +94,11 @@ impl Engine {
         match Pull::begin(reply, part_bytes, max_bytes) {
             Ok(pull) => {
                 self.leave_frame(index);
-                self.transfer_bytes += total;
                 let slot = self.slots.get_mut(index);
                 slot.state = State::InParts;
                 slot.ending = Ending::of(reply);
                 slot.transfer = Some(Box::new(Transfer::Pull { pull, total }));
-                self.transfers.push_back(slot.number);
+                self.transfers.begin_pull(slot.number, total);
             }
             Err(error) => self.finish(index, Ending::error(error_of(error))),
         }
@@ -69,17 +108,17 @@ impl Engine {
     /// transfer with its first part, so transfers that have begun go first.
     pub(super) fn feed_transfers(&mut self, open: &Open) {
         while self.slots.has_free_part()
-            && let Some(number) = self.transfers.pop_front()
+            && let Some(number) = self.transfers.waiting.pop_front()
         {
             let Some(parent) = self.slots.find(number) else { continue };
             let transfer = self.slots.get_mut(parent).transfer.as_deref_mut();
             match transfer.map_or(NextPart::None, |transfer| transfer.next_part(open)) {
                 NextPart::Part(stored) => {
                     self.send_part(parent, stored);
-                    self.transfers.push_front(number);
+                    self.transfers.waiting.push_front(number);
                 }
                 NextPart::Later => {
-                    self.transfers.push_front(number);
+                    self.transfers.waiting.push_front(number);
                     return;
                 }
                 NextPart::None => {}
@@ -110,9 +149,9 @@ impl Engine {
         let number = slot.number;
         let Some(transfer) = slot.transfer.take() else { return };
         if let Transfer::Pull { total, .. } = *transfer {
-            self.transfer_bytes -= total;
+            self.transfers.end_pull(total);
         }
-        self.transfers.retain(|listed| *listed != number);
+        self.transfers.remove(number);
         self.end_parts(parent);
     }
 
@@ -161,7 +200,7 @@ impl Engine {
         if let Some(transfer) = slot.transfer.take()
             && let Transfer::Pull { pull, total } = *transfer
         {
-            self.transfer_bytes -= total;
+            self.transfers.end_pull(total);
             let bytes = pull.into_bytes();
             ending.value_len_bytes = bytes.len();
             slot.bytes = bytes;
@@ -235,9 +274,7 @@ impl Engine {
         if let Some(Transfer::Push(push)) = slot.transfer.as_deref_mut() {
             (push.next_offset, push.unanswered_bytes) = (0, 0);
         }
-        if !self.transfers.contains(&number) {
-            self.transfers.push_back(number);
-        }
+        self.transfers.push_again(number);
     }
 }
 

@@ -83,8 +83,8 @@ fn random_replies_do_no_harm() {
             for op in [GET_A, INCR_N, set(b"large", &[3; 9000])] {
                 let _ = network.engine.submit(&op, Want::PLAIN);
             }
-            assert!(network.engine.transfers.len() <= 32);
-            assert!(network.engine.transfer_bytes <= 1 << 30);
+            assert!(network.engine.transfers.waiting.len() <= 32);
+            assert!(network.engine.transfers.pulled_bytes <= 1 << 30);
         }
     }
 }
