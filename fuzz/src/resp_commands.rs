@@ -2,8 +2,8 @@
 
 use wire::Parsed;
 use wire::resp::{
-    Command, CommandError, LexBound, Limits, Parser, ProtocolError, RangeRequest, next_command,
-    parse_hot,
+    Command, CommandError, KeyCommand, LexBound, Limits, Parser, ProtocolError, RangeRequest,
+    ServerCommand, StringCommand, next_command, parse_hot,
 };
 
 use crate::rng::Rng;
@@ -133,18 +133,22 @@ fn check_command(command: &Command<'_>, limits: &Limits) {
 /// Lists are as long as they say.
 fn check_lists(command: &Command<'_>) {
     match command {
-        Command::MGet { keys } | Command::Del { keys, .. } | Command::CommandGetKeys { keys } => {
+        Command::String(StringCommand::MGet { keys })
+        | Command::Key(KeyCommand::Del { keys, .. })
+        | Command::Server(ServerCommand::CommandGetKeys { keys }) => {
             assert!(!keys.is_empty());
             assert_eq!(keys.count(), keys.len());
         }
-        Command::MSet { pairs } | Command::MSetNx { pairs } => {
+        Command::String(StringCommand::MSet { pairs })
+        | Command::String(StringCommand::MSetNx { pairs }) => {
             assert_eq!(pairs.count(), pairs.len());
             assert!(pairs.keys().eq(pairs.map(|(key, _)| key)));
         }
-        Command::Info { sections: list } | Command::CommandDocs { names: list } => {
+        Command::Server(ServerCommand::Info { sections: list })
+        | Command::Server(ServerCommand::CommandDocs { names: list }) => {
             assert_eq!(list.count(), list.len());
         }
-        Command::KvRange(range) => check_bounds(range),
+        Command::Key(KeyCommand::KvRange(range)) => check_bounds(range),
         _ => {}
     }
 }

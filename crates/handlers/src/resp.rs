@@ -36,6 +36,7 @@ mod persistence;
 mod redirect;
 mod restore;
 mod scan;
+mod server;
 mod several;
 pub mod slices;
 mod slow_log;
@@ -44,17 +45,15 @@ mod subscribe;
 mod tracking;
 pub mod transaction;
 
-pub use config::set_live;
-pub use discard::{GivenUp, give_up};
-
 use std::time::Instant;
 
 use commands::reply::Shape;
 use commands::work::Work;
+pub use config::set_live;
 use counters::CommandIndex;
+pub use discard::{GivenUp, give_up};
 use runtime::connection::{Ending, Replies};
-use runtime::core::Core;
-use runtime::core::timing;
+use runtime::core::{Core, timing};
 use runtime::engine::Engine;
 use runtime::walks::Caller;
 use sessions::acl::Standing;
@@ -62,36 +61,39 @@ use sessions::slow_log::is_timed_alone;
 use store::request::{Expiry, Op};
 use wire::Parsed;
 use wire::resp::{
-    Command, CommandError, CommandId, ErrorCode, ErrorReply, Flags, Group, Limits, Parser,
-    ProtocolError, next_command,
+    Command, CommandError, CommandId, ConnectionCommand, ErrorCode, ErrorReply, Flags,
+    Group, Handling, KeyCommand, Limits, Parser, ProtocolError, StringCommand,
+    TransactionCommand, next_command,
 };
 
 use crate::gather::pace::SHORT_COMMAND_BYTES_MAX;
 use crate::gather::{Fed, Gather};
 use crate::resp::acl_log::is_denied;
-use crate::resp::bits::run_bits;
+use crate::resp::bits::run_bit;
+use crate::resp::client::{help, run_client};
 use crate::resp::cluster::run_cluster;
-use crate::resp::command::run_server;
 use crate::resp::connection::run_connection;
 use crate::resp::discard::{end_broken, refuse_oversized, skip_refused};
-use crate::resp::keys::run_keys;
-use crate::resp::lcs::run_lcs;
+use crate::resp::keys::run_key;
 use crate::resp::pace::is_long;
 use crate::resp::redirect::{is_group, is_redirected, is_served_here, run_group};
-use crate::resp::restore::run_restore;
+use crate::resp::server::{operate, run_server};
 use crate::resp::slices::{keep_rewritten, note_command_bytes, resume_slices};
-use crate::resp::strings::{plain_set, run_strings};
+use crate::resp::strings::{plain_set, run_string};
 use crate::resp::subscribe::{is_out_of_place, listens_only};
 use crate::resp::tracking::{
     end_asking, end_refused, is_unexceptional, may_track, perform_tracked, tracks,
 };
-use crate::resp::transaction::{queue, spoil};
+use crate::resp::transaction::{queue, run_transaction, spoil};
 
 /// Whether a command changes nothing, so that it may run twice.
 fn is_plain_read(command: &Command<'_>) -> bool {
-    use Command::{Echo, Get, Ping, Watch};
-    matches!(command, Get { .. } | Ping { .. } | Echo { .. } | Watch { .. })
-        || command.id().is_some_and(|id| id.spec().flags.contains(Flags::READONLY))
+    let is_plain = matches!(
+        command,
+        Command::Connection(ConnectionCommand::Ping { .. } | ConnectionCommand::Echo { .. })
+            | Command::Transaction(TransactionCommand::Watch { .. })
+    );
+    is_plain || command.id().is_some_and(|id| id.spec().flags.contains(Flags::READONLY))
 }
 
 /// Runs as many commands from the front of `input` as may run now.
@@ -167,14 +169,14 @@ fn command<'a, E: Engine>(
         && let Ok(command) = parsed
     {
         match command {
-            Command::Get { key } if is_served_here(gather, key) => {
+            Command::String(StringCommand::Get { key }) if is_served_here(gather, key) => {
                 let caller =
                     Caller { slot, index: CommandIndex::resp(CommandId::Get), is_quiet: false };
                 gather.core.counters().called(caller.index);
                 gather.single(caller, key, Op::Get, Shape::Value);
                 return true;
             }
-            Command::Set(set)
+            Command::String(StringCommand::Set(set))
                 if !set.returns_old
                     && raw.len() <= SHORT_COMMAND_BYTES_MAX
                     && set.expiry == wire::resp::Expiry::Never
@@ -201,8 +203,8 @@ fn is_queued<'a, E: Engine>(
     parsed: &Result<Command<'a>, CommandError<'a>>,
 ) -> bool {
     match parsed {
-        Ok(Command::Multi | Command::Empty) => true,
-        Ok(Command::Quit | Command::Reset) => false,
+        Ok(Command::Transaction(TransactionCommand::Multi) | Command::Empty) => true,
+        Ok(Command::Connection(ConnectionCommand::Quit | ConnectionCommand::Reset)) => false,
         _ => gather.core.connections[slot].resp().is_queueing(),
     }
 }
@@ -228,7 +230,7 @@ fn admit<'a, E: Engine>(
         }
         _ => {}
     }
-    if gather.waits_behind_others(slot, raw.len(), |gather| is_long(gather, slot, &parsed)) {
+    if gather.waits_behind_others(slot, raw.len(), |gather| is_long(gather, slot, &parsed, raw)) {
         return false;
     }
     let id = id_of(&parsed);
@@ -310,7 +312,9 @@ fn turn_away<'a, E: Engine>(
 ) {
     match parsed {
         Err(error) if error.aborts_transaction() => refuse(gather, caller, error),
-        Ok(Command::Exec) => gather.fail(caller, &ErrorReply::NoAuthExec),
+        Ok(Command::Transaction(TransactionCommand::Exec)) => {
+            gather.fail(caller, &ErrorReply::NoAuthExec)
+        }
         _ => gather.fail(caller, &ErrorReply::NoAuth),
     }
 }
@@ -382,15 +386,22 @@ fn rewritten<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, bytes: 
 
 /// Runs a command that was admitted.
 pub fn run<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, command: Command<'a>) {
-    if let Some(command) = run_strings(gather, caller, command)
-        && let Some(command) = run_keys(gather, caller, command)
-        && let Some(command) = run_bits(gather, caller, command)
-        && let Some(command) = run_lcs(gather, caller, command)
-        && let Some(command) = run_restore(gather, caller, command)
-        && let Some(command) = run_server(gather, caller, command)
-        && let Some(command) = run_cluster(gather, caller, command)
-    {
-        run_connection(gather, caller, command);
+    match command {
+        Command::String(command) => run_string(gather, caller, command),
+        Command::Bit(command) => run_bit(gather, caller, command),
+        Command::Key(command) => run_key(gather, caller, command),
+        Command::Server(command) => run_server(gather, caller, command),
+        Command::Transaction(command) => run_transaction(gather, caller, command),
+        Command::Connection(command) => run_connection(gather, caller, command),
+        Command::Client(command) => run_client(gather, caller, command),
+        Command::Cluster(command) => run_cluster(gather, caller, command),
+        Command::Operator { id, args } => operate(gather, caller, id, args),
+        Command::Help { id: CommandId::ClusterHelp } if gather.core.cluster.is_none() => {
+            gather.fail(caller, &ErrorReply::ClusterDisabled);
+        }
+        Command::Help { id } => help(gather, caller, id.help_lines()),
+        // Both end where they are read: they are no commands yet.
+        Command::Empty | Command::Quoted(_) => {}
     }
 }
 
@@ -421,39 +432,12 @@ fn id_of(parsed: &Result<Command<'_>, CommandError<'_>>) -> Option<CommandId> {
 /// Whether a command is one request on one key, or an error before it becomes one: such commands
 /// are routed (K10). Everything else is a barrier for its connection.
 fn is_on_one_key(parsed: &Result<Command<'_>, CommandError<'_>>) -> bool {
-    match parsed {
-        Ok(
-            Command::Get { .. }
-            | Command::Set(_)
-            | Command::SetNx { .. }
-            | Command::SetEx { .. }
-            | Command::GetSet { .. }
-            | Command::GetDel { .. }
-            | Command::GetEx { .. }
-            | Command::IncrBy { .. }
-            | Command::IncrByFloat { .. }
-            | Command::Append { .. }
-            | Command::SetRange { .. }
-            | Command::StrLen { .. }
-            | Command::SetIf(_)
-            | Command::DelIf { .. }
-            | Command::Digest { .. }
-            | Command::SetBit { .. }
-            | Command::GetBit { .. }
-            | Command::BitCount { .. }
-            | Command::BitPos { .. }
-            | Command::GetRange { .. }
-            | Command::Type { .. }
-            | Command::Ttl { .. }
-            | Command::Expire { .. }
-            | Command::Persist { .. }
-            | Command::Object { .. }
-            | Command::MemoryUsage { .. },
-        ) => true,
-        Ok(Command::Del { keys, .. } | Command::Exists { keys } | Command::Touch { keys }) => {
-            keys.len() == 1
-        }
-        _ => false,
+    let Ok(command) = parsed else { return false };
+    match command {
+        Command::Key(
+            KeyCommand::Del { keys, .. } | KeyCommand::Exists { keys } | KeyCommand::Touch { keys },
+        ) => keys.len() == 1,
+        _ => command.is_handled(Handling::One),
     }
 }
 

@@ -10,8 +10,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use wire::Parsed;
-use wire::{memcached, native, resp};
+use wire::{Parsed, memcached, native, resp};
 
 /// Requests in one read, as a pipelining client sends them.
 const PIPELINE: usize = 32;
@@ -65,10 +64,14 @@ fn run_resp(input: &[u8], count: usize) -> usize {
             Parsed::Done { value: Ok(command), consumed_bytes } => {
                 at += consumed_bytes;
                 touched_bytes += match black_box(command) {
-                    resp::Command::Get { key } => key.len(),
-                    resp::Command::Set(set) => set.key.len() + set.value.len(),
-                    resp::Command::IncrBy { key, .. } => key.len(),
-                    resp::Command::MGet { keys } => keys.map(<[u8]>::len).sum(),
+                    resp::Command::String(resp::StringCommand::Get { key }) => key.len(),
+                    resp::Command::String(resp::StringCommand::Set(set)) => {
+                        set.key.len() + set.value.len()
+                    }
+                    resp::Command::String(resp::StringCommand::IncrBy { key, .. }) => key.len(),
+                    resp::Command::String(resp::StringCommand::MGet { keys }) => {
+                        keys.map(<[u8]>::len).sum()
+                    }
                     _ => 0,
                 };
             }

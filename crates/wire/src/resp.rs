@@ -1,15 +1,15 @@
 //! RESP2, RESP3 and inline commands as Redis 7.0 understands them; see docs/formats/resp.md.
 //!
 //! ```text
-//!  input ──▶ parse_hot ──▶ Command::Get | Command::Set          (most requests end here)
+//!  input ──▶ parse_hot ──▶ StringCommand::Get | Set            (most requests end here)
 //!              │ not one of these
 //!              └──▶ Parser ──▶ Args ──▶ Command::from_args ──▶ Command | CommandError
 //! ```
 
 mod args;
 mod bits;
-mod cluster;
 mod command;
+mod commands;
 mod compare;
 mod discard;
 pub mod dump;
@@ -19,7 +19,6 @@ mod foreign;
 mod glob;
 mod limits;
 pub mod number;
-mod parse_command;
 mod parser;
 mod protocol_error;
 mod range;
@@ -31,12 +30,13 @@ pub use bits::{
     BitField, BitOperation, BitRange, BitSearch, BitUnit, FieldAction, FieldActions, LcsRequest,
     LcsWants, Overflow, read_offset,
 };
-pub use cluster::ClusterRequest;
-pub use command::{
-    AuthRequest, ClientFilter, ClientQuery, Command, CommandList, ConfigPairs, Copy,
-    ExpireCondition, ExpireTime, ExpireTtl, Expiry, FlushMode, HelloRequest, InvalidTime,
-    KillSkipMe, MSetEx, PauseMode, ReplyMode, Restore, ScanRequest, SetCommand, SetCondition,
-    ShutdownRequest, Unit,
+pub use command::Command;
+pub use commands::{
+    AuthRequest, BitCommand, ClientCommand, ClientFilter, ClientQuery, ClusterCommand, CommandList,
+    ConfigPairs, ConnectionCommand, Copy, ExpireCondition, ExpireTime, ExpireTtl, Expiry,
+    FlushMode, HelloRequest, InvalidTime, KeyCommand, KillSkipMe, MSetEx, NextCommand, PauseMode,
+    ReplyMode, Restore, ScanRequest, ServerCommand, SetCommand, SetCondition, ShutdownRequest,
+    StringCommand, TransactionCommand, Unit, asked_command, keys_asked, next_command,
 };
 pub use compare::{Compares, Comparison, DIGEST_DIGITS, SetIf};
 pub use discard::Discard;
@@ -44,11 +44,9 @@ pub use error::{CommandError, Elsewhere, ErrorReply};
 pub use error_code::ErrorCode;
 pub use foreign::is_foreign_command;
 pub use glob::{Glob, NameGlob, PatternError, STEPS_PER_BYTE, glob_prefix};
-
 pub use limits::Limits;
-pub use parse_command::{NextCommand, asked_command, keys_asked, next_command};
 pub use parser::{Parser, parse_hot};
 pub use protocol_error::ProtocolError;
 pub use range::{LexBound, RangeRequest};
 pub use reply::{Encoder, Protocol};
-pub use table::{CommandId, Flags, Group, KeySpec, Spec};
+pub use table::{CommandId, Flags, Group, Handling, KeySpec, KeyUse, Spec};

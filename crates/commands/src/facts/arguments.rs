@@ -1,4 +1,4 @@
-//! The arguments that COMMAND DOCS reports, parsed from one line per command.
+//! The arguments that COMMAND DOCS reports, parsed from the row of each command.
 //!
 //! ```text
 //!  key:k#0 value:s condition:o@2.6.12?(nx:t=NX xx:t=XX)
@@ -9,13 +9,9 @@
 //! ```
 //!
 //! # Invariants
-//! A1: every line of the table is parsed to its end (a test checks this).
-
-mod table;
+//! A1: the arguments of every row are parsed to its end (a test checks this).
 
 use wire::resp::{Encoder, Spec};
-
-use table::TABLE;
 
 /// One argument.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,8 +33,7 @@ pub struct Arguments(Vec<Argument>);
 impl Arguments {
     /// The arguments of a command.
     pub fn of(spec: &Spec) -> Arguments {
-        let found = TABLE.binary_search_by(|(name, _)| (*name).cmp(spec.name));
-        let mut rest = found.map_or("", |at| TABLE[at].1);
+        let mut rest = spec.arguments;
         Arguments(read_list(&mut rest))
     }
 
@@ -172,12 +167,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_is_in_its_place_and_read_to_its_end() {
-        assert!(TABLE.is_sorted_by(|(before, _), (after, _)| before < after));
-        for (name, line) in TABLE {
-            let mut rest = *line;
-            let list = read_list(&mut rest);
-            assert!(rest.is_empty() && !list.is_empty(), "{name}: stopped before {rest:?}");
+    fn every_line_is_read_to_its_end() {
+        for spec in Spec::all() {
+            let mut rest = spec.arguments;
+            read_list(&mut rest);
+            assert!(rest.is_empty(), "{}: stopped before {rest:?}", spec.name);
         }
     }
 

@@ -5,93 +5,19 @@
 //!  MSET key value ...   ─▶ [OW update, from 1 to the last, every 2nd]
 //! ```
 
-use wire::resp::{ArgIter, CommandId as Id, Compares, Encoder, Spec};
-
-/// One specification, without the place of its keys.
-struct KeyUse {
-    notes: Option<&'static str>,
-    flags: &'static [&'static str],
-}
-
-const fn with(flags: &'static [&'static str]) -> KeyUse {
-    KeyUse { notes: None, flags }
-}
-
-const READ: KeyUse = with(&["RO", "access"]);
-const LOOK: KeyUse = with(&["RO"]);
-const CHANGE: KeyUse = with(&["RW", "access", "update"]);
-const TAKE: KeyUse = with(&["RW", "access", "delete"]);
-const INSERT: KeyUse = with(&["OW", "insert"]);
-const REPLACE: KeyUse = with(&["OW", "update"]);
-const REMOVE: KeyUse = with(&["RM", "delete"]);
-const ALTER: KeyUse = with(&["RW", "update"]);
-const EXTEND: KeyUse = with(&["RW", "insert"]);
-const SET: KeyUse = KeyUse {
-    notes: Some("RW and ACCESS due to the optional `GET` argument"),
-    flags: &["RW", "access", "update", "variable_flags"],
-};
-const GETEX: KeyUse =
-    KeyUse { notes: Some("RW and UPDATE because it changes the TTL"), flags: CHANGE.flags };
-
-const FIELDS: KeyUse = KeyUse {
-    notes: Some("This command allows both access and modification of the key"),
-    flags: SET.flags,
-};
-const DROP: KeyUse = with(&["RW", "delete", "variable_flags"]);
-
-/// How a command uses its keys; two entries: one for each of its two keys.
-fn uses(id: Id) -> &'static [KeyUse] {
-    match id {
-        Id::Set => &[SET],
-        Id::GetEx => &[GETEX],
-        Id::BitField => &[FIELDS],
-        Id::DelEx => &[DROP],
-        Id::DelIfEq => &[TAKE],
-        Id::SetBit | Id::Move => &[CHANGE],
-        Id::Restore | Id::MSetEx => &[REPLACE],
-        Id::BitOp => &[REPLACE, READ],
-        Id::GetDel => &[TAKE],
-        Id::GetSet | Id::Incr | Id::Decr | Id::IncrBy | Id::DecrBy | Id::IncrByFloat => &[CHANGE],
-        Id::SetNx | Id::MSetNx => &[INSERT],
-        Id::SetEx | Id::PSetEx | Id::MSet => &[REPLACE],
-        Id::Append => &[EXTEND],
-        Id::SetRange | Id::Expire | Id::PExpire | Id::ExpireAt | Id::PExpireAt | Id::Persist => {
-            &[ALTER]
-        }
-        Id::Del | Id::Unlink => &[REMOVE],
-        Id::Get
-        | Id::MGet
-        | Id::GetBit
-        | Id::BitCount
-        | Id::BitPos
-        | Id::BitFieldRo
-        | Id::Lcs
-        | Id::Dump
-        | Id::Digest
-        | Id::GetRange
-        | Id::Substr
-        | Id::Ttl
-        | Id::PTtl
-        | Id::ExpireTime
-        | Id::PExpireTime => &[READ],
-        Id::Rename => &[TAKE, REPLACE],
-        Id::RenameNx => &[TAKE, INSERT],
-        Id::Copy => &[READ, REPLACE],
-        _ => &[LOOK],
-    }
-}
+use wire::resp::{ArgIter, CommandId as Id, Compares, Encoder, KeyUse, Spec};
 
 /// How a command uses its `at`th key, given the command's arguments.
 pub fn flags_of(spec: &Spec, at: usize, args: ArgIter<'_>) -> &'static [&'static str] {
-    let uses = uses(spec.id);
+    let uses = spec.key_uses;
     // After the name and the key, and after SET's value.
     let options = |skipped| args.skip(skipped);
     let tells = |arg: &[u8]| arg.eq_ignore_ascii_case(b"get") || Compares::read(arg).is_some();
     match uses.get(at).or(uses.last()) {
         // GET returns the value, and a comparison reveals whether it equals another.
-        Some(_) if spec.id == Id::Set && options(3).any(tells) => CHANGE.flags,
-        Some(_) if spec.id == Id::Set => REPLACE.flags,
-        Some(_) if spec.id == Id::DelEx && options(2).any(tells) => TAKE.flags,
+        Some(_) if spec.id == Id::Set && options(3).any(tells) => KeyUse::CHANGE.flags,
+        Some(_) if spec.id == Id::Set => KeyUse::REPLACE.flags,
+        Some(_) if spec.id == Id::DelEx && options(2).any(tells) => KeyUse::TAKE.flags,
         Some(found) => found.flags,
         None => &[],
     }
@@ -133,7 +59,7 @@ pub fn encode(encoder: &mut Encoder<'_>, spec: &'static Spec) {
     if spec.keys.first == 0 {
         return encoder.set_header(0);
     }
-    let uses = uses(spec.id);
+    let uses = spec.key_uses;
     encoder.set_header(uses.len());
     let first = i64::from(spec.keys.first);
     let last = i64::from(spec.keys.last);

@@ -10,7 +10,9 @@ use runtime::engine::Engine;
 use runtime::walks::Caller;
 use store::Room;
 use store::request::{Condition, Expiry, Op, Set};
-use wire::resp::{ArgIter, Command, CommandId, ErrorReply, FieldAction, FieldActions, read_offset};
+use wire::resp::{
+    ArgIter, BitCommand, CommandId, ErrorReply, FieldAction, FieldActions, read_offset,
+};
 
 use super::locked::{Held, HeldWork, item_room_bytes};
 use crate::gather::Gather;
@@ -18,33 +20,31 @@ use crate::resp::bit_operation::bit_op;
 use crate::resp::keys::refuse_long_key;
 use crate::resp::locked::{count_lookups, with_held};
 
-/// Runs `command` if it is one of these.
-pub(super) fn run_bits<'a, E: Engine>(
+/// Runs a command on bits.
+pub(super) fn run_bit<'a, E: Engine>(
     gather: &mut Gather<'_, 'a, E>,
     caller: Caller,
-    command: Command<'a>,
-) -> Option<Command<'a>> {
+    command: BitCommand<'a>,
+) {
     match command {
-        Command::SetBit { key, offset, bit } => set_bit(gather, caller, key, offset, bit),
-        Command::GetBit { key, offset } => match bit_offset(gather, offset) {
+        BitCommand::SetBit { key, offset, bit } => set_bit(gather, caller, key, offset, bit),
+        BitCommand::GetBit { key, offset } => match bit_offset(gather, offset) {
             Ok(offset_bits) => gather.single(caller, key, Op::Get, Shape::Bit { offset_bits }),
             Err(error) => gather.fail(caller, &error),
         },
-        Command::BitCount { key, range } => {
+        BitCommand::BitCount { key, range } => {
             gather.single(caller, key, Op::Get, Shape::BitCount(range));
             gather.weigh();
         }
-        Command::BitPos { key, search } => {
+        BitCommand::BitPos { key, search } => {
             gather.single(caller, key, Op::Get, Shape::BitPosition(search));
             gather.weigh();
         }
-        Command::BitOp { operation, target, sources } => {
+        BitCommand::BitOp { operation, target, sources } => {
             bit_op(gather, caller, operation, target, sources);
         }
-        Command::BitField { key, actions, id } => bit_field(gather, caller, key, actions, id),
-        other => return Some(other),
+        BitCommand::BitField { key, actions, id } => bit_field(gather, caller, key, actions, id),
     }
-    None
 }
 
 fn bit_offset<'a, E: Engine>(

@@ -10,11 +10,12 @@ use runtime::walks::Caller;
 use sessions::clients::{Client, ClientNames};
 use sessions::tracking::Tracker;
 use wire::resp::number::parse_i64;
-use wire::resp::{ArgIter, Command, CommandId, ErrorReply, PauseMode};
+use wire::resp::{ArgIter, ClientCommand, CommandId, ErrorReply, PauseMode};
 
 use super::connection::text;
 use crate::gather::Gather;
 use crate::resp::clients_walk::{kill_clients, list_clients};
+use crate::resp::connection::client_reply;
 use crate::resp::tracking::track;
 
 /// The reply to a name that does not fit beside those of the other clients.
@@ -22,44 +23,45 @@ pub(super) const NO_ROOM_FOR_NAME: ErrorReply<'static> = ErrorReply::Other(
     "names of connections fill their part of the client buffers: a larger --memory has more room",
 );
 
-/// Runs any command that is left.
+/// Runs a subcommand of CLIENT.
 pub(super) fn run_client<'a, E: Engine>(
     gather: &mut Gather<'_, 'a, E>,
     caller: Caller,
-    command: Command<'a>,
+    command: ClientCommand<'a>,
 ) {
     match command {
-        Command::ClientId => {
+        ClientCommand::Reply { mode } => client_reply(gather, caller, mode),
+        ClientCommand::Id => {
             let id = client(gather, caller).id.cast_signed();
             gather.say(caller, |encoder| encoder.integer(id));
         }
-        Command::ClientInfo => {
+        ClientCommand::Info => {
             let line = describe(gather, caller, &client(gather, caller));
             gather.say(caller, |encoder| encoder.verbatim(line.as_bytes()));
         }
-        Command::ClientList(query) => list_clients(gather, caller, &query.filter()),
-        Command::ClientKill(query) => kill_clients(gather, caller, &query.filter()),
-        Command::ClientGetName => {
+        ClientCommand::List(query) => list_clients(gather, caller, &query.filter()),
+        ClientCommand::Kill(query) => kill_clients(gather, caller, &query.filter()),
+        ClientCommand::GetName => {
             let name = client(gather, caller).names().name;
             gather.say(caller, |encoder| match name.as_str() {
                 "" => encoder.null(),
                 name => encoder.bulk(name.as_bytes()),
             });
         }
-        Command::ClientSetName { name } => {
+        ClientCommand::SetName { name } => {
             set_name(gather, caller, |names| names.name = text(name));
         }
-        Command::ClientSetLibName { name } => {
+        ClientCommand::SetLibName { name } => {
             set_name(gather, caller, |names| names.library = text(name));
         }
-        Command::ClientSetLibVersion { version } => {
+        ClientCommand::SetLibVersion { version } => {
             set_name(gather, caller, |names| names.library_version = text(version));
         }
         // No client is ever evicted, and reads always count as use.
-        Command::ClientNoEvict { .. } | Command::ClientNoTouch { .. } => {
+        ClientCommand::NoEvict { .. } | ClientCommand::NoTouch { .. } => {
             gather.say(caller, |encoder| encoder.ok());
         }
-        Command::ClientPause { timeout_ms, mode } => {
+        ClientCommand::Pause { timeout_ms, mode } => {
             gather.settle(caller.slot);
             let until = UnixMillis(gather.core.now.0.saturating_add(timeout_ms));
             gather.core.shared.pause(until, mode == PauseMode::Write);
@@ -67,12 +69,10 @@ pub(super) fn run_client<'a, E: Engine>(
             gather.core.note_exceptions();
             gather.say(caller, |encoder| encoder.ok());
         }
-        Command::ClientUnpause => {
+        ClientCommand::Unpause => {
             gather.core.shared.pause(UnixMillis(0), false);
             gather.say(caller, |encoder| encoder.ok());
         }
-        Command::Help { id } => help(gather, caller, id.help_lines()),
-        _ => gather.fail(caller, &ErrorReply::Syntax),
     }
 }
 

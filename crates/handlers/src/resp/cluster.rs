@@ -10,7 +10,7 @@ use config::Durability;
 use replication::cluster::announced::{self, Peers, Told};
 use runtime::engine::Engine;
 use runtime::walks::Caller;
-use wire::resp::{ClusterRequest, Command, Encoder, ErrorReply};
+use wire::resp::{ClusterCommand, Encoder, ErrorReply};
 
 use crate::gather::Gather;
 use crate::resp::names::{count_in_slot, names_in_slot};
@@ -19,35 +19,25 @@ use crate::resp::names::{count_in_slot, names_in_slot};
 const NO_AOF: ErrorReply<'static> =
     ErrorReply::Other("WAITAOF cannot be used when numlocal is set but appendonly is disabled.");
 
-/// Runs `command` if it is one of these.
+/// Runs a command about the cluster, or of a client of one.
 pub(super) fn run_cluster<'a, E: Engine>(
     gather: &mut Gather<'_, 'a, E>,
     caller: Caller,
-    command: Command<'a>,
-) -> Option<Command<'a>> {
-    let is_about_cluster = match command {
-        Command::Cluster(_) | Command::ReadOnly | Command::ReadWrite | Command::Asking => true,
-        Command::Help { id } => id == wire::resp::CommandId::ClusterHelp,
-        _ => false,
-    };
-    if is_about_cluster && gather.core.cluster.is_none() {
-        gather.fail(caller, &ErrorReply::ClusterDisabled);
-        return None;
+    command: ClusterCommand<'a>,
+) {
+    if gather.core.cluster.is_none() {
+        return gather.fail(caller, &ErrorReply::ClusterDisabled);
     }
     match command {
-        Command::Cluster(request) => cluster(gather, caller, request),
-        Command::ReadOnly | Command::ReadWrite => {
-            let reads_copies = command == Command::ReadOnly;
+        ClusterCommand::ReadOnly | ClusterCommand::ReadWrite => {
+            let reads_copies = command == ClusterCommand::ReadOnly;
             gather.core.connections[caller.slot].resp().reads_copies = reads_copies;
             gather.say(caller, |encoder| encoder.ok());
         }
         // No redirection uses ASK: a slot that moves is served by one of the two nodes.
-        Command::Asking => gather.say(caller, |encoder| encoder.ok()),
-        Command::Wait { .. } => wait(gather, caller),
-        Command::WaitAof { is_local, .. } => wait_aof(gather, caller, is_local),
-        other => return Some(other),
+        ClusterCommand::Asking => gather.say(caller, |encoder| encoder.ok()),
+        request => cluster(gather, caller, request),
     }
-    None
 }
 
 /// The configuration that this node has installed.
@@ -100,7 +90,7 @@ pub(super) fn role<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller
 }
 
 /// WAIT: a write is answered when all backups have it, so the command need not wait.
-fn wait<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+pub(super) fn wait<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
     let copies = own_copies_min(gather);
     gather.say(caller, |encoder| encoder.integer(copies));
 }
@@ -112,7 +102,11 @@ fn own_copies_min<'a, E: Engine>(gather: &Gather<'_, 'a, E>) -> i64 {
 
 /// WAITAOF: with `fsync` a write is answered when it is on all disks; otherwise the time is not
 /// known.
-fn wait_aof<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, is_local: bool) {
+pub(super) fn wait_aof<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    is_local: bool,
+) {
     let data = gather.core.shared.data();
     let is_durable = data.is_some_and(|data| data.durability() == Durability::Fsync);
     if is_local && !is_durable {
@@ -129,22 +123,22 @@ fn wait_aof<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, is_lo
 fn cluster<'a, E: Engine>(
     gather: &mut Gather<'_, 'a, E>,
     caller: Caller,
-    request: ClusterRequest<'a>,
+    request: ClusterCommand<'a>,
 ) {
     match request {
-        ClusterRequest::KeySlot { key } => {
+        ClusterCommand::KeySlot { key } => {
             let slot = Slot::of(key).0;
             gather.say(caller, |encoder| encoder.integer(i64::from(slot)));
         }
-        ClusterRequest::CountKeysInSlot { slot } => {
+        ClusterCommand::CountKeysInSlot { slot } => {
             count_in_slot(gather, caller, Slot(slot));
         }
-        ClusterRequest::GetKeysInSlot { slot, count } => {
+        ClusterCommand::GetKeysInSlot { slot, count } => {
             let count_max = usize::try_from(count).unwrap_or(usize::MAX);
             names_in_slot(gather, caller, Slot(slot), count_max);
         }
-        ClusterRequest::Links => gather.say(caller, |encoder| encoder.array_header(0)),
-        ClusterRequest::Administer { id } => gather.fail(caller, &ErrorReply::Managed(id)),
+        ClusterCommand::Links => gather.say(caller, |encoder| encoder.array_header(0)),
+        ClusterCommand::Administer { id } => gather.fail(caller, &ErrorReply::Managed(id)),
         request => told(gather, caller, request),
     }
 }
@@ -153,7 +147,7 @@ fn cluster<'a, E: Engine>(
 fn told<'a, E: Engine>(
     gather: &mut Gather<'_, 'a, E>,
     caller: Caller,
-    request: ClusterRequest<'a>,
+    request: ClusterCommand<'a>,
 ) {
     let own = gather.core.cluster.as_ref().map(|view| view.own()).unwrap_or_default();
     let Some((_, configuration)) = installed(gather) else {
@@ -162,22 +156,22 @@ fn told<'a, E: Engine>(
     let told = Told::new(&configuration, own).over(is_tls(gather, caller.slot));
     let now_ms = gather.core.now.0;
     match request {
-        ClusterRequest::Slots => gather.say(caller, |encoder| slots(encoder, &told)),
-        ClusterRequest::Shards => gather.say(caller, |encoder| shards(encoder, &told)),
-        ClusterRequest::Nodes => {
+        ClusterCommand::Slots => gather.say(caller, |encoder| slots(encoder, &told)),
+        ClusterCommand::Shards => gather.say(caller, |encoder| shards(encoder, &told)),
+        ClusterCommand::Nodes => {
             let line = |node| told.node_line(node, now_ms) + "\n";
             let text: String = told.members().map(line).collect();
             gather.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
         }
-        ClusterRequest::Info => {
+        ClusterCommand::Info => {
             gather.say(caller, |encoder| encoder.verbatim(told.info().as_bytes()));
         }
-        ClusterRequest::MyShardId => {
+        ClusterCommand::MyShardId => {
             let id = announced::shard_id(told.own_master().unwrap_or(own));
             gather.say(caller, |encoder| encoder.bulk(id.as_bytes()));
         }
-        ClusterRequest::Replicas { node, .. } => replicas(gather, caller, &told, node),
-        ClusterRequest::CountFailureReports { node } => match told.node_of(node) {
+        ClusterCommand::Replicas { node, .. } => replicas(gather, caller, &told, node),
+        ClusterCommand::CountFailureReports { node } => match told.node_of(node) {
             Some(_) => gather.say(caller, |encoder| encoder.integer(0)),
             None => gather.fail(caller, &ErrorReply::UnknownNode(node)),
         },
@@ -190,26 +184,26 @@ fn told_before_joining<'a, E: Engine>(
     gather: &mut Gather<'_, 'a, E>,
     caller: Caller,
     own: NodeId,
-    request: ClusterRequest<'a>,
+    request: ClusterCommand<'a>,
 ) {
     let id = announced::node_id(own);
     match request {
-        ClusterRequest::Slots | ClusterRequest::Shards => {
+        ClusterCommand::Slots | ClusterCommand::Shards => {
             gather.say(caller, |encoder| encoder.array_header(0));
         }
-        ClusterRequest::Nodes => {
+        ClusterCommand::Nodes => {
             let line = format!("{id} :0@0 myself,master - 0 0 0 connected\n");
             gather.say(caller, |encoder| encoder.verbatim(line.as_bytes()));
         }
-        ClusterRequest::Info => {
+        ClusterCommand::Info => {
             let text = announced::info_before_joining();
             gather.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
         }
-        ClusterRequest::MyShardId => {
+        ClusterCommand::MyShardId => {
             let id = announced::shard_id(own);
             gather.say(caller, |encoder| encoder.bulk(id.as_bytes()));
         }
-        ClusterRequest::Replicas { node, .. } | ClusterRequest::CountFailureReports { node } => {
+        ClusterCommand::Replicas { node, .. } | ClusterCommand::CountFailureReports { node } => {
             gather.fail(caller, &ErrorReply::UnknownNode(node));
         }
         _ => gather.say(caller, |encoder| encoder.bulk(id.as_bytes())),

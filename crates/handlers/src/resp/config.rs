@@ -2,57 +2,22 @@
 
 mod staged;
 
-use wire::resp::{
-    ArgIter, Command, ConfigPairs, ErrorReply, NameGlob, PatternError, ShutdownRequest,
-};
-
-use staged::Staged;
-pub use staged::set_live;
-
-use config::Config;
-use config::Durability;
+use config::{Config, Durability};
 use runtime::engine::Engine;
 use runtime::shared::Shared;
-use runtime::walks::Caller;
-use runtime::walks::Written;
-use store::Eviction;
-use store::Mode;
+use runtime::walks::{Caller, Written};
+use staged::Staged;
+pub use staged::set_live;
+use store::{Eviction, Mode};
+use wire::resp::{ArgIter, ConfigPairs, ErrorReply, NameGlob, PatternError, ShutdownRequest};
 
 use crate::gather::Gather;
-use crate::resp::cluster::role;
 use crate::resp::disk_wait::write_to_disk;
 
 /// The maximum number of names and patterns in one CONFIG GET: each is compared with all settings.
 const PATTERNS_MAX: usize = 256;
 
-/// Runs `command` if it is one of these.
-pub(super) fn run_config<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    command: Command<'a>,
-) -> Option<Command<'a>> {
-    match command {
-        Command::ConfigGet { patterns } => config_get(gather, caller, patterns),
-        Command::ConfigSet { pairs } => config_set(gather, caller, pairs),
-        Command::ConfigResetStat => {
-            gather.settle(caller.slot);
-            gather.core.shared.reset_totals();
-            gather.say(caller, |encoder| encoder.ok());
-        }
-        Command::ConfigRewrite => config_rewrite(gather, caller),
-        Command::Time => time(gather, caller),
-        Command::LastSave => {
-            let seconds = (gather.core.shared.saved_at().0 / 1000).cast_signed();
-            gather.say(caller, |encoder| encoder.integer(seconds));
-        }
-        Command::Role => role(gather, caller),
-        Command::Shutdown(request) => shutdown(gather, caller, request),
-        other => return Some(other),
-    }
-    None
-}
-
-fn config_get<'a, E: Engine>(
+pub(super) fn config_get<'a, E: Engine>(
     gather: &mut Gather<'_, 'a, E>,
     caller: Caller,
     patterns: ArgIter<'a>,
@@ -77,7 +42,7 @@ fn config_get<'a, E: Engine>(
 
 /// CONFIG SET. Few settings can change while the server runs. Setting the present value is
 /// always accepted: client libraries do that. All settings are changed, or none.
-fn config_set<'a, E: Engine>(
+pub(super) fn config_set<'a, E: Engine>(
     gather: &mut Gather<'_, 'a, E>,
     caller: Caller,
     pairs: ConfigPairs<'a>,
@@ -127,7 +92,7 @@ fn config_set<'a, E: Engine>(
 }
 
 /// Writes the changed settings into the settings file.
-fn config_rewrite<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+pub(super) fn config_rewrite<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
     let config = gather.core.shared.config();
     let (Some(path), Some(rewrite)) = (config.origin.file.clone(), config.hooks.rewrite_file)
     else {
@@ -138,7 +103,7 @@ fn config_rewrite<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller)
     });
 }
 
-fn time<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+pub(super) fn time<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
     let since_epoch =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     gather.say(caller, |encoder| {
@@ -150,7 +115,7 @@ fn time<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
 }
 
 /// SHUTDOWN. The owner of the server drains and ends it; Redis does not answer this either.
-fn shutdown<'a, E: Engine>(
+pub(super) fn shutdown<'a, E: Engine>(
     gather: &mut Gather<'_, 'a, E>,
     caller: Caller,
     request: ShutdownRequest,

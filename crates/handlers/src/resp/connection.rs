@@ -5,16 +5,15 @@ use runtime::engine::Engine;
 use runtime::walks::Caller;
 use sessions::acl::{DEFAULT_USER, Fate, Pass};
 use sessions::logins::Origin;
-use wire::resp::{AuthRequest, Command, ErrorReply, HelloRequest, Protocol, ReplyMode};
+use wire::resp::{AuthRequest, ConnectionCommand, ErrorReply, HelloRequest, Protocol, ReplyMode};
 
 use super::client::NO_ROOM_FOR_NAME;
 use super::subscribe::encode_pong;
 use crate::gather::Gather;
 use crate::resp::acl_log::note_failed_login;
-use crate::resp::client::run_client;
 use crate::resp::cluster::own_master;
 use crate::resp::subscribe::listens_only;
-use crate::resp::transaction::{discard, exec, forget_transaction, multi, quit, unwatch, watch};
+use crate::resp::transaction::{forget_transaction, quit};
 
 /// The reported version of Redis, by which clients choose the features they use.
 pub(super) const REDIS_VERSION: &str = "7.4.0";
@@ -23,36 +22,34 @@ const TOO_MANY_FAILED: ErrorReply<'static> = ErrorReply::Other(
     "too many failed logins from this address: it may try again in a few seconds",
 );
 
-/// Runs any command that is left.
+/// Runs a command about this connection.
 pub(super) fn run_connection<'a, E: Engine>(
     gather: &mut Gather<'_, 'a, E>,
     caller: Caller,
-    command: Command<'a>,
+    command: ConnectionCommand<'a>,
 ) {
     match command {
-        Command::Ping { message } if listens_only(gather, caller.slot) => {
+        ConnectionCommand::Ping { message } if listens_only(gather, caller.slot) => {
             gather.say(caller, |encoder| encode_pong(encoder, message));
         }
-        Command::Ping { message: None } => gather.say(caller, |encoder| encoder.simple("PONG")),
-        Command::Ping { message: Some(message) } | Command::Echo { message } => {
+        ConnectionCommand::Ping { message: None } => {
+            gather.say(caller, |encoder| encoder.simple("PONG"))
+        }
+        ConnectionCommand::Ping { message: Some(message) }
+        | ConnectionCommand::Echo { message } => {
             gather.say(caller, |encoder| encoder.bulk(message));
         }
-        Command::Hello(hello) => run_hello(gather, caller, &hello),
-        Command::Auth(auth) => run_auth(gather, caller, &auth),
-        Command::Select { database_index: 0 } => gather.say(caller, |encoder| encoder.ok()),
-        Command::Select { .. } if gather.core.cluster.is_some() => {
+        ConnectionCommand::Hello(hello) => run_hello(gather, caller, &hello),
+        ConnectionCommand::Auth(auth) => run_auth(gather, caller, &auth),
+        ConnectionCommand::Select { database_index: 0 } => {
+            gather.say(caller, |encoder| encoder.ok())
+        }
+        ConnectionCommand::Select { .. } if gather.core.cluster.is_some() => {
             gather.fail(caller, &ErrorReply::SelectInCluster);
         }
-        Command::Select { .. } => gather.fail(caller, &ErrorReply::DatabaseIndex),
-        Command::Quit => quit(gather, caller),
-        Command::Reset => reset(gather, caller),
-        Command::Multi => multi(gather, caller),
-        Command::Exec => exec(gather, caller),
-        Command::Discard => discard(gather, caller),
-        Command::Watch { keys } => watch(gather, caller, keys),
-        Command::Unwatch => unwatch(gather, caller),
-        Command::ClientReply { mode } => client_reply(gather, caller, mode),
-        other => run_client(gather, caller, other),
+        ConnectionCommand::Select { .. } => gather.fail(caller, &ErrorReply::DatabaseIndex),
+        ConnectionCommand::Quit => quit(gather, caller),
+        ConnectionCommand::Reset => reset(gather, caller),
     }
 }
 
@@ -174,7 +171,11 @@ fn reset<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
     gather.say(caller, |encoder| encoder.simple("RESET"));
 }
 
-fn client_reply<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, mode: ReplyMode) {
+pub(super) fn client_reply<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    mode: ReplyMode,
+) {
     gather.settle(caller.slot);
     let replies = &mut gather.core.connections[caller.slot].resp().replies;
     match mode {

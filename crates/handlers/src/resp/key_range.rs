@@ -93,7 +93,7 @@ fn range_of<'a>(request: &RangeRequest<'a>) -> Range<'a> {
         LexBound::Excluded(key) => Bound::Excluded(key),
         LexBound::Lowest | LexBound::Highest => Bound::Unbounded,
     };
-    let limit = request.limit.map_or(usize::MAX, |limit| limit.try_into().unwrap_or(usize::MAX));
+    let limit = usize::try_from(request.limit).unwrap_or(usize::MAX);
     let direction = if request.is_reverse { Direction::Reverse } else { Direction::Forward };
     let is_empty = request.start() == LexBound::Highest || request.end() == LexBound::Lowest;
     let (start, end) = match is_empty || limit == 0 {

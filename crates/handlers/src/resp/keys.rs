@@ -7,55 +7,66 @@ use commands::rmw::meta::MetaGet;
 use runtime::engine::Engine;
 use runtime::walks::Caller;
 use store::request::Op;
-use wire::resp::{Command, CommandId, ErrorReply, ExpireCondition, ExpireTime, Keys};
+use wire::resp::{CommandId, ErrorReply, ExpireCondition, ExpireTime, KeyCommand, Keys};
 
 use crate::gather::Gather;
+use crate::resp::cluster::{wait, wait_aof};
 use crate::resp::counting::count_keys;
-use crate::resp::several::{mget, mset, mset_nx, rename, run_copy};
+use crate::resp::key_range::key_range;
+use crate::resp::names::keys;
+use crate::resp::restore::{move_key, restore_value};
+use crate::resp::scan::{random_key, scan};
+use crate::resp::several::{rename, run_copy};
 
-/// Runs `command` if it is one of these.
-pub(super) fn run_keys<'a, E: Engine>(
+/// Runs a command on keys.
+pub(super) fn run_key<'a, E: Engine>(
     gather: &mut Gather<'_, 'a, E>,
     caller: Caller,
-    command: Command<'a>,
-) -> Option<Command<'a>> {
+    command: KeyCommand<'a>,
+) {
     match command {
-        Command::Del { keys, .. } => count_keys(gather, caller, keys, true),
-        Command::DelIf { key, comparison, .. } => {
+        KeyCommand::Del { keys, .. } => count_keys(gather, caller, keys, true),
+        KeyCommand::DelIf { key, comparison, .. } => {
             gather.single(caller, key, Op::Update(Rmw::DeleteIf(comparison)), Shape::Done);
             gather.weigh();
         }
-        Command::Exists { keys } | Command::Touch { keys } => {
+        KeyCommand::Exists { keys } | KeyCommand::Touch { keys } => {
             count_keys(gather, caller, keys, false);
         }
-        Command::Type { key } => gather.single(caller, key, Op::Get, Shape::TypeName),
-        Command::Ttl { key, unit, .. } => {
+        KeyCommand::Type { key } => gather.single(caller, key, Op::Get, Shape::TypeName),
+        KeyCommand::Ttl { key, unit, .. } => {
             gather.single(caller, key, Op::Get, Shape::ExpiresIn(unit));
         }
-        Command::Expire { key, expire, condition } => {
+        KeyCommand::Expire { key, expire, condition } => {
             run_expire(gather, caller, key, expire, condition);
         }
-        Command::Persist { key } => {
+        KeyCommand::Persist { key } => {
             gather.single(caller, key, Op::Update(Rmw::Persist), Shape::Done);
             gather.weigh();
         }
-        Command::Object { key, id } => object(gather, caller, key, id),
-        Command::MemoryUsage { key } => {
-            gather.single(caller, key, Op::Get, Shape::MemoryUsage);
-        }
-        Command::MGet { keys } => mget(gather, caller, keys),
-        Command::MSet { pairs } => mset(gather, caller, pairs),
-        Command::MSetNx { pairs } => mset_nx(gather, caller, pairs),
-        Command::Rename { source, target } => {
+        KeyCommand::Object { key, id } => object(gather, caller, key, id),
+        KeyCommand::Rename { source, target } => {
             rename(gather, caller, source, target, super::several::Target::Any);
         }
-        Command::RenameNx { source, target } => {
+        KeyCommand::RenameNx { source, target } => {
             rename(gather, caller, source, target, super::several::Target::Absent);
         }
-        Command::Copy(copy) => run_copy(gather, caller, &copy),
-        other => return Some(other),
+        KeyCommand::Copy(copy) => run_copy(gather, caller, &copy),
+        KeyCommand::Dump { key } => {
+            gather.single(caller, key, Op::Get, Shape::Dump);
+            // The reply copies a value: only after it is it known whether there is room for the
+            // next one.
+            gather.flush();
+        }
+        KeyCommand::Restore(restore) => restore_value(gather, caller, restore),
+        KeyCommand::Move { database_index, .. } => move_key(gather, caller, database_index),
+        KeyCommand::KvRange(request) => key_range(gather, caller, &request),
+        KeyCommand::Keys { pattern } => keys(gather, caller, pattern),
+        KeyCommand::Scan(request) => scan(gather, caller, &request),
+        KeyCommand::RandomKey => random_key(gather, caller),
+        KeyCommand::Wait { .. } => wait(gather, caller),
+        KeyCommand::WaitAof { is_local, .. } => wait_aof(gather, caller, is_local),
     }
-    None
 }
 
 /// Whether a key is too long; answers the error itself. Checked before the first request of a

@@ -12,12 +12,10 @@ use budget::Kind;
 use commands::rmw::Rmw;
 use commands::work::{TURN_CELLS, Work};
 use runtime::engine::Engine;
-use runtime::walks::Caller;
-use runtime::walks::LcsWalk;
 use runtime::walks::lcs::{Asked, Table};
-use runtime::walks::{Slice, Source};
+use runtime::walks::{Caller, LcsWalk, Slice, Source};
 use store::{Op, Request};
-use wire::resp::{Command, Encoder, ErrorReply, LcsRequest, LcsWants};
+use wire::resp::{Encoder, ErrorReply, LcsRequest, LcsWants};
 
 use super::locked::Observed;
 use super::several::NO_ROOM_FOR_VALUES;
@@ -26,20 +24,11 @@ use crate::resp::keys::refuse_long_key;
 use crate::resp::locked::count_lookups;
 use crate::resp::slices::begin_slices;
 
-/// Runs `command` if it is LCS.
-pub(super) fn run_lcs<'a, E: Engine>(
+pub(super) fn lcs<'a, E: Engine>(
     gather: &mut Gather<'_, 'a, E>,
     caller: Caller,
-    command: Command<'a>,
-) -> Option<Command<'a>> {
-    match command {
-        Command::Lcs(request) => lcs(gather, caller, &request),
-        other => return Some(other),
-    }
-    None
-}
-
-fn lcs<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, request: &LcsRequest<'a>) {
+    request: &LcsRequest<'a>,
+) {
     if refuse_long_key(gather, caller, [request.left, request.right].into_iter()) {
         return;
     }

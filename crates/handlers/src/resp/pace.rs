@@ -2,9 +2,13 @@
 
 use runtime::engine::Engine;
 use sessions::slow_log::is_timed_alone;
-use wire::resp::{Command, CommandError, CommandId, Flags, Group, Spec};
+use wire::resp::{
+    BitCommand, Command, CommandError, CommandId, Flags, Group, Handling, KeyCommand, Spec,
+    StringCommand, TransactionCommand,
+};
 
 use crate::gather::Gather;
+use crate::resp::redirect::keys_in;
 
 /// A transaction of at most so many commands, in so many bytes, is no more work than a pipeline.
 const SHORT_TRANSACTION_COMMANDS_MAX: usize = 16;
@@ -22,25 +26,17 @@ pub(super) fn is_long<'a, E: Engine>(
     gather: &mut Gather<'_, 'a, E>,
     slot: usize,
     parsed: &Result<Command<'a>, CommandError<'a>>,
+    raw: &[u8],
 ) -> bool {
     let Ok(command) = parsed else { return false };
     let transaction = gather.core.connections[slot].resp().transaction.as_ref();
     if let Some(transaction) = transaction.filter(|it| it.is_queueing()) {
-        return matches!(command, Command::Exec)
+        return matches!(command, Command::Transaction(TransactionCommand::Exec))
             && (transaction.has_long
                 || transaction.command_count > SHORT_TRANSACTION_COMMANDS_MAX
                 || transaction.queued_bytes() > SHORT_TRANSACTION_BYTES_MAX);
     }
-    may_be_long(gather, slot, command)
-}
-
-/// The same of a command that is not queued.
-fn may_be_long<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    command: &Command<'a>,
-) -> bool {
-    looks_at_server(command) || works_on_long_values(gather, slot, command)
+    looks_at_server(command) || works_on_long_values(gather, slot, command, raw)
 }
 
 /// Whether a transaction with this command may be long: inside EXEC, what is done in slices
@@ -49,35 +45,43 @@ pub(super) fn is_long_in_exec<'a, E: Engine>(
     gather: &mut Gather<'_, 'a, E>,
     slot: usize,
     command: &Command<'a>,
+    raw: &[u8],
 ) -> bool {
     let Some(spec) = command.id().map(CommandId::spec) else { return false };
     let is_quick = match command {
-        Command::Set(_) | Command::SetEx { .. } | Command::MSet { .. } => true,
-        Command::Del { .. } => true,
+        Command::String(
+            StringCommand::Set(_) | StringCommand::SetEx { .. } | StringCommand::MSet { .. },
+        )
+        | Command::Key(KeyCommand::Del { .. }) => true,
         _ if spec.keys.first == 0 => spec.group == Group::Connection && is_fast(spec),
         _ => is_fast(spec),
     };
-    !is_quick || works_on_long_values(gather, slot, command)
+    !is_quick || works_on_long_values(gather, slot, command, raw)
 }
 
 fn works_on_long_values<'a, E: Engine>(
     gather: &mut Gather<'_, 'a, E>,
     slot: usize,
     command: &Command<'a>,
+    raw: &[u8],
 ) -> bool {
     match command {
-        Command::BitOp { sources, .. } => {
+        Command::Bit(BitCommand::BitOp { sources, .. }) => {
             let mut keys = *sources;
             keys.len() > SHORT_SOURCES_MAX || keys.any(|key| gather.has_long_value(slot, key))
         }
-        Command::Lcs(request) => {
+        Command::String(StringCommand::Lcs(request)) => {
             let lens = [request.left, request.right].map(|key| match key.len() {
                 0..=store::KEY_LEN_MAX_BYTES => gather.glimpse(key).value_len_bytes as u64,
                 _ => 0,
             });
             lens[0].saturating_mul(lens[1]) > SHORT_TABLE_CELLS_MAX
         }
-        _ => value_key(command).is_some_and(|key| gather.has_long_value(slot, key)),
+        _ if command.is_handled(Handling::Value) => {
+            let mut keys = command.id().and_then(|id| keys_in(id, raw)).into_iter().flatten();
+            keys.next().is_some_and(|key| gather.has_long_value(slot, key))
+        }
+        _ => false,
     }
 }
 
@@ -89,24 +93,4 @@ fn is_fast(spec: &Spec) -> bool {
 fn looks_at_server(command: &Command<'_>) -> bool {
     let spec = command.id().map(CommandId::spec).filter(|spec| is_timed_alone(spec));
     spec.is_some_and(|spec| spec.group != Group::Transactions)
-}
-
-/// The key of a command that may read or copy its whole value.
-fn value_key<'a>(command: &Command<'a>) -> Option<&'a [u8]> {
-    match command {
-        Command::Append { key, .. }
-        | Command::BitCount { key, .. }
-        | Command::BitField { key, .. }
-        | Command::BitPos { key, .. }
-        | Command::Digest { key }
-        | Command::Dump { key }
-        | Command::Expire { key, .. }
-        | Command::GetEx { key, .. }
-        | Command::Persist { key }
-        | Command::SetBit { key, .. }
-        | Command::SetRange { key, .. } => Some(key),
-        Command::Copy(copy) => Some(copy.source),
-        Command::Rename { source, .. } => Some(source),
-        _ => None,
-    }
 }

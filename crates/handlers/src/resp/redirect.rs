@@ -25,7 +25,8 @@ use runtime::engine::Engine;
 use runtime::walks::Caller;
 use wire::Parsed;
 use wire::resp::{
-    Command, CommandError, CommandId, Elsewhere, ErrorReply, Flags, Keys, Limits, Parser,
+    Command, CommandError, CommandId, Elsewhere, ErrorReply, Flags, Handling,
+    KeyCommand, Keys, Limits, Parser, ServerCommand,
 };
 
 use crate::gather::Gather;
@@ -77,17 +78,8 @@ pub(super) fn keys_in(id: CommandId, raw: &[u8]) -> Option<Keys<'_>> {
 /// Commands that are more than one write of one key.
 fn is_of_several(command: &Command<'_>) -> bool {
     match command {
-        Command::Del { keys, .. } => keys.len() > 1,
-        Command::MSet { .. }
-        | Command::MSetNx { .. }
-        | Command::Rename { .. }
-        | Command::RenameNx { .. }
-        | Command::MSetEx(_)
-        | Command::BitOp { .. }
-        | Command::Restore(_)
-        | Command::Copy(_) => true,
-        Command::BitField { id, .. } => *id == CommandId::BitField,
-        _ => false,
+        Command::Key(KeyCommand::Del { keys, .. }) => keys.len() > 1,
+        _ => command.is_handled(Handling::Several),
     }
 }
 
@@ -229,7 +221,8 @@ pub(super) fn is_redirected<E: Engine>(
     if is_elsewhere(gather, caller, keyed, access) {
         return true;
     }
-    let is_refused = is_queueing && matches!(parsed, Ok(Command::Flush { .. }));
+    let is_refused =
+        is_queueing && matches!(parsed, Ok(Command::Server(ServerCommand::Flush { .. })));
     if is_refused {
         gather.fail(caller, &NOT_IN_TRANSACTION);
     }

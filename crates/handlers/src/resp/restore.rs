@@ -3,14 +3,13 @@
 use std::cell::Cell;
 
 use base::UnixMillis;
-use commands::reply::Shape;
 use commands::work::Work;
 use runtime::engine::Engine;
 use runtime::walks::Caller;
 use store::Room;
-use store::request::{Condition, Expiry, Op, Set};
+use store::request::{Condition, Expiry, Set};
 use wire::resp::dump::Dumped;
-use wire::resp::{Command, ErrorReply, MSetEx, Pairs, Restore, SetCondition, dump};
+use wire::resp::{ErrorReply, MSetEx, Pairs, Restore, SetCondition, dump};
 
 use super::locked::{Held, HeldWork, item_room_bytes};
 use crate::gather::Gather;
@@ -18,29 +17,7 @@ use crate::resp::keys::{refuse_long_key, refuse_long_keys};
 use crate::resp::locked::{refuse_atomic, with_held};
 use crate::resp::strings::set_expiry;
 
-/// Runs `command` if it is one of these.
-pub(super) fn run_restore<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    command: Command<'a>,
-) -> Option<Command<'a>> {
-    match command {
-        Command::Dump { key } => {
-            gather.single(caller, key, Op::Get, Shape::Dump);
-            // The reply copies a value: only after it is it known whether there is room for the
-            // next one.
-            gather.flush();
-        }
-        Command::Restore(restore) => restore_value(gather, caller, restore),
-        Command::MSetEx(request) => mset_ex(gather, caller, &request),
-        Command::Move { database_index, .. } => move_key(gather, caller, database_index),
-        Command::SwapDb { indexes } => swap_databases(gather, caller, indexes),
-        other => return Some(other),
-    }
-    None
-}
-
-fn restore_value<'a, E: Engine>(
+pub(super) fn restore_value<'a, E: Engine>(
     gather: &mut Gather<'_, 'a, E>,
     caller: Caller,
     restore: Restore<'a>,
@@ -62,7 +39,11 @@ fn restore_value<'a, E: Engine>(
     }
 }
 
-fn mset_ex<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, request: &MSetEx<'a>) {
+pub(super) fn mset_ex<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    request: &MSetEx<'a>,
+) {
     if refuse_long_keys(gather, caller, request.pairs.keys()) {
         return;
     }
@@ -78,7 +59,11 @@ fn mset_ex<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, reques
     }
 }
 
-fn move_key<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, database_index: i64) {
+pub(super) fn move_key<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    database_index: i32,
+) {
     let error = if gather.core.cluster.is_some() {
         ErrorReply::MoveInCluster
     } else if database_index == 0 {
@@ -89,10 +74,10 @@ fn move_key<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, datab
     gather.fail(caller, &error);
 }
 
-fn swap_databases<'a, E: Engine>(
+pub(super) fn swap_databases<'a, E: Engine>(
     gather: &mut Gather<'_, 'a, E>,
     caller: Caller,
-    indexes: [i64; 2],
+    indexes: [i32; 2],
 ) {
     if gather.core.cluster.is_some() {
         gather.fail(caller, &ErrorReply::SwapDbInCluster);
@@ -115,7 +100,7 @@ struct Restoring<'a, 'c> {
 impl Restoring<'_, '_> {
     /// The expiry: `Some(None)` is never; `None`: an error.
     fn expiry(&self) -> Result<Expiry, ErrorReply<'static>> {
-        let ttl_ms = self.restore.ttl_ms.ok_or(ErrorReply::NotAnInteger)?;
+        let ttl_ms = self.restore.ttl_ms().ok_or(ErrorReply::NotAnInteger)?;
         let ttl_ms = u64::try_from(ttl_ms).map_err(|_| ErrorReply::RestoreTtl)?;
         Ok(match (ttl_ms, self.restore.is_absolute) {
             (0, _) => Expiry::Never,

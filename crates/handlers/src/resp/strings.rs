@@ -8,45 +8,48 @@ use runtime::walks::Caller;
 use store::request::{Condition, Expiry, Op, Set};
 use wire::resp::number::float_digits;
 use wire::resp::{
-    Command, ErrorReply, ExpireTime, ExpireTtl, InvalidTime, SetCommand, SetCondition, SetIf,
+    ErrorReply, ExpireTime, ExpireTtl, InvalidTime, SetCommand, SetCondition, SetIf, StringCommand,
 };
 
 use crate::gather::Gather;
+use crate::resp::lcs::lcs;
+use crate::resp::restore::mset_ex;
+use crate::resp::several::{mget, mset, mset_nx};
 
-/// Runs `command` if it is one of these.
-pub(super) fn run_strings<'a, E: Engine>(
+/// Runs a command on strings.
+pub(super) fn run_string<'a, E: Engine>(
     gather: &mut Gather<'_, 'a, E>,
     caller: Caller,
-    command: Command<'a>,
-) -> Option<Command<'a>> {
+    command: StringCommand<'a>,
+) {
     match command {
-        Command::Get { key } => gather.single(caller, key, Op::Get, Shape::Value),
-        Command::Set(set) => run_set(gather, caller, &set),
-        Command::SetIf(set_if) => run_set_if(gather, caller, &set_if),
-        Command::Digest { key } => {
+        StringCommand::Get { key } => gather.single(caller, key, Op::Get, Shape::Value),
+        StringCommand::Set(set) => run_set(gather, caller, &set),
+        StringCommand::SetIf(set_if) => run_set_if(gather, caller, &set_if),
+        StringCommand::Digest { key } => {
             gather.single(caller, key, Op::Get, Shape::Digest);
             gather.weigh();
         }
-        Command::SetNx { key, value } => {
+        StringCommand::SetNx { key, value } => {
             let set = write(value, Expiry::Never, Condition::IfAbsent);
             gather.single(caller, key, set, Shape::Done);
         }
-        Command::SetEx { key, value, expire } => {
+        StringCommand::SetEx { key, value, expire } => {
             if let Some(expiry) = expiry(gather, caller, expire) {
                 let set = write(value, expiry, Condition::Always);
                 gather.single(caller, key, set, Shape::Stored);
             }
         }
-        Command::GetSet { key, value } => {
+        StringCommand::GetSet { key, value } => {
             let set = write(value, Expiry::Never, Condition::Always);
             gather.single(caller, key, set, Shape::OldValue);
         }
-        Command::GetDel { key } => gather.single(caller, key, Op::Delete, Shape::OldValue),
-        Command::GetEx { key, ttl } => get_ex(gather, caller, key, ttl),
-        Command::IncrBy { key, delta, .. } => {
+        StringCommand::GetDel { key } => gather.single(caller, key, Op::Delete, Shape::OldValue),
+        StringCommand::GetEx { key, ttl } => get_ex(gather, caller, key, ttl),
+        StringCommand::IncrBy { key, delta, .. } => {
             gather.single(caller, key, Op::Update(Rmw::IncrementBy(delta)), Shape::NewInteger);
         }
-        Command::IncrByFloat { key, increment } => {
+        StringCommand::IncrByFloat { key, increment } => {
             let update = Op::Update(Rmw::IncrementByFloat(increment));
             gather.single(caller, key, update, Shape::NewValue);
             let digits = float_digits(increment);
@@ -55,24 +58,27 @@ pub(super) fn run_strings<'a, E: Engine>(
                 gather.weigh();
             }
         }
-        Command::Append { key, value } => {
+        StringCommand::Append { key, value } => {
             let update = Op::Update(Rmw::Append(bounded(gather, value)));
             gather.single(caller, key, update, Shape::NewLength);
             gather.weigh();
         }
-        Command::SetRange { key, offset_bytes, value } => {
+        StringCommand::SetRange { key, offset_bytes, value } => {
             let value = bounded(gather, value);
             let update = Op::Update(Rmw::SetRange { offset_bytes, value });
             gather.single(caller, key, update, Shape::NewLength);
             gather.weigh();
         }
-        Command::StrLen { key } => gather.single(caller, key, Op::Get, Shape::Length),
-        Command::GetRange { key, start, end, .. } => {
+        StringCommand::StrLen { key } => gather.single(caller, key, Op::Get, Shape::Length),
+        StringCommand::GetRange { key, start, end, .. } => {
             gather.single(caller, key, Op::Get, Shape::Range { start, end });
         }
-        other => return Some(other),
+        StringCommand::MGet { keys } => mget(gather, caller, keys),
+        StringCommand::MSet { pairs } => mset(gather, caller, pairs),
+        StringCommand::MSetNx { pairs } => mset_nx(gather, caller, pairs),
+        StringCommand::Lcs(request) => lcs(gather, caller, &request),
+        StringCommand::MSetEx(request) => mset_ex(gather, caller, &request),
     }
-    None
 }
 
 /// The expiry that an option of SET, SETIF or MSETEX gives; answers the error itself.

@@ -25,16 +25,16 @@ use commands::compaction::Answering;
 use commands::rmw::{Refusal, Rmw, bits};
 use commands::work::Work;
 use counters::CommandIndex;
-use runtime::connection::Transaction;
-use runtime::connection::{Ending, group_kind};
+use runtime::connection::{Ending, Transaction, group_kind};
 use runtime::engine::Engine;
 use runtime::walks::Caller;
 use sessions::slow_log::is_timed_alone;
 use store::{Op, Outcome, Pins, Request, Sink};
 use wire::Parsed;
 use wire::resp::{
-    ClusterRequest, Command, CommandError, CommandId, ErrorReply, FieldActions, Flags, Keys,
-    Limits, Parser, dump, next_command, read_offset,
+    BitCommand, Command, CommandError, CommandId, ConnectionCommand, ErrorReply,
+    FieldActions, Flags, Handling, KeyCommand, Keys, Limits, Parser, ServerCommand, StringCommand,
+    TransactionCommand, dump, next_command, read_offset,
 };
 
 use super::locked::{TOO_MUCH_AT_ONCE, item_room_bytes};
@@ -71,6 +71,21 @@ struct Queued<'t> {
     raw: &'t [u8],
 }
 
+/// Runs a command of transactions.
+pub(super) fn run_transaction<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+    command: TransactionCommand<'a>,
+) {
+    match command {
+        TransactionCommand::Multi => multi(gather, caller),
+        TransactionCommand::Exec => exec(gather, caller),
+        TransactionCommand::Discard => discard(gather, caller),
+        TransactionCommand::Watch { keys } => watch(gather, caller, keys),
+        TransactionCommand::Unwatch => unwatch(gather, caller),
+    }
+}
+
 /// Queues a command between MULTI and EXEC.
 pub(super) fn queue<'a, E: Engine>(
     gather: &mut Gather<'_, 'a, E>,
@@ -81,12 +96,13 @@ pub(super) fn queue<'a, E: Engine>(
     let id = id_of(&parsed);
     match parsed {
         Ok(
-            command @ (Command::Exec
-            | Command::Discard
-            | Command::Multi
-            | Command::Watch { .. }
-            | Command::Quit
-            | Command::Reset),
+            command @ (Command::Transaction(
+                TransactionCommand::Exec
+                | TransactionCommand::Discard
+                | TransactionCommand::Multi
+                | TransactionCommand::Watch { .. },
+            )
+            | Command::Connection(ConnectionCommand::Quit | ConnectionCommand::Reset)),
         ) => return run(gather, caller, command),
         // Redis ends the transaction at once in this case.
         Err(error @ CommandError::WrongArity(CommandId::Exec)) => {
@@ -113,7 +129,7 @@ pub(super) fn queue<'a, E: Engine>(
         _ => {}
     }
     let is_long = transaction(gather, caller.slot).has_long
-        || parsed.as_ref().is_ok_and(|command| is_long_in_exec(gather, caller.slot, command));
+        || parsed.as_ref().is_ok_and(|command| is_long_in_exec(gather, caller.slot, command, raw));
     // A large command brought the room for its copy with it.
     let more_bytes = transaction(gather, caller.slot).lacks_bytes(raw.len());
     if !reserve(gather, caller, more_bytes) {
@@ -454,7 +470,7 @@ fn run_queued<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, que
             gather.raw = queued.raw;
             match command {
                 // The commands after it do not wait.
-                Command::Flush { .. } => flush_all(gather, caller, true),
+                Command::Server(ServerCommand::Flush { .. }) => flush_all(gather, caller, true),
                 _ => run(gather, caller, *command),
             }
             end_slices(gather, caller.slot, queued.raw);
@@ -505,18 +521,7 @@ fn is_barred(id: Option<CommandId>) -> bool {
 
 /// Commands on the whole keyspace cannot run under the locks of some keys (I1).
 fn needs_session(queued: &Queued<'_>) -> bool {
-    matches!(
-        queued.parsed,
-        Ok(Command::Keys { .. }
-            | Command::Scan(_)
-            | Command::KvRange(_)
-            | Command::RandomKey
-            | Command::Flush { .. }
-            | Command::DbSize
-            | Command::Cluster(
-                ClusterRequest::CountKeysInSlot { .. } | ClusterRequest::GetKeysInSlot { .. }
-            ))
-    )
+    queued.parsed.as_ref().is_ok_and(|command| command.is_handled(Handling::Keyspace))
 }
 
 fn is_write(queued: &Queued<'_>) -> bool {
@@ -527,14 +532,14 @@ fn is_write(queued: &Queued<'_>) -> bool {
 /// The maximum length of a value that is padded up to an offset, or unpacked.
 fn grows_to_bytes(queued: &Queued<'_>, value_max_bytes: u64) -> u64 {
     let end = match queued.parsed {
-        Ok(Command::SetRange { offset_bytes, .. }) => offset_bytes,
-        Ok(Command::SetBit { offset, .. }) => {
+        Ok(Command::String(StringCommand::SetRange { offset_bytes, .. })) => offset_bytes,
+        Ok(Command::Bit(BitCommand::SetBit { offset, .. })) => {
             read_offset(offset, None, value_max_bytes).unwrap_or(0) / 8 + 1
         }
-        Ok(Command::BitField { actions, .. }) => {
+        Ok(Command::Bit(BitCommand::BitField { actions, .. })) => {
             bits::written_bytes(FieldActions::new(actions, value_max_bytes))
         }
-        Ok(Command::Restore(restore)) => {
+        Ok(Command::Key(KeyCommand::Restore(restore))) => {
             dump::load(restore.payload, value_max_bytes).map_or(0, |it| it.len_max_bytes() as u64)
         }
         _ => 0,

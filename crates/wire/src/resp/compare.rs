@@ -6,7 +6,7 @@
 //! ```
 
 use super::args::ArgIter;
-use super::command::SetCommand;
+use super::commands::SetCommand;
 use super::error::ErrorReply;
 
 /// The kind of comparison.
@@ -71,6 +71,6 @@ pub struct SetIf<'a> {
 impl<'a> SetIf<'a> {
     /// The command and its comparison; `None` only if the arguments are not those of such a SET.
     pub fn read(&self) -> Option<(SetCommand<'a>, Comparison<'a>)> {
-        super::parse_command::set_if(self.args)
+        super::commands::set_if(self.args)
     }
 }

@@ -39,8 +39,8 @@ impl<'a> LexBound<'a> {
 pub struct RangeRequest<'a> {
     start: &'a [u8],
     end: &'a [u8],
-    /// LIMIT: the maximum number of items.
-    pub limit: Option<u64>,
+    /// LIMIT: the maximum number of items; `u64::MAX` without one.
+    pub limit: u64,
     /// REV: from the end down. The bounds keep their meaning.
     pub is_reverse: bool,
     /// KEYSONLY.
@@ -52,7 +52,7 @@ impl<'a> RangeRequest<'a> {
     pub fn new(start: &'a [u8], end: &'a [u8]) -> Option<RangeRequest<'a>> {
         LexBound::parse(start)?;
         LexBound::parse(end)?;
-        Some(RangeRequest { start, end, limit: None, is_reverse: false, is_keys_only: false })
+        Some(RangeRequest { start, end, limit: u64::MAX, is_reverse: false, is_keys_only: false })
     }
 
     /// The lower bound, whatever the direction.

@@ -5,13 +5,17 @@
 //! T2: names are lower case; a subcommand is `parent|name`.
 
 mod flags;
+mod handling;
 mod help;
+mod key_uses;
 mod rows;
 
 use super::args::{ArgIter, Keys};
 use super::number::parse_i64;
 
 pub use flags::{Flags, Group};
+pub use handling::Handling;
+pub use key_uses::KeyUse;
 pub use rows::CommandId;
 
 /// The positions of a command's keys. All 0: it has none. Only `last` 0: the argument before the
@@ -37,14 +41,20 @@ pub struct Spec {
     pub arity: i32,
     /// Its properties.
     pub flags: Flags,
+    /// How a server runs it.
+    pub handling: Handling,
     /// The positions of its keys.
     pub keys: KeySpec,
+    /// What becomes of each key; one entry: the same for all.
+    pub key_uses: &'static [KeyUse],
     /// Its group in COMMAND DOCS.
     pub group: Group,
     /// The Redis version that introduced it; for our own commands the version of Dovetail.
     pub since: &'static str,
     /// One line for COMMAND DOCS.
     pub summary: &'static str,
+    /// Its arguments, in the notation of `commands::facts`; empty: it has none.
+    pub arguments: &'static str,
     is_subcommand: bool,
 }
 

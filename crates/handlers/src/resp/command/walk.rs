@@ -8,23 +8,24 @@
 
 use commands::work::Work;
 use runtime::engine::Engine;
-use runtime::walks::Caller;
-use runtime::walks::CommandWalk;
 use runtime::walks::commands::{Flagged, STEPS_PER_BYTE, Told};
-use runtime::walks::{Slice, Source};
+use runtime::walks::{Caller, CommandWalk, Slice, Source};
 use wire::resp::{ArgIter, Keys, Spec, keys_asked};
 
 use crate::gather::Gather;
 use crate::resp::slices::begin_slices;
 
 /// COMMAND, and COMMAND INFO without names.
-pub(super) fn command_table<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+pub(in crate::resp) fn command_table<'a, E: Engine>(
+    gather: &mut Gather<'_, 'a, E>,
+    caller: Caller,
+) {
     gather.say(caller, |encoder| encoder.array_header(Spec::top_level().count()));
     let walk = CommandWalk::All { told: Told::Info, from: 0 };
     begin_slices(gather, caller, Source::Commands(walk));
 }
 
-pub(super) fn command_info<'a, E: Engine>(
+pub(in crate::resp) fn command_info<'a, E: Engine>(
     gather: &mut Gather<'_, 'a, E>,
     caller: Caller,
     names: ArgIter<'a>,
@@ -37,7 +38,7 @@ pub(super) fn command_info<'a, E: Engine>(
     begin_slices(gather, caller, Source::Commands(walk));
 }
 
-pub(super) fn command_docs<'a, E: Engine>(
+pub(in crate::resp) fn command_docs<'a, E: Engine>(
     gather: &mut Gather<'_, 'a, E>,
     caller: Caller,
     names: ArgIter<'a>,
@@ -52,7 +53,7 @@ pub(super) fn command_docs<'a, E: Engine>(
     begin_slices(gather, caller, Source::Commands(walk));
 }
 
-pub(super) fn command_get_keys<'a, E: Engine>(
+pub(in crate::resp) fn command_get_keys<'a, E: Engine>(
     gather: &mut Gather<'_, 'a, E>,
     caller: Caller,
     keys: Keys<'a>,
@@ -60,7 +61,7 @@ pub(super) fn command_get_keys<'a, E: Engine>(
     tell_keys(gather, caller, keys, None);
 }
 
-pub(super) fn command_get_keys_and_flags<'a, E: Engine>(
+pub(in crate::resp) fn command_get_keys_and_flags<'a, E: Engine>(
     gather: &mut Gather<'_, 'a, E>,
     caller: Caller,
     words: ArgIter<'a>,

@@ -21,7 +21,9 @@ use runtime::connection::reply_kind;
 use runtime::engine::Engine;
 use runtime::walks::Caller;
 use store::{Op, Request};
-use wire::resp::{ClusterRequest, Command, CommandId, ErrorReply, Flags};
+use wire::resp::{
+    BitCommand, Command, CommandId, ErrorReply, Flags, Handling, ServerCommand,
+};
 
 use super::{LengthSink, Queued, grows_to_bytes, is_write, keys_of};
 use crate::gather::Gather;
@@ -89,7 +91,7 @@ fn bound_of<E: Engine>(
             sum_bytes += queued.raw.len() as u64;
         }
         match &queued.parsed {
-            Ok(command) if is_measured(command) => {
+            Ok(command) if command.is_handled(Handling::Measured) => {
                 let left_bytes = bytes_max - sum_bytes.min(bytes_max);
                 sum_bytes += measure(gather, caller, queued, left_bytes);
                 gather.core.charge(Work::alone());
@@ -97,7 +99,7 @@ fn bound_of<E: Engine>(
                     break;
                 }
             }
-            Ok(Command::Info { .. } | Command::Operator { .. }) => {
+            Ok(Command::Server(ServerCommand::Info { .. }) | Command::Operator { .. }) => {
                 sum_bytes += OPERATOR_REPLY_BYTES;
             }
             _ if looks => sum_bytes += values_bound(gather, queued, &mut lengths),
@@ -183,37 +185,6 @@ fn measure<E: Engine>(
     sum_bytes
 }
 
-/// Whether a command's reply can only be bounded by making it. All of these commands only read.
-fn is_measured(command: &Command<'_>) -> bool {
-    matches!(
-        command,
-        Command::CommandTable
-            | Command::CommandInfo { .. }
-            | Command::CommandDocs { .. }
-            | Command::CommandList(_)
-            | Command::CommandGetKeys { .. }
-            | Command::ConfigGet { .. }
-            | Command::ClientList(_)
-            | Command::Keys { .. }
-            | Command::Scan(_)
-            | Command::KvRange(_)
-            | Command::Cluster(ClusterRequest::GetKeysInSlot { .. })
-    ) || matches!(
-        command,
-        Command::Operator {
-            id: CommandId::AclList
-                | CommandId::AclUsers
-                | CommandId::AclGetUser
-                | CommandId::SlowlogGet
-                | CommandId::HotKeysGet
-                | CommandId::HotKeysList
-                | CommandId::LatencyHistogram
-                | CommandId::CommandGetKeysAndFlags,
-            ..
-        }
-    )
-}
-
 /// Whether the reply may contain values: any command on keys that reads, or returns the written
 /// value.
 fn tells_values(queued: &Queued<'_>) -> bool {
@@ -228,7 +199,7 @@ fn tells_values(queued: &Queued<'_>) -> bool {
 /// Whether the reply may be as long as the command: it repeats a part of it, or has a number for
 /// each of its parts.
 fn may_repeat(queued: &Queued<'_>) -> bool {
-    !is_write(queued) || matches!(queued.parsed, Ok(Command::BitField { .. }))
+    !is_write(queued) || matches!(queued.parsed, Ok(Command::Bit(BitCommand::BitField { .. })))
 }
 
 /// The copied bytes of a value: beyond the output limit, middle-sized values are pinned.

@@ -20,7 +20,7 @@ use commands::rmw::{Refusal, Rmw};
 use runtime::engine::Engine;
 use store::{Op, Outcome, Pins, Request, Room, Sink};
 use wire::resp::number::float_digits;
-use wire::resp::{Command, CommandId, MSetEx};
+use wire::resp::{Command, CommandId, KeyCommand, MSetEx, StringCommand};
 
 use super::{Queued, grows_to_bytes, is_write, keys_of};
 use crate::gather::Gather;
@@ -118,11 +118,11 @@ fn plan_command<E: Engine>(
 ) {
     match (&queued.parsed, effect_of(queued)) {
         (
-            Ok(
-                Command::MSet { pairs }
-                | Command::MSetNx { pairs }
-                | Command::MSetEx(MSetEx { pairs, .. }),
-            ),
+            Ok(Command::String(
+                StringCommand::MSet { pairs }
+                | StringCommand::MSetNx { pairs }
+                | StringCommand::MSetEx(MSetEx { pairs, .. }),
+            )),
             _,
         ) => {
             for (key, value) in *pairs {
@@ -130,10 +130,15 @@ fn plan_command<E: Engine>(
                 plan_entry(gather, key, len_bytes, planned);
             }
         }
-        (Ok(Command::Rename { source, target } | Command::RenameNx { source, target }), _) => {
-            plan_copy(gather, source, target, planned)
+        (
+            Ok(Command::Key(
+                KeyCommand::Rename { source, target } | KeyCommand::RenameNx { source, target },
+            )),
+            _,
+        ) => plan_copy(gather, source, target, planned),
+        (Ok(Command::Key(KeyCommand::Copy(copy))), _) => {
+            plan_copy(gather, copy.source, copy.target, planned)
         }
-        (Ok(Command::Copy(copy)), _) => plan_copy(gather, copy.source, copy.target, planned),
         (_, Effect::Touch) => {
             for key in keys_of(queued) {
                 let len_bytes = entry_now(gather, key, planned).len_max_bytes;
@@ -246,8 +251,12 @@ fn effect_of(queued: &Queued<'_>) -> Effect {
 
 /// Whether a durable log may have to record deletes of its keys besides an entry.
 fn may_delete(queued: &Queued<'_>) -> bool {
-    let is_rename =
-        || matches!(queued.parsed, Ok(Command::Rename { .. } | Command::RenameNx { .. }));
+    let is_rename = || {
+        matches!(
+            queued.parsed,
+            Ok(Command::Key(KeyCommand::Rename { .. } | KeyCommand::RenameNx { .. }))
+        )
+    };
     matches!(effect_of(queued), Effect::Delete | Effect::Touch) || is_rename()
 }
 
@@ -264,8 +273,8 @@ fn builds_on_old_values(queued: &Queued<'_>) -> bool {
 /// The maximum length of a number that a command counts to, beyond its own bytes and the old ones.
 fn number_bytes(queued: &Queued<'_>, old_digits: u64) -> u64 {
     match queued.parsed {
-        Ok(Command::IncrBy { .. }) => INTEGER_TEXT_BYTES,
-        Ok(Command::IncrByFloat { increment, .. }) => {
+        Ok(Command::String(StringCommand::IncrBy { .. })) => INTEGER_TEXT_BYTES,
+        Ok(Command::String(StringCommand::IncrByFloat { increment, .. })) => {
             (digits_of(increment).max(old_digits) + FLOAT_MORE_BYTES).min(FLOAT_TEXT_BYTES)
         }
         _ => 0,

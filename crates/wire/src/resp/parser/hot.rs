@@ -8,7 +8,8 @@
 //!
 //! Any unusual, incomplete or malformed command returns `None` and takes the general path.
 
-use crate::resp::command::{Command, Expiry, SetCommand, SetCondition};
+use crate::resp::command::Command;
+use crate::resp::commands::{Expiry, SetCommand, SetCondition, StringCommand};
 use crate::resp::limits::Limits;
 
 const GET_FRAME: u64 = u64::from_le_bytes(*b"*2\r\n$3\r\n");
@@ -32,7 +33,7 @@ pub fn parse_hot<'a>(input: &'a [u8], limits: &Limits) -> Option<(Command<'a>, u
     let name = word_at(head, 6) | CASE_FOLD;
     if frame == GET_FRAME && name == GET_NAME {
         let (key, end) = bulk(input, KEY_LEN_AT, limits)?;
-        return Some((Command::Get { key }, end));
+        return Some((Command::String(StringCommand::Get { key }), end));
     }
     if frame == SET_FRAME && name == SET_NAME {
         let (key, value_at) = bulk(input, KEY_LEN_AT, limits)?;
@@ -47,7 +48,7 @@ pub fn parse_hot<'a>(input: &'a [u8], limits: &Limits) -> Option<(Command<'a>, u
             condition: SetCondition::Always,
             returns_old: false,
         };
-        return Some((Command::Set(set), end));
+        return Some((Command::String(StringCommand::Set(set)), end));
     }
     None
 }

@@ -1,21 +1,34 @@
-//! From arguments to a `Command`: checks names, arity and options in the same order as Redis.
+//! The commands by group: the types of each, and its parser, from arguments to a `Command`. Names,
+//! arity and options are checked in the same order as in Redis.
 //!
 //! ```text
-//!  Args ──▶ lookup: name, subcommand ──▶ arity ──▶ strings | bits | keys | server | connection
-//!                                                                            | client | cluster
+//!  Args ──▶ lookup: name, subcommand ──▶ arity ──▶ the group of its row: strings | bits | keys
+//!               | server | transactions | connection | client | cluster
 //! ```
 
 mod bits;
 mod client;
 mod cluster;
 mod connection;
-mod identity;
 mod keys;
 mod lookup;
-mod restore;
 mod server;
-mod several;
 mod strings;
+mod transactions;
+
+pub use bits::BitCommand;
+pub use client::{ClientCommand, ClientFilter, ClientQuery, KillSkipMe, PauseMode, ReplyMode};
+pub use cluster::ClusterCommand;
+pub use connection::{AuthRequest, ConnectionCommand, HelloRequest};
+pub use keys::{Copy, ExpireCondition, ExpireTime, KeyCommand, Restore, ScanRequest, Unit};
+pub use server::{
+    CommandList, ConfigPairs, FlushMode, ServerCommand, ShutdownRequest, asked_command, keys_asked,
+};
+pub(super) use strings::set_if;
+pub use strings::{
+    ExpireTtl, Expiry, InvalidTime, MSetEx, SetCommand, SetCondition, StringCommand,
+};
+pub use transactions::TransactionCommand;
 
 use super::args::{ArgIter, Args};
 use super::command::Command;
@@ -26,11 +39,6 @@ use super::parser::{Parser, parse_hot};
 use super::protocol_error::ProtocolError;
 use super::table::Group;
 use crate::Parsed;
-
-pub(super) use client::client_filter;
-pub(super) use identity::id_of;
-pub use server::{asked_command, keys_asked};
-pub(super) use strings::set_if;
 
 /// The result of [`next_command`].
 pub type NextCommand<'a> = Parsed<Result<Command<'a>, CommandError<'a>>, ProtocolError>;
@@ -75,7 +83,8 @@ pub(super) fn from_args<'a>(args: &Args<'a>) -> Result<Command<'a>, CommandError
         Group::String => strings::read(spec.id, rest),
         Group::Bitmap => bits::read(spec.id, rest),
         Group::Generic => keys::read(spec.id, rest),
-        Group::Server | Group::Transactions => server::read(spec.id, rest),
+        Group::Server => server::read(spec.id, rest),
+        Group::Transactions => transactions::read(spec.id, rest),
         Group::Connection => connection::read(spec.id, rest),
         Group::Cluster => cluster::read(spec.id, rest),
         Group::PubSub => Ok(Command::Operator { id: spec.id, args: rest }),

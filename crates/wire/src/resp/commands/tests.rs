@@ -3,9 +3,10 @@
 use super::next_command;
 use crate::Parsed;
 use crate::resp::{
-    AuthRequest, ClientFilter, ClusterRequest, Command, CommandId, ExpireCondition, ExpireTime,
-    ExpireTtl, Expiry, HelloRequest, InvalidTime, KillSkipMe, Limits, Parser, RangeRequest,
-    ScanRequest, SetCommand, SetCondition, Spec,
+    AuthRequest, ClientCommand, ClientFilter, ClusterCommand, Command, CommandId,
+    ConnectionCommand, ExpireCondition, ExpireTime, ExpireTtl, Expiry, HelloRequest, InvalidTime,
+    KeyCommand, KillSkipMe, Limits, Parser, RangeRequest, ScanRequest, ServerCommand, SetCommand,
+    SetCondition, Spec, StringCommand,
 };
 
 /// The line, split at spaces, as a multibulk.
@@ -50,7 +51,13 @@ fn check_error(line: &str, want: &str) {
 }
 
 fn set(expiry: Expiry, condition: SetCondition, returns_old: bool) -> Command<'static> {
-    Command::Set(SetCommand { key: b"k", value: b"v", expiry, condition, returns_old })
+    Command::String(StringCommand::Set(SetCommand {
+        key: b"k",
+        value: b"v",
+        expiry,
+        condition,
+        returns_old,
+    }))
 }
 
 fn at(ms: i64, relative: bool, id: CommandId) -> ExpireTime {
@@ -86,21 +93,26 @@ fn set_refuses_options_that_contradict() {
 
 #[test]
 fn getex_takes_a_time_or_persist() {
-    check("getex k", Command::GetEx { key: b"k", ttl: None });
-    let invalid = |reason| Command::GetEx { key: b"k", ttl: Some(ExpireTtl::Invalid(reason)) };
+    check("getex k", Command::String(StringCommand::GetEx { key: b"k", ttl: None }));
+    let invalid = |reason| {
+        Command::String(StringCommand::GetEx { key: b"k", ttl: Some(ExpireTtl::Invalid(reason)) })
+    };
     check("getex k ex x", invalid(InvalidTime::NotAnInteger));
     check("getex k px 0", invalid(InvalidTime::OutOfRange));
     check("getex k exat 9223372036854775807", invalid(InvalidTime::OutOfRange));
-    check("getex k persist", Command::GetEx { key: b"k", ttl: Some(ExpireTtl::Persist) });
+    check(
+        "getex k persist",
+        Command::String(StringCommand::GetEx { key: b"k", ttl: Some(ExpireTtl::Persist) }),
+    );
     let ttl = Some(ExpireTtl::At(at(5, false, CommandId::GetEx)));
-    check("getex k pxat 5", Command::GetEx { key: b"k", ttl });
+    check("getex k pxat 5", Command::String(StringCommand::GetEx { key: b"k", ttl }));
     check_error("getex k nx", "ERR syntax error");
     check_error("getex k persist ex 1", "ERR syntax error");
 }
 
 #[test]
 fn increments_become_one_command() {
-    let by = |delta, id| Command::IncrBy { key: b"k", delta, id };
+    let by = |delta, id| Command::String(StringCommand::IncrBy { key: b"k", delta, id });
     check("incr k", by(1, CommandId::Incr));
     check("decr k", by(-1, CommandId::Decr));
     check("incrby k -7", by(-7, CommandId::IncrBy));
@@ -115,7 +127,7 @@ fn expire_conditions_exclude_one_another() {
     let id = CommandId::PExpire;
     let condition = ExpireCondition { if_some: true, if_later: true, ..Default::default() };
     let expire = at(-5, true, id);
-    check("pexpire k -5 xx GT", Command::Expire { key: b"k", expire, condition });
+    check("pexpire k -5 xx GT", Command::Key(KeyCommand::Expire { key: b"k", expire, condition }));
     let nx = "ERR NX and XX, GT or LT options at the same time are not compatible";
     check_error("expire k x nx xx", nx);
     check_error("expire k 1 lt nx", nx);
@@ -128,13 +140,13 @@ fn expire_conditions_exclude_one_another() {
 #[test]
 fn keys_and_pairs_can_be_walked_again() {
     with_command("mget a b c", |command| {
-        let Command::MGet { keys } = command else { panic!("{command:?}") };
+        let Command::String(StringCommand::MGet { keys }) = command else { panic!("{command:?}") };
         assert_eq!(keys.len(), 3);
         assert_eq!(keys.collect::<Vec<_>>(), [b"a", b"b", b"c"]);
         assert_eq!(keys.collect::<Vec<_>>(), [b"a", b"b", b"c"]);
     });
     with_command("mset a 1 b 2", |command| {
-        let Command::MSet { pairs } = command else { panic!("{command:?}") };
+        let Command::String(StringCommand::MSet { pairs }) = command else { panic!("{command:?}") };
         assert_eq!(pairs.len(), 2);
         let want: [(&[u8], &[u8]); 2] = [(b"a", b"1"), (b"b", b"2")];
         assert_eq!(pairs.collect::<Vec<_>>(), want);
@@ -147,7 +159,7 @@ fn keys_and_pairs_can_be_walked_again() {
 #[test]
 fn scan_reads_its_options() {
     let scan = |cursor, pattern, count, type_name| {
-        Command::Scan(ScanRequest { cursor, pattern, count, type_name })
+        Command::Key(KeyCommand::Scan(ScanRequest { cursor, pattern, count, type_name }))
     };
     check("scan 0", scan(0, None, 10, None));
     check("scan 18446744073709551615 match * count 5", scan(u64::MAX, None, 5, None));
@@ -164,14 +176,14 @@ fn ranges_read_their_bounds_and_options() {
     let range = |start, end, limit, is_reverse, is_keys_only| {
         let mut range = RangeRequest::new(start, end).unwrap();
         (range.limit, range.is_reverse, range.is_keys_only) = (limit, is_reverse, is_keys_only);
-        Command::KvRange(range)
+        Command::Key(KeyCommand::KvRange(range))
     };
-    check("kv.range - +", range(b"-", b"+", None, false, false));
-    check("KV.RANGE [a (b", range(b"[a", b"(b", None, false, false));
-    check("kv.range - [b LIMIT 7", range(b"-", b"[b", Some(7), false, false));
-    let all = range(b"-", b"[b", Some(7), true, true);
+    check("kv.range - +", range(b"-", b"+", u64::MAX, false, false));
+    check("KV.RANGE [a (b", range(b"[a", b"(b", u64::MAX, false, false));
+    check("kv.range - [b LIMIT 7", range(b"-", b"[b", 7, false, false));
+    let all = range(b"-", b"[b", 7, true, true);
     check("kv.range - [b keysonly Limit 9 limit 7 rev REV", all);
-    check("kv.range [ ( limit 0", range(b"[", b"(", Some(0), false, false));
+    check("kv.range [ ( limit 0", range(b"[", b"(", 0, false, false));
 }
 
 #[test]
@@ -189,7 +201,8 @@ fn ranges_refuse_what_is_no_bound_or_no_option() {
 
 #[test]
 fn waits_are_refused_as_in_redis() {
-    let wanted = Command::WaitAof { is_local: true, replica_count: 2, timeout_ms: 30 };
+    let wanted =
+        Command::Key(KeyCommand::WaitAof { is_local: true, replica_count: 2, timeout_ms: 30 });
     check("waitaof 1 2 30", wanted);
     check_error("waitaof 2 0 0", "ERR value is out of range, value must between 0 and 1");
     check_error("waitaof x 0 0", "ERR value is not an integer or out of range");
@@ -201,22 +214,31 @@ fn waits_are_refused_as_in_redis() {
 
 #[test]
 fn hello_authenticates_and_names() {
-    check("hello", Command::Hello(HelloRequest::default()));
+    check("hello", Command::Connection(ConnectionCommand::Hello(HelloRequest::default())));
     let auth = Some(AuthRequest { user: Some(b"u"), password: b"p" });
     let request = HelloRequest { version: Some(3), auth, name: Some(b"n") };
-    check("HELLO 3 AUTH u p SETNAME n", Command::Hello(request));
+    check("HELLO 3 AUTH u p SETNAME n", Command::Connection(ConnectionCommand::Hello(request)));
     check_error("hello 4", "NOPROTO unsupported protocol version");
     check_error("hello x", "ERR Protocol version is not an integer or out of range");
     check_error("hello 3 auth u", "ERR Syntax error in HELLO option 'auth'");
-    check("auth p", Command::Auth(AuthRequest { user: None, password: b"p" }));
-    check("auth u p", Command::Auth(AuthRequest { user: Some(b"u"), password: b"p" }));
+    check(
+        "auth p",
+        Command::Connection(ConnectionCommand::Auth(AuthRequest { user: None, password: b"p" })),
+    );
+    check(
+        "auth u p",
+        Command::Connection(ConnectionCommand::Auth(AuthRequest {
+            user: Some(b"u"),
+            password: b"p",
+        })),
+    );
     check_error("auth a b c", "ERR syntax error");
 }
 
 #[test]
 fn client_filters_can_be_read_again() {
     with_command("client kill addr 1.2.3.4:5 skipme no user u id 7 type SLAVE", |command| {
-        let Command::ClientKill(query) = command else { panic!("{command:?}") };
+        let Command::Client(ClientCommand::Kill(query)) = command else { panic!("{command:?}") };
         let want = ClientFilter {
             id: Some(7),
             type_name: Some("replica"),
@@ -228,12 +250,12 @@ fn client_filters_can_be_read_again() {
         assert_eq!(query.filter(), want);
     });
     with_command("client kill 1.2.3.4:5", |command| {
-        let Command::ClientKill(query) = command else { panic!("{command:?}") };
+        let Command::Client(ClientCommand::Kill(query)) = command else { panic!("{command:?}") };
         assert!(query.filter().old_form);
         assert_eq!(query.filter().skip_me, KillSkipMe::No);
     });
     with_command("client list id 3 4", |command| {
-        let Command::ClientList(query) = command else { panic!("{command:?}") };
+        let Command::Client(ClientCommand::List(query)) = command else { panic!("{command:?}") };
         let ids = query.filter().ids.expect("ids were given");
         assert_eq!(ids.collect::<Vec<_>>(), [b"3", b"4"]);
     });
@@ -325,7 +347,9 @@ fn getkeys_finds_the_keys_of_other_commands() {
     ];
     for (line, want) in cases {
         with_command(&format!("command getkeys {line}"), |command| {
-            let Command::CommandGetKeys { keys } = command else { panic!("{command:?}") };
+            let Command::Server(ServerCommand::CommandGetKeys { keys }) = command else {
+                panic!("{command:?}")
+            };
             assert_eq!(keys.len(), want.len(), "{line}");
             assert_eq!(keys.collect::<Vec<_>>(), want, "{line}");
         });
@@ -338,16 +362,16 @@ fn getkeys_finds_the_keys_of_other_commands() {
 #[test]
 fn cluster_subcommands_check_their_slots() {
     let cluster = Command::Cluster;
-    check("cluster slots", cluster(ClusterRequest::Slots));
-    check("CLUSTER KEYSLOT a", cluster(ClusterRequest::KeySlot { key: b"a" }));
-    let keys = ClusterRequest::GetKeysInSlot { slot: 16383, count: 7 };
+    check("cluster slots", cluster(ClusterCommand::Slots));
+    check("CLUSTER KEYSLOT a", cluster(ClusterCommand::KeySlot { key: b"a" }));
+    let keys = ClusterCommand::GetKeysInSlot { slot: 16383, count: 7 };
     check("cluster getkeysinslot 16383 7", cluster(keys));
-    check("cluster countkeysinslot 0", cluster(ClusterRequest::CountKeysInSlot { slot: 0 }));
+    check("cluster countkeysinslot 0", cluster(ClusterCommand::CountKeysInSlot { slot: 0 }));
     let id = CommandId::ClusterSlaves;
-    check("cluster slaves x", cluster(ClusterRequest::Replicas { node: b"x", id }));
+    check("cluster slaves x", cluster(ClusterCommand::Replicas { node: b"x", id }));
     let id = CommandId::ClusterMeet;
-    check("cluster meet a 1", cluster(ClusterRequest::Administer { id }));
-    check("readonly", Command::ReadOnly);
+    check("cluster meet a 1", cluster(ClusterCommand::Administer { id }));
+    check("readonly", Command::Cluster(ClusterCommand::ReadOnly));
     check_error("cluster countkeysinslot x", "ERR value is not an integer or out of range");
     check_error("cluster countkeysinslot 16384", "ERR Invalid slot");
     check_error("cluster getkeysinslot 5 -1", "ERR Invalid slot or number of keys");

@@ -8,6 +8,39 @@ use crate::resp::error::ErrorReply;
 use crate::resp::number::parse_i64;
 use crate::resp::table::CommandId;
 
+#[expect(missing_docs, reason = "each variant quotes the syntax that names its fields")]
+/// A command on the bits of a string.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum BitCommand<'a> {
+    /// `SETBIT key offset bit`; the offset is parsed once the longest value is known, and an
+    /// invalid bit is reported only after it.
+    SetBit { key: &'a [u8], offset: &'a [u8], bit: Option<bool> },
+    /// `GETBIT key offset`.
+    GetBit { key: &'a [u8], offset: &'a [u8] },
+    /// `BITCOUNT key [start end [BYTE|BIT]]`.
+    BitCount { key: &'a [u8], range: Option<BitRange> },
+    /// `BITPOS key bit [start [end [BYTE|BIT]]]`.
+    BitPos { key: &'a [u8], search: BitSearch },
+    /// `BITOP operation target source [source ...]`.
+    BitOp { operation: BitOperation, target: &'a [u8], sources: Keys<'a> },
+    /// BITFIELD and BITFIELD_RO; the actions are parsed by `FieldActions`.
+    BitField { key: &'a [u8], actions: ArgIter<'a>, id: CommandId },
+}
+
+impl BitCommand<'_> {
+    /// The row of the table it came from.
+    pub fn id(&self) -> CommandId {
+        match self {
+            BitCommand::SetBit { .. } => CommandId::SetBit,
+            BitCommand::GetBit { .. } => CommandId::GetBit,
+            BitCommand::BitCount { .. } => CommandId::BitCount,
+            BitCommand::BitPos { .. } => CommandId::BitPos,
+            BitCommand::BitOp { .. } => CommandId::BitOp,
+            BitCommand::BitField { id, .. } => *id,
+        }
+    }
+}
+
 #[inline(never)]
 pub(super) fn read(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
     let args = &mut rest;
@@ -19,18 +52,20 @@ pub(super) fn read(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
                 1 => Some(true),
                 _ => None,
             });
-            Command::SetBit { key, offset, bit }
+            Command::Bit(BitCommand::SetBit { key, offset, bit })
         }
-        CommandId::GetBit => Command::GetBit { key: next(args), offset: next(args) },
+        CommandId::GetBit => {
+            Command::Bit(BitCommand::GetBit { key: next(args), offset: next(args) })
+        }
         CommandId::BitCount => return count(rest),
         CommandId::BitPos => return position(rest),
         CommandId::BitOp => {
             let (word, target) = (next(args), next(args));
             let operation = BitOperation::read(word, args.len())?;
-            Command::BitOp { operation, target, sources: Keys::all(rest) }
+            Command::Bit(BitCommand::BitOp { operation, target, sources: Keys::all(rest) })
         }
         CommandId::BitField | CommandId::BitFieldRo => {
-            Command::BitField { key: next(args), actions: rest, id }
+            Command::Bit(BitCommand::BitField { key: next(args), actions: rest, id })
         }
         _ => return Err(ErrorReply::Syntax),
     })
@@ -47,7 +82,7 @@ fn count(mut rest: ArgIter<'_>) -> Read<'_> {
         }
         _ => return Err(ErrorReply::Syntax),
     };
-    Ok(Command::BitCount { key, range })
+    Ok(Command::Bit(BitCommand::BitCount { key, range }))
 }
 
 fn position(mut rest: ArgIter<'_>) -> Read<'_> {
@@ -72,5 +107,5 @@ fn position(mut rest: ArgIter<'_>) -> Read<'_> {
         search.end = parse_i64(end).ok_or(ErrorReply::NotAnInteger)?;
         search.has_end = true;
     }
-    Ok(Command::BitPos { key, search })
+    Ok(Command::Bit(BitCommand::BitPos { key, search }))
 }
