@@ -61,9 +61,9 @@ use sessions::slow_log::is_timed_alone;
 use store::request::{Expiry, Op};
 use wire::Parsed;
 use wire::resp::{
-    Command, CommandError, CommandId, ConnectionCommand, ErrorCode, ErrorReply, Flags,
-    Group, Handling, KeyCommand, Limits, Parser, ProtocolError, StringCommand,
-    TransactionCommand, next_command,
+    Command, CommandError, CommandId, ConnectionCommand, ErrorCode, ErrorReply, Flags, Group,
+    Handling, KeyCommand, Limits, Parser, ProtocolError, StringCommand, TransactionCommand,
+    next_command,
 };
 
 use crate::gather::pace::SHORT_COMMAND_BYTES_MAX;
@@ -354,18 +354,18 @@ fn must_wait<'a, E: Engine>(
     slot: usize,
     id: Option<CommandId>,
 ) -> bool {
-    if !gather.core.is_paused {
-        return false;
-    }
-    let (_, writes_only) = gather.core.shared.paused();
+    let Some(pause) = gather.core.pauses.current() else { return false };
     let Some(id) = id else { return false };
     let flags = id.spec().flags;
     let is_exempt = matches!(id.name().split('|').next(), Some("client" | "quit" | "auth"));
     let connection = &mut gather.core.connections[slot];
     let writes_at_exec = || connection.transaction().is_some_and(|it| it.has_writes);
     let writes = || flags.contains(Flags::WRITE) || id == CommandId::Exec && writes_at_exec();
-    let must_wait = !is_exempt && (!writes_only || writes());
-    connection.is_held |= must_wait;
+    let must_wait = !is_exempt && (!pause.writes_only || writes());
+    if must_wait {
+        connection.is_held = true;
+        gather.core.pauses.hold();
+    }
     must_wait
 }
 

@@ -201,7 +201,7 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
     fn take_rare(&mut self, id: RequestId, want: Want, op: Op<'a>) {
         let command = command_of(&op);
         self.count(command);
-        if self.core.is_paused && op.changes_data() {
+        if self.core.pauses.current().is_some() && op.changes_data() {
             self.core.counters().native.busy.add(1);
             return self.direct(&Reply::new(id, Status::Busy));
         }

@@ -113,7 +113,7 @@ impl Desk {
         let frame = admit_frame(service, arrival, outlet)?;
         let sender = arrival.0;
         if frame.header.kind == Kind::Requests
-            && !service.core.is_paused_for_all
+            && !service.core.pauses.is_for_all()
             && let Some(place) =
                 self.known.find(&service.shop.sessions, frame.header.session, sender)
         {

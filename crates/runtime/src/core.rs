@@ -20,6 +20,7 @@ use sessions::event_stream::Lines;
 use wire::memcached::EventTopics;
 
 use crate::connection::{Connection, Ending, ProtocolState};
+use crate::pause::Pauses;
 use crate::shared::Shared;
 use crate::slab::Slab;
 use flushing::Flushing;
@@ -114,10 +115,8 @@ pub struct Core {
     pub has_limited_users: bool,
     /// The answers of all doors, as of the last check.
     pub doors: Answers,
-    /// Some commands have to wait (CLIENT PAUSE).
-    pub is_paused: bool,
-    /// All commands have to wait.
-    pub is_paused_for_all: bool,
+    /// CLIENT PAUSE.
+    pub pauses: Pauses,
     /// Whether any client tracks, or is about to.
     pub is_tracked: bool,
     /// Disables the fast path while CLIENT PAUSE or tracking is active.
@@ -194,8 +193,7 @@ impl Core {
             flushing: Flushing::default(),
             has_limited_users: shared.acl().table().has_limited_users(),
             doors: shared.doors(),
-            is_paused: false,
-            is_paused_for_all: false,
+            pauses: Pauses::default(),
             is_tracked: false,
             has_exceptions: false,
             telling: Telling::default(),
@@ -408,7 +406,7 @@ impl Core {
 
     /// Called when a condition that keeps plain commands from the fast path has changed.
     pub fn note_exceptions(&mut self) {
-        self.has_exceptions = self.is_paused || self.is_tracked;
+        self.has_exceptions = self.pauses.current().is_some() || self.is_tracked;
     }
 
     /// Checks the rights of connections again if the users have changed.

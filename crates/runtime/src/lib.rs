@@ -16,6 +16,7 @@ pub mod live;
 pub mod mailbox;
 pub mod moving;
 pub mod observations;
+pub mod pause;
 pub mod reply_sink;
 pub mod shared;
 pub mod shm_client;

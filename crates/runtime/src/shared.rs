@@ -59,6 +59,7 @@ use crate::connection::RECORD_BYTES;
 use crate::live::Live;
 use crate::mailbox::{Control, Mailbox, open_mailbox};
 use crate::observations::Observations;
+use crate::pause::Pause;
 use crate::slo::Slo;
 use crate::warm::Warm;
 
@@ -716,17 +717,20 @@ impl Shared {
         })
     }
 
-    /// CLIENT PAUSE and UNPAUSE (a time that has passed).
-    pub fn pause(&self, until: UnixMillis, writes_only: bool) {
+    /// CLIENT PAUSE; `None`: CLIENT UNPAUSE.
+    pub fn pause(&self, pause: Option<Pause>) {
+        let (until, writes_only) =
+            pause.map_or((UnixMillis(0), false), |it| (it.until, it.writes_only));
         self.pause_writes_only.store(writes_only, Ordering::Relaxed);
         self.pause_until.store(until.0, Ordering::Release);
         self.wake_all();
     }
 
-    /// Until when commands wait, and whether only writes do.
-    pub fn paused(&self) -> (UnixMillis, bool) {
+    /// The pause that lasts at a time.
+    pub fn paused(&self, now: UnixMillis) -> Option<Pause> {
         let until = UnixMillis(self.pause_until.load(Ordering::Acquire));
-        (until, self.pause_writes_only.load(Ordering::Relaxed))
+        let writes_only = self.pause_writes_only.load(Ordering::Relaxed);
+        (until > now).then_some(Pause { until, writes_only })
     }
 
     /// The addresses, once ports are resolved.

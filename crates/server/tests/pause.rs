@@ -56,3 +56,28 @@ fn a_server_that_ends_waits_for_no_pause() {
     // A write that was held is not run: its client may have to ask another server for it.
     assert_eq!((writer.read_to_end(), idle.read_to_end()), (Vec::new(), Vec::new()));
 }
+
+#[test]
+fn a_pause_that_is_lifted_in_its_own_round_holds_nothing() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    for mode in ["ALL", "WRITE"] {
+        client.ask(
+            format!("CLIENT PAUSE 3600000 {mode}\r\nCLIENT UNPAUSE\r\nGET a\r\nSET b 1\r\n"),
+            "+OK\r\n+OK\r\n$-1\r\n+OK\r\n",
+        );
+    }
+}
+
+/// The round takes longer than the pause that begins in it.
+#[test]
+fn a_pause_that_ends_before_its_round_does_lets_commands_go_on() {
+    let server = TestServer::start();
+    let (mut first, mut other) = (server.resp(), server.resp());
+    let keys = " k".repeat(5_000);
+    for _ in 0..20 {
+        first.send(format!("MGET{keys}\r\nCLIENT PAUSE 1 WRITE\r\nSET a 1\r\n"));
+        other.ask("SET b 1\r\n", "+OK\r\n");
+        first.expect(format!("*5000\r\n{}+OK\r\n+OK\r\n", "$-1\r\n".repeat(5_000)));
+    }
+}

@@ -181,8 +181,6 @@ pub struct Worker<E, P> {
     /// Whether some items have an expiry, as of `expiring_checked_at`.
     is_expiring: bool,
     expiring_checked_at: UnixMillis,
-    /// The pause of the last round: until when, and whether of writes only.
-    pause_seen: Option<(UnixMillis, bool)>,
     is_draining: bool,
     /// Rare work with which the next round begins.
     due: Vec<Due>,
@@ -334,7 +332,6 @@ impl<E: Home, P: Poller> Worker<E, P> {
             gathers_since: now,
             is_expiring: false,
             expiring_checked_at: UnixMillis(0),
-            pause_seen: None,
             is_draining: false,
             due: Vec::new(),
             poll,
@@ -465,9 +462,14 @@ impl<E: Home, P: Poller> Worker<E, P> {
         {
             sleep = sleep.min(SLEEP_MAX_WAITING);
         }
-        let (paused_until, _) = shared.paused();
+        let paused = shared.paused(self.core.now);
+        if self.core.pauses.holds() && paused.is_none() {
+            return Duration::ZERO; // What it holds may go on (P1).
+        }
         let rested_at = self.core.resting.next_at();
-        for at in [shared.flush_at(), Some(paused_until), rested_at].into_iter().flatten() {
+        for at in
+            [shared.flush_at(), paused.map(|pause| pause.until), rested_at].into_iter().flatten()
+        {
             if at > self.core.now {
                 sleep = sleep.min(Duration::from_millis(at.0 - self.core.now.0));
             }
@@ -635,13 +637,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 Some(_) => tracing::warn!("flush_all came due, and not all shards were flushed"),
             }
         }
-        let (paused_until, writes_only) = self.core.shared.paused();
-        self.core.is_paused_for_all = paused_until > self.core.now && !writes_only;
-        self.core.is_paused = paused_until > self.core.now;
+        self.core.pauses.set(self.core.shared.paused(self.core.now));
         self.core.note_exceptions();
-        let pause = self.core.is_paused.then_some((paused_until, writes_only));
-        // Another pause may hold less than the one before.
-        if std::mem::replace(&mut self.pause_seen, pause).is_some_and(|seen| Some(seen) != pause) {
+        if self.core.pauses.take_over() {
             self.resume_all();
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use base::UnixMillis;
 use counters::CommandIndex;
 use runtime::engine::Engine;
+use runtime::pause::Pause;
 use runtime::walks::Caller;
 use sessions::clients::{Client, ClientNames};
 use sessions::tracking::Tracker;
@@ -62,17 +63,11 @@ pub(super) fn run_client<'a, E: Engine>(
             gather.say(caller, |encoder| encoder.ok());
         }
         ClientCommand::Pause { timeout_ms, mode } => {
-            gather.settle(caller.slot);
             let until = UnixMillis(gather.core.now.0.saturating_add(timeout_ms));
-            gather.core.shared.pause(until, mode == PauseMode::Write);
-            gather.core.is_paused = until > gather.core.now;
-            gather.core.note_exceptions();
-            gather.say(caller, |encoder| encoder.ok());
+            let writes_only = mode == PauseMode::Write;
+            pause(gather, caller, Some(Pause { until, writes_only }));
         }
-        ClientCommand::Unpause => {
-            gather.core.shared.pause(UnixMillis(0), false);
-            gather.say(caller, |encoder| encoder.ok());
-        }
+        ClientCommand::Unpause => pause(gather, caller, None),
     }
 }
 
@@ -92,6 +87,15 @@ pub(super) fn client_operate<'a, E: Engine>(
         _ => return track(gather, caller, id, args),
     };
     gather.fail(caller, &error);
+}
+
+/// CLIENT PAUSE and UNPAUSE: what follows in this round is held, or goes on, already.
+fn pause<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, pause: Option<Pause>) {
+    gather.settle(caller.slot);
+    gather.core.shared.pause(pause);
+    gather.core.pauses.set(pause.filter(|pause| pause.until > gather.core.now));
+    gather.core.note_exceptions();
+    gather.say(caller, |encoder| encoder.ok());
 }
 
 pub(super) fn help<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, lines: &[&str]) {

@@ -25,8 +25,8 @@ use runtime::engine::Engine;
 use runtime::walks::Caller;
 use wire::Parsed;
 use wire::resp::{
-    Command, CommandError, CommandId, Elsewhere, ErrorReply, Flags, Handling,
-    KeyCommand, Keys, Limits, Parser, ServerCommand,
+    Command, CommandError, CommandId, Elsewhere, ErrorReply, Flags, Handling, KeyCommand, Keys,
+    Limits, Parser, ServerCommand,
 };
 
 use crate::gather::Gather;

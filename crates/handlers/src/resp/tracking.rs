@@ -155,7 +155,7 @@ impl<'a> Wanted<'a> {
 /// connections may not.
 #[cold]
 pub(super) fn is_unexceptional<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize) -> bool {
-    !gather.core.is_paused && !tracks(gather, slot) && !listens_only(gather, slot)
+    gather.core.pauses.current().is_none() && !tracks(gather, slot) && !listens_only(gather, slot)
 }
 
 /// Whether the connection's client tracks.

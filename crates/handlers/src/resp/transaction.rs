@@ -32,8 +32,8 @@ use sessions::slow_log::is_timed_alone;
 use store::{Op, Outcome, Pins, Request, Sink};
 use wire::Parsed;
 use wire::resp::{
-    BitCommand, Command, CommandError, CommandId, ConnectionCommand, ErrorReply,
-    FieldActions, Flags, Handling, KeyCommand, Keys, Limits, Parser, ServerCommand, StringCommand,
+    BitCommand, Command, CommandError, CommandId, ConnectionCommand, ErrorReply, FieldActions,
+    Flags, Handling, KeyCommand, Keys, Limits, Parser, ServerCommand, StringCommand,
     TransactionCommand, dump, next_command, read_offset,
 };
 

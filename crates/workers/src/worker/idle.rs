@@ -103,7 +103,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         connection.ending != Ending::Now
             && !is_served
             && connection.exchange.is_none()
-            && !self.core.is_paused
+            && self.core.pauses.current().is_none()
             && !connection.client.is_subscribed()
             && !self.core.shared.monitors().has(connection.client.id)
             && !self.core.shared.event_stream().has(connection.client.id)

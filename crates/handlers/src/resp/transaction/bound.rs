@@ -21,9 +21,7 @@ use runtime::connection::reply_kind;
 use runtime::engine::Engine;
 use runtime::walks::Caller;
 use store::{Op, Request};
-use wire::resp::{
-    BitCommand, Command, CommandId, ErrorReply, Flags, Handling, ServerCommand,
-};
+use wire::resp::{BitCommand, Command, CommandId, ErrorReply, Flags, Handling, ServerCommand};
 
 use super::{LengthSink, Queued, grows_to_bytes, is_write, keys_of};
 use crate::gather::Gather;
