@@ -374,10 +374,11 @@ impl Connection {
         Door::of(self.client.protocol, self.tls.is_some(), &self.client.peer)
     }
 
-    /// Whether it arrived before its door required a login, or has logged in.
+    /// Whether it may stay when its door is no longer open to strangers: it has logged in with a
+    /// password.
     pub fn is_known(&self) -> bool {
         match &self.protocol_state {
-            ProtocolState::Resp(resp) => resp.pass.is_logged_in(),
+            ProtocolState::Resp(resp) => resp.pass.has_shown_password(),
             ProtocolState::Memcached(memcached) => !memcached.needs_auth,
         }
     }

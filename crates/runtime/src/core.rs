@@ -436,9 +436,9 @@ impl Core {
         }
     }
 
-    /// Handles a client from beyond loopback that has not logged in, when the last password was
-    /// removed: it is answered like one that connects now.
-    fn turn_away_stranger(&mut self, slot: usize) {
+    /// Handles a client from beyond loopback that has shown no password, where strangers are let in
+    /// from loopback only: it is answered like one that connects now. True: its connection ends.
+    pub fn turn_away_stranger(&mut self, slot: usize) -> bool {
         let connection = &self.connections[slot];
         let access = self.doors.of(connection.door());
         let is_stranger = access == Access::LoopbackOnly
@@ -454,6 +454,7 @@ impl Core {
             connection.ending = Ending::AfterFlush;
             self.touch(slot);
         }
+        is_stranger
     }
 
     /// Checks one connection; also one that arrives from another worker, which may not have seen a

@@ -393,6 +393,12 @@ fn in_a_namespace_strangers_are_denied_as_the_last_password_goes() {
     let (mut known, mut unknown) = (Client::connect(resp), Client::connect(resp));
     known.ask("AUTH x\r\n", "+OK\r\n");
     unknown.ask("PING\r\n", "-NOAUTH Authentication required.\r\n");
+    boss.does("ACL SETUSER al on >pw +get +reset +auth +hello ~a");
+    let forgetful = ["RESET", "AUTH default x", "HELLO 3 AUTH default x", "RESET"].map(|forget| {
+        let mut al = Client::connect(resp);
+        al.ask("AUTH al pw\r\n", "+OK\r\n");
+        (al, forget)
+    });
     let mut unknown_memcached = Client::connect(memcached);
     unknown_memcached.ask("get k\r\n", "CLIENT_ERROR unauthenticated\r\n");
     boss.does("CONFIG SET requirepass \"\"");
@@ -405,6 +411,13 @@ fn in_a_namespace_strangers_are_denied_as_the_last_password_goes() {
         assert!(said.starts_with("CLIENT_ERROR protected mode"), "{said}");
     }
     known.ask("GET k\r\n", "$-1\r\n");
+    // A client that gives its user up is a stranger, and no command behind runs.
+    for (mut al, forget) in forgetful {
+        al.ask("GET a\r\n", "$-1\r\n");
+        al.send(format!("{forget}\r\nCONFIG SET requirepass mine\r\n"));
+        let said = String::from_utf8(al.read_to_end()).unwrap();
+        assert!(said.starts_with("-DENIED ") && said.lines().count() == 1, "{forget}: {said}");
+    }
     assert_eq!(knock_udp(&server, FAR, UdpDrop::Protected), Found::Shut);
     let native = UdpSocket::bind((FAR, 0)).unwrap();
     native.connect(far(server.server().native_addr())).unwrap();
@@ -416,7 +429,7 @@ fn in_a_namespace_strangers_are_denied_as_the_last_password_goes() {
     let near = |at: Option<SocketAddr>| SocketAddr::from(([127, 0, 0, 1], at.unwrap().port()));
     assert_eq!(knock_resp(tcp(near(server.server().resp_addr()))), Found::Served);
     assert_eq!(knock_memcached(tcp(near(server.server().memcached_addr()))), Found::Served);
-    assert_eq!(server.server().shared().totals().doors.protected, 5);
+    assert_eq!(server.server().shared().totals().doors.protected, 9);
     boss.does("CONFIG SET requirepass y");
     Client::connect(resp).ask("AUTH y\r\n", "+OK\r\n");
     let mut guessing: Vec<Client> = (0..100).map(|_| Client::connect(resp)).collect();

@@ -64,10 +64,12 @@ fn run_hello<'a, E: Engine>(
         Some(3) => Protocol::Resp3,
         Some(_) => return gather.fail(caller, &ErrorReply::NoProtocol),
     };
-    if let Some(auth) = &hello.auth
-        && let Err(error) = log_in(gather, caller, auth)
-    {
-        return gather.fail(caller, &error);
+    if let Some(auth) = &hello.auth {
+        match log_in(gather, caller, auth) {
+            Ok(Login::Admitted) => {}
+            Ok(Login::TurnedAway) => return,
+            Err(error) => return gather.fail(caller, &error),
+        }
     }
     if gather.core.connections[caller.slot].resp().pass.needs_auth() {
         return gather.fail(caller, &ErrorReply::HelloNoAuth);
@@ -110,16 +112,24 @@ fn run_auth<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, auth:
         return gather.fail(caller, &ErrorReply::AuthWithoutPassword);
     }
     match log_in(gather, caller, auth) {
-        Ok(()) => gather.say(caller, |encoder| encoder.ok()),
+        Ok(Login::Admitted) => gather.say(caller, |encoder| encoder.ok()),
+        Ok(Login::TurnedAway) => {}
         Err(error) => gather.fail(caller, &error),
     }
+}
+
+/// What becomes of a client that a user admits.
+enum Login {
+    Admitted,
+    /// The door is closed to it: it was told so, and its connection ends.
+    TurnedAway,
 }
 
 fn log_in<'a, E: Engine>(
     gather: &mut Gather<'_, 'a, E>,
     caller: Caller,
     auth: &AuthRequest<'a>,
-) -> Result<(), ErrorReply<'static>> {
+) -> Result<Login, ErrorReply<'static>> {
     gather.settle(caller.slot);
     gather.core.counters().auth_attempts.add(1);
     let origin = Origin::of(&gather.core.connections[caller.slot].client.peer);
@@ -136,6 +146,10 @@ fn log_in<'a, E: Engine>(
             return Err(NO_ROOM_FOR_NAME);
         }
         connection.resp().pass.log_in(user, &table);
+        // A user without a password admits those from loopback alone.
+        if gather.core.turn_away_stranger(caller.slot) {
+            return Ok(Login::TurnedAway);
+        }
         // The table may be newer than this worker's.
         gather.core.renew_passes();
         // A MONITOR of the previous user does not continue for this one.
@@ -144,7 +158,7 @@ fn log_in<'a, E: Engine>(
         if is_to_close && *ending != Ending::Now {
             *ending = Ending::AfterFlush;
         }
-        return Ok(());
+        return Ok(Login::Admitted);
     }
     note_failed_login(gather, caller, auth);
     Err(ErrorReply::WrongPassword)
@@ -167,6 +181,9 @@ fn reset<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
     let client_id = gather.core.connections[caller.slot].client.id;
     gather.core.shared.monitors().remove(client_id);
     gather.core.shared.tracking().forget(client_id);
+    if gather.core.turn_away_stranger(caller.slot) {
+        return;
+    }
     let caller = Caller { is_quiet: false, ..caller };
     gather.say(caller, |encoder| encoder.simple("RESET"));
 }

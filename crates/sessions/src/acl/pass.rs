@@ -31,6 +31,7 @@ pub struct Pass {
     /// The checks that follow from it, by the table that was looked at last.
     pub standing: Standing,
     is_logged_in: bool,
+    has_shown_password: bool,
     /// `None`: the default user.
     user: Option<Arc<User>>,
 }
@@ -38,7 +39,12 @@ pub struct Pass {
 impl Default for Pass {
     /// The pass of a connection without a user.
     fn default() -> Pass {
-        Pass { standing: Standing::NeedsAuth, is_logged_in: false, user: None }
+        Pass {
+            standing: Standing::NeedsAuth,
+            is_logged_in: false,
+            has_shown_password: false,
+            user: None,
+        }
     }
 }
 
@@ -46,14 +52,15 @@ impl Pass {
     /// The pass of a new connection.
     pub fn new(table: &Table) -> Pass {
         let is_logged_in = table.default().takes_anybody();
-        let mut pass = Pass { standing: Standing::NeedsAuth, is_logged_in, user: None };
+        let mut pass = Pass { is_logged_in, ..Pass::default() };
         pass.judge(table);
         pass
     }
 
-    /// Records a login with the right password of `user`.
+    /// Records a login with the right password of `user`, or with any if it has none.
     pub fn log_in(&mut self, user: &Arc<User>, table: &Table) {
         self.is_logged_in = true;
+        self.has_shown_password = !user.takes_anybody();
         self.user = (user.id != 0).then(|| Arc::clone(user));
         self.judge(table);
     }
@@ -79,9 +86,9 @@ impl Pass {
         self.user.as_ref().unwrap_or(table.default())
     }
 
-    /// Whether it has logged in, or connected when no login was needed.
-    pub fn is_logged_in(&self) -> bool {
-        self.is_logged_in
+    /// Whether it was got with a password, and so stays when the last password goes.
+    pub fn has_shown_password(&self) -> bool {
+        self.has_shown_password
     }
 
     /// Whether it has to log in first.
