@@ -79,7 +79,7 @@ pub enum Rmw<'a> {
         /// NX, XX, GT, LT.
         condition: ExpireCondition,
     },
-    /// PERSIST.
+    /// PERSIST, and GETEX with it: a key without an expiry does not change.
     Persist,
     /// memcached's append: an absent key is refused.
     Join(Bounded<'a>, Side),
@@ -317,7 +317,7 @@ impl Update for Rmw<'_> {
     fn usage(&self) -> Use {
         match self {
             Rmw::MetaGet(get) if get.regard != Regard::Read => Use::NoRead,
-            Rmw::MetaGet(_) | Rmw::SetExpiry(_) => Use::Read,
+            Rmw::MetaGet(_) | Rmw::SetExpiry(_) | Rmw::Persist => Use::Read,
             Rmw::Increase(_)
             | Rmw::Decrease(_)
             | Rmw::MetaIncrease(_)

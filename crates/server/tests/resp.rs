@@ -594,6 +594,10 @@ fn a_watched_key_that_changed_stops_the_transaction() {
     second.ask("SET b 1\r\n", "+OK\r\n");
     first.ask("EXEC\r\nGET a\r\n", "*-1\r\n$1\r\n1\r\n");
     first.ask("WATCH a\r\nMULTI\r\nSET a 2\r\nEXEC\r\n", "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n");
+    // What takes no expiry away changes nothing.
+    first.ask("WATCH a\r\n", "+OK\r\n");
+    second.ask("PERSIST a\r\nGETEX a PERSIST\r\n", ":0\r\n$1\r\n2\r\n");
+    first.ask("MULTI\r\nSET a 2\r\nEXEC\r\n", "+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n");
     first.ask("WATCH a\r\nUNWATCH\r\n", "+OK\r\n+OK\r\n");
     second.ask("SET a 3\r\n", "+OK\r\n");
     first.ask("MULTI\r\nGET a\r\nEXEC\r\n", "+OK\r\n+QUEUED\r\n*1\r\n$1\r\n3\r\n");

@@ -82,6 +82,7 @@ fn expiry_changes_only_keys_that_exist() {
     check(expire(ExpireCondition { if_later: true, ..any }), Some(b"v"), touch, b"");
     check(expire(ExpireCondition { if_earlier: true, ..any }), Some(b"v"), Verdict::Keep, b"");
     check(Rmw::SetExpiry(Some(at)), None, Verdict::Keep, b"");
+    check(Rmw::SetExpiry(Some(at)), Some(b"v"), Verdict::Touch { expires_at: Some(at) }, b"");
     check(Rmw::SetExpiry(None), Some(b"v"), Verdict::Touch { expires_at: None }, b"");
     check(Rmw::Persist, Some(b"v"), Verdict::Touch { expires_at: None }, b"");
     check(Rmw::Persist, None, Verdict::Keep, b"");

@@ -188,7 +188,7 @@ fn memory(section: &mut Section<'_>) {
     section.line("mem_clients_normal", buffers_bytes);
     let uncommitted = shared.data().map_or(0, |data| data.durable().stats().uncommitted_bytes);
     section.line("mem_aof_buffer", uncommitted);
-    section.line("mem_allocator", "libc");
+    section.line("mem_allocator", "jemalloc");
     section.line("active_defrag_running", 0);
     section.line("lazyfree_pending_objects", 0);
     section.line("dovetail_eviction", config.eviction_name());

@@ -133,16 +133,16 @@ fn get_ex<'a, E: Engine>(
     key: &'a [u8],
     ttl: Option<ExpireTtl>,
 ) {
-    let expires_at = match ttl {
+    let update = match ttl {
         None => return gather.single(caller, key, Op::Get, Shape::Value),
-        Some(ExpireTtl::Persist) => None,
+        Some(ExpireTtl::Persist) => Rmw::Persist,
         Some(ExpireTtl::At(expire)) => match expire.absolute(gather.core.now) {
-            Some(at) => Some(at),
+            Some(at) => Rmw::SetExpiry(Some(at)),
             None => return refuse_get_ex(gather, caller, key, InvalidTime::OutOfRange),
         },
         Some(ExpireTtl::Invalid(reason)) => return refuse_get_ex(gather, caller, key, reason),
     };
-    gather.single(caller, key, Op::Update(Rmw::SetExpiry(expires_at)), Shape::OldValue);
+    gather.single(caller, key, Op::Update(update), Shape::OldValue);
     gather.weigh();
 }
 
