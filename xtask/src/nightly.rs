@@ -74,7 +74,9 @@ pub fn run(root: &Path, args: Args) -> bool {
     let mut is_good = true;
     let moved = moved_steps(root, &mut report);
     // This comes after the clients, whose first step builds the binary.
-    let clients = routed_clients(root, &mut report).into_iter().chain([attack_step(root, args)]);
+    let clients = routed_clients(root, &mut report)
+        .into_iter()
+        .chain([attack_step(root, args), crowded_attack_step(root)]);
     let advisories = advisories(&mut report);
     for step in moved.into_iter().chain(steps(root, args)).chain(clients).chain(advisories) {
         is_good &= report.take(&step, root);
@@ -151,13 +153,23 @@ fn routed_clients(root: &Path, report: &mut Report) -> Vec<Step> {
 
 /// Every shape with every cap and login, against a release build.
 fn attack_step(root: &Path, args: Args) -> Step {
+    attack_by(root, "attack", &format!("--at-once 2 --seconds {}", args.attack_seconds))
+}
+
+/// What no ledger books adds up over workers.
+fn crowded_attack_step(root: &Path) -> Step {
+    attack_by(
+        root,
+        "attack: 16 workers",
+        "--threads 16 --caps 96m,256m --seconds 10 --shapes unlike-clients,half-lengths",
+    )
+}
+
+fn attack_by(root: &Path, name: &'static str, flags: &str) -> Step {
     let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
     let binary = Profile::Release.binary(&target).display().to_string();
-    let line = format!(
-        "cargo run --locked -p xtask -- attack --at-once 2 --seconds {}",
-        args.attack_seconds
-    );
-    Step::new("attack", &line).and(&["--binary", &binary])
+    let line = format!("cargo run --locked -p xtask -- attack {flags}");
+    Step::new(name, &line).and(&["--binary", &binary])
 }
 
 /// Seeds that no earlier night had.

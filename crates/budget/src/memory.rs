@@ -13,7 +13,8 @@
 //! lossy index does not grow: it has an eighth from the start. Where requests are routed, request
 //! slots and rings take memory from the log, at most an eighth. The counting and publishing of hot
 //! keys takes some 5 MiB, and 144 KiB per thread; over a tree, where the hot keys are also kept in
-//! an array, some 6.2 MiB, and 300 KiB per thread.
+//! an array, some 6.2 MiB, and 300 KiB per thread. Each worker above the fourth takes 2 MiB for
+//! what no ledger books: its receive buffer, and what the heap keeps for its thread.
 //!
 //! Servers of medium size give a larger part to buffers: one command of the largest default size,
 //! 32 MiB, should fit while it arrives. The smallest servers do not, because of their hit ratio: at
@@ -21,7 +22,7 @@
 //! traces.
 //!
 //! # Invariants
-//! I1: the five parts add up to `memory_bytes`.
+//! I1: the six parts add up to `memory_bytes`.
 //! I2: a value of `item_size_max_bytes` fits the log and, with its command around it, the buffers.
 
 use base::ByteSize;
@@ -54,6 +55,15 @@ const FORWARDINGS_COMFORT_PART: u64 = 16;
 
 /// The maximum part of the memory that finds hot keys.
 const HOT_SET_PART_MAX: u64 = 8;
+
+/// What a worker has beside the cap: its receive buffer of 256 KiB, the blocks that the heap keeps
+/// for its thread, and the room that blocks of unlike lengths leave between them. Measured with
+/// sixteen workers under unlike clients: some 2 MiB each.
+const WORKER_OWN_BYTES: u64 = 2 << 20;
+/// Workers whose own memory fits beside the cap, with the program itself.
+const WORKERS_BESIDE_CAP: u64 = 4;
+/// The maximum part of the memory that is the workers' own.
+const WORKERS_PART_MAX: u64 = 4;
 
 /// The maximum part of the client buffers for one value in a cluster: a write takes up to three
 /// times its length at its primary, and once more at a copy.
@@ -96,6 +106,8 @@ pub struct MemoryPlan {
     pub forwardings_bytes: u64,
     /// The memory that finds hot keys, at most.
     pub hot_set_bytes: u64,
+    /// What workers have for themselves, and no ledger books.
+    pub workers_bytes: u64,
     /// The bytes that each buffer of a request slot keeps between two requests.
     pub request_slot_kept_bytes_max: usize,
     /// The largest value that fits the plan; at most the configured one.
@@ -114,6 +126,8 @@ pub struct Planner {
     pub forwardings: ForwardingMemory,
     /// What finding hot keys takes, at most.
     pub hot_set_bytes: u64,
+    /// The number of workers.
+    pub workers: usize,
     /// Whether other nodes' writes land here.
     pub has_copies: bool,
 }
@@ -124,12 +138,14 @@ impl Planner {
         MemoryPlan::new(memory_bytes, self.item_size_wanted_bytes, self.index)
             .and_then(|plan| plan.with_forwardings(self.forwardings))
             .and_then(|plan| plan.with_hot_set(self.hot_set_bytes))
+            .and_then(|plan| plan.with_workers(self.workers))
             .map(|plan| if self.has_copies { plan.with_copies() } else { plan })
     }
 
     /// The least memory that has a plan.
     pub fn least(&self) -> ByteSize {
-        ByteSize { bytes: MemoryPlan::least_bytes(self.forwardings, self.hot_set_bytes) }
+        let least_bytes = MemoryPlan::least_bytes(self.forwardings, self.hot_set_bytes);
+        ByteSize { bytes: least_bytes.max(workers_bytes(self.workers) * WORKERS_PART_MAX) }
     }
 
     /// The least `--memory`, in whole MiB, whose store has so many bytes at the start.
@@ -175,6 +191,7 @@ impl MemoryPlan {
             log_bytes,
             forwardings_bytes: 0,
             hot_set_bytes: 0,
+            workers_bytes: 0,
             request_slot_kept_bytes_max: 0,
             item_size_max_bytes,
             has_copies: false,
@@ -192,11 +209,13 @@ impl MemoryPlan {
             bytes if self.value_max_of(bytes) >= self.item_size_max_bytes => bytes,
             _ => self.buffers_bytes,
         };
-        let fixed_bytes = self.index_bytes + self.forwardings_bytes + self.hot_set_bytes;
+        let fixed_bytes =
+            self.index_bytes + self.forwardings_bytes + self.hot_set_bytes + self.workers_bytes;
         let log_bytes = memory_bytes.checked_sub(buffers_bytes + fixed_bytes)?;
         let fits = log_bytes / LOG_PART_OF_ITEM >= self.item_size_max_bytes
             && self.forwardings_bytes <= memory_bytes / FORWARDINGS_PART_MAX
-            && self.hot_set_bytes <= memory_bytes / HOT_SET_PART_MAX;
+            && self.hot_set_bytes <= memory_bytes / HOT_SET_PART_MAX
+            && self.workers_bytes <= memory_bytes / WORKERS_PART_MAX;
         fits.then_some(MemoryPlan { buffers_bytes, log_bytes, ..self })
     }
 
@@ -246,6 +265,21 @@ impl MemoryPlan {
         fits.then_some(MemoryPlan {
             log_bytes,
             hot_set_bytes,
+            item_size_max_bytes: self.item_size_max_bytes.min(log_bytes / LOG_PART_OF_ITEM),
+            ..self
+        })
+    }
+
+    /// Takes what workers have for themselves from the log; `None`: it is more than a quarter.
+    pub fn with_workers(self, workers: usize) -> Option<MemoryPlan> {
+        let workers_bytes = workers_bytes(workers);
+        let memory_bytes =
+            self.store_bytes() + self.buffers_bytes + self.forwardings_bytes + self.hot_set_bytes;
+        let log_bytes = self.log_bytes.saturating_sub(workers_bytes);
+        let fits = workers_bytes <= memory_bytes / WORKERS_PART_MAX;
+        fits.then_some(MemoryPlan {
+            log_bytes,
+            workers_bytes,
             item_size_max_bytes: self.item_size_max_bytes.min(log_bytes / LOG_PART_OF_ITEM),
             ..self
         })
@@ -301,6 +335,7 @@ impl MemoryPlan {
             ("client buffers", self.buffers_bytes),
             ("between threads", self.forwardings_bytes),
             ("hot set", self.hot_set_bytes),
+            ("workers", self.workers_bytes),
         ];
         let parts = parts.into_iter().filter(|(_, bytes)| *bytes > 0);
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
@@ -313,6 +348,11 @@ impl MemoryPlan {
     pub fn store_bytes(&self) -> u64 {
         self.index_bytes + self.log_bytes
     }
+}
+
+/// What workers have for themselves beyond what fits beside the cap.
+fn workers_bytes(workers: usize) -> u64 {
+    (workers as u64).saturating_sub(WORKERS_BESIDE_CAP) * WORKER_OWN_BYTES
 }
 
 /// The part of the memory for client buffers.
@@ -476,5 +516,25 @@ mod tests {
     fn a_value_is_never_larger_than_asked_for() {
         let plan = MemoryPlan::new(1 << 40, 512 * MIB, IndexGrowth::WithItems).unwrap();
         assert_eq!(plan.item_size_max_bytes, 512 * MIB);
+    }
+
+    #[test]
+    fn workers_above_the_fourth_take_their_own_from_the_log() {
+        let plain = MemoryPlan::new(64 * MIB, MIB, IndexGrowth::WithItems).unwrap();
+        assert_eq!(plain.with_workers(4), Some(plain));
+        let plan = plain.with_workers(12).unwrap();
+        assert_eq!((plan.workers_bytes, plan.log_bytes), (16 * MIB, plain.log_bytes - 16 * MIB));
+        assert_eq!(plan.store_bytes() + plan.buffers_bytes + plan.workers_bytes, 64 * MIB, "I1");
+        assert_eq!(plain.with_workers(13), None, "18 MiB are more than a quarter");
+        let planner = Planner {
+            item_size_wanted_bytes: MIB,
+            index: IndexGrowth::WithItems,
+            forwardings: ForwardingMemory::default(),
+            hot_set_bytes: 0,
+            workers: 13,
+            has_copies: false,
+        };
+        assert_eq!(planner.least(), ByteSize { bytes: 72 * MIB });
+        assert!(planner.plan(72 * MIB).is_some() && planner.plan(71 * MIB).is_none());
     }
 }

@@ -43,14 +43,14 @@ mod limited {
     static HEAP: Heap = Heap;
 
     /// Read by jemalloc before its first allocation. Threads keep no blocks above 4 KiB for
-    /// themselves.
+    /// themselves, and at most 32 of each length.
     #[used]
     // SAFETY: jemalloc expects the address of a text that ends with a zero under this name, which
     // is the first word of a reference to bytes, and nothing else defines it.
     #[unsafe(export_name = "_rjem_malloc_conf")]
     static SETTINGS: &[u8] =
         b"background_thread:true,max_background_threads:1,dirty_decay_ms:1000,muzzy_decay_ms:0,\
-          lg_tcache_max:12\0";
+          lg_tcache_max:12,tcache_nslots_small_max:32\0";
 
     /// See [`keep_free`].
     static KEPT_FREE_BYTES: AtomicU64 = AtomicU64::new(8 << 20);

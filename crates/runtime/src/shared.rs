@@ -228,6 +228,7 @@ impl Shared {
             index: index_growth,
             forwardings: roles.layers().forwarding_memory(&config),
             hot_set_bytes: HotKeys::memory_bytes(&config, roles.layers().is_routed),
+            workers: config.threads,
             has_copies: config.cluster.is_some(),
         };
         let plan = planner.plan(config.memory_bytes).ok_or(StartError::MemoryTooSmall {

@@ -381,7 +381,11 @@ fn run<E: Home, P: Poller>(
 fn effective_poll(config: &Config) -> Poll {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     if config.poll == Poll::Auto && config.threads > processors {
-        tracing::info!("workers sleep at once: {} share {processors} processors", config.threads);
+        tracing::info!(
+            "{} workers share {processors} processors: \
+             idle workers sleep at once instead of spinning",
+            config.threads
+        );
         return Poll::Block;
     }
     config.poll

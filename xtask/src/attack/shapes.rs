@@ -7,6 +7,7 @@
 mod admin;
 mod datagrams;
 mod memcached;
+mod mixture;
 mod replies;
 mod requests;
 mod resizing;
@@ -77,6 +78,7 @@ pub fn all() -> Vec<&'static Shape> {
         tls::SHAPES,
         datagrams::SHAPES,
         admin::SHAPES,
+        mixture::SHAPES,
     ];
     tables.into_iter().flatten().collect()
 }

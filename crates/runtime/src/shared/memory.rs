@@ -295,7 +295,8 @@ mod tests {
                     let sum_bytes = plan.store_bytes()
                         + plan.buffers_bytes
                         + plan.forwardings_bytes
-                        + plan.hot_set_bytes;
+                        + plan.hot_set_bytes
+                        + plan.workers_bytes;
                     assert_eq!(sum_bytes, memory_bytes, "{threads} {index:?} {policies}: {plan:?}");
                     assert_eq!(plan.hot_set_bytes > 0, shared.hot_keys().is_some());
                 }
