@@ -217,6 +217,60 @@ pub enum Verdict<R> {
     Refuse(R),
 }
 
+/// What a [`Verdict`] does to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect<R> {
+    /// The key stays as it is.
+    Nothing,
+    /// As in [`Verdict::Refuse`].
+    Refused(R),
+    /// The key, if it exists, is deleted.
+    Delete,
+    /// The bytes that `apply` left in `value` become its value.
+    Write {
+        /// The new item's client flags and marks.
+        client_flags: u64,
+        /// The new item's expiry, which has not passed.
+        expires_at: Option<UnixMillis>,
+        /// The new item's CAS token, if the update sets it.
+        token: Option<u64>,
+    },
+    /// The present item gets another expiry, which has not passed.
+    Touch {
+        /// The new expiry.
+        expires_at: Option<UnixMillis>,
+    },
+}
+
+impl<R> Verdict<R> {
+    /// The effect at a time: the touch of an absent key changes nothing, and an expiry that has
+    /// passed deletes.
+    #[inline]
+    pub fn effect(self, is_present: bool, now: UnixMillis) -> Effect<R> {
+        let has_passed = |at: Option<UnixMillis>| at.is_some_and(|at| at <= now);
+        match self {
+            Verdict::Keep => Effect::Nothing,
+            Verdict::Touch { .. } if !is_present => Effect::Nothing,
+            Verdict::Refuse(why) => Effect::Refused(why),
+            Verdict::Delete => Effect::Delete,
+            Verdict::Write { expires_at, .. }
+            | Verdict::WriteToken { expires_at, .. }
+            | Verdict::Touch { expires_at }
+                if has_passed(expires_at) =>
+            {
+                Effect::Delete
+            }
+            Verdict::Write { client_flags, expires_at } => {
+                Effect::Write { client_flags, expires_at, token: None }
+            }
+            Verdict::WriteToken { client_flags, expires_at, token } => {
+                Effect::Write { client_flags, expires_at, token: Some(token) }
+            }
+            Verdict::Touch { expires_at } => Effect::Touch { expires_at },
+        }
+    }
+}
+
 /// The answer to one [`Request`].
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome<'a, R> {
@@ -284,5 +338,31 @@ impl Update for NoUpdate {
 
     fn apply(&self, _old: Option<&Item<'_>>, _value: &mut Vec<u8>) -> Verdict<NoUpdate> {
         match *self {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: UnixMillis = UnixMillis(1_000);
+
+    #[track_caller]
+    fn check(verdict: Verdict<()>, where_present: Effect<()>, where_absent: Effect<()>) {
+        assert_eq!(verdict.effect(true, NOW), where_present);
+        assert_eq!(verdict.effect(false, NOW), where_absent);
+    }
+
+    #[test]
+    fn a_passed_expiry_deletes_and_an_absent_key_is_not_touched() {
+        let (later, passed) = (Some(UnixMillis(1_001)), Some(NOW));
+        let touch = |expires_at| Verdict::Touch { expires_at };
+        check(touch(later), Effect::Touch { expires_at: later }, Effect::Nothing);
+        check(touch(passed), Effect::Delete, Effect::Nothing);
+        let write = Effect::Write { client_flags: 7, expires_at: None, token: None };
+        check(Verdict::Write { client_flags: 7, expires_at: None }, write, write);
+        let deleting = Verdict::WriteToken { client_flags: 7, expires_at: passed, token: 3 };
+        check(deleting, Effect::Delete, Effect::Delete);
+        check(Verdict::Refuse(()), Effect::Refused(()), Effect::Refused(()));
     }
 }

@@ -11,7 +11,8 @@ use policy::window::{Change, Executor, FinalWrite};
 use store::Session;
 use store::pin::Pins;
 use store::request::{
-    Condition, Expiry, Item, Op, Outcome, Request, Set, Sink, Unmet, Update, Verdict, fold_token,
+    Condition, Effect, Expiry, Item, Op, Outcome, Request, Set, Sink, Unmet, Update, Verdict,
+    fold_token,
 };
 
 use super::SCRATCH_BYTES_MAX;
@@ -148,30 +149,23 @@ impl<'x> Replay<'x> {
         value: &mut Option<KeptItem>,
     ) -> (Kept, Change) {
         let old = value.clone();
-        let (client_flags, expires_at) = match (verdict, &old) {
-            (Verdict::Keep, _) | (Verdict::Touch { .. }, None) => {
+        let new = match (verdict.effect(old.is_some(), self.now), &old) {
+            (Effect::Write { client_flags, expires_at, token }, _) => {
+                let client_flags =
+                    token.map_or(client_flags, |token| fold_token(token, bytes, client_flags));
+                self.leave(key, bytes, client_flags, expires_at)
+            }
+            (Effect::Touch { expires_at }, Some(old)) => {
+                Ok(KeptItem { version: 0, expires_at, ..old.clone() })
+            }
+            (Effect::Nothing | Effect::Touch { .. }, _) => {
                 return (Kept::Updated { old, new: None }, Change::Unchanged);
             }
-            (Verdict::Refuse(why), _) => return (Kept::Refused(why), Change::Unchanged),
-            (Verdict::Delete, _) => {
+            (Effect::Refused(why), _) => return (Kept::Refused(why), Change::Unchanged),
+            (Effect::Delete, _) => {
                 *value = None;
                 return (Kept::Deleted { old }, Change::Changed);
             }
-            (Verdict::Write { client_flags, expires_at }, _) => (client_flags, expires_at),
-            (Verdict::WriteToken { client_flags, expires_at, token }, _) => {
-                (fold_token(token, bytes, client_flags), expires_at)
-            }
-            (Verdict::Touch { expires_at }, Some(old)) => (old.client_flags, expires_at),
-        };
-        if expires_at.is_some_and(|at| at <= self.now) {
-            *value = None;
-            return (Kept::Deleted { old }, Change::Changed);
-        }
-        let new = match (verdict, &old) {
-            (Verdict::Touch { .. }, Some(old)) => {
-                Ok(KeptItem { version: 0, expires_at, ..old.clone() })
-            }
-            _ => self.leave(key, bytes, client_flags, expires_at),
         };
         match new {
             Ok(new) => {

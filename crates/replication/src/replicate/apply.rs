@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::UnixMillis;
 use cluster::message::Changed;
 use commands::rmw::{Refusal, Rmw};
-use store::request::{Item, Op, Outcome, Request, Set, Update, Verdict};
+use store::request::{Effect, Item, Op, Outcome, Request, Set, Update, Verdict};
 
 /// The inputs of the answer besides the key.
 #[derive(Clone, Copy)]
@@ -69,23 +69,22 @@ fn carry_out<'s>(
     let version = context.version;
     let written =
         |client_flags, expires_at| Item::of_stored(key, written, client_flags, version, expires_at);
-    let new = match (verdict, old) {
-        (Verdict::Keep, _) | (Verdict::Touch { .. }, None) => {
+    let new = match (verdict.effect(old.is_some(), context.now), old) {
+        (Effect::Write { client_flags, expires_at, token: None }, _) => {
+            written(client_flags, expires_at)
+        }
+        (Effect::Write { client_flags, expires_at, token }, _) => {
+            Item { token, ..written(client_flags, expires_at) }
+        }
+        (Effect::Touch { expires_at }, Some(old)) => Item { version, expires_at, ..old },
+        (Effect::Nothing | Effect::Touch { .. }, _) => {
             return (Outcome::Updated { old, new: None }, Changed::Nothing);
         }
-        (Verdict::Refuse(why), _) => return (Outcome::Refused(why), Changed::Nothing),
-        (Verdict::Delete, None) => return (Outcome::Deleted { old }, Changed::Nothing),
-        (Verdict::Delete, Some(_)) => return (Outcome::Deleted { old }, Changed::Deleted),
-        (Verdict::Write { client_flags, expires_at }, _) => written(client_flags, expires_at),
-        (Verdict::WriteToken { client_flags, expires_at, token }, _) => {
-            Item { token: Some(token), ..written(client_flags, expires_at) }
-        }
-        (Verdict::Touch { expires_at }, Some(old)) => Item { version, expires_at, ..old },
+        (Effect::Refused(why), _) => return (Outcome::Refused(why), Changed::Nothing),
+        (Effect::Delete, None) => return (Outcome::Deleted { old }, Changed::Nothing),
+        (Effect::Delete, Some(_)) => return (Outcome::Deleted { old }, Changed::Deleted),
     };
     let expires_at = new.expires_at;
-    if expires_at.is_some_and(|at| at <= context.now) {
-        return (Outcome::Deleted { old }, Changed::Deleted);
-    }
     if let Some(too_large) = too_large(new.value, context) {
         return (too_large, Changed::Nothing);
     }

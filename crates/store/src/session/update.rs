@@ -22,7 +22,7 @@ use crate::inner::Inner;
 use crate::log::{Appender, Purpose, Queue};
 use crate::pieces::{Parts, Pieces};
 use crate::pin::Pins;
-use crate::request::{Item, LastUse, Outcome, Sink, Update, Use, Verdict, stored_token};
+use crate::request::{Effect, Item, LastUse, Outcome, Sink, Update, Use, stored_token};
 
 /// The result of one attempt at a write under the lock.
 enum Attempt<'a, R> {
@@ -162,40 +162,39 @@ impl Local {
             return Attempt::Done(Outcome::OutOfMemory);
         };
         let verdict = update.apply_in_pieces(old.as_ref(), &mut pieces);
-        let (client_flags, expires_at, token) = match (verdict, old) {
-            (Verdict::Keep, _) | (Verdict::Touch { .. }, None) => {
-                self.scratch.buffer = pieces.made;
-                return Attempt::Done(Outcome::Updated { old, new: None });
+        let effect = verdict.effect(old.is_some(), now);
+        let is_touch = matches!(effect, Effect::Touch { .. });
+        let (client_flags, expires_at, token) = match (effect, old) {
+            (Effect::Write { client_flags, expires_at, token }, _) => {
+                (client_flags, expires_at, token)
             }
-            (Verdict::Refuse(why), _) => {
-                self.scratch.buffer = pieces.made;
-                return Attempt::Done(Outcome::Refused(why));
-            }
-            (Verdict::Delete, _) => (0, Some(now), None),
-            (Verdict::Write { client_flags, expires_at }, _) => (client_flags, expires_at, None),
-            (Verdict::WriteToken { client_flags, expires_at, token }, _) => {
-                (client_flags, expires_at, Some(token))
-            }
-            (Verdict::Touch { expires_at }, Some(item)) => {
+            (Effect::Touch { expires_at }, Some(item)) => {
                 pieces.before = item.value;
                 pieces.made.clear();
                 pieces.after = [&[]; 2];
                 (item.client_flags, expires_at, item.token)
             }
+            (Effect::Nothing | Effect::Touch { .. }, _) => {
+                self.scratch.buffer = pieces.made;
+                return Attempt::Done(Outcome::Updated { old, new: None });
+            }
+            (Effect::Refused(why), _) => {
+                self.scratch.buffer = pieces.made;
+                return Attempt::Done(Outcome::Refused(why));
+            }
+            (Effect::Delete, _) => {
+                self.scratch.buffer = pieces.made;
+                return match self.delete_locked(inner, chain, found) {
+                    true => Attempt::Done(Outcome::Deleted { old }),
+                    false => Attempt::NeedsRoomForDelete,
+                };
+            }
         };
-        if expires_at.is_some_and(|at| at <= now) {
-            self.scratch.buffer = pieces.made;
-            return match self.delete_locked(inner, chain, found) {
-                true => Attempt::Done(Outcome::Deleted { old }),
-                false => Attempt::NeedsRoomForDelete,
-            };
-        }
         let folded = token.map(|token| stored_token(token, client_flags));
         let (behind, client_flags) = match &folded {
             Some((token, client_flags)) => (&token[..], *client_flags),
             None => (&b""[..], client_flags),
         };
-        let is_touch = matches!(verdict, Verdict::Touch { .. });
         let meta = Meta { version: chain.next_version(), client_flags, expires_at };
         let last_use = use_after(update.usage(), is_touch, old, now);
         let value = pieces.with(behind);
