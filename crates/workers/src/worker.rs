@@ -8,6 +8,21 @@
 //!                                        change roles, if requested
 //! ```
 //!
+//! A phase of the round is a function of the module of its name. State that phases share has an
+//! owner:
+//!
+//! | state | its owner |
+//! |---|---|
+//! | what all parts of a worker use: connections, ledger, time | `core` (`runtime`) |
+//! | when the sockets are polled | `polling` |
+//! | listeners, and the pause of accepting | `listeners` |
+//! | the arena, and the bytes of a gathering | `regions` |
+//! | connections that wait for room; clients closed for it | `starve::starved`; `evict` |
+//! | the role, and what other workers have handed over | `roles` |
+//! | handshakes under way; sockets that linger | `sealed`; `linger` |
+//! | the pass over idle connections | `idle` |
+//! | samples of keys; of latencies | `monitors`; `latency` |
+//!
 //! # Invariants
 //! I1: per round a connection is read at most once and written at most once, unless its output
 //!     holds pinned values.
@@ -21,17 +36,21 @@
 mod accept;
 mod control;
 mod events;
+mod evict;
 mod feed;
 mod finish;
-pub mod flushing;
+mod flushing;
 mod idle;
 mod latency;
 mod lend;
 mod linger;
+mod listeners;
 mod monitors;
 mod native;
+mod polling;
 mod read;
-pub mod resting;
+mod regions;
+mod resting;
 mod roles;
 mod sealed;
 mod slow;
@@ -41,19 +60,21 @@ mod udp;
 
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::{AsFd, BorrowedFd};
+#[cfg(any(test, feature = "drive"))]
+use std::net::TcpStream;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::native::Native;
 use ::native::shm::ShmDoor;
-use base::roles::Member;
-use base::{UnixMillis, WorkerId};
+use base::WorkerId;
 use budget::Kind;
 use config::Poll;
+#[cfg(any(test, feature = "drive"))]
 use counters::Dialect;
 use dispatch::hot::key_sampler::KeySampler;
-use dispatch::lanes::{PublishedRoles, Returned};
+use dispatch::lanes::Returned;
 use handlers::gather::Fed;
 use handlers::gather::Gather;
 use handlers::memcached::udp::UdpPort;
@@ -63,30 +84,20 @@ use replication::durable::{Data, Gate};
 use replication::replicate::GroupAnswer;
 use runtime::core::Core;
 use runtime::engine::Home;
-use runtime::moving::Moving;
 use runtime::shared::Shared;
-use runtime::shm_client::ShmClient;
 
 use crate::listen::UnixListener;
+use evict::Evictions;
 use idle::IdlePass;
 use latency::Latency;
 use linger::Lingering;
-use read::Region;
+use listeners::Listeners;
+use monitors::KeySamples;
+use polling::Polling;
+use regions::Regions;
+use roles::Roles;
 use sealed::Handshakes;
 use starve::Starved;
-
-/// The most that one round reads into the arena: small enough to stay in the processor's
-/// second-level cache.
-const ARENA_BYTES: usize = 256 << 10;
-
-/// `Poll::Auto` continues to poll for this long after the last work.
-const SPIN_TIME: Duration = Duration::from_micros(50);
-
-/// Longest sleep, after which a worker checks for housekeeping.
-const SLEEP_MAX: Duration = Duration::from_secs(1);
-
-/// Longest sleep while items are waiting to expire.
-const SLEEP_MAX_EXPIRING: Duration = Duration::from_millis(20);
 
 /// Longest sleep while a connection waits for buffer room or accepting is suspended.
 const SLEEP_MAX_WAITING: Duration = Duration::from_millis(10);
@@ -110,35 +121,6 @@ const TOKEN_PORT: u64 = 1 << 61;
 /// Doorbells of clients in shared memory count from here.
 const TOKEN_SHM: u64 = 1 << 62;
 
-/// While clients in shared memory or other workers are busy, the sockets are polled only once in
-/// this many rounds: polling costs as much as serving a small batch.
-const ROUNDS_PER_WAIT: u32 = 16;
-
-/// A listener of this worker.
-struct Listener {
-    socket: ListeningSocket,
-    protocol: Dialect,
-    is_tls: bool,
-    token: u64,
-}
-
-/// The socket of a listener.
-enum ListeningSocket {
-    /// This worker's own share of a port.
-    Tcp(TcpListener),
-    /// A Unix socket, which all workers share: the first one to accept gets the connection.
-    Unix(Arc<UnixListener>),
-}
-
-impl AsFd for ListeningSocket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            ListeningSocket::Tcp(socket) => socket.as_fd(),
-            ListeningSocket::Unix(listener) => listener.claim.as_fd(),
-        }
-    }
-}
-
 /// Rare work with which a round begins.
 enum Due {
     /// Read this connection a last time.
@@ -154,58 +136,34 @@ pub struct Worker<E, P> {
     core: Core,
     engine: E,
     poller: P,
-    listeners: Vec<Listener>,
+    polling: Polling,
+    listeners: Listeners,
     native: Option<Native>,
     shm_door: Option<ShmDoor>,
     /// Its socket for memcached over UDP.
     udp: Option<UdpPort>,
-    /// Rounds since the sockets were last polled.
-    rounds_without_wait: u32,
-    /// Whether the last round served clients in shared memory, or other workers.
-    has_served_queues: bool,
     /// Whether datagrams wait for the kernel to take them, or ports have to be polled.
     has_native_work: bool,
-    arena: Box<[u8]>,
-    regions: Vec<Region>,
+    regions: Regions,
     ready: Vec<Ready>,
     /// Connections that can continue without new input.
     resumable: Vec<usize>,
     starved: Starved,
+    evictions: Evictions,
     lingering: Lingering,
-    /// Accepting is suspended until then, because no descriptor was left.
-    accept_again_at: Option<Instant>,
-    last_work_at: Instant,
     kept_house_at: Instant,
     /// The earliest time at which reading for the next gathering can have begun.
     gathers_since: Instant,
-    /// Whether some items have an expiry, as of `expiring_checked_at`.
-    is_expiring: bool,
-    expiring_checked_at: UnixMillis,
     is_draining: bool,
     /// Rare work with which the next round begins.
     due: Vec<Due>,
-    /// How it waits for work in its role.
-    poll: Poll,
-    member: Member,
-    /// The roles that it has taken up.
-    published: Arc<PublishedRoles>,
-    /// Connections that other workers have handed over.
-    #[expect(clippy::vec_box, reason = "they come boxed by mail, and are large")]
-    arrivals: Vec<Box<Moving>>,
-    /// Clients in shared memory that other workers have handed over.
-    #[expect(clippy::vec_box, reason = "they come boxed by mail, and are large")]
-    shm_arrivals: Vec<Box<ShmClient>>,
-    /// Counts handed-over connections, so that their targets take turns.
-    next_target: usize,
+    roles: Roles,
     latency: Latency,
     handshakes: Handshakes,
     /// Set if replies wait for the disk.
     gate: Option<Gate>,
     idle: IdlePass,
-    /// Samples of keys, unless the engine takes them.
-    key_sampler: Option<KeySampler>,
-    /// Whether the next gathering is sampled.
-    is_key_sample_due: bool,
+    key_samples: KeySamples,
 }
 
 /// The sockets with which a worker starts.
@@ -231,44 +189,10 @@ pub struct WorkerSockets {
     pub udp: Option<UdpPort>,
 }
 
-impl WorkerSockets {
-    fn take_listeners(&mut self) -> Vec<Listener> {
-        let sockets = [
-            (self.resp.take().map(ListeningSocket::Tcp), Dialect::Resp, false, TOKEN_RESP),
-            (
-                self.memcached.take().map(ListeningSocket::Tcp),
-                Dialect::Memcached,
-                false,
-                TOKEN_MEMCACHED,
-            ),
-            (self.tls_resp.take().map(ListeningSocket::Tcp), Dialect::Resp, true, TOKEN_TLS_RESP),
-            (
-                self.tls_memcached.take().map(ListeningSocket::Tcp),
-                Dialect::Memcached,
-                true,
-                TOKEN_TLS_MEMCACHED,
-            ),
-            (
-                self.unix_resp.take().map(ListeningSocket::Unix),
-                Dialect::Resp,
-                false,
-                TOKEN_UNIX_RESP,
-            ),
-            (
-                self.unix_memcached.take().map(ListeningSocket::Unix),
-                Dialect::Memcached,
-                false,
-                TOKEN_UNIX_MEMCACHED,
-            ),
-        ];
-        let listeners = sockets.into_iter().filter_map(|(socket, protocol, is_tls, token)| {
-            Some(Listener { socket: socket?, protocol, is_tls, token })
-        });
-        listeners.collect()
-    }
-}
-
 impl<E: Home, P: Poller> Worker<E, P> {
+    /// Whether this kind of worker can take times.
+    const MEASURES: bool = E::ROUTES || P::MEASURES;
+
     /// A worker that is not running yet.
     pub fn new(
         shared: Arc<Shared>,
@@ -279,10 +203,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     ) -> io::Result<Worker<E, P>> {
         let (mailbox, _) = shared.mailbox(worker.index());
         poller.add(mailbox.waker.as_fd(), TOKEN_WAKER, Interest::READ)?;
-        let listeners = sockets.take_listeners();
-        for listener in &listeners {
-            poller.add(listener.socket.as_fd(), listener.token, Interest::READ)?;
-        }
+        let listeners = Listeners::new(&mut sockets, &mut poller)?;
         if let Some(native) = &sockets.native {
             for (token, descriptor) in (TOKEN_PORT..).zip(native.ports().descriptors()) {
                 poller.add(descriptor, token, Interest::READ)?;
@@ -302,44 +223,34 @@ impl<E: Home, P: Poller> Worker<E, P> {
             poller.add(receiver.as_fd(), TOKEN_RECEIVER, Interest::READ)?;
         }
         let now = Instant::now();
-        let (poll, published) = (shared.config().poll, shared.roles().latest());
+        let key_sampler = shared
+            .hot_keys()
+            .filter(|_| !E::ROUTES)
+            .map(|keys| KeySampler::new(keys, shared.store().key_hasher().clone(), worker, now));
         Ok(Worker {
             gate: shared.data().and_then(Data::gate),
             core,
-            key_sampler: shared.hot_keys().filter(|_| !E::ROUTES).map(|keys| {
-                KeySampler::new(keys, shared.store().key_hasher().clone(), worker, now)
-            }),
-            is_key_sample_due: false,
+            key_samples: KeySamples::new(key_sampler),
             engine,
             poller,
+            polling: Polling::new(shared.config().poll, now),
             listeners,
             // New ports are polled once at first.
             has_native_work: sockets.native.is_some(),
             native: sockets.native,
             shm_door: sockets.shm_door,
             udp: sockets.udp,
-            rounds_without_wait: 0,
-            has_served_queues: false,
-            arena: vec![0; ARENA_BYTES].into_boxed_slice(),
-            regions: Vec::new(),
+            regions: Regions::new(),
             ready: Vec::new(),
             resumable: Vec::new(),
             starved: Starved::new(now),
+            evictions: Evictions::default(),
             lingering: Lingering::default(),
-            accept_again_at: None,
-            last_work_at: now,
             kept_house_at: now,
             gathers_since: now,
-            is_expiring: false,
-            expiring_checked_at: UnixMillis(0),
             is_draining: false,
             due: Vec::new(),
-            poll,
-            member: Member::new(*published.plan()),
-            published,
-            arrivals: Vec::new(),
-            shm_arrivals: Vec::new(),
-            next_target: worker.index(),
+            roles: Roles::new(worker.index(), shared.roles().latest()),
             latency: Latency::new(now),
             idle: IdlePass::default(),
             handshakes: Handshakes::default(),
@@ -355,7 +266,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 .unwrap_or_else(|error| panic!("a worker cannot wait for requests: {error}"));
             self.round();
         }
-        self.close_all();
+        finish::close_all(&mut self);
     }
 
     /// Runs one round, for a thread that runs several workers in turn.
@@ -364,6 +275,12 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.wait()?;
         self.round();
         Ok(())
+    }
+
+    /// Admits a connection, for a thread that runs several workers in turn.
+    #[cfg(any(test, feature = "drive"))]
+    pub fn admit(&mut self, socket: TcpStream, protocol: Dialect, is_tls: bool) {
+        accept::admit_from(self, socket, None, (protocol, is_tls));
     }
 
     fn is_finished(&mut self) -> bool {
@@ -378,30 +295,28 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     /// Waits for work, as configured.
     fn wait(&mut self) -> io::Result<()> {
-        if self.has_served_queues && self.rounds_without_wait < ROUNDS_PER_WAIT {
-            self.rounds_without_wait += 1;
+        if self.polling.skips_sockets() {
             self.ready.clear();
             return Ok(());
         }
-        self.rounds_without_wait = 0;
-        if self.poll == Poll::Busy || self.has_work_at_hand() {
+        if self.polling.poll == Poll::Busy || self.has_work_at_hand() {
             let waited = self.poller.wait(&mut self.ready, Some(Duration::ZERO));
             if self.is_draining && self.ready.is_empty() && !self.has_work_at_hand() {
-                self.read_all_last(); // As after a sleep.
+                control::read_all_last(self); // As after a sleep.
             }
             return waited;
         }
-        if self.poll == Poll::Auto {
+        if self.polling.poll == Poll::Auto {
             self.poller.wait(&mut self.ready, Some(Duration::ZERO))?;
-            if !self.ready.is_empty() || self.last_work_at.elapsed() < SPIN_TIME {
+            if !self.ready.is_empty() || self.polling.is_spinning() {
                 return Ok(());
             }
         }
         self.core.now = unix_now();
-        self.close_idle();
-        self.close_reply_holders();
+        idle::close_some(self);
+        starve::close_reply_holders(self);
         let has_more_to_do = self.engine.own_session().maintain(self.core.now);
-        self.tell_changes();
+        tracking::tell_changes(self);
         if has_more_to_do || !self.core.touched.is_empty() {
             return self.poller.wait(&mut self.ready, Some(Duration::ZERO));
         }
@@ -423,7 +338,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.engine.own_session().unpark();
         self.engine.get_up();
         if self.is_draining {
-            self.read_all_last();
+            control::read_all_last(self);
         }
         if Self::MEASURES {
             self.latency.has_slept = true;
@@ -443,20 +358,15 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     /// Whether the worker, parked for new roles, can take them up now.
     fn can_take_up(&self) -> bool {
-        self.member.is_parked() && self.engine.is_drained()
+        self.roles.is_parked() && self.engine.is_drained()
     }
 
     fn sleep_max(&mut self) -> Duration {
         let shared = &self.core.shared;
-        // Summing the counters at every sleep would cost a blocking server a few percent.
-        if self.expiring_checked_at != self.core.now {
-            self.expiring_checked_at = self.core.now;
-            self.is_expiring = shared.store().is_expiring();
-        }
-        let mut sleep = if self.is_expiring { SLEEP_MAX_EXPIRING } else { SLEEP_MAX };
+        let mut sleep = self.polling.sleep_max(shared, self.core.now);
         if !self.starved.is_empty()
             || !self.lingering.is_empty()
-            || self.accept_again_at.is_some()
+            || self.listeners.is_paused()
             || self.is_draining
             || self.core.telling.is_pressing()
         {
@@ -486,77 +396,77 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let had_work = !self.ready.is_empty() || self.has_work_at_hand();
         let started_at = Instant::now();
         if Self::MEASURES {
-            self.begin_latency(started_at);
+            latency::begin(self, started_at);
         }
         self.gathers_since = started_at;
         self.before_round();
-        self.end_handshakes(started_at);
-        self.begin_due();
+        sealed::cut_late(self, started_at);
+        control::begin_due(self);
         if had_work {
             // The ready list is taken out so that handlers may borrow the worker.
             let mut ready = std::mem::take(&mut self.ready);
             let mut resumable = std::mem::take(&mut self.resumable);
             if !resumable.is_empty() || self.core.has_left_unread() {
-                self.put_in_order(&mut ready, &mut resumable);
+                read::put_in_order(self, &mut ready, &mut resumable);
             }
             let mut rest = ready.iter().copied().peekable();
             let mut rest_resumable = resumable.drain(..).peekable();
             loop {
-                let used_bytes = self.read_ready(&mut rest, &mut rest_resumable);
-                if self.regions.is_empty() && self.core.touched.is_empty() {
+                let used_bytes = read::read_ready(self, &mut rest, &mut rest_resumable);
+                if self.regions.all.is_empty() && self.core.touched.is_empty() {
                     break;
                 }
                 self.gather(used_bytes);
-                self.finish_touched();
+                finish::finish_touched(self);
             }
             drop(rest_resumable);
             if E::ROUTES {
-                self.wake_loans(&ready);
+                lend::wake(self, &ready);
             }
-            self.serve_native(&ready);
-            self.accept_ready(&ready);
+            native::serve(self, &ready);
+            accept::accept_ready(self, &ready);
             ready.clear();
             self.ready = ready;
             if self.resumable.is_empty() {
                 self.resumable = resumable;
             }
         }
-        self.has_served_queues = false;
+        self.polling.has_served_queues = false;
         self.has_native_work = false;
         if let Some(native) = &mut self.native {
-            self.has_served_queues = native.serve_shm(&mut self.engine, &self.core);
+            self.polling.has_served_queues = native.serve_shm(&mut self.engine, &self.core);
             let is_due = native.serve_due(&mut self.engine, &self.core);
             self.has_native_work = native.send_unsent(&self.core) || is_due;
         }
         if E::ROUTES {
-            self.has_served_queues |= self.engine.turn(&mut self.core);
+            self.polling.has_served_queues |= self.engine.turn(&mut self.core);
             if self.engine.take_has_stolen() {
-                self.rounds_without_wait = ROUNDS_PER_WAIT;
+                self.polling.poll_next();
             }
-            self.finish_touched();
-            if self.member.is_moving() {
-                self.change_roles();
+            finish::finish_touched(self);
+            if self.roles.is_moving() {
+                roles::change(self);
             }
             // Last: small replies have been sent by now.
-            self.send_loans();
+            lend::send_slices(self);
         }
         if let Some(udp) = &mut self.udp {
             self.has_native_work |= udp.flush(self.core.counters());
         }
-        self.send_events();
-        self.tell_changes();
-        self.finish_touched();
-        self.after_round(had_work || self.has_served_queues, started_at);
+        events::send(self);
+        tracking::tell_changes(self);
+        finish::finish_touched(self);
+        self.after_round(had_work || self.polling.has_served_queues, started_at);
     }
 
     /// Parses the bytes that were read and executes the commands.
     fn gather(&mut self, used_bytes: usize) {
         self.core.renew_passes(); // Behind the reads: acl A2.
         self.core.begin_replies();
-        let arena = &self.arena[..used_bytes];
+        let arena = &self.regions.arena[..used_bytes];
         let mut gather = Gather::new(&mut self.engine, &mut self.core);
-        let (mut consumed_bytes, is_alone) = (0, self.regions.len() == 1);
-        for region in &self.regions {
+        let (mut consumed_bytes, is_alone) = (0, self.regions.all.len() == 1);
+        for region in &self.regions.all {
             gather.receive_buffer = region.receive_buffer();
             gather.core.begin_part(is_alone);
             (gather.only_reads, gather.command_count) = (true, 0);
@@ -587,29 +497,33 @@ impl<E: Home, P: Poller> Worker<E, P> {
         gather.core.charge_fed(consumed_bytes);
         drop(gather);
         if E::ROUTES {
-            self.look_at_reads();
+            finish::look_at_reads(self);
         }
-        self.starve_short_of_pins();
-        self.tell_changes();
-        let took = self.look_at_slowness();
-        self.feed_monitors(took);
+        self.starved.add_short_of_pins(&mut self.core);
+        tracking::tell_changes(self);
+        let took = slow::look(self);
+        monitors::feed(self, took);
         self.engine.publish(&mut self.core);
         if Self::MEASURES {
-            self.time_a_read();
+            latency::time_a_read(self);
         }
         if self.core.is_spent() {
             self.note_waiting();
         }
-        self.keep_rests();
+        read::keep_rests(self);
     }
 
     /// W1: connections that could not begin a command come first in the next round, the longest
     /// waiting first.
     #[cold]
     fn note_waiting(&mut self) {
-        for region in &self.regions {
+        for region in &self.regions.all {
             let consumed_bytes = region.fed.get().map_or(0, |fed| fed.consumed_bytes);
-            self.core.note_waited(region.slot, consumed_bytes, region.bytes(&self.arena).len());
+            self.core.note_waited(
+                region.slot,
+                consumed_bytes,
+                region.bytes(&self.regions.arena).len(),
+            );
         }
     }
 
@@ -617,20 +531,20 @@ impl<E: Home, P: Poller> Worker<E, P> {
     fn before_round(&mut self) {
         self.core.now = unix_now(); // I2.
         if self.gate.as_mut().is_some_and(Gate::has_failed) {
-            self.cut_writers();
+            finish::cut_writers(self);
         }
         self.core.begin_turn();
         self.core.renew_passes();
-        self.flush_on();
-        self.end_rests();
-        self.look_at_topics();
-        self.look_at_trackers();
+        flushing::go_on(self);
+        resting::end_due(self);
+        events::look_at_topics(self);
+        tracking::look_at_trackers(self);
         if let Some(view) = self.core.shared.cluster() {
             self.core.places_seen = view.generation();
         }
         if self.core.shared.take_due_flush(self.core.now) {
             match self.engine.flush_shards(true) {
-                None if self.flush_later() => {}
+                None if flushing::begin_later(self) => {}
                 // The log cannot be written now: the flush becomes due again.
                 None => self.core.shared.set_flush_at(Some(self.core.now)),
                 Some(GroupAnswer::Good) => {}
@@ -640,7 +554,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.pauses.set(self.core.shared.paused(self.core.now));
         self.core.note_exceptions();
         if self.core.pauses.take_over() {
-            self.resume_all();
+            finish::resume_all(self);
         }
     }
 
@@ -649,25 +563,25 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let is_stopping = self.core.shared.is_stopping();
         if let Some(outgrown) = self.core.ledger.outgrown() {
             self.core.ledger.return_idle();
-            self.evict_clients(outgrown);
-            self.wake_those_that_hold_more();
+            evict::close_clients(self, outgrown);
+            self.evictions.wake_those_that_hold_more(&self.core);
         }
         let is_waiting = !self.starved.is_empty()
             || self.core.ledger.budget().asked_bytes(self.core.now) > 0
             || !self.lingering.is_empty()
-            || self.accept_again_at.is_some();
-        let never_sleeps = self.poll == Poll::Busy;
+            || self.listeners.is_paused();
+        let never_sleeps = self.polling.poll == Poll::Busy;
         if !had_work && !is_waiting && !is_stopping && !never_sleeps {
             return; // The wait that follows keeps house before it sleeps.
         }
         let now = Instant::now();
         if had_work {
-            self.last_work_at = now;
+            self.polling.note_work(now);
             let busy_ns = now.duration_since(started_at).as_nanos() as u64;
             self.core.counters().busy_ns.add(busy_ns);
-            self.close_timing(now.duration_since(started_at));
+            slow::close_timing(self, now.duration_since(started_at));
             if Self::MEASURES {
-                self.end_latency(now);
+                latency::end(self, now);
             }
         }
         let is_due = now.duration_since(self.kept_house_at) >= KEEP_HOUSE_EVERY;
@@ -675,10 +589,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         // one.
         if is_due || self.engine.own_session().wants_room() {
             self.kept_house_at = now;
-            self.is_key_sample_due =
-                self.key_sampler.as_mut().is_some_and(|key_sampler| key_sampler.is_due(now));
-            self.close_idle();
-            self.close_reply_holders();
+            self.key_samples.tick(now);
+            idle::close_some(self);
+            starve::close_reply_holders(self);
             self.engine.own_session().maintain(self.core.now);
             if let Some(native) = &mut self.native {
                 native.keep_house(&self.core);
@@ -687,16 +600,13 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 udp.keep_house(&self.core);
             }
         }
-        self.feed_starved(now);
+        starve::feed(self, now);
         if !self.lingering.is_empty() {
-            self.lingering.tend(now, &mut self.arena);
+            self.lingering.tend(now, &mut self.regions.arena);
         }
-        if self.accept_again_at.is_some_and(|at| at <= now) {
-            self.accept_again_at = None;
-            self.poll_listeners();
-        }
+        accept::end_pause(self, now);
         if is_stopping {
-            self.start_draining();
+            control::start_draining(self);
         }
     }
 }

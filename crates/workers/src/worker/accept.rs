@@ -19,7 +19,7 @@ use sessions::doors::{self, Access, Door};
 use sessions::end::End;
 use socket2::{SockRef, TcpKeepalive};
 
-use super::{ListeningSocket, Worker};
+use super::{TOKEN_SHM_DOOR, Worker, events, evict, roles, sealed};
 
 /// Connections that one round accepts per listener, at most.
 const ACCEPT_MAX: usize = 64;
@@ -27,182 +27,148 @@ const ACCEPT_MAX: usize = 64;
 /// After this long, TCP checks whether an idle connection's client is still there, as in Redis.
 const KEEPALIVE: Duration = Duration::from_secs(300);
 
-/// How long accepting is suspended when no descriptor is left. Otherwise the listener would be
-/// reported as ready at once, and the worker would spin.
-pub(super) const ACCEPT_REST: Duration = Duration::from_millis(100);
-
-impl<E: Home, P: Poller> Worker<E, P> {
-    /// Accepts from the listeners among `ready`. Called last in a round: a slot freed in this round
-    /// must not receive an event of its earlier connection.
-    pub(super) fn accept_ready(&mut self, ready: &[Ready]) {
-        for event in ready {
-            let is_ours = |listener: &super::Listener| listener.token == event.token;
-            if let Some(index) = self.listeners.iter().position(is_ours) {
-                self.accept_from(index);
-            }
-        }
-    }
-
-    fn accept_from(&mut self, index: usize) {
-        for _ in 0..ACCEPT_MAX {
-            let listener = &self.listeners[index];
-            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-            match accept_with(&listener.socket, flags) {
-                Ok(socket) => {
-                    let (protocol, is_tls) = (listener.protocol, listener.is_tls);
-                    let ends = match &listener.socket {
-                        ListeningSocket::Tcp(_) => None,
-                        ListeningSocket::Unix(listener) => {
-                            Some(End::Unix(Arc::clone(&listener.path)))
-                        }
-                    };
-                    // A byte stream is the same over any kind of socket.
-                    self.admit_from(TcpStream::from(socket), ends, (protocol, is_tls));
-                }
-                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                    return self.rest_from_accepting();
-                }
-                // The client left before it was accepted: the next one may be there.
-                Err(Errno::CONNABORTED | Errno::INTR) => {}
-                Err(_) => return,
-            }
-        }
-    }
-
-    fn rest_from_accepting(&mut self) {
-        if self.accept_again_at.is_none() {
-            tracing::warn!(
-                "no file descriptor left for a new connection; raise `ulimit -n` or lower \
-                 --max-connections"
-            );
-        }
-        self.accept_again_at = Some(Instant::now() + ACCEPT_REST);
-        for listener in &self.listeners {
-            // A listener that is not polled is simply not accepted from.
-            let _ = self.poller.remove(listener.socket.as_fd());
-        }
-    }
-
-    /// Polls the listeners again, after a suspension.
-    pub(super) fn poll_listeners(&mut self) {
-        for listener in &self.listeners {
-            let _ = self.poller.add(listener.socket.as_fd(), listener.token, Interest::READ);
-        }
-        if let Some(door) = &self.shm_door {
-            // It may still be polled.
-            let _ = self.poller.add(door.as_fd(), super::TOKEN_SHM_DOOR, Interest::READ);
-        }
-    }
-
-    /// Admits a connection, for a thread that runs several workers in turn.
-    #[cfg(any(test, feature = "drive"))]
-    pub fn admit(&mut self, socket: TcpStream, protocol: Dialect, is_tls: bool) {
-        self.admit_from(socket, None, (protocol, is_tls));
-    }
-
-    /// Admits a connection. `unix`: the names of both ends, if it is not a TCP connection.
-    fn admit_from(
-        &mut self,
-        socket: TcpStream,
-        unix: Option<End>,
-        (protocol, is_tls): (Dialect, bool),
-    ) {
-        let (peer, local) = match unix {
-            Some(end) => (end.clone(), end),
-            None => {
-                let Some(ends) = prepare_tcp(&socket) else { return };
-                ends
-            }
-        };
-        let Some(access) = self.access_of(&socket, &peer, (protocol, is_tls)) else { return };
-        let Some(tls) = self.begin_tls(is_tls) else { return };
-        let descriptor = socket.as_raw_fd();
-        let client = match self.admit_client((protocol, peer, local), descriptor) {
-            Ok(client) => client,
-            Err(too_many) => {
-                let counters = self.core.counters();
-                match too_many {
-                    TooMany::All | TooMany::NoRoom | TooMany::Full => counters.rejected.add(1),
-                    TooMany::OfAddress => counters.rejected_of_address.add(1),
-                }
-                // A TLS client would not understand the line.
-                return if !is_tls {
-                    turn_away(&socket, too_many_line(protocol, too_many))
-                };
-            }
-        };
-        self.core.counters().accepted.add(1);
-        let client_id = client.id;
-        let protocol_state = match protocol {
-            Dialect::Resp => {
-                ProtocolState::Resp(Resp { pass: Pass::new(&self.core.acl), ..Resp::default() })
-            }
-            Dialect::Memcached => ProtocolState::Memcached(Memcached {
-                needs_auth: access.asks_login(),
-                ..Memcached::default()
-            }),
-        };
-        let mut connection = Connection::new(socket, client, protocol_state);
-        connection.tls = tls;
-        if self.core.cluster.is_some() && protocol == Dialect::Memcached {
-            connection.awaiting.depth_max = DEPTH_AT_FIRST;
-        }
-        if protocol == Dialect::Memcached {
-            self.show_connection(&connection.client, None);
-        }
-        if !self.member.plan().is_dispatcher(self.core.worker.index()) {
-            return self.pass_on(connection);
-        }
-        let slot = self.core.connections.insert(connection);
-        self.core.connections[slot].client.set_slot(slot);
-        let socket = &self.core.connections[slot].socket;
-        if self.poller.add(socket.as_fd(), slot as u64, Interest::READ).is_err() {
-            self.core.connections.remove(slot);
-            self.core.shared.clients().remove(client_id);
-        } else if is_tls {
-            self.await_handshake(slot);
+/// Accepts from the listeners among `ready`. Called last in a round: a slot freed in this round
+/// must not receive an event of its earlier connection.
+pub(super) fn accept_ready<E: Home, P: Poller>(worker: &mut Worker<E, P>, ready: &[Ready]) {
+    for event in ready {
+        if let Some(position) = worker.listeners.position(event.token) {
+            accept_from(worker, position);
         }
     }
 }
 
-impl<E: Home, P: Poller> Worker<E, P> {
-    /// Gives a client its record. Where other clients hold all room, some of them are closed first.
-    fn admit_client(
-        &mut self,
-        (protocol, peer, local): (Dialect, End, End),
-        descriptor: RawFd,
-    ) -> Result<Arc<Client>, TooMany> {
-        let (worker, now) = (self.core.worker, self.core.now);
-        let arrival = Arrival { protocol, worker, peer, local, descriptor, now };
-        let max = self.core.shared.live().clients_max();
-        match self.core.shared.clients().admit(arrival.clone(), max) {
-            Err(TooMany::Full) => {
-                self.evict_clients(Outgrown::Arrivals);
-                self.core.shared.clients().admit(arrival, max)
+fn accept_from<E: Home, P: Poller>(worker: &mut Worker<E, P>, position: usize) {
+    for _ in 0..ACCEPT_MAX {
+        let listener = worker.listeners.at(position);
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        match accept_with(&listener.socket, flags) {
+            Ok(socket) => {
+                let (kind, end) = ((listener.protocol, listener.is_tls), listener.unix_end());
+                // A byte stream is the same over any kind of socket.
+                admit_from(worker, TcpStream::from(socket), end, kind);
             }
-            admitted => admitted,
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                return worker.listeners.pause(&mut worker.poller);
+            }
+            // The client left before it was accepted: the next one may be there.
+            Err(Errno::CONNABORTED | Errno::INTR) => {}
+            Err(_) => return,
         }
     }
+}
 
-    /// The access that the door grants a new connection; `None`: the client is refused and was sent
-    /// the reason.
-    fn access_of(
-        &self,
-        socket: &TcpStream,
-        peer: &End,
-        (protocol, is_tls): (Dialect, bool),
-    ) -> Option<Access> {
-        let access = self.core.doors.of(Door::of(protocol, is_tls, peer));
-        if access.admits(peer.is_local()) {
-            return Some(access);
-        }
-        self.core.counters().doors.turn_away(access.is_closed());
-        // A TLS client would not understand the line.
-        if !is_tls {
-            turn_away(socket, doors::denial(protocol, access));
-        }
-        None
+/// Accepts again, if a pause has ended.
+pub(super) fn end_pause<E: Home, P: Poller>(worker: &mut Worker<E, P>, now: Instant) {
+    if !worker.listeners.take_end_of_pause(now) {
+        return;
     }
+    worker.listeners.poll_again(&mut worker.poller);
+    if let Some(door) = &worker.shm_door {
+        // It may still be polled.
+        let _ = worker.poller.add(door.as_fd(), TOKEN_SHM_DOOR, Interest::READ);
+    }
+}
+
+/// Admits a connection. `unix`: the names of both ends, if it is not a TCP connection.
+pub(super) fn admit_from<E: Home, P: Poller>(
+    worker: &mut Worker<E, P>,
+    socket: TcpStream,
+    unix: Option<End>,
+    (protocol, is_tls): (Dialect, bool),
+) {
+    let (peer, local) = match unix {
+        Some(end) => (end.clone(), end),
+        None => {
+            let Some(ends) = prepare_tcp(&socket) else { return };
+            ends
+        }
+    };
+    let Some(access) = access_of(worker, &socket, &peer, (protocol, is_tls)) else { return };
+    let Some(tls) = sealed::begin(worker, is_tls) else { return };
+    let descriptor = socket.as_raw_fd();
+    let client = match admit_client(worker, (protocol, peer, local), descriptor) {
+        Ok(client) => client,
+        Err(too_many) => {
+            let counters = worker.core.counters();
+            match too_many {
+                TooMany::All | TooMany::NoRoom | TooMany::Full => counters.rejected.add(1),
+                TooMany::OfAddress => counters.rejected_of_address.add(1),
+            }
+            // A TLS client would not understand the line.
+            return if !is_tls {
+                turn_away(&socket, too_many_line(protocol, too_many))
+            };
+        }
+    };
+    worker.core.counters().accepted.add(1);
+    let client_id = client.id;
+    let protocol_state = match protocol {
+        Dialect::Resp => {
+            ProtocolState::Resp(Resp { pass: Pass::new(&worker.core.acl), ..Resp::default() })
+        }
+        Dialect::Memcached => ProtocolState::Memcached(Memcached {
+            needs_auth: access.asks_login(),
+            ..Memcached::default()
+        }),
+    };
+    let mut connection = Connection::new(socket, client, protocol_state);
+    connection.tls = tls;
+    if worker.core.cluster.is_some() && protocol == Dialect::Memcached {
+        connection.awaiting.depth_max = DEPTH_AT_FIRST;
+    }
+    if protocol == Dialect::Memcached {
+        events::show_connection(worker, &connection.client, None);
+    }
+    if !worker.roles.is_dispatcher() {
+        return roles::pass_on(worker, connection);
+    }
+    let slot = worker.core.connections.insert(connection);
+    worker.core.connections[slot].client.set_slot(slot);
+    let socket = &worker.core.connections[slot].socket;
+    if worker.poller.add(socket.as_fd(), slot as u64, Interest::READ).is_err() {
+        worker.core.connections.remove(slot);
+        worker.core.shared.clients().remove(client_id);
+    } else if is_tls {
+        worker.handshakes.add(slot, &worker.core.connections[slot]);
+    }
+}
+
+/// Gives a client its record. Where other clients hold all room, some of them are closed first.
+fn admit_client<E: Home, P: Poller>(
+    worker: &mut Worker<E, P>,
+    (protocol, peer, local): (Dialect, End, End),
+    descriptor: RawFd,
+) -> Result<Arc<Client>, TooMany> {
+    let (own, now) = (worker.core.worker, worker.core.now);
+    let arrival = Arrival { protocol, worker: own, peer, local, descriptor, now };
+    let max = worker.core.shared.live().clients_max();
+    match worker.core.shared.clients().admit(arrival.clone(), max) {
+        Err(TooMany::Full) => {
+            evict::close_clients(worker, Outgrown::Arrivals);
+            worker.core.shared.clients().admit(arrival, max)
+        }
+        admitted => admitted,
+    }
+}
+
+/// The access that the door grants a new connection; `None`: the client is refused and was sent
+/// the reason.
+fn access_of<E: Home, P: Poller>(
+    worker: &Worker<E, P>,
+    socket: &TcpStream,
+    peer: &End,
+    (protocol, is_tls): (Dialect, bool),
+) -> Option<Access> {
+    let access = worker.core.doors.of(Door::of(protocol, is_tls, peer));
+    if access.admits(peer.is_local()) {
+        return Some(access);
+    }
+    worker.core.counters().doors.turn_away(access.is_closed());
+    // A TLS client would not understand the line.
+    if !is_tls {
+        turn_away(socket, doors::denial(protocol, access));
+    }
+    None
 }
 
 /// Sets up a TCP connection and returns its ends; `None`: the client has left already.

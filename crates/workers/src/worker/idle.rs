@@ -20,7 +20,7 @@ use host::poller::Poller;
 use runtime::connection::{Connection, Ending};
 use runtime::engine::Home;
 
-use super::Worker;
+use super::{Worker, finish};
 
 /// Connections that one step examines: some 10 us, if none is in the cache.
 const STEP_SLOTS: usize = 256;
@@ -54,58 +54,56 @@ impl IdlePass {
     }
 }
 
-impl<E: Home, P: Poller> Worker<E, P> {
-    /// Does a step of the pass, if one is due.
-    pub(super) fn close_idle(&mut self) {
-        let timeout_ms = self.core.shared.live().idle_timeout_ms();
-        if timeout_ms == 0 && self.idle.timeout_ms == 0 {
-            return; // I2
-        }
-        self.close_idle_step(timeout_ms);
+/// Does a step of the pass, if one is due.
+pub(super) fn close_some<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
+    let timeout_ms = worker.core.shared.live().idle_timeout_ms();
+    if timeout_ms == 0 && worker.idle.timeout_ms == 0 {
+        return; // I2
     }
+    step(worker, timeout_ms);
+}
 
-    #[cold]
-    fn close_idle_step(&mut self, timeout_ms: u64) {
-        let now_ms = self.core.now.0;
-        if timeout_ms != self.idle.timeout_ms {
-            self.idle = IdlePass { timeout_ms, earliest_ms: u64::MAX, ..IdlePass::default() };
-        }
-        if timeout_ms == 0 || (self.idle.next_slot == 0 && now_ms < self.idle.next_at_ms) {
-            return;
-        }
-        let first = self.idle.next_slot;
-        for slot in first..first + STEP_SLOTS {
-            let Some(connection) = self.core.connections.get(slot) else { continue };
-            let due_ms = connection.client.last_active_at().0.saturating_add(timeout_ms);
-            if due_ms <= now_ms && self.is_idle(connection) {
-                tracing::debug!(client = connection.client.id, "closed: idle");
-                self.core.counters().idle_closed.add(1);
-                self.close(slot);
-            } else {
-                // An overdue connection that was spared is examined again after a while.
-                let due_ms = if due_ms <= now_ms { now_ms + SPARED_MS } else { due_ms };
-                self.idle.earliest_ms = self.idle.earliest_ms.min(due_ms);
-            }
-        }
-        self.idle.next_slot = first + STEP_SLOTS;
-        if self.idle.next_slot < self.core.connections.end() {
-            return;
-        }
-        // A connection that arrives from now on is due later than any could be now.
-        let latest_ms = now_ms.saturating_add(timeout_ms);
-        self.idle.next_at_ms = self.idle.earliest_ms.min(latest_ms).max(now_ms + PASS_EVERY_MS);
-        (self.idle.next_slot, self.idle.earliest_ms) = (0, u64::MAX);
+#[cold]
+fn step<E: Home, P: Poller>(worker: &mut Worker<E, P>, timeout_ms: u64) {
+    let now_ms = worker.core.now.0;
+    if timeout_ms != worker.idle.timeout_ms {
+        worker.idle = IdlePass { timeout_ms, earliest_ms: u64::MAX, ..IdlePass::default() };
     }
+    if timeout_ms == 0 || (worker.idle.next_slot == 0 && now_ms < worker.idle.next_at_ms) {
+        return;
+    }
+    let first = worker.idle.next_slot;
+    for slot in first..first + STEP_SLOTS {
+        let Some(connection) = worker.core.connections.get(slot) else { continue };
+        let due_ms = connection.client.last_active_at().0.saturating_add(timeout_ms);
+        if due_ms <= now_ms && is_idle(worker, connection) {
+            tracing::debug!(client = connection.client.id, "closed: idle");
+            worker.core.counters().idle_closed.add(1);
+            finish::close(worker, slot);
+        } else {
+            // An overdue connection that was spared is examined again after a while.
+            let due_ms = if due_ms <= now_ms { now_ms + SPARED_MS } else { due_ms };
+            worker.idle.earliest_ms = worker.idle.earliest_ms.min(due_ms);
+        }
+    }
+    worker.idle.next_slot = first + STEP_SLOTS;
+    if worker.idle.next_slot < worker.core.connections.end() {
+        return;
+    }
+    // A connection that arrives from now on is due later than any could be now.
+    let latest_ms = now_ms.saturating_add(timeout_ms);
+    worker.idle.next_at_ms = worker.idle.earliest_ms.min(latest_ms).max(now_ms + PASS_EVERY_MS);
+    (worker.idle.next_slot, worker.idle.earliest_ms) = (0, u64::MAX);
+}
 
-    /// Whether a connection may be closed as idle (I1).
-    fn is_idle(&self, connection: &Connection) -> bool {
-        let is_served = !connection.awaiting.is_empty() || connection.is_lent;
-        connection.ending != Ending::Now
-            && !is_served
-            && connection.exchange.is_none()
-            && self.core.pauses.current().is_none()
-            && !connection.client.is_subscribed()
-            && !self.core.shared.monitors().has(connection.client.id)
-            && !self.core.shared.event_stream().has(connection.client.id)
-    }
+/// Whether a connection may be closed as idle (I1).
+fn is_idle<E: Home, P: Poller>(worker: &Worker<E, P>, connection: &Connection) -> bool {
+    let is_served = !connection.awaiting.is_empty() || connection.is_lent;
+    connection.ending != Ending::Now
+        && !is_served
+        && connection.exchange.is_none()
+        && worker.core.pauses.current().is_none()
+        && !connection.client.is_subscribed()
+        && !worker.core.shared.monitors().has(connection.client.id)
+        && !worker.core.shared.event_stream().has(connection.client.id)
 }

@@ -52,72 +52,66 @@ fn first_command(bytes: &[u8]) -> Option<CommandIndex> {
     }
 }
 
-impl<E: Home, P: Poller> Worker<E, P> {
-    /// Whether this kind of worker can take times.
-    pub(super) const MEASURES: bool = E::ROUTES || P::MEASURES;
+pub(super) fn begin<E: Home, P: Poller>(worker: &mut Worker<E, P>, started_at: std::time::Instant) {
+    let round = match (worker.latency.has_slept, worker.polling.has_polled()) {
+        (true, _) => Round::Woken,
+        (false, true) => Round::Asked,
+        (false, false) => Round::Unasked,
+    };
+    worker.latency.has_slept = false;
+    let now = worker.latency.at(started_at);
+    let target_ns = match worker.core.shared.slo().target_ns() {
+        // A round is not the whole time of a routed request: reads are sampled all the same.
+        0 if E::ROUTES => NO_TARGET_NS,
+        target_ns => target_ns,
+    };
+    worker.latency.sampler.begin(now, round, target_ns);
+}
 
-    pub(super) fn begin_latency(&mut self, started_at: std::time::Instant) {
-        let round = match (self.latency.has_slept, self.rounds_without_wait) {
-            (true, _) => Round::Woken,
-            (false, 0) => Round::Asked,
-            (false, _) => Round::Unasked,
-        };
-        self.latency.has_slept = false;
-        let now = self.latency.at(started_at);
-        let target_ns = match self.core.shared.slo().target_ns() {
-            // A round is not the whole time of a routed request: reads are sampled all the same.
-            0 if E::ROUTES => NO_TARGET_NS,
-            target_ns => target_ns,
-        };
-        self.latency.sampler.begin(now, round, target_ns);
+/// Picks a read to time. Called after parsing, before the unparsed rests are put away.
+pub(super) fn time_a_read<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
+    let read_count = worker.regions.all.len();
+    let Some(first) = worker.latency.sampler.wants(read_count) else {
+        return worker.latency.resumed.clear();
+    };
+    let resumed = &worker.latency.resumed;
+    let mut reads = worker.regions.all[first..].iter().chain(&worker.regions.all[..first]);
+    let picked = reads.find(|read| {
+        let is_answered = read.fed.get().is_some_and(|fed| fed.consumed_bytes > fed.skipped_bytes);
+        is_answered && !resumed.contains(&read.slot)
+    });
+    if let Some(read) = picked {
+        let slot = read.slot;
+        let connection = &worker.core.connections[slot];
+        let is_counted = E::ROUTES && connection.client.protocol == Dialect::Resp;
+        let bytes = read.taken(&worker.regions.arena).unwrap_or_default();
+        worker.latency.command = if is_counted { first_command(bytes) } else { None };
+        let reply_mark = connection.awaiting.reply_mark();
+        worker.latency.sampler.start(slot, connection.client.id, reply_mark);
     }
+    worker.latency.resumed.clear();
+}
 
-    /// Picks a read to time. Called after parsing, before the unparsed rests are put away.
-    pub(super) fn time_a_read(&mut self) {
-        let read_count = self.regions.len();
-        let Some(first) = self.latency.sampler.wants(read_count) else {
-            return self.latency.resumed.clear();
-        };
-        let resumed = &self.latency.resumed;
-        let mut reads = self.regions[first..].iter().chain(&self.regions[..first]);
-        let picked = reads.find(|read| {
-            let is_answered =
-                read.fed.get().is_some_and(|fed| fed.consumed_bytes > fed.skipped_bytes);
-            is_answered && !resumed.contains(&read.slot)
-        });
-        if let Some(read) = picked {
-            let slot = read.slot;
-            let connection = &self.core.connections[slot];
-            let is_counted = E::ROUTES && connection.client.protocol == Dialect::Resp;
-            let bytes = read.taken(&self.arena).unwrap_or_default();
-            self.latency.command = if is_counted { first_command(bytes) } else { None };
-            let reply_mark = connection.awaiting.reply_mark();
-            self.latency.sampler.start(slot, connection.client.id, reply_mark);
-        }
-        self.latency.resumed.clear();
+/// Called at the end of a round that found work.
+pub(super) fn end<E: Home, P: Poller>(worker: &mut Worker<E, P>, now: std::time::Instant) {
+    let Some(timed) = worker.latency.sampler.timed() else { return };
+    let connection = worker.core.connections.get_mut(timed.slot);
+    let same = connection.filter(|found| found.client.id == timed.client_id);
+    let Some(connection) = same.filter(|found| found.ending == Ending::Open) else {
+        return worker.latency.sampler.forget();
+    };
+    if !connection.awaiting.has_got(timed.reply_mark) || connection.is_lent {
+        return;
     }
-
-    /// Called at the end of a round that found work.
-    pub(super) fn end_latency(&mut self, now: std::time::Instant) {
-        let Some(timed) = self.latency.sampler.timed() else { return };
-        let connection = self.core.connections.get_mut(timed.slot);
-        let same = connection.filter(|found| found.client.id == timed.client_id);
-        let Some(connection) = same.filter(|found| found.ending == Ending::Open) else {
-            return self.latency.sampler.forget();
-        };
-        if !connection.awaiting.has_got(timed.reply_mark) || connection.is_lent {
-            return;
+    let now = worker.latency.at(now);
+    if let Some((took_ns, target_ns)) = worker.latency.sampler.answered(now) {
+        let counters = worker.core.counters();
+        if target_ns != NO_TARGET_NS {
+            counters.latency.record(took_ns, target_ns);
         }
-        let now = self.latency.at(now);
-        if let Some((took_ns, target_ns)) = self.latency.sampler.answered(now) {
-            let counters = self.core.counters();
-            if target_ns != NO_TARGET_NS {
-                counters.latency.record(took_ns, target_ns);
-            }
-            if let Some(command) = self.latency.command.take() {
-                let cells = &counters.durations[command.position()];
-                cells.get_or_init(Box::default).record_many(took_ns, 1);
-            }
+        if let Some(command) = worker.latency.command.take() {
+            let cells = &counters.durations[command.position()];
+            cells.get_or_init(Box::default).record_many(took_ns, 1);
         }
     }
 }

@@ -5,15 +5,17 @@
 //! W1: for a gathering that no client observes this is one branch on two loads.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base::{KeyHasher, Slot};
 use commands::rmw::meta::MetaGet;
 use commands::rmw::{Refusal, Rmw};
 use commands::work::Work;
+use dispatch::hot::key_sampler::KeySampler;
 use dispatch::hot::session::{Part, Ran, Wanted};
 use host::poller::Poller;
 use runtime::connection::ProtocolState;
+use runtime::core::Core;
 use runtime::engine::Home;
 use runtime::mailbox::Control;
 use sessions::acl::Standing;
@@ -24,7 +26,8 @@ use store::{Op, Pins, Request};
 use wire::Parsed;
 use wire::resp::{Args, CommandId, Flags, Limits, Parser, Spec, asked_command};
 
-use super::Worker;
+use super::regions::Regions;
+use super::{Worker, slow};
 
 /// Of a command with more keys, a session of HOTKEYS counts these: the whole would hold the worker
 /// for longer than the command, which runs in slices.
@@ -33,102 +36,121 @@ const COUNTED_KEYS_MAX: usize = 4096;
 /// `:0`, `+OK` and similar replies, with the end of the line.
 const SHORT_REPLY_BYTES: u64 = 5;
 
-impl<E: Home, P: Poller> Worker<E, P> {
-    /// Reads a gathering again for the clients that monitor. Called behind the gathering; `took` is
-    /// the time of its batches, if known.
+/// The permanent samples of keys, unless the engine takes them.
+pub(super) struct KeySamples {
+    sampler: Option<KeySampler>,
+    /// Whether the next gathering is sampled.
+    is_due: bool,
+}
+
+impl KeySamples {
+    /// Samples by this sampler, if there is one.
+    pub fn new(sampler: Option<KeySampler>) -> KeySamples {
+        KeySamples { sampler, is_due: false }
+    }
+
+    /// Checks whether the next gathering is sampled.
     #[inline]
-    pub(super) fn feed_monitors(&mut self, took: Option<Duration>) {
-        if self.core.shared.monitors().is_any() | self.is_key_sample_due {
-            self.show_gathering(took);
-        }
+    pub fn tick(&mut self, now: Instant) {
+        self.is_due = self.sampler.as_mut().is_some_and(|sampler| sampler.is_due(now));
     }
 
-    #[cold]
-    fn show_gathering(&mut self, took: Option<Duration>) {
-        if self.core.shared.monitors().has_any() {
-            self.show_monitors();
+    /// Samples a gathering, if it is its turn.
+    fn look(&mut self, core: &Core, regions: &Regions) {
+        if !std::mem::take(&mut self.is_due) {
+            return;
         }
-        if self.core.shared.monitors().counts_keys() {
-            self.count_keys(took);
-        }
-        if std::mem::take(&mut self.is_key_sample_due)
-            && let Some(key_sampler) = &mut self.key_sampler
-        {
-            let mut taken = Vec::with_capacity(self.regions.len());
-            for region in &self.regions {
-                let connection = self.core.connections.get(region.slot);
-                if let (Some(connection), Some(bytes)) = (connection, region.taken(&self.arena))
-                    && !connection.input.has_skipped
-                {
-                    taken.push((connection.client.protocol, bytes));
-                }
+        let Some(sampler) = &mut self.sampler else { return };
+        let mut taken = Vec::with_capacity(regions.all.len());
+        for (slot, bytes) in regions.taken() {
+            let connection = core.connections.get(slot);
+            if let Some(connection) = connection.filter(|open| !open.input.has_skipped) {
+                taken.push((connection.client.protocol, bytes));
             }
-            key_sampler.look(&taken);
+        }
+        sampler.look(&taken);
+    }
+}
+
+/// Reads a gathering again for the clients that monitor. Called behind the gathering; `took` is
+/// the time of its batches, if known.
+#[inline]
+pub(super) fn feed<E: Home, P: Poller>(worker: &mut Worker<E, P>, took: Option<Duration>) {
+    if worker.core.shared.monitors().is_any() | worker.key_samples.is_due {
+        show_gathering(worker, took);
+    }
+}
+
+#[cold]
+fn show_gathering<E: Home, P: Poller>(worker: &mut Worker<E, P>, took: Option<Duration>) {
+    if worker.core.shared.monitors().has_any() {
+        show_monitors(worker);
+    }
+    if worker.core.shared.monitors().counts_keys() {
+        count_keys(worker, took);
+    }
+    worker.key_samples.look(&worker.core, &worker.regions);
+}
+
+fn show_monitors<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut feed = Feed::new(worker.core.shared.buffer_budget());
+    let mut read_bytes = 0;
+    for (slot, taken) in worker.regions.taken() {
+        let Some(connection) = worker.core.connections.get(slot) else { continue };
+        let ProtocolState::Resp(resp) = &connection.protocol_state else { continue };
+        if !resp.pass.needs_auth() {
+            read_bytes += taken.len();
+            feed.add(&connection.client, since, taken);
         }
     }
-
-    fn show_monitors(&mut self) {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut feed = Feed::new(self.core.shared.buffer_budget());
-        let mut read_bytes = 0;
-        for region in &self.regions {
-            let Some(connection) = self.core.connections.get(region.slot) else { continue };
-            let ProtocolState::Resp(resp) = &connection.protocol_state else { continue };
-            let taken = region.taken(&self.arena);
-            if let Some(taken) = taken.filter(|_| !resp.pass.needs_auth()) {
-                read_bytes += taken.len();
-                feed.add(&connection.client, since, taken);
-            }
+    read_bytes += feed.len_bytes();
+    let shared = Arc::clone(&worker.core.shared);
+    worker.core.charge(Work::bytes(read_bytes as u64));
+    feed.send((shared.monitors(), shared.buffer_budget()), |client, lines| match lines {
+        Some(lines) => {
+            let feed = Control::Feed { client_id: client.id, lines };
+            shared.send(client.worker().index(), feed);
         }
-        read_bytes += feed.len_bytes();
-        let shared = Arc::clone(&self.core.shared);
-        self.core.charge(Work::bytes(read_bytes as u64));
-        feed.send((shared.monitors(), shared.buffer_budget()), |client, lines| match lines {
-            Some(lines) => {
-                let feed = Control::Feed { client_id: client.id, lines };
-                shared.send(client.worker().index(), feed);
+        None => shared.kill_client(client),
+    });
+}
+
+fn count_keys<E: Home, P: Poller>(worker: &mut Worker<E, P>, took: Option<Duration>) {
+    let took = took.unwrap_or_else(|| slow::time_batches(worker));
+    let (core, shared) = (&worker.core, &worker.core.shared);
+    let session = shared.hot_sessions().latest();
+    let Some(session) = session.filter(|session| session.is_active(core.now)) else {
+        return shared.monitors().count_keys(false);
+    };
+    let (mut commands, mut read) = (Vec::new(), Vec::new());
+    for (slot, taken) in worker.regions.taken() {
+        let Some(connection) = core.connections.get(slot) else { continue };
+        let ProtocolState::Resp(resp) = &connection.protocol_state else { continue };
+        if !resp.pass.needs_auth() {
+            read_commands(taken, &mut read);
+            // A command that the user may not run is not executed.
+            if resp.pass.standing == Standing::Restricted {
+                let user = resp.pass.user(&core.acl);
+                read.retain(|it| user.check(it.spec, it.args.iter()).is_ok());
             }
-            None => shared.kill_client(client),
-        });
+            commands.append(&mut read);
+        }
     }
-
-    fn count_keys(&mut self, took: Option<Duration>) {
-        let took = took.unwrap_or_else(|| self.time_batches());
-        let (core, shared) = (&self.core, &self.core.shared);
-        let session = shared.hot_sessions().latest();
-        let Some(session) = session.filter(|session| session.is_active(core.now)) else {
-            return shared.monitors().count_keys(false);
-        };
-        let (mut commands, mut read) = (Vec::new(), Vec::new());
-        for region in &self.regions {
-            let Some(connection) = core.connections.get(region.slot) else { continue };
-            let ProtocolState::Resp(resp) = &connection.protocol_state else { continue };
-            let taken = region.taken(&self.arena);
-            if let Some(taken) = taken.filter(|_| !resp.pass.needs_auth()) {
-                read_commands(taken, &mut read);
-                // A command that the user may not run is not executed.
-                if resp.pass.standing == Standing::Restricted {
-                    let user = resp.pass.user(&core.acl);
-                    read.retain(|it| user.check(it.spec, it.args.iter()).is_ok());
-                }
-                commands.append(&mut read);
-            }
-        }
-        let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        let share_ns = took_ns / commands.len().max(1) as u64;
-        let (hasher, now, worker) = (&core.hasher, core.now, core.worker.index());
-        let store = self.engine.own_session();
-        let value_len = |key: &[u8]| {
-            // Does not count as a use of the item.
-            let op = Op::Update(Rmw::MetaGet(MetaGet::LOOK));
-            let request = Request { key, hash: hasher.hash(key), op };
-            let mut found = Length(None);
-            store.execute(now, &[request], &mut found);
-            found.0
-        };
-        if let Some(mut part) = session.part(worker) {
-            count(&mut part, &session.wanted, (share_ns, hasher), &commands, value_len);
-        }
+    let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+    let share_ns = took_ns / commands.len().max(1) as u64;
+    let (hasher, now, own) = (&core.hasher, core.now, core.worker.index());
+    let store = worker.engine.own_session();
+    let value_len = |key: &[u8]| {
+        // Does not count as a use of the item.
+        let op = Op::Update(Rmw::MetaGet(MetaGet::LOOK));
+        let request = Request { key, hash: hasher.hash(key), op };
+        let mut found = Length(None);
+        store.execute(now, &[request], &mut found);
+        found.0
+    };
+    if let Some(mut part) = session.part(own) {
+        count(&mut part, &session.wanted, (share_ns, hasher), &commands, value_len);
     }
 }
 

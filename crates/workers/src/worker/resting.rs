@@ -7,21 +7,19 @@ use runtime::engine::Home;
 
 use super::Worker;
 
-impl<E: Home, P: Poller> Worker<E, P> {
-    /// Ends the rests that are over; all of them, if the server stops.
-    #[inline]
-    pub(super) fn end_rests(&mut self) {
-        let is_due = |at| at <= self.core.now || self.is_draining;
-        if self.core.resting.next_at().is_some_and(is_due) {
-            self.end_due_rests();
-        }
+/// Ends the rests that are over; all of them, if the server stops.
+#[inline]
+pub(super) fn end_due<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
+    let is_due = |at| at <= worker.core.now || worker.is_draining;
+    if worker.core.resting.next_at().is_some_and(is_due) {
+        end_due_now(worker);
     }
+}
 
-    #[cold]
-    fn end_due_rests(&mut self) {
-        let until = if self.is_draining { UnixMillis(u64::MAX) } else { self.core.now };
-        for (slot, client_id) in self.core.resting.take_due(until) {
-            self.core.wake(slot, client_id, Ending::Open);
-        }
+#[cold]
+fn end_due_now<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
+    let until = if worker.is_draining { UnixMillis(u64::MAX) } else { worker.core.now };
+    for (slot, client_id) in worker.core.resting.take_due(until) {
+        worker.core.wake(slot, client_id, Ending::Open);
     }
 }

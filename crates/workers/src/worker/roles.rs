@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use base::roles::{Facts, RolePlan, Step};
+use base::roles::{Facts, Member, RolePlan, Step};
 use config::Poll;
 use dispatch::lanes::PublishedRoles;
 use host::poller::Poller;
@@ -24,191 +24,253 @@ use runtime::connection::{Connection, Ending};
 use runtime::engine::Home;
 use runtime::mailbox::Control;
 use runtime::moving::Moving;
+use runtime::shm_client::ShmClient;
 use sessions::acl::Fate;
 
-use super::{Due, TOKEN_PORT, Worker};
+use super::{Due, TOKEN_PORT, Worker, finish, flushing, native, udp};
 
-impl<E: Home, P: Poller> Worker<E, P> {
-    /// Advances towards the latest plan as far as is possible now, and takes in connections that
-    /// have arrived.
-    #[cold]
-    pub(super) fn change_roles(&mut self) {
-        self.finish_touched(); // I2.
-        let latest = self.core.shared.roles().latest();
-        loop {
-            let is_drained = self.engine.is_drained();
-            let parts = is_drained && self.parts_with_some(latest.plan());
-            let is_kept = parts && !self.core.shared.roles().transit.try_begin();
-            let facts = Facts {
-                is_drained,
-                is_settled: self.published.publication.is_settled(),
-                is_stopping: self.is_draining || is_kept,
-            };
-            let step = self.member.step(latest.plan(), facts);
-            match step {
-                Step::Rest => {}
-                Step::Park => self.engine.park(),
-                Step::GoOn => self.engine.go_on(&mut self.core),
-                Step::TakeUp(plan) => self.take_up(&latest, plan),
-                Step::Settle => self.engine.settle(&self.core, self.member.plan()),
-            }
-            if parts && !is_kept {
-                self.core.shared.roles().transit.end();
-            }
-            if step == Step::Rest {
-                break;
-            }
+/// The role of a worker, and what other workers have handed over to it.
+pub(super) struct Roles {
+    own: usize,
+    member: Member,
+    /// The roles that it has taken up.
+    published: Arc<PublishedRoles>,
+    /// Connections that other workers have handed over.
+    #[expect(clippy::vec_box, reason = "they come boxed by mail, and are large")]
+    pub arrivals: Vec<Box<Moving>>,
+    /// Clients in shared memory that other workers have handed over.
+    #[expect(clippy::vec_box, reason = "they come boxed by mail, and are large")]
+    pub shm_arrivals: Vec<Box<ShmClient>>,
+    /// Counts handed-over connections, so that their targets take turns.
+    next_target: usize,
+}
+
+impl Roles {
+    /// Of a worker that begins with the latest roles.
+    pub fn new(own: usize, published: Arc<PublishedRoles>) -> Roles {
+        Roles {
+            own,
+            member: Member::new(*published.plan()),
+            published,
+            arrivals: Vec::new(),
+            shm_arrivals: Vec::new(),
+            next_target: own,
         }
-        self.receive();
-        self.finish_touched();
+    }
+
+    /// Whether this worker polls connections.
+    #[inline]
+    pub fn is_dispatcher(&self) -> bool {
+        self.member.plan().is_dispatcher(self.own)
+    }
+
+    /// Whether it has stopped for new roles.
+    #[inline]
+    pub fn is_parked(&self) -> bool {
+        self.member.is_parked()
+    }
+
+    /// Whether it changes roles.
+    #[inline]
+    pub fn is_moving(&self) -> bool {
+        self.member.is_moving()
+    }
+
+    /// The next of `targets`, in turn.
+    pub fn next_of(&mut self, targets: &Range<usize>) -> usize {
+        self.next_target = self.next_target.wrapping_add(1);
+        targets.start + self.next_target % targets.len()
     }
 
     /// Whether this worker polls now and under the plan does not, or shares its connections with
     /// additional pollers.
     fn parts_with_some(&self, latest: &RolePlan) -> bool {
-        let (own, plan) = (self.core.worker.index(), self.member.plan());
+        let (own, plan) = (self.own, self.member.plan());
         plan.is_dispatcher(own)
             && (!latest.is_dispatcher(own) || latest.dispatchers > plan.dispatchers)
     }
 
     /// Which connections leave, and to which threads: all of a thread that polls no longer; of a
     /// thread that shares with new ones, enough that all have equally many.
-    fn leaving_connections(&self, plan: &RolePlan) -> (Vec<usize>, Range<usize>) {
-        let (own, before) = (self.core.worker.index(), self.published.plan());
-        let mut slots = self.core.connections.slots();
-        if !plan.is_dispatcher(own) {
+    fn leaving(&self, mut slots: Vec<usize>, plan: &RolePlan) -> (Vec<usize>, Range<usize>) {
+        let before = self.published.plan();
+        if !plan.is_dispatcher(self.own) {
             return (slots, 0..plan.dispatchers);
         }
         let new_dispatchers = plan.dispatchers.saturating_sub(before.dispatchers);
         let kept_count = slots.len() - slots.len() * new_dispatchers / plan.dispatchers;
         (slots.split_off(kept_count), before.dispatchers..plan.dispatchers)
     }
+}
 
-    /// Takes up the plan. A worker that hands connections over has begun a transit, so the server
-    /// keeps running.
-    fn take_up(&mut self, latest: &Arc<PublishedRoles>, plan: RolePlan) {
-        let own = self.core.worker.index();
-        self.steer_udp(plan.dispatchers);
-        let (slots, targets) = self.leaving_connections(&plan);
-        if !slots.is_empty() {
-            // Events of this round name slots that become free (I2).
-            self.ready.retain(|event| event.token >= TOKEN_PORT);
+/// Advances towards the latest plan as far as is possible now, and takes in connections that
+/// have arrived.
+#[cold]
+pub(super) fn change<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
+    finish::finish_touched(worker); // I2.
+    let latest = worker.core.shared.roles().latest();
+    loop {
+        let is_drained = worker.engine.is_drained();
+        let parts = is_drained && worker.roles.parts_with_some(latest.plan());
+        let is_kept = parts && !worker.core.shared.roles().transit.try_begin();
+        let facts = Facts {
+            is_drained,
+            is_settled: worker.roles.published.publication.is_settled(),
+            is_stopping: worker.is_draining || is_kept,
+        };
+        let step = worker.roles.member.step(latest.plan(), facts);
+        match step {
+            Step::Rest => {}
+            Step::Park => worker.engine.park(),
+            Step::GoOn => worker.engine.go_on(&mut worker.core),
+            Step::TakeUp(plan) => take_up(worker, &latest, plan),
+            Step::Settle => worker.engine.settle(&worker.core, worker.roles.member.plan()),
         }
-        for slot in slots {
-            self.hand_over_from(slot, &targets);
+        if parts && !is_kept {
+            worker.core.shared.roles().transit.end();
         }
-        let before = std::mem::replace(&mut self.published, Arc::clone(latest));
-        let role = |plan: &RolePlan| (plan.is_dispatcher(own), plan.is_executor(own));
-        if role(before.plan()) != role(&plan) {
-            self.core.counters().forwardings.role_changes.add(1);
-        }
-        self.poll = poll_of(self.core.shared.config().poll, role(&plan) == (false, false));
-        self.engine.take_up(&mut self.core, latest.turn_of(own));
-        if let Some(native) = &self.native {
-            native.steer(plan.dispatchers);
-        }
-        self.hand_over_shm(before.plan(), &plan);
-        if latest.publication.acknowledge() {
-            // All workers look once more, and settle.
-            self.core.shared.wake_all();
+        if step == Step::Rest {
+            break;
         }
     }
+    receive(worker);
+    finish::finish_touched(worker);
+}
 
-    /// Hands one of this worker's connections over to one of `targets`.
-    fn hand_over_from(&mut self, slot: usize, targets: &Range<usize>) {
-        self.end_flushes();
-        if self.core.connections[slot].ending == Ending::Now {
-            return self.close(slot);
-        }
-        let Some(mut connection) = self.core.connections.remove(slot) else { return };
-        if connection.ending == Ending::Resting {
-            connection.ending = Ending::Open; // It is answered sooner, and there.
-        }
-        // It fails only if it is not polled.
-        let _ = self.poller.remove(connection.socket.as_fd());
-        self.core.shared.roles().transit.begin_another();
-        self.hand_over(connection, targets);
+/// Takes up the plan. A worker that hands connections over has begun a transit, so the server
+/// keeps running.
+fn take_up<E: Home, P: Poller>(
+    worker: &mut Worker<E, P>,
+    latest: &Arc<PublishedRoles>,
+    plan: RolePlan,
+) {
+    let own = worker.core.worker.index();
+    udp::steer(worker, plan.dispatchers);
+    let (slots, targets) = worker.roles.leaving(worker.core.connections.slots(), &plan);
+    if !slots.is_empty() {
+        // Events of this round name slots that become free (I2).
+        worker.ready.retain(|event| event.token >= TOKEN_PORT);
     }
-
-    /// Sends a connection that is counted in the transit to one of `targets`.
-    fn hand_over(&mut self, connection: Connection, targets: &Range<usize>) {
-        let booked = self.core.ledger.part_with_books(connection.booked);
-        self.send_on(Box::new(Moving::pack(connection, booked)), targets);
+    for slot in slots {
+        hand_over_from(worker, slot, &targets);
     }
-
-    /// The workers that poll under the latest plan; while the server drains, those that poll under
-    /// every plan.
-    pub(super) fn dispatchers_now(&self) -> Range<usize> {
-        0..if self.is_draining { 1 } else { self.core.shared.role_plan().dispatchers }
+    let before = std::mem::replace(&mut worker.roles.published, Arc::clone(latest));
+    let role = |plan: &RolePlan| (plan.is_dispatcher(own), plan.is_executor(own));
+    if role(before.plan()) != role(&plan) {
+        worker.core.counters().forwardings.role_changes.add(1);
     }
-
-    fn send_on(&mut self, moving: Box<Moving>, targets: &Range<usize>) {
-        let target = self.next_of(targets);
-        self.core.shared.send(target, Control::Move(moving));
+    worker.polling.poll = poll_of(worker.core.shared.config().poll, role(&plan) == (false, false));
+    worker.engine.take_up(&mut worker.core, latest.turn_of(own));
+    if let Some(native) = &worker.native {
+        native.steer(plan.dispatchers);
     }
-
-    /// The next of `targets`, in turn.
-    pub(super) fn next_of(&mut self, targets: &Range<usize>) -> usize {
-        self.next_target = self.next_target.wrapping_add(1);
-        targets.start + self.next_target % targets.len()
+    native::hand_over_shm(worker, before.plan(), &plan);
+    if latest.publication.acknowledge() {
+        // All workers look once more, and settle.
+        worker.core.shared.wake_all();
     }
+}
 
-    /// Passes on a connection that was accepted by a worker that does not poll (I3).
-    pub(super) fn pass_on(&mut self, connection: Connection) {
-        if self.core.shared.roles().transit.try_begin() {
-            self.hand_over(connection, &self.dispatchers_now());
+/// Hands one of this worker's connections over to one of `targets`.
+fn hand_over_from<E: Home, P: Poller>(
+    worker: &mut Worker<E, P>,
+    slot: usize,
+    targets: &Range<usize>,
+) {
+    flushing::end_all(worker);
+    if worker.core.connections[slot].ending == Ending::Now {
+        return finish::close(worker, slot);
+    }
+    let Some(mut connection) = worker.core.connections.remove(slot) else { return };
+    if connection.ending == Ending::Resting {
+        connection.ending = Ending::Open; // It is answered sooner, and there.
+    }
+    // It fails only if it is not polled.
+    let _ = worker.poller.remove(connection.socket.as_fd());
+    worker.core.shared.roles().transit.begin_another();
+    hand_over(worker, connection, targets);
+}
+
+/// Sends a connection that is counted in the transit to one of `targets`.
+fn hand_over<E: Home, P: Poller>(
+    worker: &mut Worker<E, P>,
+    connection: Connection,
+    targets: &Range<usize>,
+) {
+    let booked = worker.core.ledger.part_with_books(connection.booked);
+    send_on(worker, Box::new(Moving::pack(connection, booked)), targets);
+}
+
+/// The workers that poll under the latest plan; while the server drains, those that poll under
+/// every plan.
+pub(super) fn dispatchers_now<E: Home, P: Poller>(worker: &Worker<E, P>) -> Range<usize> {
+    0..if worker.is_draining { 1 } else { worker.core.shared.role_plan().dispatchers }
+}
+
+fn send_on<E: Home, P: Poller>(
+    worker: &mut Worker<E, P>,
+    moving: Box<Moving>,
+    targets: &Range<usize>,
+) {
+    let target = worker.roles.next_of(targets);
+    worker.core.shared.send(target, Control::Move(moving));
+}
+
+/// Passes on a connection that was accepted by a worker that does not poll (I3).
+pub(super) fn pass_on<E: Home, P: Poller>(worker: &mut Worker<E, P>, connection: Connection) {
+    if worker.core.shared.roles().transit.try_begin() {
+        hand_over(worker, connection, &dispatchers_now(worker));
+    } else {
+        // The server has stopped accepting meanwhile.
+        worker.core.shared.clients().remove(connection.client.id);
+    }
+}
+
+/// Takes in connections that have arrived, or passes them on; a parked worker lets them wait
+/// until it knows whether it polls.
+fn receive<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
+    if worker.roles.is_parked() {
+        return;
+    }
+    native::receive_shm(worker);
+    let is_dispatcher = worker.roles.is_dispatcher();
+    for moving in std::mem::take(&mut worker.roles.arrivals) {
+        if is_dispatcher {
+            take_in(worker, *moving);
         } else {
-            // The server has stopped accepting meanwhile.
-            self.core.shared.clients().remove(connection.client.id);
+            send_on(worker, moving, &dispatchers_now(worker));
         }
     }
+}
 
-    /// Takes in connections that have arrived, or passes them on; a parked worker lets them wait
-    /// until it knows whether it polls.
-    fn receive(&mut self) {
-        if self.member.is_parked() {
-            return;
-        }
-        self.receive_shm();
-        let is_dispatcher = self.member.plan().is_dispatcher(self.core.worker.index());
-        for moving in std::mem::take(&mut self.arrivals) {
-            if is_dispatcher {
-                self.take_in(*moving);
-            } else {
-                self.send_on(moving, &self.dispatchers_now());
-            }
-        }
+fn take_in<E: Home, P: Poller>(worker: &mut Worker<E, P>, moving: Moving) {
+    let Moving { connection, booked } = moving;
+    booked.into_iter().for_each(|booked| worker.core.ledger.take_over(booked));
+    let slot = worker.core.connections.insert(connection);
+    let connection = &mut worker.core.connections[slot];
+    connection.client.set_slot(slot);
+    // A pause may have ended during the move: if it lasts, it holds the command again.
+    connection.is_held = false;
+    Moving::settle_at(connection, slot);
+    let is_killed = connection.client.move_to(worker.core.worker);
+    // Users may have changed during the move.
+    let is_killed = worker.core.renew_pass(slot) == Fate::Closes || is_killed;
+    let connection = &mut worker.core.connections[slot];
+    let token = slot as u64;
+    let polled = worker.poller.add(connection.socket.as_fd(), token, connection.interest);
+    if is_killed || polled.is_err() {
+        connection.ending = Ending::Now;
     }
-
-    fn take_in(&mut self, moving: Moving) {
-        let Moving { connection, booked } = moving;
-        booked.into_iter().for_each(|booked| self.core.ledger.take_over(booked));
-        let slot = self.core.connections.insert(connection);
-        let connection = &mut self.core.connections[slot];
-        connection.client.set_slot(slot);
-        // A pause may have ended during the move: if it lasts, it holds the command again.
-        connection.is_held = false;
-        Moving::settle_at(connection, slot);
-        let is_killed = connection.client.move_to(self.core.worker);
-        // Users may have changed during the move.
-        let is_killed = self.core.renew_pass(slot) == Fate::Closes || is_killed;
-        let connection = &mut self.core.connections[slot];
-        let token = slot as u64;
-        let polled = self.poller.add(connection.socket.as_fd(), token, connection.interest);
-        if is_killed || polled.is_err() {
-            connection.ending = Ending::Now;
-        }
-        if std::mem::take(&mut connection.is_starved) {
-            self.starve(slot);
-        }
-        if self.is_draining {
-            self.due.push(Due::ReadLast(slot));
-        }
-        self.core.counters().forwardings.connections_taken.add(1);
-        self.core.touch(slot);
-        self.await_handshake(slot);
-        self.core.shared.roles().transit.end(); // I1.
+    if std::mem::take(&mut connection.is_starved) {
+        worker.starved.add(&mut worker.core, slot);
     }
+    if worker.is_draining {
+        worker.due.push(Due::ReadLast(slot));
+    }
+    worker.core.counters().forwardings.connections_taken.add(1);
+    worker.core.touch(slot);
+    worker.handshakes.add(slot, &worker.core.connections[slot]);
+    worker.core.shared.roles().transit.end(); // I1.
 }
 
 /// A thread without a role sleeps, whatever the setting says.

@@ -9,13 +9,15 @@ use budget::{Kind, Outgrown, Reservation};
 use commands::output::Sent;
 use host::poller::Poller;
 use runtime::connection::{Connection, Ending};
+use runtime::core::Core;
 use runtime::engine::Home;
 use sessions::clients::TooMany;
 use sessions::tls::{HANDSHAKE_BYTES, Received, Stream, append, fill};
 
-use super::Worker;
 use super::accept::too_many_line;
 use super::read::{HELD_BYTES_MAX, READ_BYTES_MAX, arena_read_bytes};
+use super::regions::Place;
+use super::{Worker, evict, finish, read};
 
 /// Bytes read from a socket at a time. Together with a record that had begun, they decrypt to less
 /// than [`READ_BYTES_MAX`].
@@ -24,9 +26,31 @@ const SEALED_READ_BYTES: usize = 15 << 10;
 /// A client whose handshake takes longer is cut off.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Handshakes that are under way, the oldest first.
+/// Handshakes that are under way, the oldest first. Some of them may have ended since.
 #[derive(Default)]
 pub(super) struct Handshakes(VecDeque<Handshake>);
+
+impl Handshakes {
+    /// Adds that of a TLS connection, unless it has ended.
+    pub fn add(&mut self, slot: usize, connection: &Connection) {
+        if connection.tls.as_ref().is_some_and(|tls| tls.is_handshaking()) {
+            let (until, client_id) = (Instant::now() + HANDSHAKE_TIME_MAX, connection.client.id);
+            self.0.push_back(Handshake { until, slot, client_id });
+        }
+    }
+
+    /// Takes the oldest one.
+    fn take_oldest(&mut self) -> Option<Handshake> {
+        self.0.pop_front()
+    }
+
+    /// Takes one that takes too long.
+    #[inline]
+    fn take_late(&mut self, now: Instant) -> Option<Handshake> {
+        let is_late = self.0.front().is_some_and(|first| first.until <= now);
+        if is_late { self.0.pop_front() } else { None }
+    }
+}
 
 struct Handshake {
     until: Instant,
@@ -34,202 +58,205 @@ struct Handshake {
     client_id: u64,
 }
 
-impl<E: Home, P: Poller> Worker<E, P> {
-    /// The TLS state of a new connection of such a port; `None`: there is no room for it.
-    pub(super) fn begin_tls(&mut self, is_tls: bool) -> Option<Option<Box<Stream>>> {
-        if !is_tls {
-            return Some(None);
-        }
-        let booked = self.book_handshake()?;
-        let accepted = self.core.shared.tls()?.accept(booked);
-        accepted.ok().map(Box::new).map(Some)
-    }
-
-    /// Books a handshake. Where requests and replies of other clients leave no room for it, some of
-    /// those are closed first, as for any new connection; where handshakes fill their own part, the
-    /// oldest is.
-    fn book_handshake(&mut self) -> Option<Reservation> {
-        let budget = Arc::clone(self.core.shared.buffer_budget());
-        let mut booked = Reservation::empty(&budget, Kind::Handshakes);
-        let is_of_others = budget.has_part_for(Kind::Handshakes, HANDSHAKE_BYTES);
-        if !booked.try_resize(HANDSHAKE_BYTES) && is_of_others {
-            budget.note_refused_arrival();
-            self.evict_clients(Outgrown::Arrivals);
-        }
-        while !booked.try_resize(HANDSHAKE_BYTES) {
-            if !self.crowd_out_handshake() {
-                return None;
-            }
-        }
-        Some(booked)
-    }
-
-    /// Cuts the oldest unfinished handshake of this worker. Returns false if there is none.
-    #[cold]
-    fn crowd_out_handshake(&mut self) -> bool {
-        while let Some(Handshake { slot, client_id, .. }) = self.handshakes.0.pop_front() {
-            if self.is_shaking_hands(slot, client_id) {
-                self.core.counters().tls.crowded_out.add(1);
-                self.cut_off(slot);
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Notes that a TLS connection has arrived.
-    pub(super) fn await_handshake(&mut self, slot: usize) {
-        let connection = &self.core.connections[slot];
-        if connection.tls.as_ref().is_some_and(|tls| tls.is_handshaking()) {
-            let (until, client_id) = (Instant::now() + HANDSHAKE_TIME_MAX, connection.client.id);
-            self.handshakes.0.push_back(Handshake { until, slot, client_id });
-        }
-    }
-
-    /// Cuts off clients whose handshake takes too long. A sleeping worker checks every second.
-    #[inline]
-    pub(super) fn end_handshakes(&mut self, now: Instant) {
-        while let Some(first) = self.handshakes.0.front().filter(|first| first.until <= now) {
-            let Handshake { slot, client_id, .. } = *first;
-            self.handshakes.0.pop_front();
-            if self.is_shaking_hands(slot, client_id) {
-                self.core.counters().tls.late.add(1);
-                self.cut_off(slot);
-            }
-        }
-    }
-
+impl Handshake {
     /// Whether the handshake of this client, if it still has the slot, has not ended.
-    fn is_shaking_hands(&self, slot: usize, client_id: u64) -> bool {
-        self.core.connections.get(slot).is_some_and(|connection| {
+    fn is_unfinished(&self, core: &Core) -> bool {
+        core.connections.get(self.slot).is_some_and(|connection| {
             let is_handshaking = connection.tls.as_ref().is_some_and(|tls| tls.is_handshaking());
-            connection.client.id == client_id && is_handshaking
+            connection.client.id == self.client_id && is_handshaking
         })
     }
+}
 
-    /// Closes a connection. Its reason is counted before: a client that sees the end finds it in
-    /// the metrics.
-    #[cold]
-    fn cut_off(&mut self, slot: usize) {
-        self.core.connections[slot].ending = Ending::Now;
-        self.close(slot);
+/// The TLS state of a new connection of such a port; `None`: there is no room for it.
+pub(super) fn begin<E: Home, P: Poller>(
+    worker: &mut Worker<E, P>,
+    is_tls: bool,
+) -> Option<Option<Box<Stream>>> {
+    if !is_tls {
+        return Some(None);
     }
+    let booked = book_handshake(worker)?;
+    let accepted = worker.core.shared.tls()?.accept(booked);
+    accepted.ok().map(Box::new).map(Some)
+}
 
-    /// Reads once and decrypts, as `read_arena` and `read_own` do for plain connections; returns
-    /// how much of the arena is used.
-    #[inline(never)]
-    pub(super) fn read_sealed(&mut self, slot: usize, used_bytes: usize) -> usize {
-        let is_own = self.core.connections[slot].input.need_bytes > HELD_BYTES_MAX;
-        if is_own { self.open_own(slot, used_bytes) } else { self.open_arena(slot, used_bytes) }
+/// Books a handshake. Where requests and replies of other clients leave no room for it, some of
+/// those are closed first, as for any new connection; where handshakes fill their own part, the
+/// oldest is.
+fn book_handshake<E: Home, P: Poller>(worker: &mut Worker<E, P>) -> Option<Reservation> {
+    let budget = Arc::clone(worker.core.shared.buffer_budget());
+    let mut booked = Reservation::empty(&budget, Kind::Handshakes);
+    let is_of_others = budget.has_part_for(Kind::Handshakes, HANDSHAKE_BYTES);
+    if !booked.try_resize(HANDSHAKE_BYTES) && is_of_others {
+        budget.note_refused_arrival();
+        evict::close_clients(worker, Outgrown::Arrivals);
     }
-
-    fn open_arena(&mut self, slot: usize, used_bytes: usize) -> usize {
-        let connection = &mut self.core.connections[slot];
-        let Some(tls) = &mut connection.tls else { return used_bytes };
-        let held = &mut connection.input.held;
-        let after_held = used_bytes + held.len();
-        self.arena[used_bytes..after_held].copy_from_slice(held);
-        let free = &mut self.arena[after_held..after_held + READ_BYTES_MAX];
-        let (mut sealed, mut count) = ([0; SEALED_READ_BYTES], 0);
-        let take = |reader: rustls::Reader<'_>| count += fill(reader, &mut free[count..]);
-        // A connection that is read a last time has no later turn.
-        let tight_bytes = arena_read_bytes(&self.core.ledger);
-        let sealed_bytes = if self.is_draining { usize::MAX } else { tight_bytes };
-        let sealed_bytes = sealed_bytes.min(SEALED_READ_BYTES);
-        let received = tls.receive(&connection.socket, &mut sealed[..sealed_bytes], take);
-        self.note_received(slot, &received, self.is_draining);
-        if count == 0 {
-            return used_bytes;
-        }
-        self.core.connections[slot].input.held = Vec::new();
-        self.add_arena_region(slot, used_bytes, after_held + count, count);
-        after_held + count
-    }
-
-    fn open_own(&mut self, slot: usize, used_bytes: usize) -> usize {
-        let Some(bytes_max) = self.own_bytes_max() else { return used_bytes };
-        let len_before = self.core.connections[slot].input.held.len();
-        let mut sealed = [0; SEALED_READ_BYTES];
-        loop {
-            let Connection { tls, input, socket, .. } = &mut self.core.connections[slot];
-            let Some(tls) = tls else { return used_bytes };
-            let take = |reader: rustls::Reader<'_>| append(reader, &mut input.held);
-            let received = tls.receive(socket, &mut sealed, take);
-            let is_whole = input.held.len() >= input.need_bytes;
-            let is_much = input.held.len() - len_before >= bytes_max;
-            self.note_received(slot, &received, self.is_draining);
-            if is_whole || is_much || !matches!(received, Received::Sealed(SEALED_READ_BYTES)) {
-                break;
-            }
-        }
-        self.end_own_read(slot, len_before);
-        used_bytes
-    }
-
-    fn note_received(&mut self, slot: usize, received: &Received, is_draining: bool) {
-        let counters = self.core.shared.counters(self.core.worker.index());
-        let connection = &mut self.core.connections[slot];
-        let Some(tls) = &mut connection.tls else { return };
-        let (was_handshaking, has_ended) = (tls.is_handshaking(), tls.take_handshake());
-        if has_ended {
-            counters.tls.handshakes.add(1);
-        }
-        if was_handshaking && !tls.book() {
-            counters.tls.crowded_out.add(1);
-            if tls.is_handshaking() {
-                self.core.shared.buffer_budget().note_refused_arrival();
-                connection.ending = Ending::Now;
-                return;
-            }
-            // It can be told: connections fill their part.
-            let line = too_many_line(connection.client.protocol, TooMany::NoRoom);
-            connection.output.append(|out| out.extend_from_slice(line));
-            connection.ending = Ending::AfterFlush;
-            return self.core.touch(slot);
-        }
-        match received {
-            Received::Sealed(count) => {
-                connection.input_ended |= is_draining && *count < SEALED_READ_BYTES;
-            }
-            Received::Nothing => connection.input_ended |= is_draining,
-            Received::End => connection.input_ended = true,
-            Received::Broken => connection.ending = Ending::Now,
-            Received::Refused(error) => {
-                tracing::debug!(client = %connection.client.peer, "TLS: {error}");
-                counters.tls.refused.add(1);
-                // A client that does not speak TLS would take an alert for a reply.
-                if !is_plain(error) {
-                    tls.alert(connection.socket.as_fd());
-                }
-                connection.ending = Ending::Now;
-            }
+    while !booked.try_resize(HANDSHAKE_BYTES) {
+        if !crowd_out_handshake(worker) {
+            return None;
         }
     }
+    Some(booked)
+}
 
-    /// Sends a connection's output, at most about `bytes_max`; returns whether some is left, for
-    /// which the poller reports room.
-    #[inline]
-    pub(super) fn send_unsent(
-        connection: &mut Connection,
-        bytes_max: usize,
-        sent_bytes: &mut u64,
-    ) -> bool {
-        let Connection { tls, output, socket, .. } = connection;
-        let sent = match tls {
-            _ if bytes_max == 0 => Ok(Sent::Part), // The next turn continues.
-            None if bytes_max < usize::MAX => {
-                output.send_slice(socket.as_fd(), bytes_max, sent_bytes)
+/// Cuts the oldest unfinished handshake of this worker. Returns false if there is none.
+#[cold]
+fn crowd_out_handshake<E: Home, P: Poller>(worker: &mut Worker<E, P>) -> bool {
+    while let Some(handshake) = worker.handshakes.take_oldest() {
+        if handshake.is_unfinished(&worker.core) {
+            worker.core.counters().tls.crowded_out.add(1);
+            cut_off(worker, handshake.slot);
+            return true;
+        }
+    }
+    false
+}
+
+/// Cuts off clients whose handshake takes too long. A sleeping worker checks every second.
+#[inline]
+pub(super) fn cut_late<E: Home, P: Poller>(worker: &mut Worker<E, P>, now: Instant) {
+    while let Some(handshake) = worker.handshakes.take_late(now) {
+        if handshake.is_unfinished(&worker.core) {
+            worker.core.counters().tls.late.add(1);
+            cut_off(worker, handshake.slot);
+        }
+    }
+}
+
+/// Closes a connection. Its reason is counted before: a client that sees the end finds it in
+/// the metrics.
+#[cold]
+fn cut_off<E: Home, P: Poller>(worker: &mut Worker<E, P>, slot: usize) {
+    worker.core.connections[slot].ending = Ending::Now;
+    finish::close(worker, slot);
+}
+
+/// Reads once and decrypts, as `read_arena` and `read_own` do for plain connections; returns
+/// how much of the arena is used.
+#[inline(never)]
+pub(super) fn read_sealed<E: Home, P: Poller>(
+    worker: &mut Worker<E, P>,
+    slot: usize,
+    used_bytes: usize,
+) -> usize {
+    let is_own = worker.core.connections[slot].input.need_bytes > HELD_BYTES_MAX;
+    if is_own { open_own(worker, slot, used_bytes) } else { open_arena(worker, slot, used_bytes) }
+}
+
+fn open_arena<E: Home, P: Poller>(
+    worker: &mut Worker<E, P>,
+    slot: usize,
+    used_bytes: usize,
+) -> usize {
+    let connection = &mut worker.core.connections[slot];
+    let Some(tls) = &mut connection.tls else { return used_bytes };
+    let held = &mut connection.input.held;
+    let after_held = used_bytes + held.len();
+    worker.regions.arena[used_bytes..after_held].copy_from_slice(held);
+    let free = &mut worker.regions.arena[after_held..after_held + READ_BYTES_MAX];
+    let (mut sealed, mut count) = ([0; SEALED_READ_BYTES], 0);
+    let take = |reader: rustls::Reader<'_>| count += fill(reader, &mut free[count..]);
+    // A connection that is read a last time has no later turn.
+    let tight_bytes = arena_read_bytes(&worker.core.ledger);
+    let sealed_bytes = if worker.is_draining { usize::MAX } else { tight_bytes };
+    let sealed_bytes = sealed_bytes.min(SEALED_READ_BYTES);
+    let received = tls.receive(&connection.socket, &mut sealed[..sealed_bytes], take);
+    note_received(&mut worker.core, slot, &received, worker.is_draining);
+    if count == 0 {
+        return used_bytes;
+    }
+    worker.core.connections[slot].input.held = Vec::new();
+    let place = Place::Arena { start: used_bytes, end: after_held + count };
+    worker.regions.add(&worker.core, slot, place, count);
+    after_held + count
+}
+
+fn open_own<E: Home, P: Poller>(
+    worker: &mut Worker<E, P>,
+    slot: usize,
+    used_bytes: usize,
+) -> usize {
+    let Some(bytes_max) = read::own_bytes_max(worker) else { return used_bytes };
+    let len_before = worker.core.connections[slot].input.held.len();
+    let mut sealed = [0; SEALED_READ_BYTES];
+    loop {
+        let Connection { tls, input, socket, .. } = &mut worker.core.connections[slot];
+        let Some(tls) = tls else { return used_bytes };
+        let take = |reader: rustls::Reader<'_>| append(reader, &mut input.held);
+        let received = tls.receive(socket, &mut sealed, take);
+        let is_whole = input.held.len() >= input.need_bytes;
+        let is_much = input.held.len() - len_before >= bytes_max;
+        note_received(&mut worker.core, slot, &received, worker.is_draining);
+        if is_whole || is_much || !matches!(received, Received::Sealed(SEALED_READ_BYTES)) {
+            break;
+        }
+    }
+    read::end_own_read(worker, slot, len_before);
+    used_bytes
+}
+
+fn note_received(core: &mut Core, slot: usize, received: &Received, is_draining: bool) {
+    let counters = core.shared.counters(core.worker.index());
+    let connection = &mut core.connections[slot];
+    let Some(tls) = &mut connection.tls else { return };
+    let (was_handshaking, has_ended) = (tls.is_handshaking(), tls.take_handshake());
+    if has_ended {
+        counters.tls.handshakes.add(1);
+    }
+    if was_handshaking && !tls.book() {
+        counters.tls.crowded_out.add(1);
+        if tls.is_handshaking() {
+            core.shared.buffer_budget().note_refused_arrival();
+            connection.ending = Ending::Now;
+            return;
+        }
+        // It can be told: connections fill their part.
+        let line = too_many_line(connection.client.protocol, TooMany::NoRoom);
+        connection.output.append(|out| out.extend_from_slice(line));
+        connection.ending = Ending::AfterFlush;
+        return core.touch(slot);
+    }
+    match received {
+        Received::Sealed(count) => {
+            connection.input_ended |= is_draining && *count < SEALED_READ_BYTES;
+        }
+        Received::Nothing => connection.input_ended |= is_draining,
+        Received::End => connection.input_ended = true,
+        Received::Broken => connection.ending = Ending::Now,
+        Received::Refused(error) => {
+            tracing::debug!(client = %connection.client.peer, "TLS: {error}");
+            counters.tls.refused.add(1);
+            // A client that does not speak TLS would take an alert for a reply.
+            if !is_plain(error) {
+                tls.alert(connection.socket.as_fd());
             }
-            None => output.send(socket.as_fd(), sent_bytes),
-            Some(tls) => tls.send(output, socket.as_fd(), bytes_max, sent_bytes),
-        };
-        match sent {
-            Ok(Sent::All) => false,
-            Ok(Sent::Part | Sent::Blocked) => true,
-            Err(_) => {
-                connection.ending = Ending::Now;
-                false
-            }
+            connection.ending = Ending::Now;
+        }
+    }
+}
+
+/// Sends a connection's output, at most about `bytes_max`; returns whether some is left, for
+/// which the poller reports room.
+#[inline]
+pub(super) fn send_unsent(
+    connection: &mut Connection,
+    bytes_max: usize,
+    sent_bytes: &mut u64,
+) -> bool {
+    let Connection { tls, output, socket, .. } = connection;
+    let sent = match tls {
+        _ if bytes_max == 0 => Ok(Sent::Part), // The next turn continues.
+        None if bytes_max < usize::MAX => output.send_slice(socket.as_fd(), bytes_max, sent_bytes),
+        None => output.send(socket.as_fd(), sent_bytes),
+        Some(tls) => tls.send(output, socket.as_fd(), bytes_max, sent_bytes),
+    };
+    match sent {
+        Ok(Sent::All) => false,
+        Ok(Sent::Part | Sent::Blocked) => true,
+        Err(_) => {
+            connection.ending = Ending::Now;
+            false
         }
     }
 }

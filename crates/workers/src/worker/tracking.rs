@@ -13,47 +13,45 @@ use sessions::tracking::is_on;
 
 use super::Worker;
 
-impl<E: Home, P: Poller> Worker<E, P> {
-    /// Takes up whether any client tracks. Called when a round begins.
-    #[inline]
-    pub(super) fn look_at_trackers(&mut self) {
-        if self.core.shared.tracking().word() != self.core.telling.seen {
-            self.take_up_tracking();
-        }
-        self.core.telling.begin_turn();
-        if self.core.telling.is_waiting() {
-            self.core.tell_waiting();
-        }
-        if self.core.telling.has_more() {
-            self.core.tell_late();
-        }
+/// Takes up whether any client tracks. Called when a round begins.
+#[inline]
+pub(super) fn look_at_trackers<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
+    if worker.core.shared.tracking().word() != worker.core.telling.seen {
+        take_up_tracking(worker);
     }
+    worker.core.telling.begin_turn();
+    if worker.core.telling.is_waiting() {
+        worker.core.tell_waiting();
+    }
+    if worker.core.telling.has_more() {
+        worker.core.tell_late();
+    }
+}
 
-    #[cold]
-    fn take_up_tracking(&mut self) {
-        let tracking = self.core.shared.tracking();
-        let word = tracking.word();
-        self.core.telling.seen = word;
-        self.core.is_tracked = is_on(word);
-        self.core.note_exceptions();
-        self.engine.own_session().record_changes(is_on(word));
-        // Last: from now on this worker looks up the keys that it writes (tracking T2).
-        self.core.shared.tracking().set_seen(self.core.worker.index(), word);
-    }
+#[cold]
+fn take_up_tracking<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
+    let tracking = worker.core.shared.tracking();
+    let word = tracking.word();
+    worker.core.telling.seen = word;
+    worker.core.is_tracked = is_on(word);
+    worker.core.note_exceptions();
+    worker.engine.own_session().record_changes(is_on(word));
+    // Last: from now on this worker looks up the keys that it writes (tracking T2).
+    worker.core.shared.tracking().set_seen(worker.core.worker.index(), word);
+}
 
-    /// Sends the invalidations for changes since the last call (I2).
-    #[inline]
-    pub(super) fn tell_changes(&mut self) {
-        if self.core.is_tracked {
-            self.tell_changes_now();
-        }
+/// Sends the invalidations for changes since the last call (I2).
+#[inline]
+pub(super) fn tell_changes<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
+    if worker.core.is_tracked {
+        tell_changes_now(worker);
     }
+}
 
-    #[cold]
-    fn tell_changes_now(&mut self) {
-        self.engine.own_session().take_changes(&mut self.core.telling.changes);
-        self.core.look_up_changes(None);
-        self.core.tell();
-        self.core.tell_broadcast();
-    }
+#[cold]
+fn tell_changes_now<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
+    worker.engine.own_session().take_changes(&mut worker.core.telling.changes);
+    worker.core.look_up_changes(None);
+    worker.core.tell();
+    worker.core.tell_broadcast();
 }
