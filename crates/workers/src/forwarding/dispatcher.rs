@@ -11,6 +11,18 @@
 //!   connection.awaiting:  first ▶ [done] ▶ [sent] ▶ [done] ▶ [parked]   in the order of commands
 //! ```
 //!
+//! | state | its owner |
+//! |---|---|
+//! | tickets and request slots, which of them are free | `tickets` |
+//! | requests that wait for a worker | `parking` |
+//! | buffers that request slots borrow from | `receive_buffers` |
+//! | the size plan; counts of the write table | `by_size`; `pins` |
+//! | offers to thieves, to large workers | `offering`, `helped` |
+//! | requests at the control thread | `replicated` |
+//! | the batch in the making | `direct::Here` |
+//!
+//! Replies are put out by `deliver`.
+//!
 //! # Invariants
 //! I1: a ticket is free, parked, sent, here, offered, replicating or done. Its request slot belongs
 //!     to the executor exactly while the ticket is sent, or offered and taken, and to the control
@@ -41,6 +53,7 @@ mod parking;
 mod pins;
 mod receive_buffers;
 mod replicated;
+mod tickets;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -49,69 +62,32 @@ use base::ring::{Sender, ring};
 use base::roles::RolePlan;
 use base::{KeyHash, PartitionBits, WorkerId};
 use budget::Kind;
-use commands::reply::Answer;
+use commands::reply::{Answer, Pending};
+use commands::rmw::Rmw;
 use dispatch::hot::HotTracker;
 use dispatch::lanes::awaiting::{Awaiting, NO_TICKET, Wait};
 use dispatch::lanes::fabric::Fabric;
 use dispatch::lanes::lane::Lane;
 use dispatch::lanes::layers::Decider;
-use dispatch::lanes::request_slot::{Origin, REQUEST_SLOTS, RequestSlot, RequestSlots};
-use policy::{Access, Busy, Depths, Route, RouteRequest};
+use dispatch::lanes::request_slot::{Origin, REQUEST_SLOTS, RequestSlots};
+use policy::size_class::SizePlan;
+use policy::{Busy, Depths, Route, RouteRequest};
 use runtime::core::Core;
 use runtime::engine::{Away, Sending};
 use runtime::mailbox::Control;
+use store::request::Request;
 
 use offering::Offering;
+use parking::Parked;
+use receive_buffers::ReceiveBuffers;
+use tickets::{NO_CONNECTION, REQUEST_SLOTS_RESERVED, State, Ticket, Tickets};
 
 pub use direct::{Here, HereSink};
 pub use replicated::Replicated;
 
-/// Request slots that stay free for refusals, of which a client can cause one only.
-const REQUEST_SLOTS_RESERVED: usize = 32;
-
-const NO_CONNECTION: u32 = u32::MAX;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Free,
-    /// It waits for a worker.
-    Parked,
-    Sent,
-    /// It is in the batch in the making (`direct`).
-    Here,
-    /// A large worker may take it (`helped`).
-    Offered,
-    /// The control thread has it (`replicated`).
-    Replicating,
-    Done,
-}
-
-/// The dispatcher's state of a request slot.
-struct Ticket {
-    state: State,
-    /// The connection, or [`NO_CONNECTION`] once it is closed.
-    slot: u32,
-    next: u32,
-    /// The router's worker, once it is sent.
-    worker: WorkerId,
-    hash: KeyHash,
-    request: RouteRequest,
-    /// Booked in the client buffers' budget.
-    booked_bytes: u64,
-}
-
-impl Ticket {
-    /// Whether it is not executed yet, as far as the dispatcher knows, and not in its batch.
-    #[inline]
-    fn is_on_its_way(&self) -> bool {
-        matches!(self.state, State::Sent | State::Parked | State::Offered | State::Replicating)
-    }
-}
-
 /// A worker's dispatcher half.
 pub(super) struct Dispatcher {
     fabric: Arc<Fabric>,
-    request_slots: Arc<RequestSlots>,
     /// The threads that may be sent to.
     plan: RolePlan,
     decider: Decider,
@@ -127,17 +103,14 @@ pub(super) struct Dispatcher {
     /// Under two layers no receiving thread executes, so the executors stand for the receiver in
     /// turn.
     next_receiver: u16,
-    tickets: Vec<Ticket>,
-    free: Vec<u32>,
-    /// Oldest first (`parking`).
-    parked: VecDeque<u32>,
+    tickets: Tickets,
+    parked: Parked,
     /// By thread; created when the first request goes there.
     senders: Vec<Option<Sender>>,
     /// Connections that wait for a free request slot, or until the dispatcher is no longer parked,
     /// oldest first.
     short: VecDeque<usize>,
-    /// Buffers that request slots may borrow from, and the bytes booked for each.
-    receive_buffers: Vec<(Arc<Vec<u8>>, u64)>,
+    receive_buffers: ReceiveBuffers,
     /// Another plan is to be taken up: the dispatcher gives out no ticket.
     is_parked: bool,
     /// Set under `--dispatch steal`.
@@ -146,8 +119,6 @@ pub(super) struct Dispatcher {
     helped: Option<Box<helped::Helped>>,
     /// Set if requests are routed by size.
     by_size: Option<by_size::BySize>,
-    /// The order of the next request that takes a request slot.
-    next_order: u64,
     pins: pins::Pins,
     /// Connections whose completed replies wait for room in their output (`deliver`).
     holders: Vec<usize>,
@@ -163,22 +134,7 @@ impl Dispatcher {
         own: WorkerId,
     ) -> Dispatcher {
         let own_worker = plan.is_executor(own.index()).then_some(own);
-        let ticket = |_| Ticket {
-            state: State::Free,
-            slot: NO_CONNECTION,
-            next: NO_TICKET,
-            worker: own,
-            hash: KeyHash(0),
-            request: RouteRequest {
-                partition: base::PartitionId(0),
-                access: Access::Read,
-                size_bytes: None,
-                received_by: own,
-            },
-            booked_bytes: 0,
-        };
         let mut dispatcher = Dispatcher {
-            request_slots: fabric.request_slots_of(own.index()),
             plan,
             decider,
             hot: None,
@@ -188,19 +144,16 @@ impl Dispatcher {
             own_worker,
             keeps_reads: false,
             next_receiver: 0,
-            tickets: (0..REQUEST_SLOTS).map(ticket).collect(),
-            // The slot freed last is used first, while it is in the cache.
-            free: (0..REQUEST_SLOTS as u32).rev().collect(),
-            parked: VecDeque::new(),
+            tickets: Tickets::new(&fabric, own),
+            parked: Parked::default(),
             senders: (0..fabric.thread_count()).map(|_| None).collect(),
             offering: Offering::new(&fabric),
             helped: helped::Helped::new(&fabric, own),
             fabric,
             short: VecDeque::new(),
-            receive_buffers: Vec::new(),
+            receive_buffers: ReceiveBuffers::default(),
             is_parked: false,
             by_size: None,
-            next_order: 0,
             pins: pins::Pins::default(),
             holders: Vec::new(),
             replicated: None,
@@ -221,7 +174,7 @@ impl Dispatcher {
 
     /// Whether every ticket is free: no request is in flight and no connection waits.
     pub fn is_drained(&self) -> bool {
-        self.free.len() == REQUEST_SLOTS
+        self.tickets.are_all_free()
     }
 
     /// Gives out tickets again.
@@ -238,7 +191,7 @@ impl Dispatcher {
                 *sender = None;
             }
         }
-        self.end_pins(core);
+        self.pins.end(self.decider.pin_counts(), core);
         self.plan = plan;
         self.decider = decider;
         self.depths = Depths::new(plan.executors);
@@ -263,10 +216,10 @@ impl Dispatcher {
             awaiting.wait = Wait::Barrier;
         } else if awaiting.count >= awaiting.depth_max {
             awaiting.wait = Wait::Depth;
-        } else if self.is_parked || self.free.len() <= REQUEST_SLOTS_RESERVED {
+        } else if self.is_parked || self.tickets.free_count() <= REQUEST_SLOTS_RESERVED {
             awaiting.wait = Wait::RequestSlots;
             self.short.push_back(slot);
-            self.cut_holders(core);
+            deliver::cut_holders(self, core);
             return false;
         }
         awaiting.may_go_on()
@@ -277,17 +230,16 @@ impl Dispatcher {
     pub fn send(&mut self, core: &mut Core, sending: Sending<'_>, away: Away) {
         let Sending { request, receive_buffer, answer } = sending;
         let slot = answer.slot;
-        let index = self.free.pop().expect("`may_send` has seen a free slot");
+        let index = self.tickets.take();
         let origin = self.origin(core, answer);
         // SAFETY: the ticket is free, so the dispatcher holds the request slot (I1).
-        let request_slot = unsafe { &mut *self.request_slot(index) };
+        let request_slot = unsafe { &mut *self.tickets.request_slot(index) };
         let copied_bytes = request_slot.fill(&request, receive_buffer, &origin) as u64;
-        request_slot.order = self.next_order;
-        self.next_order += 1;
+        request_slot.order = self.tickets.take_order();
         let booked_bytes =
             if copied_bytes > self.fabric.kept_bytes_max as u64 { copied_bytes } else { 0 };
         core.ledger.force(Kind::Bodies, booked_bytes);
-        self.tickets[index as usize] = Ticket {
+        self.tickets[index] = Ticket {
             state: State::Parked,
             slot: slot as u32,
             next: NO_TICKET,
@@ -297,21 +249,22 @@ impl Dispatcher {
             booked_bytes,
         };
         if self.replicated.is_some() {
-            self.send_to_control(index);
+            replicated::send_to_control(self, index);
             let awaiting = &mut core.connections[slot].awaiting;
-            self.append(awaiting, index);
+            self.tickets.append(awaiting, index);
             awaiting.filter |= Awaiting::bit_of(request.hash);
             return;
         }
         let is_sent = self.follow_route(core, index, away.route)
-            || (away.route == Route::Busy(Busy::QueuesFull) && self.offer_new(core, index));
+            || (away.route == Route::Busy(Busy::QueuesFull)
+                && helped::offer_new(self, core, index));
         let awaiting = &mut core.connections[slot].awaiting;
-        self.append(awaiting, index);
+        self.tickets.append(awaiting, index);
         awaiting.filter |= Awaiting::bit_of(request.hash);
         if !is_sent {
             awaiting.wait = Wait::Parked;
-            self.parked.push_back(index);
-            self.note_wait(core, index, away.route);
+            self.parked.push(index);
+            self.pins.note_wait(core, index, away.route);
         }
     }
 
@@ -322,15 +275,15 @@ impl Dispatcher {
         slot: usize,
         encode: impl FnOnce(&mut Vec<u8>) -> T,
     ) -> T {
-        let index = self.free.pop().expect("`may_send` has seen a free slot");
+        let index = self.tickets.take();
         // SAFETY: the ticket is free, so the dispatcher holds the request slot (I1).
-        let request_slot = unsafe { &mut *self.request_slot(index) };
+        let request_slot = unsafe { &mut *self.tickets.request_slot(index) };
         let said = encode(&mut request_slot.reply);
-        let ticket = &mut self.tickets[index as usize];
+        let ticket = &mut self.tickets[index];
         ticket.state = State::Done;
         ticket.slot = slot as u32;
         ticket.next = NO_TICKET;
-        self.append(&mut core.connections[slot].awaiting, index);
+        self.tickets.append(&mut core.connections[slot].awaiting, index);
         said
     }
 
@@ -350,37 +303,21 @@ impl Dispatcher {
 
     /// Whether there is a request slot for a refusal.
     pub fn has_reserve(&self) -> bool {
-        !self.free.is_empty()
+        self.tickets.free_count() > 0
     }
 
     /// This dispatcher's request slots.
     #[inline]
     pub fn request_slots(&self) -> &RequestSlots {
-        &self.request_slots
-    }
-
-    #[inline]
-    fn request_slot(&self, index: u32) -> *mut RequestSlot {
-        self.request_slots.at(index)
-    }
-
-    #[inline]
-    fn append(&mut self, awaiting: &mut Awaiting, index: u32) {
-        if awaiting.is_empty() {
-            awaiting.first = index;
-        } else {
-            self.tickets[awaiting.last as usize].next = index;
-        }
-        awaiting.last = index;
-        awaiting.count += 1;
+        self.tickets.request_slots()
     }
 
     /// Asks the router again for a parked ticket, the last of its connection; sends it if there is
     /// a worker.
     fn place(&mut self, core: &mut Core, index: u32) -> bool {
-        let Ticket { slot, hash, request, .. } = self.tickets[index as usize];
+        let Ticket { slot, hash, request, .. } = self.tickets[index];
         let awaiting = &core.connections[slot as usize].awaiting;
-        let route = self.route_again(awaiting, (index, hash), &request);
+        let route = pins::route_again(self, awaiting, (index, hash), &request);
         self.follow_route(core, index, route)
     }
 
@@ -394,8 +331,8 @@ impl Dispatcher {
         ticket: u32,
         question: &RouteRequest,
     ) -> Route {
-        let before = self.before(awaiting, hash, ticket);
-        match before.map(|before| &self.tickets[before as usize]) {
+        let before = self.tickets.before(awaiting, hash, ticket);
+        match before.map(|before| &self.tickets[before]) {
             None => self.decider.route(question, &self.depths),
             Some(Ticket { state: State::Parked | State::Offered, .. }) => {
                 Route::Busy(Busy::HeldElsewhere)
@@ -410,7 +347,9 @@ impl Dispatcher {
     #[inline]
     fn follow_route(&mut self, core: &mut Core, index: u32, route: Route) -> bool {
         match route {
-            Route::To(worker) if self.offering.is_some() => self.offer(core, index, worker),
+            Route::To(worker) if self.offering.is_some() => {
+                offering::offer(self, core, index, worker)
+            }
             Route::To(worker) => {
                 self.enqueue(core, index, worker);
                 true
@@ -427,27 +366,9 @@ impl Dispatcher {
         }
     }
 
-    /// The connection's last request on that key before `ticket`, if it is not executed yet (I3).
-    #[inline]
-    fn before(&self, awaiting: &Awaiting, hash: KeyHash, ticket: u32) -> Option<u32> {
-        if awaiting.filter & Awaiting::bit_of(hash) == 0 {
-            return None;
-        }
-        let mut found = None;
-        let mut index = awaiting.first;
-        while index != NO_TICKET && index != ticket {
-            let ticket = &self.tickets[index as usize];
-            if ticket.is_on_its_way() && ticket.hash == hash {
-                found = Some(index);
-            }
-            index = ticket.next;
-        }
-        found
-    }
-
     #[inline]
     fn enqueue(&mut self, core: &mut Core, index: u32, worker: WorkerId) {
-        let ticket = &mut self.tickets[index as usize];
+        let ticket = &mut self.tickets[index];
         ticket.state = State::Sent;
         ticket.worker = worker;
         self.depths.add(worker);
@@ -459,12 +380,12 @@ impl Dispatcher {
             let returned_seen = by_size.returned_seen(thread);
             // SAFETY: the ticket was parked until now, so the dispatcher holds the request slot
             // (I1).
-            unsafe { (*self.request_slot(index)).returned_seen = returned_seen };
+            unsafe { (*self.tickets.request_slot(index)).returned_seen = returned_seen };
         }
         let Some(sender) = &mut self.senders[thread] else {
             unreachable!("opened above");
         };
-        sender.push([self.tickets[index as usize].hash.0, u64::from(index)]); // I5
+        sender.push([self.tickets[index].hash.0, u64::from(index)]); // I5
         if sender.unpublished_count() >= core.shared.config().batch as u64 {
             self.publish_to(core, thread);
         }
@@ -477,7 +398,12 @@ impl Dispatcher {
         if let Some(by_size) = &mut self.by_size {
             by_size.begin_lane(thread);
         }
-        let lane = Lane::new(self.own, self.plan.epoch, Arc::clone(&self.request_slots), receiver);
+        let lane = Lane::new(
+            self.own,
+            self.plan.epoch,
+            Arc::clone(self.tickets.request_slots()),
+            receiver,
+        );
         core.shared.send(thread, Control::Serve(Box::new(lane)));
     }
 
@@ -499,11 +425,11 @@ impl Dispatcher {
     /// Publishes to all executors.
     #[inline]
     pub fn publish(&mut self, core: &Core) {
-        self.call_control();
+        replicated::call_control(self);
         for thread in self.plan.first_executor..self.plan.threads {
             match self.offering {
                 None => self.publish_to(core, thread),
-                Some(_) => self.publish_offers(core, thread),
+                Some(_) => offering::publish_offers(self, core, thread),
             }
         }
     }
@@ -512,9 +438,9 @@ impl Dispatcher {
     #[inline]
     pub fn has_done(&mut self) -> bool {
         self.senders.iter_mut().flatten().any(Sender::has_done)
-            || self.has_offers_done()
-            || self.has_help_done()
-            || self.has_replicated()
+            || offering::has_offers_done(self)
+            || helped::has_help_done(self)
+            || replicated::has_replicated(self)
     }
 
     /// Whether requests wait that perhaps no completion of this dispatcher's own requests can
@@ -526,20 +452,21 @@ impl Dispatcher {
     /// Takes back completed requests: delivers replies to their connections, and routes parked
     /// requests again.
     pub fn collect(&mut self, core: &mut Core) -> bool {
-        let mut has_any =
-            self.collect_offers(core) | self.collect_help(core) | self.collect_replicated(core);
+        let mut has_any = offering::collect_offers(self, core)
+            | helped::collect_help(self, core)
+            | replicated::collect_replicated(self, core);
         for thread in self.plan.first_executor..self.plan.threads {
             while let Some([_, index]) = self.senders[thread].as_mut().and_then(Sender::reclaim) {
                 self.complete(core, index as u32);
                 has_any = true;
             }
         }
-        let has_placed = !self.parked.is_empty() && self.try_parked(core);
+        let has_placed = !self.parked.is_empty() && parking::try_parked(self, core);
         if has_any {
             if self.by_size.is_some() {
                 self.publish(core); // Requests that were handed on.
             }
-            self.release_receive_buffers(core);
+            self.receive_buffers.release(core);
             self.feed_short(core);
         }
         has_any || has_placed
@@ -548,7 +475,7 @@ impl Dispatcher {
     /// The tail has passed a ticket's entry.
     #[inline]
     fn complete(&mut self, core: &mut Core, index: u32) {
-        let ticket = &mut self.tickets[index as usize];
+        let ticket = &mut self.tickets[index];
         let was = std::mem::replace(&mut ticket.state, State::Done);
         debug_assert!(matches!(was, State::Sent | State::Offered | State::Replicating), "I1");
         let slot = ticket.slot;
@@ -556,26 +483,14 @@ impl Dispatcher {
             self.depths.remove(ticket.worker);
             self.decider.finish(&ticket.request, ticket.worker); // I4
         }
-        if self.is_handed_on(core, index) {
+        if by_size::is_handed_on(self, core, index) {
             return;
         }
         if slot == NO_CONNECTION {
-            self.release(core, index);
+            self.tickets.release(core, index);
         } else if core.connections[slot as usize].awaiting.first == index {
-            self.deliver(core, slot as usize);
+            deliver::deliver(self, core, slot as usize);
         }
-    }
-
-    /// Frees a request slot for another request.
-    #[inline]
-    fn release(&mut self, core: &mut Core, index: u32) {
-        // SAFETY: the ticket is parked or done, so the dispatcher holds the request slot (I1).
-        let request_slot = unsafe { &mut *self.request_slot(index) };
-        request_slot.clear(self.fabric.kept_bytes_max);
-        let ticket = &mut self.tickets[index as usize];
-        ticket.state = State::Free;
-        core.ledger.release(Kind::Bodies, std::mem::take(&mut ticket.booked_bytes));
-        self.free.push(index);
     }
 
     /// Lets as many connections continue as there are request slots.
@@ -584,7 +499,7 @@ impl Dispatcher {
             return;
         }
         // With no request in flight, no completion would come for the connections left over now.
-        let count = match self.free.len().saturating_sub(REQUEST_SLOTS_RESERVED) {
+        let count = match self.tickets.free_count().saturating_sub(REQUEST_SLOTS_RESERVED) {
             _ if self.is_drained() => self.short.len(),
             count => count,
         };
@@ -602,8 +517,8 @@ impl Dispatcher {
     /// Ends this dispatcher, because its worker polls no longer.
     pub fn close(mut self, core: &mut Core) {
         debug_assert!(self.is_drained(), "a dispatcher ends when nothing is on the way");
-        self.end_pins(core);
-        self.release_receive_buffers(core);
+        self.pins.end(self.decider.pin_counts(), core);
+        self.receive_buffers.release(core);
         debug_assert!(self.receive_buffers.is_empty(), "no slot borrows");
     }
 
@@ -611,14 +526,14 @@ impl Dispatcher {
     pub fn abandon(&mut self, core: &mut Core, awaiting: &mut Awaiting) {
         let mut index = awaiting.first;
         while index != NO_TICKET {
-            let Ticket { next, state, .. } = self.tickets[index as usize];
-            self.tickets[index as usize].slot = NO_CONNECTION;
+            let Ticket { next, state, .. } = self.tickets[index];
+            self.tickets[index].slot = NO_CONNECTION;
             match state {
                 State::Sent | State::Offered | State::Replicating => {}
-                State::Done => self.release(core, index),
+                State::Done => self.tickets.release(core, index),
                 State::Parked => {
-                    self.parked.retain(|parked| *parked != index);
-                    self.release(core, index);
+                    self.parked.forget(index);
+                    self.tickets.release(core, index);
                 }
                 State::Free | State::Here => {
                     unreachable!("I1: of a connection that closes, the batch is executed")
@@ -627,7 +542,73 @@ impl Dispatcher {
             index = next;
         }
         awaiting.got_all();
-        self.release_receive_buffers(core);
+        self.receive_buffers.release(core);
         self.feed_short(core);
+    }
+
+    /// Keeps a buffer that request slots borrow from.
+    pub fn keep_receive_buffer(&mut self, core: &mut Core, receive_buffer: Arc<Vec<u8>>) {
+        self.receive_buffers.keep(core, receive_buffer);
+    }
+
+    /// Delivers replies that waited for room in a connection's output, if it has some now.
+    #[inline]
+    pub fn deliver_more(&mut self, core: &mut Core, slot: usize) {
+        if !self.holders.is_empty() {
+            deliver::deliver_held(self, core, slot);
+        }
+    }
+
+    /// Called before the last batch of a gathering is executed: offers its last requests to idle
+    /// large workers, and returns how many.
+    #[inline]
+    pub fn offer_tail(
+        &mut self,
+        core: &mut Core,
+        here: &mut Here,
+        requests: &[Request<'_, Rmw<'_>>],
+        pendings: &[Pending],
+    ) -> usize {
+        if self.helped.is_none() || !self.keeps_reads {
+            return 0;
+        }
+        helped::offer_tail(self, core, here, (requests, pendings))
+    }
+
+    /// Sends all changes through the control thread from now on.
+    pub fn replicate(&mut self, replicated: Replicated) {
+        self.replicated = Some(Box::new(replicated));
+    }
+
+    /// Publishes the counts of the write table. Called once a round.
+    #[inline]
+    pub fn show_pins(&mut self, core: &Core) {
+        if let Some(now) = self.decider.pin_counts() {
+            self.pins.show(now, core);
+        }
+    }
+
+    /// Takes the new size plan if there is one. Called once a round.
+    #[inline]
+    pub fn renew_plan(&mut self, core: &Core) {
+        let Some(sizes) = core.shared.sizes() else { return };
+        let Some(plan) = self.by_size.get_or_insert_default().renew(sizes) else { return };
+        if plan.worker_count == self.plan.executors {
+            self.decider.set_plan(plan);
+            self.ask_once();
+        }
+    }
+
+    /// The thread behind a worker number of the router.
+    pub fn thread_of(&self, worker: WorkerId) -> usize {
+        self.plan.thread_of(worker.index())
+    }
+
+    /// The size plan of this dispatcher's epoch.
+    #[inline]
+    pub fn size_plan(&self) -> Option<&SizePlan> {
+        let plan = self.by_size.as_ref()?.plan()?;
+        // Otherwise it is for another division of the threads, which has not reached this one yet.
+        (plan.worker_count == self.plan.executors).then_some(&**plan)
     }
 }

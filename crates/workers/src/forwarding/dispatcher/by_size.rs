@@ -2,15 +2,17 @@
 //! because their item is large. Those keep their place in their connection's order and are routed
 //! again.
 
-use base::WorkerId;
+use std::sync::Arc;
+
 use dispatch::lanes::request_slot::Verdict;
-use dispatch::sizes::PlanReader;
+use dispatch::sizes::{PlanReader, Sizes};
 use policy::size_class::SizePlan;
 use runtime::core::Core;
 
 use super::{Dispatcher, NO_CONNECTION, State};
 
 /// The size state of a dispatcher.
+#[derive(Default)]
 pub(super) struct BySize {
     /// None until the plan for this dispatcher's role has arrived.
     reader: Option<PlanReader>,
@@ -32,6 +34,25 @@ impl BySize {
         }
     }
 
+    /// Takes the new plan if there is one, and returns it.
+    #[inline]
+    pub fn renew(&mut self, sizes: &Sizes) -> Option<&Arc<SizePlan>> {
+        let is_new = match &mut self.reader {
+            Some(reader) => reader.renew(sizes),
+            none => {
+                *none = Some(PlanReader::new(sizes));
+                true
+            }
+        };
+        if is_new { self.plan() } else { None }
+    }
+
+    /// The plan that was taken last.
+    #[inline]
+    pub fn plan(&self) -> Option<&Arc<SizePlan>> {
+        self.reader.as_ref().map(PlanReader::plan)
+    }
+
     fn count_returned(&mut self, thread: usize) {
         if self.returned_seen.len() <= thread {
             self.returned_seen.resize(thread + 1, 0);
@@ -45,78 +66,43 @@ impl BySize {
     }
 }
 
-impl Dispatcher {
-    /// Takes the new plan if there is one. Called once a round.
-    #[inline]
-    pub fn renew_plan(&mut self, core: &Core) {
-        let Some(sizes) = core.shared.sizes() else { return };
-        let empty = || BySize { reader: None, returned_seen: Vec::new() };
-        let by_size = self.by_size.get_or_insert_with(empty);
-        let is_new = match &mut by_size.reader {
-            Some(reader) => reader.renew(sizes),
-            none => {
-                *none = Some(PlanReader::new(sizes));
-                true
-            }
-        };
-        let Some(reader) = by_size.reader.as_ref().filter(|_| is_new) else { return };
-        if reader.plan().worker_count == self.plan.executors {
-            self.decider.set_plan(reader.plan());
-            self.ask_once();
+/// Whether a request that the tail has passed was not executed; it is then sent again, or
+/// parked.
+#[inline]
+pub(super) fn is_handed_on(dispatcher: &mut Dispatcher, core: &mut Core, index: u32) -> bool {
+    if dispatcher.by_size.is_none() {
+        return false;
+    }
+    // SAFETY: the tail has passed the ticket's entry, so the dispatcher holds the request slot
+    // (I1).
+    let request_slot = unsafe { &mut *dispatcher.tickets.request_slot(index) };
+    match std::mem::replace(&mut request_slot.verdict, Verdict::Answered) {
+        Verdict::Answered => return false,
+        Verdict::Behind => {}
+        Verdict::Large { size_bytes } => {
+            request_slot.is_sized = true;
+            dispatcher.tickets[index].request.size_bytes = Some(size_bytes);
         }
     }
+    hand_on(dispatcher, core, index);
+    true
+}
 
-    /// The thread behind a worker number of the router.
-    pub fn thread_of(&self, worker: WorkerId) -> usize {
-        self.plan.thread_of(worker.index())
+#[cold]
+fn hand_on(dispatcher: &mut Dispatcher, core: &mut Core, index: u32) {
+    let ticket = &mut dispatcher.tickets[index];
+    ticket.state = State::Parked;
+    let (slot, thread) = (ticket.slot, dispatcher.plan.thread_of(ticket.worker.index()));
+    if let Some(by_size) = &mut dispatcher.by_size {
+        by_size.count_returned(thread);
     }
-
-    /// The plan of this dispatcher's epoch.
-    #[inline]
-    pub fn size_plan(&self) -> Option<&SizePlan> {
-        let plan = self.by_size.as_ref()?.reader.as_ref()?.plan();
-        // Otherwise it is for another division of the threads, which has not reached this one yet.
-        (plan.worker_count == self.plan.executors).then_some(&**plan)
+    if slot == NO_CONNECTION {
+        // The connection's later requests on that key come back as well, so none of a dead
+        // client's writes is left out between two that are done.
+        return dispatcher.tickets.release(core, index);
     }
-
-    /// Whether a request that the tail has passed was not executed; it is then sent again, or
-    /// parked.
-    #[inline]
-    pub(super) fn is_handed_on(&mut self, core: &mut Core, index: u32) -> bool {
-        if self.by_size.is_none() {
-            return false;
-        }
-        // SAFETY: the tail has passed the ticket's entry, so the dispatcher holds the request slot
-        // (I1).
-        let request_slot = unsafe { &mut *self.request_slot(index) };
-        match std::mem::replace(&mut request_slot.verdict, Verdict::Answered) {
-            Verdict::Answered => return false,
-            Verdict::Behind => {}
-            Verdict::Large { size_bytes } => {
-                request_slot.is_sized = true;
-                self.tickets[index as usize].request.size_bytes = Some(size_bytes);
-            }
-        }
-        self.hand_on(core, index);
-        true
-    }
-
-    #[cold]
-    fn hand_on(&mut self, core: &mut Core, index: u32) {
-        let ticket = &mut self.tickets[index as usize];
-        ticket.state = State::Parked;
-        let (slot, thread) = (ticket.slot, self.plan.thread_of(ticket.worker.index()));
-        if let Some(by_size) = &mut self.by_size {
-            by_size.count_returned(thread);
-        }
-        if slot == NO_CONNECTION {
-            // The connection's later requests on that key come back as well, so none of a dead
-            // client's writes is left out between two that are done.
-            return self.release(core, index);
-        }
-        core.counters().forwardings.handed_on.add(1);
-        if !self.place(core, index) {
-            self.park_again(core, index);
-        }
+    core.counters().forwardings.handed_on.add(1);
+    if !dispatcher.place(core, index) {
+        dispatcher.parked.push_again(core, &dispatcher.tickets, index);
     }
 }

@@ -21,108 +21,98 @@ use runtime::core::Core;
 
 use super::{Dispatcher, REQUEST_SLOTS_RESERVED, State};
 
-impl Dispatcher {
-    /// Delivers to a connection the completed replies that are next in its order (I2).
-    pub(super) fn deliver(&mut self, core: &mut Core, slot: usize) {
-        core.lend_buffer(slot);
-        core.touch(slot);
-        let pin_bytes_min =
-            if self.by_size.is_some() { LENT_BYTES_MIN } else { PIN_VALUE_BYTES_MIN };
-        loop {
-            let connection = &mut core.connections[slot];
-            let index = connection.awaiting.first;
-            if index == NO_TICKET || self.tickets[index as usize].state != State::Done {
-                break;
-            }
-            // SAFETY: the ticket is done, so the dispatcher holds the request slot again (I1).
-            let request_slot = unsafe { &mut *self.request_slot(index) };
-            let copied_bytes_max = core.output_copied_bytes_max;
-            let owed_bytes = connection.output.encoded_bytes();
-            let is_full = owed_bytes > copied_bytes_max;
-            let owed_bytes_max = match request_slot.reply.len() >= PIN_VALUE_BYTES_MIN {
-                true => core.output_limit_bytes.min(copied_bytes_max), // E3
-                false => copied_bytes_max,
-            };
-            if owed_bytes > owed_bytes_max && self.may_hold(core) {
-                if !self.holders.contains(&slot) {
-                    self.holders.push(slot);
-                }
-                break;
-            }
-            let connection = &mut core.connections[slot];
-            connection.awaiting.first = self.tickets[index as usize].next;
-            connection.awaiting.got_one();
-            if self.replicated.is_some() {
-                let room_bytes = core.output_limit_bytes.min(copied_bytes_max / 2);
-                connection.awaiting.fits(request_slot.reply.len(), room_bytes);
-            }
-            if is_full {
-                connection.ending = Ending::Now;
-            } else if self.replicated.is_some() && put_out_part(connection, request_slot) {
-                // A part of a reply, written by `put_out_part`.
-            } else if request_slot.is_cut {
-                connection.ending = Ending::Now;
-            } else {
-                put_out(connection, request_slot, core.output_limit_bytes, pin_bytes_min);
-            }
-            self.release(core, index);
+/// Delivers to a connection the completed replies that are next in its order (I2).
+pub(super) fn deliver(dispatcher: &mut Dispatcher, core: &mut Core, slot: usize) {
+    core.lend_buffer(slot);
+    core.touch(slot);
+    let pin_bytes_min =
+        if dispatcher.by_size.is_some() { LENT_BYTES_MIN } else { PIN_VALUE_BYTES_MIN };
+    loop {
+        let connection = &mut core.connections[slot];
+        let index = connection.awaiting.first;
+        if index == NO_TICKET || dispatcher.tickets[index].state != State::Done {
+            break;
         }
-        let awaiting = &mut core.connections[slot].awaiting;
-        if awaiting.is_empty() {
-            let wait = awaiting.wait;
-            awaiting.clear();
-            // It is still in the list of those connections.
-            if wait == Wait::RequestSlots {
-                awaiting.wait = wait;
+        // SAFETY: the ticket is done, so the dispatcher holds the request slot again (I1).
+        let request_slot = unsafe { &mut *dispatcher.tickets.request_slot(index) };
+        let copied_bytes_max = core.output_copied_bytes_max;
+        let owed_bytes = connection.output.encoded_bytes();
+        let is_full = owed_bytes > copied_bytes_max;
+        let owed_bytes_max = match request_slot.reply.len() >= PIN_VALUE_BYTES_MIN {
+            true => core.output_limit_bytes.min(copied_bytes_max), // E3
+            false => copied_bytes_max,
+        };
+        if owed_bytes > owed_bytes_max && may_hold(dispatcher, core) {
+            if !dispatcher.holders.contains(&slot) {
+                dispatcher.holders.push(slot);
             }
-        } else if awaiting.wait == Wait::Depth && awaiting.count <= awaiting.depth_max / 2 {
-            awaiting.wait = Wait::Nothing;
+            break;
         }
-    }
-
-    /// Whether replies of a connection whose output is full may wait (E2).
-    #[cold]
-    fn may_hold(&self, core: &Core) -> bool {
-        self.replicated.is_some()
-            && !core.ledger.is_over()
-            && self.short.is_empty()
-            && self.free.len() > REQUEST_SLOTS_RESERVED
-    }
-
-    /// Delivers replies that waited for room in a connection's output, if it has some now.
-    #[inline]
-    pub fn deliver_more(&mut self, core: &mut Core, slot: usize) {
-        if !self.holders.is_empty() {
-            self.deliver_held(core, slot);
+        let connection = &mut core.connections[slot];
+        connection.awaiting.first = dispatcher.tickets[index].next;
+        connection.awaiting.got_one();
+        if dispatcher.replicated.is_some() {
+            let room_bytes = core.output_limit_bytes.min(copied_bytes_max / 2);
+            connection.awaiting.fits(request_slot.reply.len(), room_bytes);
         }
-    }
-
-    #[cold]
-    fn deliver_held(&mut self, core: &mut Core, slot: usize) {
-        if let Some(at) = self.holders.iter().position(|holder| *holder == slot) {
-            self.holders.swap_remove(at);
-            self.deliver(core, slot);
-            self.feed_short(core);
+        if is_full {
+            connection.ending = Ending::Now;
+        } else if dispatcher.replicated.is_some() && put_out_part(connection, request_slot) {
+            // A part of a reply, written by `put_out_part`.
+        } else if request_slot.is_cut {
+            connection.ending = Ending::Now;
+        } else {
+            put_out(connection, request_slot, core.output_limit_bytes, pin_bytes_min);
         }
+        dispatcher.tickets.release(core, index);
     }
+    let awaiting = &mut core.connections[slot].awaiting;
+    if awaiting.is_empty() {
+        let wait = awaiting.wait;
+        awaiting.clear();
+        // It is still in the list of those connections.
+        if wait == Wait::RequestSlots {
+            awaiting.wait = wait;
+        }
+    } else if awaiting.wait == Wait::Depth && awaiting.count <= awaiting.depth_max / 2 {
+        awaiting.wait = Wait::Nothing;
+    }
+}
 
-    /// Cuts clients that do not read, because other connections need request slots (E2).
-    #[cold]
-    pub(super) fn cut_holders(&mut self, core: &mut Core) {
-        for slot in std::mem::take(&mut self.holders) {
-            // The slot may hold another connection by now.
-            let Some(connection) = core.connections.get_mut(slot) else { continue };
-            let first = self.tickets.get(connection.awaiting.first as usize);
-            if first.is_none_or(|ticket| ticket.state != State::Done) {
-                continue;
-            }
-            let is_full = connection.output.encoded_bytes() > core.output_copied_bytes_max;
-            if is_full || connection.interest.write {
-                connection.ending = Ending::Now;
-                core.touch(slot);
-            } else {
-                self.holders.push(slot); // Nothing was sent to it yet: it may still read.
-            }
+/// Whether replies of a connection whose output is full may wait (E2).
+#[cold]
+fn may_hold(dispatcher: &Dispatcher, core: &Core) -> bool {
+    dispatcher.replicated.is_some()
+        && !core.ledger.is_over()
+        && dispatcher.short.is_empty()
+        && dispatcher.tickets.free_count() > REQUEST_SLOTS_RESERVED
+}
+
+#[cold]
+pub(super) fn deliver_held(dispatcher: &mut Dispatcher, core: &mut Core, slot: usize) {
+    if let Some(at) = dispatcher.holders.iter().position(|holder| *holder == slot) {
+        dispatcher.holders.swap_remove(at);
+        deliver(dispatcher, core, slot);
+        dispatcher.feed_short(core);
+    }
+}
+
+/// Cuts clients that do not read, because other connections need request slots (E2).
+#[cold]
+pub(super) fn cut_holders(dispatcher: &mut Dispatcher, core: &mut Core) {
+    for slot in std::mem::take(&mut dispatcher.holders) {
+        // The slot may hold another connection by now.
+        let Some(connection) = core.connections.get_mut(slot) else { continue };
+        let first = dispatcher.tickets.get(connection.awaiting.first);
+        if first.is_none_or(|ticket| ticket.state != State::Done) {
+            continue;
+        }
+        let is_full = connection.output.encoded_bytes() > core.output_copied_bytes_max;
+        if is_full || connection.interest.write {
+            connection.ending = Ending::Now;
+            core.touch(slot);
+        } else {
+            dispatcher.holders.push(slot); // Nothing was sent to it yet: it may still read.
         }
     }
 }

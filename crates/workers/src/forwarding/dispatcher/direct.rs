@@ -52,7 +52,7 @@ use store::HotArray;
 use store::pin::Pins;
 use store::request::{Op, Outcome, Request, Sink};
 
-use super::{Dispatcher, NO_TICKET, State, Ticket};
+use super::{Dispatcher, NO_TICKET, State, Ticket, deliver, replicated};
 use crate::forwarding::executor;
 
 const FILTER_WORDS: usize = 8;
@@ -162,7 +162,7 @@ impl Dispatcher {
     #[inline]
     pub fn ask(&mut self, core: &mut Core, here: &mut Here, asking: Asking<'_>) -> Asked {
         if self.replicated.is_some() {
-            return self.ask_cluster(core, here, asking);
+            return replicated::ask_cluster(self, core, here, asking);
         }
         let Asking { request, answer, batch_len } = asking;
         self.note(request.hash, request.key);
@@ -223,11 +223,11 @@ impl Dispatcher {
             }
         }
         for Place { ticket: index, .. } in here.places.drain(..) {
-            let ticket = &mut self.tickets[index as usize];
+            let ticket = &mut self.tickets[index];
             ticket.state = State::Done;
             let slot = ticket.slot as usize;
             if core.connections[slot].awaiting.first == index {
-                self.deliver(core, slot);
+                deliver::deliver(self, core, slot);
             }
         }
     }
@@ -286,7 +286,7 @@ impl Dispatcher {
         if awaiting.is_empty() {
             return Leader::NoWorker;
         }
-        if self.before(awaiting, hash, NO_TICKET).is_some() {
+        if self.tickets.before(awaiting, hash, NO_TICKET).is_some() {
             Leader::Away
         } else {
             Leader::NoWorker
@@ -303,12 +303,12 @@ impl Dispatcher {
         question: RouteRequest,
     ) {
         let slot = asking.answer.slot;
-        let index = self.free.pop().expect("`may_send` has seen a free slot");
+        let index = self.tickets.take();
         let origin = self.origin(core, asking.answer);
         // SAFETY: the ticket is free, so the dispatcher holds the request slot (I1).
-        let request_slot = unsafe { &mut *self.request_slot(index) };
+        let request_slot = unsafe { &mut *self.tickets.request_slot(index) };
         request_slot.address(&origin);
-        self.tickets[index as usize] = Ticket {
+        self.tickets[index] = Ticket {
             state: State::Here,
             slot: slot as u32,
             next: NO_TICKET,
@@ -317,7 +317,7 @@ impl Dispatcher {
             request: question,
             booked_bytes: 0,
         };
-        self.append(&mut core.connections[slot].awaiting, index);
+        self.tickets.append(&mut core.connections[slot].awaiting, index);
         here.places.push(Place { request_index: asking.batch_len, ticket: index });
     }
 

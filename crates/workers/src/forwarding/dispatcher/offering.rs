@@ -68,107 +68,116 @@ impl Offering {
     }
 }
 
-impl Dispatcher {
-    /// Offers a parked ticket to its home and to thieves. Returns false if it has to wait for an
-    /// earlier one (O1).
-    pub(super) fn offer(&mut self, core: &mut Core, index: u32, worker: WorkerId) -> bool {
-        let (slot, hash) = {
-            let ticket = &self.tickets[index as usize];
-            (ticket.slot as usize, ticket.hash)
-        };
-        let leader = self.before(&core.connections[slot].awaiting, hash, index);
-        let (Some(offering), Some(steal_queues)) = (&mut self.offering, &self.fabric.steal_queues)
-        else {
-            unreachable!("only a dispatcher that offers is asked to");
-        };
-        let home = self.plan.thread_of(worker.index());
-        // SAFETY: the ticket was parked until now, so the dispatcher holds the request slot (I1).
-        unsafe { (*self.request_slots.at(index)).follower = NO_TICKET };
-        let (offered, worker) = match leader {
-            Some(leader) if offering.may_follow(leader) => {
-                // SAFETY: the entry that leads to this request slot is not published (O2), so the
-                // dispatcher holds it (StealQueue's I1).
-                unsafe { (*self.request_slots.at(leader)).follower = index };
-                let Offered { home, number, place } = offering.offered[leader as usize];
-                let worker = self.tickets[leader as usize].worker;
-                (Offered { home, number, place: place + 1 }, worker)
-            }
-            Some(_) => {
-                core.counters().forwardings.held_elsewhere.add(1);
-                return false;
-            }
-            None => {
-                let steal_queue = steal_queues.of(self.own.index());
-                let offerer = offering.offerer(steal_queue, home);
-                let number = offerer.push([hash.0, u64::from(index)]);
-                (Offered { home, number, place: 0 }, worker)
-            }
-        };
-        offering.offered[index as usize] = offered;
-        let ticket = &mut self.tickets[index as usize];
-        ticket.state = State::Sent;
-        ticket.worker = worker;
-        self.depths.add(worker);
-        self.publish_if_full(core, offered.home);
-        true
-    }
-
-    fn publish_if_full(&mut self, core: &Core, home: usize) {
-        let offerer = self.offering.as_ref().and_then(|offering| offering.offerers[home].as_ref());
-        let batch = core.shared.config().batch as u64;
-        if offerer.is_some_and(|offerer| offerer.unpublished_count() >= batch) {
-            self.publish_offers(core, home);
+/// Offers a parked ticket to its home and to thieves. Returns false if it has to wait for an
+/// earlier one (O1).
+pub(super) fn offer(
+    dispatcher: &mut Dispatcher,
+    core: &mut Core,
+    index: u32,
+    worker: WorkerId,
+) -> bool {
+    let (slot, hash) = {
+        let ticket = &dispatcher.tickets[index];
+        (ticket.slot as usize, ticket.hash)
+    };
+    let leader = dispatcher.tickets.before(&core.connections[slot].awaiting, hash, index);
+    let (Some(offering), Some(steal_queues)) =
+        (&mut dispatcher.offering, &dispatcher.fabric.steal_queues)
+    else {
+        unreachable!("only a dispatcher that offers is asked to");
+    };
+    let home = dispatcher.plan.thread_of(worker.index());
+    // SAFETY: the ticket was parked until now, so the dispatcher holds the request slot (I1).
+    unsafe { (*dispatcher.tickets.request_slot(index)).follower = NO_TICKET };
+    let (offered, worker) = match leader {
+        Some(leader) if offering.may_follow(leader) => {
+            // SAFETY: the entry that leads to this request slot is not published (O2), so the
+            // dispatcher holds it (StealQueue's I1).
+            unsafe { (*dispatcher.tickets.request_slot(leader)).follower = index };
+            let Offered { home, number, place } = offering.offered[leader as usize];
+            let worker = dispatcher.tickets[leader].worker;
+            (Offered { home, number, place: place + 1 }, worker)
         }
-    }
-
-    /// Publishes the offers for a home. Wakes the home if it sleeps, and a thief if the home has
-    /// more work than it can do soon.
-    pub(super) fn publish_offers(&mut self, core: &Core, home: usize) {
-        let (Some(offering), Some(steal_queues)) = (&mut self.offering, &self.fabric.steal_queues)
-        else {
-            return;
-        };
-        let Some(offerer) = &mut offering.offerers[home] else { return };
-        let count = offerer.unpublished_count();
-        if !offerer.publish() || home == self.own.index() {
-            return; // Its executor half takes what it can at once, and wakes a thief.
-        }
-        core.counters().forwardings.sent.add(count);
-        core.counters().forwardings.publications.add(1);
-        let waiting_count = offerer.waiting_count();
-        if self.fabric.bells[home].must_ring() {
-            core.shared.wake(home);
-        } else if steal_queues.is_at_length(home)
-            || waiting_count >= core.shared.config().batch as u64
-        {
-            call_thief(&self.fabric, core, self.plan.first_executor..self.plan.threads);
-        }
-    }
-
-    /// Whether an offered request is done.
-    pub(super) fn has_offers_done(&self) -> bool {
-        let steal_queues = self.fabric.steal_queues.as_ref();
-        steal_queues.is_some_and(|steal_queues| steal_queues.of(self.own.index()).done.has_any())
-    }
-
-    /// Takes back the offered requests that are done. Returns whether there were any.
-    pub(super) fn collect_offers(&mut self, core: &mut Core) -> bool {
-        if self.offering.is_none() || self.is_drained() {
+        Some(_) => {
+            core.counters().forwardings.held_elsewhere.add(1);
             return false;
         }
-        let fabric = Arc::clone(&self.fabric);
-        let Some(steal_queues) = &fabric.steal_queues else { return false };
-        let done = &steal_queues.of(self.own.index()).done;
-        let mut has_any = false;
-        for word in 0..done.word_count() {
-            let mut bits = done.take(word);
-            has_any |= bits != 0;
-            while bits != 0 {
-                let index = word as u32 * DoneSet::WORD_BITS + bits.trailing_zeros();
-                bits &= bits - 1;
-                self.complete(core, index);
-            }
+        None => {
+            let steal_queue = steal_queues.of(dispatcher.own.index());
+            let offerer = offering.offerer(steal_queue, home);
+            let number = offerer.push([hash.0, u64::from(index)]);
+            (Offered { home, number, place: 0 }, worker)
         }
-        has_any
+    };
+    offering.offered[index as usize] = offered;
+    let ticket = &mut dispatcher.tickets[index];
+    ticket.state = State::Sent;
+    ticket.worker = worker;
+    dispatcher.depths.add(worker);
+    publish_if_full(dispatcher, core, offered.home);
+    true
+}
+
+fn publish_if_full(dispatcher: &mut Dispatcher, core: &Core, home: usize) {
+    let offerer =
+        dispatcher.offering.as_ref().and_then(|offering| offering.offerers[home].as_ref());
+    let batch = core.shared.config().batch as u64;
+    if offerer.is_some_and(|offerer| offerer.unpublished_count() >= batch) {
+        publish_offers(dispatcher, core, home);
     }
+}
+
+/// Publishes the offers for a home. Wakes the home if it sleeps, and a thief if the home has
+/// more work than it can do soon.
+pub(super) fn publish_offers(dispatcher: &mut Dispatcher, core: &Core, home: usize) {
+    let (Some(offering), Some(steal_queues)) =
+        (&mut dispatcher.offering, &dispatcher.fabric.steal_queues)
+    else {
+        return;
+    };
+    let Some(offerer) = &mut offering.offerers[home] else { return };
+    let count = offerer.unpublished_count();
+    if !offerer.publish() || home == dispatcher.own.index() {
+        return; // Its executor half takes what it can at once, and wakes a thief.
+    }
+    core.counters().forwardings.sent.add(count);
+    core.counters().forwardings.publications.add(1);
+    let waiting_count = offerer.waiting_count();
+    if dispatcher.fabric.bells[home].must_ring() {
+        core.shared.wake(home);
+    } else if steal_queues.is_at_length(home) || waiting_count >= core.shared.config().batch as u64
+    {
+        call_thief(
+            &dispatcher.fabric,
+            core,
+            dispatcher.plan.first_executor..dispatcher.plan.threads,
+        );
+    }
+}
+
+/// Whether an offered request is done.
+pub(super) fn has_offers_done(dispatcher: &Dispatcher) -> bool {
+    let steal_queues = dispatcher.fabric.steal_queues.as_ref();
+    steal_queues.is_some_and(|steal_queues| steal_queues.of(dispatcher.own.index()).done.has_any())
+}
+
+/// Takes back the offered requests that are done. Returns whether there were any.
+pub(super) fn collect_offers(dispatcher: &mut Dispatcher, core: &mut Core) -> bool {
+    if dispatcher.offering.is_none() || dispatcher.is_drained() {
+        return false;
+    }
+    let fabric = Arc::clone(&dispatcher.fabric);
+    let Some(steal_queues) = &fabric.steal_queues else { return false };
+    let done = &steal_queues.of(dispatcher.own.index()).done;
+    let mut has_any = false;
+    for word in 0..done.word_count() {
+        let mut bits = done.take(word);
+        has_any |= bits != 0;
+        while bits != 0 {
+            let index = word as u32 * DoneSet::WORD_BITS + bits.trailing_zeros();
+            bits &= bits - 1;
+            dispatcher.complete(core, index);
+        }
+    }
+    has_any
 }

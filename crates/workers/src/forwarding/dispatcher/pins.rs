@@ -25,6 +25,40 @@ pub(super) struct Pins {
 }
 
 impl Pins {
+    /// Publishes the router's counts. Called once a round.
+    #[inline]
+    pub fn show(&mut self, now: PinCounts, core: &Core) {
+        let shown = std::mem::replace(&mut self.shown, now);
+        if now == shown {
+            return;
+        }
+        let forwardings = &core.counters().forwardings;
+        forwardings.pins.add(now.pins - shown.pins);
+        let twice = std::mem::take(&mut self.counted_twice);
+        forwardings.pin_conflicts.add(now.diverted - shown.diverted - twice);
+        // One worker's counter may fall below 0, the sum over all workers never.
+        forwardings.pins_opened.set(now.opened as u64);
+    }
+
+    /// Publishes the last counts of a router that is dropped; its table is empty by now, whichever
+    /// dispatcher freed the entries that this one had opened.
+    pub fn end(&mut self, last: Option<PinCounts>, core: &Core) {
+        if let Some(last) = last {
+            self.show(last, core);
+        }
+        self.shown = PinCounts::default();
+        core.counters().forwardings.pins_opened.set(0);
+    }
+
+    /// Counts a request that found no worker at its first question.
+    pub fn note_wait(&mut self, core: &Core, ticket: u32, route: Route) {
+        let waits = matches!(route, Route::Busy(Busy::WriteTableFull | Busy::HeldElsewhere));
+        if waits {
+            core.counters().forwardings.pin_conflicts.add(1);
+        }
+        self.note(ticket, waits);
+    }
+
     fn note(&mut self, ticket: u32, has_waited: bool) {
         let (word, bit) = (ticket as usize / 64, 1 << (ticket % 64));
         self.waited[word] =
@@ -36,56 +70,21 @@ impl Pins {
     }
 }
 
-impl Dispatcher {
-    /// Publishes the counts. Called once a round.
-    #[inline]
-    pub fn show_pins(&mut self, core: &Core) {
-        let Some(now) = self.decider.pin_counts() else { return };
-        let shown = std::mem::replace(&mut self.pins.shown, now);
-        if now == shown {
-            return;
-        }
-        let forwardings = &core.counters().forwardings;
-        forwardings.pins.add(now.pins - shown.pins);
-        let twice = std::mem::take(&mut self.pins.counted_twice);
-        forwardings.pin_conflicts.add(now.diverted - shown.diverted - twice);
-        // One worker's counter may fall below 0, the sum over all workers never.
-        forwardings.pins_opened.set(now.opened as u64);
+/// The route of a waiting ticket (P1).
+pub(super) fn route_again(
+    dispatcher: &mut Dispatcher,
+    awaiting: &Awaiting,
+    (ticket, hash): (u32, KeyHash),
+    question: &RouteRequest,
+) -> Route {
+    let diverted =
+        |dispatcher: &Dispatcher| dispatcher.decider.pin_counts().map(|counts| counts.diverted);
+    let before = diverted(dispatcher);
+    let route = dispatcher.route(awaiting, hash, ticket, question);
+    let is_twice = dispatcher.pins.has_waited(ticket) && diverted(dispatcher) > before;
+    dispatcher.pins.counted_twice += u64::from(is_twice);
+    if matches!(route, Route::To(_)) {
+        dispatcher.pins.note(ticket, false);
     }
-
-    /// Publishes the last counts of a router that is dropped; its table is empty by now, whichever
-    /// dispatcher freed the entries that this one had opened.
-    pub(super) fn end_pins(&mut self, core: &Core) {
-        self.show_pins(core);
-        self.pins.shown = PinCounts::default();
-        core.counters().forwardings.pins_opened.set(0);
-    }
-
-    /// Counts a request that found no worker at its first question.
-    pub(super) fn note_wait(&mut self, core: &Core, ticket: u32, route: Route) {
-        let waits = matches!(route, Route::Busy(Busy::WriteTableFull | Busy::HeldElsewhere));
-        if waits {
-            core.counters().forwardings.pin_conflicts.add(1);
-        }
-        self.pins.note(ticket, waits);
-    }
-
-    /// The route of a waiting ticket (P1).
-    pub(super) fn route_again(
-        &mut self,
-        awaiting: &Awaiting,
-        (ticket, hash): (u32, KeyHash),
-        question: &RouteRequest,
-    ) -> Route {
-        let diverted =
-            |dispatcher: &Dispatcher| dispatcher.decider.pin_counts().map(|counts| counts.diverted);
-        let before = diverted(self);
-        let route = self.route(awaiting, hash, ticket, question);
-        let is_twice = self.pins.has_waited(ticket) && diverted(self) > before;
-        self.pins.counted_twice += u64::from(is_twice);
-        if matches!(route, Route::To(_)) {
-            self.pins.note(ticket, false);
-        }
-        route
-    }
+    route
 }
