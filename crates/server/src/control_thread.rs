@@ -7,6 +7,7 @@
 //! | `control` | its loop: input for the node, and what the node wants done |
 //! | `outstanding`, `groups` | requests that wait: each alone, several together |
 //! | `flushes`, `forwards` | flushes of all nodes, requests that other nodes execute |
+//! | `peers`, `published` | the manager and the other nodes; the view of the workers |
 //! | `facts` | what it reports about its shards |
 //! | `inbound` | its part of the logs that receive other nodes' entries |
 //! | `departure` | giving its shards away before it ends |
@@ -19,6 +20,8 @@ mod forwards;
 mod groups;
 mod inbound;
 mod outstanding;
+mod peers;
+mod published;
 mod start;
 
 pub use start::{ControlThread, join, prepare};

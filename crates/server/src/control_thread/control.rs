@@ -19,19 +19,15 @@
 //! T3: a round's work is bounded, whatever the store holds and however much input has arrived: the
 //!     lease is renewed between two rounds (K28).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base::Instant;
-use cluster::message::{Change, Compute, Hold};
-use cluster::node::{Action, Event, Stage, TURN_WORK};
-use cluster::{
-    ClientId, Configuration, Message, Node, NodeId, Operation, Outcome, Peer, Request, Slot, Term,
-    Version,
-};
-use cluster_io::{Endpoint, Found, LinkEvent, LinkId, Links};
+use cluster::message::{Change, Compute};
+use cluster::node::{Action, Event, TURN_WORK};
+use cluster::{ClientId, Message, Node, Operation, Outcome, Peer, Request};
+use cluster_io::{Found, LinkEvent, LinkId};
 use crossbeam_channel::Receiver;
 use dispatch::lanes::Fabric;
 use host::poller::{Epoll, Interest, Poller};
@@ -41,7 +37,7 @@ use replication::cluster::inbound_log::{self, InboundLogs, Taken};
 use replication::cluster::landing::Landing;
 use replication::cluster::replica_store::ServerReplicaStore;
 use replication::cluster::syncing::Syncing;
-use replication::cluster::view::{Place, View, summary};
+use replication::cluster::view::View;
 use replication::replicate::{Asker, ControlRequest, Ends, Guests, Means, Refused, RequestChange};
 use runtime::shared::Shared;
 
@@ -51,6 +47,9 @@ use super::flushes::Flushes;
 use super::forwards::{Forwards, NodeReply, elsewhere, may_begin_late};
 use super::groups::Groups;
 use super::outstanding::Outstanding;
+use super::peers::Peers;
+use super::published::Published;
+use super::{facts, flushes, forwards, groups, inbound};
 
 /// Inputs of one kind that are taken before the other kinds get their turn.
 const INPUTS_MAX: usize = 512;
@@ -81,7 +80,7 @@ pub(super) struct Control {
     pub view: Arc<View>,
     pub node: Node<ServerReplicaStore>,
     pub ends: Ends,
-    pub links: Links,
+    pub peers: Peers,
     pub events: Receiver<LinkEvent>,
     pub found: Receiver<Found>,
     pub landing: Landing,
@@ -89,8 +88,7 @@ pub(super) struct Control {
     pub inbound_logs: Option<Arc<InboundLogs>>,
     pub syncing: Syncing,
     pub guests: Guests,
-    /// The address at which other nodes reach this one.
-    pub peer: String,
+    pub published: Published,
     /// Time between two ticks while no work is under way: an eighth of a lease.
     pub tick_idle: Duration,
     pub departure: Departure,
@@ -109,7 +107,6 @@ impl Control {
 /// The control thread's state between two rounds.
 #[derive(Default)]
 pub(super) struct State {
-    leader: Option<Endpoint>,
     pub outstanding: Outstanding,
     pub groups: Groups,
     pub flushes: Flushes,
@@ -125,13 +122,8 @@ pub(super) struct State {
     has_landed: bool,
     /// The frames last emptied out of inbound logs.
     pub taken: Taken,
-    term: Term,
-    /// By shard, as published in the view.
-    places: Vec<Place>,
-    floors: Vec<Version>,
     /// A sync that could not be ordered, because the floors that have to be on disk first are not.
     owes_sync: bool,
-    pub peers: BTreeMap<NodeId, Endpoint>,
     /// Requests that other nodes execute for this one's clients, by number.
     pub forwards: Forwards,
 }
@@ -193,7 +185,9 @@ impl Control {
         if self.node.replica_store().has_digested() {
             self.input(Event::Digested, now);
         }
-        self.hear_found();
+        while let Ok(found) = self.found.try_recv() {
+            self.peers.hear(found);
+        }
         self.hear_links(now);
         self.perform(now); // Put-off requests come before new ones (O1).
         if self.state.forwards.take_has_answers() {
@@ -207,20 +201,20 @@ impl Control {
             }
         }
         self.perform(now);
-        self.send_replies(now);
+        forwards::send_replies(self, now);
         if self.state.has_landed {
             self.receive(now);
         }
         if self.node.is_durable() {
-            self.empty_inbound_logs(now);
+            inbound::empty_logs(self, now);
         }
         self.node.replica_store().hand_on();
         while let Some(through_bytes) = self.syncing.done() {
             self.input(Event::Synced { through_bytes }, now);
         }
         self.perform(now);
-        self.turn_groups(now);
-        self.turn_flushes(now);
+        groups::turn(self, now);
+        flushes::turn(self, now);
         if self.is_busy() {
             self.state.busy_at = now;
         }
@@ -233,10 +227,10 @@ impl Control {
             self.publish(now);
             self.perform(now);
             self.try_again(now);
-            self.give_up_forwards(now);
+            forwards::give_up_late(self, now);
             self.syncing.keep(self.node.replica_store(), now);
-            self.tell_facts(now);
-            self.look_at_room();
+            facts::tell(self, now);
+            self.state.facts.look_at_room(self.shared.store());
             self.look_at_departure();
         }
         self.keep();
@@ -284,7 +278,7 @@ impl Control {
         }
         // Without a manager no node can take over, and a node that is no member has nothing to
         // give.
-        let is_alone = self.node.is_ending() && self.state.leader.is_none();
+        let is_alone = self.node.is_ending() && !self.peers.has_leader();
         if is_alone || self.node.has_left() {
             self.departure.tell(!self.node.is_member());
         }
@@ -308,48 +302,17 @@ impl Control {
     fn hear(&mut self, from: Peer, link: LinkId, message: Message, now: Instant) {
         match (from, message) {
             (Peer::Node(node), Message::Forward { id, bytes }) => {
-                self.take_guest(Asker { node, link, id }, &bytes, now);
+                forwards::take_guest(self, Asker { node, link, id }, &bytes, now);
             }
-            (Peer::Node(_), Message::Forwarded { id, bytes }) => self.forwarded(id, bytes, now),
+            (Peer::Node(_), Message::Forwarded { id, bytes }) => {
+                forwards::forwarded(self, id, bytes, now)
+            }
             (from, message) => {
-                self.ready_inbound_logs(&message, now);
+                inbound::close_for(self, &message, now);
                 self.input(Event::Message { from, message }, now);
                 self.publish(now); // T1
-                self.open_inbound_logs();
+                inbound::open(self);
                 self.perform(now);
-            }
-        }
-    }
-
-    pub(super) fn tell_leader(&self, to: Peer, message: Message) {
-        if let Some(at) = &self.state.leader {
-            self.links.send(at, to, message);
-        }
-    }
-
-    pub(super) fn tell(&self, to: NodeId, message: Message) {
-        self.tell_held(to, message, Hold::default());
-    }
-
-    /// Sends a message whose memory stays booked until it has left. Returns whether it was
-    /// accepted.
-    pub(super) fn tell_held(&self, to: NodeId, message: Message, hold: Hold) -> bool {
-        let at = self.state.peers.get(&to);
-        at.is_some_and(|at| self.links.send_held(at, Peer::Node(to), message, hold))
-    }
-
-    fn hear_found(&mut self) {
-        while let Ok(found) = self.found.try_recv() {
-            match found {
-                Found::Leader(leader) => {
-                    match &leader {
-                        Some(at) => tracing::info!("the cluster's manager is at {at}"),
-                        None => tracing::warn!("the cluster has no manager now"),
-                    }
-                    self.state.leader = leader.as_deref().map(Endpoint::address);
-                }
-                Found::Trouble(line) => tracing::warn!("the cluster's config store: {line}"),
-                Found::Settings(_) => {}
             }
         }
     }
@@ -417,7 +380,7 @@ impl Control {
     fn ask(&mut self, ticket: u32, now: Instant) {
         let waiter = self.state.outstanding.at(ticket);
         let Some(change) = waiter.and_then(|waiter| waiter.control_request.clone()) else { return };
-        if self.waits_for_key(ticket, &change, now) {
+        if forwards::waits_for_key(self, ticket, &change, now) {
             return self.state.outstanding.put_off(ticket); // F6
         }
         if change.lacks_reply_bytes() > 0 {
@@ -454,7 +417,7 @@ impl Control {
         let ticket = client.bits() as u32;
         let Some(waiter) = self.state.outstanding.get(ticket, sequence) else { return };
         let (shard, control_request) = (waiter.shard, waiter.control_request.clone());
-        let is_patient = self.is_patient(waiter, now);
+        let is_patient = forwards::is_patient(self, waiter, now);
         let may_forward = is_patient || may_begin_late(waiter, now);
         let is_unsent = self.state.forwards.is_unsent(waiter);
         self.state.outstanding.count_answered(shard);
@@ -480,7 +443,9 @@ impl Control {
             Outcome::Unknown if !control_request.is_read() => Some(Refused::Uncertain),
             Outcome::TooFewCopies => Some(Refused::TooFewCopies),
             Outcome::Elsewhere(Some(configuration)) => {
-                if may_forward && self.forward(ticket, &control_request, &configuration, now) {
+                if may_forward
+                    && forwards::forward(self, ticket, &control_request, &configuration, now)
+                {
                     return;
                 }
                 if control_request.lacks_reply_bytes() > 0 {
@@ -532,7 +497,7 @@ impl Control {
             is_elsewhere || (control_request.is_read() && control_request.is_cut());
         let bytes = (!is_asked_again).then_some(bytes);
         if let Some(to) = self.guests.leave(control_request) {
-            self.reply_to_node(NodeReply { to, bytes, hold }, clock::now());
+            forwards::reply_to_node(self, NodeReply { to, bytes, hold }, clock::now());
         }
     }
 
@@ -561,7 +526,7 @@ impl Control {
     /// Whether there is still no memory for it; then computing it would be in vain.
     fn waits_for_room(&self, ticket: u32, now: Instant) -> bool {
         let Some(waiter) = self.state.outstanding.at(ticket) else { return false };
-        self.is_patient(waiter, now)
+        forwards::is_patient(self, waiter, now)
             && waiter
                 .control_request
                 .as_ref()
@@ -596,9 +561,9 @@ impl Control {
             Action::Send { to: Peer::Node(to), message: Message::Acked { term, blocks } } => {
                 self.landing.acknowledge(to, term, &blocks);
             }
-            Action::Send { to: Peer::Node(to), message } => self.tell(to, message),
+            Action::Send { to: Peer::Node(to), message } => self.peers.tell(to, message),
             Action::Send { message: Message::Lease { .. }, .. } if !self.syncing.may_serve() => {}
-            Action::Send { to, message } => self.tell_leader(to, message),
+            Action::Send { to, message } => self.peers.tell_leader(to, message),
             Action::Land { to, term, way, bytes } => {
                 self.landing.land(to, term, way, &bytes, now);
             }
@@ -606,6 +571,11 @@ impl Control {
             Action::Fence { .. } | Action::Append(_) => {}
             Action::Sync => self.order_sync(),
         }
+    }
+
+    /// Publishes what workers read (T1).
+    fn publish(&mut self, now: Instant) {
+        self.published.update(&self.node, (&mut self.peers, &mut self.landing), now);
     }
 
     /// Orders a sync of the installed entries. Floors of flushes are made durable before any of it
@@ -622,86 +592,6 @@ impl Control {
     fn keep(&self) {
         if let Err(error) = self.node.replica_store().keep_step() {
             tracing::warn!("the data directory's file NODE cannot be written: {error}");
-        }
-    }
-
-    /// Warns of two servers with one number: each takes the other for its own later incarnation.
-    fn warn_of_namesake(&self, configuration: &Configuration) {
-        let own = self.node.id();
-        let mut members = configuration.members.iter();
-        let Some(other) = members.find(|node| node.name == own.name && **node != own) else {
-            return;
-        };
-        let at = configuration.addresses(*other).map(|addresses| addresses.peer.as_str());
-        if let Some(at) = at.filter(|at| *at != self.peer) {
-            tracing::error!(
-                "the server at {at} has this one's number {}: give one of them another --node-id",
-                own.name
-            );
-        }
-    }
-
-    /// Updates the view (T1).
-    fn publish(&mut self, now: Instant) {
-        // A lease begins before the places that it serves, and ends behind them: in between workers
-        // would read at places whose replies cannot leave.
-        let until = self.node.serves_until();
-        if now < until {
-            self.view.set_lease(until.ns);
-        }
-        self.publish_places(now, until);
-        self.view.set_lease(until.ns);
-    }
-
-    fn publish_places(&mut self, now: Instant, until: Instant) {
-        let Some(configuration) = self.node.configuration().cloned() else { return };
-        if configuration.term != self.state.term {
-            self.state.term = configuration.term;
-            self.state.peers = configuration
-                .members
-                .iter()
-                .filter_map(|node| Some((*node, configuration.addresses(*node)?)))
-                .map(|(node, addresses)| (node, Endpoint::address(&addresses.peer)))
-                .collect();
-            let peers = configuration
-                .members
-                .iter()
-                .filter_map(|node| Some((*node, configuration.addresses(*node)?.peer.as_str())));
-            self.landing.set_peers(configuration.term, peers);
-            self.count_failovers(self.view.configuration().as_deref(), &configuration);
-            self.view.set_configuration(Arc::clone(&configuration));
-            tracing::info!("configuration {}", summary(&configuration, self.node.id()));
-            self.warn_of_namesake(&configuration);
-        }
-        self.state.places.resize(configuration.shards.len(), Place::Nowhere);
-        self.state.floors.resize(configuration.shards.len(), Version::ZERO);
-        let replica_store = self.node.replica_store();
-        for (id, shard) in configuration.shards() {
-            let (floor, published) = (replica_store.floor(id), &mut self.state.floors[id.index()]);
-            if *published != floor {
-                *published = floor;
-                (shard.first.0..=shard.last.0)
-                    .for_each(|slot| self.view.set_floor(Slot(slot), floor));
-                if self.state.places[id.index()] == Place::Here {
-                    self.state.places[id.index()] = Place::ThroughControl;
-                }
-            }
-            let place = match self.node.stage(id) {
-                Some(Stage::Serving) if now < until && !replica_store.is_flushing(id) => {
-                    Place::Here
-                }
-                Some(_) => Place::ThroughControl,
-                // Clients are never sent to an earlier incarnation of this server.
-                None if shard.primary.name == self.node.id().name => Place::Nowhere,
-                None if configuration.has(shard.primary) => Place::Elsewhere,
-                None => Place::Nowhere,
-            };
-            let published = &mut self.state.places[id.index()];
-            if *published != place {
-                *published = place;
-                (shard.first.0..=shard.last.0)
-                    .for_each(|slot| self.view.set_place(Slot(slot), place));
-            }
         }
     }
 }

@@ -2,15 +2,17 @@
 //! §4.6), and to the view, for people and metrics.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use base::Instant;
 use budget::BufferBudget;
 use cluster::message::ShardStatistics;
-use cluster::{Configuration, Message, NodeId, Peer, ShardId};
-use replication::cluster::view::ReplicationFigures;
+use cluster::{Message, Node, NodeId, Peer, ShardId};
+use replication::cluster::replica_store::ServerReplicaStore;
+use replication::cluster::view::{ReplicationFigures, View};
 use replication::cluster::{room_bytes, room_bytes_for};
 use replication::replicate::ControlRequest;
+use runtime::shared::Shared;
+use store::Store;
 
 use super::control::Control;
 
@@ -65,42 +67,29 @@ impl Facts {
         count.writes += u64::from(!is_read);
         count.bytes += bytes;
     }
-}
 
-impl Control {
     /// Checks how full the log is. Called at each tick.
-    pub(super) fn look_at_room(&mut self) {
-        self.state.facts.room_bytes = Some(room_bytes(self.shared.store()));
+    pub fn look_at_room(&mut self, store: &Store) {
+        self.room_bytes = Some(room_bytes(store));
     }
 
-    /// Reports the facts every 500 ms.
-    pub(super) fn tell_facts(&mut self, now: Instant) {
-        let window_ns = now.ns.saturating_sub(self.state.facts.told_at.ns);
-        if window_ns < WINDOW_NS {
-            return;
-        }
-        self.state.facts.told_at = now;
-        let Some(configuration) = self.node.configuration().cloned() else { return };
-        let shards = self.statistics(&configuration);
-        let (term, own) = (configuration.term, self.node.id());
-        self.show(&configuration, &shards);
-        if configuration.has(own) && !shards.is_empty() {
-            let message = Message::Statistics { term, window_ns, shards };
-            self.tell_leader(Peer::Manager(0), message);
-        }
-    }
-
-    fn statistics(&mut self, configuration: &Arc<Configuration>) -> Vec<ShardStatistics> {
-        let (store, numbers) =
-            (Arc::clone(self.shared.store()), self.node.replica_store().numbers());
-        let (mut all, workers) = (Vec::new(), self.view.reads());
-        self.state.facts.counts.resize(configuration.shards.len(), Count::default());
+    /// What the shards that this node serves have done since the last report.
+    fn statistics(
+        &mut self,
+        node: &Node<ServerReplicaStore>,
+        shared: &Shared,
+        view: &View,
+    ) -> Vec<ShardStatistics> {
+        let Some(configuration) = node.configuration() else { return Vec::new() };
+        let (store, numbers) = (shared.store(), node.replica_store().numbers());
+        let (mut all, workers) = (Vec::new(), view.reads());
+        self.counts.resize(configuration.shards.len(), Count::default());
         for (id, shard) in configuration.shards() {
             let reads: u64 = workers.iter().map(|of| of.sum(shard.first, shard.last)).sum();
-            let count = &mut self.state.facts.counts[id.index()];
+            let count = &mut self.counts[id.index()];
             let Count { writes, bytes, reads_before } = *count;
             *count = Count { writes: 0, bytes: 0, reads_before: reads };
-            if self.node.stage(id).is_none() {
+            if node.stage(id).is_none() {
                 continue;
             }
             all.push(ShardStatistics {
@@ -108,69 +97,75 @@ impl Control {
                 reads: reads.saturating_sub(reads_before),
                 writes,
                 bytes,
-                entries: numbers.key_count(&store, id),
-                copied: self.node.copied_entries(id).unwrap_or_default(),
+                entries: numbers.key_count(store, id),
+                copied: node.copied_entries(id).unwrap_or_default(),
             });
         }
         all
     }
 
     /// Updates the view's figures.
-    fn show(&mut self, configuration: &Configuration, shards: &[ShardStatistics]) {
+    fn show(&mut self, node: &Node<ServerReplicaStore>, view: &View, shards: &[ShardStatistics]) {
         let is_copied = |id: ShardId| {
-            let shard = configuration.shard(id);
+            let shard = node.configuration().and_then(|configuration| configuration.shard(id));
             shard.is_some_and(|shard| shard.joining.is_some() || shard.filling_from.is_some())
         };
         let mut shown = BTreeSet::new();
         for one in shards.iter().filter(|one| is_copied(one.shard)) {
             let ratio = one.copied as f64 / one.entries.max(one.copied).max(1) as f64;
-            self.view.set_progress(one.shard, Some(ratio));
+            view.set_progress(one.shard, Some(ratio));
             shown.insert(one.shard);
         }
-        for ended in self.state.facts.shown.difference(&shown) {
-            self.view.set_progress(*ended, None);
+        for ended in self.shown.difference(&shown) {
+            view.set_progress(*ended, None);
         }
-        self.state.facts.shown = shown;
-        let lags = self.node.lag_bytes();
+        self.shown = shown;
+        let lags = node.lag_bytes();
         for (peer, bytes) in &lags {
-            self.view.set_lag(*peer, Some(*bytes));
+            view.set_lag(*peer, Some(*bytes));
         }
         let peers: BTreeSet<NodeId> = lags.into_keys().collect();
-        for gone in self.state.facts.peers.difference(&peers) {
-            self.view.set_lag(*gone, None);
+        for gone in self.peers.difference(&peers) {
+            view.set_lag(*gone, None);
         }
-        self.state.facts.peers = peers;
-        self.show_replication();
+        self.peers = peers;
     }
+}
 
-    fn show_replication(&self) {
-        let landed = self.node.landing_counters();
-        let (mut datagrams, mut received_frames) = (self.landing.counters(), landed.landed);
-        let mut streams = landed.streams;
-        if let Some(inbound_logs) = &self.inbound_logs {
-            let (counters, frames, inbound_log_streams) = inbound_logs.counters();
-            datagrams = datagrams.plus(counters);
-            received_frames += frames;
-            streams = inbound_log_streams;
-        }
-        let figures = ReplicationFigures {
-            scheme: self.node.scheme(),
-            datagrams,
-            sent_frames: self.landing.sent_frames,
-            received_frames,
-            streams,
-        };
-        self.view.set_replication(figures, self.node.replica_store().digest_figures());
+/// Reports the facts every 500 ms.
+pub(super) fn tell(control: &mut Control, now: Instant) {
+    let window_ns = now.ns.saturating_sub(control.state.facts.told_at.ns);
+    if window_ns < WINDOW_NS {
+        return;
     }
+    control.state.facts.told_at = now;
+    let Some(configuration) = control.node.configuration().cloned() else { return };
+    let shards = control.state.facts.statistics(&control.node, &control.shared, &control.view);
+    let (term, own) = (configuration.term, control.node.id());
+    control.state.facts.show(&control.node, &control.view, &shards);
+    show_replication(control);
+    if configuration.has(own) && !shards.is_empty() {
+        let message = Message::Statistics { term, window_ns, shards };
+        control.peers.tell_leader(Peer::Manager(0), message);
+    }
+}
 
-    /// Counts shards whose primary was lost and that this node serves now.
-    pub(super) fn count_failovers(&self, before: Option<&Configuration>, after: &Configuration) {
-        let own = self.node.id();
-        let Some(before) = before else { return };
-        let taken = after.shards().filter(|(id, shard)| {
-            let was = before.shard(*id).map(|shard| shard.primary);
-            shard.primary == own && was.is_some_and(|was| was != own && !after.has(was))
-        });
-        taken.for_each(|_| self.view.count_failover());
+fn show_replication(control: &Control) {
+    let landed = control.node.landing_counters();
+    let (mut datagrams, mut received_frames) = (control.landing.counters(), landed.landed);
+    let mut streams = landed.streams;
+    if let Some(inbound_logs) = &control.inbound_logs {
+        let (counters, frames, inbound_log_streams) = inbound_logs.counters();
+        datagrams = datagrams.plus(counters);
+        received_frames += frames;
+        streams = inbound_log_streams;
     }
+    let figures = ReplicationFigures {
+        scheme: control.node.scheme(),
+        datagrams,
+        sent_frames: control.landing.sent_frames,
+        received_frames,
+        streams,
+    };
+    control.view.set_replication(figures, control.node.replica_store().digest_figures());
 }

@@ -24,7 +24,7 @@ use replication::cluster::clock;
 use replication::replicate::{Asker, GroupAnswer};
 
 use super::control::{Control, PATIENCE_NS};
-use super::forwards::NodeReply;
+use super::forwards::{self, NodeReply};
 
 /// The first byte of a forwarded flush; requests of one key begin with their format.
 const FORMAT: u8 = b'F';
@@ -138,92 +138,94 @@ impl Flushes {
     }
 }
 
-impl Control {
-    /// Starts a worker's flush of this node's shards, or of all.
-    pub(super) fn flush_for(&mut self, dispatcher: usize, is_everywhere: bool, now: Instant) {
-        let Some(configuration) = self.node.configuration().cloned() else {
-            return self.ends.answer(dispatcher, GroupAnswer::Bad);
-        };
-        let own = self.node.id();
-        let wanted = configuration.shards();
-        let wanted = wanted.filter(|(_, shard)| is_everywhere || shard.primary == own);
-        let left = wanted.map(|(id, _)| id).collect();
-        self.state.flushes.jobs.push(Job::new(Caller::Dispatcher(dispatcher), left, now));
-    }
+/// Starts a worker's flush of this node's shards, or of all.
+pub(super) fn begin(control: &mut Control, dispatcher: usize, is_everywhere: bool, now: Instant) {
+    let Some(configuration) = control.node.configuration().cloned() else {
+        return control.ends.answer(dispatcher, GroupAnswer::Bad);
+    };
+    let own = control.node.id();
+    let wanted = configuration.shards();
+    let wanted = wanted.filter(|(_, shard)| is_everywhere || shard.primary == own);
+    let left = wanted.map(|(id, _)| id).collect();
+    control.state.flushes.jobs.push(Job::new(Caller::Dispatcher(dispatcher), left, now));
+}
 
-    /// Starts another node's flush of some of this node's shards; returns false if the bytes are
-    /// not a flush.
-    pub(super) fn flush_as_guest(&mut self, from: Asker, bytes: &[u8], now: Instant) -> bool {
-        let Some(wanted) = decode(bytes) else { return false };
-        self.state.flushes.jobs.push(Job::new(Caller::Guest(from), wanted, now));
-        true
-    }
+/// Starts another node's flush of some of this node's shards; returns false if the bytes are
+/// not a flush.
+pub(super) fn begin_as_guest(
+    control: &mut Control,
+    from: Asker,
+    bytes: &[u8],
+    now: Instant,
+) -> bool {
+    let Some(wanted) = decode(bytes) else { return false };
+    control.state.flushes.jobs.push(Job::new(Caller::Guest(from), wanted, now));
+    true
+}
 
-    pub(super) fn turn_flushes(&mut self, now: Instant) {
-        let mut jobs = std::mem::take(&mut self.state.flushes.jobs);
-        jobs.iter_mut().for_each(|job| self.go_on_flushing(job, now));
-        self.state.flushes.jobs = jobs;
-        // The node answers some of them at once.
-        self.perform(now);
-        let is_over = |job: &mut Job| job.is_over();
-        let over: Vec<Job> = self.state.flushes.jobs.extract_if(.., is_over).collect();
-        over.into_iter().for_each(|job| self.end_flushing(job));
-    }
+pub(super) fn turn(control: &mut Control, now: Instant) {
+    let mut jobs = std::mem::take(&mut control.state.flushes.jobs);
+    jobs.iter_mut().for_each(|job| go_on(control, job, now));
+    control.state.flushes.jobs = jobs;
+    // The node answers some of them at once.
+    control.perform(now);
+    let is_over = |job: &mut Job| job.is_over();
+    let over: Vec<Job> = control.state.flushes.jobs.extract_if(.., is_over).collect();
+    over.into_iter().for_each(|job| end(control, job));
+}
 
-    fn go_on_flushing(&mut self, job: &mut Job, now: Instant) {
-        if now.ns.saturating_sub(job.since.ns) >= PATIENCE_NS {
-            job.answer =
-                if job.answer == GroupAnswer::Good { GroupAnswer::Bad } else { job.answer };
-            job.asked.clear(); // J3
-            job.forwarded.clear();
-            return;
-        }
-        if job.answer != GroupAnswer::Good {
-            return;
-        }
-        let Some(configuration) = self.node.configuration().cloned() else { return };
-        let mut others: BTreeMap<NodeId, Vec<ShardId>> = BTreeMap::new();
-        for id in std::mem::take(&mut job.left) {
-            let Some(shard) = configuration.shard(id) else { continue };
-            let is_own = shard.primary == self.node.id();
-            let is_guest = matches!(job.caller, Caller::Guest { .. });
-            if is_own && !self.state.outstanding.is_held(id) {
-                self.ask_to_flush(job, (id, shard.first), now);
-            } else if is_own || (!is_guest && !configuration.has(shard.primary)) {
-                job.left.insert(id); // Later.
-            } else if !is_guest {
-                others.entry(shard.primary).or_default().push(id);
-            } // J2
-        }
-        for (to, shards) in others {
-            self.state.flushes.next_id += 1;
-            let id = self.state.flushes.next_id | FORWARDED;
-            self.tell(to, Message::Forward { id, bytes: encode(&shards).into() });
-            job.forwarded.insert(id, shards);
-        }
+fn go_on(control: &mut Control, job: &mut Job, now: Instant) {
+    if now.ns.saturating_sub(job.since.ns) >= PATIENCE_NS {
+        job.answer = if job.answer == GroupAnswer::Good { GroupAnswer::Bad } else { job.answer };
+        job.asked.clear(); // J3
+        job.forwarded.clear();
+        return;
     }
-
-    fn ask_to_flush(&mut self, job: &mut Job, (shard, first): (ShardId, Slot), now: Instant) {
-        let key = self.state.flushes.key_of(first);
-        let ticket = self.state.outstanding.add_group(Arc::clone(&key), shard, now);
-        let sequence = self.state.outstanding.at(ticket).map_or(0, |waiter| waiter.sequence);
-        let client = ClientId::anonymous(ticket.into());
-        let request = Request { client, sequence, key, operation: Operation::Flush };
-        job.asked.insert(ticket, shard);
-        self.state.outstanding.count_asked(shard);
-        let from = Peer::Client(client);
-        let message = Message::Request(request);
-        self.input(cluster::node::Event::Message { from, message }, now);
+    if job.answer != GroupAnswer::Good {
+        return;
     }
+    let Some(configuration) = control.node.configuration().cloned() else { return };
+    let mut others: BTreeMap<NodeId, Vec<ShardId>> = BTreeMap::new();
+    for id in std::mem::take(&mut job.left) {
+        let Some(shard) = configuration.shard(id) else { continue };
+        let is_own = shard.primary == control.node.id();
+        let is_guest = matches!(job.caller, Caller::Guest { .. });
+        if is_own && !control.state.outstanding.is_held(id) {
+            ask(control, job, (id, shard.first), now);
+        } else if is_own || (!is_guest && !configuration.has(shard.primary)) {
+            job.left.insert(id); // Later.
+        } else if !is_guest {
+            others.entry(shard.primary).or_default().push(id);
+        } // J2
+    }
+    for (to, shards) in others {
+        control.state.flushes.next_id += 1;
+        let id = control.state.flushes.next_id | FORWARDED;
+        control.peers.tell(to, Message::Forward { id, bytes: encode(&shards).into() });
+        job.forwarded.insert(id, shards);
+    }
+}
 
-    fn end_flushing(&mut self, job: Job) {
-        match job.caller {
-            Caller::Dispatcher(dispatcher) => self.ends.answer(dispatcher, job.answer),
-            Caller::Guest(to) => {
-                let bytes = Some(encode_reply(job.answer, &job.done).into());
-                let reply = NodeReply { to, bytes, hold: Hold::default() };
-                self.reply_to_node(reply, clock::now());
-            }
+fn ask(control: &mut Control, job: &mut Job, (shard, first): (ShardId, Slot), now: Instant) {
+    let key = control.state.flushes.key_of(first);
+    let ticket = control.state.outstanding.add_group(Arc::clone(&key), shard, now);
+    let sequence = control.state.outstanding.at(ticket).map_or(0, |waiter| waiter.sequence);
+    let client = ClientId::anonymous(ticket.into());
+    let request = Request { client, sequence, key, operation: Operation::Flush };
+    job.asked.insert(ticket, shard);
+    control.state.outstanding.count_asked(shard);
+    let from = Peer::Client(client);
+    let message = Message::Request(request);
+    control.input(cluster::node::Event::Message { from, message }, now);
+}
+
+fn end(control: &mut Control, job: Job) {
+    match job.caller {
+        Caller::Dispatcher(dispatcher) => control.ends.answer(dispatcher, job.answer),
+        Caller::Guest(to) => {
+            let bytes = Some(encode_reply(job.answer, &job.done).into());
+            let reply = NodeReply { to, bytes, hold: Hold::default() };
+            forwards::reply_to_node(control, reply, clock::now());
         }
     }
 }

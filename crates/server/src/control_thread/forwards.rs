@@ -32,11 +32,11 @@ use std::time::Duration;
 use base::Instant;
 use budget::{Kind, Reservation};
 use cluster::message::Hold;
-use cluster::{Configuration, Message, NodeId, Peer, ShardId};
-use cluster_io::{Endpoint, LinkId};
+use cluster::{Configuration, Message, NodeId, ShardId};
 use replication::replicate::{Asker, ControlRequest, Refused};
 
 use super::control::{Control, PATIENCE_NS, State};
+use super::flushes;
 use super::outstanding::Waiter;
 
 /// Requests at other nodes at a time. A link's queue takes 1,024 messages, and its peer answers
@@ -136,216 +136,200 @@ struct Sent {
     _booked: Reservation,
 }
 
-impl Control {
-    /// Forwards a request to the primary of its shard, now or later; returns false if it cannot be,
-    /// as a guest.
-    pub(super) fn forward(
-        &mut self,
-        ticket: u32,
-        control_request: &ControlRequest,
-        configuration: &Configuration,
-        now: Instant,
-    ) -> bool {
-        if !control_request.is_forwarded() || self.guests.has(control_request) {
-            return false;
-        }
-        let shard = configuration.shard(configuration.shard_of_slot(control_request.slot()));
-        let Some(to) = shard.map(|shard| shard.primary).filter(|to| configuration.has(*to)) else {
-            return false;
+/// Forwards a request to the primary of its shard, now or later; returns false if it cannot be,
+/// as a guest.
+pub(super) fn forward(
+    control: &mut Control,
+    ticket: u32,
+    control_request: &ControlRequest,
+    configuration: &Configuration,
+    now: Instant,
+) -> bool {
+    if !control_request.is_forwarded() || control.guests.has(control_request) {
+        return false;
+    }
+    let shard = configuration.shard(configuration.shard_of_slot(control_request.slot()));
+    let Some(to) = shard.map(|shard| shard.primary).filter(|to| configuration.has(*to)) else {
+        return false;
+    };
+    // The node may have been asked for both before the first one left.
+    let is_held = waits_for_key(control, ticket, control_request, now);
+    if is_held || control.state.outstanding.is_behind(ticket) {
+        control.state.outstanding.put_off(ticket); // F4, F6
+        return true;
+    }
+    let Some(waiter) = control.state.outstanding.at(ticket) else { return false };
+    let (id, shard, key) = (waiter.sequence, waiter.shard, Arc::clone(&waiter.key));
+    let forwards = &control.state.forwards;
+    let is_paused = now < forwards.paused_until || forwards.sent.len() >= FORWARDS_MAX;
+    let mut booked = Reservation::empty(control.shared.buffer_budget(), Kind::Forwards);
+    if is_paused || !booked.try_grow_or_alone(control_request.len_bytes()) {
+        control.state.forwards.crowded_at = now;
+        control.state.outstanding.put_off(ticket);
+        return true;
+    }
+    let message = Message::Forward { id, bytes: control_request.to_bytes().into() };
+    if !control.peers.tell_held(to, message, Hold::default()) {
+        put_off(control, ticket, now);
+        return true;
+    }
+    control.state.outstanding.note_sent(ticket, now);
+    let (sent_at, is_overtaken) = (now, false);
+    let sent = Sent { ticket, to, shard, key, sent_at, is_overtaken, _booked: booked };
+    control.state.forwards.sent.insert(id, sent);
+    true
+}
+
+/// Whether a request has to wait here because one on its key is at another node (F6). A guest
+/// does not: the node that asks keeps the order of its own clients, and two nodes would wait
+/// for each other.
+pub(super) fn waits_for_key(
+    control: &mut Control,
+    ticket: u32,
+    control_request: &ControlRequest,
+    now: Instant,
+) -> bool {
+    if control.state.forwards.sent.is_empty()
+        || !control_request.is_forwarded()
+        || control.guests.has(control_request)
+    {
+        return false;
+    }
+    let State { forwards, outstanding, .. } = &mut control.state;
+    let peers = &control.peers;
+    let Some(waiter) = outstanding.at(ticket) else { return false };
+    let is_member = |node| peers.has(node);
+    forwards.holds_key(waiter.shard, &waiter.key, now, is_member)
+}
+
+/// Puts off a request that was not sent, was not executed there, or is a read whose reply has
+/// no room.
+fn put_off(control: &mut Control, ticket: u32, now: Instant) {
+    control.state.forwards.crowded_at = now;
+    control.state.forwards.paused_until = Instant { ns: now.ns.saturating_add(PAUSE_NS) };
+    control.state.outstanding.put_off(ticket);
+}
+
+pub(super) fn forwarded(control: &mut Control, id: u64, reply: Option<Arc<[u8]>>, now: Instant) {
+    if control.state.flushes.forwarded(id, reply.as_deref()) {
+        return;
+    }
+    let sent = control.state.forwards.sent.remove(&id);
+    let Some(Sent { ticket, is_overtaken, .. }) = sent else { return };
+    control.state.forwards.has_answers = true;
+    let Some(waiter) = control.state.outstanding.get(ticket, id) else { return };
+    let is_patient = is_patient(control, waiter, now);
+    let Some(control_request) = waiter.control_request.clone() else { return };
+    // Without bytes: the configuration has changed there, or will here, or that node has no
+    // room. The request is asked again, unless others have overtaken it.
+    let Some(reply) = reply else {
+        return match is_overtaken {
+            true => control.finish(ticket, &control_request, Some(Refused::Uncertain)),
+            false => put_off(control, ticket, now),
         };
-        // The node may have been asked for both before the first one left.
-        let is_held = self.waits_for_key(ticket, control_request, now);
-        if is_held || self.state.outstanding.is_behind(ticket) {
-            self.state.outstanding.put_off(ticket); // F4, F6
-            return true;
+    };
+    control_request.let_past(control.state.outstanding.is_oldest_read(ticket));
+    match control_request.answer(&reply) {
+        true => control.state.forwards.answered_at = now,
+        false if control_request.is_read() && is_patient => {
+            return put_off(control, ticket, now);
         }
-        let Some(waiter) = self.state.outstanding.at(ticket) else { return false };
-        let (id, shard, key) = (waiter.sequence, waiter.shard, Arc::clone(&waiter.key));
-        let forwards = &self.state.forwards;
-        let is_paused = now < forwards.paused_until || forwards.sent.len() >= FORWARDS_MAX;
-        let mut booked = Reservation::empty(self.shared.buffer_budget(), Kind::Forwards);
-        if is_paused || !booked.try_grow_or_alone(control_request.len_bytes()) {
-            self.state.forwards.crowded_at = now;
-            self.state.outstanding.put_off(ticket);
-            return true;
-        }
-        let message = Message::Forward { id, bytes: control_request.to_bytes().into() };
-        if !self.tell_held(to, message, Hold::default()) {
-            self.put_off_forward(ticket, now);
-            return true;
-        }
-        self.state.outstanding.note_sent(ticket, now);
-        let (sent_at, is_overtaken) = (now, false);
-        let sent = Sent { ticket, to, shard, key, sent_at, is_overtaken, _booked: booked };
-        self.state.forwards.sent.insert(id, sent);
-        true
+        false => control_request.cut(control.shared.buffer_budget()),
     }
+    control.finish(ticket, &control_request, None);
+}
 
-    /// Whether a request has to wait here because one on its key is at another node (F6). A guest
-    /// does not: the node that asks keeps the order of its own clients, and two nodes would wait
-    /// for each other.
-    pub(super) fn waits_for_key(
-        &mut self,
-        ticket: u32,
-        control_request: &ControlRequest,
-        now: Instant,
-    ) -> bool {
-        if self.state.forwards.sent.is_empty()
-            || !control_request.is_forwarded()
-            || self.guests.has(control_request)
-        {
-            return false;
-        }
-        let State { forwards, peers, outstanding, .. } = &mut self.state;
-        let Some(waiter) = outstanding.at(ticket) else { return false };
-        let is_member = |node| peers.contains_key(&node);
-        forwards.holds_key(waiter.shard, &waiter.key, now, is_member)
+/// Whether it may be asked again. A request that was never sent for want of room, or is behind
+/// such a one, waits for those before it, as large commands wait for room (`worker::starve`);
+/// so does a read whose reply had no room here.
+pub(super) fn is_patient(control: &Control, waiter: &Waiter, now: Instant) -> bool {
+    let since = |at: Instant| now.ns.saturating_sub(at.ns);
+    if since(waiter.sent_at.unwrap_or(waiter.came_at)) < PATIENCE_NS {
+        return true;
     }
+    let is_unsent = control.state.forwards.is_unsent(waiter);
+    let waits_for_room = waiter.control_request.as_ref().is_some_and(|control_request| {
+        let is_refused = control_request.is_read() && control_request.lacks_reply_bytes() > 0;
+        is_refused || (control_request.is_forwarded() && is_unsent)
+    });
+    let patience = control.shared.config().starved_time_max + ROOM_DELAY_MAX;
+    let patience_ns = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
+    let progress_at = waiter.came_at.max(control.state.forwards.answered_at);
+    waits_for_room
+        && since(progress_at) < patience_ns
+        && since(waiter.came_at) < patience_ns.saturating_mul(3)
+}
 
-    /// Puts off a request that was not sent, was not executed there, or is a read whose reply has
-    /// no room.
-    fn put_off_forward(&mut self, ticket: u32, now: Instant) {
-        self.state.forwards.crowded_at = now;
-        self.state.forwards.paused_until = Instant { ns: now.ns.saturating_add(PAUSE_NS) };
-        self.state.outstanding.put_off(ticket);
+/// Takes a request that another node has forwarded.
+pub(super) fn take_guest(control: &mut Control, from: Asker, bytes: &[u8], now: Instant) {
+    if flushes::begin_as_guest(control, from, bytes, now) {
+        return;
     }
-
-    pub(super) fn forwarded(&mut self, id: u64, reply: Option<Arc<[u8]>>, now: Instant) {
-        if self.state.flushes.forwarded(id, reply.as_deref()) {
-            return;
-        }
-        let sent = self.state.forwards.sent.remove(&id);
-        let Some(Sent { ticket, is_overtaken, .. }) = sent else { return };
-        self.state.forwards.has_answers = true;
-        let Some(waiter) = self.state.outstanding.get(ticket, id) else { return };
-        let is_patient = self.is_patient(waiter, now);
-        let Some(control_request) = waiter.control_request.clone() else { return };
-        // Without bytes: the configuration has changed there, or will here, or that node has no
-        // room. The request is asked again, unless others have overtaken it.
-        let Some(reply) = reply else {
-            return match is_overtaken {
-                true => self.finish(ticket, &control_request, Some(Refused::Uncertain)),
-                false => self.put_off_forward(ticket, now),
-            };
-        };
-        control_request.let_past(self.state.outstanding.is_oldest_read(ticket));
-        match control_request.answer(&reply) {
-            true => self.state.forwards.answered_at = now,
-            false if control_request.is_read() && is_patient => {
-                return self.put_off_forward(ticket, now);
-            }
-            false => control_request.cut(self.shared.buffer_budget()),
-        }
-        self.finish(ticket, &control_request, None);
-    }
-
-    /// Whether it may be asked again. A request that was never sent for want of room, or is behind
-    /// such a one, waits for those before it, as large commands wait for room (`worker::starve`);
-    /// so does a read whose reply had no room here.
-    pub(super) fn is_patient(&self, waiter: &Waiter, now: Instant) -> bool {
-        let since = |at: Instant| now.ns.saturating_sub(at.ns);
-        if since(waiter.sent_at.unwrap_or(waiter.came_at)) < PATIENCE_NS {
-            return true;
-        }
-        let is_unsent = self.state.forwards.is_unsent(waiter);
-        let waits_for_room = waiter.control_request.as_ref().is_some_and(|control_request| {
-            let is_refused = control_request.is_read() && control_request.lacks_reply_bytes() > 0;
-            is_refused || (control_request.is_forwarded() && is_unsent)
-        });
-        let patience = self.shared.config().starved_time_max + ROOM_DELAY_MAX;
-        let patience_ns = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
-        let progress_at = waiter.came_at.max(self.state.forwards.answered_at);
-        waits_for_room
-            && since(progress_at) < patience_ns
-            && since(waiter.came_at) < patience_ns.saturating_mul(3)
-    }
-
-    /// Takes a request that another node has forwarded.
-    pub(super) fn take_guest(&mut self, from: Asker, bytes: &[u8], now: Instant) {
-        if self.flush_as_guest(from, bytes, now) {
-            return;
-        }
-        match self.guests.take(from, bytes) {
-            Some(control_request) => self.take(control_request, now),
-            None => {
-                let reply = NodeReply { to: from, bytes: None, hold: Hold::default() };
-                self.try_reply(&reply);
-            }
-        }
-        self.perform(now);
-    }
-
-    /// Sends the reply to a request that another node has forwarded, now or once its link has room
-    /// (F5).
-    pub(super) fn reply_to_node(&mut self, reply: NodeReply, now: Instant) {
-        if !self.try_reply(&reply) {
-            self.state.forwards.unsent.push_back((reply, now));
+    match control.guests.take(from, bytes) {
+        Some(control_request) => control.take(control_request, now),
+        None => {
+            let reply = NodeReply { to: from, bytes: None, hold: Hold::default() };
+            control.peers.reply(&reply);
         }
     }
+    control.perform(now);
+}
 
-    /// Tries once more to send the replies that wait. A node that asked long enough ago no longer
-    /// waits.
-    pub(super) fn send_replies(&mut self, now: Instant) {
-        for _ in 0..self.state.forwards.unsent.len() {
-            let Some((reply, since)) = self.state.forwards.unsent.pop_front() else { break };
-            let is_late = now.ns.saturating_sub(since.ns) >= PATIENCE_NS;
-            if !is_late && !self.try_reply(&reply) {
-                self.state.forwards.unsent.push_back((reply, since));
-            }
-        }
+/// Sends the reply to a request that another node has forwarded, now or once its link has room
+/// (F5).
+pub(super) fn reply_to_node(control: &mut Control, reply: NodeReply, now: Instant) {
+    if !control.peers.reply(&reply) {
+        control.state.forwards.unsent.push_back((reply, now));
     }
+}
 
-    /// Returns false if its link is full (F2).
-    fn try_reply(&self, reply: &NodeReply) -> bool {
-        let Asker { node, link, id } = reply.to;
-        let message = Message::Forwarded { id, bytes: reply.bytes.clone() };
-        let at = way_back(&self.state.peers, node, link);
-        self.links.send_held(&at, Peer::Node(node), message, reply.hold.clone())
-    }
-
-    /// Sends reads again whose node has left the cluster (F1).
-    fn repeat_forwards(&mut self) {
-        let State { forwards, peers, outstanding, .. } = &mut self.state;
-        let is_read = |id: u64, ticket: u32| {
-            let waiter = outstanding.get(ticket, id);
-            let request = waiter.and_then(|waiter| waiter.control_request.as_ref());
-            request.is_some_and(|request| request.is_read())
-        };
-        for ticket in forwards.take_lost(|node| peers.contains_key(&node), is_read) {
-            outstanding.put_off(ticket);
-        }
-    }
-
-    /// Gives up requests that another node has had for too long: their outcome is unknown.
-    pub(super) fn give_up_forwards(&mut self, now: Instant) {
-        self.repeat_forwards();
-        let is_late = |sent: &Sent| now.ns.saturating_sub(sent.sent_at.ns) >= PATIENCE_NS;
-        let late: Vec<(u64, u32)> = self
-            .state
-            .forwards
-            .sent
-            .iter()
-            .filter(|(_, sent)| is_late(sent))
-            .map(|(id, sent)| (*id, sent.ticket))
-            .collect();
-        for (id, ticket) in late {
-            self.state.forwards.sent.remove(&id);
-            let waiter = self.state.outstanding.get(ticket, id);
-            let Some(control_request) = waiter.and_then(|waiter| waiter.control_request.clone())
-            else {
-                continue;
-            };
-            let why =
-                if control_request.is_read() { Refused::NotBegun } else { Refused::Uncertain };
-            self.finish(ticket, &control_request, Some(why));
+/// Tries once more to send the replies that wait. A node that asked long enough ago no longer
+/// waits.
+pub(super) fn send_replies(control: &mut Control, now: Instant) {
+    for _ in 0..control.state.forwards.unsent.len() {
+        let Some((reply, since)) = control.state.forwards.unsent.pop_front() else { break };
+        let is_late = now.ns.saturating_sub(since.ns) >= PATIENCE_NS;
+        if !is_late && !control.peers.reply(&reply) {
+            control.state.forwards.unsent.push_back((reply, since));
         }
     }
 }
 
-/// Where the reply to a node goes: a node that has left, or is not known yet, has only the link on
-/// which it has asked (F2).
-fn way_back(peers: &BTreeMap<NodeId, Endpoint>, node: NodeId, link: LinkId) -> Endpoint {
-    peers.get(&node).cloned().unwrap_or(Endpoint::Link(link))
+/// Sends reads again whose node has left the cluster (F1).
+fn repeat_lost(control: &mut Control) {
+    let State { forwards, outstanding, .. } = &mut control.state;
+    let peers = &control.peers;
+    let is_read = |id: u64, ticket: u32| {
+        let waiter = outstanding.get(ticket, id);
+        let request = waiter.and_then(|waiter| waiter.control_request.as_ref());
+        request.is_some_and(|request| request.is_read())
+    };
+    for ticket in forwards.take_lost(|node| peers.has(node), is_read) {
+        outstanding.put_off(ticket);
+    }
+}
+
+/// Gives up requests that another node has had for too long: their outcome is unknown.
+pub(super) fn give_up_late(control: &mut Control, now: Instant) {
+    repeat_lost(control);
+    let is_late = |sent: &Sent| now.ns.saturating_sub(sent.sent_at.ns) >= PATIENCE_NS;
+    let late: Vec<(u64, u32)> = control
+        .state
+        .forwards
+        .sent
+        .iter()
+        .filter(|(_, sent)| is_late(sent))
+        .map(|(id, sent)| (*id, sent.ticket))
+        .collect();
+    for (id, ticket) in late {
+        control.state.forwards.sent.remove(&id);
+        let waiter = control.state.outstanding.get(ticket, id);
+        let Some(control_request) = waiter.and_then(|waiter| waiter.control_request.clone()) else {
+            continue;
+        };
+        let why = if control_request.is_read() { Refused::NotBegun } else { Refused::Uncertain };
+        control.finish(ticket, &control_request, Some(why));
+    }
 }
 
 /// Whether a request may be forwarded though its time has passed: no node has begun to execute it,
@@ -381,19 +365,8 @@ mod tests {
     use super::*;
     use crate::control_thread::outstanding::Outstanding;
 
-    const LINK: LinkId = LinkId(7);
-
     fn node(name: u16) -> NodeId {
         NodeId { name, incarnation: 1 }
-    }
-
-    #[test]
-    fn a_node_that_has_left_gets_its_replies_over_its_link() {
-        let at = Endpoint::address("db1:7400");
-        let mut peers = BTreeMap::from([(node(1), at.clone())]);
-        assert_eq!(way_back(&peers, node(1), LINK), at);
-        peers.clear();
-        assert_eq!(way_back(&peers, node(1), LINK), Endpoint::Link(LINK));
     }
 
     #[test]

@@ -26,6 +26,7 @@ use cluster::{ShardId, Slot};
 use replication::replicate::{GroupAnswer, GroupCall, GroupChange};
 
 use super::control::{Control, PATIENCE_NS};
+use super::flushes;
 
 /// See the module's page.
 #[derive(Default)]
@@ -161,171 +162,169 @@ impl Groups {
     }
 }
 
-impl Control {
-    /// Takes the workers' calls, and continues with the group whose turn it is.
-    pub(super) fn turn_groups(&mut self, now: Instant) {
-        while let Ok((dispatcher, call)) = self.ends.groups.try_recv() {
-            match call {
-                GroupCall::Begin(slot) => self.state.groups.waiting.push_back((dispatcher, slot)),
-                GroupCall::Flush { is_everywhere } => {
-                    self.flush_for(dispatcher, is_everywhere, now);
-                }
-                GroupCall::Run(changes) => self.run_group(changes, now),
-                GroupCall::End => {
-                    if let Some(holder) = &mut self.state.groups.holder {
-                        holder.is_ending = true;
-                        holder.since = now;
-                        let (shard, is_bad) = (holder.shard, holder.is_bad);
-                        self.let_group_leave(shard, is_bad, now);
-                    }
-                }
+/// Takes the workers' calls, and continues with the group whose turn it is.
+pub(super) fn turn(control: &mut Control, now: Instant) {
+    while let Ok((dispatcher, call)) = control.ends.groups.try_recv() {
+        match call {
+            GroupCall::Begin(slot) => control.state.groups.waiting.push_back((dispatcher, slot)),
+            GroupCall::Flush { is_everywhere } => {
+                flushes::begin(control, dispatcher, is_everywhere, now);
             }
-        }
-        while self.step_group(now) {}
-    }
-
-    fn run_group(&mut self, changes: Vec<Arc<GroupChange>>, now: Instant) {
-        let Some(holder) = &mut self.state.groups.holder else { return };
-        holder.running = Some(changes.clone());
-        holder.since = now;
-        let shard = holder.shard;
-        let filling_bytes: u64 = changes.iter().map(|change| change.filling_bytes()).sum();
-        let waiting_bytes = self.state.outstanding.filling_bytes();
-        // A write that has begun must end on every copy: the group is refused as a whole, or not at
-        // all.
-        let made_bytes: u64 = changes.iter().map(|change| change.made_bytes_min()).sum();
-        // One of them exceeds the share (`Flight::begin_past`).
-        let made_bytes_max = self.shared.buffer_budget().kind_limit_bytes(Kind::Writes)
-            + self.shared.store().limits().item_max_bytes;
-        let has_room =
-            self.state.facts.has_room(filling_bytes, waiting_bytes, self.shared.buffer_budget())
-                && (changes.len() == 1 || made_bytes <= made_bytes_max)
-                && !self.node.is_crowded(shard, now);
-        let is_full = match &mut self.state.groups.holder {
-            Some(holder) if filling_bytes > 0 => *holder.is_full.get_or_insert(!has_room),
-            _ => false,
-        };
-        for change in changes {
-            if is_full && change.filling_bytes() > 0 {
-                change.refuse_full();
-            } else if let Some(holder) = &mut self.state.groups.holder {
-                holder.later.push_back(change);
-            }
-        }
-        self.ask_for_later(now);
-    }
-
-    /// Asks the node for the holder's requests, until one is refused for now (G3).
-    fn ask_for_later(&mut self, now: Instant) {
-        loop {
-            let Some(holder) = &mut self.state.groups.holder else { return };
-            let serves = now < self.node.serves_until();
-            let Some(change) = holder.later.pop_front_if(|_| serves && !holder.is_bad) else {
-                return;
-            };
-            let shard = holder.shard;
-            let ticket = self.state.outstanding.add_group(change.key(), shard, now);
-            if let Some(holder) = &mut self.state.groups.holder {
-                holder.tickets.insert(ticket, Arc::clone(&change));
-            }
-            self.ask_for(ticket, change.clone(), now);
-            self.perform(now);
-            let Some(holder) = &mut self.state.groups.holder else { return };
-            // It was refused for now and is behind requests that were to follow it.
-            if let Some(refused) = holder.later.pop_back_if(|last| Arc::ptr_eq(last, &change)) {
-                return holder.later.push_front(refused);
-            }
-        }
-    }
-
-    /// Does one step; returns whether another may follow at once.
-    fn step_group(&mut self, now: Instant) -> bool {
-        let Some(holder) = &self.state.groups.holder else { return self.next_group(now) };
-        if !holder.is_granted {
-            return self.grant_group(now);
-        }
-        let is_here = self.stage_of(holder.shard, holder.slot).is_some();
-        if let Some(holder) = self.state.groups.holder.as_mut().filter(|_| !is_here) {
-            holder.lose_shard();
-        }
-        if self.state.groups.holder.as_ref().is_some_and(|holder| holder.running.is_some()) {
-            self.ask_for_later(now);
-        }
-        let Some(holder) = &mut self.state.groups.holder else { return false };
-        let dispatcher = holder.dispatcher;
-        match holder.step(now) {
-            Step::Wait => false,
-            Step::Answer(answer) => {
-                self.ends.answer(dispatcher, answer);
-                false // Its next call is still to come.
-            }
-            Step::End(answer) => {
-                self.end_group(answer, now);
-                true
-            }
-        }
-    }
-
-    fn next_group(&mut self, now: Instant) -> bool {
-        let Some((dispatcher, slot)) = self.state.groups.waiting.pop_front() else { return false };
-        let shard = self.node.shard_of_slot(slot);
-        self.state.outstanding.hold(shard); // P1
-        self.state.groups.holder = Some(Holder::new(dispatcher, (slot, shard), now));
-        true
-    }
-
-    fn grant_group(&mut self, now: Instant) -> bool {
-        let Some(holder) = &self.state.groups.holder else { return false };
-        let (dispatcher, shard, slot, since) =
-            (holder.dispatcher, holder.shard, holder.slot, holder.since);
-        let prospect = Prospect {
-            stage: self.stage_of(shard, slot),
-            has_copies: self.node.has_copies(shard),
-            is_used: self.state.outstanding.asked_count(shard) > 0,
-            may_serve: now < self.node.serves_until(),
-            is_patient: now.ns.saturating_sub(since.ns) < PATIENCE_NS,
-        };
-        match prospect.answer() {
-            None => false,
-            Some(GroupAnswer::Good) => {
-                if let Some(holder) = &mut self.state.groups.holder {
-                    holder.is_granted = true;
+            GroupCall::Run(changes) => run(control, changes, now),
+            GroupCall::End => {
+                if let Some(holder) = &mut control.state.groups.holder {
+                    holder.is_ending = true;
                     holder.since = now;
+                    let (shard, is_bad) = (holder.shard, holder.is_bad);
+                    let_leave(control, shard, is_bad, now);
                 }
-                self.node.hold_group(shard);
-                self.ends.answer(dispatcher, GroupAnswer::Good);
-                false
-            }
-            Some(answer) => {
-                self.end_group(answer, now);
-                true
             }
         }
     }
+    while step(control, now) {}
+}
 
-    /// The stage of a group's shard; none if the configuration does not name this node as the
-    /// primary of the group's slot.
-    fn stage_of(&self, shard: ShardId, slot: Slot) -> Option<Stage> {
-        self.node.stage(shard).filter(|_| self.node.shard_of_slot(slot) == shard)
-    }
-
-    /// Lets a group leave as one frame (`cluster::node`'s H2), or not at all (G2).
-    fn let_group_leave(&mut self, shard: ShardId, is_bad: bool, now: Instant) {
-        let actions = &mut self.state.actions;
-        match is_bad {
-            true => self.node.drop_group(shard, actions),
-            false => self.node.release_group(shard, now, actions),
+fn run(control: &mut Control, changes: Vec<Arc<GroupChange>>, now: Instant) {
+    let Some(holder) = &mut control.state.groups.holder else { return };
+    holder.running = Some(changes.clone());
+    holder.since = now;
+    let shard = holder.shard;
+    let filling_bytes: u64 = changes.iter().map(|change| change.filling_bytes()).sum();
+    let waiting_bytes = control.state.outstanding.filling_bytes();
+    // A write that has begun must end on every copy: the group is refused as a whole, or not at
+    // all.
+    let made_bytes: u64 = changes.iter().map(|change| change.made_bytes_min()).sum();
+    // One of them exceeds the share (`Flight::begin_past`).
+    let made_bytes_max = control.shared.buffer_budget().kind_limit_bytes(Kind::Writes)
+        + control.shared.store().limits().item_max_bytes;
+    let has_room =
+        control.state.facts.has_room(filling_bytes, waiting_bytes, control.shared.buffer_budget())
+            && (changes.len() == 1 || made_bytes <= made_bytes_max)
+            && !control.node.is_crowded(shard, now);
+    let is_full = match &mut control.state.groups.holder {
+        Some(holder) if filling_bytes > 0 => *holder.is_full.get_or_insert(!has_room),
+        _ => false,
+    };
+    for change in changes {
+        if is_full && change.filling_bytes() > 0 {
+            change.refuse_full();
+        } else if let Some(holder) = &mut control.state.groups.holder {
+            holder.later.push_back(change);
         }
-        self.perform(now);
     }
+    ask_for_later(control, now);
+}
 
-    fn end_group(&mut self, answer: GroupAnswer, now: Instant) {
-        let Some(holder) = self.state.groups.holder.take() else { return };
-        self.let_group_leave(holder.shard, holder.is_bad, now);
-        self.ends.answer(holder.dispatcher, answer);
-        self.state.outstanding.let_go(holder.shard);
-        self.try_again(now);
+/// Asks the node for the holder's requests, until one is refused for now (G3).
+fn ask_for_later(control: &mut Control, now: Instant) {
+    loop {
+        let Some(holder) = &mut control.state.groups.holder else { return };
+        let serves = now < control.node.serves_until();
+        let Some(change) = holder.later.pop_front_if(|_| serves && !holder.is_bad) else {
+            return;
+        };
+        let shard = holder.shard;
+        let ticket = control.state.outstanding.add_group(change.key(), shard, now);
+        if let Some(holder) = &mut control.state.groups.holder {
+            holder.tickets.insert(ticket, Arc::clone(&change));
+        }
+        control.ask_for(ticket, change.clone(), now);
+        control.perform(now);
+        let Some(holder) = &mut control.state.groups.holder else { return };
+        // It was refused for now and is behind requests that were to follow it.
+        if let Some(refused) = holder.later.pop_back_if(|last| Arc::ptr_eq(last, &change)) {
+            return holder.later.push_front(refused);
+        }
     }
+}
+
+/// Does one step; returns whether another may follow at once.
+fn step(control: &mut Control, now: Instant) -> bool {
+    let Some(holder) = &control.state.groups.holder else { return begin_next(control, now) };
+    if !holder.is_granted {
+        return grant(control, now);
+    }
+    let is_here = stage_of(control, holder.shard, holder.slot).is_some();
+    if let Some(holder) = control.state.groups.holder.as_mut().filter(|_| !is_here) {
+        holder.lose_shard();
+    }
+    if control.state.groups.holder.as_ref().is_some_and(|holder| holder.running.is_some()) {
+        ask_for_later(control, now);
+    }
+    let Some(holder) = &mut control.state.groups.holder else { return false };
+    let dispatcher = holder.dispatcher;
+    match holder.step(now) {
+        Step::Wait => false,
+        Step::Answer(answer) => {
+            control.ends.answer(dispatcher, answer);
+            false // Its next call is still to come.
+        }
+        Step::End(answer) => {
+            end(control, answer, now);
+            true
+        }
+    }
+}
+
+fn begin_next(control: &mut Control, now: Instant) -> bool {
+    let Some((dispatcher, slot)) = control.state.groups.waiting.pop_front() else { return false };
+    let shard = control.node.shard_of_slot(slot);
+    control.state.outstanding.hold(shard); // P1
+    control.state.groups.holder = Some(Holder::new(dispatcher, (slot, shard), now));
+    true
+}
+
+fn grant(control: &mut Control, now: Instant) -> bool {
+    let Some(holder) = &control.state.groups.holder else { return false };
+    let (dispatcher, shard, slot, since) =
+        (holder.dispatcher, holder.shard, holder.slot, holder.since);
+    let prospect = Prospect {
+        stage: stage_of(control, shard, slot),
+        has_copies: control.node.has_copies(shard),
+        is_used: control.state.outstanding.asked_count(shard) > 0,
+        may_serve: now < control.node.serves_until(),
+        is_patient: now.ns.saturating_sub(since.ns) < PATIENCE_NS,
+    };
+    match prospect.answer() {
+        None => false,
+        Some(GroupAnswer::Good) => {
+            if let Some(holder) = &mut control.state.groups.holder {
+                holder.is_granted = true;
+                holder.since = now;
+            }
+            control.node.hold_group(shard);
+            control.ends.answer(dispatcher, GroupAnswer::Good);
+            false
+        }
+        Some(answer) => {
+            end(control, answer, now);
+            true
+        }
+    }
+}
+
+/// The stage of a group's shard; none if the configuration does not name this node as the
+/// primary of the group's slot.
+fn stage_of(control: &Control, shard: ShardId, slot: Slot) -> Option<Stage> {
+    control.node.stage(shard).filter(|_| control.node.shard_of_slot(slot) == shard)
+}
+
+/// Lets a group leave as one frame (`cluster::node`'s H2), or not at all (G2).
+fn let_leave(control: &mut Control, shard: ShardId, is_bad: bool, now: Instant) {
+    let actions = &mut control.state.actions;
+    match is_bad {
+        true => control.node.drop_group(shard, actions),
+        false => control.node.release_group(shard, now, actions),
+    }
+    control.perform(now);
+}
+
+fn end(control: &mut Control, answer: GroupAnswer, now: Instant) {
+    let Some(holder) = control.state.groups.holder.take() else { return };
+    let_leave(control, holder.shard, holder.is_bad, now);
+    control.ends.answer(holder.dispatcher, answer);
+    control.state.outstanding.let_go(holder.shard);
+    control.try_again(now);
 }
 
 #[cfg(test)]

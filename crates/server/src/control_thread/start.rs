@@ -37,6 +37,8 @@ use runtime::shared::Shared;
 
 use super::control::{Control, State};
 use super::departure::{self, Asking};
+use super::peers::Peers;
+use super::published::Published;
 
 /// How long the config store has to answer what the cluster's settings are.
 const SETTINGS_TIME_MAX: Duration = Duration::from_secs(15);
@@ -342,7 +344,8 @@ impl ControlThread {
         let (asking, departure) = departure::departure();
         let waker = ends.waker.clone();
         let control = Control {
-            peer,
+            published: Published::new(Arc::clone(&view), peer),
+            peers: Peers::new(links),
             tick_idle: Control::tick_idle(lease_ns),
             guests: Guests::new(shared.store().key_hasher().clone(), shared.buffer_budget()),
             means: shared.control_means(),
@@ -351,7 +354,6 @@ impl ControlThread {
             view,
             node,
             ends,
-            links,
             events,
             found,
             landing,
